@@ -1,0 +1,1 @@
+//! A Suricata-compatible YAML file and command line.

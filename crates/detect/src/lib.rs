@@ -1,0 +1,1 @@
+//! Rules compiled into groups, prefilters and ordered checks.

@@ -1,0 +1,1 @@
+//! Workers, run modes, counters, start and shutdown.

@@ -1,0 +1,1 @@
+//! The flow table, timeouts and per-flow variables.

@@ -1,0 +1,1 @@
+//! Events as EVE JSON and the other formats.

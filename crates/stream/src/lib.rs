@@ -1,0 +1,1 @@
+//! TCP sessions and reassembly.
