@@ -1,1 +1,3 @@
-//! The rule language: text to a checked tree.
+//! The rule language: text to a checked tree, every error with file, line and column.
+
+pub mod ast;

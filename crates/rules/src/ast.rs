@@ -1,0 +1,931 @@
+//! The checked tree of one rule: what the parser hands on once everything in the text made sense.
+//!
+//! Values are resolved: variables are expanded, address and port lists are sorted ranges, hexadecimal content is bytes,
+//! and what a keyword may not stand beside was refused. How a rule is matched is not decided here.
+
+use std::sync::Arc;
+
+/// Where a rule stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file as it was named on the command line or in the configuration.
+    pub file: Arc<str>,
+    /// Line of the rule's first character, from 1.
+    pub line: u32,
+    /// Column, in characters from 1, of what the message is about.
+    pub column: u32,
+}
+
+/// What a match does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Action {
+    /// Write an alert.
+    Alert,
+    /// Look no further at this packet or flow.
+    Pass,
+    /// Drop the packet and the rest of its flow, and alert.
+    Drop,
+    /// Drop, and answer the source with a reset or unreachable (`reject` and `rejectsrc`).
+    Reject,
+    /// Drop, and answer the destination.
+    RejectDst,
+    /// Drop, and answer both.
+    RejectBoth,
+    /// Change logging of the transaction (`config` rules).
+    Config,
+    /// Accept, in firewall rules.
+    Accept,
+}
+
+/// The protocol of a rule's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Protocol {
+    /// Any IP packet: `ip`, `any`.
+    Ip,
+    /// IPv4 only: `ip4`, `ipv4`.
+    Ipv4,
+    /// IPv6 only: `ip6`, `ipv6`.
+    Ipv6,
+    /// TCP; stream data and packets.
+    Tcp,
+    /// TCP, one packet's payload at a time: `tcp-pkt`.
+    TcpPacket,
+    /// TCP, the reassembled stream only: `tcp-stream`.
+    TcpStream,
+    /// UDP.
+    Udp,
+    /// ICMP of either version: `icmp`.
+    Icmp,
+    /// `icmpv4`.
+    Icmpv4,
+    /// `icmpv6`.
+    Icmpv6,
+    /// SCTP.
+    Sctp,
+    /// Any packet, also one without a valid header: `pkthdr`.
+    PacketHeader,
+    /// Ethernet frames (`ether`), for rules on link-layer fields.
+    Ethernet,
+    /// ARP.
+    Arp,
+    /// An application protocol by its name in lower case (`http`, `tls`, `dns` …).
+    App(String),
+}
+
+/// A set of addresses: sorted, disjoint, inclusive ranges; negations are already taken out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AddressSet {
+    /// IPv4 ranges in host byte order.
+    pub v4: Vec<(u32, u32)>,
+    /// IPv6 ranges in host byte order.
+    pub v6: Vec<(u128, u128)>,
+    /// Whether it is every address of both families.
+    pub any: bool,
+}
+
+/// A set of ports: sorted, disjoint, inclusive ranges; negations are already taken out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PortSet {
+    /// The ranges.
+    pub ranges: Vec<(u16, u16)>,
+    /// Whether it is every port.
+    pub any: bool,
+}
+
+/// Which way a rule's header points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrow {
+    /// `->`
+    Forward,
+    /// `<>`: either way.
+    Both,
+    /// `=>`: a transaction, both of its directions.
+    Transaction,
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// What a match does.
+    pub action: Action,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Hook in the protocol field (`http1:request_headers`, `tcp:all` …), as written after the colon.
+    pub hook: Option<String>,
+    /// Source addresses.
+    pub src: AddressSet,
+    /// Source ports.
+    pub sport: PortSet,
+    /// Direction.
+    pub arrow: Arrow,
+    /// Destination addresses.
+    pub dst: AddressSet,
+    /// Destination ports.
+    pub dport: PortSet,
+    /// Signature id.
+    pub sid: u32,
+    /// Generator id; 1 where not given.
+    pub gid: u32,
+    /// Revision; 0 where not given.
+    pub rev: u32,
+    /// Message; empty where not given. Escapes are resolved.
+    pub msg: String,
+    /// Class, where given and known.
+    pub class: Option<Class>,
+    /// Priority: `priority`, else that of the class, else 3.
+    pub priority: u32,
+    /// References as (system, text): `url`, `example.com/x`.
+    pub references: Vec<(String, String)>,
+    /// `metadata` as key and value, in order.
+    pub metadata: Vec<(String, String)>,
+    /// `target`: which end is the target of the attack.
+    pub target: Option<Target>,
+    /// `noalert`: match and act, write nothing.
+    pub noalert: bool,
+    /// `alert` keyword: write an alert even where the action would not (`pass`).
+    pub force_alert: bool,
+    /// Checks of headers, flow state and variables, in the order of the rule.
+    pub checks: Vec<Check>,
+    /// Checks of buffers, in the order in which the rule names the buffers; checks within one are in order.
+    pub buffers: Vec<BufferChecks>,
+    /// What happens once all has matched, in order.
+    pub effects: Vec<Effect>,
+    /// `threshold` and `detection_filter`.
+    pub thresholds: Vec<Threshold>,
+    /// `prefilter` keyword: the index in `checks` of the check that it stands behind, where that is one.
+    pub prefilter: Option<usize>,
+    /// Keywords of protocols or features that this build does not have; a rule with any is set aside, not loaded.
+    pub missing: Vec<String>,
+    /// Where it stands.
+    pub place: Place,
+    /// The rule's text as written, continuation lines joined.
+    pub text: Arc<str>,
+}
+
+/// A class from `classification.config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Class {
+    /// Short name, as in `classtype`.
+    pub name: Arc<str>,
+    /// Description, as events show it (`category`).
+    pub description: Arc<str>,
+    /// Priority, 1 (worst) to 255.
+    pub priority: u32,
+}
+
+/// `target:`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// `src_ip`
+    Source,
+    /// `dest_ip`
+    Destination,
+}
+
+/// A comparison of an unsigned number: the integer syntax that most keywords share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// `5`, `=5`
+    Equal(u64),
+    /// `!5`, `!=5`
+    NotEqual(u64),
+    /// `<5`
+    Less(u64),
+    /// `<=5`
+    LessEqual(u64),
+    /// `>5`
+    Greater(u64),
+    /// `>=5`
+    GreaterEqual(u64),
+    /// `5<>10`: strictly between, unless the keyword's documentation says otherwise (then already adjusted).
+    Between(u64, u64),
+    /// `!5-10`, `5!<>10`: not strictly between.
+    NotBetween(u64, u64),
+    /// `&0x0f`: all these bits.
+    BitsSet(u64),
+    /// `!&0x0f`: none of these bits.
+    BitsClear(u64),
+    /// `&mask=value`
+    BitsEqual(u64, u64),
+    /// `&mask!=value`
+    BitsNotEqual(u64, u64),
+}
+
+impl Compare {
+    /// Whether `v` satisfies it.
+    pub const fn holds(&self, v: u64) -> bool {
+        match *self {
+            Compare::Equal(a) => v == a,
+            Compare::NotEqual(a) => v != a,
+            Compare::Less(a) => v < a,
+            Compare::LessEqual(a) => v <= a,
+            Compare::Greater(a) => v > a,
+            Compare::GreaterEqual(a) => v >= a,
+            Compare::Between(a, b) => v > a && v < b,
+            Compare::NotBetween(a, b) => v <= a || v >= b,
+            Compare::BitsSet(m) => v & m == m,
+            Compare::BitsClear(m) => v & m == 0,
+            Compare::BitsEqual(m, x) => v & m == x,
+            Compare::BitsNotEqual(m, x) => v & m != x,
+        }
+    }
+}
+
+/// How a set of flag bits is compared (`flags`, `fragbits`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlagMode {
+    /// Exactly these.
+    Exact,
+    /// `+`: these and any others.
+    All,
+    /// `*`: any of these.
+    Any,
+    /// `!`: none of these.
+    Not,
+}
+
+/// A direction of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Client to server.
+    ToServer,
+    /// Server to client.
+    ToClient,
+}
+
+/// `flow:`; unset fields ask nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlowCheck {
+    /// `to_server`, `from_client` or the reverse.
+    pub side: Option<Side>,
+    /// `established`
+    pub established: bool,
+    /// `not_established`
+    pub not_established: bool,
+    /// `stateless`
+    pub stateless: bool,
+    /// `only_stream` (`Some(true)`), `no_stream` (`Some(false)`)
+    pub stream: Option<bool>,
+    /// `only_frag` (`Some(true)`), `no_frag` (`Some(false)`)
+    pub frag: Option<bool>,
+}
+
+/// A check that looks at no buffer.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Check {
+    /// `flow`
+    Flow(FlowCheck),
+    /// `flowbits:isset|isnotset`; several names joined by `|` mean any of them.
+    FlowBit { names: Vec<String>, set: bool },
+    /// `flowint` comparisons and `isset`/`isnotset`
+    FlowInt { name: String, op: FlowIntCheck },
+    /// `xbits`/`hostbits` `isset|isnotset`
+    XBit { name: String, track: XBitTrack, set: bool },
+    /// `ttl` (IPv6: hop limit)
+    Ttl(Compare),
+    /// `tos`, the value or its negation
+    Tos { value: u8, negated: bool },
+    /// `id` of the IP header
+    IpId(u16),
+    /// `ip_proto`
+    IpProto(Compare),
+    /// `sameip`
+    SameIp,
+    /// `l3_proto`: 4 or 6
+    L3Proto(u8),
+    /// `ipopts`: a bit mask of `margay-packet`'s `ipv4_option`; `None` for `any`.
+    IpOption(IpOption),
+    /// `fragbits`: M 0x2000, D 0x4000, R 0x8000
+    FragBits { bits: u16, mode: FlagMode },
+    /// `fragoffset`, in units of 8 bytes
+    FragOffset(Compare),
+    /// `tcp.flags` with the bits to ignore (`flags:S,CE`)
+    TcpFlags { bits: u8, ignore: u8, mode: FlagMode },
+    /// `tcp.seq`
+    TcpSeq(Compare),
+    /// `tcp.ack`
+    TcpAck(Compare),
+    /// `tcp.window`
+    TcpWindow { value: Compare },
+    /// `tcp.mss`
+    TcpMss(Compare),
+    /// `tcp.wscale`
+    TcpWscale(Compare),
+    /// `itype`
+    IcmpType(Compare),
+    /// `icode`
+    IcmpCode(Compare),
+    /// `icmp_id`
+    IcmpId(u16),
+    /// `icmp_seq`
+    IcmpSeq(u16),
+    /// `icmpv6.mtu`
+    Icmpv6Mtu(Compare),
+    /// `igmp.type`
+    IgmpType(Compare),
+    /// `dsize`
+    Dsize(Compare),
+    /// `ipv4-csum`, `tcpv4-csum` …: whether the checksum must be valid
+    Checksum { layer: ChecksumLayer, valid: bool },
+    /// `stream_size`
+    StreamSize { side: StreamSide, value: Compare },
+    /// `app-layer-protocol`
+    AppProto { name: String, negated: bool, mode: AppProtoMode },
+    /// `decode-event` (also `engine-event`), without `decoder.`
+    DecodeEvent(String),
+    /// `stream-event`, without `stream.`
+    StreamEvent(String),
+    /// `app-layer-event`
+    AppEvent(String),
+    /// `flow.age`, in seconds
+    FlowAge(Compare),
+    /// `flow.pkts`, `flow.pkts_toserver`, `flow.pkts_toclient`
+    FlowPkts { side: FlowSide, value: Compare },
+    /// `flow.bytes`, `flow.bytes_toserver`, `flow.bytes_toclient`
+    FlowBytes { side: FlowSide, value: Compare },
+    /// `flow.elephant`
+    FlowElephant(FlowSide),
+    /// `vlan.id`, with the layer (0 to 2, negative from the innermost) or any
+    VlanId { value: Compare, layer: VlanLayer },
+    /// `vlan.layers`
+    VlanLayers(Compare),
+    /// `iprep`
+    IpRep { side: IpRepSide, category: String, op: IpRepOp },
+    /// `geoip`
+    GeoIp { text: String },
+    /// `rpc:` application, version and procedure; `None` is `*`
+    Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
+    /// `urilen`, with whether it looks at the raw URI
+    UriLen { value: Compare, raw: bool },
+    /// `asn1` options as written
+    Asn1(String),
+    /// `ftpbounce`
+    FtpBounce,
+}
+
+/// `ipopts:`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpOption {
+    /// `any`: some option is there
+    Any,
+    /// One option, as a bit of `margay_packet::ipv4_option`
+    Bit(u16),
+}
+
+/// Which checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ChecksumLayer {
+    Ipv4,
+    TcpV4,
+    TcpV6,
+    UdpV4,
+    UdpV6,
+    Icmpv4,
+    Icmpv6,
+}
+
+/// `stream_size` sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum StreamSide {
+    Server,
+    Client,
+    Both,
+    Either,
+}
+
+/// Sides of flow counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FlowSide {
+    ToServer,
+    ToClient,
+    Both,
+    Either,
+}
+
+/// Layer of `vlan.id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VlanLayer {
+    /// Any one layer
+    Any,
+    /// All layers
+    All,
+    /// That layer; negative from the innermost
+    Index(i8),
+}
+
+/// `app-layer-protocol` modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum AppProtoMode {
+    /// The packet's direction (the default)
+    Direction,
+    Final,
+    Either,
+    ToServer,
+    ToClient,
+    Original,
+}
+
+/// `iprep` sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum IpRepSide {
+    Any,
+    Source,
+    Destination,
+    Both,
+}
+
+/// `iprep` operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpRepOp {
+    /// A comparison of the score, 0 to 127
+    Score(Compare),
+    /// `isset`
+    IsSet,
+    /// `isnotset`
+    IsNotSet,
+}
+
+/// The right side of `flowint` operations: a number or another flowint's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlowIntValue {
+    /// A number
+    Number(u32),
+    /// Another variable
+    Variable(String),
+}
+
+/// `flowint` comparisons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FlowIntCheck {
+    Less(FlowIntValue),
+    LessEqual(FlowIntValue),
+    Equal(FlowIntValue),
+    NotEqual(FlowIntValue),
+    GreaterEqual(FlowIntValue),
+    Greater(FlowIntValue),
+    IsSet,
+    IsNotSet,
+}
+
+/// What an xbit hangs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum XBitTrack {
+    /// Source address (`ip_src`; `hostbits` default `src`)
+    Source,
+    /// Destination address
+    Destination,
+    /// The pair of addresses
+    Pair,
+    /// Both hosts (`hostbits:…,both`)
+    Both,
+    /// The transaction (Suricata 8: `track tx`)
+    Transaction,
+}
+
+/// All checks of one buffer of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BufferChecks {
+    /// The buffer's canonical name: `payload` for packet and stream payload, `pkt_data`, `tcp.hdr`, `ipv4.hdr`,
+    /// `http.uri` … Two groups of a rule may have the same name.
+    pub buffer: String,
+    /// Whether a protocol keyword named it (then matching needs that protocol's parser).
+    pub app: bool,
+    /// Transforms, in order.
+    pub transforms: Vec<Transform>,
+    /// The checks.
+    pub checks: Vec<BufferCheck>,
+    /// `absent`: the buffer must not be there; `Some(true)` for `absent:or_else`.
+    pub absent: Option<bool>,
+}
+
+/// A transform of a buffer.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Transform {
+    CompressWhitespace,
+    StripWhitespace,
+    StripPseudoHeaders,
+    HeaderLowercase,
+    ToLowercase,
+    ToUppercase,
+    ToMd5,
+    ToSha1,
+    ToSha256,
+    DotPrefix,
+    Domain,
+    Tld,
+    UrlDecode,
+    Xor(Vec<u8>),
+    PcreXform(String),
+    FromBase64 { bytes: Option<u32>, offset: u32, mode: Base64Mode },
+    Gunzip { max_size: u32 },
+    ZlibDeflate { max_size: u32 },
+    Lua(String),
+}
+
+/// How strictly base64 is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Base64Mode {
+    Strict,
+    Rfc2045,
+    Rfc4648,
+}
+
+/// A number in the rule, or a variable that `byte_extract` or `byte_math` of the same rule sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A number
+    Number(i64),
+    /// Variable, as an index below [`VARIABLES_MAX`] in order of first definition in the rule
+    Variable(u8),
+}
+
+/// Most variables that one rule may define.
+pub const VARIABLES_MAX: usize = 64;
+
+/// A check within a buffer.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum BufferCheck {
+    /// `content`
+    Content(Content),
+    /// `pcre`
+    Pcre(Pcre),
+    /// `isdataat`
+    IsDataAt { at: Value, relative: bool, negated: bool },
+    /// `bsize`
+    Bsize(Compare),
+    /// `byte_test`
+    ByteTest(ByteTest),
+    /// `byte_jump`
+    ByteJump(ByteJump),
+    /// `byte_extract`
+    ByteExtract(ByteExtract),
+    /// `byte_math`
+    ByteMath(ByteMath),
+    /// `base64_decode`; the checks after `base64_data` are in `data`.
+    Base64 { bytes: Option<u32>, offset: u32, relative: bool, data: Vec<BufferCheck> },
+    /// `entropy`: value compared in thousandths
+    Entropy { bytes: u32, offset: u32, value: FloatCompare },
+    /// `dataset`/`datarep`, `lua` and whatever else looks at a buffer, as written
+    Other { keyword: String, argument: String },
+}
+
+/// A comparison of a real number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub enum FloatCompare {
+    Equal(f64),
+    NotEqual(f64),
+    Less(f64),
+    LessEqual(f64),
+    Greater(f64),
+    GreaterEqual(f64),
+    Between(f64, f64),
+}
+
+/// `content` with its modifiers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Content {
+    /// The bytes, hexadecimal parts and escapes resolved; 1 to 255.
+    pub bytes: Vec<u8>,
+    /// `!`
+    pub negated: bool,
+    /// `nocase`
+    pub nocase: bool,
+    /// `offset`
+    pub offset: Option<Value>,
+    /// `depth` (also from `startswith`: then `starts_with` is set too)
+    pub depth: Option<Value>,
+    /// `distance`
+    pub distance: Option<Value>,
+    /// `within`
+    pub within: Option<Value>,
+    /// `startswith`
+    pub starts_with: bool,
+    /// `endswith`
+    pub ends_with: bool,
+    /// `rawbytes`
+    pub raw_bytes: bool,
+    /// `fast_pattern`
+    pub fast_pattern: bool,
+    /// `fast_pattern:only`
+    pub fast_pattern_only: bool,
+    /// `fast_pattern:offset,length`
+    pub fast_pattern_chop: Option<(u16, u16)>,
+    /// `replace`
+    pub replace: Option<Vec<u8>>,
+}
+
+/// `pcre`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pcre {
+    /// The expression between the slashes.
+    pub pattern: String,
+    /// `!`
+    pub negated: bool,
+    /// PCRE options: any of `ismxAEG`.
+    pub options: String,
+    /// `R`: relative to the last match.
+    pub relative: bool,
+    /// `B`: raw bytes.
+    pub raw: bool,
+    /// `O`: overrides the configured match limits.
+    pub override_limits: bool,
+    /// Captures to variables, in group order: `flow:name`, `pkt:name`, `alert:name`.
+    pub captures: Vec<(CaptureKind, String)>,
+}
+
+/// Where a capture of `pcre` goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum CaptureKind {
+    Flow,
+    Packet,
+    Alert,
+}
+
+/// Byte order of a number in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Endian {
+    Big,
+    Little,
+    /// As the DCERPC header says
+    Dce,
+}
+
+/// How a number stands in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberFormat {
+    /// Bytes
+    Binary(Endian),
+    /// Digits in base 8, 10 or 16; 0 for what the digits say
+    Text {
+        /// The base
+        base: u8,
+    },
+}
+
+/// `byte_test`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteTest {
+    /// How many bytes: 1 to 8 in binary, 1 to 23 as text
+    pub bytes: Value,
+    /// `!`
+    pub negated: bool,
+    /// The comparison
+    pub op: ByteOp,
+    /// With what
+    pub value: Value,
+    /// Where
+    pub offset: Value,
+    /// From the last match
+    pub relative: bool,
+    /// Format
+    pub format: NumberFormat,
+    /// `bitmask`
+    pub bitmask: Option<u32>,
+}
+
+/// Comparisons of `byte_test`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ByteOp {
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    Equal,
+    /// Any bit in common
+    And,
+    /// No bit in common, or `^` as documented
+    Or,
+}
+
+/// `byte_jump`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteJump {
+    /// How many bytes; 0 jumps by `post_offset` alone
+    pub bytes: Value,
+    /// Where
+    pub offset: Value,
+    /// From the last match
+    pub relative: bool,
+    /// Times
+    pub multiplier: u32,
+    /// Format
+    pub format: NumberFormat,
+    /// Round up to 32 bits
+    pub align: bool,
+    /// Jump from the beginning of the payload
+    pub from_beginning: bool,
+    /// Jump from the end of the payload
+    pub from_end: bool,
+    /// Added after the jump
+    pub post_offset: Value,
+    /// `bitmask`
+    pub bitmask: Option<u32>,
+}
+
+/// `byte_extract`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteExtract {
+    /// How many bytes
+    pub bytes: u8,
+    /// Where
+    pub offset: i32,
+    /// The variable it sets
+    pub variable: u8,
+    /// From the last match
+    pub relative: bool,
+    /// Times
+    pub multiplier: u32,
+    /// Format
+    pub format: NumberFormat,
+    /// Round up to 2 or 4 bytes; 0 not at all
+    pub align: u8,
+}
+
+/// `byte_math`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteMath {
+    /// How many bytes
+    pub bytes: Value,
+    /// Where
+    pub offset: i32,
+    /// `+ - * / << >>`
+    pub op: MathOp,
+    /// The right-hand value
+    pub rvalue: Value,
+    /// The variable it sets
+    pub result: u8,
+    /// From the last match
+    pub relative: bool,
+    /// Format
+    pub format: NumberFormat,
+    /// `bitmask`
+    pub bitmask: Option<u32>,
+}
+
+/// Operators of `byte_math`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum MathOp {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    ShiftLeft,
+    ShiftRight,
+}
+
+/// What a match does besides its action.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Effect {
+    /// `flowbits:set|unset|toggle`
+    FlowBit { names: Vec<String>, op: BitOp },
+    /// `flowint` changes
+    FlowInt { name: String, op: FlowIntOp },
+    /// `xbits`, `hostbits` `set|unset|toggle`, with seconds to live
+    XBit { name: String, track: XBitTrack, op: BitOp, expire: u32 },
+    /// `tag`
+    Tag(Tag),
+    /// `bypass`
+    Bypass,
+    /// `replace` is in the content; this marks that a rule has one
+    Replace,
+    /// `nfq_set_mark`
+    NfqMark { mark: u32, mask: u32 },
+    /// `filestore` and whatever later protocols add, as written
+    Other { keyword: String, argument: String },
+}
+
+/// Changes of a bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum BitOp {
+    Set,
+    Unset,
+    Toggle,
+}
+
+/// Changes of a flowint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FlowIntOp {
+    Add(FlowIntValue),
+    Subtract(FlowIntValue),
+    Set(FlowIntValue),
+}
+
+/// `tag`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// What is tagged
+    pub scope: TagScope,
+    /// For how much; 0 seconds or packets means the default
+    pub count: u32,
+    /// Of what
+    pub unit: TagUnit,
+}
+
+/// What `tag` tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TagScope {
+    Session,
+    HostSource,
+    HostDestination,
+}
+
+/// What `tag` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TagUnit {
+    Packets,
+    Seconds,
+    Bytes,
+}
+
+/// `threshold`, `detection_filter`, and the global rules of `threshold.config`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threshold {
+    /// Kind
+    pub kind: ThresholdKind,
+    /// By what
+    pub track: Track,
+    /// How many
+    pub count: u32,
+    /// Within how many seconds
+    pub seconds: u32,
+    /// `backoff`: factor
+    pub multiplier: u32,
+}
+
+/// Kinds of threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ThresholdKind {
+    Limit,
+    Threshold,
+    Both,
+    Backoff,
+    DetectionFilter,
+}
+
+/// What a threshold counts by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Track {
+    Source,
+    Destination,
+    Both,
+    Either,
+    Rule,
+    Flow,
+}
+
+/// One entry of `threshold.config`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GlobalThreshold {
+    /// Generator; 0 for all
+    pub gid: u32,
+    /// Signature; 0 for all of the generator
+    pub sid: u32,
+    /// What it does
+    pub kind: GlobalThresholdKind,
+    /// Where it stands
+    pub place: Place,
+}
+
+/// What an entry of `threshold.config` does.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum GlobalThresholdKind {
+    /// `threshold`, `event_filter`
+    Limit(Threshold),
+    /// `rate_filter`
+    RateFilter { track: Track, count: u32, seconds: u32, new_action: NewAction, timeout: u32 },
+    /// `suppress`, for all or by address
+    Suppress { track: Option<Track>, addresses: AddressSet },
+}
+
+/// `new_action` of `rate_filter`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum NewAction {
+    Alert,
+    Drop,
+    Pass,
+    Reject,
+}
