@@ -44,6 +44,8 @@ enum Size {
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
+    /// A = the address family of a loopback header, see [`Family`].
+    LoadFamily(Family),
     /// A = packet[k], or packet[X + k].
     Load(Size, u32),
     LoadIndexed(Size, u32),
@@ -70,6 +72,20 @@ enum Op {
     Txa,
 }
 
+/// How a loopback header's four bytes hold the address family. The compiler does not see the file, and so knows neither
+/// its byte order nor which system's number of IPv6 is in it: programs are compiled for network byte order and the
+/// number of this host, and the load brings what is there into that form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    LittleEndian,
+    BigEndian,
+}
+
+/// AF_INET6 of the BSDs, of FreeBSD and of macOS.
+const FOREIGN_INET6: [u32; 3] = [24, 28, 30];
+/// AF_INET6 of Linux.
+const LINUX_INET6: u32 = 10;
+
 /// Instructions that a program may have; libpcap's programs are far shorter.
 const MAX_PROGRAM: usize = 65_536;
 /// Packet offsets from here on mean "ask the kernel": they have no meaning in a file.
@@ -82,8 +98,9 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Checks a program; `Err` says what is wrong with which instruction.
-    pub(crate) fn new(raw: &[Raw]) -> Result<Self, String> {
+    /// Checks a program; `Err` says what is wrong with which instruction. With `family`, packets begin with a loopback
+    /// header.
+    pub(crate) fn new(raw: &[Raw], family: Option<Family>) -> Result<Self, String> {
         if raw.is_empty() || raw.len() > MAX_PROGRAM {
             return Err(format!("the compiled filter has {} instructions; 1 to {MAX_PROGRAM} are taken", raw.len()));
         }
@@ -93,7 +110,10 @@ impl Program {
             let op = decode(r, left).ok_or_else(|| {
                 format!("instruction {i} of the compiled filter ({:#06x}) has no meaning in a capture file", r.code)
             })?;
-            ops.push(op);
+            ops.push(match (op, family) {
+                (Op::Load(Size::Word, 0), Some(family)) => Op::LoadFamily(family),
+                _ => op,
+            });
         }
         if !matches!(ops.last(), Some(Op::ReturnK(_) | Op::ReturnA)) {
             return Err("the compiled filter does not end in a return".into());
@@ -110,6 +130,13 @@ impl Program {
             match *op {
                 Op::Load(size, k) => match load(data, u64::from(k), size) {
                     Some(v) => a = v,
+                    None => return 0,
+                },
+                Op::LoadFamily(family) => match load(data, 0, Size::Word) {
+                    Some(v) => {
+                        let v = if family == Family::LittleEndian { v.swap_bytes() } else { v };
+                        a = if FOREIGN_INET6.contains(&v) { LINUX_INET6 } else { v };
+                    }
                     None => return 0,
                 },
                 Op::LoadIndexed(size, k) => match load(data, u64::from(x) + u64::from(k), size) {
@@ -272,22 +299,22 @@ mod tests {
 
     #[test]
     fn programs_that_could_leave_or_not_end_are_refused() {
-        assert!(Program::new(&[]).is_err());
-        assert!(Program::new(&[raw(0x00, 0, 0, 1)]).is_err(), "no return");
-        assert!(Program::new(&[raw(0x05, 0, 0, 1), raw(0x06, 0, 0, 1)]).is_err(), "jump past the end");
-        assert!(Program::new(&[raw(0x05, 0, 0, u32::MAX), raw(0x06, 0, 0, 1)]).is_err(), "jump backwards");
-        assert!(Program::new(&[raw(0x15, 1, 0, 0), raw(0x06, 0, 0, 1)]).is_err());
-        assert!(Program::new(&[raw(0x34, 0, 0, 0), raw(0x06, 0, 0, 1)]).is_err(), "division by 0");
-        assert!(Program::new(&[raw(0x60, 0, 0, 16), raw(0x06, 0, 0, 1)]).is_err(), "no such slot");
-        assert!(Program::new(&[raw(0x28, 0, 0, 0xffff_f004), raw(0x06, 0, 0, 1)]).is_err(), "kernel's");
+        assert!(Program::new(&[], None).is_err());
+        assert!(Program::new(&[raw(0x00, 0, 0, 1)], None).is_err(), "no return");
+        assert!(Program::new(&[raw(0x05, 0, 0, 1), raw(0x06, 0, 0, 1)], None).is_err(), "jump past the end");
+        assert!(Program::new(&[raw(0x05, 0, 0, u32::MAX), raw(0x06, 0, 0, 1)], None).is_err(), "jump backwards");
+        assert!(Program::new(&[raw(0x15, 1, 0, 0), raw(0x06, 0, 0, 1)], None).is_err());
+        assert!(Program::new(&[raw(0x34, 0, 0, 0), raw(0x06, 0, 0, 1)], None).is_err(), "division by 0");
+        assert!(Program::new(&[raw(0x60, 0, 0, 16), raw(0x06, 0, 0, 1)], None).is_err(), "no such slot");
+        assert!(Program::new(&[raw(0x28, 0, 0, 0xffff_f004), raw(0x06, 0, 0, 1)], None).is_err(), "kernel's");
     }
 
     #[test]
     fn loads_past_the_packet_do_not_match_and_len_is_that_on_the_wire() {
-        let program = Program::new(&[raw(0x20, 0, 0, 1), raw(0x06, 0, 0, 9)]).unwrap();
+        let program = Program::new(&[raw(0x20, 0, 0, 1), raw(0x06, 0, 0, 9)], None).unwrap();
         assert_eq!(program.run(&[0; 5], 5), 9);
         assert_eq!(program.run(&[0; 4], 5), 0);
-        let program = Program::new(&[raw(0x80, 0, 0, 0), raw(0x16, 0, 0, 0)]).unwrap();
+        let program = Program::new(&[raw(0x80, 0, 0, 0), raw(0x16, 0, 0, 0)], None).unwrap();
         assert_eq!(program.run(&[], 1500), 1500);
     }
 
@@ -300,7 +327,7 @@ mod tests {
             let mut raws: Vec<Raw> = code.into_iter().map(|(c, t, f, k)| raw(c, t, f, k)).collect();
             raws.retain(|r| decode(r, usize::MAX).is_some());
             raws.push(raw(0x06, 0, 0, 1));
-            if let Ok(program) = Program::new(&raws) {
+            if let Ok(program) = Program::new(&raws, None) {
                 program.run(&data, 100);
             }
         }

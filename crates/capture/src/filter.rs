@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use margay_packet::LinkType;
 
-use crate::bpf::{Program, Raw};
+use crate::bpf::{Family, Program, Raw};
 use crate::reader::{Counters, Meta};
 
 /// Why there is no filter.
@@ -46,6 +46,20 @@ impl Filter {
     /// # Errors
     /// [`FilterError::Compile`] with libpcap's message.
     pub fn compile(expression: &str, link: LinkType) -> Result<Filter, FilterError> {
+        Self::compile_for(expression, link, false)
+    }
+
+    /// As [`Filter::compile`], for a file of big-endian byte order. It matters for [`LinkType::NULL`] only, whose header
+    /// is in the byte order of the host that wrote the file. `link[0:4]` is then the address family, whatever the order.
+    ///
+    /// # Errors
+    /// [`FilterError::Compile`].
+    pub fn compile_for(expression: &str, link: LinkType, big_endian: bool) -> Result<Filter, FilterError> {
+        let family = match link {
+            LinkType::NULL if !big_endian => Some(Family::LittleEndian),
+            LinkType::NULL | LinkType::LOOP => Some(Family::BigEndian),
+            _ => None,
+        };
         let fail = |message: String| FilterError::Compile { expression: expression.to_owned(), link, message };
         let handle = i32::try_from(dlt(link)).map_err(|e| fail(e.to_string()))?;
         let handle = pcap::Capture::dead(pcap::Linktype(handle)).map_err(|e| fail(message(&e)))?;
@@ -53,7 +67,7 @@ impl Filter {
         // The binding shows an instruction's fields only in print, as `tcpdump -ddd` does.
         let raw: Option<Vec<Raw>> = compiled.get_instructions().iter().map(|i| parse(&i.to_string())).collect();
         let raw = raw.ok_or_else(|| fail("its compiled form cannot be read".into()))?;
-        Ok(Filter { program: Program::new(&raw).map_err(fail)? })
+        Ok(Filter { program: Program::new(&raw, family).map_err(fail)? })
     }
 
     /// Whether a packet of `wire_len` bytes, of which `data` was captured, matches.
@@ -96,6 +110,8 @@ fn strip(text: &str) -> Option<String> {
 /// The number that libpcap's compiler knows a file's link type by (`DLT_`), where it differs from the file's on Linux.
 fn dlt(link: LinkType) -> u32 {
     match link.0 {
+        // As LOOP, which is the same in network byte order.
+        0 => 108,
         100 => 11,
         101 => 12,
         102 => 15,
@@ -108,11 +124,14 @@ fn dlt(link: LinkType) -> u32 {
 /// Link types that one run compiles filters for at most.
 const MAX_LINKS: usize = 64;
 
+/// What a filter is compiled for: link type, and whether the file is big endian.
+type Key = (LinkType, bool);
+
 /// One expression, compiled for each link type when its first frame comes.
 #[derive(Debug, Clone)]
 pub struct FilterSet {
     expression: String,
-    compiled: Vec<(LinkType, Filter)>,
+    compiled: Vec<(Key, Filter)>,
 }
 
 impl FilterSet {
@@ -126,16 +145,17 @@ impl FilterSet {
         &self.expression
     }
 
-    /// The filter for `link`, compiled on first use.
+    /// The filter for `link` in a file of the byte order given, compiled on first use.
     ///
     /// # Errors
     /// [`FilterError::Compile`], [`FilterError::TooManyLinks`].
-    pub fn get(&mut self, link: LinkType) -> Result<&Filter, FilterError> {
-        let at = match self.compiled.iter().position(|(l, _)| *l == link) {
+    pub fn get(&mut self, link: LinkType, big_endian: bool) -> Result<&Filter, FilterError> {
+        let key = (link, big_endian);
+        let at = match self.compiled.iter().position(|(k, _)| *k == key) {
             Some(at) => at,
             None if self.compiled.len() >= MAX_LINKS => return Err(FilterError::TooManyLinks(MAX_LINKS)),
             None => {
-                self.compiled.push((link, Filter::compile(&self.expression, link)?));
+                self.compiled.push((key, Filter::compile_for(&self.expression, link, big_endian)?));
                 self.compiled.len() - 1
             }
         };
@@ -146,6 +166,7 @@ impl FilterSet {
     pub(crate) fn retain(
         &mut self,
         data: &[u8],
+        big_endian: bool,
         metas: &mut Vec<Meta>,
         counters: &mut Counters,
     ) -> Result<(), FilterError> {
@@ -155,7 +176,7 @@ impl FilterSet {
                 return false;
             }
             let bytes = data.get(m.start as usize..m.start as usize + m.len as usize).unwrap_or(&[]);
-            match self.get(m.link) {
+            match self.get(m.link, big_endian) {
                 Ok(filter) if filter.matches(bytes, m.wire_len) => return true,
                 Ok(_) => {}
                 Err(error) => {
@@ -217,6 +238,17 @@ mod tests {
         assert!(check("udp dst port 53", LinkType::RAW, &f[14..], 46));
         assert!(check("udp dst port 53", LinkType::IPV4, &f[14..], 46));
         assert!(!check("udp dst port 53", LinkType::ETHERNET, &f[14..], 46));
+        // The same protocol family, written by hosts of either byte order.
+        let null = |family: [u8; 4]| [&family[..], &f[14..]].concat();
+        let big = Filter::compile_for("udp dst port 53", LinkType::NULL, true).unwrap();
+        assert!(check("udp dst port 53", LinkType::NULL, &null([2, 0, 0, 0]), 50));
+        assert!(!big.matches(&null([2, 0, 0, 0]), 50));
+        assert!(big.matches(&null([0, 0, 0, 2]), 50));
+        for inet6 in [10, 24, 28, 30] {
+            assert!(check("ip6", LinkType::NULL, &[inet6, 0, 0, 0], 44));
+            assert!(check("ip6", LinkType::LOOP, &[0, 0, 0, inet6], 44));
+        }
+        assert!(!check("ip6", LinkType::NULL, &[2, 0, 0, 0], 44));
         let mut sll = vec![0u8; 14];
         sll.extend([8, 0]);
         sll.extend(&f[14..]);

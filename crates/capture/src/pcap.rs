@@ -21,7 +21,8 @@ pub(crate) const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 /// A file header that was understood.
 #[derive(Debug, Clone)]
 pub(crate) struct Pcap {
-    swapped: bool,
+    /// Whether the file is big endian.
+    pub(crate) swapped: bool,
     nano: bool,
     record_header: usize,
     /// Bytes of a packet that are delivered at most.
@@ -44,11 +45,10 @@ enum LengthOrder {
 /// The byte order that `magic` (read as little endian) shows: `Some(true)` for big endian, `None` where it is none.
 pub(crate) fn byte_order(magic: u32) -> Option<bool> {
     let known = |m| matches!(m, MAGIC_MICRO | MAGIC_NANO | MAGIC_MODIFIED);
-    match () {
-        () if known(magic) => Some(false),
-        () if known(magic.swap_bytes()) => Some(true),
-        () => None,
+    if known(magic) {
+        return Some(false);
     }
+    known(magic.swap_bytes()).then_some(true)
 }
 
 fn u32_at(data: &[u8], at: usize, swapped: bool) -> Option<u32> {

@@ -79,7 +79,8 @@ struct Skip {
 /// Where a pcapng file stands.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PcapNg {
-    swapped: bool,
+    /// Whether the section is big endian.
+    pub(crate) swapped: bool,
     interfaces: Vec<Interface>,
     skip: Option<Skip>,
     /// Time of the packet before, for those that carry none.
@@ -142,6 +143,10 @@ impl PcapNg {
         let fields = Fields { data: rest, swapped: self.swapped };
         let (Some(kind), Some(length)) = (fields.u32(0), fields.u32(4)) else { return Err(Stop::Need(8)) };
         if kind == SECTION {
+            // Frames that are handed out together are all of one section.
+            if !out.is_empty() {
+                return Err(Stop::Full);
+            }
             return self.section(rest);
         }
         let broken = Stop::Broken(Broken::BlockLength { kind, length });

@@ -31,7 +31,7 @@ pub(crate) struct Bounds {
 /// Why `fill` stopped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stop {
-    /// The list is full.
+    /// The batch is complete.
     Full,
     /// The next record needs so many bytes, as far as is known.
     Need(usize),
@@ -223,8 +223,12 @@ impl<R: Read> Reader<R> {
                 Format::PcapNg(f) => f.fill(buffer.data(), metas, Bounds { frames: max }),
             };
             let at = buffer.offset() + used as u64;
+            let big_endian = match &self.format {
+                Format::Pcap(f) => f.swapped,
+                Format::PcapNg(f) => f.swapped,
+            };
             if let Some(filter) = &mut self.filter
-                && let Err(source) = filter.retain(buffer.data(), metas, &mut self.counters)
+                && let Err(source) = filter.retain(buffer.data(), big_endian, metas, &mut self.counters)
             {
                 self.pending = Some(Error::Filter { file: self.name.clone(), source });
             }
