@@ -90,3 +90,41 @@ impl Buffer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_follows_what_the_source_has() {
+        let mut buffer = Buffer::default();
+        let mut source: &[u8] = &[7; 100];
+        for _ in 0..10 {
+            buffer.refill(&mut source).unwrap();
+        }
+        assert!(buffer.eof());
+        assert_eq!((buffer.data().len(), buffer.bytes.len()), (100, READ_AHEAD));
+
+        buffer.reset();
+        let mut endless = io::repeat(1);
+        let error = loop {
+            if let Err(error) = buffer.refill(&mut endless) {
+                break error;
+            }
+        };
+        assert_eq!(buffer.bytes.len(), MAX_BUFFER);
+        assert!(error.to_string().contains("does not fit"));
+    }
+
+    #[test]
+    fn what_was_consumed_stays_until_the_next_refill() {
+        let mut buffer = Buffer::default();
+        let mut source: &[u8] = b"abcdef";
+        buffer.refill(&mut source).unwrap();
+        buffer.consume(2);
+        buffer.consume(3);
+        assert_eq!((buffer.consumed(3), buffer.data(), buffer.offset()), (&b"cdef"[..], &b"f"[..], 5));
+        buffer.consume(100);
+        assert_eq!((buffer.offset(), buffer.bytes_read()), (6, 6));
+    }
+}
