@@ -1,0 +1,181 @@
+//! What can go wrong while reading a capture.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::filter::FilterError;
+
+/// Why a capture could not be opened, or not be read on. Each names the file; those met inside it the byte offset.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system would not open the file, or not list the folder.
+    #[error("{}: cannot be opened: {source}", file.display())]
+    Open {
+        /// The file or folder.
+        file: PathBuf,
+        /// Why: `NotFound`, `PermissionDenied`, ...
+        source: io::Error,
+    },
+    /// A read failed half way.
+    #[error("{}: reading at byte {offset} failed: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Where in the file the read began.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file has no bytes at all.
+    #[error("{}: is empty; a capture has at least a file header", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The file is compressed.
+    #[error("{}: is compressed with {with}; decompress it first", file.display())]
+    Compressed {
+        /// The file.
+        file: PathBuf,
+        /// By what: `gzip`, `xz`, ...
+        with: &'static str,
+    },
+    /// Neither pcap nor pcapng.
+    #[error(
+        "{}: is not a capture that can be read: it begins with {}, pcap and pcapng files do not{}",
+        file.display(), Hex(*magic), hint
+    )]
+    UnknownFormat {
+        /// The file.
+        file: PathBuf,
+        /// Its first four bytes.
+        magic: [u8; 4],
+        /// What it may be instead and what to do; empty where that is not known.
+        hint: &'static str,
+    },
+    /// A version of the format that nobody has defined yet, or a broken header.
+    #[error("{}: is a {format} file of version {major}.{minor}, which is not supported", file.display())]
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// `pcap` or `pcapng`.
+        format: &'static str,
+        /// Major version found.
+        major: u16,
+        /// Minor version found.
+        minor: u16,
+    },
+    /// The file ends inside a header or record. All packets before it were delivered.
+    #[error(
+        "{}: is cut short: what begins at byte {offset} takes {wanted} bytes, but the file ends after {got} of them",
+        file.display()
+    )]
+    Truncated {
+        /// The file.
+        file: PathBuf,
+        /// Where the record that is not whole begins.
+        offset: u64,
+        /// How many bytes it takes, as far as is known.
+        wanted: u64,
+        /// How many there are.
+        got: u64,
+    },
+    /// A length or number in the file contradicts itself. All packets before it were delivered; none can be found
+    /// after it, for the next record's place is not known.
+    #[error("{}: is corrupt at byte {offset}: {reason}", file.display())]
+    Corrupt {
+        /// The file.
+        file: PathBuf,
+        /// Where the broken record begins.
+        offset: u64,
+        /// What is wrong there.
+        reason: Broken,
+    },
+    /// The filter does not compile for this file's link type.
+    #[error("{}: {source}", file.display())]
+    Filter {
+        /// The file.
+        file: PathBuf,
+        /// What the filter compiler says.
+        source: FilterError,
+    },
+    /// Options that exclude each other.
+    #[error("{0}")]
+    Options(&'static str),
+    /// The file could not be deleted after it was read.
+    #[error("{}: cannot be deleted: {source}", file.display())]
+    Delete {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder with more files than are kept in a list.
+    #[error("{}: holds more than {limit} files; the rest are left out: use sub folders, one run each", folder.display())]
+    TooManyFiles {
+        /// The folder given.
+        folder: PathBuf,
+        /// How many are kept.
+        limit: usize,
+    },
+}
+
+/// What is wrong with a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Broken {
+    /// More bytes than any capture program writes for one packet.
+    #[error("a packet record claims {claimed} captured bytes; no more than {limit} are taken")]
+    PacketLength {
+        /// The length in the record.
+        claimed: u32,
+        /// The largest that is accepted.
+        limit: u32,
+    },
+    /// A pcapng block length that is too small, too large or not a multiple of four.
+    #[error("a pcapng block of type {kind:#010x} claims a length of {length} bytes, which cannot be")]
+    BlockLength {
+        /// The block's type.
+        kind: u32,
+        /// The length in the block.
+        length: u32,
+    },
+    /// The length at the end of a pcapng block is not the one at its start.
+    #[error("a pcapng block of {start} bytes ends with a length of {end}")]
+    BlockTrailer {
+        /// Length at the start.
+        start: u32,
+        /// Length at the end.
+        end: u32,
+    },
+    /// A section header block whose byte-order magic is none.
+    #[error("a pcapng section has the byte-order magic {0:#010x}, which is none")]
+    ByteOrder(u32),
+    /// A pcapng packet of an interface that was not described.
+    #[error("a pcapng packet block names interface {id}, but {known} are described")]
+    Interface {
+        /// The interface named.
+        id: u32,
+        /// How many there are in this section.
+        known: u32,
+    },
+    /// More interfaces in one pcapng section than are kept.
+    #[error("a pcapng section describes more than {0} interfaces")]
+    TooManyInterfaces(usize),
+    /// A pcapng option that does not fit its block, or has the wrong length.
+    #[error("option {0} of a pcapng interface description has a length that cannot be")]
+    Option(u16),
+    /// A pcapng section of a version that is not defined.
+    #[error("a pcapng section has version {0}.{1}, which is not supported")]
+    Version(u16, u16),
+}
+
+struct Hex([u8; 4]);
+
+impl std::fmt::Display for Hex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [a, b, c, d] = self.0;
+        write!(f, "{a:02x} {b:02x} {c:02x} {d:02x}")
+    }
+}

@@ -1,0 +1,428 @@
+//! Reading one capture: batches of frames out of the read-ahead buffer.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use margay_packet::{Frame, LinkType, Time};
+
+use crate::buffer::Buffer;
+use crate::error::{Broken, Error};
+use crate::filter::FilterSet;
+use crate::pcap::{self, FILE_HEADER, Pcap};
+use crate::pcapng::{self, PcapNg};
+
+/// What `fill` found of one frame: where its bytes are, counted from where `fill` began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    pub(crate) wire_len: u32,
+    pub(crate) link: LinkType,
+    pub(crate) time: Time,
+}
+
+/// How far `fill` goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Until this many frames are in the list.
+    pub(crate) frames: usize,
+}
+
+/// Why `fill` stopped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stop {
+    /// The batch is complete.
+    Full,
+    /// The next record needs so many bytes, as far as is known.
+    Need(usize),
+    /// The next record is broken.
+    Broken(Broken),
+}
+
+/// The format of a capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFormat {
+    /// pcap, of any byte order and resolution.
+    Pcap,
+    /// pcapng.
+    PcapNg,
+}
+
+impl FileFormat {
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FileFormat::Pcap => "pcap",
+            FileFormat::PcapNg => "pcapng",
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Format {
+    Pcap(Pcap),
+    PcapNg(PcapNg),
+}
+
+/// What was read so far; plain numbers, cheap to copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Frames delivered.
+    pub frames: u64,
+    /// Captured bytes of the frames delivered.
+    pub bytes: u64,
+    /// Frames that the filter did not let through.
+    pub filtered: u64,
+    /// Captured bytes of those.
+    pub filtered_bytes: u64,
+    /// Frames delivered that the capture had cut (fewer bytes than on the wire).
+    pub cut: u64,
+    /// pcapng blocks stepped over because they hold no packet.
+    pub skipped_blocks: u64,
+}
+
+impl Counters {
+    /// Adds another capture's numbers.
+    pub fn add(&mut self, other: &Counters) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+        self.filtered += other.filtered;
+        self.filtered_bytes += other.filtered_bytes;
+        self.cut += other.cut;
+        self.skipped_blocks += other.skipped_blocks;
+    }
+}
+
+/// A step's outcome: how many bytes it took, and the number of its first frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready {
+    used: usize,
+    first: u64,
+}
+
+/// Memory that one reader leaves to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    buffer: Buffer,
+    metas: Vec<Meta>,
+}
+
+/// Reads one capture from its start to its end, in constant memory.
+///
+/// ```
+/// # use margay_capture::{Reader, PcapWriter, Resolution};
+/// # use margay_packet::{LinkType, Time};
+/// # let mut file = Vec::new();
+/// # let mut w = PcapWriter::new(&mut file, LinkType::ETHERNET, 65535, Resolution::Micro)?;
+/// # w.write(Time::new(1, 2), b"frame", 5)?;
+/// let mut reader = Reader::new(file.as_slice(), "a.pcap".as_ref())?;
+/// while let Some(batch) = reader.next_batch(64)? {
+///     for frame in batch.iter() {
+///         assert_eq!(frame.data, b"frame");
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    source: R,
+    name: PathBuf,
+    memory: Memory,
+    format: Format,
+    filter: Option<FilterSet>,
+    /// Number of the next frame.
+    next_number: u64,
+    counters: Counters,
+    /// Met after the frames of the batch that was handed out last.
+    pending: Option<Error>,
+    done: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the file header. `name` is what errors call the source.
+    ///
+    /// # Errors
+    /// [`Error::Empty`], [`Error::Compressed`], [`Error::UnknownFormat`], [`Error::Version`], [`Error::Truncated`] where
+    /// the header is not whole, [`Error::Read`].
+    pub fn new(source: R, name: &Path) -> Result<Self, Error> {
+        Self::with_memory(source, name, &mut Memory::default())
+    }
+
+    pub(crate) fn with_memory(mut source: R, name: &Path, memory: &mut Memory) -> Result<Self, Error> {
+        let buffer = &mut memory.buffer;
+        buffer.reset();
+        while buffer.data().len() < FILE_HEADER && !buffer.eof() {
+            let at = buffer.bytes_read();
+            buffer.refill(&mut source).map_err(|e| read_error(name, at, e))?;
+        }
+        let format = detect(buffer.data(), name)?;
+        if let Format::Pcap(_) = format {
+            buffer.consume(FILE_HEADER);
+        }
+        Ok(Reader {
+            source,
+            name: name.to_owned(),
+            memory: std::mem::take(memory),
+            format,
+            filter: None,
+            next_number: 1,
+            counters: Counters::default(),
+            pending: None,
+            done: false,
+        })
+    }
+
+    /// Lets through only frames that match.
+    #[must_use]
+    pub fn with_filter(mut self, filter: Option<FilterSet>) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Numbers frames from `number` on, so that a folder's files count on; 1 unless told.
+    #[must_use]
+    pub fn with_first_number(mut self, number: u64) -> Self {
+        self.next_number = number;
+        self
+    }
+
+    /// Hands out up to `max` frames (at least 1), all valid until the next call: as many as are in memory, so that a
+    /// slow source is not waited for. A batch is empty where all frames in memory were filtered out. `None`: the end.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Corrupt`], [`Error::Read`], [`Error::Filter`]; always after every whole frame
+    /// before was handed out. Once, then `None` for ever.
+    pub fn next_batch(&mut self, max: usize) -> Result<Option<Batch<'_>>, Error> {
+        Ok(self.step(max)?.map(|ready| self.batch(ready)))
+    }
+
+    /// [`Reader::next_batch`] in two halves: this one reads, [`Reader::batch`] shows what was read.
+    pub(crate) fn step(&mut self, max: usize) -> Result<Option<Ready>, Error> {
+        if self.done {
+            return Ok(None);
+        }
+        let ready = match self.pending.take() {
+            Some(error) => Err(error),
+            None => self.advance(max.max(1)),
+        };
+        self.done = !matches!(ready, Ok(Some(_)));
+        ready
+    }
+
+    /// The frames of the last step.
+    pub(crate) fn batch(&self, ready: Ready) -> Batch<'_> {
+        Batch { data: self.memory.buffer.consumed(ready.used), metas: &self.memory.metas, first: ready.first }
+    }
+
+    fn advance(&mut self, max: usize) -> Result<Option<Ready>, Error> {
+        let Memory { buffer, metas } = &mut self.memory;
+        loop {
+            metas.clear();
+            let (used, stop) = match &mut self.format {
+                Format::Pcap(f) => f.fill(buffer.data(), metas, Bounds { frames: max }),
+                Format::PcapNg(f) => f.fill(buffer.data(), metas, Bounds { frames: max }),
+            };
+            let at = buffer.offset() + used as u64;
+            let big_endian = match &self.format {
+                Format::Pcap(f) => f.swapped,
+                Format::PcapNg(f) => f.swapped,
+            };
+            if let Some(filter) = &mut self.filter
+                && let Err(source) = filter.retain(buffer.data(), big_endian, metas, &mut self.counters)
+            {
+                self.pending = Some(Error::Filter { file: self.name.clone(), source });
+            }
+            buffer.consume(used);
+            if let (Stop::Broken(reason), None) = (stop, &self.pending) {
+                self.pending = Some(Error::Corrupt { file: self.name.clone(), offset: at, reason });
+            }
+            for meta in metas.iter() {
+                self.counters.bytes += u64::from(meta.len);
+                self.counters.cut += u64::from(meta.len < meta.wire_len);
+            }
+            self.counters.frames += metas.len() as u64;
+            let first = self.next_number;
+            self.next_number += metas.len() as u64;
+            if metas.is_empty()
+                && let Some(error) = self.pending.take()
+            {
+                return Err(error);
+            }
+            if used > 0 {
+                return Ok(Some(Ready { used, first }));
+            }
+            let Stop::Need(wanted) = stop else { continue };
+            if buffer.eof() {
+                let partial = match &self.format {
+                    Format::PcapNg(f) => f.partial(),
+                    Format::Pcap(_) => None,
+                };
+                let got = buffer.data().len() as u64;
+                if got == 0 && partial.is_none() {
+                    return Ok(None);
+                }
+                let (before, wanted) = partial.unwrap_or((0, wanted as u64));
+                let (offset, got) = (at - before, before + got);
+                return Err(Error::Truncated { file: self.name.clone(), offset, wanted, got });
+            }
+            let at = buffer.bytes_read();
+            buffer.refill(&mut self.source).map_err(|e| read_error(&self.name, at, e))?;
+        }
+    }
+
+    /// The file's name, as given.
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Its format.
+    pub fn format(&self) -> FileFormat {
+        match self.format {
+            Format::Pcap(_) => FileFormat::Pcap,
+            Format::PcapNg(_) => FileFormat::PcapNg,
+        }
+    }
+
+    /// The link type: for pcap known from the start, for pcapng that of the section's first interface once it was met
+    /// (each frame has its own).
+    pub fn link_type(&self) -> Option<LinkType> {
+        match &self.format {
+            Format::Pcap(f) => Some(f.link),
+            Format::PcapNg(f) => f.first_link(),
+        }
+    }
+
+    /// Bytes taken from the source, file header included.
+    pub fn bytes_read(&self) -> u64 {
+        self.memory.buffer.bytes_read()
+    }
+
+    /// What was read so far.
+    pub fn counters(&self) -> Counters {
+        let skipped_blocks = match &self.format {
+            Format::PcapNg(f) => f.skipped_blocks,
+            Format::Pcap(_) => 0,
+        };
+        Counters { skipped_blocks, ..self.counters }
+    }
+
+    /// Number that the next frame will get.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Gives back memory and filter for the next file.
+    pub(crate) fn into_parts(self) -> (Memory, Option<FilterSet>) {
+        (self.memory, self.filter)
+    }
+}
+
+fn read_error(name: &Path, offset: u64, source: io::Error) -> Error {
+    Error::Read { file: name.to_owned(), offset, source }
+}
+
+/// Frames that are valid together.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    data: &'a [u8],
+    metas: &'a [Meta],
+    first: u64,
+}
+
+impl<'a> Batch<'a> {
+    /// How many frames there are.
+    pub fn len(&self) -> usize {
+        self.metas.len()
+    }
+
+    /// Whether the filter let none through.
+    pub fn is_empty(&self) -> bool {
+        self.metas.is_empty()
+    }
+
+    /// The frame at `index`.
+    pub fn get(&self, index: usize) -> Option<Frame<'a>> {
+        self.metas.get(index).map(|m| self.frame(index, m))
+    }
+
+    /// The frames, in the order of the file.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Frame<'a>> + use<'a> {
+        let batch = *self;
+        batch.metas.iter().enumerate().map(move |(i, m)| batch.frame(i, m))
+    }
+
+    fn frame(&self, index: usize, m: &Meta) -> Frame<'a> {
+        let start = m.start as usize;
+        Frame {
+            data: self.data.get(start..start + m.len as usize).unwrap_or(&[]),
+            wire_len: m.wire_len,
+            time: m.time,
+            link: m.link,
+            number: self.first + index as u64,
+        }
+    }
+}
+
+/// What a file begins with that is not a capture, but known.
+const COMPRESSED: [(&[u8], &str); 7] = [
+    (&[0x1f, 0x8b], "gzip"),
+    (&[0xfd, b'7', b'z', b'X', b'Z'], "xz"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4"),
+    (b"BZh", "bzip2"),
+    (b"PK\x03\x04", "zip"),
+    (b"7z\xbc\xaf", "7-zip"),
+];
+
+/// Other programs' captures.
+const FOREIGN: [(&[u8], &str); 3] = [
+    (b"snoop", "; it looks like a snoop capture: convert it, for example with editcap"),
+    (b"GMBU", "; it looks like a Network Monitor capture: convert it, for example with editcap"),
+    (b"RTSS", "; it looks like a Network Monitor capture: convert it, for example with editcap"),
+];
+
+fn detect(head: &[u8], name: &Path) -> Result<Format, Error> {
+    let file = || name.to_owned();
+    if head.is_empty() {
+        return Err(Error::Empty { file: file() });
+    }
+    if let Some((_, with)) = COMPRESSED.iter().find(|(m, _)| head.starts_with(m)) {
+        return Err(Error::Compressed { file: file(), with });
+    }
+    let short =
+        |wanted: usize| Error::Truncated { file: file(), offset: 0, wanted: wanted as u64, got: head.len() as u64 };
+    let Some(&magic) = head.first_chunk::<4>() else { return Err(short(FILE_HEADER)) };
+    let number = u32::from_le_bytes(magic);
+    if number == pcapng::SECTION {
+        return Ok(Format::PcapNg(PcapNg::default()));
+    }
+    if pcap::byte_order(number).is_none() {
+        let hint = FOREIGN.iter().find(|(m, _)| head.starts_with(m)).map_or("", |(_, hint)| hint);
+        return Err(Error::UnknownFormat { file: file(), magic, hint });
+    }
+    let Some(header) = head.first_chunk::<FILE_HEADER>() else { return Err(short(FILE_HEADER)) };
+    match Pcap::new(header) {
+        Ok(format) => Ok(Format::Pcap(format)),
+        Err((major, minor)) => Err(Error::Version { file: file(), format: "pcap", major, minor }),
+    }
+}
+
+/// Reads all of `bytes` as a capture and looks at every frame; for fuzzing. Returns what was read and how it ended.
+pub fn drain(bytes: &[u8]) -> (Counters, Option<Error>) {
+    let mut reader = match Reader::new(bytes, Path::new("(memory)")) {
+        Ok(reader) => reader,
+        Err(error) => return (Counters::default(), Some(error)),
+    };
+    let mut seen = 0u64;
+    loop {
+        match reader.next_batch(256) {
+            Ok(Some(batch)) => seen += batch.iter().map(|f| f.data.len() as u64).sum::<u64>(),
+            end => {
+                let error = end.err();
+                let counters = reader.counters();
+                assert_eq!(seen, counters.bytes, "every frame's bytes are within the batch");
+                return (counters, error);
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! What `-r` names: a file, standard input, or a folder of captures, as one stream of events.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Stdin};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use margay_packet::LinkType;
+
+use crate::error::Error;
+use crate::filter::FilterSet;
+use crate::progress::Progress;
+use crate::reader::{Batch, Counters, FileFormat, Memory, Reader};
+
+/// How deep sub folders are followed.
+const MAX_DEPTH: usize = 255;
+/// Files kept of one listing.
+const MAX_FILES: usize = 1_000_000;
+
+/// How a folder is read. For a single file or standard input none of it matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirOptions {
+    /// Sub folders too, down to 255 levels (`--pcap-file-recursive`). Not together with `continuous`.
+    pub recursive: bool,
+    /// Do not end when all files are read, but look for new ones (`--pcap-file-continuous`).
+    pub continuous: bool,
+    /// With `continuous`: a file is left alone until it was last written to so long ago (`pcap-file.delay`); 30 s.
+    pub delay: Duration,
+    /// With `continuous`: time between two looks (`pcap-file.poll-interval`); 5 s.
+    pub poll_interval: Duration,
+}
+
+impl Default for DirOptions {
+    fn default() -> Self {
+        DirOptions {
+            recursive: false,
+            continuous: false,
+            delay: Duration::from_secs(30),
+            poll_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Which files the caller deletes once they are read (`--pcap-file-delete`, `pcap-file.delete-when-done`). The source
+/// never deletes by itself: see [`delete`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeletePolicy {
+    /// None.
+    #[default]
+    Never,
+    /// Every one.
+    Always,
+    /// Those that no alert came from.
+    NonAlerts,
+}
+
+impl DeletePolicy {
+    /// From the words of the configuration: `false`, `true`/`always`, `non-alerts`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "false" | "no" | "off" | "0" => Some(DeletePolicy::Never),
+            "true" | "yes" | "on" | "1" | "always" => Some(DeletePolicy::Always),
+            "non-alerts" => Some(DeletePolicy::NonAlerts),
+            _ => None,
+        }
+    }
+
+    /// Whether a file is to go that `alerts` alerts came from.
+    pub fn applies(self, alerts: u64) -> bool {
+        match self {
+            DeletePolicy::Never => false,
+            DeletePolicy::Always => true,
+            DeletePolicy::NonAlerts => alerts == 0,
+        }
+    }
+}
+
+/// Deletes a capture that was read.
+///
+/// # Errors
+/// [`Error::Delete`].
+pub fn delete(file: &Path) -> Result<(), Error> {
+    fs::remove_file(file).map_err(|source| Error::Delete { file: file.to_owned(), source })
+}
+
+/// An open file or standard input.
+#[derive(Debug)]
+enum Input {
+    File(File),
+    Stdin(Stdin),
+}
+
+impl Read for Input {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::File(f) => f.read(buf),
+            Input::Stdin(s) => s.read(buf),
+        }
+    }
+}
+
+/// A file that begins.
+#[derive(Debug, Clone)]
+pub struct FileStart {
+    /// As the user named it, or folder and name; `-` for standard input (`pcap_filename` in events).
+    pub file: PathBuf,
+    /// Its format.
+    pub format: FileFormat,
+    /// Its link type where the file header tells (pcap); pcapng has one per interface.
+    pub link: Option<LinkType>,
+    /// Size in bytes where it is a regular file.
+    pub size: Option<u64>,
+}
+
+/// A file that has ended, well or not.
+#[derive(Debug)]
+pub struct FileEnd {
+    /// As in [`FileStart`].
+    pub file: PathBuf,
+    /// What was read of it.
+    pub counters: Counters,
+    /// Why reading stopped before the end of the file; all whole packets before that were handed out.
+    pub error: Option<Error>,
+}
+
+/// What happens next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A file begins; its batches follow, then [`Event::FileEnd`].
+    FileStart(FileStart),
+    /// Frames, valid until the next call. May be empty where the filter let none through.
+    Batch(Batch<'a>),
+    /// The file has ended.
+    FileEnd(FileEnd),
+    /// A file (or sub folder) could not be opened or is no capture; no `FileStart` and `FileEnd` come for it. The
+    /// others go on.
+    Failed {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        error: Error,
+    },
+    /// An entry of the folder that is not read.
+    Skipped {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        reason: SkipReason,
+    },
+    /// Nothing to do: ask again after this time. Only with [`DirOptions::continuous`]; to stop, do not ask again.
+    Wait(Duration),
+    /// All is read.
+    Done,
+}
+
+/// Why an entry of a folder is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// A symbolic link, pipe, socket or device.
+    NotAFile,
+    /// More than 255 folders below the one given.
+    TooDeep,
+}
+
+impl std::fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SkipReason::NotAFile => "is not a regular file",
+            SkipReason::TooDeep => "is more than 255 folders deep",
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Candidate {
+    modified: SystemTime,
+    file: PathBuf,
+    size: u64,
+}
+
+#[derive(Debug)]
+enum Origin {
+    Stdin,
+    File(PathBuf),
+    Folder(PathBuf),
+}
+
+/// A file, standard input or a folder being read. Call [`CaptureSource::next_event`] until [`Event::Done`].
+///
+/// A folder's files are read one after the other, oldest modification time first (then by name), with frames numbered
+/// on from file to file, so that flows go on where a capture was split. With [`DirOptions::continuous`] a new file is
+/// seen where its modification time is later than, or the same as, that of the last one read.
+#[derive(Debug)]
+pub struct CaptureSource {
+    origin: Origin,
+    options: DirOptions,
+    filter: Option<FilterSet>,
+    memory: Memory,
+    current: Option<Reader<Input>>,
+    current_size: u64,
+    /// Still to be read, the next one last.
+    queue: Vec<Candidate>,
+    /// Still to be told, the next one last.
+    reports: Vec<Report>,
+    scanned: bool,
+    /// Modification time of the file read last.
+    newest: Option<SystemTime>,
+    /// Files read that are exactly as old as `newest`.
+    at_newest: HashSet<PathBuf>,
+    /// Entries told as skipped or failed, as long as they are in the folder.
+    reported: HashSet<PathBuf>,
+    next_number: u64,
+    counters: Counters,
+    bytes_read: u64,
+    total: Option<u64>,
+    files: u64,
+}
+
+#[derive(Debug)]
+enum Report {
+    Skipped(PathBuf, SkipReason),
+    Failed(PathBuf, Error),
+}
+
+impl CaptureSource {
+    /// Prepares to read `path`: `-` is standard input, a folder is all its files, anything else is one file. The file
+    /// itself is opened with the first event.
+    ///
+    /// # Errors
+    /// [`Error::Open`] where there is no such file or folder, [`Error::Options`] where options exclude each other.
+    pub fn open(path: &Path, options: DirOptions, filter: Option<FilterSet>) -> Result<Self, Error> {
+        let mut total = None;
+        let origin = if path == Path::new("-") {
+            Origin::Stdin
+        } else {
+            let data = fs::metadata(path).map_err(|source| Error::Open { file: path.to_owned(), source })?;
+            if data.is_dir() {
+                if options.recursive && options.continuous {
+                    return Err(Error::Options(
+                        "--pcap-file-continuous and --pcap-file-recursive cannot be used together",
+                    ));
+                }
+                Origin::Folder(path.to_owned())
+            } else {
+                total = data.is_file().then_some(data.len());
+                Origin::File(path.to_owned())
+            }
+        };
+        Ok(CaptureSource {
+            origin,
+            options,
+            filter,
+            memory: Memory::default(),
+            current: None,
+            current_size: 0,
+            queue: Vec::new(),
+            reports: Vec::new(),
+            scanned: false,
+            newest: None,
+            at_newest: HashSet::new(),
+            reported: HashSet::new(),
+            next_number: 1,
+            counters: Counters::default(),
+            bytes_read: 0,
+            total,
+            files: 0,
+        })
+    }
+
+    /// The next event, with batches of up to `max` frames. `now` is asked for the time only when a folder is looked
+    /// through with [`DirOptions::continuous`].
+    pub fn next_event(&mut self, max: usize, now: impl FnOnce() -> SystemTime) -> Event<'_> {
+        let Some(reader) = self.current.as_mut() else { return self.between(now) };
+        match reader.step(max) {
+            Ok(Some(ready)) => match &self.current {
+                Some(reader) => Event::Batch(reader.batch(ready)),
+                None => Event::Done,
+            },
+            Ok(None) => self.end(None),
+            Err(error) => self.end(Some(error)),
+        }
+    }
+
+    /// Numbers of all files so far.
+    pub fn counters(&self) -> Counters {
+        let mut sum = self.counters;
+        if let Some(reader) = &self.current {
+            sum.add(&reader.counters());
+        }
+        sum
+    }
+
+    /// How many files were read to their end.
+    pub fn files(&self) -> u64 {
+        self.files
+    }
+
+    /// How far reading is.
+    pub fn progress(&self) -> Progress {
+        let (bytes, counters) = match &self.current {
+            Some(reader) => (reader.bytes_read(), self.counters()),
+            None => (0, self.counters),
+        };
+        Progress {
+            bytes_read: self.bytes_read + bytes,
+            total: self.total,
+            packets: counters.frames + counters.filtered,
+            packet_bytes: counters.bytes + counters.filtered_bytes,
+        }
+    }
+
+    /// No file is open: tells what is left to tell, opens the next file or looks for more.
+    fn between(&mut self, now: impl FnOnce() -> SystemTime) -> Event<'static> {
+        let mut now = Some(now);
+        loop {
+            match self.reports.pop() {
+                Some(Report::Skipped(file, reason)) => return Event::Skipped { file, reason },
+                Some(Report::Failed(file, error)) => return Event::Failed { file, error },
+                None => {}
+            }
+            if let Some(next) = self.queue.pop() {
+                self.remember(next.modified, &next.file);
+                return self.start(next.file, Some(next.size));
+            }
+            match (&self.origin, self.scanned) {
+                (Origin::Folder(_), true) if self.options.continuous => match now.take() {
+                    // Looked already in this call, and found nothing.
+                    None => return Event::Wait(self.options.poll_interval),
+                    Some(now) => self.scan(Some(now())),
+                },
+                (_, true) => return Event::Done,
+                (Origin::Folder(_), false) if self.options.continuous => self.scan(now.take().map(|now| now())),
+                (Origin::Folder(_), false) => self.scan(None),
+                (Origin::Stdin, false) => {
+                    self.scanned = true;
+                    return self.start(PathBuf::from("-"), None);
+                }
+                (Origin::File(file), false) => {
+                    self.scanned = true;
+                    let (file, size) = (file.clone(), self.total);
+                    return self.start(file, size);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, file: PathBuf, size: Option<u64>) -> Event<'static> {
+        let input = if file == Path::new("-") && matches!(self.origin, Origin::Stdin) {
+            Ok(Input::Stdin(io::stdin()))
+        } else {
+            File::open(&file).map(Input::File).map_err(|source| Error::Open { file: file.clone(), source })
+        };
+        let reader = input.and_then(|input| Reader::with_memory(input, &file, &mut self.memory));
+        match reader {
+            Ok(reader) => {
+                let start = FileStart { format: reader.format(), link: reader.link_type(), size, file };
+                self.current_size = size.unwrap_or_default();
+                self.current = Some(reader.with_filter(self.filter.take()).with_first_number(self.next_number));
+                Event::FileStart(start)
+            }
+            Err(error) => {
+                self.total = self.total.map(|t| t.saturating_sub(size.unwrap_or_default()));
+                Event::Failed { file, error }
+            }
+        }
+    }
+
+    fn end(&mut self, error: Option<Error>) -> Event<'static> {
+        let Some(reader) = self.current.take() else { return Event::Done };
+        let end = FileEnd { file: reader.name().to_owned(), counters: reader.counters(), error };
+        self.counters.add(&end.counters);
+        self.next_number = reader.next_number();
+        self.files += u64::from(end.error.is_none());
+        let read = reader.bytes_read();
+        self.bytes_read += read;
+        // A broken file's rest is never read, and a file may have grown meanwhile.
+        self.total = self.total.map(|t| t.saturating_sub(self.current_size).saturating_add(read));
+        (self.memory, self.filter) = reader.into_parts();
+        Event::FileEnd(end)
+    }
+
+    fn remember(&mut self, modified: SystemTime, file: &Path) {
+        if !self.options.continuous {
+            return;
+        }
+        if self.newest != Some(modified) {
+            self.at_newest.clear();
+            self.newest = Some(modified);
+        }
+        self.at_newest.insert(file.to_owned());
+    }
+
+    /// Lists the folder into `queue`. With a time, only files that were not read yet and have rested long enough.
+    fn scan(&mut self, now: Option<SystemTime>) {
+        self.scanned = true;
+        let Origin::Folder(top) = &self.origin else { return };
+        let top = top.clone();
+        let rested = now.map(|now| now.checked_sub(self.options.delay).unwrap_or(SystemTime::UNIX_EPOCH));
+        let mut seen = HashSet::new();
+        let mut folders = vec![(top.clone(), 0usize)];
+        let mut full = false;
+        while let Some((folder, depth)) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(source) => {
+                    self.report(&mut seen, Report::Failed(folder.clone(), Error::Open { file: folder, source }));
+                    continue;
+                }
+            };
+            for entry in entries.flatten() {
+                let file = entry.path();
+                // Gone since the folder was listed: nothing to tell.
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    if self.options.recursive && depth >= MAX_DEPTH {
+                        self.report(&mut seen, Report::Skipped(file, SkipReason::TooDeep));
+                    } else if self.options.recursive {
+                        folders.push((file, depth + 1));
+                    }
+                    continue;
+                }
+                if !kind.is_file() {
+                    self.report(&mut seen, Report::Skipped(file, SkipReason::NotAFile));
+                    continue;
+                }
+                let Ok(data) = entry.metadata() else { continue };
+                let modified = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let read = match self.newest {
+                    Some(newest) => modified < newest || (modified == newest && self.at_newest.contains(&file)),
+                    None => false,
+                };
+                if read || rested.is_some_and(|rested| modified > rested) {
+                    continue;
+                }
+                if self.queue.len() >= MAX_FILES {
+                    full = true;
+                    continue;
+                }
+                self.queue.push(Candidate { modified, file, size: data.len() });
+            }
+        }
+        if full {
+            let error = Error::TooManyFiles { folder: top.clone(), limit: MAX_FILES };
+            self.report(&mut seen, Report::Failed(top, error));
+        }
+        self.reported = seen;
+        self.reports.reverse();
+        self.queue.sort_unstable_by(|a, b| (b.modified, &b.file).cmp(&(a.modified, &a.file)));
+        let waiting: u64 = self.queue.iter().map(|c| c.size).sum();
+        self.total = Some(self.bytes_read.saturating_add(waiting));
+    }
+
+    /// Queues a report, unless it was made at the last look already.
+    fn report(&mut self, seen: &mut HashSet<PathBuf>, report: Report) {
+        let (Report::Skipped(file, _) | Report::Failed(file, _)) = &report;
+        let new = !self.reported.contains(file);
+        if seen.len() < MAX_FILES && seen.insert(file.clone()) && new {
+            self.reports.push(report);
+        }
+    }
+}
