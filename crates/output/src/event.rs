@@ -410,6 +410,8 @@ pub struct AlertEvent<'a> {
     pub signature: Signature<'a>,
     /// Whether the packet was blocked because of this rule (`action`).
     pub blocked: bool,
+    /// Whether a rule that drops matched where packets cannot be dropped: `[wDrop]` in `fast.log`.
+    pub would_drop: bool,
     /// Engine of the rule in firewall mode: `fw` or `td`.
     pub engine: Option<&'a str>,
     /// Transaction, and whether it was only assumed (`tx_guessed`).
