@@ -15,11 +15,16 @@
 //! are mixed with the outer ones), aliases work, an include that includes itself is an error (there a crash), and a
 //! document whose top is not a mapping is an error.
 
+mod cli;
 mod error;
+mod known;
 mod load;
+mod options;
 mod tree;
 pub mod typed;
 mod yaml;
 
+pub use cli::{Capture, Checksums, Cli, CliError, Command, Keywords, Own, RuleFiles, RunOptions, Strict};
 pub use error::{ConfigError, Level, Note, Place};
+pub use options::help;
 pub use tree::{Config, Node};

@@ -1,5 +1,7 @@
 //! The configuration that is shipped.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 use margay_config::Config;
 use std::path::Path;
 
@@ -32,4 +34,10 @@ fn sizes_and_numbers_can_be_read() {
     assert_eq!(config.int("flow-timeouts.tcp.established"), Ok(Some(600)));
     assert_eq!(config.float("threading.detect-thread-ratio"), Ok(Some(1.0)));
     assert_eq!(config.address_groups().next(), Some(("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]")));
+}
+
+#[test]
+fn nothing_in_it_is_unknown() {
+    let unknown: Vec<String> = shipped().unknown_keys().iter().map(ToString::to_string).collect();
+    assert_eq!(unknown, [""; 0]);
 }
