@@ -11,6 +11,14 @@
 //! Files may be hostile or merely broken: size, depth, number of settings and what aliases expand to are limited, and
 //! every error has its file, line and column.
 //!
+//! [`Config::unknown_keys`] names what is most likely misspelt: a list of the settings that Suricata 8 knows
+//! (`known-keys.txt`) is part of the crate, and a new setting needs a word there.
+//!
+//! Then the command line: [`Cli::parse`] turns arguments into a [`Command`], for the most part
+//! [`Command::Run`] with one field for each of Suricata's options, so that the engine can say which it cannot serve.
+//! One table (`options.rs`) holds the options for the parser and for [`help`]. [`Config::load_with`] takes what the
+//! options `-c`, `--include` and `--set` gave.
+//!
 //! Where we differ from Suricata 7, which is what could be observed: a list inside a list keeps its items (there they
 //! are mixed with the outer ones), aliases work, an include that includes itself is an error (there a crash), and a
 //! document whose top is not a mapping is an error.

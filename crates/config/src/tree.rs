@@ -305,6 +305,11 @@ impl<'a> Node<'a> {
         (name, self.child(name))
     }
 
+    /// The first item of this list whose setting `key` has this value, as `interface: eth0` in `af-packet`.
+    pub fn item(&self, key: &str, value: &str) -> Option<Node<'a>> {
+        self.children().find(|n| n.get(key) == Some(value))
+    }
+
     /// The child called `name` (one part, no dots).
     pub fn child(&self, name: &str) -> Option<Node<'a>> {
         let id = self.config.find(self.id, name)?;

@@ -49,12 +49,8 @@ fn words_are_the_filter_wherever_they_stand() {
     let Command::Run(run) = Cli::parse(["-T", "", "not port 22"]).unwrap() else { panic!() };
     assert_eq!(run.filter.as_deref(), Some("not port 22"));
     // As in getopt, an optional value needs its '='.
-    let run = super_run(&["--af-packet", "eth0"]);
+    let run = self::run("--af-packet eth0");
     assert_eq!((run.capture, run.filter.as_deref()), (Some(Capture::AfPacket(vec![])), Some("eth0")));
-}
-
-fn super_run(args: &[&str]) -> RunOptions {
-    run(&args.join(" "))
 }
 
 #[test]
@@ -120,7 +116,7 @@ fn every_other_option() {
         ..RunOptions::default()
     };
     assert_eq!(run, expected);
-    assert_eq!(super_run(&["--strict-rule-keywords"]).strict_rule_keywords, Some(Strict::All));
+    assert_eq!(self::run("--strict-rule-keywords").strict_rule_keywords, Some(Strict::All));
 }
 
 #[test]

@@ -159,6 +159,17 @@ fn nodes_are_walked() {
 }
 
 #[test]
+fn items_are_found_by_a_setting() {
+    let text =
+        "%YAML 1.1\n---\naf-packet:\n  - interface: eth0\n    threads: 2\n  - interface: default\n    threads: 1\n";
+    let config = Config::from_str(text, "t.yaml").unwrap();
+    let list = config.node("af-packet").unwrap();
+    assert_eq!(list.item("interface", "eth0").unwrap().int("threads"), Ok(Some(2)));
+    assert_eq!(list.item("interface", "default").unwrap().int("threads"), Ok(Some(1)));
+    assert!(list.item("interface", "eth1").is_none());
+}
+
+#[test]
 fn aliases_stand_for_their_node() {
     let text = "%YAML 1.1\n---\na: &x {b: 1}\nc: *x\nd: &s foo\ne: *s\n";
     let config = Config::from_str(text, "t.yaml").unwrap();
