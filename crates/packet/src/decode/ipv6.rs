@@ -80,6 +80,9 @@ impl Decoder {
             if w.at > ip + FIXED && w.end - w.at < 2 && w.next != next::NONE {
                 break bad(p, E::Ipv6TruncExthdr);
             }
+            if w.next != next::NONE {
+                p.proto = w.next;
+            }
             match w.next {
                 next::HOP_BY_HOP
                 | next::DEST
@@ -97,7 +100,6 @@ impl Decoder {
                     FragmentHeader::Useless => {}
                     FragmentHeader::Real(f) => {
                         set_layer(p, ip, w);
-                        p.proto = next::FRAGMENT;
                         if let Some(f) = f {
                             self.fragment(p, f, sink);
                         } else {
@@ -115,7 +117,6 @@ impl Decoder {
         if !sound {
             return;
         }
-        p.proto = w.next;
         let (start, end) = (w.at, w.end);
         match w.next {
             next::NONE => {
@@ -146,7 +147,8 @@ fn set_layer(p: &mut Packet<'_>, ip: usize, w: &Walk) {
 fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
     let b = p.range(w.at, w.end);
     let len = match w.next {
-        next::AUTH => usize::from(u8_at(b, 1)) * 4 + 8,
+        // RFC 4302 section 2.2; never shorter than its fixed fields.
+        next::AUTH => (usize::from(u8_at(b, 1)) * 4 + 8).max(12),
         _ => usize::from(u8_at(b, 1)) * 8 + 8,
     };
     if b.len() < 2 || len > b.len() {

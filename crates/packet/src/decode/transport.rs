@@ -167,6 +167,7 @@ fn parse_tcp_options(p: &mut Packet<'_>, mut b: &[u8], found: &mut TcpOptions) {
             note(p, E::TcpOptDuplicate);
         } else if !known {
             note(p, E::TcpOptInvalidLen);
+            p.invalid |= matches!(kind, kind::MD5 | kind::AO);
         }
     }
 }

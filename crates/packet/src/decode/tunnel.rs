@@ -84,6 +84,9 @@ impl Decoder {
         if b.len() < len::ERSPAN2 {
             return bad(p, E::ErspanHeaderTooSmall);
         }
+        if !self.layer(p) {
+            return false;
+        }
         let word = u16_at(b, 0);
         if word >> 12 != 1 {
             return bad(p, E::ErspanUnsupportedVersion);
@@ -177,6 +180,9 @@ impl Decoder {
         if b.len() < len::VXLAN + len::ETHERNET || u8_at(b, 0) & 0x08 == 0 || u8_at(b, 7) != 0 {
             return false;
         }
+        if !self.layer(p) {
+            return true;
+        }
         self.counters.vxlan += 1;
         let inner = match u16_at(b, len::VXLAN + 12) {
             et::IPV4 => Inner::Ipv4,
@@ -205,6 +211,9 @@ impl Decoder {
                 Some(rest) => options = rest,
                 None => return false,
             }
+        }
+        if !self.layer(p) {
+            return true;
         }
         self.counters.geneve += 1;
         let inner = match u16_at(b, 2) {

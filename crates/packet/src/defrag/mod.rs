@@ -119,8 +119,10 @@ impl Defrag {
         let Inserted { overlap, first_byte } = t.segments.insert(t.policy, f.offset, payload);
         t.frags += 1;
         self.frags += 1;
-        t.seen_last |= !f.more;
         t.end = t.end.max(end);
+        if !f.more {
+            t.last_end = t.last_end.max(end);
+        }
         if f.offset == 0 && (first_byte || t.head.is_empty()) {
             t.head.clear();
             t.head.extend_from_slice(head);
@@ -135,7 +137,8 @@ impl Defrag {
         if overlap {
             p.events.push(if is_v6 { E::Ipv6FragOverlap } else { E::Ipv4FragOverlap });
         }
-        let whole = t.seen_last && t.segments.covered() == t.end && !t.head.is_empty();
+        // What ends behind the last fragment is no part of a datagram: such a one never gets whole.
+        let whole = t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
         let result = if whole { self.assemble(slot, is_v6, p) } else { None };
         if whole {
             self.release(slot);
