@@ -247,6 +247,21 @@ fn memory_stays_within_its_cap() {
 }
 
 #[test]
+fn an_empty_first_fragment_is_no_datagram() {
+    let mut d = decoder(Policy::Bsd);
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (0, 0, b'a'), 253), 1).is_empty());
+    assert!(feed(&mut d, &ipv6_fragment(1, 2, (0, 0, b'a'), 253), 1).is_empty());
+    assert_eq!(d.counters.defrag_ipv4_reassembled + d.counters.defrag_ipv6_reassembled, 0);
+}
+
+#[test]
+fn what_ends_behind_the_last_fragment_is_never_whole() {
+    let mut d = decoder(Policy::Bsd);
+    assert!(feed(&mut d, &ipv4_fragment(1, 9, (0, 3, b'a'), 253), 1).is_empty());
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (1, 2, b'b'), 253), 1).is_empty());
+}
+
+#[test]
 fn too_long_a_datagram_is_an_event() {
     let mut d = decoder(Policy::Bsd);
     feed(&mut d, &ipv4_fragment(1, 9000, (8190, 8193, b'a'), 253), 1);

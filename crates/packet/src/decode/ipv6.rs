@@ -80,7 +80,8 @@ impl Decoder {
             if w.at > ip + FIXED && w.end - w.at < 2 && w.next != next::NONE {
                 break bad(p, E::Ipv6TruncExthdr);
             }
-            if w.next != next::NONE {
+            // What the transport is counts, or else the last of the headers that are about delivery.
+            if !matches!(w.next, next::NONE | next::MOBILITY | next::HIP | next::SHIM6) {
                 p.proto = w.next;
             }
             match w.next {
@@ -161,6 +162,9 @@ fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
         next::AUTH => (ipv6_ext::AUTH, E::Ipv6ExthdrDuplAh),
         _ => (0, E::Ipv6ExthdrDuplDh),
     };
+    if w.next == next::AUTH && u16_at(header, 2) != 0 {
+        note(p, E::Ipv6ExthdrAhResNotNull);
+    }
     match w.next {
         next::DEST => {
             w.dest = w.dest.saturating_add(1);
@@ -174,7 +178,6 @@ fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
         _ if w.seen & bit != 0 => note(p, duplicate),
         next::HOP_BY_HOP => options(p, header, true),
         next::ROUTING if u8_at(header, 2) == 0 => note(p, E::Ipv6RhType0),
-        next::AUTH if u16_at(header, 2) != 0 => note(p, E::Ipv6ExthdrAhResNotNull),
         _ => {}
     }
     w.seen |= bit;
@@ -199,7 +202,10 @@ fn options(p: &mut Packet<'_>, header: &[u8], hop_by_hop: bool) {
             b = rest;
             continue;
         }
-        let len = usize::from(u8_at(rest, 0));
+        let Some(len) = rest.first().map(|&len| usize::from(len)) else {
+            note(p, E::Ipv6ExthdrInvalidOptlen);
+            break;
+        };
         // Shortest length of the options that are known: router alert, jumbo payload, home address.
         let least = match kind {
             0x05 => 2,

@@ -138,7 +138,7 @@ impl Defrag {
             p.events.push(if is_v6 { E::Ipv6FragOverlap } else { E::Ipv4FragOverlap });
         }
         // What ends behind the last fragment is no part of a datagram: such a one never gets whole.
-        let whole = t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
+        let whole = t.end > 0 && t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
         let result = if whole { self.assemble(slot, is_v6, p) } else { None };
         if whole {
             self.release(slot);
