@@ -264,9 +264,13 @@ fn what_ends_behind_the_last_fragment_is_never_whole() {
 #[test]
 fn too_long_a_datagram_is_an_event() {
     let mut d = decoder(Policy::Bsd);
-    feed(&mut d, &ipv4_fragment(1, 9000, (8190, 8193, b'a'), 253), 1);
-    // The offset's 13 bits are full at 8191.
+    // 65,528 bytes fit into 16 bits, but not with a header.
+    feed(&mut d, &ipv4_fragment(1, 9000, (8189, 8191, b'a'), 253), 1);
     assert_eq!(d.counters.event(DecodeEvent::Ipv4FragPktTooLarge), 1);
+    feed(&mut d, &ipv4_fragment(1, 9000, (8188, 8189, b'a'), 253), 1);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv4FragPktTooLarge), 1);
+    feed(&mut d, &ipv6_fragment(1, 9000, (8191, 8193, b'a'), 253), 1);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv6FragPktTooLarge), 1);
 }
 
 #[test]

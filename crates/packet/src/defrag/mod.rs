@@ -87,7 +87,8 @@ impl Defrag {
     ) -> Option<(Vec<u8>, usize)> {
         let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
         let payload = p.data.get(f.start..f.end)?;
-        if f.offset + payload.len() > MAX_LEN {
+        // An IPv4 datagram's length includes its header, of 20 bytes at least.
+        if f.offset + payload.len() + if is_v6 { 0 } else { 20 } > MAX_LEN {
             p.events.push(if is_v6 { E::Ipv6FragPktTooLarge } else { E::Ipv4FragPktTooLarge });
             return None;
         }
