@@ -164,7 +164,8 @@ impl Decoder {
             b = &b[8..];
             at += 8;
         }
-        if b[0] >> 4 != 6 || len::IPV6 + usize::from(u16_at(b, 4)) != b.len() {
+        // A hop limit of 0 is nothing that anybody would send.
+        if b[0] >> 4 != 6 || len::IPV6 + usize::from(u16_at(b, 4)) != b.len() || b[7] == 0 {
             return false;
         }
         let taken = self.tunnel(p, (at, end), Inner::Ipv6, PacketSource::Teredo, sink);
