@@ -1,1 +1,4 @@
 //! Rules compiled into groups, prefilters and ordered checks.
+
+pub mod inspect;
+pub mod pcre;
