@@ -1,10 +1,14 @@
 //! From the configuration's text to each crate's settings: every key that the engine reads is read here, once.
 
 mod decode;
+mod detect;
 mod flow;
+mod outputs;
 
 pub(crate) use decode::{decode, host_policies};
+pub(crate) use detect::detect;
 pub(crate) use flow::flow;
+pub(crate) use outputs::{OutputSpec, Specs, file, outputs};
 
 use margay_config::{Config, ConfigError};
 

@@ -1,0 +1,328 @@
+//! From what happened to events: fills in what the outputs write.
+
+use margay_detect::{Alert, Detect, Verdict};
+use margay_flow::{Direction, Flow, FlowAction, FlowCore};
+use margay_output::event::{
+    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppProtos, ArpEvent, DropEvent, Ether, FlowEvent, FlowSummary,
+    Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
+};
+use margay_output::EventType;
+use margay_packet::{L3, Packet};
+use margay_rules::ast::Action;
+use margay_stream::StreamEvent;
+
+use super::{DropReason, Fate, FlowExt, Rest};
+
+/// Memory reused from event to event.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Payload of a stream, for alerts.
+    pub(crate) payload: Vec<u8>,
+    /// A packet whose payload was changed inline.
+    pub(crate) rewritten: Vec<u8>,
+}
+
+/// A rule as events show it, made once when rules are loaded.
+#[derive(Debug)]
+pub(crate) struct RuleText {
+    metadata: Option<Vec<u8>>,
+    references: Vec<String>,
+}
+
+impl RuleText {
+    /// Of a rule, with what `reference.config` says of its references.
+    pub(crate) fn of(rule: &margay_rules::ast::Rule, prefix: impl Fn(&str) -> Option<String>) -> RuleText {
+        RuleText {
+            metadata: margay_output::eve::metadata_json(
+                rule.metadata.iter().map(|(k, v)| (k.as_bytes(), v.as_bytes())),
+            ),
+            references: rule
+                .references
+                .iter()
+                .map(|(system, text)| format!("{}{text}", prefix(system).unwrap_or_default()))
+                .collect(),
+        }
+    }
+}
+
+/// Direction as events have it.
+pub(crate) fn direction(d: Direction) -> event::Direction {
+    match d {
+        Direction::ToServer => event::Direction::ToServer,
+        Direction::ToClient => event::Direction::ToClient,
+    }
+}
+
+/// A flow's own addresses.
+pub(crate) fn addresses(core: &FlowCore) -> Addresses {
+    Addresses { src: core.src, sport: core.sport, dst: core.dst, dport: core.dport, proto: core.proto }
+}
+
+impl Rest {
+    /// Logs an ARP packet for IPv4 over Ethernet.
+    pub(super) fn log_arp(&mut self, p: &Packet<'_>) {
+        if !self.outputs.wants(EventType::Arp) {
+            return;
+        }
+        let L3::Arp { offset } = p.l3 else { return };
+        let Some(b) = p.data.get(offset as usize..offset as usize + 28) else { return };
+        // Hardware type Ethernet, protocol type IPv4, their lengths.
+        if b[..6] != [0, 1, 8, 0, 6, 4] {
+            return;
+        }
+        let mac = |o: usize| [b[o], b[o + 1], b[o + 2], b[o + 3], b[o + 4], b[o + 5]];
+        let ip = |o: usize| std::net::Ipv4Addr::new(b[o], b[o + 1], b[o + 2], b[o + 3]);
+        self.outputs.arp(&ArpEvent {
+            header: Header { pcap_filename: self.file.as_deref(), ..Header::of(p) },
+            opcode: u16::from_be_bytes([b[6], b[7]]),
+            src_mac: mac(8),
+            src_ip: ip(14),
+            dest_mac: mac(18),
+            dest_ip: ip(24),
+        });
+    }
+
+    /// Hands a captured frame to the packet log.
+    pub(super) fn log_pcap(&mut self, p: &Packet<'_>) {
+        if p.recursion == 0 && self.outputs.wants_packets() {
+            self.outputs.pcap_packet(p);
+        }
+    }
+
+    /// Logs the decoder's and the stream engine's events of a packet.
+    pub(super) fn log_anomalies(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>, stream: &[StreamEvent]) {
+        if (p.events.is_empty() && stream.is_empty()) || !self.outputs.wants(EventType::Anomaly) {
+            return;
+        }
+        let (bits, ints);
+        let mut header =
+            Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        if let (Some(flow), Some((detect, _))) = (flow, &self.detect) {
+            (bits, ints) = names(detect, &flow.core);
+            header.vars = Vars { flowbits: &bits, flowints: &ints, ..Vars::default() };
+        }
+        let events = p.events.as_slice().iter().map(|e| Anomaly::Decode(e.name()));
+        for anomaly in events.chain(stream.iter().map(|e| Anomaly::Stream(e.name()))) {
+            self.outputs.anomaly(&AnomalyEvent { header, anomaly, tx_id: None, packet: Some(p) });
+        }
+    }
+
+    /// Logs the alerts of a packet. `stream` has the payload of the stream around it where an alert is about that.
+    pub(super) fn log_alerts(&mut self, p: &Packet<'_>, flow: Option<(&Flow<FlowExt>, Direction)>, fate: Fate) {
+        let Some((detect, state)) = &self.detect else { return };
+        let alerts = state.alerts();
+        if alerts.is_empty() {
+            return;
+        }
+        let (bits, ints);
+        let mut header =
+            Header { flow_id: flow.map(|(f, _)| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        if let Some((f, _)) = flow {
+            (bits, ints) = names(detect, &f.core);
+            header.vars = Vars { flowbits: &bits, flowints: &ints, ..Vars::default() };
+        }
+        let verdict = verdict(fate);
+        for a in alerts {
+            if a.quiet {
+                continue;
+            }
+            self.counters.alerts += 1;
+            self.file_alerts += 1;
+            let event = AlertEvent {
+                header,
+                packet: p,
+                signature: signature(detect, a),
+                blocked: a.blocked,
+                engine: None,
+                tx_id: a.tx_id.map(|t| (t, false)),
+                xff: None,
+                context: None,
+                progress: None,
+                app: None,
+                app_protos: AppProtos::default(),
+                direction: flow.map(|(_, d)| direction(d)),
+                flow: flow.map(|(f, _)| summary(&f.core)),
+                payload: if a.stream {
+                    Some(Payload { data: &self.scratch.payload, stream: true })
+                } else {
+                    (!p.payload().is_empty()).then_some(Payload { data: p.payload(), stream: false })
+                },
+                verdict: Some(verdict),
+            };
+            self.outputs.alert(&event);
+        }
+    }
+
+    /// Logs a packet that a `tag` asked for.
+    pub(super) fn log_tagged(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>) {
+        if self.outputs.wants(EventType::Packet) {
+            let header =
+                Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+            self.outputs.packet(&PacketEvent { header, packet: p });
+        }
+    }
+
+    /// Logs a dropped packet.
+    pub(super) fn log_drop(&mut self, p: &Packet<'_>, flow: Option<(&mut Flow<FlowExt>, Direction)>, fate: Fate) {
+        let (Some(reason), true) = (fate.drop, self.ips) else { return };
+        if !self.outputs.wants(EventType::Drop) {
+            return;
+        }
+        let mut first = true;
+        let mut header = Header { pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        let mut way = None;
+        if let Some((f, d)) = flow {
+            header.flow_id = Some(f.core.id);
+            first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
+            way = Some(direction(d));
+        }
+        let alert = match (&self.detect, reason) {
+            (Some((detect, state)), DropReason::Rules) => {
+                state.alerts().iter().find(|a| a.blocked).map(|a| (signature(detect, a), true))
+            }
+            _ => None,
+        };
+        self.outputs.drop(&DropEvent {
+            header,
+            packet: p,
+            reason: reason.text(),
+            direction: way,
+            first_of_flow: first,
+            tx_id: None,
+            alert,
+            verdict: Some(verdict(fate)),
+        });
+    }
+
+    /// Logs a flow that ended, whole and by direction.
+    pub(super) fn log_flow(&mut self, flow: &Flow<FlowExt>, reason: &'static str) {
+        let (whole, halves) = (self.outputs.wants(EventType::Flow), self.outputs.wants(EventType::Netflow));
+        if !whole && !halves {
+            return;
+        }
+        let core = &flow.core;
+        let (bits, ints) = match &self.detect {
+            Some((detect, _)) => names(detect, core),
+            None => Default::default(),
+        };
+        let exceptions: Vec<(&str, &str)> =
+            flow.ext.exceptions.iter().map(|(c, p)| (c.target(), p.name())).collect();
+        let icmp = matches!(core.proto, 1 | 58);
+        let header = Header {
+            time: self.now,
+            flow_id: Some(core.id),
+            vlans: core.vlans.as_slice(),
+            addresses: Some(addresses(core)),
+            icmp: icmp.then_some(core.icmp[0]),
+            icmp_response: if icmp { core.icmp_response } else { None },
+            spi: (core.proto == 50).then_some(core.spi),
+            ether: match &flow.ext.macs {
+                Some(m) => Ether::Flow { src: &m[0].src, dst: &m[1].src },
+                None => Ether::None,
+            },
+            vars: Vars { flowbits: &bits, flowints: &ints, ..Vars::default() },
+            pcap_filename: self.file.as_deref(),
+            ..Header::default()
+        };
+        let event = FlowEvent {
+            header,
+            app_protos: AppProtos::default(),
+            pkts: core.pkts,
+            bytes: core.bytes,
+            start: core.start,
+            end: core.last,
+            state: core.state.name(),
+            reason,
+            alerted: core.alerted,
+            action: match core.action {
+                FlowAction::None => None,
+                FlowAction::Drop => Some("drop"),
+                FlowAction::Pass => Some("pass"),
+                FlowAction::Accept => Some("accept"),
+            },
+            emergency: core.emergency,
+            wrong_thread: false,
+            bypass: core.state.bypass(),
+            bypassed: None,
+            exception_policies: &exceptions,
+            tx_cnt: 0,
+            elephant: [false; 2],
+            ttl: core.ttl,
+            tcp: (core.proto == 6).then(|| self.tcp_summary(flow)),
+        };
+        if whole {
+            self.outputs.flow(&event);
+        }
+        if halves {
+            self.outputs.netflow(&event);
+        }
+    }
+
+    fn tcp_summary(&self, flow: &Flow<FlowExt>) -> TcpSummary<'static> {
+        let mut t = TcpSummary { flags: flow.core.tcp_flags, ..TcpSummary::default() };
+        if let Some(s) = flow.ext.tcp.as_deref() {
+            t.state = Some(s.state().name());
+            for d in [Direction::ToServer, Direction::ToClient] {
+                t.gap[d.index()] = s.had_gap(d);
+                t.max_regions[d.index()] = s.max_regions(d);
+                t.urgent_oob[d.index()] = s.urgent_oob(d);
+            }
+        }
+        t
+    }
+}
+
+fn summary(core: &FlowCore) -> FlowSummary {
+    FlowSummary { pkts: core.pkts, bytes: core.bytes, start: core.start, addresses: addresses(core) }
+}
+
+/// Names of the bits and integers that rules keep with a flow.
+fn names<'a>(detect: &'a Detect, core: &FlowCore) -> (Vec<&'a str>, Vec<(&'a str, u32)>) {
+    (
+        core.vars.bits().iter().filter_map(|&b| detect.names().flowbit(b)).collect(),
+        core.vars.ints().iter().filter_map(|&(i, v)| detect.names().flowint(i).map(|n| (n, v))).collect(),
+    )
+}
+
+fn signature<'a>(detect: &'a Detect, a: &Alert) -> Signature<'a> {
+    let r = detect.rule(a.rule);
+    Signature {
+        gid: r.gid,
+        id: r.sid,
+        rev: r.rev,
+        msg: r.msg.as_bytes(),
+        category: r.class.as_ref().map(|c| &*c.description),
+        priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
+        metadata: None,
+        references: &[],
+        rule: r.text.as_bytes(),
+        target: r.target.map(|t| match t {
+            margay_rules::ast::Target::Source => Target::Src,
+            margay_rules::ast::Target::Destination => Target::Dest,
+        }),
+    }
+}
+
+fn verdict(fate: Fate) -> VerdictInfo<'static> {
+    let action = if fate.drop.is_some() {
+        event::Verdict::Drop
+    } else if fate.pass {
+        event::Verdict::Pass
+    } else {
+        event::Verdict::Alert
+    };
+    VerdictInfo { action, reject: None }
+}
+
+#[allow(dead_code)]
+fn reject_target(action: Action) -> Option<RejectTarget> {
+    match action {
+        Action::Reject => Some(RejectTarget::ToClient),
+        Action::RejectDst => Some(RejectTarget::ToServer),
+        Action::RejectBoth => Some(RejectTarget::Both),
+        _ => None,
+    }
+}
+
+#[allow(dead_code)]
+fn _unused(_: Verdict) {}
