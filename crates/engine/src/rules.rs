@@ -1,9 +1,230 @@
 //! Reading rules and the files that go with them, and saying what could not be read.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use margay_config::{Config, RuleFiles, RunOptions, Strict};
-use margay_rules::{Context, StrictKeywords};
+use margay_config::{Config, Keywords, RuleFiles, RunOptions, Strict};
+use margay_detect::iprep::{IpReputation, IpReputationBuilder};
+use margay_detect::{CompileReport, Detect, DetectConfig};
+use margay_output::{error, info, notice, warning};
+use margay_rules::ast::GlobalThreshold;
+use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
+
+use crate::Failed;
+use crate::worker::RuleText;
+
+/// How many rules came to what.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) loaded: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+/// Rules ready to be matched.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// None where detection is off.
+    pub(crate) detect: Option<Arc<Detect>>,
+    /// Of each rule, by its number there, what events show.
+    pub(crate) texts: Arc<Vec<RuleText>>,
+    pub(crate) counts: Counts,
+}
+
+fn say(message: &Message) {
+    match message.severity {
+        Severity::Error => error!(message.module, "{}", message.text),
+        Severity::Warning => warning!(message.module, "{}", message.text),
+    }
+}
+
+/// Says what is wrong with a file that goes with the rules; true where something is.
+fn problems(list: &[ConfigProblem]) -> bool {
+    for p in list {
+        say(&p.message);
+    }
+    !list.is_empty()
+}
+
+/// Reads a file that goes with the rules. One that is named and cannot be read is worth a warning; the rules work without.
+fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, String)> {
+    let path = config.get(key).filter(|p| !p.is_empty())?;
+    match std::fs::read(path) {
+        Ok(bytes) => Some((String::from_utf8_lossy(&bytes).into_owned(), path.to_owned())),
+        Err(e) => {
+            warning!(module, "Error opening file: \"{path}\": {e}");
+            None
+        }
+    }
+}
+
+/// Loads the rules of a run and all that goes with them.
+///
+/// # Errors
+/// With `--init-errors-fatal` and `-T`: anything that could not be loaded. Always: a pattern matcher that is not there.
+pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: DetectConfig) -> Result<Loaded, Failed> {
+    let fatal = options.init_errors_fatal || options.test;
+    let mut ctx = context(config, options, ips);
+    let mut broken = false;
+    if let Some((text, name)) = read(config, "classification-file", "classification-config") {
+        let (classes, bad) = margay_rules::parse_classification(&text, &name);
+        if problems(&bad) {
+            warning!("classification-config", "Error loading classification configuration from {name}");
+            broken = true;
+        }
+        ctx.classes = classes.into_iter().map(|c| (c.name.to_ascii_lowercase(), c)).collect();
+    }
+    if let Some((text, name)) = read(config, "reference-config-file", "reference-config") {
+        let (references, bad) = margay_rules::parse_references(&text, &name);
+        broken |= problems(&bad);
+        ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.url)).collect();
+    }
+    if broken && fatal {
+        return Err(Failed::new("suricata", "initializing detection engine failed."));
+    }
+
+    let (paths, missing) = files(config, options);
+    for m in &missing {
+        warning!("detect", "No rule files match the pattern {m}");
+    }
+    let named = paths.len() + missing.len();
+    let mut loader = Loader::new(&ctx);
+    let mut unread = 0;
+    for path in &paths {
+        if let Err(e) = loader.load_file(path) {
+            error!("detect", "opening rule file {}: {e}", path.display());
+            unread += 1;
+        }
+    }
+    let mut set = loader.finish();
+    for e in &set.errors {
+        for m in &e.messages {
+            say(m);
+        }
+    }
+    for w in &set.warnings {
+        say(&w.message);
+    }
+    let failed = set.failed();
+    if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
+        return Err(Failed::new("suricata", "Loading signatures failed."));
+    }
+    if named == 0 {
+        info!("rules", "No signatures supplied.");
+    } else if set.accepted() == 0 {
+        warning!("detect", "{named} rule files specified, but no rules were loaded!");
+    } else {
+        info!(
+            "rules",
+            "{named} rule file{} processed. {} rules successfully loaded, {failed} rules failed, {} rules skipped",
+            if named == 1 { "" } else { "s" },
+            set.rules.len(),
+            set.skipped.len()
+        );
+    }
+    let global = thresholds(config, &ctx, fatal)?;
+    let reputation = reputation(config)?;
+    let rules = std::mem::take(&mut set.rules);
+    let (detect, report) = Detect::compile(rules, &global, reputation, &settings)
+        .map_err(|e| Failed::new("detect", e.to_string()))?;
+    compiled(&report);
+    if fatal && !report.errors.is_empty() {
+        return Err(Failed::new("suricata", "Loading signatures failed."));
+    }
+    let aside = set.set_aside.len() + report.set_aside.len();
+    if aside > 0 {
+        notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
+    }
+    let texts = detect
+        .rules()
+        .iter()
+        .map(|r| RuleText::of(r, |system| ctx.references.get(&system.to_ascii_lowercase()).cloned()))
+        .collect();
+    Ok(Loaded {
+        counts: Counts {
+            loaded: report.loaded as u64,
+            failed: (failed + report.errors.len()) as u64,
+            skipped: set.skipped.len() as u64,
+        },
+        detect: Some(Arc::new(detect)),
+        texts: Arc::new(texts),
+    })
+}
+
+fn compiled(report: &CompileReport) {
+    for (place, reason) in &report.errors {
+        error!("detect", "{}: line {}: {reason}", place.file, place.line);
+    }
+    for (place, reason) in &report.set_aside {
+        info!("rules", "{}: line {}: set aside: {reason}", place.file, place.line);
+    }
+    for place in &report.unused_thresholds {
+        info!("threshold-config", "{}: line {}: no rule answers to this entry", place.file, place.line);
+    }
+    info!(
+        "detect",
+        "{} signatures processed. {} are IP-only rules, {} are found by a pattern",
+        report.loaded,
+        report.ip_only,
+        report.prefiltered
+    );
+    info!(
+        "mpm",
+        "{} patterns in {} matchers, {} KiB",
+        report.patterns,
+        report.matchers,
+        report.matcher_memory / 1024
+    );
+}
+
+fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalThreshold>, Failed> {
+    let Some((text, name)) = read(config, "threshold-file", "threshold-config") else { return Ok(Vec::new()) };
+    let (entries, bad) = margay_rules::parse_thresholds(&text, &name, ctx);
+    if problems(&bad) {
+        warning!("threshold-config", "Error loading threshold configuration from {name}");
+        if fatal {
+            return Err(Failed::new("suricata", "Loading signatures failed."));
+        }
+    }
+    info!("threshold-config", "Threshold config parsed: {} rule(s) found", entries.len());
+    Ok(entries)
+}
+
+/// `reputation-categories-file`, and `reputation-files` in `default-reputation-path`.
+fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
+    let mut builder = IpReputationBuilder::default();
+    let (categories, lists) = (config.get("reputation-categories-file"), config.node("reputation-files"));
+    if let (Some(categories), Some(lists)) = (categories, lists) {
+        let dir = config.get("default-reputation-path").map(Path::new);
+        let lists: Vec<PathBuf> = lists.values().map(PathBuf::from).collect();
+        for (place, reason) in builder.files(Path::new(categories), &lists, dir) {
+            error!("reputation", "{}: line {}: {reason}", place.file, place.line);
+        }
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// `--list-keywords`.
+pub(crate) fn list_keywords(what: &Keywords) -> String {
+    let names = margay_rules::keyword_names();
+    match what {
+        Keywords::Names | Keywords::All => {
+            names.iter().fold("=====Supported keywords=====\n".to_owned(), |out, n| out + "- " + n + "\n")
+        }
+        Keywords::Csv => names.iter().fold("name\n".to_owned(), |out, n| out + n + "\n"),
+        Keywords::One(name) if margay_rules::is_known(name) => format!("= {name} =\nKnown; see the rule language's manual.\n"),
+        Keywords::One(name) => format!("There is no keyword \"{name}\".\n"),
+    }
+}
+
+/// `--list-rule-protos`.
+pub(crate) fn list_protocols() -> String {
+    const PROTOCOLS: [&str; 17] = [
+        "ip", "ip4", "ipv4", "ip6", "ipv6", "tcp", "tcp-pkt", "tcp-stream", "udp", "icmp", "icmpv4", "icmpv6", "sctp",
+        "pkthdr", "ether", "arp", "any",
+    ];
+    PROTOCOLS.iter().fold("=========Supported Rule Protocols=========\n".to_owned(), |out, n| out + n + "\n")
+}
 
 /// The rule files that a run asks for: those of `-S`, or those of the configuration and of `-s`.
 ///

@@ -11,8 +11,8 @@ use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EngineStats;
 use margay_output::{error, info, notice, warning};
-use margay_output::{EventType, Outputs};
-use margay_packet::{Decoder, Time};
+use margay_output::event::EventType;
+use margay_packet::Decoder;
 use margay_stream::StreamEngine;
 
 use crate::exception::Policies;
@@ -162,7 +162,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let mut worker = worker(&config, options, ips, policies, &loaded, &dir)?;
     let engine = EngineStats {
         id: 0,
-        last_reload: now(),
+        last_reload: settings::now(),
         rules_loaded: loaded.counts.loaded,
         rules_failed: loaded.counts.failed,
         rules_skipped: loaded.counts.skipped,
@@ -176,16 +176,10 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
     worker.finish();
     reporter.write(&mut worker);
-    worker.lane.rest.outputs.close();
+    worker.lane.rest.outputs.finish();
     info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
     info!("counters", "Alerts: {}", worker.lane.rest.counters.alerts);
     Ok(())
-}
-
-/// Wall-clock time, for what is said about the engine itself.
-fn now() -> Time {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// Where logs are written; it must be there and be writable.

@@ -4,11 +4,13 @@ mod decode;
 mod detect;
 mod flow;
 mod outputs;
+mod stream;
 
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use flow::flow;
-pub(crate) use outputs::{OutputSpec, Specs, file, outputs};
+pub(crate) use outputs::open_outputs;
+pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};
 
@@ -35,6 +37,12 @@ pub(crate) fn size(config: &Config, path: &str, default: u64) -> Result<u64, Con
 /// No truth value.
 pub(crate) fn flag(config: &Config, path: &str, default: bool) -> Result<bool, ConfigError> {
     Ok(config.bool(path)?.unwrap_or(default))
+}
+
+/// Wall-clock time, for what is said about the engine itself and for names of files.
+pub(crate) fn now() -> margay_packet::Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    margay_packet::Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// An error about the setting at `path`, with its place.

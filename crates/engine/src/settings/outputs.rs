@@ -7,23 +7,17 @@ use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
     StatsLogSettings, StatsOptions, SyslogLevel,
 };
-use margay_output::{EventType, EventTypes};
+use margay_output::event::{EventType, EventTypes};
+use margay_output::pcaplog::{Conditional, PcapLogSettings, PcapMode};
+use margay_output::{OutputSpec, Outputs, info, warning};
 
-/// One configured output.
-pub(crate) enum OutputSpec<'a> {
-    /// `fast`
-    Fast(SinkSettings),
-    /// `eve-log`
-    Eve(Box<EveSettings>),
-    /// `stats`
-    Stats(StatsLogSettings),
-    /// `pcap-log`, read where it is built
-    Pcap(Node<'a>),
-}
+use super::now;
+use crate::Failed;
 
 /// The enabled outputs in order, and what was asked for that there is none of.
-pub(crate) struct Specs<'a> {
-    pub(crate) outputs: Vec<OutputSpec<'a>>,
+#[derive(Debug)]
+pub(crate) struct Specs {
+    pub(crate) outputs: Vec<OutputSpec>,
     /// Sentences for the log.
     pub(crate) warnings: Vec<String>,
 }
@@ -32,7 +26,7 @@ pub(crate) struct Specs<'a> {
 ///
 /// # Errors
 /// A value that cannot be read; an output or logger twice where only one can be.
-pub(crate) fn outputs<'a>(config: &'a Config, dir: &Path) -> Result<Specs<'a>, ConfigError> {
+pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError> {
     let mut specs = Specs { outputs: Vec::new(), warnings: Vec::new() };
     let Some(list) = config.node("outputs") else { return Ok(specs) };
     let mut anomaly = false;
@@ -53,9 +47,9 @@ pub(crate) fn outputs<'a>(config: &'a Config, dir: &Path) -> Result<Specs<'a>, C
             }
             "stats" => {
                 let options = stats(Some(node), StatsOptions { null_values: false, ..StatsOptions::default() })?;
-                specs.outputs.push(OutputSpec::Stats(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
+                specs.outputs.push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
             }
-            "pcap-log" => specs.outputs.push(OutputSpec::Pcap(node)),
+            "pcap-log" => specs.outputs.push(OutputSpec::PcapLog(pcap(node, dir)?)),
             // These have nothing to write in this release.
             "file-store" | "tls-store" | "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua"
             | "alert-debug" | "syslog" | "alert-syslog" => specs
@@ -70,6 +64,71 @@ pub(crate) fn outputs<'a>(config: &'a Config, dir: &Path) -> Result<Specs<'a>, C
 /// `filename` of an output: as given where absolute, else in the log folder.
 pub(crate) fn file(node: Node<'_>, dir: &Path, default: &str) -> PathBuf {
     dir.join(node.get("filename").unwrap_or(default))
+}
+
+/// Reads `outputs:` and opens what is enabled.
+///
+/// # Errors
+/// What cannot be read or opened.
+pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Outputs, Failed> {
+    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    for w in &specs.warnings {
+        warning!("runmodes", "{w}");
+    }
+    for o in &specs.outputs {
+        let (name, path) = match o {
+            OutputSpec::Eve(s) => ("eve-log", &s.sink.path),
+            OutputSpec::Fast(s) => ("fast", &s.path),
+            OutputSpec::StatsLog(s) => ("stats", &s.sink.path),
+            OutputSpec::PcapLog(s) => ("pcap-log", &s.path),
+        };
+        info!("logopenfile", "{name} output initialized: {}", path.display());
+    }
+    Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
+        .map_err(|e| Failed::new("logopenfile", e.to_string()))
+}
+
+fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
+    let dir = node.get("dir").map_or_else(|| dir.to_owned(), |d| dir.join(d));
+    let mut s = PcapLogSettings::new(file(node, &dir, "log.pcap"));
+    let bad = |key: &str, value: &str| node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known"));
+    if let Some(mode) = node.get("mode") {
+        s.mode = match mode {
+            "normal" => PcapMode::Normal,
+            "multi" => PcapMode::Multi,
+            _ => return Err(bad("mode", mode)),
+        };
+    }
+    if let Some(limit) = node.size("limit")? {
+        s.limit = limit;
+    }
+    if let Some(n) = node.int("max-files")? {
+        s.max_files = usize::try_from(n).map_err(|_| node.error("max-files must not be negative"))?;
+    }
+    if let Some(format) = node.get("ts-format") {
+        s.usec = match format {
+            "usec" => true,
+            "sec" => false,
+            _ => return Err(bad("ts-format", format)),
+        };
+    }
+    s.use_stream_depth = node.bool("use-stream-depth")?.unwrap_or(false);
+    s.honor_pass_rules = node.bool("honor-pass-rules")?.unwrap_or(false);
+    if let Some(c) = node.get("conditional") {
+        s.conditional = match c {
+            "all" => Conditional::All,
+            "alerts" => Conditional::Alerts,
+            "tag" => Conditional::Tag,
+            _ => return Err(bad("conditional", c)),
+        };
+    }
+    if let Some(c) = node.get("compression")
+        && c != "none"
+    {
+        return Err(bad("compression", c));
+    }
+    s.filter = node.get("bpf-filter").map(str::to_owned);
+    Ok(s)
 }
 
 fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {

@@ -8,6 +8,8 @@ use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 use super::tcp::Seen;
 use super::{Fate, FlowExt, Rest};
 
+/// Most packets made up for one direction of a flow at its end.
+const FLUSHES_MAX: usize = 256;
 /// Longest header of a made-up packet: IPv6 and TCP.
 const HEADERS: usize = 60;
 
@@ -19,22 +21,29 @@ impl Rest {
                 self.flush(&mut flow, dir);
             }
         }
-        if let Some(session) = flow.ext.tcp.take() {
-            self.last_tcp = Some(self.stream.end(&flow.core, *session));
-        }
         self.log_flow(&flow, reason.name());
+        if let Some(session) = &flow.ext.tcp {
+            self.stream.end(session);
+            self.ended_tcp.push(session.state().name());
+        }
+        if let Some((_, state)) = &mut self.detect {
+            state.flow_ended(flow.core.id);
+        }
     }
 
     /// Inspects what is left of one direction, with a packet made up for it.
     fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
-        if self.detect.is_none() || !flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir)) {
-            return;
+        // A hole divides what is left: one packet for each stretch, and no more than can be honest.
+        for _ in 0..FLUSHES_MAX {
+            if self.detect.is_none() || !flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir)) {
+                return;
+            }
+            let mut bytes = [0u8; HEADERS];
+            let packet = pseudo(&flow.core, dir, self.now, &mut bytes);
+            let seen = Seen { flush: true, in_stream: true, ..Seen::default() };
+            let mut fate = Fate::default();
+            self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
         }
-        let mut bytes = [0u8; HEADERS];
-        let packet = pseudo(&flow.core, dir, self.now, &mut bytes);
-        let seen = Seen { flush: true, in_stream: true, ..Seen::default() };
-        let mut fate = Fate::default();
-        self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
     }
 }
 

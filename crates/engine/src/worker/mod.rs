@@ -3,6 +3,7 @@
 //! [`Worker`] owns all that a packet touches. The decoder stands beside the rest ([`Lane`]), since it calls back into it
 //! with each packet it finds.
 
+mod detection;
 mod end;
 mod ips;
 mod log;
@@ -10,7 +11,7 @@ mod tcp;
 
 use std::sync::Arc;
 
-use margay_detect::{Detect, DetectState, Input, StreamChunk};
+use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, Lookup};
 use margay_output::Outputs;
 use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time};
@@ -18,6 +19,7 @@ use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
 pub(crate) use ips::IpsCounters;
+pub(crate) use log::RuleText;
 
 /// What the engine keeps with a flow.
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ pub(crate) struct FlowExt {
     pub(crate) exceptions: Vec<(Condition, Policy)>,
     /// Ethernet addresses, where an output wants them: to the server and to the client.
     pub(crate) macs: Option<Box<[MacList; 2]>>,
+    /// Whether the session was told what nobody will ask of it.
+    session_told: bool,
     /// Whether a drop was logged, by direction.
     drop_logged: [bool; 2],
 }
@@ -59,6 +63,8 @@ pub(crate) enum DropReason {
     Exception(Condition),
     /// The stream engine found it invalid.
     StreamError,
+    /// A rate filter.
+    Threshold,
 }
 
 impl DropReason {
@@ -68,6 +74,7 @@ impl DropReason {
             DropReason::FlowDrop => "flow drop",
             DropReason::Exception(c) => c.drop_reason(),
             DropReason::StreamError => "stream error",
+            DropReason::Threshold => "threshold detection_filter",
         }
     }
 }
@@ -81,6 +88,10 @@ pub(crate) struct Fate {
     pub(crate) reject: bool,
     /// A pass rule or policy let it through.
     pub(crate) pass: bool,
+    /// Who is to be answered.
+    pub(crate) rejected: Option<margay_detect::Reject>,
+    /// The rule that dropped it.
+    pub(crate) dropped_by: Option<u32>,
 }
 
 /// How a worker works.
@@ -90,10 +101,6 @@ pub(crate) struct Options {
     pub(crate) ips: bool,
     /// Policies for what cannot be seen.
     pub(crate) policies: Policies,
-    /// Whether TCP checksums are checked before data is believed.
-    pub(crate) check_checksums: bool,
-    /// `stream.bypass`: flows past their depth are cut short.
-    pub(crate) bypass: bool,
 }
 
 /// One worker.
@@ -117,6 +124,10 @@ pub(crate) struct Rest {
     pub(crate) outputs: Outputs,
     pub(crate) counters: Counters,
     pub(crate) scratch: log::Scratch,
+    /// Of each rule, what events show.
+    pub(crate) texts: Arc<Vec<RuleText>>,
+    /// The packet being inspected asked for its flow to be bypassed.
+    bypass: bool,
     /// Latest packet time.
     pub(crate) now: Time,
     /// Capture file being read.
@@ -197,12 +208,14 @@ impl Lane {
                 return rest.inspect_alone(packet, fate);
             }
         };
-        if packet.is_tcp()
-            && let Some((a, d)) = self.reuse(packet, key, at, direction)
-        {
-            (at, direction) = (a, d);
+        let mut seen = tcp::Seen::default();
+        let bypassed = flows
+            .get(at)
+            .is_some_and(|f| matches!(f.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed));
+        if packet.is_tcp() && !bypassed {
+            (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
         }
-        let Lane { flows, rest, options } = self;
+        let Lane { flows, rest, .. } = self;
         flows.update(at, packet, key, direction);
         let Some(flow) = flows.get_mut(at) else { return };
         if rest.outputs.wants_ethernet()
@@ -212,22 +225,11 @@ impl Lane {
             macs[direction.index()].add(e.src);
             macs[direction.reverse().index()].add(e.dst);
         }
-        if matches!(flow.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed) {
+        if bypassed {
             return;
         }
-        let mut seen = tcp::Seen::default();
-        if packet.is_tcp() {
-            let before = flow.core.state;
-            seen = rest.tcp(options, packet, flow, direction, fate);
-            if let Some(state) = seen.state
-                && state != before
-            {
-                flows.set_state(at, state);
-            }
-            if seen.turned {
-                flows.swap(at);
-                direction = direction.reverse();
-            }
+        if let Some(state) = seen.state {
+            flows.set_state(at, state);
         }
         self.inspect_in_flow(packet, at, direction, seen, fate);
     }
@@ -246,7 +248,7 @@ impl Lane {
             }
             None => packet,
         };
-        rest.log_anomalies(packet, Some(flow), &seen.events);
+        rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
         if options.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::FlowDrop);
         }
@@ -256,7 +258,6 @@ impl Lane {
         if fate.drop.is_some() {
             rest.log_drop(packet, Some((flow, dir)), *fate);
         }
-        rest.release(flow, dir, &seen);
         if seen.bypass || rest.take_bypass() {
             flows.set_state(at, FlowState::LocalBypassed);
         }
@@ -267,15 +268,35 @@ impl Lane {
 }
 
 impl Rest {
+    /// Nothing seen yet.
+    pub(crate) fn new(
+        ips: bool,
+        stream: StreamEngine,
+        detect: Option<(Arc<Detect>, DetectState)>,
+        texts: Arc<Vec<RuleText>>,
+        outputs: Outputs,
+    ) -> Rest {
+        Rest {
+            ips,
+            stream,
+            detect,
+            outputs,
+            counters: Counters::default(),
+            scratch: log::Scratch::default(),
+            texts,
+            bypass: false,
+            now: Time::default(),
+            file: None,
+            file_alerts: 0,
+            frame: Fate::default(),
+        }
+    }
+
     /// Detection and events of a packet that has no flow.
     fn inspect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
         self.log_anomalies(packet, None, &[]);
-        if fate.drop.is_none()
-            && !fate.pass
-            && let Some((detect, state)) = &mut self.detect
-        {
-            let verdict = state.inspect(detect, &mut Input::of(packet));
-            self.act(packet, None, verdict, fate);
+        if fate.drop.is_none() && !fate.pass {
+            self.detect_alone(packet, fate);
         }
         if fate.drop.is_some() {
             self.log_drop(packet, None, *fate);
@@ -309,9 +330,4 @@ impl Rest {
             flow.ext.exceptions.push((condition, policy));
         }
     }
-}
-
-/// What `detect` is to look at of a stream, from what the stream engine keeps.
-pub(crate) fn chunk<'a>(c: &margay_stream::StreamChunk<'a>) -> StreamChunk<'a> {
-    StreamChunk { data: c.data, offset: c.offset }
 }
