@@ -1,1 +1,3 @@
 //! Rules compiled into groups, prefilters and ordered checks.
+
+pub mod mpm;
