@@ -1,3 +1,11 @@
 //! Rules compiled into groups, prefilters and ordered checks.
 
+mod config;
+mod header;
+mod iponly;
+mod kind;
 pub mod mpm;
+mod order;
+
+pub use config::{DetectConfig, PACKET_ALERT_MAX, PrefilterMode};
+pub use kind::RuleKind;
