@@ -6,6 +6,8 @@ mod iponly;
 mod kind;
 pub mod mpm;
 mod order;
+mod tag;
+mod threshold;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX, PrefilterMode};
 pub use kind::RuleKind;
