@@ -3,6 +3,7 @@
 mod config;
 mod header;
 mod iponly;
+pub mod iprep;
 mod kind;
 pub mod mpm;
 mod order;
