@@ -7,11 +7,21 @@
 //!
 //! Nothing here knows a flow.
 
+mod bytes;
+pub mod checksum;
+mod config;
+mod counters;
+mod decode;
+mod decoder;
+mod defrag;
 mod packet;
 
 pub mod event;
 pub mod tcp;
 
+pub use config::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
+pub use counters::DecodeCounters;
+pub use decoder::Decoder;
 pub use event::DecodeEvent;
 pub use packet::{
     Ethernet, Frame, L3, L4, LinkType, MAX_EVENTS, Packet, PacketEvents, PacketSink, PacketSource, Time, Vlans,

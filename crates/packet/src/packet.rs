@@ -1,6 +1,6 @@
 //! The packet: what the decoder found, as offsets into the captured bytes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::event::DecodeEvent;
 use crate::tcp::TcpOptions;
@@ -57,6 +57,16 @@ impl LinkType {
     pub const IPV6: LinkType = LinkType(229);
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
+
+    /// Whether packets start with an IP header.
+    pub const fn is_raw_ip(self) -> bool {
+        matches!(self.0, 12 | 14 | 101 | 228 | 229)
+    }
+
+    /// Whether the decoder knows this link layer; frames of others yield packets of which nothing is known.
+    pub const fn is_supported(self) -> bool {
+        self.is_raw_ip() || matches!(self.0, 0 | 1 | 9 | 104 | 108 | 113 | 276)
+    }
 }
 
 /// One captured frame, borrowed from the reader.
@@ -89,9 +99,9 @@ pub enum PacketSource {
     Teredo,
     /// Put together from fragments: `defrag`.
     Defrag,
-    /// Inside VXLAN: `vxlan tunnel`; Geneve is `geneve encapsulation`.
+    /// Inside VXLAN: `vxlan encapsulation`.
     Vxlan,
-    /// Inside Geneve.
+    /// Inside Geneve: `geneve encapsulation`.
     Geneve,
     /// Inside ERSPAN type I or II: `erspan tunnel`.
     Erspan,
@@ -317,7 +327,8 @@ impl PacketEvents {
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// All bytes of this packet. For a captured frame they start at the link layer; for what a tunnel carried, at the
-    /// inner header (`link` says which); for a reassembled datagram at the link layer of its first fragment.
+    /// inner header, and `link` is [`LinkType::RAW_DLT`] whatever that header is (for VXLAN the inner Ethernet header is
+    /// left out); for a reassembled datagram at the link layer of its first fragment.
     pub data: &'a [u8],
     /// Link layer at the start of `data`.
     pub link: LinkType,
@@ -367,12 +378,17 @@ pub struct Packet<'a> {
     pub has_inner: bool,
     /// Whether checksums count as right without looking (`-k none`, or the capture says so).
     pub ignore_checksums: bool,
+    /// Whether this fragment was not kept because the memory for fragments (`defrag.memcap`) or the trackers ran out:
+    /// `defrag.memcap-policy` says what to do with it.
+    pub defrag_memcap_hit: bool,
+    /// Headers walked so far, those of the packets outside this one included (`decoder.max-layers` limits it).
+    pub layers: u8,
 }
 
 impl<'a> Packet<'a> {
     /// A packet of `frame` of which nothing is decoded yet.
     pub fn new(frame: &Frame<'a>) -> Self {
-        let unspecified = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Packet {
             data: frame.data,
             link: frame.link,
@@ -399,6 +415,8 @@ impl<'a> Packet<'a> {
             fragment: false,
             has_inner: false,
             ignore_checksums: false,
+            defrag_memcap_hit: false,
+            layers: 0,
         }
     }
 
@@ -406,6 +424,11 @@ impl<'a> Packet<'a> {
     pub fn payload(&self) -> &'a [u8] {
         let (o, n) = (self.payload.0 as usize, self.payload.1 as usize);
         self.data.get(o..o.saturating_add(n)).unwrap_or(&[])
+    }
+
+    /// The bytes from `at` to `end`; empty where they are not there.
+    pub(crate) fn range(&self, at: usize, end: usize) -> &'a [u8] {
+        self.data.get(at..end).unwrap_or(&[])
     }
 
     /// Whether `l3` is IPv4 or IPv6.

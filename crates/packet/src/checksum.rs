@@ -1,0 +1,80 @@
+//! The Internet checksum (RFC 1071), and those of a packet's layers.
+
+use std::net::IpAddr;
+
+use crate::bytes::u16_at;
+use crate::packet::{L3, L4, Packet};
+
+/// The ones' complement sum of 16-bit words, not yet folded; an odd last byte counts as a word's high half.
+fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut total: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
+    let (halves, odd) = rest.as_chunks::<2>();
+    total += halves.iter().map(|h| u64::from(u16::from_be_bytes(*h))).sum::<u64>();
+    total + odd.first().map_or(0, |&b| u64::from(b) << 8)
+}
+
+/// Folds a sum to 16 bits.
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The Internet checksum of `bytes` (RFC 1071), as it goes into a header.
+pub fn internet(bytes: &[u8]) -> u16 {
+    !fold(sum(bytes))
+}
+
+/// The sum of a pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
+fn pseudo(src: IpAddr, dst: IpAddr, proto: u8, len: usize) -> u64 {
+    let addresses = match (src, dst) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => sum(&s.octets()) + sum(&d.octets()),
+        (IpAddr::V6(s), IpAddr::V6(d)) => sum(&s.octets()) + sum(&d.octets()),
+        _ => 0,
+    };
+    addresses + u64::from(proto) + len as u64
+}
+
+impl Packet<'_> {
+    /// Whether the IPv4 header's checksum is right; `None` without an IPv4 header. Always right where
+    /// [`Packet::ignore_checksums`] is set.
+    pub fn ipv4_checksum_ok(&self) -> Option<bool> {
+        let L3::Ipv4 { offset, header_len, .. } = self.l3 else { return None };
+        if self.ignore_checksums {
+            return Some(true);
+        }
+        let at = offset as usize;
+        Some(internet(self.data.get(at..at + usize::from(header_len))?) == 0)
+    }
+
+    /// Whether the checksum of TCP, UDP, ICMP, ICMPv6 or IGMP is right; `None` where the transport is none of these.
+    /// UDP over IPv4 without a checksum (0) counts as right. Always right where [`Packet::ignore_checksums`] is set.
+    pub fn l4_checksum_ok(&self) -> Option<bool> {
+        let proto = match self.l4 {
+            L4::Tcp { .. } => 6,
+            L4::Udp { .. } => 17,
+            L4::Icmpv6 { .. } => 58,
+            L4::Icmpv4 { .. } | L4::Igmp { .. } => 0,
+            _ => return None,
+        };
+        if self.ignore_checksums {
+            return Some(true);
+        }
+        let bytes = self.l4_bytes();
+        if proto == 17 && u16_at(bytes, 6) == 0 && self.src.is_ipv4() {
+            return Some(true);
+        }
+        let start = if proto == 0 { 0 } else { pseudo(self.src, self.dst, proto, bytes.len()) };
+        Some(fold(start + sum(bytes)) == 0xffff)
+    }
+
+    /// Whether all checksums that the packet has are right; `None` where it has none.
+    pub fn checksum_ok(&self) -> Option<bool> {
+        match (self.ipv4_checksum_ok(), self.l4_checksum_ok()) {
+            (None, other) | (other, None) => other,
+            (Some(a), Some(b)) => Some(a && b),
+        }
+    }
+}

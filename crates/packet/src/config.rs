@@ -1,0 +1,135 @@
+//! Settings of the decoder and the defragmenter, with the defaults of Suricata 8.
+
+use std::net::IpAddr;
+
+/// Whether an encapsulation inside UDP is looked for, and on which ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpTunnel {
+    /// Whether it is looked for at all.
+    pub enabled: bool,
+    /// Ports that carry it, as source or as destination; none means every port.
+    pub ports: Vec<u16>,
+}
+
+impl UdpTunnel {
+    /// On, for one port.
+    pub fn on(port: u16) -> Self {
+        UdpTunnel { enabled: true, ports: vec![port] }
+    }
+
+    /// Whether a datagram between these ports may carry it.
+    pub(crate) fn matches(&self, sport: u16, dport: u16) -> bool {
+        self.enabled && (self.ports.is_empty() || self.ports.contains(&dport) || self.ports.contains(&sport))
+    }
+}
+
+/// Settings of [`crate::Decoder`] (`decoder:` and `defrag:` of the configuration).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeConfig {
+    /// Most headers walked in a frame, inner packets included (`decoder.max-layers`).
+    pub max_layers: u8,
+    /// VXLAN (RFC 7348).
+    pub vxlan: UdpTunnel,
+    /// Geneve (RFC 8926).
+    pub geneve: UdpTunnel,
+    /// Teredo (RFC 4380).
+    pub teredo: UdpTunnel,
+    /// Whether VN-Tags are followed (`decoder.vntag.enabled`).
+    pub vntag: bool,
+    /// Whether ERSPAN type I, which has no header of its own, is followed (`decoder.erspan.typeI.enabled`).
+    pub erspan_type1: bool,
+    /// Whether checksums count as right without looking (`-k none`).
+    pub ignore_checksums: bool,
+    /// The defragmenter's settings.
+    pub defrag: DefragConfig,
+}
+
+impl Default for DecodeConfig {
+    fn default() -> Self {
+        DecodeConfig {
+            max_layers: 16,
+            vxlan: UdpTunnel::on(4789),
+            geneve: UdpTunnel::on(6081),
+            teredo: UdpTunnel::on(3544),
+            vntag: false,
+            erspan_type1: true,
+            ignore_checksums: false,
+            defrag: DefragConfig::default(),
+        }
+    }
+}
+
+/// Which bytes count where fragments of a datagram overlap: what an operating system is known to do
+/// (Novak, *Target-Based Fragmentation Reassembly*, 2005).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Policy {
+    /// The bytes that came first.
+    First,
+    /// The bytes that came last.
+    Last,
+    /// The earlier fragment, where it starts at or before the later one; else the later one.
+    #[default]
+    Bsd,
+    /// The later fragment, where the earlier one starts at or before it; else the earlier one.
+    BsdRight,
+    /// The earlier fragment, where it starts before the later one; else the later one.
+    Linux,
+    /// The earlier fragment, unless the later one starts before it and reaches its end or further.
+    Solaris,
+    /// The earlier fragment, unless the later one starts before it and ends after it.
+    Windows,
+}
+
+impl Policy {
+    /// The policy of an operating system as `host-os-policy` names it (`bsd-right`, `old-linux`, …).
+    pub fn from_os_name(name: &str) -> Option<Policy> {
+        Some(match name {
+            "bsd" | "hpux10" | "irix" => Policy::Bsd,
+            "bsd-right" | "bsd_right" => Policy::BsdRight,
+            "old-linux" | "old_linux" | "linux" => Policy::Linux,
+            "solaris" => Policy::Solaris,
+            "old-solaris" | "old_solaris" | "hpux11" | "macos" => Policy::First,
+            "windows" | "vista" | "windows2k3" => Policy::Windows,
+            "first" => Policy::First,
+            "last" => Policy::Last,
+            _ => return None,
+        })
+    }
+}
+
+/// Settings of the defragmenter (`defrag:` and `host-os-policy:` of the configuration).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefragConfig {
+    /// Most bytes of memory that fragments and trackers use (`defrag.memcap`).
+    pub memcap: usize,
+    /// Buckets of the table of trackers (`defrag.hash-size`); rounded up to a power of two.
+    pub hash_size: usize,
+    /// Most datagrams in the course of reassembly (`defrag.trackers`).
+    pub trackers: usize,
+    /// Most fragments kept, of all datagrams (`defrag.max-frags`).
+    pub max_frags: usize,
+    /// Seconds of packet time after which an incomplete datagram is forgotten (`defrag.timeout`).
+    pub timeout: u32,
+    /// Whether VLAN tags tell datagrams apart (`vlan.use-for-tracking`).
+    pub vlan_tracking: bool,
+    /// Policies of destination networks as address, prefix length in bits, policy; the longest prefix that holds the
+    /// destination counts.
+    pub hosts: Vec<(IpAddr, u8, Policy)>,
+    /// The policy of every other destination.
+    pub default_policy: Policy,
+}
+
+impl Default for DefragConfig {
+    fn default() -> Self {
+        DefragConfig {
+            memcap: 32 << 20,
+            hash_size: 65_536,
+            trackers: 65_535,
+            max_frags: 65_535,
+            timeout: 60,
+            vlan_tracking: true,
+            hosts: Vec::new(),
+            default_policy: Policy::Bsd,
+        }
+    }
+}

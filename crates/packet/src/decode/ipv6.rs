@@ -1,0 +1,267 @@
+//! IPv6 (RFC 8200) and its extension headers.
+
+use std::net::IpAddr;
+
+use crate::bytes::{array_at, u8_at, u16_at, u32_at};
+use crate::decoder::{Decoder, bad, note};
+use crate::defrag::Fragment;
+use crate::event::DecodeEvent as E;
+use crate::packet::{L3, Packet, PacketSink, ipv6_ext};
+
+/// The fixed header.
+const FIXED: usize = 40;
+
+/// Next header numbers (IANA: protocol numbers).
+mod next {
+    pub(super) const HOP_BY_HOP: u8 = 0;
+    pub(super) const ICMP: u8 = 1;
+    pub(super) const IPV4: u8 = 4;
+    pub(super) const IPV6: u8 = 41;
+    pub(super) const ROUTING: u8 = 43;
+    pub(super) const FRAGMENT: u8 = 44;
+    pub(super) const AUTH: u8 = 51;
+    pub(super) const ICMPV6: u8 = 58;
+    pub(super) const NONE: u8 = 59;
+    pub(super) const DEST: u8 = 60;
+    pub(super) const MOBILITY: u8 = 135;
+    pub(super) const HIP: u8 = 139;
+    pub(super) const SHIM6: u8 = 140;
+}
+
+/// How far the walk along the extension headers got.
+struct Walk {
+    /// Where the next header starts.
+    at: usize,
+    /// Where the packet ends.
+    end: usize,
+    /// Which header comes next.
+    next: u8,
+    /// Where the number of that header is written.
+    next_at: usize,
+    /// Extension headers seen.
+    seen: u8,
+    /// Destination options seen; two are right, before and after a routing header.
+    dest: u8,
+    /// Where the fragment header starts; 0 where there is none.
+    fragment: usize,
+}
+
+impl Decoder {
+    /// An IPv6 header and what it carries.
+    pub(crate) fn ipv6<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) -> bool {
+        self.counters.ipv6 += 1;
+        let b = p.range(at, end);
+        if !self.layer(p) {
+            return false;
+        }
+        if b.len() < FIXED {
+            return bad(p, E::Ipv6PktTooSmall);
+        }
+        if b[0] >> 4 != 6 {
+            return bad(p, E::Ipv6WrongIpVersion);
+        }
+        let payload_len = usize::from(u16_at(b, 4));
+        if FIXED + payload_len > b.len() {
+            return bad(p, E::Ipv6TruncPkt);
+        }
+        p.src = IpAddr::from(array_at::<16>(b, 8));
+        p.dst = IpAddr::from(array_at::<16>(b, 24));
+        let end = at + FIXED + payload_len;
+        let mut w = Walk { at: at + FIXED, end, next: b[6], next_at: at + 6, seen: 0, dest: 0, fragment: 0 };
+        self.ipv6_from(p, at, &mut w, sink);
+        true
+    }
+
+    /// Walks the extension headers from `w` on, then decodes what they announce.
+    fn ipv6_from<S: PacketSink>(&mut self, p: &mut Packet<'_>, ip: usize, w: &mut Walk, sink: &mut S) {
+        let sound = loop {
+            match w.next {
+                next::HOP_BY_HOP
+                | next::DEST
+                | next::ROUTING
+                | next::AUTH
+                | next::MOBILITY
+                | next::HIP
+                | next::SHIM6 => {
+                    if !extension(p, w) {
+                        break false;
+                    }
+                }
+                next::FRAGMENT => match fragment_header(p, ip, w) {
+                    FragmentHeader::Broken => break false,
+                    FragmentHeader::Useless => {}
+                    FragmentHeader::Real(f) => {
+                        set_layer(p, ip, w);
+                        p.proto = next::FRAGMENT;
+                        if let Some(f) = f {
+                            self.fragment(p, f, sink);
+                        } else {
+                            p.fragment = true;
+                            self.counters.defrag_ipv6_fragments += 1;
+                        }
+                        return;
+                    }
+                },
+                _ => break true,
+            }
+        };
+        set_layer(p, ip, w);
+        p.payload = (w.at as u32, (w.end - w.at) as u32);
+        if !sound {
+            return;
+        }
+        p.proto = w.next;
+        let (start, end) = (w.at, w.end);
+        match w.next {
+            next::NONE => {
+                if start < end {
+                    note(p, E::Ipv6DataAfterNoneHeader);
+                }
+            }
+            next::ICMPV6 => self.icmpv6(p, start, end),
+            next::ICMP => note(p, E::Ipv6Icmpv4),
+            next::IPV4 => self.ipv4_in_ipv6(p, start, end, sink),
+            next::IPV6 => self.ipv6_in_ipv6(p, start, end, sink),
+            50 if end - start < 8 => {
+                bad(p, E::Ipv6TruncExthdr);
+            }
+            6 | 17 | 47 | 50 | 132 => self.transport(p, w.next, start, end, sink),
+            _ => note(p, E::Ipv6UnknownNextHeader),
+        }
+    }
+}
+
+/// Notes the network layer as far as it was walked.
+fn set_layer(p: &mut Packet<'_>, ip: usize, w: &Walk) {
+    p.l3 =
+        L3::Ipv6 { offset: ip as u32, header_len: (w.at - ip) as u32, extensions: w.seen, fragment: w.fragment as u32 };
+}
+
+/// One extension header other than the fragment header. `false`, and the packet is invalid, where it is cut off.
+fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
+    let b = p.range(w.at, w.end);
+    let len = match w.next {
+        next::AUTH => usize::from(u8_at(b, 1)) * 4 + 8,
+        _ => usize::from(u8_at(b, 1)) * 8 + 8,
+    };
+    if b.len() < 2 || len > b.len() {
+        return bad(p, E::Ipv6TruncExthdr);
+    }
+    let header = &b[..len];
+    let (bit, duplicate) = match w.next {
+        next::HOP_BY_HOP => (ipv6_ext::HOP_BY_HOP, E::Ipv6ExthdrDuplHh),
+        next::ROUTING => (ipv6_ext::ROUTING, E::Ipv6ExthdrDuplRh),
+        next::AUTH => (ipv6_ext::AUTH, E::Ipv6ExthdrDuplAh),
+        _ => (0, E::Ipv6ExthdrDuplDh),
+    };
+    match w.next {
+        next::DEST => {
+            w.dest = w.dest.saturating_add(1);
+            if w.dest > 2 {
+                note(p, duplicate);
+            } else {
+                options(p, header, false);
+            }
+            w.seen |= ipv6_ext::DEST;
+        }
+        _ if w.seen & bit != 0 => note(p, duplicate),
+        next::HOP_BY_HOP => options(p, header, true),
+        next::ROUTING if u8_at(header, 2) == 0 => note(p, E::Ipv6RhType0),
+        next::AUTH if u16_at(header, 2) != 0 => note(p, E::Ipv6ExthdrAhResNotNull),
+        _ => {}
+    }
+    w.seen |= bit;
+    w.next = header[0];
+    w.next_at = w.at;
+    w.at += len;
+    true
+}
+
+/// The options of a hop-by-hop or destination options header (RFC 8200 section 4.2).
+fn options(p: &mut Packet<'_>, header: &[u8], hop_by_hop: bool) {
+    let (unknown, only_padding) = if hop_by_hop {
+        (E::Ipv6HopoptsUnknownOpt, E::Ipv6HopoptsOnlyPadding)
+    } else {
+        (E::Ipv6DstoptsUnknownOpt, E::Ipv6DstoptsOnlyPadding)
+    };
+    let mut b = &header[2..];
+    let mut padding = true;
+    while let Some(&kind) = b.first() {
+        if kind == 0 {
+            b = &b[1..];
+            continue;
+        }
+        let len = usize::from(u8_at(b, 1));
+        let Some(rest) = b.get(2 + len..) else {
+            note(p, E::Ipv6ExthdrInvalidOptlen);
+            return;
+        };
+        match kind {
+            1 if len == 0 => note(p, E::Ipv6ZeroLenPadn),
+            1 => {}
+            // Router alert, jumbo payload, home address, tunnel limit and the like.
+            0x05 | 0xc2 | 0xc9 => {
+                let right = match kind {
+                    0x05 => 2,
+                    0xc2 => 4,
+                    _ => 16,
+                };
+                padding = false;
+                if len != right {
+                    note(p, E::Ipv6ExthdrInvalidOptlen);
+                    return;
+                }
+            }
+            _ => {
+                padding = false;
+                note(p, unknown);
+            }
+        }
+        b = rest;
+    }
+    if padding {
+        note(p, only_padding);
+    }
+}
+
+/// What a fragment header turned out to be.
+enum FragmentHeader {
+    /// Cut off.
+    Broken,
+    /// Of a datagram that is whole (an atomic fragment, RFC 6946): the walk goes on behind it.
+    Useless,
+    /// A fragment, to be kept where its length is right.
+    Real(Option<Fragment>),
+}
+
+/// The fragment header (RFC 8200 section 4.5).
+fn fragment_header(p: &mut Packet<'_>, ip: usize, w: &mut Walk) -> FragmentHeader {
+    let b = p.range(w.at, w.end);
+    if b.len() < 8 {
+        bad(p, E::Ipv6TruncExthdr);
+        return FragmentHeader::Broken;
+    }
+    if w.seen & ipv6_ext::FRAGMENT != 0 {
+        note(p, E::Ipv6ExthdrDuplFh);
+    }
+    if b[1] != 0 {
+        note(p, E::Ipv6FhNonZeroReservedField);
+    }
+    let word = u16_at(b, 2);
+    let (offset, more) = (usize::from(word & 0xfff8), word & 1 != 0);
+    w.seen |= ipv6_ext::FRAGMENT;
+    w.fragment = w.at;
+    let (start, next_header_at) = (w.at + 8, w.next_at);
+    w.next = b[0];
+    w.next_at = w.at;
+    w.at = start;
+    if offset == 0 && !more {
+        note(p, E::Ipv6ExthdrUselessFh);
+        return FragmentHeader::Useless;
+    }
+    if more && !(w.end - start).is_multiple_of(8) {
+        note(p, E::Ipv6FragInvalidLength);
+        return FragmentHeader::Real(None);
+    }
+    FragmentHeader::Real(Some(Fragment { ip, start, end: w.end, id: u32_at(b, 4), offset, more, next_header_at }))
+}

@@ -1,0 +1,232 @@
+//! Transports: TCP, UDP, SCTP, ESP, IGMP.
+
+use crate::bytes::{u8_at, u16_at, u32_at};
+use crate::decoder::{Decoder, bad, note};
+use crate::event::DecodeEvent as E;
+use crate::packet::{L4, Packet, PacketSink};
+use crate::tcp::TcpOptions;
+
+/// Header lengths in bytes.
+mod len {
+    pub(super) const TCP: usize = 20;
+    pub(super) const UDP: usize = 8;
+    pub(super) const SCTP: usize = 12;
+    pub(super) const ESP: usize = 8;
+    pub(super) const IGMP: usize = 8;
+}
+
+impl Decoder {
+    /// What the transports that IPv4 and IPv6 have in common carry; nothing is done for others.
+    pub(crate) fn transport<S: PacketSink>(
+        &mut self,
+        p: &mut Packet<'_>,
+        proto: u8,
+        at: usize,
+        end: usize,
+        sink: &mut S,
+    ) {
+        match proto {
+            6 => self.tcp(p, at, end),
+            17 => self.udp(p, at, end, sink),
+            47 => self.gre(p, at, end, sink),
+            50 => self.esp(p, at, end),
+            132 => self.sctp(p, at, end),
+            _ => {}
+        }
+    }
+
+    /// TCP (RFC 9293).
+    fn tcp(&mut self, p: &mut Packet<'_>, at: usize, end: usize) {
+        self.counters.tcp += 1;
+        let b = p.range(at, end);
+        if b.len() < len::TCP {
+            bad(p, E::TcpPktTooSmall);
+            return;
+        }
+        let header_len = usize::from(b[12] >> 4) * 4;
+        if header_len > b.len() {
+            bad(p, E::TcpHlenTooSmall);
+            return;
+        }
+        let Some(options) = b.get(len::TCP..header_len) else {
+            bad(p, E::TcpInvalidOptlen);
+            return;
+        };
+        if !options.is_empty() {
+            let mut found = TcpOptions::default();
+            parse_tcp_options(p, options, &mut found);
+            p.tcp_options = found;
+        }
+        p.sport = u16_at(b, 0);
+        p.dport = u16_at(b, 2);
+        p.l4 = L4::Tcp { offset: at as u32, header_len: header_len as u8 };
+        p.payload = ((at + header_len) as u32, (b.len() - header_len) as u32);
+    }
+
+    /// UDP (RFC 768).
+    fn udp<S: PacketSink>(&mut self, p: &mut Packet<'_>, at: usize, end: usize, sink: &mut S) {
+        self.counters.udp += 1;
+        let b = p.range(at, end);
+        if b.len() < len::UDP {
+            bad(p, E::UdpHlenTooSmall);
+            return;
+        }
+        let udp_len = usize::from(u16_at(b, 4));
+        if udp_len > b.len() {
+            bad(p, E::UdpPktTooSmall);
+            return;
+        }
+        if udp_len < len::UDP {
+            bad(p, E::UdpLenInvalid);
+            return;
+        }
+        p.sport = u16_at(b, 0);
+        p.dport = u16_at(b, 2);
+        p.l4 = L4::Udp { offset: at as u32 };
+        p.payload = ((at + len::UDP) as u32, (udp_len - len::UDP) as u32);
+        self.udp_tunnel(p, at + len::UDP, at + udp_len, sink);
+    }
+
+    /// SCTP (RFC 9260): the common header.
+    fn sctp(&mut self, p: &mut Packet<'_>, at: usize, end: usize) {
+        self.counters.sctp += 1;
+        let b = p.range(at, end);
+        if b.len() < len::SCTP {
+            bad(p, E::SctpPktTooSmall);
+            return;
+        }
+        p.sport = u16_at(b, 0);
+        p.dport = u16_at(b, 2);
+        p.l4 = L4::Sctp { offset: at as u32 };
+        p.payload = ((at + len::SCTP) as u32, (b.len() - len::SCTP) as u32);
+    }
+
+    /// ESP (RFC 4303).
+    fn esp(&mut self, p: &mut Packet<'_>, at: usize, end: usize) {
+        self.counters.esp += 1;
+        let b = p.range(at, end);
+        if b.len() < len::ESP {
+            bad(p, E::EspPktTooSmall);
+            return;
+        }
+        p.l4 = L4::Esp { offset: at as u32 };
+        p.payload = ((at + len::ESP) as u32, (b.len() - len::ESP) as u32);
+    }
+
+    /// IGMP (RFC 2236, 3376).
+    pub(super) fn igmp(&mut self, p: &mut Packet<'_>, at: usize, end: usize) {
+        self.counters.igmp += 1;
+        let b = p.range(at, end);
+        if b.len() < len::IGMP {
+            bad(p, E::IgmpPktTooSmall);
+            return;
+        }
+        p.l4 = L4::Igmp { offset: at as u32 };
+        p.payload = ((at + len::IGMP) as u32, (b.len() - len::IGMP) as u32);
+    }
+}
+
+/// TCP option kinds (IANA: TCP parameters).
+mod kind {
+    pub(super) const EOL: u8 = 0;
+    pub(super) const NOP: u8 = 1;
+    pub(super) const MSS: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_OK: u8 = 4;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMP: u8 = 8;
+    pub(super) const MD5: u8 = 19;
+    pub(super) const AO: u8 = 29;
+    pub(super) const FAST_OPEN: u8 = 34;
+    pub(super) const EXPERIMENT_1: u8 = 253;
+    pub(super) const EXPERIMENT_2: u8 = 254;
+}
+
+/// Walks the options of a TCP header.
+fn parse_tcp_options(p: &mut Packet<'_>, mut b: &[u8], found: &mut TcpOptions) {
+    while let Some(&kind) = b.first() {
+        if kind == kind::EOL {
+            return;
+        }
+        if kind == kind::NOP {
+            b = &b[1..];
+            continue;
+        }
+        if b.len() < 2 {
+            return;
+        }
+        let Some(option) = b.get(..usize::from(b[1])).filter(|o| o.len() >= 2) else {
+            note(p, E::TcpOptInvalidLen);
+            return;
+        };
+        b = &b[option.len()..];
+        found.count = found.count.saturating_add(1);
+        let (known, duplicate) = take_tcp_option(kind, option, found);
+        if duplicate {
+            note(p, E::TcpOptDuplicate);
+        } else if !known {
+            note(p, E::TcpOptInvalidLen);
+        }
+    }
+}
+
+/// Notes one option. Returns whether its length is right, and whether it is there for the second time.
+fn take_tcp_option(kind: u8, option: &[u8], found: &mut TcpOptions) -> (bool, bool) {
+    let len = option.len();
+    match kind {
+        kind::WINDOW_SCALE if len != 3 => (false, false),
+        kind::WINDOW_SCALE if found.window_scale.is_some() => (true, true),
+        kind::WINDOW_SCALE => {
+            let shift = u8_at(option, 2);
+            found.window_scale = Some(if shift > 14 { 0 } else { shift });
+            (true, false)
+        }
+        kind::MSS if len != 4 => (false, false),
+        kind::MSS if found.mss.is_some() => (true, true),
+        kind::MSS => {
+            found.mss = Some(u16_at(option, 2));
+            (true, false)
+        }
+        kind::SACK_OK if len != 2 => (false, false),
+        kind::SACK_OK => (true, std::mem::replace(&mut found.sack_ok, true)),
+        kind::TIMESTAMP if len != 10 => (false, false),
+        kind::TIMESTAMP if found.timestamp.is_some() => (true, true),
+        kind::TIMESTAMP => {
+            found.timestamp = Some((u32_at(option, 2), u32_at(option, 6)));
+            (true, false)
+        }
+        kind::SACK => {
+            if !(10..=34).contains(&len) || len % 8 != 2 {
+                return (false, false);
+            }
+            if found.sack_count > 0 {
+                return (true, true);
+            }
+            let edges = option.get(2..).unwrap_or(&[]).chunks_exact(8);
+            for (slot, e) in found.sack.iter_mut().zip(edges) {
+                *slot = (u32_at(e, 0), u32_at(e, 4));
+                found.sack_count += 1;
+            }
+            (true, false)
+        }
+        kind::FAST_OPEN => fast_open(len, 2, found),
+        kind::EXPERIMENT_1 | kind::EXPERIMENT_2 if len >= 4 && u16_at(option, 2) == 0xf989 => fast_open(len, 4, found),
+        kind::MD5 if len != 18 => (false, false),
+        kind::AO if len < 4 => (false, false),
+        kind::MD5 | kind::AO => (true, std::mem::replace(&mut found.signed, true)),
+        _ => (true, false),
+    }
+}
+
+/// TCP fast open (RFC 7413): a cookie of 4 to 16 bytes, an even number, or none to ask for one.
+fn fast_open(len: usize, header: usize, found: &mut TcpOptions) -> (bool, bool) {
+    let cookie = len.saturating_sub(header);
+    if cookie != 0 && (!(4..=16).contains(&cookie) || !cookie.is_multiple_of(2)) {
+        return (false, false);
+    }
+    if found.fast_open.is_some() {
+        return (true, true);
+    }
+    found.fast_open = Some(cookie as u8);
+    (true, false)
+}

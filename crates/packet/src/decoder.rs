@@ -1,0 +1,217 @@
+//! The decoder: where a frame enters, and what every layer's decoding has in common.
+//!
+//! A layer's function takes the packet and the range of `data` that the header may use, notes what it finds in the
+//! packet and goes on to the next layer. It returns whether its own header was sound: a tunnel whose first inner header
+//! is not sound carries no packet.
+
+use std::net::IpAddr;
+
+use crate::config::DecodeConfig;
+use crate::counters::DecodeCounters;
+use crate::defrag::Defrag;
+use crate::event::DecodeEvent;
+use crate::packet::{Frame, L3, LinkType, Packet, PacketSink, PacketSource};
+
+/// What a tunnel carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inner {
+    Ipv4,
+    Ipv6,
+    Ethernet,
+    Ppp,
+    Vlan,
+    Arp,
+    /// ERSPAN type I: a bare Ethernet frame.
+    Erspan1,
+    /// ERSPAN type II: a header of 8 bytes, then an Ethernet frame.
+    Erspan2,
+}
+
+/// Decodes frames and puts fragments together again. One for each worker.
+#[derive(Debug)]
+pub struct Decoder {
+    pub(crate) config: DecodeConfig,
+    pub(crate) defrag: Defrag,
+    /// What was seen so far.
+    pub counters: DecodeCounters,
+}
+
+impl Decoder {
+    /// A decoder with nothing seen yet.
+    pub fn new(config: DecodeConfig) -> Self {
+        let defrag = Defrag::new(&config.defrag);
+        Decoder { config, defrag, counters: DecodeCounters::default() }
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &DecodeConfig {
+        &self.config
+    }
+
+    /// Decodes `frame` and hands `sink` each packet found: what a tunnel or a reassembled datagram carried first, the
+    /// captured packet last. The captured packet always comes, also when nothing of it was understood.
+    pub fn decode<S: PacketSink>(&mut self, frame: &Frame<'_>, sink: &mut S) {
+        let len = frame.data.len() as u64;
+        self.counters.pkts += 1;
+        self.counters.bytes += len;
+        self.counters.max_pkt_size = self.counters.max_pkt_size.max(len);
+        let mut p = Packet::new(frame);
+        p.ignore_checksums = self.config.ignore_checksums;
+        let end = p.data.len();
+        self.link(&mut p, end, sink);
+        if p.invalid {
+            self.counters.invalid += 1;
+        }
+        self.finish(&p, sink);
+    }
+
+    /// Decodes from the link layer on, as [`Packet::link`] says.
+    fn link<S: PacketSink>(&mut self, p: &mut Packet<'_>, end: usize, sink: &mut S) {
+        match p.link {
+            LinkType::ETHERNET => self.ethernet(p, 0, end, sink),
+            LinkType::NULL => self.null(p, end, false, sink),
+            LinkType::LOOP => self.null(p, end, true, sink),
+            LinkType::PPP => self.ppp(p, 0, end, sink),
+            LinkType::CHDLC => self.chdlc(p, end, sink),
+            LinkType::LINUX_SLL => self.sll(p, end, sink),
+            LinkType::LINUX_SLL2 => self.sll2(p, end, sink),
+            link if link.is_raw_ip() => self.raw(p, end, sink),
+            _ => false,
+        };
+    }
+
+    /// Counts a packet's events and hands it over.
+    pub(crate) fn finish<S: PacketSink>(&mut self, p: &Packet<'_>, sink: &mut S) {
+        for &e in p.events.as_slice() {
+            self.counters.events[e as usize] += 1;
+            if e == DecodeEvent::TooManyLayers {
+                self.counters.too_many_layers += 1;
+            }
+        }
+        sink.packet(p);
+    }
+
+    /// Counts a header towards the limit of layers; `false`, and the packet is invalid, where that is reached.
+    pub(crate) fn layer(&self, p: &mut Packet<'_>) -> bool {
+        p.layers = p.layers.saturating_add(1);
+        p.layers < self.config.max_layers || bad(p, DecodeEvent::TooManyLayers)
+    }
+
+    /// Decodes what `outer` carries from `at` to `end` as a packet of its own. `false` where that was no packet.
+    pub(crate) fn tunnel<S: PacketSink>(
+        &mut self,
+        outer: &mut Packet<'_>,
+        (at, end): (usize, usize),
+        inner: Inner,
+        source: PacketSource,
+        sink: &mut S,
+    ) -> bool {
+        let Some(data) = outer.data.get(at..end) else { return false };
+        if outer.layers.saturating_add(1) >= self.config.max_layers {
+            return bad(outer, DecodeEvent::TooManyLayers);
+        }
+        let had_inner = std::mem::replace(&mut outer.has_inner, true);
+        let mut p = inner_packet(outer, data, source);
+        p.link = LinkType::RAW_DLT;
+        p.recursion = outer.recursion.saturating_add(1);
+        p.layers = outer.layers + 1;
+        let len = data.len();
+        let sound = match inner {
+            Inner::Ipv4 => self.ipv4(&mut p, 0, len, sink),
+            Inner::Ipv6 => self.ipv6(&mut p, 0, len, sink),
+            Inner::Ethernet => self.ethernet(&mut p, 0, len, sink),
+            Inner::Ppp => self.ppp(&mut p, 0, len, sink),
+            Inner::Vlan => self.vlan(&mut p, 0, len, sink),
+            Inner::Arp => self.arp(&mut p, 0, len),
+            Inner::Erspan1 => {
+                self.counters.erspan += 1;
+                self.ethernet(&mut p, 0, len, sink)
+            }
+            Inner::Erspan2 => self.erspan2(&mut p, len, sink),
+        };
+        // Teredo is a guess by port number: only what is sound throughout is taken for it.
+        let keep = sound && !(source == PacketSource::Teredo && p.invalid);
+        if keep {
+            self.finish(&p, sink);
+        } else {
+            outer.has_inner = had_inner;
+        }
+        keep
+    }
+
+    /// Keeps an IP fragment; when it was the last one missing, decodes the datagram.
+    ///
+    /// `ip` is where the IP header starts and where the fragment's payload starts and ends.
+    pub(crate) fn fragment<S: PacketSink>(&mut self, p: &mut Packet<'_>, f: crate::defrag::Fragment, sink: &mut S) {
+        p.fragment = true;
+        p.payload = (f.start as u32, (f.end - f.start) as u32);
+        let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
+        if is_v6 {
+            self.counters.defrag_ipv6_fragments += 1;
+        } else {
+            self.counters.defrag_ipv4_fragments += 1;
+        }
+        let Some((whole, ip_at)) = self.defrag.add(p, &f, &mut self.counters) else { return };
+        if is_v6 {
+            self.counters.defrag_ipv6_reassembled += 1;
+        } else {
+            self.counters.defrag_ipv4_reassembled += 1;
+        }
+        if p.layers.saturating_add(1) >= self.config.max_layers {
+            bad(p, DecodeEvent::TooManyLayers);
+            self.defrag.give_back(whole);
+            return;
+        }
+        let had_inner = std::mem::replace(&mut p.has_inner, true);
+        let mut r = inner_packet(p, &whole, PacketSource::Defrag);
+        r.link = p.link;
+        r.recursion = p.recursion;
+        r.vlans = p.vlans;
+        r.ethernet = p.ethernet;
+        r.layers = p.layers + 1;
+        let len = whole.len();
+        let sound = if is_v6 { self.ipv6(&mut r, ip_at, len, sink) } else { self.ipv4(&mut r, ip_at, len, sink) };
+        if sound {
+            self.finish(&r, sink);
+        } else {
+            p.has_inner = had_inner;
+        }
+        self.defrag.give_back(whole);
+    }
+}
+
+/// A packet over `data` that was taken out of `outer`.
+fn inner_packet<'b>(outer: &'b Packet<'_>, data: &'b [u8], source: PacketSource) -> Packet<'b> {
+    let mut p = Packet::new(&Frame {
+        data,
+        wire_len: data.len() as u32,
+        time: outer.time,
+        link: outer.link,
+        number: outer.number,
+    });
+    p.source = source;
+    p.outer = Some(outer);
+    p.ignore_checksums = outer.ignore_checksums;
+    p
+}
+
+/// Notes an event.
+pub(crate) fn note(p: &mut Packet<'_>, e: DecodeEvent) {
+    p.events.push(e);
+}
+
+/// Notes an event that stops decoding: the packet is invalid. Always `false`, for the caller to return.
+pub(crate) fn bad(p: &mut Packet<'_>, e: DecodeEvent) -> bool {
+    p.events.push(e);
+    p.invalid = true;
+    false
+}
+
+/// Forgets the network layer of a packet whose IP header turned out to be broken.
+pub(crate) fn no_network(p: &mut Packet<'_>) {
+    let unspecified = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+    p.l3 = L3::None;
+    p.src = unspecified;
+    p.dst = unspecified;
+    p.proto = 0;
+}
