@@ -32,6 +32,13 @@ pub(crate) enum Trigger {
     Always(Needs),
 }
 
+impl Trigger {
+    /// Whether a pattern stands for the rule.
+    pub(crate) const fn is_pattern(&self) -> bool {
+        matches!(self, Trigger::Pattern(..))
+    }
+}
+
 /// What a packet must have for a rule without a pattern, one bit each; all must be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Needs(u8);

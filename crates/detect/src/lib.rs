@@ -1,8 +1,10 @@
 //! Rules compiled into groups, prefilters and ordered checks.
 
 mod config;
+mod detect;
 mod group;
 mod header;
+mod input;
 pub mod inspect;
 mod iponly;
 pub mod iprep;
@@ -10,8 +12,17 @@ mod kind;
 pub mod mpm;
 mod order;
 pub mod pcre;
+mod pending;
+mod rule;
+mod state;
 mod tag;
+#[cfg(test)]
+mod tests;
 mod threshold;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX, PrefilterMode};
+pub use detect::{CompileReport, Detect};
+pub use group::GroupCounts;
+pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
 pub use kind::RuleKind;
+pub use state::{DetectCounters, DetectState};
