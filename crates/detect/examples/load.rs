@@ -7,10 +7,9 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
-use margay_detect::{Detect, DetectConfig, DetectState, Input, StreamChunk};
+use margay_detect::{Detect, DetectConfig, DetectState, Environment, Input, StreamChunk};
 use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time, Vlans};
 use margay_rules::{Context, Loader};
@@ -82,9 +81,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut loaded = loader.finish();
     writeln!(out, "parsed {} rules, {} set aside, {} wrong, in {:?}", loaded.rules.len(), loaded.set_aside.len(), loaded.errors.len(), t.elapsed())?;
+    let number = |name: &str| margay_rules::STREAM_EVENTS.iter().position(|e| *e == name)?.try_into().ok();
+    let environment = Environment { stream_event: &number, ..Default::default() };
     let t = Instant::now();
     loaded.rules.append(&mut loaded.set_aside);
-    let (detect, report) = Detect::compile(loaded.rules, &[], Arc::default(), &DetectConfig::default())?;
+    let (detect, report) = Detect::compile(loaded.rules, &environment, &DetectConfig::default())?;
     let took = t.elapsed();
     let mut why: HashMap<&str, usize> = HashMap::new();
     for (_, m) in report.set_aside.iter().chain(&report.errors) {

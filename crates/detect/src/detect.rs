@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use margay_rules::ast::{GlobalThreshold, Place, Rule};
 
+use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
@@ -14,7 +15,6 @@ use crate::kind::RuleKind;
 use crate::mpm::{Matcher, MatcherCache, MpmError};
 use crate::order;
 use crate::pcre::PcreLimits;
-use crate::pending::Names;
 use crate::rule::{CompiledRule, Refused};
 use crate::threshold::Thresholds;
 
@@ -58,16 +58,32 @@ pub struct Detect {
     pub(crate) names: Names,
 }
 
+/// What rules refer to besides themselves.
+pub struct Environment<'a> {
+    /// Entries of `threshold.config`, in their order.
+    pub thresholds: &'a [GlobalThreshold],
+    /// Reputation of addresses.
+    pub reputation: Arc<IpReputation>,
+    /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
+    pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
+    /// The rules that were in use before a reload: names of bits and integers keep their numbers.
+    pub previous: Option<&'a Detect>,
+}
+
+impl Default for Environment<'_> {
+    fn default() -> Self {
+        Environment { thresholds: &[], reputation: Arc::default(), stream_event: &|_| None, previous: None }
+    }
+}
+
 impl Detect {
-    /// Compiles `rules`, with the entries of `threshold.config` and the reputation of addresses. Rules that cannot be
-    /// compiled are in the report; the others work.
+    /// Compiles `rules`. Those that cannot be compiled are in the report; the others work.
     ///
     /// # Errors
     /// Where the pattern matcher that the configuration asks for cannot be made.
     pub fn compile(
         rules: Vec<Rule>,
-        global: &[GlobalThreshold],
-        reputation: Arc<IpReputation>,
+        environment: &Environment<'_>,
         config: &DetectConfig,
     ) -> Result<(Detect, CompileReport), MpmError> {
         let mut report = CompileReport::default();
@@ -79,8 +95,18 @@ impl Detect {
         order::sort(&mut rules, &config.action_order);
         let mut sets = SetsBuilder::new();
         let mut names = Names::default();
+        let old = environment.previous.map(|d| &d.names);
+        for name in (0..).map_while(|n| old.and_then(|o| o.name(n))) {
+            names.intern(name);
+        }
+        let reputation = environment.reputation.clone();
+        let mut env = CheckEnv {
+            names: &mut names,
+            stream_event: environment.stream_event,
+            reputation_category: &|name| reputation.category(name),
+        };
         let mut compiled = Vec::with_capacity(rules.len());
-        rules.retain(|rule| match CompiledRule::compile(rule, &mut names, &mut sets, &limits) {
+        rules.retain(|rule| match CompiledRule::compile(rule, &mut env, &mut sets, &limits) {
             Ok(c) => {
                 compiled.push(c);
                 true
@@ -119,7 +145,7 @@ impl Detect {
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
         report.matcher_memory = matchers.iter().map(Matcher::memory).sum();
-        let (thresholds, unused) = Thresholds::new(&rules, global);
+        let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds);
         report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
         let ip_only = IpOnly::new(&ip_rules);
         let detect = Detect {
@@ -130,7 +156,7 @@ impl Detect {
             compiled,
             sets: sets.finish(),
             config: config.clone(),
-            reputation,
+            reputation: environment.reputation.clone(),
             names,
             rules,
         };

@@ -4,6 +4,8 @@ use margay_flow::{Direction, FlowAction, FlowCore};
 use margay_packet::Packet;
 use margay_rules::ast::Action;
 
+use crate::checks::{AppProto, AppProtos, StreamSizes};
+
 /// Stream data that is due for inspection: what earlier packets were not inspected with, or enough of it to see what
 /// straddles the border.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +35,10 @@ pub struct Input<'a> {
     pub stream_events: u128,
     /// Whether the protocol of the packet's direction became known with this packet, or is known not to become so.
     pub protocol_detected: bool,
-    /// Whether the flow's protocol is known.
-    pub protocol_known: bool,
+    /// Application protocols of the flow.
+    pub app: AppProtos<'a>,
+    /// Sizes of the TCP session's streams; `None` where there is no session.
+    pub stream_sizes: Option<StreamSizes>,
     /// Whether drops are carried out.
     pub ips: bool,
 }
@@ -51,7 +55,8 @@ impl<'a> Input<'a> {
             chunks: &[],
             stream_events: 0,
             protocol_detected: false,
-            protocol_known: false,
+            app: AppProtos { side: [AppProto::Unknown; 2], flow: AppProto::Unknown, original: AppProto::Unknown },
+            stream_sizes: None,
             ips: false,
         }
     }
@@ -132,6 +137,8 @@ pub struct Verdict {
     pub flow: FlowAction,
     /// Whether the rest of the flow may bypass inspection.
     pub bypass: bool,
+    /// The mark to set on the packet, and the bits of it that count.
+    pub mark: Option<(u32, u32)>,
     /// Whether a tag of an earlier match asks for this packet to be logged.
     pub tagged: bool,
 }
@@ -145,6 +152,7 @@ pub(crate) const fn of_flow(action: FlowAction, ips: bool) -> Option<Verdict> {
         reject: None,
         flow: action,
         bypass: false,
+        mark: None,
         tagged: false,
     };
     match action {

@@ -241,6 +241,12 @@ impl IpReputation {
     }
 }
 
+impl crate::checks::Reputation for IpReputation {
+    fn score(&self, address: IpAddr, category: u8) -> Option<u8> {
+        IpReputation::score(self, category, address)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

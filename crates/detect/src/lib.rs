@@ -5,6 +5,9 @@ mod detect;
 mod group;
 mod header;
 mod input;
+pub mod checks;
+pub mod effect;
+pub mod hostvars;
 pub mod inspect;
 mod iponly;
 pub mod iprep;
@@ -21,7 +24,7 @@ mod tests;
 mod threshold;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX, PrefilterMode};
-pub use detect::{CompileReport, Detect};
+pub use detect::{CompileReport, Detect, Environment};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
 pub use kind::RuleKind;

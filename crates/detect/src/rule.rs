@@ -2,12 +2,14 @@
 
 use margay_rules::ast::{Action, AppProtoMode, Check, Effect, FlagMode, Protocol, Rule, Tag};
 
+use crate::checks::{CheckEnv, CompiledCheck};
+use crate::effect::CompiledEffect;
 use crate::group::{Needs, Source, Trigger};
 use crate::header::{Header, SetsBuilder, transport};
 use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
 use crate::mpm::Pattern;
-use crate::pending::{CompiledCheck, CompiledEffect, Names, PacketBuffer, fast_pattern};
+use crate::pending::{PacketBuffer, fast_pattern};
 
 /// A compiled rule. It has the number of its place in the final order.
 #[derive(Debug)]
@@ -25,7 +27,6 @@ pub(crate) struct CompiledRule {
     pub(crate) headers: Box<[(PacketBuffer, CompiledBuffer)]>,
     pub(crate) effects: Box<[CompiledEffect]>,
     pub(crate) tags: Box<[Tag]>,
-    pub(crate) bypass: bool,
     /// `tcp-stream`, `flow:only_stream`: never looked at in a packet's payload.
     pub(crate) stream_only: bool,
 }
@@ -52,7 +53,7 @@ impl CompiledRule {
     /// Compiles `rule`.
     pub(crate) fn compile(
         rule: &Rule,
-        names: &mut Names,
+        env: &mut CheckEnv<'_>,
         sets: &mut SetsBuilder,
         limits: &InspectLimits,
     ) -> Result<CompiledRule, Refused> {
@@ -68,10 +69,10 @@ impl CompiledRule {
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
         if let Protocol::App(name) = &rule.protocol {
             let check = Check::AppProto { name: name.clone(), negated: false, mode: AppProtoMode::Final };
-            checks.push(CompiledCheck::compile(&check, names)?);
+            checks.push(CompiledCheck::compile(&check, env)?);
         }
         for c in &rule.checks {
-            checks.push(CompiledCheck::compile(c, names)?);
+            checks.push(CompiledCheck::compile(c, env)?);
         }
         checks.sort_by_key(CompiledCheck::cost);
         let (mut payload, mut headers) = (Vec::new(), Vec::new());
@@ -93,8 +94,7 @@ impl CompiledRule {
         for e in &rule.effects {
             match e {
                 Effect::Tag(t) => tags.push(*t),
-                Effect::Bypass => {}
-                e => effects.push(CompiledEffect::compile(e, names)?),
+                e => effects.extend(CompiledEffect::compile(e, env.names)?),
             }
         }
         let only_stream = rule.checks.iter().any(|c| matches!(c, Check::Flow(f) if f.stream == Some(true)));
@@ -109,7 +109,6 @@ impl CompiledRule {
             headers: headers.into_boxed_slice(),
             effects: effects.into_boxed_slice(),
             tags: tags.into_boxed_slice(),
-            bypass: rule.effects.contains(&Effect::Bypass),
             stream_only: only_stream || (rule.protocol == Protocol::TcpStream && !rule.buffers.is_empty()),
         })
     }

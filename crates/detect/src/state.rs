@@ -4,14 +4,17 @@ use margay_flow::{Direction, FlowAction, FlowCore};
 use margay_packet::{Packet, tcp};
 use margay_rules::ast::{Action, NewAction};
 
+use crate::checks::{AppProto, CheckInput};
 use crate::detect::Detect;
+use crate::effect::EffectTarget;
 use crate::group::{Group, Needs, Source};
 use crate::header::{PacketKey, SetCache};
+use crate::hostvars::HostVars;
 use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction, of_flow};
 use crate::inspect::{CompiledBuffer, InspectContext};
 use crate::kind::RuleKind;
 use crate::mpm::{MpmError, Scratch};
-use crate::pending::{CheckInput, PacketBuffer};
+use crate::pending::PacketBuffer;
 use crate::rule::CompiledRule;
 use crate::tag::{Tagged, Tags};
 use crate::threshold::{Outcome, Subject, ThresholdState};
@@ -59,6 +62,7 @@ pub struct DetectState {
     alerts: Vec<Alert>,
     thresholds: ThresholdState,
     tags: Tags,
+    hosts: HostVars,
     counters: DetectCounters,
     /// Every rule is a candidate for every packet: what the prefilters' answers are compared with.
     #[cfg(test)]
@@ -81,6 +85,7 @@ impl DetectState {
             alerts: Vec::with_capacity(c.alert_max()),
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
+            hosts: HostVars::new(c.host_entries),
             counters: DetectCounters::default(),
             #[cfg(test)]
             everything: false,
@@ -126,6 +131,7 @@ impl DetectState {
             v.tagged = tagged;
             return v;
         }
+        let mut verdict = Verdict { tagged, ..Verdict::default() };
         self.counters.packets += 1;
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
@@ -134,14 +140,14 @@ impl DetectState {
             detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
             #[cfg(test)]
             self.add_everything(detect, true);
-            self.run(detect, input, &key);
+            self.run(detect, input, &key, &mut verdict);
         }
         self.candidates.clear();
         self.collect(detect, input, &key);
         #[cfg(test)]
         self.add_everything(detect, false);
-        self.run(detect, input, &key);
-        self.decide(detect, input, tagged)
+        self.run(detect, input, &key, &mut verdict);
+        self.decide(detect, input, verdict)
     }
 
     #[cfg(test)]
@@ -208,7 +214,7 @@ impl DetectState {
     }
 
     /// Checks the candidates in the order of rules; each rule once.
-    fn run(&mut self, detect: &Detect, input: &mut Input<'_>, key: &PacketKey) {
+    fn run(&mut self, detect: &Detect, input: &mut Input<'_>, key: &PacketKey, verdict: &mut Verdict) {
         self.candidates.sort_unstable();
         self.candidates.dedup();
         self.counters.candidates += self.candidates.len() as u64;
@@ -221,25 +227,46 @@ impl DetectState {
             if !rule.header.holds(key, &detect.sets, &mut self.cache) {
                 continue;
             }
-            if let Some(stream) = self.holds(rule, input) {
-                for e in &rule.effects {
-                    e.apply(input.flow.as_deref_mut());
-                }
+            if let Some(stream) = self.holds(detect, rule, input) {
+                self.apply(rule, input, verdict);
                 self.matches.push(Match { rule: number, tx_id: None, stream });
             }
         }
         self.candidates = candidates;
     }
 
+    /// What the rule does besides its action; thresholds have no say in it.
+    fn apply(&mut self, rule: &CompiledRule, input: &mut Input<'_>, verdict: &mut Verdict) {
+        if rule.effects.is_empty() {
+            return;
+        }
+        let mut target = EffectTarget {
+            packet: input.packet,
+            flow: input.flow.as_deref_mut().map(|f| &mut f.vars),
+            hosts: Some(&mut self.hosts),
+            bypass: verdict.bypass,
+            mark: verdict.mark,
+        };
+        for e in &rule.effects {
+            e.apply(&mut target);
+        }
+        (verdict.bypass, verdict.mark) = (target.bypass, target.mark);
+    }
+
     /// Whether all of a rule's checks hold; and whether that was in stream data.
-    fn holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
+    fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         if !rule.checks.is_empty() {
             let check = CheckInput {
                 packet: input.packet,
                 flow: input.flow.as_deref(),
-                dir: input.dir,
+                direction: input.dir.unwrap_or(Direction::ToServer),
                 established: input.established,
+                stream_data: rule.stream_only && !input.chunks.is_empty(),
+                stream_sizes: input.stream_sizes,
                 stream_events: input.stream_events,
+                app: input.app,
+                hosts: Some(&self.hosts),
+                reputation: Some(&*detect.reputation),
             };
             if !rule.checks.iter().all(|c| c.holds(&check)) {
                 return None;
@@ -274,8 +301,7 @@ impl DetectState {
 
     /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
     /// A `pass` ends it: rules after it in order neither alert nor act.
-    fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, tagged: bool) -> Verdict {
-        let mut verdict = Verdict { tagged, ..Verdict::default() };
+    fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
         if self.matches.is_empty() {
             return verdict;
         }
@@ -310,7 +336,6 @@ impl DetectState {
             for t in &rule.tags {
                 self.tags.set(m.rule, t, &who);
             }
-            verdict.bypass |= rule.bypass;
             let whole_flow = rule.kind.acts_on_flow(m.stream);
             if drops {
                 verdict.reject = verdict.reject.or(reject(action));
@@ -386,6 +411,6 @@ fn has(input: &Input<'_>, payload: &[u8]) -> Needs {
     add(!input.packet.events.is_empty(), Needs::DECODE_EVENT);
     add(input.packet.tcp().is_some_and(|t| t.has(tcp::flag::SYN)), Needs::SYN);
     add(input.protocol_detected, Needs::PROTOCOL);
-    add(input.protocol_known, Needs::APP);
+    add(matches!(input.app.flow, AppProto::Known(_)), Needs::APP);
     n
 }

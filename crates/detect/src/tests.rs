@@ -1,7 +1,6 @@
 //! Detection as a whole, over rules built by hand and packets without a decoder.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time, Vlans, tcp};
@@ -9,7 +8,7 @@ use margay_rules::ast::*;
 use proptest::prelude::*;
 
 use crate::mpm::MpmAlgo;
-use crate::{Alert, Detect, DetectConfig, DetectState, Input, RuleKind, StreamChunk, Verdict, VerdictAction};
+use crate::{Alert, Detect, DetectConfig, DetectState, Environment, Input, RuleKind, StreamChunk, Verdict, VerdictAction};
 
 fn everywhere() -> AddressSet {
     AddressSet { any: true, ..Default::default() }
@@ -139,7 +138,7 @@ impl Lab {
     }
 
     fn with(rules: Vec<Rule>, config: &DetectConfig) -> Lab {
-        let (detect, report) = Detect::compile(rules, &[], Arc::default(), config).unwrap();
+        let (detect, report) = Detect::compile(rules, &Environment::default(), config).unwrap();
         assert_eq!(report.errors, []);
         assert_eq!(report.set_aside, []);
         let state = DetectState::new(&detect).unwrap();
@@ -304,7 +303,7 @@ fn rules_that_cannot_load_are_reported() {
     let mut app = alert(2, b"a");
     app.buffers[0].app = true;
     app.buffers[0].buffer = "http.uri".into();
-    let (d, report) = Detect::compile(vec![bad, app, alert(3, b"a")], &[], Arc::default(), &DetectConfig::default()).unwrap();
+    let (d, report) = Detect::compile(vec![bad, app, alert(3, b"a")], &Environment::default(), &DetectConfig::default()).unwrap();
     assert_eq!(report.set_aside.iter().map(|x| x.0.line).collect::<Vec<_>>(), [1, 2]);
     assert_eq!((report.loaded, d.rules().len()), (1, 1));
 }
