@@ -327,7 +327,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["ftpdata_command"], Takes::Value, FTPDATA),
     Keyword::app(&["ftp.dynamic_port"], Takes::Value, FTP),
     Keyword::app(&["ftp.mode"], Takes::Value, FTP),
-    Keyword::app(&["ftp.reply_received"], Takes::Value, FTP),
+    Keyword::value(&["ftp.reply_received"], ftp_reply_received),
     Keyword::app(&["smb.version"], Takes::Value, SMB),
     Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
     Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),
@@ -399,6 +399,17 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["frame"], frame).needs("frame"),
     Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
 ];
+
+fn ftp_reply_received(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    need_protocol(b, FTP, i.written);
+    b.restrict(FTP)?;
+    let argument = i.text.trim().to_ascii_lowercase();
+    if !matches!(argument.as_str(), "yes" | "true" | "on" | "1" | "no" | "false" | "off" | "0") {
+        return fail("detect-ftp-reply-received", format!("invalid value for {}: \"{argument}\"", i.name));
+    }
+    b.check(Check::Other { keyword: i.name.to_owned(), argument, negated: false });
+    Ok(())
+}
 
 /// `file.data`, in old rules with a direction.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

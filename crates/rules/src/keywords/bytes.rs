@@ -145,7 +145,7 @@ fn byte_test(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     let bytes = value(b, bytes, group, "byte_test", M, (0, 255))?;
     let value_ = value(b, operand, group, "byte_test", M, (i64::MIN, i64::MAX))?;
-    let offset = value(b, offset, group, "byte_test", M, OFFSET)?;
+    let offset = value(b, offset, group, "byte_test", M, (i64::from(i32::MIN), i64::from(i32::MAX)))?;
     if f.base.is_some() && !f.string {
         return fail(M, format!("Cannot use a base without \"string\": {text}"));
     }

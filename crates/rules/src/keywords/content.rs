@@ -22,7 +22,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 ];
 
 /// Longest content.
-const CONTENT_MAX: usize = 255;
+const CONTENT_MAX: usize = 65_535;
 /// Bound of `depth` and `offset`.
 const ABSOLUTE_MAX: i64 = u16::MAX as i64;
 /// Bound of `distance` and `within`, either way.
@@ -85,7 +85,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, Fail> {
         return fail(M, format!("content \"{}\" is of no bytes. Invalidating signature.", shown()));
     }
     if out.len() > CONTENT_MAX {
-        return fail(M, format!("Currently we don't support content length > {CONTENT_MAX}"));
+        return fail(M, format!("content is longer than {CONTENT_MAX} bytes"));
     }
     Ok(out)
 }
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(d("|22 2 22|").unwrap_err(), "Incomplete hex code in content - |22 2 22|. Invalidating signature.");
         assert_eq!(d("a|6g|").unwrap_err(), "Invalid hex code in content - a|6g|, hex g. Invalidating signature.");
         assert_eq!(d("a\\x").unwrap_err(), "'\\' has to be escaped");
-        assert!(d(&"a".repeat(256)).is_err());
+        assert!(d(&"a".repeat(65_536)).is_err());
     }
 
     proptest! {
