@@ -579,8 +579,8 @@ pub struct FlowEvent<'a> {
     pub exception_policies: &'a [(&'a str, &'a str)],
     /// Number of transactions; 0 is not written.
     pub tx_cnt: u64,
-    /// Which directions were an elephant flow: to the server, to the client.
-    pub elephant: [bool; 2],
+    /// Whether it was an elephant flow.
+    pub elephant: bool,
     /// Smallest and largest TTL, by direction: for netflow.
     pub ttl: [(u8, u8); 2],
     /// TCP.

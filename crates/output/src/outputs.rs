@@ -82,7 +82,7 @@ impl Outputs {
                     o.wants = o.wants.with(EventType::Stats);
                     o.stats.push(StatsLog::new(s.options, Sink::open(s.sink.clone(), now)?, Clock::system()));
                 }
-                OutputSpec::PcapLog(s) => o.pcap.push(PcapLog::new(s.clone(), 0, thread)?),
+                OutputSpec::PcapLog(s) => o.pcap.push(PcapLog::new(s.clone(), 1, thread)?),
             }
         }
         Ok(o)
@@ -119,7 +119,7 @@ impl Outputs {
                     o.stats.extend(new);
                 }
                 OutputSpec::PcapLog(s) if s.mode == PcapMode::Multi => {
-                    o.pcap.push(PcapLog::new(s.clone(), number, thread)?);
+                    o.pcap.push(PcapLog::new(s.clone(), number + 1, thread)?);
                 }
                 OutputSpec::PcapLog(_) => {}
             }
@@ -232,7 +232,7 @@ impl Outputs {
     /// As [`Outputs::flush`], at the end: also tells how many lines were lost. Every worker calls it for its own lines.
     pub fn finish(&mut self) {
         self.sinks().for_each(Sink::finish);
-        self.pcap.iter_mut().for_each(PcapLog::flush);
+        self.pcap.iter_mut().for_each(PcapLog::finish);
     }
 
     /// Opens all files anew, after they were moved away.

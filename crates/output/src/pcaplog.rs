@@ -4,17 +4,19 @@
 //! `sguil` went with Suricata 8. Only captured frames are written; what was taken out of tunnels or put together from
 //! fragments is in them.
 //!
-//! A file is made when its first packet comes, and named after that packet's time. It ends before the packet that would
+//! A file is made when its first packet comes, and named after that packet's time; the very first one after the time of
+//! the first packet seen, whether or not that is written. It ends before the packet that would
 //! take it over `limit`. With `max-files` the oldest one then goes. Files of earlier runs count for the ring where their
 //! names fit. All packets of a file have one link type: another one begins a new file.
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
 use margay_capture::{FILE_HEADER_LEN, FilterSet, PcapWriter, RECORD_HEADER_LEN, Resolution};
-use margay_packet::{LinkType, Packet, PacketSource};
+use margay_packet::{LinkType, Packet, PacketSource, Time};
 
 use crate::log::{Level, log};
 
@@ -45,15 +47,28 @@ pub enum Conditional {
     Tag,
 }
 
+/// `compression`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// `none`.
+    #[default]
+    None,
+    /// `lz4`: frames of the LZ4 format, named with `.lz4` at the end. There is one level of compression.
+    Lz4 {
+        /// `lz4-checksum`: a checksum over the content.
+        checksum: bool,
+    },
+}
+
 /// Options of `pcap-log`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PcapLogSettings {
-    /// Folder and file name. `%n` is the worker's number, `%i` its thread's identifier, `%t` the time. Where there is no
+    /// Folder and file name. `%n` is the worker's number from 1, `%i` its thread's identifier, `%t` the time. Where there is no
     /// `%t`, the time is added after a full stop.
     pub path: PathBuf,
     /// `mode`.
     pub mode: PcapMode,
-    /// `limit` of a file in bytes, at least [`MIN_LIMIT`]; 0 for none.
+    /// `limit` of a file in bytes before compression, at least [`MIN_LIMIT`]; 0 for none.
     pub limit: u64,
     /// `max-files`; 0 for no limit.
     pub max_files: usize,
@@ -67,6 +82,8 @@ pub struct PcapLogSettings {
     pub conditional: Conditional,
     /// `bpf-filter`.
     pub filter: Option<String>,
+    /// `compression`.
+    pub compression: Compression,
 }
 
 impl PcapLogSettings {
@@ -82,6 +99,7 @@ impl PcapLogSettings {
             honor_pass_rules: false,
             conditional: Conditional::All,
             filter: None,
+            compression: Compression::None,
         }
     }
 }
@@ -143,6 +161,8 @@ pub struct PcapLog {
     filter: Option<FilterSet>,
     open: Option<Open>,
     files: VecDeque<PathBuf>,
+    /// Time of the first packet seen, written or not.
+    first: Option<Time>,
     /// The time in the latest name, and how many names before it had the same.
     last_stamp: String,
     same: u32,
@@ -152,9 +172,46 @@ pub struct PcapLog {
 
 #[derive(Debug)]
 struct Open {
-    writer: PcapWriter<BufWriter<File>>,
+    writer: PcapWriter<Writer>,
     link: LinkType,
     path: PathBuf,
+}
+
+enum Writer {
+    Plain(BufWriter<File>),
+    Lz4(Box<FrameEncoder<BufWriter<File>>>),
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if matches!(self, Writer::Plain(_)) { "Plain" } else { "Lz4" })
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Writer::Plain(w) => w.write(bytes),
+            Writer::Lz4(w) => w.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Writer::Plain(w) => w.flush(),
+            // What the frame collects stays there: small blocks would compress badly.
+            Writer::Lz4(w) => w.get_mut().flush(),
+        }
+    }
+}
+
+impl Open {
+    /// Ends the file.
+    fn close(self) -> io::Result<()> {
+        match self.writer.into_inner() {
+            Writer::Plain(mut w) => w.flush(),
+            Writer::Lz4(w) => w.finish().map_err(io::Error::other)?.flush(),
+        }
+    }
 }
 
 /// A file name with everything but the time put in: what stands before and after it.
@@ -173,7 +230,10 @@ impl PcapLog {
         if settings.limit != 0 && settings.limit < MIN_LIMIT {
             return Err(PcapLogError::Limit(settings.limit));
         }
-        let name = Name::new(&settings, number, thread)?;
+        let mut name = Name::new(&settings, number, thread)?;
+        if settings.compression != Compression::None {
+            name.after += ".lz4";
+        }
         let filter = settings.filter.as_deref().map(FilterSet::new);
         if let Some(mut set) = filter.clone() {
             // An expression that is wrong should be known at the start; most captures are Ethernet.
@@ -188,6 +248,7 @@ impl PcapLog {
             filter,
             open: None,
             files,
+            first: None,
             last_stamp: String::new(),
             same: 0,
             counters: PcapLogCounters::default(),
@@ -202,10 +263,12 @@ impl PcapLog {
 
     /// Writes a packet, if it is one to write.
     pub fn packet(&mut self, p: &Packet<'_>, fate: PacketFate) {
+        if p.recursion != 0 || p.source != PacketSource::Wire {
+            return;
+        }
+        self.first.get_or_insert(p.time);
         let s = &self.settings;
-        if p.recursion != 0
-            || p.source != PacketSource::Wire
-            || (s.use_stream_depth && fate.past_stream_depth)
+        if (s.use_stream_depth && fate.past_stream_depth)
             || (s.honor_pass_rules && fate.passed)
             || match s.conditional {
                 Conditional::All => false,
@@ -248,9 +311,9 @@ impl PcapLog {
                 || (limit != 0 && o.writer.bytes() > FILE_HEADER_LEN && o.writer.bytes().saturating_add(record) > limit)
         };
         if self.open.as_ref().is_some_and(full)
-            && let Some(mut old) = self.open.take()
+            && let Some(old) = self.open.take()
         {
-            old.writer.flush()?;
+            old.close()?;
         }
         let open = match &mut self.open {
             Some(o) => o,
@@ -263,10 +326,11 @@ impl PcapLog {
     }
 
     fn next(&mut self, p: &Packet<'_>) -> io::Result<Open> {
+        let time = if self.last_stamp.is_empty() { self.first.unwrap_or(p.time) } else { p.time };
         let stamp = if self.settings.usec {
-            format!("{}.{:06}", p.time.secs(), p.time.subsec_micros())
+            format!("{}.{:06}", time.secs(), time.subsec_micros())
         } else {
-            p.time.secs().to_string()
+            time.secs().to_string()
         };
         // Two files of one second are told apart by a number.
         self.same = if stamp == self.last_stamp { self.same + 1 } else { 0 };
@@ -286,6 +350,13 @@ impl PcapLog {
             self.files.push_back(path.clone());
         }
         let file = BufWriter::with_capacity(128 * 1024, File::create(&path)?);
+        let file = match self.settings.compression {
+            Compression::None => Writer::Plain(file),
+            Compression::Lz4 { checksum } => {
+                let info = FrameInfo::new().block_mode(BlockMode::Linked).content_checksum(checksum);
+                Writer::Lz4(Box::new(FrameEncoder::with_frame_info(info, file)))
+            }
+        };
         Ok(Open { writer: PcapWriter::new(file, p.link, SNAPLEN, Resolution::Micro)?, link: p.link, path })
     }
 
@@ -298,6 +369,24 @@ impl PcapLog {
             self.failing = true;
             log(Level::Error, "log-pcap", format_args!("{}: cannot be written: {e}", o.path.display()));
         }
+    }
+}
+
+impl PcapLog {
+    /// Ends the file that is open: at the end.
+    pub fn finish(&mut self) {
+        if let Some(o) = self.open.take() {
+            let path = o.path.clone();
+            if let Err(e) = o.close() {
+                log(Level::Error, "log-pcap", format_args!("{}: cannot be written: {e}", path.display()));
+            }
+        }
+    }
+}
+
+impl Drop for PcapLog {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 
@@ -389,7 +478,7 @@ fn stamp_key(stamp: &str) -> Option<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_packet::{Frame, Time};
+    use margay_packet::Frame;
 
     fn frame(data: &[u8], secs: i64) -> Packet<'_> {
         Packet::new(&Frame {
@@ -468,6 +557,31 @@ mod tests {
         let filtered = with("g", &|s| s.filter = Some("udp port 53".into()), no);
         assert_eq!((filtered.written, filtered.filtered_bpf), (0, 1));
         assert_eq!(listing(dir.path()), ["a.1", "e.1"]);
+    }
+
+    #[test]
+    fn compressed_files_are_the_same_inside() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, compression| {
+            let settings = PcapLogSettings { compression, ..PcapLogSettings::new(dir.path().join(name)) };
+            let mut log = PcapLog::new(settings, 1, 1).unwrap();
+            for i in 0..2000 {
+                log.packet(&frame(&[i as u8; 200], 5), PacketFate::default());
+                if i % 100 == 0 {
+                    log.flush();
+                }
+            }
+            log.finish();
+        };
+        write("a", Compression::None);
+        write("b", Compression::Lz4 { checksum: true });
+        let plain = std::fs::read(dir.path().join("a.5")).unwrap();
+        let packed = std::fs::read(dir.path().join("b.5.lz4")).unwrap();
+        assert_eq!(plain.len(), 24 + 2000 * 216);
+        assert!(packed.len() < plain.len() / 4);
+        let mut unpacked = Vec::new();
+        std::io::Read::read_to_end(&mut lz4_flex::frame::FrameDecoder::new(&packed[..]), &mut unpacked).unwrap();
+        assert!(unpacked == plain);
     }
 
     #[test]

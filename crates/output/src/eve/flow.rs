@@ -49,10 +49,10 @@ impl Out<'_> {
         if e.emergency {
             j.bool("emergency", true);
         }
-        j.str("state", e.state);
         if let Some(bypass) = e.bypass {
             j.str("bypass", bypass);
         }
+        j.str("state", e.state);
         j.str("reason", e.reason);
         j.bool("alerted", e.alerted);
         if e.wrong_thread {
@@ -74,10 +74,8 @@ impl Out<'_> {
         if e.tx_cnt > 0 {
             j.uint("tx_cnt", e.tx_cnt);
         }
-        for (key, on) in [("elephant_toserver", e.elephant[0]), ("elephant_toclient", e.elephant[1])] {
-            if on {
-                j.bool(key, true);
-            }
+        if e.elephant {
+            j.bool("elephant", true);
         }
         j.end_object();
         self.context(&e.header);
