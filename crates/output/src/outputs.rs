@@ -8,7 +8,7 @@ use crate::event::{
 };
 use crate::fast::Fast;
 use crate::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogError, PcapLogSettings, PcapMode};
-use crate::settings::{EveSettings, SinkSettings, StatsLogSettings};
+use crate::settings::{EveSettings, SinkKind, SinkSettings, StatsLogSettings};
 use crate::sinks::{OpenError, Sink};
 use crate::stats_log::StatsLog;
 use crate::time::Clock;
@@ -35,6 +35,19 @@ pub enum OutputError {
     /// `pcap-log`.
     #[error(transparent)]
     PcapLog(#[from] PcapLogError),
+}
+
+/// The sink of worker `number`: with `threaded` the number goes before the extension.
+fn eve_sink(s: &EveSettings, number: usize) -> SinkSettings {
+    let mut sink = s.sink.clone();
+    if s.threaded && sink.kind == SinkKind::Regular {
+        let extension = sink.path.extension().map(|e| e.to_string_lossy().into_owned());
+        sink.path.set_extension(match extension {
+            Some(e) => format!("{number}.{e}"),
+            None => number.to_string(),
+        });
+    }
+    sink
 }
 
 /// The outputs of one worker.
@@ -69,7 +82,7 @@ impl Outputs {
         for spec in &o.specs {
             match spec {
                 OutputSpec::Eve(s) => {
-                    let sink = Sink::open(s.sink.clone(), now)?;
+                    let sink = Sink::open(eve_sink(s, 1), now)?;
                     let eve = Eve::new((**s).clone(), o.eve.len(), sink, Clock::system());
                     o.wants = o.wants.union(eve.types());
                     o.eve.push(eve);
@@ -92,8 +105,8 @@ impl Outputs {
     /// `normal` stay with the first worker, whose [`Outputs::pcap_packet`] has to see all packets.
     ///
     /// # Errors
-    /// Capture files that cannot be made.
-    pub fn share(&mut self, number: usize, thread: u64) -> Result<Outputs, OutputError> {
+    /// Files of its own that cannot be made.
+    pub fn share(&mut self, number: usize, now: Time, thread: u64) -> Result<Outputs, OutputError> {
         let mut o = Outputs {
             specs: self.specs.clone(),
             wants: self.wants,
@@ -107,7 +120,11 @@ impl Outputs {
             match spec {
                 OutputSpec::Eve(s) => {
                     if let Some(e) = eve.next() {
-                        let sink = e.sink().share();
+                        let sink = if s.threaded && s.sink.kind == SinkKind::Regular {
+                            Sink::open(eve_sink(s, number + 1), now)?
+                        } else {
+                            e.sink().share()
+                        };
                         o.eve.push(Eve::new((**s).clone(), o.eve.len(), sink, Clock::system()));
                     }
                 }

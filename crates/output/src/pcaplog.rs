@@ -35,6 +35,21 @@ pub enum PcapMode {
     Multi,
 }
 
+impl PcapMode {
+    /// The mode of that name.
+    ///
+    /// # Errors
+    /// What to tell the user.
+    pub fn from_name(name: &str) -> Result<PcapMode, String> {
+        match name {
+            "normal" => Ok(PcapMode::Normal),
+            "multi" => Ok(PcapMode::Multi),
+            "sguil" => Err("pcap-log: mode sguil was removed in Suricata 8; use normal or multi".into()),
+            _ => Err(format!("pcap-log: mode {name} is none; there are normal and multi")),
+        }
+    }
+}
+
 /// `conditional`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conditional {

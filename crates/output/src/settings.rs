@@ -61,6 +61,23 @@ pub enum SinkKind {
     Stderr,
 }
 
+impl SinkKind {
+    /// The kind that `filetype` names.
+    ///
+    /// # Errors
+    /// What to tell the user.
+    pub fn from_name(name: &str) -> Result<SinkKind, String> {
+        match name.to_ascii_lowercase().as_str() {
+            "regular" | "file" => Ok(SinkKind::Regular),
+            "unix_stream" => Ok(SinkKind::UnixStream),
+            "unix_dgram" => Ok(SinkKind::UnixDgram),
+            "syslog" => Ok(SinkKind::Syslog),
+            "redis" => Err("filetype redis is not supported: write to a unix_stream and forward from there".into()),
+            _ => Err(format!("filetype {name} is none; there are regular, unix_stream, unix_dgram and syslog")),
+        }
+    }
+}
+
 /// Facilities of syslog (RFC 3164, section 4.1.1) that a configuration may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -158,6 +175,8 @@ pub struct EveSettings {
     pub sink: SinkSettings,
     /// `types`.
     pub types: EventTypes,
+    /// `threaded`: a file for each worker, with its number from 1 before the extension (`eve.3.json`).
+    pub threaded: bool,
     /// `prefix`: put before each line.
     pub prefix: String,
     /// `pcap-file`: name the capture in each event.
@@ -192,6 +211,7 @@ impl EveSettings {
         EveSettings {
             sink: SinkSettings { append: true, ..SinkSettings::file(path) },
             types,
+            threaded: false,
             prefix: String::new(),
             pcap_file: false,
             community_id: false,

@@ -17,15 +17,16 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use margay_packet::Time;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::log::{Level, log};
 use crate::settings::{SinkKind, SinkSettings};
-use crate::time::Clock;
+use crate::time::{Clock, expand};
 
 /// How much a worker collects before it hands over in the middle of a batch.
 const LOCAL_LIMIT: usize = 128 * 1024;
@@ -213,9 +214,12 @@ impl Shared {
                 Target::File(file)
             }
             SinkKind::UnixStream => {
-                let s = UnixStream::connect(&path)?;
-                s.set_nonblocking(true)?;
-                Target::Stream(s)
+                // A listener that does not accept must not hold the worker up.
+                let address = SocketAddrUnix::new(&path)?;
+                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+                let s = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                rustix::net::connect(&s, &address)?;
+                Target::Stream(UnixStream::from(s))
             }
             SinkKind::UnixDgram | SinkKind::Syslog => {
                 let s = UnixDatagram::unbound()?;
@@ -320,7 +324,7 @@ impl Shared {
         let result = match &mut self.target {
             Target::File(file) => {
                 let repair = std::mem::take(&mut self.broken);
-                match write_file(file, lines, repair) {
+                match write_lines(&mut &*file, lines, repair, |half| cut(file, half)) {
                     Ok(()) => Ok(()),
                     Err(f) => {
                         self.broken = f.broken;
@@ -467,8 +471,14 @@ struct Failed {
     broken: bool,
 }
 
-/// Writes whole lines to a file, or as many of them as it takes. `repair` ends a half line first.
-fn write_file(file: &mut File, lines: &[u8], repair: bool) -> Result<(), Failed> {
+/// Writes whole lines to a file, or as many of them as it takes. `repair` ends a half line first, `cut` takes the last
+/// bytes away again.
+fn write_lines(
+    file: &mut impl Write,
+    lines: &[u8],
+    repair: bool,
+    cut: impl FnOnce(u64) -> io::Result<()>,
+) -> Result<(), Failed> {
     if repair && let Err(error) = file.write_all(b"\n") {
         return Err(Failed { lost: count(lines), error, broken: true });
     }
@@ -485,7 +495,7 @@ fn write_file(file: &mut File, lines: &[u8], repair: bool) -> Result<(), Failed>
     let written = lines.get(..done).unwrap_or(lines);
     let whole = written.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let half = (done - whole) as u64;
-    let broken = half > 0 && cut(file, half).is_err();
+    let broken = half > 0 && cut(half).is_err();
     Err(Failed { lost: count(lines) - count(written), error, broken })
 }
 
@@ -498,35 +508,6 @@ fn cut(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(metadata.len().saturating_sub(bytes))
 }
 
-/// Puts the local time into a file name: `%Y %m %d %H %M %S %s`; other characters after `%` stay as they are.
-fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
-    let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
-    let c = clock.civil(now);
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut chars = text.chars();
-    while let Some(ch) = chars.next() {
-        if ch != '%' {
-            out.push(ch);
-            continue;
-        }
-        match chars.next() {
-            Some('Y') => out += &format!("{:04}", c.year),
-            Some('m') => out += &format!("{:02}", c.month),
-            Some('d') => out += &format!("{:02}", c.day),
-            Some('H') => out += &format!("{:02}", c.hour),
-            Some('M') => out += &format!("{:02}", c.minute),
-            Some('S') => out += &format!("{:02}", c.second),
-            Some('s') => out += &now.secs().to_string(),
-            Some(other) => {
-                out.push('%');
-                out.push(other);
-            }
-            None => out.push('%'),
-        }
-    }
-    PathBuf::from(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -535,6 +516,16 @@ mod tests {
 
     fn sink(settings: SinkSettings) -> Sink {
         Sink::open(settings, Time::new(86_400, 0)).unwrap()
+    }
+
+    #[test]
+    fn a_listener_that_does_not_accept_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let settings = SinkSettings { kind: SinkKind::UnixStream, ..SinkSettings::file(&path) };
+        let sinks: Vec<Sink> = (0..300).map(|_| sink(settings.clone())).collect();
+        drop(sinks);
     }
 
     #[test]
@@ -620,13 +611,48 @@ mod tests {
         let file = OpenOptions::new().append(true).open(&path).unwrap();
         cut(&file, 3).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\n");
-        // Where nothing can be taken back the next line ends it.
-        let mut file = file;
-        file.write_all(b"hal").unwrap();
-        assert!(write_file(&mut file, b"next\n", true).is_ok());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nhal\nnext\n");
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         assert!(cut(&full, 1).is_err());
+    }
+
+    /// A disk with room for so many bytes.
+    struct Disk(Vec<u8>, usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.1 - self.0.len());
+            self.0.extend_from_slice(&bytes[..n]);
+            if n == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(n) }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fills_up_within_a_line() {
+        let lines = b"first\nsecond\nthird\n";
+        for room in 0..lines.len() {
+            let whole = lines[..room].iter().filter(|&&b| b == b'\n').count() as u64;
+            let mut disk = Disk(Vec::new(), room);
+            let mut taken = 0;
+            let failed = write_lines(&mut disk, lines, false, |half| {
+                taken = half as usize;
+                Ok(())
+            });
+            let failed = failed.err().unwrap();
+            assert_eq!((failed.lost, failed.broken), (3 - whole, false));
+            disk.0.truncate(disk.0.len() - taken);
+            assert!(disk.0.is_empty() || disk.0.ends_with(b"\n"));
+            assert_eq!(count(&disk.0), whole);
+        }
+        // Where nothing can be taken back the next line ends the half one.
+        let mut disk = Disk(Vec::new(), 8);
+        let cannot = |_| Err(io::ErrorKind::InvalidInput.into());
+        assert!(write_lines(&mut disk, lines, false, cannot).err().unwrap().broken);
+        disk.1 = 100;
+        assert!(write_lines(&mut disk, b"next\n", true, cannot).is_ok());
+        assert_eq!(disk.0, b"first\nse\nnext\n");
     }
 
     #[test]
@@ -659,8 +685,6 @@ mod tests {
         let read = |n: &str| std::fs::read_to_string(dir.path().join(n)).unwrap();
         assert_eq!(read("eve-600.json"), "1\n2\n");
         assert_eq!(read("eve-660.json"), "3\n");
-        let name = expand(Path::new("a%Y%m%d-%H%M%S%x%"), &mut Clock::utc(), Time::new(1_468_449_727, 0));
-        assert_eq!(name, Path::new("a20160713-224207%x%"));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The zone is found once (`TZ`, else `/etc/localtime`). Its offset and the text of a minute are kept until an event of
 //! another minute comes, so that most times cost the seconds' digits only.
 
+use std::path::{Path, PathBuf};
+
 use jiff::tz::TimeZone;
 use margay_packet::Time;
 
@@ -191,6 +193,35 @@ fn civil(minute: i64) -> Civil {
     }
 }
 
+/// Puts the local time into a file name: `%Y %m %d %H %M %S %s`; other characters after `%` stay as they are.
+pub(crate) fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
+    let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
+    let c = clock.civil(now);
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars();
+    while let Some(ch) = chars.next() {
+        if ch != '%' {
+            out.push(ch);
+            continue;
+        }
+        match chars.next() {
+            Some('Y') => out += &format!("{:04}", c.year),
+            Some('m') => out += &format!("{:02}", c.month),
+            Some('d') => out += &format!("{:02}", c.day),
+            Some('H') => out += &format!("{:02}", c.hour),
+            Some('M') => out += &format!("{:02}", c.minute),
+            Some('S') => out += &format!("{:02}", c.second),
+            Some('s') => out += &now.secs().to_string(),
+            Some(other) => {
+                out.push('%');
+                out.push(other);
+            }
+            None => out.push('%'),
+        }
+    }
+    PathBuf::from(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +259,12 @@ mod tests {
         assert_eq!(iso(&mut c, Time::new(1_616_893_200, 0)), "2021-03-28T03:00:00.000000+0200");
         let mut c = Clock::new(TimeZone::posix("NST3:30").unwrap());
         assert_eq!(iso(&mut c, Time::new(0, 0)), "1969-12-31T20:30:00.000000-0330");
+    }
+
+    #[test]
+    fn times_in_file_names() {
+        let name = expand(Path::new("a%Y%m%d-%H%M%S%x%"), &mut Clock::utc(), Time::new(1_468_449_727, 0));
+        assert_eq!(name, Path::new("a20160713-224207%x%"));
     }
 
     proptest! {

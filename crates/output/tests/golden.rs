@@ -309,9 +309,7 @@ fn a_packet_in_a_tunnel() {
     });
     let lines = r.eve();
     assert_eq!(lines.len(), 2);
-    let inner = concat!(
-        r#""event_type":"alert","src_ip":"10.1.0.1","src_port":80,"dest_ip":"10.1.0.2","dest_port":80,"proto":"TCP","ip_v":4,"pkt_src":"ipv6 tunnel","community_id":"1:M7dyinUW4uvztTUmaRLmEQA+qw4=","alert":{"#
-    );
+    let inner = r#""event_type":"alert","src_ip":"10.1.0.1","src_port":80,"dest_ip":"10.1.0.2","dest_port":80,"proto":"TCP","ip_v":4,"pkt_src":"ipv6 tunnel","community_id":"1:M7dyinUW4uvztTUmaRLmEQA+qw4=","alert":{"#;
     assert!(lines[0].contains(inner), "{}", lines[0]);
     assert!(!lines[0].contains(r#""flow_id":5,"pcap_cnt""#));
     let tunnel = r#""tunnel":{"src_ip":"2001:0db8:85a3:0000:0000:8a2e:0370:7334","src_port":0,"dest_ip":"2001:0db8:85a3:0000:0000:8a2e:0370:7335","dest_port":0,"proto":"IP-in-IP","depth":1,"pcap_cnt":1,"pkt_src":"wire/pcap"},"payload":"aGVsbG8sIHdvcmxk","payload_printable":"hello, world","stream":0,"packet":"RYAANATSAAB/BiJu"#;
@@ -584,7 +582,7 @@ fn options_are_each_outputs_own_and_types_too() {
     let mut outputs = Outputs::new(specs, Time(0), 1).unwrap();
     assert!(outputs.wants(EventType::Alert) && outputs.wants(EventType::Flow));
     assert!(!outputs.wants(EventType::Packet) && !outputs.wants(EventType::Dns) && !outputs.wants_pcap());
-    let mut worker = outputs.share(1, 2).unwrap();
+    let mut worker = outputs.share(1, Time(0), 2).unwrap();
     decode("000102", 1, Time(0), |p| {
         let mut e = alert(p, any());
         e.payload = Some(Payload { data: &[b'x'; 5000], stream: true });
@@ -609,4 +607,50 @@ fn options_are_each_outputs_own_and_types_too() {
     assert_eq!(shown, [4096, 5000]);
     assert_eq!(read("flows").lines().count(), 1);
     assert_eq!(outputs.lost(), 0);
+}
+
+#[test]
+fn a_file_for_each_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut eve = EveSettings::file(dir.path().join("eve.json"), EventTypes::NONE.with(EventType::Flow));
+    eve.threaded = true;
+    let mut first = Outputs::new(vec![OutputSpec::Eve(Box::new(eve))], Time(0), 1).unwrap();
+    let mut second = first.share(1, Time(0), 2).unwrap();
+    first.flow(&flow(&[], &[]));
+    second.flow(&flow(&[], &[]));
+    second.flow(&flow(&[], &[]));
+    drop((first.finish(), second.finish()));
+    let lines = |n: &str| std::fs::read_to_string(dir.path().join(n)).unwrap().lines().count();
+    assert_eq!((lines("eve.1.json"), lines("eve.2.json")), (1, 2));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_make_one_line_of_json(
+        msg: Vec<u8>, payload: Vec<u8>, name: String, value: Vec<u8>, frame: Vec<u8>, stream: bool
+    ) {
+        let mut r = run(|_| ());
+        let data = [&unhex(MACS_V4)[..], &frame].concat();
+        let hex: String = data.iter().map(|b| format!("{b:02x}")).collect();
+        let (bits, vars) = ([name.as_str()], [Var::Named(&name, &value), Var::KeyValue(&value, &payload)]);
+        decode(&hex, 1, Time(0), |p| {
+            let mut e = alert(p, Signature { msg: &msg, rule: &value, category: Some(&name), ..any() });
+            e.header.vars = Vars { flowbits: &bits, flowints: &[("x", 1)], flowvars: &vars, ..Vars::default() };
+            e.header.pcap_filename = Some(&name);
+            e.payload = Some(Payload { data: &payload, stream });
+            r.outputs.alert(&e);
+            r.outputs.dropped(&DropEvent {
+                header: e.header,
+                packet: p,
+                reason: &name,
+                direction: None,
+                first_of_flow: true,
+                tx_id: None,
+                alert: None,
+                verdict: None,
+            });
+            r.outputs.packet(&PacketEvent { header: e.header, packet: p });
+        });
+        proptest::prop_assert!(r.eve().len() >= 3);
+    }
 }
