@@ -619,7 +619,8 @@ fn a_file_for_each_worker() {
     first.flow(&flow(&[], &[]));
     second.flow(&flow(&[], &[]));
     second.flow(&flow(&[], &[]));
-    drop((first.finish(), second.finish()));
+    first.finish();
+    second.finish();
     let lines = |n: &str| std::fs::read_to_string(dir.path().join(n)).unwrap().lines().count();
     assert_eq!((lines("eve.1.json"), lines("eve.2.json")), (1, 2));
 }
