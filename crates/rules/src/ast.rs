@@ -362,6 +362,10 @@ pub enum Check {
     Asn1(String),
     /// `ftpbounce`
     FtpBounce,
+    /// `flowvar`, `pktvar`: a variable that `pcre` captured has this value
+    Variable { kind: CaptureKind, name: String, value: Vec<u8>, negated: bool },
+    /// A check of a protocol or feature, as written (`dns.opcode`, `ssl_state`, `filesize` …)
+    Other { keyword: String, argument: String, negated: bool },
 }
 
 /// `ipopts:`
@@ -590,6 +594,8 @@ pub enum FloatCompare {
     Greater(f64),
     GreaterEqual(f64),
     Between(f64, f64),
+    /// `!4-5`
+    NotBetween(f64, f64),
 }
 
 /// `content` with its modifiers.
@@ -806,8 +812,35 @@ pub enum Effect {
     Replace,
     /// `nfq_set_mark`
     NfqMark { mark: u32, mask: u32 },
+    /// `config`
+    Config { what: ConfigWhat, kind: ConfigKind, scope: ConfigScope },
     /// `filestore` and whatever later protocols add, as written
     Other { keyword: String, argument: String },
+}
+
+/// What `config` turns off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ConfigWhat {
+    Logging,
+    Tracking,
+}
+
+/// Of what `config` turns it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ConfigKind {
+    Transaction,
+    Flow,
+}
+
+/// For how much `config` turns it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ConfigScope {
+    Transaction,
+    Flow,
+    Packet,
 }
 
 /// Changes of a bit.
