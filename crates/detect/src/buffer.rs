@@ -4,6 +4,7 @@ use margay_packet::{L3, L4, Packet};
 
 /// A buffer of the packet, by its name in rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum PacketBuffer {
     /// `payload`, `pkt_data`: what follows the innermost header.
     Payload,
@@ -26,6 +27,29 @@ pub enum PacketBuffer {
 }
 
 impl PacketBuffer {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [PacketBuffer; 9] = [
+        PacketBuffer::Payload,
+        PacketBuffer::TcpHeader,
+        PacketBuffer::UdpHeader,
+        PacketBuffer::Ipv4Header,
+        PacketBuffer::Ipv6Header,
+        PacketBuffer::Icmpv4Header,
+        PacketBuffer::Icmpv6Header,
+        PacketBuffer::IpSource,
+        PacketBuffer::IpDestination,
+    ];
+
+    /// Its number, below the length of [`Self::ALL`]: for tables.
+    pub const fn index(self) -> u8 {
+        self as u8
+    }
+
+    /// The buffer of that number.
+    pub fn from_index(index: u8) -> Option<PacketBuffer> {
+        Self::ALL.get(usize::from(index)).copied()
+    }
+
     /// The buffer of that name; `None` where it is none of the packet's.
     pub fn from_name(name: &str) -> Option<PacketBuffer> {
         Some(match name {
@@ -142,5 +166,13 @@ mod tests {
         assert_eq!(len(&[&[13, 0, 0, 0, 0, 1, 0, 1][..], &[0; 12]].concat()), Some(20));
         assert_eq!(len(&[&[14, 0, 0, 0, 0, 1, 0, 1][..], &[0; 11]].concat()), Some(8));
         assert_eq!(PacketBuffer::from_name("http.uri"), None);
+    }
+
+    #[test]
+    fn numbers() {
+        for (i, b) in PacketBuffer::ALL.into_iter().enumerate() {
+            assert_eq!((usize::from(b.index()), PacketBuffer::from_index(i as u8)), (i, Some(b)));
+        }
+        assert_eq!(PacketBuffer::from_index(9), None);
     }
 }

@@ -113,6 +113,8 @@ impl CompiledCheck {
             Check::UriLen { .. } => return missing("urilen"),
             Check::Asn1(_) => return missing("asn1"),
             Check::FtpBounce => return missing("ftpbounce"),
+            Check::Variable { .. } => return missing("flowvar and pktvar"),
+            Check::Other { keyword, .. } => return missing(keyword),
         }))
     }
 }

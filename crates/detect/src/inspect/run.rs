@@ -385,6 +385,7 @@ fn entropy_holds(data: &[u8], bytes: u32, offset: u32, value: FloatCompare) -> b
         FloatCompare::Greater(v) => e > t(v),
         FloatCompare::GreaterEqual(v) => e >= t(v),
         FloatCompare::Between(a, b) => e > t(a) && e < t(b),
+        FloatCompare::NotBetween(a, b) => e <= t(a) || e >= t(b),
     }
 }
 
