@@ -10,6 +10,7 @@ use margay_packet::LinkType;
 
 use crate::Failed;
 use crate::signals::Signals;
+use crate::settings;
 use crate::stats::Reporter;
 use crate::worker::Worker;
 
@@ -73,7 +74,8 @@ pub(crate) fn run(
             break;
         }
         if signals.rotate() {
-            worker.lane.rest.outputs.reopen();
+            worker.lane.rest.outputs.reopen(settings::now());
+            margay_output::log::reopen();
         }
         match source.next_event(BATCH, SystemTime::now) {
             Event::FileStart(start) => {

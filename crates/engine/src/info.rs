@@ -1,6 +1,6 @@
 //! What the program says about itself.
 
-use margay_detect::MpmAlgo;
+use margay_detect::mpm::MpmAlgo;
 
 use crate::VERSION;
 

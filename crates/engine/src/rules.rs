@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use margay_config::{Config, Keywords, RuleFiles, RunOptions, Strict};
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
-use margay_detect::{CompileReport, Detect, DetectConfig};
+use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
 use margay_output::{error, info, notice, warning};
 use margay_rules::ast::GlobalThreshold;
+use margay_stream::StreamEvent;
 use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
 
 use crate::Failed;
@@ -77,7 +78,7 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     if let Some((text, name)) = read(config, "reference-config-file", "reference-config") {
         let (references, bad) = margay_rules::parse_references(&text, &name);
         broken |= problems(&bad);
-        ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.url)).collect();
+        ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.prefix)).collect();
     }
     if broken && fatal {
         return Err(Failed::new("suricata", "initializing detection engine failed."));
@@ -125,7 +126,13 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     let global = thresholds(config, &ctx, fatal)?;
     let reputation = reputation(config)?;
     let rules = std::mem::take(&mut set.rules);
-    let (detect, report) = Detect::compile(rules, &global, reputation, &settings)
+    let environment = Environment {
+        thresholds: &global,
+        reputation,
+        stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
+        previous: None,
+    };
+    let (detect, report) = Detect::compile(rules, &environment, &settings)
         .map_err(|e| Failed::new("detect", e.to_string()))?;
     compiled(&report);
     if fatal && !report.errors.is_empty() {
@@ -179,7 +186,7 @@ fn compiled(report: &CompileReport) {
 
 fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalThreshold>, Failed> {
     let Some((text, name)) = read(config, "threshold-file", "threshold-config") else { return Ok(Vec::new()) };
-    let (entries, bad) = margay_rules::parse_thresholds(&text, &name, ctx);
+    let (entries, bad) = margay_rules::parse_thresholds(&text, &name, &ctx.addresses);
     if problems(&bad) {
         warning!("threshold-config", "Error loading threshold configuration from {name}");
         if fatal {
@@ -201,7 +208,7 @@ fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
             error!("reputation", "{}: line {}: {reason}", place.file, place.line);
         }
     }
-    Ok(Arc::new(builder.finish()))
+    Ok(Arc::new(builder.build()))
 }
 
 /// `--list-keywords`.

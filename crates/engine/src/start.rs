@@ -211,8 +211,6 @@ fn worker(
     let lane_options = Options {
         ips,
         policies,
-        check_checksums: settings::flag(config, "stream.checksum-validation", true)?,
-        bypass: settings::flag(config, "stream.bypass", false)?,
     };
     let outputs = settings::open_outputs(config, dir)?;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {

@@ -64,7 +64,7 @@ impl Reporter {
 
     /// Writes a report now.
     pub(crate) fn write(&mut self, worker: &mut Worker) {
-        if !self.enabled || !worker.lane.rest.outputs.wants(margay_output::EventType::Stats) {
+        if !self.enabled || !worker.lane.rest.outputs.wants(margay_output::event::EventType::Stats) {
             return;
         }
         self.collect(worker);
@@ -93,7 +93,8 @@ impl Reporter {
     }
 
     /// Gathers all counters in the order they are shown.
-    fn collect(&mut self, worker: &Worker) {
+    fn collect(&mut self, worker: &mut Worker) {
+        let lost = worker.lane.rest.outputs.lost();
         let names = &mut self.names;
         names.clear();
         let (events, prefix, stream_events) = (self.decoder_events, &self.decoder_prefix, self.stream_events);
@@ -104,7 +105,7 @@ impl Reporter {
             None => add(name, value),
         });
         let rest = &worker.lane.rest;
-        rest.stream.for_each(&mut |name, value| {
+        rest.stream.counters.for_each(&mut |name, value| {
             if stream_events || !name.starts_with("stream.") {
                 add(name, value);
             }
@@ -115,12 +116,18 @@ impl Reporter {
         }
         rest.counters.policies.for_each(&mut add);
         if let Some((_, state)) = &rest.detect {
-            state.for_each(&mut add);
+            state.counters().for_each(&mut add);
         } else {
             for name in ["detect.alert", "detect.alert_queue_overflow", "detect.alerts_suppressed"] {
                 add(name, 0);
             }
         }
-        rest.outputs.for_each(&mut add);
+        if rest.outputs.wants_pcap() {
+            let c = rest.outputs.pcap_counters();
+            add("pcap_log.written", c.written);
+            add("pcap_log.filtered_bpf", c.filtered_bpf);
+            add("pcap_log.lost", c.lost);
+        }
+        add("eve.lost", lost);
     }
 }

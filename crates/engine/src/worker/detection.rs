@@ -45,7 +45,7 @@ impl Rest {
             in_stream: seen.in_stream,
             chunks: chunks.as_slice(),
             stream_events: events,
-            stream_sizes: sizes.map(|(client, server)| margay_detect::StreamSizes { client, server }),
+            stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),
             ips: self.ips,
             ..Input::new(packet)
         };
@@ -88,17 +88,19 @@ impl Rest {
         fate.reject |= verdict.reject.is_some() && self.ips;
         fate.rejected = verdict.reject;
         fate.dropped_by = verdict.dropped_by;
-        if verdict.bypass {
-            self.bypass = true;
-        }
+        self.bypass |= verdict.bypass;
+        self.pcap.passed |= fate.pass;
+        self.pcap.tagged |= verdict.tagged;
         let (flow, dir) = match flow {
             Some((f, d)) => {
-                if self.alerted() {
-                    f.core.alerted = true;
-                }
+                f.core.alerted |= self.alerted();
+                self.pcap.alerted |= f.core.alerted;
                 (Some(&*f), Some(d))
             }
-            None => (None, None),
+            None => {
+                self.pcap.alerted |= self.alerted();
+                (None, None)
+            }
         };
         self.log_alerts(packet, flow.zip(dir), *fate);
         if verdict.tagged {

@@ -1,14 +1,13 @@
 //! From what happened to events: fills in what the outputs write.
 
-use margay_detect::{Alert, Detect, Verdict};
-use margay_flow::{Direction, Flow, FlowAction, FlowCore};
+use margay_detect::{Detect, Reject};
+use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowState};
 use margay_output::event::{
-    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppProtos, ArpEvent, DropEvent, Ether, FlowEvent, FlowSummary,
+    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppProtos, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
+    FlowSummary,
     Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
 };
-use margay_output::EventType;
-use margay_packet::{L3, Packet};
-use margay_rules::ast::Action;
+use margay_packet::{L3, Packet, PacketSource};
 use margay_stream::StreamEvent;
 
 use super::{DropReason, Fate, FlowExt, Rest};
@@ -34,7 +33,7 @@ impl RuleText {
     pub(crate) fn of(rule: &margay_rules::ast::Rule, prefix: impl Fn(&str) -> Option<String>) -> RuleText {
         RuleText {
             metadata: margay_output::eve::metadata_json(
-                rule.metadata.iter().map(|(k, v)| (k.as_bytes(), v.as_bytes())),
+                &rule.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(),
             ),
             references: rule
                 .references
@@ -82,10 +81,10 @@ impl Rest {
         });
     }
 
-    /// Hands a captured frame to the packet log.
+    /// Hands a captured frame, which comes after all that it carried, to the capture log.
     pub(super) fn log_pcap(&mut self, p: &Packet<'_>) {
-        if p.recursion == 0 && self.outputs.wants_packets() {
-            self.outputs.pcap_packet(p);
+        if p.source == PacketSource::Wire && self.outputs.wants_pcap() {
+            self.outputs.pcap_packet(p, self.pcap);
         }
     }
 
@@ -123,15 +122,12 @@ impl Rest {
         }
         let verdict = verdict(fate);
         for a in alerts {
-            if a.quiet {
-                continue;
-            }
             self.counters.alerts += 1;
             self.file_alerts += 1;
             let event = AlertEvent {
                 header,
                 packet: p,
-                signature: signature(detect, a),
+                signature: signature(detect, &self.texts, a.rule),
                 blocked: a.blocked,
                 engine: None,
                 tx_id: a.tx_id.map(|t| (t, false)),
@@ -176,13 +172,13 @@ impl Rest {
             first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
             way = Some(direction(d));
         }
-        let alert = match (&self.detect, reason) {
-            (Some((detect, state)), DropReason::Rules) => {
-                state.alerts().iter().find(|a| a.blocked).map(|a| (signature(detect, a), true))
+        let alert = match (&self.detect, reason, fate.dropped_by) {
+            (Some((detect, _)), DropReason::Rules | DropReason::Threshold, Some(rule)) => {
+                Some((signature(detect, &self.texts, rule), true))
             }
             _ => None,
         };
-        self.outputs.drop(&DropEvent {
+        self.outputs.dropped(&DropEvent {
             header,
             packet: p,
             reason: reason.text(),
@@ -213,8 +209,8 @@ impl Rest {
             flow_id: Some(core.id),
             vlans: core.vlans.as_slice(),
             addresses: Some(addresses(core)),
-            icmp: icmp.then_some(core.icmp[0]),
-            icmp_response: if icmp { core.icmp_response } else { None },
+            icmp: icmp.then_some((core.sport as u8, core.dport as u8)),
+            icmp_response: None,
             spi: (core.proto == 50).then_some(core.spi),
             ether: match &flow.ext.macs {
                 Some(m) => Ether::Flow { src: &m[0].src, dst: &m[1].src },
@@ -231,7 +227,7 @@ impl Rest {
             bytes: core.bytes,
             start: core.start,
             end: core.last,
-            state: core.state.name(),
+            state: state_name(core.state),
             reason,
             alerted: core.alerted,
             action: match core.action {
@@ -242,7 +238,11 @@ impl Rest {
             },
             emergency: core.emergency,
             wrong_thread: false,
-            bypass: core.state.bypass(),
+            bypass: match core.state {
+                FlowState::LocalBypassed => Some("local"),
+                FlowState::CaptureBypassed => Some("capture"),
+                _ => None,
+            },
             bypassed: None,
             exception_policies: &exceptions,
             tx_cnt: 0,
@@ -263,12 +263,20 @@ impl Rest {
         if let Some(s) = flow.ext.tcp.as_deref() {
             t.state = Some(s.state().name());
             for d in [Direction::ToServer, Direction::ToClient] {
-                t.gap[d.index()] = s.had_gap(d);
+                t.gap[d.index()] = s.has_gap(d);
                 t.max_regions[d.index()] = s.max_regions(d);
-                t.urgent_oob[d.index()] = s.urgent_oob(d);
             }
         }
         t
+    }
+}
+
+fn state_name(state: FlowState) -> &'static str {
+    match state {
+        FlowState::New => "new",
+        FlowState::Established => "established",
+        FlowState::Closed => "closed",
+        FlowState::LocalBypassed | FlowState::CaptureBypassed => "bypassed",
     }
 }
 
@@ -279,13 +287,15 @@ fn summary(core: &FlowCore) -> FlowSummary {
 /// Names of the bits and integers that rules keep with a flow.
 fn names<'a>(detect: &'a Detect, core: &FlowCore) -> (Vec<&'a str>, Vec<(&'a str, u32)>) {
     (
-        core.vars.bits().iter().filter_map(|&b| detect.names().flowbit(b)).collect(),
-        core.vars.ints().iter().filter_map(|&(i, v)| detect.names().flowint(i).map(|n| (n, v))).collect(),
+        core.vars.bits().iter().filter_map(|&b| detect.names().name(b)).collect(),
+        core.vars.ints().iter().filter_map(|&(i, v)| detect.names().name(i).map(|n| (n, v))).collect(),
     )
 }
 
-fn signature<'a>(detect: &'a Detect, a: &Alert) -> Signature<'a> {
-    let r = detect.rule(a.rule);
+fn signature<'a>(detect: &'a Detect, texts: &'a [RuleText], rule: u32) -> Signature<'a> {
+    let (Some(r), Some(text)) = (detect.rules().get(rule as usize), texts.get(rule as usize)) else {
+        return Signature::default();
+    };
     Signature {
         gid: r.gid,
         id: r.sid,
@@ -293,8 +303,8 @@ fn signature<'a>(detect: &'a Detect, a: &Alert) -> Signature<'a> {
         msg: r.msg.as_bytes(),
         category: r.class.as_ref().map(|c| &*c.description),
         priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
-        metadata: None,
-        references: &[],
+        metadata: text.metadata.as_deref(),
+        references: &text.references,
         rule: r.text.as_bytes(),
         target: r.target.map(|t| match t {
             margay_rules::ast::Target::Source => Target::Src,
@@ -311,18 +321,12 @@ fn verdict(fate: Fate) -> VerdictInfo<'static> {
     } else {
         event::Verdict::Alert
     };
-    VerdictInfo { action, reject: None }
+    // Nothing is sent when a capture file is read; who would have been answered is said all the same.
+    let reject = fate.rejected.map(|r| match r {
+        Reject::Source => (RejectTarget::ToClient, &[] as &[&str]),
+        Reject::Destination => (RejectTarget::ToServer, &[] as &[&str]),
+        Reject::Both => (RejectTarget::Both, &[] as &[&str]),
+    });
+    VerdictInfo { action, reject }
 }
 
-#[allow(dead_code)]
-fn reject_target(action: Action) -> Option<RejectTarget> {
-    match action {
-        Action::Reject => Some(RejectTarget::ToClient),
-        Action::RejectDst => Some(RejectTarget::ToServer),
-        Action::RejectBoth => Some(RejectTarget::Both),
-        _ => None,
-    }
-}
-
-#[allow(dead_code)]
-fn _unused(_: Verdict) {}

@@ -12,8 +12,9 @@ mod tcp;
 use std::sync::Arc;
 
 use margay_detect::{Detect, DetectState};
-use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, Lookup};
+use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, Lookup, TCP_STATES};
 use margay_output::Outputs;
+use margay_output::pcaplog::PacketFate;
 use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time};
 use margay_stream::{StreamEngine, TcpSession};
 
@@ -126,6 +127,8 @@ pub(crate) struct Rest {
     pub(crate) scratch: log::Scratch,
     /// Of each rule, what events show.
     pub(crate) texts: Arc<Vec<RuleText>>,
+    /// Whether an output wants the Ethernet addresses of flows.
+    pub(crate) ethernet: bool,
     /// The packet being inspected asked for its flow to be bypassed.
     bypass: bool,
     /// Latest packet time.
@@ -136,6 +139,10 @@ pub(crate) struct Rest {
     pub(crate) file_alerts: u64,
     /// Fate of the captured frame.
     frame: Fate,
+    /// What the capture log wants to know of it.
+    pcap: PacketFate,
+    /// States of the TCP sessions that ended since they were counted.
+    ended_tcp: Vec<&'static str>,
 }
 
 /// What the worker itself counts.
@@ -150,6 +157,7 @@ impl Worker {
     /// Takes one captured frame all the way.
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
         self.lane.rest.frame = Fate::default();
+        self.lane.rest.pcap = PacketFate::default();
         self.decoder.decode(frame, &mut self.lane);
         if self.lane.options.ips {
             let fate = self.lane.rest.frame;
@@ -162,6 +170,8 @@ impl Worker {
         let Lane { flows, rest, .. } = &mut self.lane;
         let now = rest.now;
         flows.expire(now, 1024, &mut |flow, reason| rest.end_flow(flow, reason));
+        rest.outputs.end_batch();
+        self.lane.count_ended();
     }
 
     /// Ends every flow: the capture is at its end.
@@ -169,6 +179,7 @@ impl Worker {
         let Lane { flows, rest, .. } = &mut self.lane;
         flows.drain(&mut |flow, reason| rest.end_flow(flow, reason));
         rest.outputs.flush();
+        self.lane.count_ended();
     }
 }
 
@@ -178,7 +189,6 @@ impl PacketSink for Lane {
         if let L3::Arp { .. } = packet.l3 {
             self.rest.log_arp(packet);
         }
-        self.rest.log_pcap(packet);
         let mut fate = Fate::default();
         if packet.defrag_memcap_hit {
             let policy = self.options.policies.of(Condition::DefragMemcap);
@@ -191,10 +201,20 @@ impl PacketSink for Lane {
         // The captured frame shares the fate of the worst of what it carried.
         self.rest.frame.drop = self.rest.frame.drop.or(fate.drop);
         self.rest.frame.reject |= fate.reject;
+        self.rest.log_pcap(packet);
     }
 }
 
 impl Lane {
+    /// Counts the states in which TCP sessions ended.
+    fn count_ended(&mut self) {
+        for name in self.rest.ended_tcp.drain(..) {
+            if let Some(i) = TCP_STATES.iter().position(|s| *s == name) {
+                self.flows.counters.tcp_end(i, false);
+            }
+        }
+    }
+
     /// A packet that belongs to a flow.
     fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut Fate) {
         let Lane { flows, rest, options } = self;
@@ -218,7 +238,7 @@ impl Lane {
         let Lane { flows, rest, .. } = self;
         flows.update(at, packet, key, direction);
         let Some(flow) = flows.get_mut(at) else { return };
-        if rest.outputs.wants_ethernet()
+        if rest.ethernet
             && let Some(e) = packet.ethernet
         {
             let macs = flow.ext.macs.get_or_insert_default();
@@ -284,11 +304,14 @@ impl Rest {
             counters: Counters::default(),
             scratch: log::Scratch::default(),
             texts,
+            ethernet: false,
             bypass: false,
             now: Time::default(),
             file: None,
             file_alerts: 0,
             frame: Fate::default(),
+            pcap: PacketFate::default(),
+            ended_tcp: Vec::new(),
         }
     }
 
