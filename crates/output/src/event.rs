@@ -289,8 +289,9 @@ pub struct Signature<'a> {
     pub id: u32,
     /// `rev`, 0 where the rule says nothing.
     pub rev: u32,
-    /// `msg`, escapes resolved; bytes because rules need not be UTF-8.
-    pub msg: &'a [u8],
+    /// `msg`, escapes resolved; bytes because rules need not be UTF-8. Without one EVE shows an empty string, `fast.log`
+    /// shows `(null)`.
+    pub msg: Option<&'a [u8]>,
     /// Description of the `classtype`.
     pub category: Option<&'a str>,
     /// Priority, 1 to 255.

@@ -54,7 +54,7 @@ fn render(out: &mut Vec<u8>, clock: &mut Clock, e: &AlertEvent<'_>) {
     digits(out, u64::from(s.rev));
     put(out, "] ");
     // A line feed in a rule's message must not end the line.
-    out.extend(s.msg.iter().map(|&b| if b == b'\n' { b' ' } else { b }));
+    out.extend(s.msg.unwrap_or(b"(null)").iter().map(|&b| if b == b'\n' { b' ' } else { b }));
     put(out, " [**] [Classification: ");
     put(out, s.category.unwrap_or("(null)"));
     put(out, "] [Priority: ");

@@ -80,7 +80,7 @@ impl Level {
 /// Where messages go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
-    /// Warnings and errors to standard error, the rest to standard output.
+    /// Errors to standard error, the rest to standard output.
     Console,
     /// A file, appended to.
     File(PathBuf),
@@ -101,7 +101,10 @@ pub struct LogOutput {
 
 #[derive(Debug)]
 enum Writer {
-    Console { colour: bool },
+    /// Whether standard output and standard error are terminals.
+    Console {
+        colour: [bool; 2],
+    },
     File(std::fs::File),
     Syslog(Option<UnixDatagram>, Facility),
 }
@@ -125,7 +128,7 @@ pub fn init(outputs: &[LogOutput], verbosity: Level) -> Result<(), String> {
     let mut open = Vec::new();
     for o in outputs {
         let (writer, path) = match &o.target {
-            LogTarget::Console => (Writer::Console { colour: std::io::stderr().is_terminal() }, None),
+            LogTarget::Console => (console(), None),
             LogTarget::File(path) => match open_file(path) {
                 Ok(f) => (Writer::File(f), Some(path.clone())),
                 Err(e) => {
@@ -150,6 +153,10 @@ pub fn reopen() {
     }
 }
 
+fn console() -> Writer {
+    Writer::Console { colour: [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()] }
+}
+
 fn open_file(path: &PathBuf) -> std::io::Result<std::fs::File> {
     std::fs::OpenOptions::new().create(true).append(true).open(path)
 }
@@ -166,8 +173,7 @@ pub fn log(level: Level, module: &str, message: Arguments<'_>) {
     let outputs = LOGGER.read().unwrap_or_else(PoisonError::into_inner);
     let fallback;
     let list: &[Open] = if outputs.is_empty() {
-        let colour = std::io::stderr().is_terminal();
-        fallback = [Open { writer: Writer::Console { colour }, path: None, level: Level::Notice, json: false }];
+        fallback = [Open { writer: console(), path: None, level: Level::Notice, json: false }];
         &fallback
     } else {
         &outputs
@@ -207,14 +213,16 @@ impl Open {
             said.json(&mut line);
         } else {
             match self.writer {
-                Writer::Console { colour } => said.console(&mut line, self.level, colour),
+                Writer::Console { colour } => {
+                    said.console(&mut line, self.level, colour[usize::from(said.level == Level::Error)]);
+                }
                 Writer::File(_) => said.file(&mut line),
                 Writer::Syslog(..) => {}
             }
         }
         // There is nobody left to tell when this fails.
         let _ = match &self.writer {
-            Writer::Console { .. } if said.level <= Level::Warning => std::io::stderr().lock().write_all(&line),
+            Writer::Console { .. } if said.level == Level::Error => std::io::stderr().lock().write_all(&line),
             Writer::Console { .. } => std::io::stdout().lock().write_all(&line),
             Writer::File(f) => {
                 let mut f = f;

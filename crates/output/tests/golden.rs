@@ -92,7 +92,7 @@ fn any() -> Signature<'static> {
         gid: 1,
         id: 1,
         rev: 0,
-        msg: b"any",
+        msg: Some(b"any"),
         priority: 3,
         rule: b"drop ip any any -> any any (sid:1;)",
         ..Signature::default()
@@ -243,7 +243,7 @@ fn an_alert_with_everything() {
                 gid: 1,
                 id: 2,
                 rev: 3,
-                msg: "test \"udp\" \\ x / y \u{e9}".as_bytes(),
+                msg: Some("test \"udp\" \\ x / y \u{e9}".as_bytes()),
                 category: Some("Attempted Administrator Privilege Gain"),
                 priority: 1,
                 metadata: Some(&metadata),
@@ -375,8 +375,10 @@ fn fast_log() {
     );
     decode(&icmp, 5, Time::new(1004, 123), |p| {
         r.outputs.alert(&AlertEvent { blocked: true, ..alert(p, any()) });
+        r.outputs.alert(&alert(p, Signature { msg: None, ..any() }));
         let category = Some("Misc activity");
-        r.outputs.alert(&AlertEvent { would_drop: true, ..alert(p, Signature { category, msg: b"a\nb", ..any() }) });
+        r.outputs
+            .alert(&AlertEvent { would_drop: true, ..alert(p, Signature { category, msg: Some(b"a\nb"), ..any() }) });
     });
     let addresses =
         "{IPv6-ICMP} 0000:0000:0000:0000:0000:0000:0000:0001:128 -> 0000:0000:0000:0000:0000:0000:0000:0002:0";
@@ -385,6 +387,9 @@ fn fast_log() {
         [
             format!(
                 "01/01/1970-00:16:44.000123  [Drop] [**] [1:1:0] any [**] [Classification: (null)] [Priority: 3] {addresses}"
+            ),
+            format!(
+                "01/01/1970-00:16:44.000123  [**] [1:1:0] (null) [**] [Classification: (null)] [Priority: 3] {addresses}"
             ),
             format!(
                 "01/01/1970-00:16:44.000123  [wDrop] [**] [1:1:0] a b [**] [Classification: Misc activity] [Priority: 3] {addresses}"
@@ -635,7 +640,7 @@ proptest::proptest! {
         let hex: String = data.iter().map(|b| format!("{b:02x}")).collect();
         let (bits, vars) = ([name.as_str()], [Var::Named(&name, &value), Var::KeyValue(&value, &payload)]);
         decode(&hex, 1, Time(0), |p| {
-            let mut e = alert(p, Signature { msg: &msg, rule: &value, category: Some(&name), ..any() });
+            let mut e = alert(p, Signature { msg: Some(&msg), rule: &value, category: Some(&name), ..any() });
             e.header.vars = Vars { flowbits: &bits, flowints: &[("x", 1)], flowvars: &vars, ..Vars::default() };
             e.header.pcap_filename = Some(&name);
             e.payload = Some(Payload { data: &payload, stream });

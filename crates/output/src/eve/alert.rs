@@ -114,7 +114,7 @@ impl Out<'_> {
         j.uint("gid", u64::from(s.gid));
         j.uint("signature_id", u64::from(s.id));
         j.uint("rev", u64::from(s.rev));
-        j.bytes("signature", s.msg);
+        j.bytes("signature", s.msg.unwrap_or_default());
         j.str("category", s.category.unwrap_or_default());
         j.uint("severity", u64::from(s.priority));
         if let (Some(target), Some(a)) = (s.target, addresses) {
