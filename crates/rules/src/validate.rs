@@ -54,7 +54,12 @@ fn flow_and_direction(b: &Builder<'_>) -> Result<(), Fail> {
 /// Matches on single packets and on streams do not go together.
 fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     let f = flow(b);
-    let packets = b.packet || b.rule.protocol == Protocol::TcpPacket || f.stream == Some(false);
+    // Buffers of headers; addresses are the flow's as well.
+    let headers = b.groups.iter().any(|g| {
+        let name = g.checks.buffer.as_str();
+        !g.checks.app && !matches!(name, PAYLOAD | "ip.src" | "ip.dst") && !g.checks.checks.is_empty()
+    });
+    let packets = b.packet || headers || b.rule.protocol == Protocol::TcpPacket || f.stream == Some(false);
     let stream = b.rule.protocol == Protocol::TcpStream || f.stream == Some(true);
     if packets && stream {
         return fail(M, "can't mix packet keywords with tcp-stream or flow:only_stream.  Invalidating signature.");
