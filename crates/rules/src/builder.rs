@@ -185,6 +185,10 @@ impl<'c> Builder<'c> {
             Direction::ToClient => self.to_client = true,
             Direction::Both => {}
         }
+        // Files come from many protocols: only a header can be against one.
+        if info.feature == "file" && !self.from_header {
+            return Ok(());
+        }
         self.restrict(info.protocols)
     }
 
@@ -204,7 +208,7 @@ impl<'c> Builder<'c> {
                 Some(&x) => x,
                 None => "unknown",
             };
-            if allowed.len() > 1 {
+            if allowed.len() > 1 && allowed.first() != Some(&"http") {
                 return fail("detect-parse", "rule contains conflicting protocols");
             }
             return fail(

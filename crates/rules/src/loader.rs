@@ -162,7 +162,11 @@ impl<'c> Loader<'c> {
         }
         let shown = bytes.get(..bytes.len().min(RULE_BYTES_MAX)).unwrap_or(bytes);
         let text: Arc<str> = Arc::from(String::from_utf8_lossy(shown));
-        let place = |at: usize| Place { file: file.clone(), line, column: u32::try_from(at + 1).unwrap_or(u32::MAX) };
+        let place = |at: usize| {
+            // Characters, not bytes.
+            let before = bytes.iter().take(at).filter(|b| **b & 0xc0 != 0x80).count();
+            Place { file: file.clone(), line, column: u32::try_from(before + 1).unwrap_or(u32::MAX) }
+        };
         let mut at = 0;
         let mut warnings = Vec::new();
         let result = if bytes.len() > RULE_BYTES_MAX {

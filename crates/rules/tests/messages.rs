@@ -1,4 +1,5 @@
 //! Faults, with the module and text that the log shows for each.
+#![allow(clippy::unwrap_used)]
 
 use margay_rules::ast::{BufferCheck, Check, Effect};
 use margay_rules::{Context, Loaded, Severity, StrictKeywords, load_str};

@@ -46,7 +46,7 @@ macro_rules! buffers {
 }
 
 buffers! {
-    DNS_QUERY "dns.query" "dns_query" "dns query" DNS Both true "";
+    DNS_QUERY "dns.query" "dns_query" "dns query" DNS ToServer true "";
     DNS_QUERIES_RRNAME "dns.queries.rrname" "dns_queries_rrname" "dns queries rrname" DNS Both true "";
     DNS_ANSWERS_RRNAME "dns.answers.rrname" "dns_answers_rrname" "dns answers rrname" DNS Both true "";
     DNS_AUTHORITIES_RRNAME "dns.authorities.rrname" "dns_authorities_rrname" "dns authorities rrname" DNS Both true "";
@@ -97,7 +97,7 @@ buffers! {
     FTP_REPLY "ftp.reply" "ftp_reply" "ftp reply" FTP ToClient true "";
     FTP_COMPLETION_CODE "ftp.completion_code" "ftp_completion_code" "ftp completion code" FTP ToClient true "";
     SMB_NAMED_PIPE "smb.named_pipe" "smb_named_pipe" "smb named pipe" SMB Both false "";
-    SMB_SHARE "smb.share" "smb_share" "smb share" SMB Both false "";
+    SMB_SHARE "smb.share" "smb_share" "smb share" SMB ToServer false "";
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB Both false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB Both false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";

@@ -90,7 +90,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, Fail> {
     Ok(out)
 }
 
-/// The text of a content that [`decode`] turns into these bytes.
+/// The text of a `content` that stands for these bytes.
 pub fn render(bytes: &[u8]) -> String {
     let mut s = String::with_capacity(bytes.len());
     let mut hex = false;
@@ -416,8 +416,9 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
             chop = Some((o, l));
         }
     }
-    let other =
-        b.groups.iter().flat_map(|g| &g.checks.checks).any(|c| matches!(c, BufferCheck::Content(c) if c.fast_pattern));
+    let other = b
+        .list(spot.group, None)
+        .is_some_and(|l| l.iter().any(|c| matches!(c, BufferCheck::Content(c) if c.fast_pattern)));
     // A transaction rule has one for each of its directions.
     if other && !transaction {
         return fail(M, "fast_pattern can be used on only one content in a rule");

@@ -223,7 +223,9 @@ pub fn is_known(name: &str) -> bool {
 /// Parses one option into the rule.
 pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), Fail> {
     let written = String::from_utf8_lossy(option.name);
-    let Some(keyword) = REGISTRY.get(written.as_ref()).copied() else {
+    // The case of a keyword does not matter, but hardly any rule makes use of that.
+    let keyword = REGISTRY.get(written.as_ref()).or_else(|| REGISTRY.get(written.to_ascii_lowercase().as_str()));
+    let Some(keyword) = keyword.copied() else {
         return fail(MODULE, format!("unknown rule keyword '{written}'."));
     };
     let input = argument(keyword, &written, option)?;

@@ -215,6 +215,7 @@ fn shape(pattern: &str, whole: &str) -> Result<Shape, Fail> {
                     s.groups += 1;
                 }
             }
+            b'*' | b'+' | b'?' if k == 0 => return broken(0, "quantifier does not follow a repeatable item"),
             b')' => match depth.checked_sub(1) {
                 Some(d) => depth = d,
                 None => return broken(k, "unmatched closing parenthesis"),
