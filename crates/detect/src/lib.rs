@@ -1,15 +1,15 @@
 //! Rules compiled into groups, prefilters and ordered checks.
 
-mod config;
-mod detect;
-mod group;
-mod header;
-mod input;
 pub mod buffer;
 pub mod checks;
+mod config;
+mod detect;
 pub mod effect;
 pub mod fast_pattern;
+mod group;
+mod header;
 pub mod hostvars;
+mod input;
 pub mod inspect;
 mod iponly;
 pub mod iprep;

@@ -165,4 +165,3 @@ impl CompiledRule {
         needs
     }
 }
-

@@ -64,7 +64,9 @@ fn count(tags: &mut Vec<Active>, p: &Tagged) -> bool {
                 t.count += u64::from(p.len);
                 t.count <= t.limit
             }
-            TagUnit::Seconds => p.time.secs().saturating_sub(t.start.secs()) <= i64::try_from(t.limit).unwrap_or(i64::MAX),
+            TagUnit::Seconds => {
+                p.time.secs().saturating_sub(t.start.secs()) <= i64::try_from(t.limit).unwrap_or(i64::MAX)
+            }
         };
         held |= holds;
         holds

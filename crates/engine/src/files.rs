@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use margay_capture::{CaptureSource, DeletePolicy, DirOptions, Event, Filter, FilterSet, ProgressDisplay, Style, delete};
+use margay_capture::{
+    CaptureSource, DeletePolicy, DirOptions, Event, Filter, FilterSet, ProgressDisplay, Style, delete,
+};
 use margay_config::{Config, RunOptions};
 use margay_output::{error, info, notice, warning};
 use margay_packet::LinkType;
 
 use crate::Failed;
-use crate::signals::Signals;
 use crate::settings;
+use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::Worker;
 
@@ -21,7 +23,11 @@ const BATCH: usize = 256;
 ///
 /// # Errors
 /// Nothing there, a filter that does not compile, options that do not go together.
-pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path) -> Result<(CaptureSource, DeletePolicy), Failed> {
+pub(crate) fn open(
+    config: &Config,
+    options: &RunOptions,
+    path: &Path,
+) -> Result<(CaptureSource, DeletePolicy), Failed> {
     let expression = match (&options.filter, &options.filter_file) {
         (Some(words), _) => Some(words.clone()),
         (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new("suricata", e.to_string()))?,
@@ -82,7 +88,12 @@ pub(crate) fn run(
                 info!("pcap", "Starting file run for {}", start.file.display());
                 bad_link = None;
                 if let Some(link) = start.link.filter(|l| !l.is_supported()) {
-                    error!("pcap", "{}: link type {} is not supported: none of it is decoded", start.file.display(), link.0);
+                    error!(
+                        "pcap",
+                        "{}: link type {} is not supported: none of it is decoded",
+                        start.file.display(),
+                        link.0
+                    );
                     bad_link = Some(start.file.clone());
                 }
                 worker.lane.rest.file = Some(start.file.display().to_string());
@@ -132,11 +143,5 @@ pub(crate) fn run(
     }
     let files = source.files();
     let c = source.counters();
-    notice!(
-        "pcap",
-        "read {files} file{}, {} packets, {} bytes",
-        if files == 1 { "" } else { "s" },
-        c.frames,
-        c.bytes
-    );
+    notice!("pcap", "read {files} file{}, {} packets, {} bytes", if files == 1 { "" } else { "s" }, c.frames, c.bytes);
 }

@@ -17,7 +17,10 @@ pub(crate) fn build() -> String {
     out.push_str(&row("Language of the rules:", "Suricata 8.0.6"));
     out.push_str(&row("Target:", concat!(env!("MARGAY_TARGET"))));
     out.push_str(&row("Build profile:", if cfg!(debug_assertions) { "debug" } else { "release" }));
-    out.push_str(&row("Pattern matcher:", if MpmAlgo::has_hyperscan() { "Hyperscan, Aho-Corasick" } else { "Aho-Corasick" }));
+    out.push_str(&row(
+        "Pattern matcher:",
+        if MpmAlgo::has_hyperscan() { "Hyperscan, Aho-Corasick" } else { "Aho-Corasick" },
+    ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Capture:", "files (pcap, pcapng)"));
     out.push_str(&row("Run modes:", "single"));

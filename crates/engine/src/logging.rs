@@ -39,7 +39,9 @@ pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<
                     .ok_or_else(|| node.error(format!("facility: syslog has no facility \"{f}\"")))?,
                 None => Facility::Local5,
             }),
-            other => return Err(node.error(format!("logging cannot go to \"{other}\": console, file or syslog")).into()),
+            other => {
+                return Err(node.error(format!("logging cannot go to \"{other}\": console, file or syslog")).into());
+            }
         };
         if enabled {
             outputs.push(LogOutput { target, level, json });

@@ -8,8 +8,8 @@ use margay_detect::iprep::{IpReputation, IpReputationBuilder};
 use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
 use margay_output::{error, info, notice, warning};
 use margay_rules::ast::GlobalThreshold;
-use margay_stream::StreamEvent;
 use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
+use margay_stream::StreamEvent;
 
 use crate::Failed;
 use crate::worker::RuleText;
@@ -132,8 +132,8 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         previous: None,
     };
-    let (detect, report) = Detect::compile(rules, &environment, &settings)
-        .map_err(|e| Failed::new("detect", e.to_string()))?;
+    let (detect, report) =
+        Detect::compile(rules, &environment, &settings).map_err(|e| Failed::new("detect", e.to_string()))?;
     compiled(&report);
     if fatal && !report.errors.is_empty() {
         return Err(Failed::new("suricata", "Loading signatures failed."));
@@ -175,13 +175,7 @@ fn compiled(report: &CompileReport) {
         report.ip_only,
         report.prefiltered
     );
-    info!(
-        "mpm",
-        "{} patterns in {} matchers, {} KiB",
-        report.patterns,
-        report.matchers,
-        report.matcher_memory / 1024
-    );
+    info!("mpm", "{} patterns in {} matchers, {} KiB", report.patterns, report.matchers, report.matcher_memory / 1024);
 }
 
 fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalThreshold>, Failed> {
@@ -219,7 +213,9 @@ pub(crate) fn list_keywords(what: &Keywords) -> String {
             names.iter().fold("=====Supported keywords=====\n".to_owned(), |out, n| out + "- " + n + "\n")
         }
         Keywords::Csv => names.iter().fold("name\n".to_owned(), |out, n| out + n + "\n"),
-        Keywords::One(name) if margay_rules::is_known(name) => format!("= {name} =\nKnown; see the rule language's manual.\n"),
+        Keywords::One(name) if margay_rules::is_known(name) => {
+            format!("= {name} =\nKnown; see the rule language's manual.\n")
+        }
         Keywords::One(name) => format!("There is no keyword \"{name}\".\n"),
     }
 }
@@ -227,8 +223,23 @@ pub(crate) fn list_keywords(what: &Keywords) -> String {
 /// `--list-rule-protos`.
 pub(crate) fn list_protocols() -> String {
     const PROTOCOLS: [&str; 17] = [
-        "ip", "ip4", "ipv4", "ip6", "ipv6", "tcp", "tcp-pkt", "tcp-stream", "udp", "icmp", "icmpv4", "icmpv6", "sctp",
-        "pkthdr", "ether", "arp", "any",
+        "ip",
+        "ip4",
+        "ipv4",
+        "ip6",
+        "ipv6",
+        "tcp",
+        "tcp-pkt",
+        "tcp-stream",
+        "udp",
+        "icmp",
+        "icmpv4",
+        "icmpv6",
+        "sctp",
+        "pkthdr",
+        "ether",
+        "arp",
+        "any",
     ];
     PROTOCOLS.iter().fold("=========Supported Rule Protocols=========\n".to_owned(), |out, n| out + n + "\n")
 }

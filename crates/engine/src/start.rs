@@ -10,8 +10,8 @@ use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RunOpt
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EngineStats;
-use margay_output::{error, info, notice, warning};
 use margay_output::event::EventType;
+use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
 use margay_stream::StreamEngine;
 
@@ -64,7 +64,8 @@ fn say(text: &str) -> ExitCode {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     // A reader that went away (`margay -h | head`) is no error.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
+    let _ =
+        out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
     ExitCode::SUCCESS
 }
 
@@ -140,7 +141,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
     let ips = options.simulate_ips;
     let midstream = settings::flag(&config, "stream.midstream", false)?;
-    let policies = Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
+    let policies =
+        Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
 
     let source = match &options.capture {
         Some(Capture::File(path)) => Some(files::open(&config, options, path)?),
@@ -150,11 +152,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         return Err(Failed::new("suricata", "nothing to read: name a capture file with -r, or test the rules with -T"));
     }
     let detect_config = settings::detect(&config)?;
-    let loaded = if options.disable_detection {
-        Loaded::default()
-    } else {
-        rules::load(&config, options, ips, detect_config)?
-    };
+    let loaded =
+        if options.disable_detection { Loaded::default() } else { rules::load(&config, options, ips, detect_config)? };
     if options.test {
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
@@ -193,7 +192,10 @@ fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     }
     Err(Failed::new(
         "suricata",
-        format!("The logging directory \"{}\" does not exist or is no directory; make it, or name another with -l", dir.display()),
+        format!(
+            "The logging directory \"{}\" does not exist or is no directory; make it, or name another with -l",
+            dir.display()
+        ),
     ))
 }
 
@@ -208,10 +210,7 @@ fn worker(
     let ignore = options.checksums == Some(Checksums::None)
         || (options.checksums.is_none() && config.get("capture.checksum-validation") == Some("none"));
     let stream = settings::stream(config, ips)?;
-    let lane_options = Options {
-        ips,
-        policies,
-    };
+    let lane_options = Options { ips, policies };
     let outputs = settings::open_outputs(config, dir)?;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {
         warning!("counters", "stats are enabled but no loggers are active");

@@ -299,7 +299,7 @@ pub struct Signature<'a> {
     /// `metadata` as [`crate::eve::metadata_json`] renders it when rules are loaded.
     pub metadata: Option<&'a [u8]>,
     /// References with their prefix resolved.
-    pub references: &'a [&'a str],
+    pub references: &'a [String],
     /// The rule's text.
     pub rule: &'a [u8],
     /// `target`.

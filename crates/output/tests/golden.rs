@@ -247,7 +247,7 @@ fn an_alert_with_everything() {
                 category: Some("Attempted Administrator Privilege Gain"),
                 priority: 1,
                 metadata: Some(&metadata),
-                references: &["https://example.com"],
+                references: &["https://example.com".to_owned()],
                 rule: b"alert udp any any -> any any (msg:\"test\"; sid:2;)",
                 target: Some(Target::Dest),
             },

@@ -189,15 +189,7 @@ impl StreamBuffer {
     }
 
     /// Adds what was missing.
-    fn fill(
-        &mut self,
-        from: u64,
-        end: u64,
-        segment: (u64, u64),
-        bytes: &[u8],
-        max_regions: u16,
-        done: &mut Inserted,
-    ) {
+    fn fill(&mut self, from: u64, end: u64, segment: (u64, u64), bytes: &[u8], max_regions: u16, done: &mut Inserted) {
         let mut at = from;
         while at < end {
             // The first block that ends after `at`, or touches it.

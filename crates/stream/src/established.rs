@@ -14,12 +14,7 @@ const TIMESTAMP_AGE: u32 = 24 * 86_400;
 
 impl StreamEngine {
     /// Notes data that was sent before; whether the receiver has acknowledged it all.
-    pub(crate) fn look_for_retransmission(
-        &mut self,
-        session: &TcpSession,
-        s: &Segment<'_>,
-        out: &mut Outcome,
-    ) -> bool {
+    pub(crate) fn look_for_retransmission(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if s.len() == 0 || s.has(tcp::SYN) || s.has(tcp::RST) || session.state < TcpState::Established {
             return false;
         }
@@ -150,14 +145,7 @@ impl StreamEngine {
     }
 
     /// Whether a segment is where data may be: not wholly before what was acknowledged, not beyond the window.
-    fn data_ok(
-        &mut self,
-        session: &TcpSession,
-        s: &Segment<'_>,
-        before: E,
-        beyond: E,
-        out: &mut Outcome,
-    ) -> bool {
+    fn data_ok(&mut self, session: &TcpSession, s: &Segment<'_>, before: E, beyond: E, out: &mut Outcome) -> bool {
         let p = &session.peers[s.from];
         if is_keep_alive(session, s) {
             return true;
@@ -230,12 +218,7 @@ impl StreamEngine {
     }
 
     /// One side has closed, or both.
-    pub(crate) fn in_closing_states(
-        &mut self,
-        session: &mut TcpSession,
-        s: &Segment<'_>,
-        out: &mut Outcome,
-    ) -> bool {
+    pub(crate) fn in_closing_states(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         use TcpState::{Closed, Closing, FinWait1, FinWait2, LastAck, TimeWait};
         let (from, to) = (s.from, s.to());
         let state = session.state;
@@ -246,15 +229,9 @@ impl StreamEngine {
         let (invalid_ack, wrong_seq, wrong_fin, before) = match state {
             FinWait1 => (E::Fin1InvalidAck, E::Fin1AckWrongSeq, E::Fin1FinWrongSeq, E::EstPktBeforeLastAck),
             FinWait2 => (E::Fin2InvalidAck, E::Fin2AckWrongSeq, E::Fin2FinWrongSeq, E::EstPktBeforeLastAck),
-            Closing => {
-                (E::ClosingInvalidAck, E::ClosingAckWrongSeq, E::ClosingAckWrongSeq, E::EstPktBeforeLastAck)
-            }
-            LastAck => {
-                (E::LastackInvalidAck, E::LastackAckWrongSeq, E::LastackAckWrongSeq, E::EstPktBeforeLastAck)
-            }
-            TimeWait => {
-                (E::TimewaitInvalidAck, E::TimewaitAckWrongSeq, E::TimewaitAckWrongSeq, E::EstPktBeforeLastAck)
-            }
+            Closing => (E::ClosingInvalidAck, E::ClosingAckWrongSeq, E::ClosingAckWrongSeq, E::EstPktBeforeLastAck),
+            LastAck => (E::LastackInvalidAck, E::LastackAckWrongSeq, E::LastackAckWrongSeq, E::EstPktBeforeLastAck),
+            TimeWait => (E::TimewaitInvalidAck, E::TimewaitAckWrongSeq, E::TimewaitAckWrongSeq, E::EstPktBeforeLastAck),
             _ => (
                 E::ClosewaitInvalidAck,
                 E::ClosewaitAckOutOfWindow,

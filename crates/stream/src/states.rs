@@ -197,9 +197,10 @@ impl StreamEngine {
             let data = s.ack == client.next_seq;
             if !plain && !data {
                 // Another SYN of the client may be the one that is answered.
-                let other = session.queue.as_ref().and_then(|q| {
-                    q.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied()
-                });
+                let other = session
+                    .queue
+                    .as_ref()
+                    .and_then(|q| q.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied());
                 let Some(other) = other else {
                     self.event(out, E::Hs3SynackWithWrongAck);
                     return false;
@@ -352,15 +353,15 @@ impl StreamEngine {
             }
         } else if from == 0 {
             let in_place = s.seq == session.peers[0].next_seq;
-            let in_window = seq::geq(s.seq, session.peers[0].last_ack)
-                && seq::leq(s.end(), session.peers[0].edge);
+            let in_window = seq::geq(s.seq, session.peers[0].last_ack) && seq::leq(s.end(), session.peers[0].edge);
             let server = &session.peers[1];
-            let mut ack_ok = seq::geq(s.ack, server.isn.wrapping_add(1)) && seq::leq(s.ack, server.edge)
-                || s.ack == server.next_seq;
+            let mut ack_ok =
+                seq::geq(s.ack, server.isn.wrapping_add(1)) && seq::leq(s.ack, server.edge) || s.ack == server.next_seq;
             if !ack_ok {
-                let other = session.queue.as_ref().and_then(|q| {
-                    q.iter().find(|q| q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied()
-                });
+                let other = session
+                    .queue
+                    .as_ref()
+                    .and_then(|q| q.iter().find(|q| q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied());
                 if let Some(other) = other {
                     syn_ack(session, &other);
                     ack_ok = true;

@@ -40,11 +40,7 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         prefilter,
         packet_alert_max: number(config, "packet-alert-max", d.packet_alert_max)?,
         action_order: action_order(config)?.unwrap_or(d.action_order),
-        inspection_recursion_limit: number(
-            config,
-            "detect.inspection-recursion-limit",
-            d.inspection_recursion_limit,
-        )?,
+        inspection_recursion_limit: number(config, "detect.inspection-recursion-limit", d.inspection_recursion_limit)?,
         pcre_match_limit: limit(config, "pcre.match-limit", d.pcre_match_limit)?,
         pcre_match_limit_recursion: limit(config, "pcre.match-limit-recursion", d.pcre_match_limit_recursion)?,
         threshold_entries: entries("detect.thresholds.memcap", d.threshold_entries)?,
@@ -100,7 +96,8 @@ mod tests {
 
     #[test]
     fn reads_order_and_limits() {
-        let d = read("action-order: [drop, pass, reject, alert]\npacket-alert-max: 20\npcre:\n  match-limit: 9").unwrap();
+        let d =
+            read("action-order: [drop, pass, reject, alert]\npacket-alert-max: 20\npcre:\n  match-limit: 9").unwrap();
         assert_eq!(d.action_order[0], Action::Drop);
         assert_eq!((d.packet_alert_max, d.pcre_match_limit), (20, 9));
         for bad in ["action-order: [drop]", "action-order: [drop, drop, pass, alert]", "mpm-algo: magic"] {

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use margay_config::{Config, ConfigError, Node};
+use margay_output::event::{EventType, EventTypes};
+use margay_output::pcaplog::{Conditional, PcapLogSettings, PcapMode};
 use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
     StatsLogSettings, StatsOptions, SyslogLevel,
 };
-use margay_output::event::{EventType, EventTypes};
-use margay_output::pcaplog::{Conditional, PcapLogSettings, PcapMode};
 use margay_output::{OutputSpec, Outputs, info, warning};
 
 use super::now;
@@ -47,7 +47,9 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
             }
             "stats" => {
                 let options = stats(Some(node), StatsOptions { null_values: false, ..StatsOptions::default() })?;
-                specs.outputs.push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
+                specs
+                    .outputs
+                    .push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
             }
             "pcap-log" => specs.outputs.push(OutputSpec::PcapLog(pcap(node, dir)?)),
             // These have nothing to write in this release.

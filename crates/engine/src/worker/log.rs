@@ -4,10 +4,10 @@ use margay_detect::{Detect, Reject};
 use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowState};
 use margay_output::event::{
     self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppProtos, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
-    FlowSummary,
-    Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
+    FlowSummary, Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
 };
 use margay_packet::{L3, Packet, PacketSource};
+use margay_rules::ast::Action;
 use margay_stream::StreamEvent;
 
 use super::{DropReason, Fate, FlowExt, Rest};
@@ -129,6 +129,7 @@ impl Rest {
                 packet: p,
                 signature: signature(detect, &self.texts, a.rule),
                 blocked: a.blocked,
+                would_drop: !self.ips && a.action == Action::Drop,
                 engine: None,
                 tx_id: a.tx_id.map(|t| (t, false)),
                 xff: None,
@@ -201,8 +202,7 @@ impl Rest {
             Some((detect, _)) => names(detect, core),
             None => Default::default(),
         };
-        let exceptions: Vec<(&str, &str)> =
-            flow.ext.exceptions.iter().map(|(c, p)| (c.target(), p.name())).collect();
+        let exceptions: Vec<(&str, &str)> = flow.ext.exceptions.iter().map(|(c, p)| (c.target(), p.name())).collect();
         let icmp = matches!(core.proto, 1 | 58);
         let header = Header {
             time: self.now,
@@ -246,7 +246,7 @@ impl Rest {
             bypassed: None,
             exception_policies: &exceptions,
             tx_cnt: 0,
-            elephant: [false; 2],
+            elephant: false,
             ttl: core.ttl,
             tcp: (core.proto == 6).then(|| self.tcp_summary(flow)),
         };
@@ -300,7 +300,7 @@ fn signature<'a>(detect: &'a Detect, texts: &'a [RuleText], rule: u32) -> Signat
         gid: r.gid,
         id: r.sid,
         rev: r.rev,
-        msg: r.msg.as_bytes(),
+        msg: (!r.msg.is_empty()).then_some(r.msg.as_bytes()),
         category: r.class.as_ref().map(|c| &*c.description),
         priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
         metadata: text.metadata.as_deref(),
@@ -329,4 +329,3 @@ fn verdict(fate: Fate) -> VerdictInfo<'static> {
     });
     VerdictInfo { action, reject }
 }
-

@@ -118,7 +118,7 @@ impl Rest {
         if let Some(sum) = data.get_mut(at..at + 2) {
             sum.fill(0);
         }
-        let sum = Packet { data: &data, ..*packet }.l4_checksum();
+        let sum = Packet { data: &data, ..*packet }.tcp_checksum();
         if let (Some(sum), Some(field)) = (sum, data.get_mut(at..at + 2)) {
             field.copy_from_slice(&sum.to_be_bytes());
         }
