@@ -1,0 +1,360 @@
+//! Sessions whose handshake is done: data, closing, resets, and the checks for them.
+
+use margay_packet::tcp::flag as tcp;
+
+use crate::config::StreamConfig;
+use crate::engine::{Outcome, Segment, StreamEngine};
+use crate::event::StreamEvent as E;
+use crate::policy::OsPolicy;
+use crate::seq;
+use crate::session::{TcpSession, TcpState, flag, peer_flag};
+
+/// Seconds after which a timestamp says nothing any more (RFC 7323 section 5.5: 24 days).
+const TIMESTAMP_AGE: u32 = 24 * 86_400;
+
+impl StreamEngine {
+    /// Notes data that was sent before; whether the receiver has acknowledged it all.
+    pub(crate) fn look_for_retransmission(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if s.len() == 0 || s.has(tcp::SYN) || s.has(tcp::RST) || session.state < TcpState::Established {
+            return false;
+        }
+        let p = &session.peers[s.from];
+        if is_keep_alive(session, s) {
+            return false;
+        }
+        if seq::leq(s.end(), p.last_ack) {
+            self.event(out, E::PktSpuriousRetransmission);
+            return true;
+        }
+        if session.state.closing() && seq::leq(s.end(), p.next_seq) {
+            self.event(out, E::PktRetransmission);
+        }
+        false
+    }
+
+    /// Protection against old segments (RFC 7323 section 5).
+    pub(crate) fn timestamp_ok(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        let Some((value, _)) = s.options.timestamp else { return true };
+        let p = &session.peers[s.from];
+        if session.flags & flag::TIMESTAMP == 0 || self.config.liberal_timestamps || s.has(tcp::RST) {
+            return true;
+        }
+        if p.last_ts == 0 || value == 0 && p.has(peer_flag::ZERO_TIMESTAMP) {
+            return true;
+        }
+        if seq::lt(value, p.last_ts) && (s.time.secs() as u32).wrapping_sub(p.last_ts_time) < TIMESTAMP_AGE {
+            self.event(out, E::PktInvalidTimestamp);
+            return false;
+        }
+        true
+    }
+
+    /// Whether the acknowledgment can be: of data that was, or could have been, sent.
+    fn ack_ok(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if !s.has(tcp::ACK) {
+            return true;
+        }
+        let other = &session.peers[s.to()];
+        // Ahead of all that the receiver of it was allowed to send.
+        if seq::gt(s.ack, seq::max(other.edge, other.next_seq)) && session.flags & flag::ASYNC == 0 {
+            self.event(out, E::PktInvalidAck);
+            return false;
+        }
+        // Older than the oldest that can still be on its way (RFC 5961 section 5.2).
+        if seq::lt(s.ack, other.last_ack) && other.last_ack.wrapping_sub(s.ack) > other.window.max(1 << 17) {
+            self.event(out, E::PktInvalidAck);
+            return false;
+        }
+        true
+    }
+
+    /// Notes an acknowledgment and the window that comes with it.
+    fn take_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        if !s.has(tcp::ACK) {
+            return;
+        }
+        let window = u32::from(s.window) << session.peers[s.from].wscale;
+        let other = &mut session.peers[s.to()];
+        if seq::gt(s.ack, other.next_seq) {
+            self.counters.ack_unseen_data += 1;
+            other.advance(s.ack);
+        } else if other.has(peer_flag::PROBE) && s.ack == other.next_seq {
+            other.flags &= !peer_flag::PROBE;
+            self.event(out, E::EstAckZwpData);
+        }
+        other.acked(s.ack, window);
+    }
+
+    /// A window that shrinks while data is acknowledged that we have not seen: it would make us take the next segments
+    /// for out of window.
+    fn bad_window_update(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        let other = &session.peers[s.to()];
+        let window = u32::from(s.window) << session.peers[s.from].wscale;
+        let bad = s.has(tcp::ACK)
+            && seq::gt(s.ack, other.next_seq)
+            && window < other.window
+            && s.ack.wrapping_sub(other.next_seq) < window;
+        if bad {
+            self.event(out, E::PktBadWindowUpdate);
+        }
+        bad
+    }
+
+    pub(crate) fn in_established(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        let (from, to) = (s.from, s.to());
+        if s.has(tcp::SYN) {
+            let e = match (s.has(tcp::ACK), from) {
+                (true, 0) => E::EstSynackToserver,
+                (true, _) if s.ack != session.peers[to].last_ack => E::EstSynackResendWithDifferentAck,
+                (true, _) if s.seq != session.peers[from].isn => E::EstSynackResendWithDiffSeq,
+                (true, _) => {
+                    // The client's acknowledgment was lost.
+                    let fresh = session.peers[from].next_seq == session.peers[from].isn.wrapping_add(1);
+                    if fresh {
+                        return true;
+                    }
+                    E::EstSynackResend
+                }
+                (false, 1) => E::EstSynToclient,
+                (false, _) if s.seq != session.peers[from].isn => E::EstSynResendDiffSeq,
+                (false, _) => E::EstSynResend,
+            };
+            self.event(out, e);
+            return false;
+        }
+        if s.has(tcp::FIN) {
+            return self.fin(session, s, out);
+        }
+        if !s.has(tcp::ACK) {
+            // Data without an acknowledgment is not TCP (RFC 9293 section 3.10.7.4).
+            return false;
+        }
+        if !self.data_ok(session, s, E::EstPktBeforeLastAck, E::EstPacketOutOfWindow, out) {
+            return false;
+        }
+        if self.bad_window_update(session, s, out) {
+            return false;
+        }
+        if !self.ack_ok(session, s, out) {
+            self.event(out, E::EstInvalidAck);
+            return false;
+        }
+        self.take_data(session, s);
+        self.take_ack(session, s, out);
+        true
+    }
+
+    /// Whether a segment is where data may be: not wholly before what was acknowledged, not beyond the window.
+    fn data_ok(&mut self, session: &TcpSession, s: &Segment<'_>, before: E, beyond: E, out: &mut Outcome) -> bool {
+        let p = &session.peers[s.from];
+        if is_keep_alive(session, s) {
+            return true;
+        }
+        if seq::lt(s.end(), p.last_ack) {
+            if session.flags & flag::ASYNC != 0 {
+                return true;
+            }
+            self.event(out, before);
+            return false;
+        }
+        if session.flags & flag::ASYNC == 0 && seq::gt(s.end(), p.edge) && !is_probe(session, s) {
+            self.event(out, beyond);
+            return false;
+        }
+        true
+    }
+
+    /// Notes how far a sender is.
+    fn take_data(&mut self, session: &mut TcpSession, s: &Segment<'_>) {
+        if is_keep_alive(session, s) {
+            return;
+        }
+        let probe = is_probe(session, s);
+        let p = &mut session.peers[s.from];
+        if probe {
+            p.flags |= peer_flag::PROBE;
+        }
+        p.advance(s.end());
+    }
+
+    /// The first FIN of a session.
+    fn fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if !self.fin_in_place(session, s, E::FinOutOfWindow, out) {
+            return false;
+        }
+        if !self.ack_ok(session, s, out) {
+            self.event(out, E::FinInvalidAck);
+            return false;
+        }
+        self.take_fin(session, s, out);
+        session.state = if s.from == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };
+        true
+    }
+
+    /// Whether a FIN is where the sender's data ends, or after data that we have not seen.
+    fn fin_in_place(&mut self, session: &TcpSession, s: &Segment<'_>, e: E, out: &mut Outcome) -> bool {
+        let p = &session.peers[s.from];
+        let again = p.has(peer_flag::FIN) && seq::lt(s.seq, p.next_seq);
+        if !again && (seq::lt(s.seq, p.next_seq) || beyond(session, s)) {
+            self.event(out, e);
+            return false;
+        }
+        true
+    }
+
+    fn take_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        self.take_ack(session, s, out);
+        let p = &mut session.peers[s.from];
+        let end = s.end().wrapping_add(1);
+        if seq::gt(end, p.next_seq) || !p.has(peer_flag::FIN) {
+            p.advance(end);
+            p.flags |= peer_flag::FIN;
+        }
+        // What one side sent before it closed can be looked at when the other acknowledges that.
+        out.new_data = [true; 2];
+        for p in &mut session.peers {
+            p.flags |= peer_flag::TRIGGER;
+        }
+    }
+
+    /// One side has closed, or both.
+    pub(crate) fn in_closing_states(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        use TcpState::{Closed, Closing, FinWait1, FinWait2, LastAck, TimeWait};
+        let (from, to) = (s.from, s.to());
+        let state = session.state;
+        if s.has(tcp::SYN) {
+            self.event(out, E::ShutdownSynResend);
+            return false;
+        }
+        let (invalid_ack, wrong_seq, wrong_fin, before) = match state {
+            FinWait1 => (E::Fin1InvalidAck, E::Fin1AckWrongSeq, E::Fin1FinWrongSeq, E::EstPktBeforeLastAck),
+            FinWait2 => (E::Fin2InvalidAck, E::Fin2AckWrongSeq, E::Fin2FinWrongSeq, E::EstPktBeforeLastAck),
+            Closing => (E::ClosingInvalidAck, E::ClosingAckWrongSeq, E::ClosingAckWrongSeq, E::EstPktBeforeLastAck),
+            LastAck => (E::LastackInvalidAck, E::LastackAckWrongSeq, E::LastackAckWrongSeq, E::EstPktBeforeLastAck),
+            TimeWait => (E::TimewaitInvalidAck, E::TimewaitAckWrongSeq, E::TimewaitAckWrongSeq, E::EstPktBeforeLastAck),
+            _ => (
+                E::ClosewaitInvalidAck,
+                E::ClosewaitAckOutOfWindow,
+                E::ClosewaitFinOutOfWindow,
+                E::ClosewaitPktBeforeLastAck,
+            ),
+        };
+        if !s.has(tcp::ACK) && !s.has(tcp::FIN) {
+            return false;
+        }
+        let p = &session.peers[from];
+        let again = seq::leq(s.end(), p.next_seq) && p.has(peer_flag::FIN);
+        if s.has(tcp::FIN) && !again {
+            if !self.fin_in_place(session, s, wrong_fin, out) {
+                return false;
+            }
+        } else if state == TcpState::CloseWait && s.len() > 0 && seq::lt(s.end(), p.last_ack) {
+            self.event(out, before);
+            return false;
+        } else if beyond(session, s) {
+            self.event(out, wrong_seq);
+            return false;
+        }
+        if !self.ack_ok(session, s, out) {
+            self.event(out, invalid_ack);
+            return false;
+        }
+        if s.has(tcp::FIN) && !again {
+            self.take_fin(session, s, out);
+        } else {
+            self.take_data(session, s);
+            self.take_ack(session, s, out);
+        }
+        let both = session.peers.iter().all(|p| p.has(peer_flag::FIN));
+        let done = |side: usize| {
+            let p = &session.peers[side];
+            p.has(peer_flag::FIN) && seq::geq(p.last_ack, p.next_seq)
+        };
+        let (own_done, other_done) = (done(from), done(to));
+        session.state = match state {
+            _ if own_done && other_done => match state {
+                FinWait1 | FinWait2 | Closing if s.has(tcp::FIN) => TimeWait,
+                FinWait1 | FinWait2 | Closing if state != FinWait2 => TimeWait,
+                _ => Closed,
+            },
+            FinWait1 if both && done(1) => TimeWait,
+            FinWait1 if both => Closing,
+            FinWait1 if done(1) => FinWait2,
+            FinWait2 if both => TimeWait,
+            TcpState::CloseWait if both => LastAck,
+            state => state,
+        };
+        true
+    }
+
+    /// A reset: whether the receiver would believe it (RFC 9293 section 3.5.3, RFC 5961 section 3).
+    pub(crate) fn reset(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if session.state == TcpState::Closed {
+            return false;
+        }
+        if !reset_ok(&self.config, session, s) {
+            self.event(out, E::RstInvalidAck);
+            return false;
+        }
+        if s.has(tcp::ACK) && session.state >= TcpState::Established {
+            let other = &session.peers[s.to()];
+            if seq::leq(s.ack, other.next_seq) && seq::gt(s.ack, other.last_ack) {
+                let window = other.window;
+                session.peers[s.to()].acked(s.ack, window);
+            }
+        }
+        session.peers[s.from].flags |= peer_flag::RST_SENT;
+        session.state = TcpState::Closed;
+        true
+    }
+}
+
+/// Whether a reset is in place, as the receiver's system sees it.
+fn reset_ok(config: &StreamConfig, session: &TcpSession, s: &Segment<'_>) -> bool {
+    let _ = config;
+    let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
+    if session.state == TcpState::SynSent {
+        // It must acknowledge the SYN, or come from the side that sent it.
+        return if s.from == 1 {
+            s.has(tcp::ACK) && seq::leq(s.ack, other.next_seq) && seq::gt(s.ack, other.isn)
+        } else {
+            seq::geq(s.seq, own.isn) && seq::leq(s.seq, own.next_seq)
+        };
+    }
+    if session.flags & flag::ASYNC != 0 {
+        return seq::geq(s.seq, own.next_seq);
+    }
+    if s.has(tcp::ACK) && s.ack != 0 && seq::gt(s.ack, seq::max(other.edge, other.next_seq)) {
+        return false;
+    }
+    let exact = s.seq == own.next_seq || s.seq == own.last_ack;
+    // RFC 5961: only the next number expected closes at once. Older systems take any in the window.
+    match own.policy {
+        OsPolicy::Hpux11 => seq::geq(s.seq, own.next_seq),
+        OsPolicy::OldLinux | OsPolicy::Linux | OsPolicy::Solaris => {
+            exact || seq::geq(s.end(), own.last_ack) && seq::leq(s.seq, seq::max(own.edge, own.next_seq))
+        }
+        _ => exact || seq::geq(s.seq, own.last_ack) && seq::leq(s.seq, seq::max(own.edge, own.next_seq)),
+    }
+}
+
+/// Whether a segment reaches beyond the window that the receiver gave.
+fn beyond(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let p = &session.peers[s.from];
+    session.flags & flag::ASYNC == 0 && seq::gt(s.end(), seq::max(p.edge, p.next_seq)) && !is_probe(session, s)
+}
+
+/// Whether a segment only asks whether the other side is there (RFC 9293 section 3.8.4).
+fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let p = &session.peers[s.from];
+    s.len() <= 1
+        && s.flags & (tcp::SYN | tcp::FIN | tcp::RST) == 0
+        && s.seq == p.next_seq.wrapping_sub(1)
+        && p.next_seq == p.last_ack
+}
+
+/// Whether a segment asks whether a closed window has opened (RFC 9293 section 3.8.6.1).
+fn is_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let p = &session.peers[s.from];
+    s.len() == 1 && p.window == 0 && s.seq == p.next_seq
+}

@@ -1,0 +1,38 @@
+//! Comparing sequence numbers: 32 bits that wrap (RFC 9293 section 3.4).
+
+/// Whether `a` is before `b`.
+#[inline]
+pub(crate) const fn lt(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+/// Whether `a` is `b` or before it.
+#[inline]
+pub(crate) const fn leq(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) <= 0
+}
+/// Whether `a` is after `b`.
+#[inline]
+pub(crate) const fn gt(a: u32, b: u32) -> bool {
+    lt(b, a)
+}
+/// Whether `a` is `b` or after it.
+#[inline]
+pub(crate) const fn geq(a: u32, b: u32) -> bool {
+    leq(b, a)
+}
+/// The later of both.
+#[inline]
+pub(crate) const fn max(a: u32, b: u32) -> u32 {
+    if lt(a, b) { b } else { a }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wraps() {
+        assert!(lt(0xffff_fff0, 5) && gt(5, 0xffff_fff0) && leq(7, 7) && geq(7, 7));
+        assert_eq!(max(0xffff_fff0, 5), 5);
+    }
+}

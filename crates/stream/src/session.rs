@@ -1,0 +1,429 @@
+//! What is kept of a TCP connection, and the views on its data.
+
+use margay_flow::{Direction, FlowState};
+
+use crate::buffer::StreamBuffer;
+use crate::policy::OsPolicy;
+
+/// State of a session (`tcp.state` in events). Named as seen from the server: the client's FIN makes `close_wait`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum TcpState {
+    #[default]
+    None,
+    SynSent,
+    SynRecv,
+    Established,
+    FinWait1,
+    FinWait2,
+    TimeWait,
+    LastAck,
+    CloseWait,
+    Closing,
+    Closed,
+}
+
+impl TcpState {
+    /// Its name in events and statistics.
+    pub const fn name(self) -> &'static str {
+        margay_flow::TCP_STATES[self as usize]
+    }
+    /// The flow's state that goes with it.
+    pub const fn flow_state(self) -> FlowState {
+        match self {
+            TcpState::None | TcpState::SynSent | TcpState::SynRecv => FlowState::New,
+            TcpState::Established
+            | TcpState::FinWait1
+            | TcpState::FinWait2
+            | TcpState::Closing
+            | TcpState::CloseWait => FlowState::Established,
+            TcpState::LastAck | TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
+        }
+    }
+    /// Whether one side at least has closed.
+    pub(crate) const fn closing(self) -> bool {
+        matches!(
+            self,
+            TcpState::FinWait1
+                | TcpState::FinWait2
+                | TcpState::Closing
+                | TcpState::CloseWait
+                | TcpState::LastAck
+                | TcpState::TimeWait
+        )
+    }
+}
+
+/// Bits of [`TcpSession::flags`].
+pub(crate) mod flag {
+    pub(crate) const MIDSTREAM: u16 = 1;
+    pub(crate) const ASYNC: u16 = 1 << 1;
+    /// Both sides sent a SYN before a SYN/ACK.
+    pub(crate) const FOUR_WAY: u16 = 1 << 2;
+    pub(crate) const TIMESTAMP: u16 = 1 << 3;
+    pub(crate) const SACK: u16 = 1 << 4;
+    pub(crate) const FAST_OPEN: u16 = 1 << 5;
+    pub(crate) const APP_OFF: u16 = 1 << 6;
+    pub(crate) const RAW_OFF: u16 = 1 << 7;
+    pub(crate) const INLINE: u16 = 1 << 8;
+    /// The sides were turned round at pickup.
+    pub(crate) const SWAPPED: u16 = 1 << 9;
+}
+
+/// Bits of [`Peer::flags`].
+pub(crate) mod peer_flag {
+    pub(crate) const DEPTH: u8 = 1;
+    pub(crate) const RST_SENT: u8 = 1 << 1;
+    pub(crate) const ZERO_TIMESTAMP: u8 = 1 << 2;
+    /// A byte was sent into a window of 0.
+    pub(crate) const PROBE: u8 = 1 << 3;
+    pub(crate) const TRIGGER: u8 = 1 << 4;
+    pub(crate) const GAP: u8 = 1 << 5;
+    pub(crate) const FIN: u8 = 1 << 6;
+    pub(crate) const OOB_LIMIT: u8 = 1 << 7;
+}
+
+/// One side, as a sender: its numbers, and how far the other side got with its data.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer {
+    pub(crate) isn: u32,
+    /// One past the last byte (or FIN) seen.
+    pub(crate) next_seq: u32,
+    /// Stream offset of `next_seq`.
+    pub(crate) next_off: u64,
+    /// Highest acknowledgment of the other side.
+    pub(crate) last_ack: u32,
+    /// The window that the other side last offered, scaled.
+    pub(crate) window: u32,
+    /// Furthest that the other side ever let this one send.
+    pub(crate) edge: u32,
+    /// Latest timestamp sent in order.
+    pub(crate) last_ts: u32,
+    /// When that was, in seconds.
+    pub(crate) last_ts_time: u32,
+    /// Shift of the windows that this side offers.
+    pub(crate) wscale: u8,
+    pub(crate) flags: u8,
+    pub(crate) tcp_flags: u8,
+    pub(crate) policy: OsPolicy,
+    pub(crate) data: Option<Box<Assembly>>,
+}
+
+impl Peer {
+    /// The stream offset of a sequence number, 0 being the first byte after the SYN; negative before that.
+    pub(crate) fn offset(&self, seq: u32) -> i64 {
+        self.next_off as i64 + i64::from(seq.wrapping_sub(self.next_seq) as i32)
+    }
+    /// Moves `next_seq` up to `seq`.
+    pub(crate) fn advance(&mut self, seq: u32) {
+        let ahead = seq.wrapping_sub(self.next_seq) as i32;
+        if ahead > 0 {
+            self.next_off += ahead as u64;
+            self.next_seq = seq;
+        }
+    }
+    /// Starts over: the stream begins after `isn`.
+    pub(crate) fn start(&mut self, isn: u32) {
+        self.isn = isn;
+        self.next_seq = isn.wrapping_add(1);
+        self.next_off = 0;
+        self.last_ack = self.next_seq;
+    }
+    pub(crate) const fn has(&self, bit: u8) -> bool {
+        self.flags & bit != 0
+    }
+    /// Takes an acknowledgment and a window of the other side.
+    pub(crate) fn acked(&mut self, ack: u32, window: u32) {
+        if crate::seq::gt(ack, self.last_ack) {
+            self.last_ack = ack;
+        }
+        self.window = window;
+        self.edge = crate::seq::max(self.edge, self.last_ack.wrapping_add(window));
+    }
+}
+
+/// One direction's data and how far its readers are, by stream offset.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Assembly {
+    pub(crate) buffer: StreamBuffer,
+    /// The application layer has everything before this.
+    pub(crate) app: u64,
+    /// Raw inspection has everything before this.
+    pub(crate) raw: u64,
+    /// The other side acknowledged everything before this.
+    pub(crate) acked: u64,
+    /// Where the latest packet's data was: inline inspection looks there.
+    pub(crate) packet: (u64, u64),
+    /// Holes up to here were reported.
+    pub(crate) gap_seen: u64,
+    /// Bytes of memory that are accounted for.
+    pub(crate) accounted: u64,
+    pub(crate) chunk_size: u32,
+    pub(crate) context: u32,
+    /// Urgent bytes taken out of the stream, by their offset were they in it, in order.
+    pub(crate) oob: Vec<u64>,
+    /// Inline: data of the latest packet was not looked at yet.
+    pub(crate) pending: bool,
+}
+
+impl Assembly {
+    /// The stream offset of a byte that is `offset` bytes of sequence space into the stream: urgent bytes do not count.
+    pub(crate) fn place(&self, offset: u64) -> u64 {
+        if self.oob.is_empty() { offset } else { offset - self.oob.partition_point(|&o| o < offset) as u64 }
+    }
+}
+
+/// What the application layer gets next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppData<'a> {
+    /// Bytes in order.
+    Data {
+        /// Stream offset of the first: 0 is the first byte of the direction.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Bytes that the receiver has and we never saw: how many.
+    Gap(u64),
+}
+
+/// A stretch of raw stream for content inspection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamChunk<'a> {
+    /// The bytes, context first.
+    pub data: &'a [u8],
+    /// Stream offset of `data[0]`.
+    pub offset: u64,
+    /// How many bytes at the start were in a chunk before: a match that ends in them was found then.
+    pub seen: usize,
+}
+
+/// A TCP connection. Index 0 is the client, 1 the server; data is indexed by the direction that it goes.
+#[derive(Debug, Clone, Default)]
+pub struct TcpSession {
+    pub(crate) state: TcpState,
+    pub(crate) flags: u16,
+    pub(crate) peers: [Peer; 2],
+    pub(crate) queue: Option<Box<Vec<Queued>>>,
+}
+
+/// A SYN or SYN/ACK that may be the one that counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queued {
+    pub(crate) syn_ack: bool,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) window: u32,
+    pub(crate) wscale: Option<u8>,
+    pub(crate) timestamp: Option<u32>,
+    pub(crate) sack: bool,
+}
+
+impl TcpSession {
+    /// State.
+    pub const fn state(&self) -> TcpState {
+        self.state
+    }
+    /// TCP flags seen in packets of a direction.
+    pub const fn tcp_flags(&self, direction: Direction) -> u8 {
+        self.peers[direction.index()].tcp_flags
+    }
+    /// Whether it was picked up in the middle.
+    pub const fn is_midstream(&self) -> bool {
+        self.flags & flag::MIDSTREAM != 0
+    }
+    /// Whether one side only was seen.
+    pub const fn is_async(&self) -> bool {
+        self.flags & flag::ASYNC != 0
+    }
+    /// Whether a direction's data reached `depth` and is not followed any more.
+    pub const fn depth_reached(&self, direction: Direction) -> bool {
+        self.peers[direction.index()].has(peer_flag::DEPTH)
+    }
+    /// Whether data of a direction is missing.
+    pub const fn has_gap(&self, direction: Direction) -> bool {
+        self.peers[direction.index()].has(peer_flag::GAP)
+    }
+    /// Bytes that a direction sent so far, holes included (`stream_size`).
+    pub fn stream_size(&self, direction: Direction) -> u64 {
+        let p = &self.peers[direction.index()];
+        p.next_off - u64::from(p.has(peer_flag::FIN) && p.next_off > 0)
+    }
+    /// Initial sequence number of a direction's sender.
+    pub const fn isn(&self, direction: Direction) -> u32 {
+        self.peers[direction.index()].isn
+    }
+    /// Most stretches of data far apart there were at a time (`tcp.ts_max_regions`, `tc_max_regions`).
+    pub fn max_regions(&self, direction: Direction) -> u16 {
+        self.peers[direction.index()].data.as_ref().map_or(1, |d| d.buffer.regions_seen().max(1))
+    }
+    /// Stream offset that raw inspection has come to in a direction.
+    pub fn raw_offset(&self, direction: Direction) -> u64 {
+        self.peers[direction.index()].data.as_ref().map_or(0, |d| d.raw)
+    }
+    /// Stream offset that the application layer has come to in a direction.
+    pub fn app_offset(&self, direction: Direction) -> u64 {
+        self.peers[direction.index()].data.as_ref().map_or(0, |d| d.app)
+    }
+
+    const fn inline(&self) -> bool {
+        self.flags & flag::INLINE != 0
+    }
+    const fn data(&self, direction: Direction) -> Option<&Assembly> {
+        match &self.peers[direction.index()].data {
+            Some(d) => Some(d),
+            None => None,
+        }
+    }
+
+    /// How far a direction's data may be looked at: what is acknowledged; inline, or with `all`, everything.
+    fn limit(&self, d: &Assembly, all: bool) -> u64 {
+        if all || self.inline() || self.flags & flag::ASYNC != 0 { u64::MAX } else { d.acked }
+    }
+
+    /// What the application layer has not had yet of a direction; `all` includes what was not acknowledged, for the end
+    /// of a flow. After it was used call [`TcpSession::app_consume`], and ask again.
+    pub fn app_data(&self, direction: Direction, all: bool) -> Option<AppData<'_>> {
+        if self.flags & flag::APP_OFF != 0 {
+            return None;
+        }
+        let d = self.data(direction)?;
+        let limit = self.limit(d, all);
+        let bytes = d.buffer.contiguous(d.app, limit);
+        if !bytes.is_empty() {
+            return Some(AppData::Data { offset: d.app, bytes });
+        }
+        let next = d.buffer.next_at(d.app)?;
+        let lost = if all { u64::MAX } else { d.acked };
+        (next > d.app && next < lost).then(|| AppData::Gap(next - d.app))
+    }
+
+    /// The application layer has taken `n` bytes, or a gap of `n`.
+    pub fn app_consume(&mut self, direction: Direction, n: u64) {
+        if let Some(d) = &mut self.peers[direction.index()].data {
+            d.app = d.app.saturating_add(n);
+        }
+        self.release(direction);
+    }
+
+    /// The application layer does not want data of this session any more.
+    pub fn app_disable(&mut self) {
+        self.flags |= flag::APP_OFF;
+        self.release(Direction::ToServer);
+        self.release(Direction::ToClient);
+    }
+
+    /// Nothing looks at the raw stream of this session any more.
+    pub fn raw_disable(&mut self) {
+        self.flags |= flag::RAW_OFF;
+        self.release(Direction::ToServer);
+        self.release(Direction::ToClient);
+    }
+
+    /// Lets the next [`TcpSession::raw_chunk`] of a direction return what there is, whatever its size.
+    pub fn raw_trigger(&mut self, direction: Direction) {
+        self.peers[direction.index()].flags |= peer_flag::TRIGGER;
+    }
+
+    /// What raw inspection should look at now, if anything. Inline: the latest packet's data, with what is before it, as
+    /// far back as a chunk is long. Else acknowledged data, once there is a chunk of it, a hole follows, or it was asked
+    /// for ([`TcpSession::raw_trigger`]); with `all` everything there is. After inspection call [`TcpSession::raw_done`]
+    /// and ask again.
+    pub fn raw_chunk(&self, direction: Direction, all: bool) -> Option<StreamChunk<'_>> {
+        if self.flags & flag::RAW_OFF != 0 {
+            return None;
+        }
+        let peer = &self.peers[direction.index()];
+        let d = peer.data.as_deref()?;
+        if self.inline() && !all {
+            if !d.pending {
+                return None;
+            }
+            let (start, end) = d.packet;
+            let from = d.buffer.start_of(start).max(start.saturating_sub(u64::from(d.chunk_size)));
+            let data = d.buffer.contiguous(from, end.max(d.raw));
+            let seen = d.raw.saturating_sub(from).min(data.len() as u64) as usize;
+            return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
+        }
+        let limit = self.limit(d, all);
+        // A hole that the receiver does not have is behind us.
+        let mut at = d.raw;
+        let mut fresh = d.buffer.contiguous(at, limit);
+        if fresh.is_empty() {
+            let next = d.buffer.next_at(at)?;
+            if next >= if all { u64::MAX } else { d.acked } {
+                return None;
+            }
+            at = next;
+            fresh = d.buffer.contiguous(at, limit);
+        }
+        let end = at + fresh.len() as u64;
+        let hole = d.buffer.next_at(end).is_some_and(|n| n > end && n < d.acked);
+        if fresh.is_empty()
+            || !(all || hole || peer.has(peer_flag::TRIGGER) || fresh.len() as u64 >= u64::from(d.chunk_size))
+        {
+            return None;
+        }
+        let from = d.buffer.start_of(at).max(at.saturating_sub(u64::from(d.context)));
+        let data = d.buffer.contiguous(from, end);
+        Some(StreamChunk { data, offset: from, seen: (at - from) as usize })
+    }
+
+    /// The chunk that [`TcpSession::raw_chunk`] returned, to its end at `end`, was inspected.
+    pub fn raw_done(&mut self, direction: Direction, end: u64) {
+        let peer = &mut self.peers[direction.index()];
+        if let Some(d) = &mut peer.data {
+            d.raw = d.raw.max(end);
+            d.pending = false;
+        }
+        peer.flags &= !peer_flag::TRIGGER;
+        self.release(direction);
+    }
+
+    /// Whether data of a direction is left that was not looked at: at the end of a flow the engine makes a packet for it.
+    pub fn needs_flush(&self, direction: Direction) -> bool {
+        let Some(d) = self.data(direction) else { return false };
+        let end = d.buffer.end();
+        (self.flags & flag::APP_OFF == 0 && d.app < end) || (self.flags & flag::RAW_OFF == 0 && d.raw < end)
+    }
+
+    /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are
+    /// written as `[n bytes missing]`.
+    pub fn payload_with_gaps(&self, direction: Direction, from: u64, max: usize, out: &mut Vec<u8>) {
+        if let Some(d) = self.data(direction) {
+            d.buffer.with_gaps(from, u64::MAX, max, out);
+        }
+    }
+
+    /// Inline: replaces `payload`, sent in a direction with sequence number `seq`, by what the stream has there. Returns
+    /// whether that changed something: then the packet must not go out as it came.
+    pub fn rewrite(&self, direction: Direction, seq: u32, payload: &mut [u8]) -> bool {
+        let peer = &self.peers[direction.index()];
+        match &peer.data {
+            Some(d) => match u64::try_from(peer.offset(seq)) {
+                Ok(at) => d.buffer.rewrite(d.place(at), payload),
+                Err(_) => false,
+            },
+            None => false,
+        }
+    }
+
+    /// Frees what nobody needs any more, and settles what was seen.
+    pub(crate) fn release(&mut self, direction: Direction) {
+        let (app_off, raw_off) = (self.flags & flag::APP_OFF != 0, self.flags & flag::RAW_OFF != 0);
+        let inline = self.inline();
+        let closed = self.state == TcpState::Closed;
+        let Some(d) = &mut self.peers[direction.index()].data else { return };
+        let end = d.buffer.end();
+        let app = if app_off { end } else { d.app };
+        let raw = if raw_off { end } else { d.raw };
+        // What one reader had cannot change under the other.
+        let settled = if inline { app.min(raw) } else { app.max(raw).min(d.acked) };
+        let back = if closed || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
+        let keep = app.min(raw.saturating_sub(back));
+        let keep = if inline { keep.min(d.acked) } else { keep };
+        d.buffer.set_floor(settled.max(keep));
+        d.buffer.release(keep);
+    }
+}

@@ -1,0 +1,491 @@
+//! The states of a session: the handshake. What comes after it is in `established.rs`.
+
+use margay_packet::Packet;
+use margay_packet::tcp::flag as tcp;
+
+use crate::engine::{Exception, Outcome, Segment, StreamEngine};
+use crate::event::StreamEvent as E;
+use crate::seq;
+use crate::session::{Queued, TcpSession, TcpState, flag, peer_flag};
+
+/// Window scale assumed of sessions whose SYN was not seen: the largest (RFC 7323 section 2.3).
+const MIDSTREAM_SCALE: u8 = 14;
+
+impl StreamEngine {
+    /// A packet of a flow without a session.
+    pub(crate) fn first(
+        &mut self,
+        session: &mut Option<Box<TcpSession>>,
+        packet: &Packet<'_>,
+        s: &Segment<'_>,
+        out: &mut Outcome,
+    ) {
+        if s.has(tcp::RST) {
+            self.event(out, E::RstButNoSession);
+            return;
+        }
+        if s.has(tcp::SYN | tcp::FIN) {
+            self.event(out, E::FinSyn);
+            return;
+        }
+        if s.has(tcp::FIN) {
+            self.event(out, E::FinButNoSession);
+            return;
+        }
+        let pickup = self.config.midstream || self.config.async_oneside;
+        if s.has(tcp::SYN | tcp::ACK) {
+            if !pickup {
+                out.exception = Some(Exception::Midstream);
+                return;
+            }
+            let Some(new) = session.insert_from(self.create(packet, out)) else { return };
+            self.counters.midstream_pickups += 1;
+            new.flags |= flag::MIDSTREAM;
+            let mut s = *s;
+            if s.from == 0 {
+                // The server's SYN/ACK came first: this is not the client.
+                out.swap = true;
+                new.flags |= flag::SWAPPED;
+                let (a, b) = new.peers.split_at_mut(1);
+                std::mem::swap(&mut a[0].policy, &mut b[0].policy);
+                s.from = 1;
+            }
+            new.peers[0].start(s.ack.wrapping_sub(1));
+            new.peers[0].wscale = MIDSTREAM_SCALE;
+            new.peers[s.from].tcp_flags |= s.flags;
+            syn_ack(new, &Queued::of(&s));
+            if new.peers[1].wscale == 0 && s.options.window_scale.is_none() {
+                new.peers[0].wscale = 0;
+            }
+            new.peers[1].edge = new.peers[1].next_seq.wrapping_add(u32::from(u16::MAX) << new.peers[0].wscale);
+            new.state = TcpState::SynRecv;
+            out.state = Some(new.state.flow_state());
+            out.accepted = true;
+            if self.config.async_oneside && !self.config.midstream {
+                new.flags |= flag::ASYNC;
+            }
+        } else if s.has(tcp::SYN) {
+            let Some(new) = session.insert_from(self.create(packet, out)) else { return };
+            new.peers[s.from].tcp_flags |= s.flags;
+            out.accepted = true;
+            self.syn(new, s);
+            new.state = TcpState::SynSent;
+            out.state = Some(new.state.flow_state());
+            if !s.payload.is_empty() {
+                self.after(new, s, out);
+            }
+        } else if s.has(tcp::ACK) {
+            if !pickup {
+                out.exception = Some(Exception::Midstream);
+                return;
+            }
+            let Some(new) = session.insert_from(self.create(packet, out)) else { return };
+            self.counters.midstream_pickups += 1;
+            new.flags |= flag::MIDSTREAM;
+            if self.config.async_oneside {
+                new.flags |= flag::ASYNC;
+            }
+            for p in &mut new.peers {
+                p.wscale = MIDSTREAM_SCALE;
+            }
+            let (from, to) = (s.from, s.to());
+            new.peers[from].tcp_flags |= s.flags;
+            new.peers[from].start(s.seq.wrapping_sub(1));
+            new.peers[from].advance(s.end());
+            new.peers[to].start(s.ack.wrapping_sub(1));
+            let window = u32::from(s.window) << MIDSTREAM_SCALE;
+            new.peers[to].edge = s.ack;
+            new.peers[to].acked(s.ack, window);
+            new.peers[from].edge = s.end();
+            let last_ack = new.peers[from].last_ack;
+            new.peers[from].acked(last_ack, (u32::from(u16::MAX)) << MIDSTREAM_SCALE);
+            if let Some((value, echo)) = s.options.timestamp {
+                new.flags |= flag::TIMESTAMP;
+                note_timestamp(new, from, value, s);
+                new.peers[to].last_ts = echo;
+            }
+            if s.options.sack_count > 0 {
+                new.flags |= flag::SACK;
+            }
+            new.state = TcpState::Established;
+            out.state = Some(new.state.flow_state());
+            out.accepted = true;
+            self.after(new, s, out);
+        }
+    }
+
+    /// The SYN that opens a session.
+    fn syn(&mut self, session: &mut TcpSession, s: &Segment<'_>) {
+        let p = &mut session.peers[s.from];
+        p.start(s.seq);
+        p.wscale = s.options.window_scale.unwrap_or(0).min(MIDSTREAM_SCALE);
+        if let Some((value, _)) = s.options.timestamp {
+            p.last_ts = value;
+            p.last_ts_time = s.time.secs() as u32;
+            session.flags |= flag::TIMESTAMP;
+            if value == 0 {
+                p.flags |= peer_flag::ZERO_TIMESTAMP;
+            }
+        } else {
+            session.flags &= !flag::TIMESTAMP;
+        }
+        set(&mut session.flags, flag::SACK, s.options.sack_ok);
+        if s.options.fast_open.is_some() {
+            session.flags |= flag::FAST_OPEN;
+        }
+        // What the other side may send, before it is known whether windows are scaled.
+        let to = &mut session.peers[s.to()];
+        to.window = u32::from(s.window);
+        if !s.payload.is_empty() {
+            let p = &mut session.peers[s.from];
+            p.advance(s.seq.wrapping_add(1).wrapping_add(s.len()));
+            p.edge = p.next_seq;
+        }
+    }
+
+    /// A packet of a session: whether it belongs to it.
+    pub(crate) fn existing(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if session.peers[s.from].has(peer_flag::RST_SENT) && !s.has(tcp::RST) && (s.has(tcp::SYN) || s.len() > 0) {
+            self.event(out, E::SuspectedRstInject);
+        }
+        let spurious = self.look_for_retransmission(session, s, out);
+        if s.has(tcp::RST) && s.len() > 0 {
+            self.event(out, E::RstWithData);
+        }
+        if session.state != TcpState::SynSent && !self.timestamp_ok(session, s, out) {
+            return false;
+        }
+        if s.has(tcp::RST) {
+            return self.reset(session, s, out);
+        }
+        if s.has(tcp::SYN | tcp::FIN) {
+            self.event(out, E::FinSyn);
+            return false;
+        }
+        let ok = match session.state {
+            TcpState::None => false,
+            TcpState::SynSent => self.in_syn_sent(session, s, out),
+            TcpState::SynRecv => self.in_syn_recv(session, s, out),
+            TcpState::Established => self.in_established(session, s, out),
+            TcpState::Closed => false,
+            _ => self.in_closing_states(session, s, out),
+        };
+        if ok {
+            if let Some((value, _)) = s.options.timestamp
+                && session.flags & flag::TIMESTAMP != 0
+            {
+                note_timestamp(session, s.from, value, s);
+            }
+            return !spurious || s.len() == 0;
+        }
+        false
+    }
+
+    fn in_syn_sent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        let (from, to) = (s.from, s.to());
+        if s.has(tcp::SYN | tcp::ACK) {
+            if session.flags & flag::FOUR_WAY != 0 {
+                return self.four_way_syn_ack(session, s, out);
+            }
+            if from == 0 {
+                self.event(out, E::Hs3SynackInWrongDirection);
+                return false;
+            }
+            let client = &session.peers[0];
+            let first = client.isn.wrapping_add(1);
+            let plain = s.ack == first;
+            let data = s.ack == client.next_seq;
+            if !plain && !data {
+                // Another SYN of the client may be the one that is answered.
+                let other = session
+                    .queue
+                    .as_ref()
+                    .and_then(|q| q.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied());
+                let Some(other) = other else {
+                    self.event(out, E::Hs3SynackWithWrongAck);
+                    return false;
+                };
+                restart(session, &other);
+            } else if plain && !data {
+                // Fast open, but only the SYN was acknowledged: its data does not count.
+                self.event(out, E::Hs3SynackTfoDataIgnored);
+                session.flags &= !flag::FAST_OPEN;
+                let p = &mut session.peers[0];
+                if let Some(mut d) = p.data.take() {
+                    d.buffer = Default::default();
+                    d.packet = (0, 0);
+                    d.pending = false;
+                    crate::engine::account(&mut self.counters, &mut d);
+                    self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
+                }
+                let isn = p.isn;
+                p.start(isn);
+            }
+            session.queue = None;
+            syn_ack(session, &Queued::of(s));
+            session.state = TcpState::SynRecv;
+            return true;
+        }
+        if s.has(tcp::SYN) {
+            if from == 0 {
+                if s.seq != session.peers[0].isn {
+                    return self.queue(session, Queued::of(s), out);
+                }
+                return s.payload.is_empty() || session.flags & flag::FAST_OPEN != 0;
+            }
+            // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.
+            session.flags |= flag::FOUR_WAY;
+            let p = &mut session.peers[from];
+            p.start(s.seq);
+            p.wscale = s.options.window_scale.unwrap_or(0).min(MIDSTREAM_SCALE);
+            if let Some((value, _)) = s.options.timestamp {
+                p.last_ts = value;
+                p.last_ts_time = s.time.secs() as u32;
+            } else {
+                session.flags &= !flag::TIMESTAMP;
+            }
+            session.peers[to].window = u32::from(s.window);
+            let last = session.peers[to].last_ack;
+            session.peers[to].edge = last.wrapping_add(u32::from(s.window));
+            return true;
+        }
+        if s.has(tcp::FIN) || !s.has(tcp::ACK) {
+            return false;
+        }
+        if from == 0 && self.config.async_oneside {
+            // The server's side is not seen at all.
+            if s.seq != session.peers[0].next_seq {
+                self.event(out, E::Hs3AsyncWrongSeq);
+                return false;
+            }
+            session.flags |= flag::ASYNC | flag::MIDSTREAM;
+            session.peers[1].start(s.ack.wrapping_sub(1));
+            session.peers[0].edge = s.end().wrapping_add(u32::from(u16::MAX) << MIDSTREAM_SCALE);
+            let window = u32::from(s.window) << session.peers[0].wscale;
+            session.peers[1].acked(s.ack, window);
+            session.peers[0].advance(s.end());
+            session.state = TcpState::Established;
+            return true;
+        }
+        false
+    }
+
+    /// The answer to the server's own SYN, from either side.
+    fn four_way_syn_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        let (from, to) = (s.from, s.to());
+        if s.ack != session.peers[to].isn.wrapping_add(1) {
+            self.event(out, E::Hs4SynackWithWrongAck);
+            return false;
+        }
+        if s.seq != session.peers[from].isn {
+            self.event(out, E::Hs4SynackWithWrongSyn);
+            return false;
+        }
+        if s.options.timestamp.is_none() {
+            session.flags &= !flag::TIMESTAMP;
+        }
+        let window = u32::from(s.window);
+        session.peers[to].acked(s.ack, window);
+        session.state = TcpState::SynRecv;
+        true
+    }
+
+    /// Keeps a SYN or SYN/ACK that differs from the one before.
+    fn queue(&mut self, session: &mut TcpSession, q: Queued, out: &mut Outcome) -> bool {
+        let list = session.queue.get_or_insert_default();
+        let same = |o: &&Queued| o.syn_ack == q.syn_ack && o.seq == q.seq && o.ack == q.ack;
+        if list.iter().any(|o| same(&o)) {
+            return true;
+        }
+        let limit = if q.syn_ack { self.config.max_synack_queued } else { self.config.max_syn_queued };
+        if list.iter().filter(|o| o.syn_ack == q.syn_ack).count() >= usize::from(limit) {
+            self.event(out, if q.syn_ack { E::Hs3SynackFlood } else { E::Hs3SynFlood });
+            return false;
+        }
+        list.push(q);
+        true
+    }
+
+    fn in_syn_recv(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        let (from, to) = (s.from, s.to());
+        let four_way = session.flags & flag::FOUR_WAY != 0;
+        if s.has(tcp::SYN | tcp::ACK) {
+            if four_way {
+                return self.four_way_syn_ack(session, s, out);
+            }
+            if from == 0 {
+                self.event(out, E::Hs3SynackToserverOnSynRecv);
+                return false;
+            }
+            let client_next = session.peers[0].last_ack;
+            if s.ack != client_next {
+                self.event(out, E::Hs3SynackResendWithDifferentAck);
+                return false;
+            }
+            if s.seq != session.peers[1].isn {
+                self.event(out, E::Hs3SynackResendWithDiffSeq);
+                return self.queue(session, Queued::of(s), out);
+            }
+            return true;
+        }
+        if s.has(tcp::SYN) {
+            if from == 1 && !four_way {
+                self.event(out, E::Hs3SynToclientOnSynRecv);
+                return false;
+            }
+            if s.seq != session.peers[from].isn {
+                self.event(out, E::Hs3SynResendDiffSeqOnSynRecv);
+                return false;
+            }
+            return true;
+        }
+        if !s.has(tcp::ACK) {
+            return false;
+        }
+        if four_way {
+            if s.seq != session.peers[from].next_seq {
+                self.event(out, E::Hs4WrongSeq);
+                return false;
+            }
+            if s.ack != session.peers[to].next_seq {
+                self.event(out, E::Hs4InvalidAck);
+                return false;
+            }
+        } else if from == 0 {
+            let in_place = s.seq == session.peers[0].next_seq;
+            let in_window = seq::geq(s.seq, session.peers[0].last_ack) && seq::leq(s.end(), session.peers[0].edge);
+            let server = &session.peers[1];
+            let mut ack_ok =
+                seq::geq(s.ack, server.isn.wrapping_add(1)) && seq::leq(s.ack, server.edge) || s.ack == server.next_seq;
+            if !ack_ok {
+                let other = session
+                    .queue
+                    .as_ref()
+                    .and_then(|q| q.iter().find(|q| q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied());
+                if let Some(other) = other {
+                    syn_ack(session, &other);
+                    ack_ok = true;
+                }
+            }
+            match (in_place || in_window, ack_ok) {
+                (true, true) => {}
+                (true, false) => {
+                    self.event(out, E::Hs3RightSeqWrongAckEvasion);
+                    return false;
+                }
+                _ => {
+                    self.event(out, E::Hs3WrongSeqWrongAck);
+                    return false;
+                }
+            }
+        } else {
+            // The server goes on before the client's acknowledgment was seen: it was lost, or this is somebody else.
+            let server = &session.peers[1];
+            let plausible = s.ack == session.peers[0].next_seq
+                || (seq::geq(s.ack, session.peers[0].last_ack) && seq::leq(s.ack, session.peers[0].edge));
+            if !plausible || !seq::geq(s.seq, server.next_seq) || !seq::leq(s.end(), server.edge) {
+                self.event(out, E::Hs3AckInWrongDir);
+                return false;
+            }
+            if self.config.inline && s.len() > 0 && session.flags & (flag::FAST_OPEN | flag::MIDSTREAM) == 0 {
+                self.event(out, E::Hs3AckDataInject);
+                out.drop = true;
+                return false;
+            }
+            if s.len() == 0 && !s.has(tcp::FIN) && session.flags & flag::MIDSTREAM == 0 {
+                return true;
+            }
+        }
+        session.queue = None;
+        session.state = TcpState::Established;
+        self.in_established(session, s, out)
+    }
+}
+
+impl Queued {
+    fn of(s: &Segment<'_>) -> Queued {
+        Queued {
+            syn_ack: s.has(tcp::ACK),
+            seq: s.seq,
+            ack: s.ack,
+            window: u32::from(s.window),
+            wscale: s.options.window_scale,
+            timestamp: s.options.timestamp.map(|t| t.0),
+            sack: s.options.sack_ok,
+        }
+    }
+}
+
+/// Takes what a SYN/ACK says of the server.
+fn syn_ack(session: &mut TcpSession, q: &Queued) {
+    let (client, server) = session.peers.split_at_mut(1);
+    let (Some(client), Some(server)) = (client.first_mut(), server.first_mut()) else { return };
+    let client_window = server.window;
+    server.start(q.seq);
+    match q.wscale {
+        Some(scale) => server.wscale = scale.min(MIDSTREAM_SCALE),
+        None => {
+            // Both must scale, or none does (RFC 7323 section 2.2).
+            server.wscale = 0;
+            client.wscale = 0;
+        }
+    }
+    match q.timestamp {
+        Some(value) if session.flags & (flag::TIMESTAMP | flag::MIDSTREAM) != 0 => {
+            session.flags |= flag::TIMESTAMP;
+            server.last_ts = value;
+            if value == 0 {
+                server.flags |= peer_flag::ZERO_TIMESTAMP;
+            }
+        }
+        _ => session.flags &= !flag::TIMESTAMP,
+    }
+    if !q.sack {
+        session.flags &= !flag::SACK;
+    }
+    client.edge = q.ack;
+    client.acked(q.ack, q.window);
+    server.edge = server.next_seq;
+    let last = server.last_ack;
+    server.acked(last, client_window);
+}
+
+/// A queued SYN turned out to be the one that counts.
+fn restart(session: &mut TcpSession, q: &Queued) {
+    let p = &mut session.peers[0];
+    p.start(q.seq);
+    p.wscale = q.wscale.unwrap_or(0).min(MIDSTREAM_SCALE);
+    p.data = None;
+    p.last_ts = q.timestamp.unwrap_or(0);
+    set(&mut session.flags, flag::TIMESTAMP, q.timestamp.is_some());
+    set(&mut session.flags, flag::SACK, q.sack);
+    session.peers[1].window = q.window;
+}
+
+/// Notes a timestamp that was sent in order (RFC 7323 section 4.3).
+fn note_timestamp(session: &mut TcpSession, side: usize, value: u32, s: &Segment<'_>) {
+    let p = &mut session.peers[side];
+    if seq::leq(s.seq, p.next_seq) && (seq::geq(value, p.last_ts) || p.last_ts == 0) {
+        p.last_ts = value;
+        p.last_ts_time = s.time.secs() as u32;
+    }
+}
+
+fn set(flags: &mut u16, bit: u16, on: bool) {
+    if on {
+        *flags |= bit;
+    } else {
+        *flags &= !bit;
+    }
+}
+
+/// Puts a session in place, where there is one.
+trait InsertFrom<T> {
+    fn insert_from(&mut self, value: Option<T>) -> Option<&mut T>;
+}
+
+impl<T> InsertFrom<T> for Option<T> {
+    fn insert_from(&mut self, value: Option<T>) -> Option<&mut T> {
+        Some(self.insert(value?))
+    }
+}
