@@ -5,8 +5,10 @@ mod detect;
 mod group;
 mod header;
 mod input;
+pub mod buffer;
 pub mod checks;
 pub mod effect;
+pub mod fast_pattern;
 pub mod hostvars;
 pub mod inspect;
 mod iponly;
@@ -15,13 +17,13 @@ mod kind;
 pub mod mpm;
 mod order;
 pub mod pcre;
-mod pending;
 mod rule;
 mod state;
 mod tag;
 #[cfg(test)]
 mod tests;
 mod threshold;
+pub mod transform;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX, PrefilterMode};
 pub use detect::{CompileReport, Detect, Environment};

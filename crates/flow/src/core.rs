@@ -156,3 +156,17 @@ pub struct FlowCore {
     /// Emergency mode was on when it was made or ended.
     pub emergency: bool,
 }
+
+impl FlowCore {
+    /// Turns the flow round: its client becomes the server.
+    pub fn turn_round(&mut self) {
+        std::mem::swap(&mut self.src, &mut self.dst);
+        std::mem::swap(&mut self.sport, &mut self.dport);
+        self.pkts.swap(0, 1);
+        self.bytes.swap(0, 1);
+        self.bypassed.swap(0, 1);
+        self.first_seen.swap(0, 1);
+        self.tcp_flags.swap(0, 1);
+        self.ttl.swap(0, 1);
+    }
+}

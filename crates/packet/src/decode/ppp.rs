@@ -28,6 +28,9 @@ impl Decoder {
         if b.len() < header || b.is_empty() {
             return bad(p, E::PppPktTooSmall);
         }
+        if !self.layer(p) {
+            return false;
+        }
         let known = match protocol {
             0x23 | 0x25 | 0x27 | 0x29 | 0x2b | 0x2d | 0x31 | 0x33 | 0x35 | 0xfd => true,
             0x201 | 0x231 | 0x233 | 0x281 | 0x283 => true,

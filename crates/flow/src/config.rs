@@ -1,0 +1,121 @@
+//! Settings of the flow table, with the defaults of Suricata 8 (`flow:`, `flow-timeouts:`, `vlan:`, `livedev:`, `decoder.recursion-level:`).
+
+use crate::FlowState;
+
+/// How long a flow of one protocol may be silent, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// One side seen, or no handshake yet.
+    pub new: u32,
+    /// Both sides seen.
+    pub established: u32,
+    /// TCP only: connection closed. Flows of other protocols never get there.
+    pub closed: u32,
+    /// Bypassed in user space or in the capture.
+    pub bypassed: u32,
+}
+
+impl Timeouts {
+    /// The one for `state`, in seconds.
+    pub const fn of(&self, state: FlowState) -> u32 {
+        match state {
+            FlowState::New => self.new,
+            FlowState::Established => self.established,
+            FlowState::Closed => self.closed,
+            FlowState::LocalBypassed | FlowState::CaptureBypassed => self.bypassed,
+        }
+    }
+}
+
+/// A protocol's timeouts in normal times and in emergency mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeoutPair {
+    /// In normal times.
+    pub normal: Timeouts,
+    /// In emergency mode.
+    pub emergency: Timeouts,
+}
+
+/// `flow-timeouts`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowTimeouts {
+    /// Every other protocol.
+    pub default: TimeoutPair,
+    /// TCP.
+    pub tcp: TimeoutPair,
+    /// UDP.
+    pub udp: TimeoutPair,
+    /// ICMP and ICMPv6.
+    pub icmp: TimeoutPair,
+}
+
+impl FlowTimeouts {
+    /// Those of an IP protocol.
+    pub const fn of(&self, proto: u8) -> &TimeoutPair {
+        match proto {
+            6 => &self.tcp,
+            17 => &self.udp,
+            1 | 58 => &self.icmp,
+            _ => &self.default,
+        }
+    }
+}
+
+impl Default for FlowTimeouts {
+    fn default() -> Self {
+        let datagrams = TimeoutPair {
+            normal: Timeouts { new: 30, established: 300, closed: 0, bypassed: 100 },
+            emergency: Timeouts { new: 10, established: 100, closed: 0, bypassed: 50 },
+        };
+        FlowTimeouts {
+            default: datagrams,
+            tcp: TimeoutPair {
+                normal: Timeouts { new: 60, established: 600, closed: 60, bypassed: 100 },
+                emergency: Timeouts { new: 5, established: 100, closed: 10, bypassed: 50 },
+            },
+            udp: datagrams,
+            icmp: datagrams,
+        }
+    }
+}
+
+/// Settings of [`crate::FlowTable`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowConfig {
+    /// Most memory that the table may use, in bytes (`flow.memcap`); 0 means no limit of its own.
+    pub memcap: u64,
+    /// Buckets of the hash table (`flow.hash-size`), at least 1.
+    pub hash_size: u32,
+    /// Flows allocated before the first packet (`flow.prealloc`).
+    pub prealloc: u32,
+    /// Percent of the flows that memory allows that must be free again for emergency mode to end
+    /// (`flow.emergency-recovery`), 1 to 100.
+    pub emergency_recovery: u8,
+    /// Timeouts.
+    pub timeouts: FlowTimeouts,
+    /// Whether VLAN tags tell flows apart (`vlan.use-for-tracking`).
+    pub vlan_use_for_tracking: bool,
+    /// Whether the capture interface tells flows apart (`livedev.use-for-tracking`).
+    pub livedev_use_for_tracking: bool,
+    /// Whether the tunnel depth tells flows apart (`decoder.recursion-level.use-for-tracking`).
+    pub recursion_use_for_tracking: bool,
+    /// Seed of the hash. Live captures should give a random one, so that nobody outside can choose what collides; flow
+    /// identifiers follow from it.
+    pub seed: u64,
+}
+
+impl Default for FlowConfig {
+    fn default() -> Self {
+        FlowConfig {
+            memcap: 128 << 20,
+            hash_size: 65536,
+            prealloc: 10_000,
+            emergency_recovery: 30,
+            timeouts: FlowTimeouts::default(),
+            vlan_use_for_tracking: true,
+            livedev_use_for_tracking: true,
+            recursion_use_for_tracking: true,
+            seed: 0x4d61_7267_6179_0001,
+        }
+    }
+}

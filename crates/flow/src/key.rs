@@ -1,0 +1,201 @@
+//! Which packets belong to a flow, and to which one.
+
+use std::net::IpAddr;
+
+use margay_packet::{L3, L4, Packet};
+
+use crate::config::FlowConfig;
+use crate::core::Direction;
+use crate::hash;
+
+/// What tells flows apart: both directions have the same key. The end with the smaller address (then port) comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    low: [u64; 2],
+    high: [u64; 2],
+    /// Ports of the low and the high end; for ICMP the type and the type of its answer; for ESP the SPI.
+    ports: u32,
+    /// IP protocol, IP version, tunnel depth, interface.
+    meta: u32,
+    /// VLAN tags.
+    vlans: u64,
+}
+
+impl Key {
+    pub(crate) const EMPTY: Key = Key { low: [0; 2], high: [0; 2], ports: 0, meta: 0, vlans: 0 };
+}
+
+/// A packet's place in the flow table.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowKey {
+    pub(crate) key: Key,
+    pub(crate) hash: u64,
+    /// Whether the packet's source is the high end.
+    pub(crate) swapped: bool,
+    /// An ICMP error: belongs to the flow of the packet it carries, if there is one, but never makes one.
+    pub(crate) error: bool,
+}
+
+impl FlowKey {
+    /// The hash, for [`crate::FlowTable::prefetch`] and for steering packets to workers: equal in both directions.
+    pub const fn hash(&self) -> u64 {
+        self.hash
+    }
+    /// Whether this is an ICMP error about a packet of the flow (it counts, but does not establish the flow).
+    pub const fn is_icmp_error(&self) -> bool {
+        self.error
+    }
+    /// Direction within a flow whose client is the high end or not.
+    pub(crate) const fn direction(&self, client_is_high: bool) -> Direction {
+        if self.swapped == client_is_high { Direction::ToServer } else { Direction::ToClient }
+    }
+}
+
+fn address(a: IpAddr) -> [u64; 2] {
+    match a {
+        IpAddr::V4(a) => [0, u64::from(u32::from(a))],
+        IpAddr::V6(a) => {
+            let v = u128::from(a);
+            [(v >> 64) as u64, v as u64]
+        }
+    }
+}
+
+/// The type of the answer to an ICMP message, and the other way round (RFC 792, 950, 1256).
+pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
+    Some(match kind {
+        0 => 8,
+        8 => 0,
+        9 => 10,
+        10 => 9,
+        13 => 14,
+        14 => 13,
+        15 => 16,
+        16 => 15,
+        17 => 18,
+        18 => 17,
+        _ => return None,
+    })
+}
+
+/// The type of the answer to an ICMPv6 message, and the other way round (RFC 4443, 4861, 2710, 4620, 3122, 6275).
+pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
+    Some(match kind {
+        128 => 129,
+        129 => 128,
+        130 => 131,
+        131 => 130,
+        133 => 134,
+        134 => 133,
+        135 => 136,
+        136 => 135,
+        139 => 140,
+        140 => 139,
+        141 => 142,
+        142 => 141,
+        144 => 145,
+        145 => 144,
+        146 => 147,
+        147 => 146,
+        _ => return None,
+    })
+}
+
+/// Addresses, protocol and ports of the packet that an ICMP destination unreachable message carries (RFC 792): a whole
+/// transport header is asked for, as Suricata does.
+fn embedded(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr, u8, u16, u16)> {
+    let ip = packet.l4_bytes().get(8..)?;
+    let b = |i: usize| ip.get(i).copied();
+    if b(0)? >> 4 != 4 {
+        return None;
+    }
+    let header = usize::from(b(0)? & 0x0f) * 4;
+    let fragment = u16::from_be_bytes([b(6)?, b(7)?]) & 0x1fff;
+    let proto = b(9)?;
+    let least = match proto {
+        6 => 20,
+        17 => 8,
+        132 => 8,
+        _ => return None,
+    };
+    if header < 20 || fragment != 0 || ip.len() < header + least {
+        return None;
+    }
+    let at = |i: usize| -> Option<IpAddr> { Some(IpAddr::from(<[u8; 4]>::try_from(ip.get(i..i + 4)?).ok()?)) };
+    let port = |i: usize| -> Option<u16> { Some(u16::from_be_bytes([b(header + i)?, b(header + i + 1)?])) };
+    Some((at(12)?, at(16)?, proto, port(0)?, port(2)?))
+}
+
+/// The key of `packet`, which came in on interface `livedev` (0 where that does not matter). `None` for packets without a
+/// flow: not IP, broken, fragments, ICMP errors about nothing we can tell, and protocols other than TCP, UDP, SCTP, ESP,
+/// ICMP and the IP-in-IP tunnels.
+pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
+    if packet.fragment || packet.invalid {
+        return None;
+    }
+    let version = match packet.l3 {
+        L3::Ipv4 { .. } => 0,
+        L3::Ipv6 { .. } => 1u32,
+        _ => return None,
+    };
+    let (mut src, mut dst, mut proto) = (packet.src, packet.dst, packet.proto);
+    let (mut sport, mut dport) = (0, 0);
+    let mut error = false;
+    let mut one_way = false;
+    match packet.l4 {
+        L4::Tcp { .. } | L4::Udp { .. } | L4::Sctp { .. } => (sport, dport) = (packet.sport, packet.dport),
+        L4::Icmpv4 { .. } => match icmpv4_counterpart(packet.icmp.0) {
+            Some(answer) => (sport, dport) = (u16::from(packet.icmp.0), u16::from(answer)),
+            None if packet.icmp.0 == 3 => {
+                // It travels against the packet that it is about.
+                (dst, src, proto, dport, sport) = embedded(packet)?;
+                error = true;
+            }
+            None => return None,
+        },
+        L4::Icmpv6 { .. } => {
+            sport = u16::from(packet.icmp.0);
+            dport = icmpv6_counterpart(packet.icmp.0).map_or(0x100 | u16::from(packet.icmp.1), u16::from);
+        }
+        L4::Esp { .. } => {
+            let spi = spi(packet);
+            (sport, dport) = ((spi >> 16) as u16, spi as u16);
+            one_way = true;
+        }
+        L4::None if matches!(proto, 4 | 41) && packet.has_inner => {}
+        _ => return None,
+    }
+    let (s, d) = (address(src), address(dst));
+    let swapped = (s, sport) > (d, dport);
+    let (low, high, ports) = if swapped {
+        (d, s, u32::from(dport) << 16 | u32::from(sport))
+    } else {
+        (s, d, u32::from(sport) << 16 | u32::from(dport))
+    };
+    // An ESP security association goes one way; its SPI says nothing of the other.
+    let ports = if one_way { u32::from(sport) << 16 | u32::from(dport) } else { ports };
+    let one_way = if one_way { 1 + u64::from(swapped) } else { 0 };
+    let recursion = if config.recursion_use_for_tracking { u32::from(packet.recursion & 0x7f) } else { 0 };
+    let livedev = if config.livedev_use_for_tracking { u32::from(livedev) } else { 0 };
+    let [v0, v1, v2] = if config.vlan_use_for_tracking { packet.vlans.raw() } else { [0; 3] }.map(u64::from);
+    let key = Key {
+        low,
+        high,
+        ports,
+        meta: u32::from(proto) | version << 8 | recursion << 9 | livedev << 16,
+        vlans: v0 | v1 << 16 | v2 << 32 | one_way << 48,
+    };
+    let hash = hash::words(
+        config.seed,
+        &[low[0], low[1], high[0], high[1], u64::from(ports) | u64::from(key.meta) << 32, key.vlans],
+    );
+    Some(FlowKey { key, hash, swapped, error })
+}
+
+/// The security parameters index of an ESP packet (RFC 4303 section 2.1), else 0.
+pub(crate) fn spi(packet: &Packet<'_>) -> u32 {
+    match packet.l4 {
+        L4::Esp { .. } => packet.l4_bytes().get(..4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes),
+        _ => 0,
+    }
+}

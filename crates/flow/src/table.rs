@@ -1,0 +1,667 @@
+//! The flow table.
+//!
+//! Buckets hold the number of their first flow; what a lookup compares (key, hash, chain) is apart from what a flow holds,
+//! one cache line a flow. Expiry is a timer wheel of one-second slots that is corrected lazily: a packet only notes its
+//! time in the flow; when the flow's slot comes round, a flow seen since moves on to where it belongs.
+
+use margay_packet::{Packet, Time};
+
+use crate::clock::Clock;
+use crate::config::FlowConfig;
+use crate::core::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+use crate::counters::FlowCounters;
+use crate::hash::fold;
+use crate::key::{self, FlowKey, Key};
+use crate::slab::Chunks;
+
+const NONE: u32 = u32::MAX;
+/// Slots of the wheel, one second each. Later deadlines wait in the last one and are looked at again.
+const SLOTS: usize = 1024;
+const SECOND: i64 = 1_000_000;
+/// Flows looked at, at most, to find one to evict.
+const EVICT_TRIES: usize = 16;
+
+/// Why a flow ended (`flow.reason`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// Silent for too long.
+    Timeout,
+    /// Evicted to make room.
+    Forced,
+    /// The engine stopped, or the capture was at its end.
+    Shutdown,
+    /// A new TCP connection began with the same addresses and ports.
+    TcpReuse,
+    /// None of these.
+    Unknown,
+}
+
+impl EndReason {
+    /// Its name in events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EndReason::Timeout => "timeout",
+            EndReason::Forced => "forced",
+            EndReason::Shutdown => "shutdown",
+            EndReason::TcpReuse => "tcp_reuse",
+            EndReason::Unknown => "unknown",
+        }
+    }
+}
+
+/// A flow's place in its table. Good until the flow ends; used after that it finds nothing, or the flow that took its
+/// place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowRef(u32);
+
+/// One flow and what the engine keeps with it.
+#[derive(Debug, Clone)]
+pub struct Flow<X> {
+    /// What is known of any flow.
+    pub core: FlowCore,
+    /// The engine's part.
+    pub ext: X,
+}
+
+/// What [`FlowTable::lookup`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// The flow was there.
+    Found(FlowRef, Direction),
+    /// It was made for this packet.
+    Created(FlowRef),
+    /// The packet is an ICMP error about no flow we know.
+    Unrelated,
+    /// There was no room: `flow.memcap-policy` says what to do with the packet.
+    NoMemory,
+}
+
+/// What a lookup compares, and where the flow hangs.
+#[derive(Debug)]
+struct Slot {
+    key: Key,
+    hash: u32,
+    /// Next in the bucket, or next free slot.
+    chain: u32,
+    /// Neighbours in the wheel's slot.
+    prev: u32,
+    next: u32,
+    /// Slot of the wheel.
+    wheel: u16,
+    client_is_high: bool,
+    used: bool,
+    /// Table time of the latest packet.
+    touched: i64,
+}
+
+/// Flows by what their packets have in common.
+#[derive(Debug)]
+pub struct FlowTable<X> {
+    config: FlowConfig,
+    buckets: Vec<u32>,
+    slots: Chunks<Slot>,
+    flows: Chunks<Option<Flow<X>>>,
+    free: u32,
+    /// Flows that memory allows.
+    limit: u32,
+    wheel: Vec<u32>,
+    /// One bit a slot of the wheel: not empty.
+    occupied: [u64; SLOTS / 64],
+    /// The second that the wheel has reached.
+    second: i64,
+    clock: Clock,
+    emergency: bool,
+    /// Where the search of emergency mode goes on.
+    sweep: u32,
+    /// What was counted.
+    pub counters: FlowCounters,
+}
+
+impl<X> FlowTable<X> {
+    /// Bytes that one flow takes of `memcap`.
+    pub const FLOW_SIZE: u64 = (size_of::<Slot>() + size_of::<Option<Flow<X>>>()) as u64;
+
+    /// An empty table.
+    pub fn new(config: FlowConfig) -> Self {
+        let buckets = config.hash_size.max(1) as usize;
+        let fixed = buckets as u64 * 4;
+        let limit = match config.memcap {
+            0 => u64::from(NONE - 1),
+            memcap => memcap.saturating_sub(fixed) / Self::FLOW_SIZE,
+        };
+        let mut table = FlowTable {
+            buckets: vec![NONE; buckets],
+            slots: Chunks::new(),
+            flows: Chunks::new(),
+            free: NONE,
+            limit: limit.clamp(1, u64::from(NONE - 1)) as u32,
+            wheel: vec![NONE; SLOTS],
+            occupied: [0; SLOTS / 64],
+            second: 0,
+            clock: Clock::default(),
+            emergency: false,
+            sweep: 0,
+            counters: FlowCounters { memuse: fixed, ..FlowCounters::default() },
+            config,
+        };
+        for _ in 0..table.config.prealloc.min(table.limit) {
+            table.grow();
+        }
+        table
+    }
+
+    /// The settings.
+    pub const fn config(&self) -> &FlowConfig {
+        &self.config
+    }
+    /// Flows in the table.
+    pub const fn len(&self) -> usize {
+        self.counters.active as usize
+    }
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.counters.active == 0
+    }
+    /// Whether emergency mode is on: memory ran out, and has not been freed enough since.
+    pub const fn emergency(&self) -> bool {
+        self.emergency
+    }
+
+    /// The key of a packet that came in on interface `livedev` (a number of the caller's); `None` where it has no flow.
+    pub fn key(&self, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
+        key::of(&self.config, packet, livedev)
+    }
+
+    /// Brings what a lookup of this hash reads first into the cache. Returns nothing of meaning.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) -> u32 {
+        let first = self.buckets.get(self.bucket(hash as u32)).copied().unwrap_or(NONE);
+        self.slots.get(first).map_or(0, |s| std::hint::black_box(s.hash))
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    /// The flow there.
+    #[inline]
+    pub fn get(&self, at: FlowRef) -> Option<&Flow<X>> {
+        self.flows.get(at.0)?.as_ref()
+    }
+    /// The flow there.
+    #[inline]
+    pub fn get_mut(&mut self, at: FlowRef) -> Option<&mut Flow<X>> {
+        self.flows.get_mut(at.0)?.as_mut()
+    }
+
+    /// Finds the flow of `packet`, or makes it. A flow found that is silent for too long ends first (`ended`), as does one
+    /// evicted to make room.
+    pub fn lookup(
+        &mut self,
+        packet: &Packet<'_>,
+        key: &FlowKey,
+        make: impl FnOnce() -> X,
+        ended: &mut dyn FnMut(Flow<X>, EndReason),
+    ) -> Lookup {
+        let now = self.clock.advance(packet.time);
+        let mut previous_id = 0;
+        if let Some(at) = self.find(key) {
+            if self.timed_out(at, now) {
+                self.counters.wrk_flows_evicted += 1;
+                if let Some(flow) = self.remove(at) {
+                    previous_id = flow.core.id;
+                    ended(flow, EndReason::Timeout);
+                }
+            } else if let Some(slot) = self.slots.get_mut(at) {
+                if !key.error {
+                    slot.touched = now;
+                }
+                return Lookup::Found(FlowRef(at), key.direction(slot.client_is_high));
+            }
+        }
+        if key.error {
+            return Lookup::Unrelated;
+        }
+        match self.insert(packet, key, now, previous_id, make, ended) {
+            Some(at) => Lookup::Created(at),
+            None => Lookup::NoMemory,
+        }
+    }
+
+    /// Ends the flow at `at` and makes a new one of the same key for `packet`, which opened a new TCP connection; its
+    /// source is the new flow's client. `None` where memory ran out.
+    pub fn replace(
+        &mut self,
+        at: FlowRef,
+        packet: &Packet<'_>,
+        key: &FlowKey,
+        make: impl FnOnce() -> X,
+        ended: &mut dyn FnMut(Flow<X>, EndReason),
+    ) -> Option<FlowRef> {
+        let now = self.clock.now();
+        let mut previous_id = 0;
+        if let Some(flow) = self.remove(at.0) {
+            self.counters.tcp_reuse += 1;
+            previous_id = flow.core.id;
+            ended(flow, EndReason::TcpReuse);
+        }
+        self.insert(packet, key, now, previous_id, make, ended)
+    }
+
+    /// Turns a flow round: its client becomes the server. For TCP connections that were first seen from the server's side.
+    pub fn swap(&mut self, at: FlowRef) {
+        if let (Some(slot), Some(Some(flow))) = (self.slots.get_mut(at.0), self.flows.get_mut(at.0)) {
+            slot.client_is_high = !slot.client_is_high;
+            flow.core.turn_round();
+        }
+    }
+
+    /// Counts a packet towards its flow and establishes flows other than TCP that were seen from both sides.
+    pub fn update(&mut self, at: FlowRef, packet: &Packet<'_>, key: &FlowKey, direction: Direction) {
+        let Some(Some(flow)) = self.flows.get_mut(at.0) else { return };
+        let i = direction.index();
+        let core = &mut flow.core;
+        let len = u64::from(packet.wire_len);
+        core.last = core.last.max(packet.time);
+        core.pkts[i] += 1;
+        core.bytes[i] += len;
+        match core.state {
+            FlowState::LocalBypassed => {
+                core.bypassed[i].0 += 1;
+                core.bypassed[i].1 += len;
+                self.counters.bypassed_local_pkts += 1;
+                self.counters.bypassed_local_bytes += len;
+            }
+            FlowState::CaptureBypassed => {
+                core.bypassed[i].0 += 1;
+                core.bypassed[i].1 += len;
+                self.counters.bypassed_capture_pkts += 1;
+                self.counters.bypassed_capture_bytes += len;
+            }
+            FlowState::New if core.proto != 6 && !key.error && direction == Direction::ToClient => {
+                core.state = FlowState::Established;
+            }
+            _ => {}
+        }
+        if let Some(ttl) = ttl(packet) {
+            let t = &mut core.ttl[i];
+            *t = if core.pkts[i] == 1 { (ttl, ttl) } else { (t.0.min(ttl), t.1.max(ttl)) };
+        }
+    }
+
+    /// Sets a flow's state, with the timeout that goes with it.
+    pub fn set_state(&mut self, at: FlowRef, state: FlowState) {
+        let Some(Some(flow)) = self.flows.get_mut(at.0) else { return };
+        if flow.core.state == state {
+            return;
+        }
+        flow.core.state = state;
+        let deadline = self.deadline(at.0);
+        let armed = self.slots.get(at.0).map_or(0, |s| self.slot_time(s.wheel));
+        if deadline / SECOND < armed {
+            self.unlink(at.0);
+            self.link(at.0, deadline);
+        }
+    }
+
+    /// Ends flows that were silent for too long at packet time `now`, looking at no more than `budget` of them; call it
+    /// again where it returns `false`: there may be more. What is left of the budget goes to the flows of emergency mode.
+    pub fn expire(&mut self, now: Time, budget: usize, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> bool {
+        let now = self.clock.advance(now);
+        let mut left = budget;
+        let target = now / SECOND;
+        // A wheel's round is all there is to look at, however far time jumped.
+        if target - self.second > SLOTS as i64 {
+            self.second = target - SLOTS as i64;
+        }
+        while self.second < target {
+            let w = (self.second % SLOTS as i64) as usize;
+            while let Some(&at) = self.wheel.get(w)
+                && at != NONE
+            {
+                if left == 0 {
+                    return false;
+                }
+                left -= 1;
+                self.counters.mgr_flows_checked += 1;
+                if self.timed_out(at, now) {
+                    self.counters.mgr_flows_timeout += 1;
+                    self.counters.mgr_flows_evicted += 1;
+                    if let Some(flow) = self.remove(at) {
+                        ended(flow, EndReason::Timeout);
+                    }
+                } else {
+                    self.counters.mgr_flows_notimeout += 1;
+                    let deadline = self.deadline(at).max((self.second + 1) * SECOND);
+                    self.unlink(at);
+                    self.link(at, deadline);
+                }
+            }
+            self.second += 1;
+        }
+        if self.emergency {
+            self.sweep_emergency(now, left, ended);
+        }
+        true
+    }
+
+    /// In emergency mode the wheel's slots are too late: looks at flows one after the other.
+    fn sweep_emergency(&mut self, now: i64, budget: usize, ended: &mut dyn FnMut(Flow<X>, EndReason)) {
+        for _ in 0..budget.min(self.slots.len()) {
+            let at = self.sweep;
+            self.sweep = if (at as usize) + 1 < self.slots.len() { at + 1 } else { 0 };
+            if self.sweep == 0 {
+                self.counters.mgr_full_hash_pass += 1;
+            }
+            if self.slots.get(at).is_some_and(|s| s.used) {
+                self.counters.mgr_flows_checked += 1;
+                if self.timed_out(at, now)
+                    && let Some(flow) = self.remove(at)
+                {
+                    self.counters.mgr_flows_timeout += 1;
+                    ended(flow, EndReason::Timeout);
+                }
+            }
+        }
+        let free = u64::from(self.limit) - self.counters.active.min(u64::from(self.limit));
+        if free * 100 >= u64::from(self.limit) * u64::from(self.config.emergency_recovery.clamp(1, 100)) {
+            self.emergency = false;
+            self.counters.emerg_mode_over += 1;
+        }
+    }
+
+    /// Ends every flow with [`EndReason::Shutdown`], by time of the first packet, then by identifier.
+    pub fn drain(&mut self, ended: &mut dyn FnMut(Flow<X>, EndReason)) {
+        let mut order: Vec<(Time, u64, u32)> = (0..self.slots.len() as u32)
+            .filter_map(|at| self.get(FlowRef(at)).map(|f| (f.core.start, f.core.id, at)))
+            .collect();
+        order.sort_unstable();
+        for (_, _, at) in order {
+            if let Some(flow) = self.remove(at) {
+                ended(flow, EndReason::Shutdown);
+            }
+        }
+    }
+
+    /// Ends one flow. The caller knows why.
+    pub fn end(&mut self, at: FlowRef) -> Option<Flow<X>> {
+        self.remove(at.0)
+    }
+
+    /// Every flow, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowRef, &Flow<X>)> {
+        (0..self.slots.len() as u32).filter_map(|at| self.get(FlowRef(at)).map(|f| (FlowRef(at), f)))
+    }
+
+    #[inline]
+    fn find(&self, key: &FlowKey) -> Option<u32> {
+        let hash = key.hash as u32;
+        let mut at = *self.buckets.get(self.bucket(hash))?;
+        while let Some(slot) = self.slots.get(at) {
+            if slot.hash == hash && slot.key == key.key {
+                return Some(at);
+            }
+            at = slot.chain;
+        }
+        None
+    }
+
+    fn insert(
+        &mut self,
+        packet: &Packet<'_>,
+        key: &FlowKey,
+        now: i64,
+        previous_id: u64,
+        make: impl FnOnce() -> X,
+        ended: &mut dyn FnMut(Flow<X>, EndReason),
+    ) -> Option<FlowRef> {
+        if self.free == NONE && !self.grow() {
+            if !self.emergency {
+                self.emergency = true;
+                self.counters.emerg_mode_entered += 1;
+            }
+            if !self.evict(now, ended) {
+                self.counters.memcap += 1;
+                return None;
+            }
+        }
+        let at = self.free;
+        let hash = key.hash as u32;
+        let bucket = self.bucket(hash);
+        let emergency = self.emergency;
+        let first = self.buckets.get_mut(bucket)?;
+        let slot = self.slots.get_mut(at)?;
+        let flow = self.flows.get_mut(at)?;
+        self.free = slot.chain;
+        slot.key = key.key;
+        slot.hash = hash;
+        slot.chain = *first;
+        slot.client_is_high = key.swapped;
+        slot.used = true;
+        slot.touched = now;
+        *first = at;
+        // 51 bits: a JSON number keeps them.
+        let id = fold(key.hash ^ previous_id.rotate_left(32), packet.time.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) >> 13;
+        let mut core = new_core(packet, id.max(1));
+        core.emergency = emergency;
+        *flow = Some(Flow { core, ext: make() });
+        let deadline = self.deadline(at);
+        self.link(at, deadline);
+        let c = &mut self.counters;
+        c.spare -= 1;
+        c.active += 1;
+        c.total += 1;
+        match packet.proto {
+            6 => c.tcp += 1,
+            17 => c.udp += 1,
+            1 => c.icmpv4 += 1,
+            58 => c.icmpv6 += 1,
+            _ => {}
+        }
+        Some(FlowRef(at))
+    }
+
+    /// Adds a free place; `false` where memory does not allow one more.
+    fn grow(&mut self) -> bool {
+        let n = self.slots.len();
+        if n >= self.limit as usize {
+            return false;
+        }
+        self.slots.push(Slot {
+            key: Key::EMPTY,
+            hash: 0,
+            chain: self.free,
+            prev: NONE,
+            next: NONE,
+            wheel: 0,
+            client_is_high: false,
+            used: false,
+            touched: 0,
+        });
+        self.flows.push(None);
+        self.free = n as u32;
+        self.counters.spare += 1;
+        self.counters.memuse += Self::FLOW_SIZE;
+        true
+    }
+
+    /// Makes room: of the next few flows to time out the one longest silent ends.
+    fn evict(&mut self, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> bool {
+        let mut best: Option<(i64, u32)> = None;
+        let mut tries = 0;
+        let start = (self.second % SLOTS as i64) as usize;
+        'wheel: for i in 0..=SLOTS / 64 {
+            let word_at = (start / 64 + i) % (SLOTS / 64);
+            let mut word = self.occupied.get(word_at).copied().unwrap_or(0);
+            if i == 0 {
+                word &= u64::MAX << (start % 64);
+            } else if i == SLOTS / 64 {
+                word &= !(u64::MAX << (start % 64));
+            }
+            while word != 0 {
+                let w = word_at * 64 + word.trailing_zeros() as usize;
+                word &= word - 1;
+                let mut at = self.wheel.get(w).copied().unwrap_or(NONE);
+                while let Some(slot) = self.slots.get(at) {
+                    tries += 1;
+                    self.counters.get_used_eval += 1;
+                    if best.is_none_or(|(touched, _)| slot.touched < touched) {
+                        best = Some((slot.touched, at));
+                    }
+                    if tries >= EVICT_TRIES {
+                        break 'wheel;
+                    }
+                    at = slot.next;
+                }
+            }
+        }
+        let Some((_, at)) = best else {
+            self.counters.get_used_failed += 1;
+            return false;
+        };
+        let reason = if self.timed_out(at, now) { EndReason::Timeout } else { EndReason::Forced };
+        let Some(flow) = self.remove(at) else { return false };
+        self.counters.get_used += 1;
+        ended(flow, reason);
+        true
+    }
+
+    fn timeout(&self, at: u32, emergency: bool) -> i64 {
+        let Some(Some(flow)) = self.flows.get(at) else { return 0 };
+        let pair = self.config.timeouts.of(flow.core.proto);
+        let timeouts = if emergency { &pair.emergency } else { &pair.normal };
+        i64::from(timeouts.of(flow.core.state)) * SECOND
+    }
+
+    fn deadline(&self, at: u32) -> i64 {
+        let touched = self.slots.get(at).map_or(0, |s| s.touched);
+        touched.saturating_add(self.timeout(at, false))
+    }
+
+    fn timed_out(&self, at: u32, now: i64) -> bool {
+        let touched = self.slots.get(at).map_or(0, |s| s.touched);
+        touched.saturating_add(self.timeout(at, self.emergency)) < now
+    }
+
+    /// The second at which slot `w` comes round.
+    fn slot_time(&self, w: u16) -> i64 {
+        let base = self.second - self.second % SLOTS as i64;
+        let t = base + i64::from(w);
+        if t < self.second { t + SLOTS as i64 } else { t }
+    }
+
+    fn link(&mut self, at: u32, deadline: i64) {
+        let second = (deadline / SECOND).clamp(self.second, self.second + SLOTS as i64 - 1);
+        let w = (second % SLOTS as i64) as usize;
+        let Some(head) = self.wheel.get_mut(w) else { return };
+        let old = std::mem::replace(head, at);
+        if let Some(word) = self.occupied.get_mut(w / 64) {
+            *word |= 1 << (w % 64);
+        }
+        if let Some(next) = self.slots.get_mut(old) {
+            next.prev = at;
+        }
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.prev = NONE;
+            slot.next = old;
+            slot.wheel = w as u16;
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Some(slot) = self.slots.get(at) else { return };
+        let (prev, next, w) = (slot.prev, slot.next, usize::from(slot.wheel));
+        if let Some(n) = self.slots.get_mut(next) {
+            n.prev = prev;
+        }
+        match self.slots.get_mut(prev) {
+            Some(p) => p.next = next,
+            None => {
+                if let Some(head) = self.wheel.get_mut(w) {
+                    *head = next;
+                }
+                if next == NONE
+                    && let Some(word) = self.occupied.get_mut(w / 64)
+                {
+                    *word &= !(1 << (w % 64));
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, at: u32) -> Option<Flow<X>> {
+        let flow = self.flows.get_mut(at)?.take()?;
+        self.unlink(at);
+        let slot = self.slots.get_mut(at)?;
+        let (hash, after) = (slot.hash, slot.chain);
+        slot.used = false;
+        slot.chain = self.free;
+        self.free = at;
+        let bucket = self.bucket(hash);
+        let mut walk = *self.buckets.get(bucket)?;
+        if walk == at {
+            *self.buckets.get_mut(bucket)? = after;
+        } else {
+            let mut length = 1;
+            while let Some(s) = self.slots.get_mut(walk) {
+                length += 1;
+                if s.chain == at {
+                    s.chain = after;
+                    break;
+                }
+                walk = s.chain;
+            }
+            self.counters.mgr_rows_maxlen = self.counters.mgr_rows_maxlen.max(length);
+        }
+        let c = &mut self.counters;
+        c.spare += 1;
+        c.active -= 1;
+        c.recycled += 1;
+        c.end_state[FlowCounters::state_index(flow.core.state)] += 1;
+        if matches!(flow.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed) {
+            c.bypassed_closed += 1;
+            c.bypassed_pkts += flow.core.bypassed.iter().map(|b| b.0).sum::<u64>();
+            c.bypassed_bytes += flow.core.bypassed.iter().map(|b| b.1).sum::<u64>();
+        }
+        Some(flow)
+    }
+}
+
+fn ttl(packet: &Packet<'_>) -> Option<u8> {
+    match packet.l3 {
+        margay_packet::L3::Ipv4 { .. } => packet.l3_bytes().get(8).copied(),
+        margay_packet::L3::Ipv6 { .. } => packet.l3_bytes().get(7).copied(),
+        _ => None,
+    }
+}
+
+fn new_core(packet: &Packet<'_>, id: u64) -> FlowCore {
+    let icmp = matches!(packet.proto, 1 | 58);
+    let (sport, dport) =
+        if icmp { (u16::from(packet.icmp.0), u16::from(packet.icmp.1)) } else { (packet.sport, packet.dport) };
+    FlowCore {
+        id,
+        src: packet.src,
+        dst: packet.dst,
+        sport,
+        dport,
+        proto: packet.proto,
+        spi: key::spi(packet),
+        vlans: packet.vlans,
+        recursion: packet.recursion,
+        start: packet.time,
+        last: packet.time,
+        pkts: [0; 2],
+        bytes: [0; 2],
+        bypassed: [(0, 0); 2],
+        state: FlowState::New,
+        action: FlowAction::None,
+        alerted: false,
+        first_seen: [false; 2],
+        vars: FlowVars::default(),
+        tcp_flags: [0; 2],
+        ttl: [(0, 0); 2],
+        emergency: false,
+    }
+}

@@ -1,0 +1,221 @@
+//! The flow table seen from outside.
+#![allow(clippy::unwrap_used)]
+
+use std::net::IpAddr;
+
+use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowRef, FlowState, FlowTable, Lookup};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
+
+fn frame(data: &[u8], seconds: i64) -> Packet<'_> {
+    Packet::new(&Frame { data, wire_len: 100, time: Time::new(seconds, 0), link: LinkType::RAW, number: 1 })
+}
+
+fn udp<'a>(a: &str, b: &str, sport: u16, dport: u16, seconds: i64) -> Packet<'a> {
+    let mut p = frame(&[], seconds);
+    (p.src, p.dst) = (a.parse().unwrap(), b.parse().unwrap());
+    p.l3 = match p.src {
+        IpAddr::V4(_) => L3::Ipv4 { offset: 0, header_len: 20, options: 0 },
+        IpAddr::V6(_) => L3::Ipv6 { offset: 0, header_len: 40, extensions: 0, fragment: 0 },
+    };
+    p.l4 = L4::Udp { offset: 20 };
+    p.proto = 17;
+    (p.sport, p.dport) = (sport, dport);
+    p
+}
+
+fn icmp<'a>(a: &str, b: &str, kind: u8, data: &'a [u8]) -> Packet<'a> {
+    let mut p = udp(a, b, 0, 0, 0);
+    p.data = data;
+    p.proto = 1;
+    p.icmp = (kind, 0);
+    p.l4 = L4::Icmpv4 { offset: 0 };
+    p.payload = (8, data.len().saturating_sub(8) as u32);
+    p
+}
+
+struct Bench {
+    table: FlowTable<()>,
+    ended: Vec<(u64, u16, EndReason)>,
+}
+
+impl Bench {
+    fn new(config: FlowConfig) -> Self {
+        Bench { table: FlowTable::new(config), ended: Vec::new() }
+    }
+    fn see(&mut self, p: &Packet<'_>) -> Lookup {
+        let key = self.table.key(p, 0).unwrap();
+        let ended = &mut self.ended;
+        let found = self.table.lookup(p, &key, || (), &mut |f: Flow<()>, r| ended.push((f.core.id, f.core.sport, r)));
+        match found {
+            Lookup::Created(at) => self.table.update(at, p, &key, Direction::ToServer),
+            Lookup::Found(at, d) => self.table.update(at, p, &key, d),
+            _ => {}
+        }
+        found
+    }
+    fn expire(&mut self, seconds: i64) {
+        let ended = &mut self.ended;
+        while !self.table.expire(Time::new(seconds, 0), 3, &mut |f, r| ended.push((f.core.id, f.core.sport, r))) {}
+    }
+    fn made(&mut self, p: &Packet<'_>) -> FlowRef {
+        match self.see(p) {
+            Lookup::Created(at) => at,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn both_directions_are_one_flow() {
+    let mut b = Bench::new(FlowConfig::default());
+    let at = b.made(&udp("10.0.0.9", "10.0.0.1", 1000, 53, 0));
+    assert_eq!(b.table.get(at).unwrap().core.state, FlowState::New);
+    assert_eq!(b.see(&udp("10.0.0.1", "10.0.0.9", 53, 1000, 1)), Lookup::Found(at, Direction::ToClient));
+    assert_eq!(b.see(&udp("10.0.0.9", "10.0.0.1", 1000, 53, 1)), Lookup::Found(at, Direction::ToServer));
+    let core = &b.table.get(at).unwrap().core;
+    assert_eq!((core.state, core.pkts, core.bytes), (FlowState::Established, [2, 1], [200, 100]));
+    assert!(core.id > 0 && core.id < 1 << 53);
+    b.table.swap(at);
+    assert_eq!(b.see(&udp("10.0.0.1", "10.0.0.9", 53, 1000, 1)), Lookup::Found(at, Direction::ToServer));
+    assert_eq!(b.table.get(at).unwrap().core.sport, 53);
+}
+
+#[test]
+fn what_tells_flows_apart() {
+    let mut b = Bench::new(FlowConfig { hash_size: 1, ..FlowConfig::default() });
+    b.made(&udp("1.2.3.4", "5.6.7.8", 1111, 2222, 0));
+    b.made(&udp("102:304::", "506:708::", 1111, 2222, 0));
+    b.made(&udp("::1.2.3.4", "::5.6.7.8", 1111, 2222, 0));
+    let mut tagged = udp("1.2.3.4", "5.6.7.8", 1111, 2222, 0);
+    tagged.vlans.push(7);
+    b.made(&tagged);
+    let mut inner = udp("1.2.3.4", "5.6.7.8", 1111, 2222, 0);
+    inner.recursion = 1;
+    b.made(&inner);
+    let mut ids: Vec<u64> = b.table.iter().map(|(_, f)| f.core.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 5);
+
+    let config = FlowConfig {
+        vlan_use_for_tracking: false,
+        recursion_use_for_tracking: false,
+        livedev_use_for_tracking: false,
+        ..FlowConfig::default()
+    };
+    let mut b = Bench::new(config);
+    b.made(&udp("1.2.3.4", "5.6.7.8", 1111, 2222, 0));
+    assert!(matches!(b.see(&tagged), Lookup::Found(..)));
+    assert!(matches!(b.see(&inner), Lookup::Found(..)));
+}
+
+#[test]
+fn pairs_echo_requests_with_replies_and_errors_with_their_flow() {
+    let mut b = Bench::new(FlowConfig::default());
+    let ping = b.made(&icmp("10.0.0.1", "10.0.0.2", 8, &[0; 8]));
+    assert_eq!(b.see(&icmp("10.0.0.2", "10.0.0.1", 0, &[0; 8])), Lookup::Found(ping, Direction::ToClient));
+    b.made(&icmp("10.0.0.2", "10.0.0.1", 8, &[0; 8]));
+    assert!(b.table.key(&icmp("10.0.0.2", "10.0.0.1", 11, &[0; 8]), 0).is_none());
+
+    let mut bytes = vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+    bytes.extend([10, 0, 0, 1, 10, 0, 0, 2, 3, 232, 0, 53, 0, 8, 0, 0]);
+    assert_eq!(b.see(&icmp("10.0.0.7", "10.0.0.1", 3, &bytes)), Lookup::Unrelated);
+    let at = b.made(&udp("10.0.0.1", "10.0.0.2", 1000, 53, 0));
+    assert_eq!(b.see(&icmp("10.0.0.7", "10.0.0.1", 3, &bytes)), Lookup::Found(at, Direction::ToClient));
+    assert_eq!(b.table.get(at).unwrap().core.state, FlowState::New);
+    for cut in 0..bytes.len() {
+        assert!(b.table.key(&icmp("10.0.0.7", "10.0.0.1", 3, &bytes[..cut]), 0).is_none());
+    }
+}
+
+#[test]
+fn silent_flows_time_out() {
+    let mut b = Bench::new(FlowConfig::default());
+    b.made(&udp("10.0.0.1", "10.0.0.2", 1, 53, 1000));
+    b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 1000));
+    b.see(&udp("10.0.0.2", "10.0.0.1", 53, 2, 1020));
+    b.expire(1029);
+    assert_eq!(b.ended.len(), 0);
+    b.expire(1032);
+    assert_eq!(b.ended.iter().map(|e| (e.1, e.2)).collect::<Vec<_>>(), [(1, EndReason::Timeout)]);
+    // Established: 300 seconds since the last packet.
+    b.expire(1319);
+    assert_eq!(b.ended.len(), 1);
+    // Not expired yet by the wheel, but found too old.
+    b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 1321));
+    assert_eq!(b.ended.len(), 2);
+    assert_ne!(b.ended[1].0, b.table.iter().next().unwrap().1.core.id);
+    // Far ahead and back again.
+    b.expire(10_000_000);
+    assert_eq!(b.ended.len(), 3);
+    b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 5));
+    b.expire(34);
+    assert_eq!(b.ended.len(), 3);
+    b.expire(37);
+    assert_eq!(b.ended.len(), 4);
+    assert!(b.table.is_empty());
+}
+
+#[test]
+fn a_state_with_a_shorter_timeout_counts_at_once() {
+    let mut b = Bench::new(FlowConfig::default());
+    let mut tcp = udp("10.0.0.1", "10.0.0.2", 1, 80, 1000);
+    tcp.proto = 6;
+    tcp.l4 = L4::Tcp { offset: 20, header_len: 20 };
+    let at = b.made(&tcp);
+    b.table.set_state(at, FlowState::Established);
+    b.expire(1500);
+    assert_eq!(b.table.len(), 1);
+    b.table.set_state(at, FlowState::Closed);
+    b.expire(1502);
+    assert_eq!(b.table.len(), 0);
+    assert_eq!(b.table.counters.end_state, [0, 0, 1, 0, 0]);
+}
+
+#[test]
+fn evicts_the_oldest_where_memory_ends() {
+    let size = FlowTable::<()>::FLOW_SIZE;
+    let config = FlowConfig { memcap: 64 * 4 + size * 10, hash_size: 64, prealloc: 4, ..FlowConfig::default() };
+    let mut b = Bench::new(config);
+    for i in 0..30 {
+        b.made(&udp("10.0.0.1", "10.0.0.2", i, 53, 1000 + i64::from(i)));
+    }
+    assert_eq!(b.table.len(), 10);
+    assert!(b.table.counters.memuse <= 64 * 4 + size * 10);
+    assert_eq!(b.ended.iter().map(|e| e.1).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
+    assert_eq!(b.table.counters.get_used, 20);
+    assert!(b.table.emergency());
+    // New flows now last 10 seconds, until 30 percent are free.
+    for _ in 0..10 {
+        b.expire(1035);
+    }
+    assert_eq!(b.table.len(), 7);
+    assert!(!b.table.emergency());
+    assert_eq!((b.table.counters.emerg_mode_entered, b.table.counters.emerg_mode_over), (1, 1));
+}
+
+#[test]
+fn drains_in_the_order_of_start() {
+    let mut b = Bench::new(FlowConfig::default());
+    for i in [5u16, 3, 9] {
+        b.made(&udp("10.0.0.1", "10.0.0.2", i, 53, i64::from(i)));
+    }
+    let mut order = Vec::new();
+    b.table.drain(&mut |f, r| order.push((f.core.sport, r)));
+    assert_eq!(order, [(3, EndReason::Shutdown), (5, EndReason::Shutdown), (9, EndReason::Shutdown)]);
+    assert!(b.table.is_empty());
+}
+
+#[test]
+fn a_new_connection_replaces_the_old() {
+    let mut b = Bench::new(FlowConfig::default());
+    let p = udp("10.0.0.1", "10.0.0.2", 1, 53, 0);
+    let at = b.made(&p);
+    let id = b.table.get(at).unwrap().core.id;
+    let key = b.table.key(&p, 0).unwrap();
+    let mut reason = None;
+    let new = b.table.replace(at, &p, &key, || (), &mut |_, r| reason = Some(r)).unwrap();
+    assert_eq!(reason, Some(EndReason::TcpReuse));
+    assert_ne!(b.table.get(new).unwrap().core.id, id);
+    assert_eq!((b.table.len(), b.table.counters.tcp_reuse), (1, 1));
+}
