@@ -1,8 +1,9 @@
 //! Which literal of a rule its prefilter looks for.
 //!
-//! `fast_pattern` in the rule decides. Without it, the best literal is chosen: not a negated one and not one of a buffer
-//! that cannot be prefiltered, if there is another; then the longest, and of those the most varied one: letters that
-//! all traffic has count less than bytes that are rare.
+//! `fast_pattern` in the rule decides. Without it, the best literal is chosen: the longest one, and of those the most
+//! varied: letters that all traffic has count less than bytes that are rare. Negated literals, those of buffers that may
+//! be `absent` and those of buffers that cannot be prefiltered say nothing about which rules may match, and are never
+//! chosen.
 
 use margay_rules::ast::{BufferCheck, Content, Rule, Value};
 
@@ -23,9 +24,6 @@ pub struct FastPattern {
     pub end: Option<u32>,
     /// `fast_pattern:only`: the literal has no place to be checked any further once the prefilter found it.
     pub only: bool,
-    /// Whether the literal must *not* be there: the rule can only be left out where it is, and if nothing but its
-    /// presence matters (no place, no case to compare).
-    pub negated: bool,
 }
 
 /// Chooses the fast pattern of `rule`; `None` where it has no literal to prefilter with. `prefilterable` says whether
@@ -35,7 +33,9 @@ pub fn choose(rule: &Rule, prefilterable: &dyn Fn(usize) -> bool) -> Option<Fast
         rule.buffers.iter().enumerate().filter(|(b, buffer)| buffer.absent.is_none() && prefilterable(*b)).flat_map(
             |(b, buffer)| {
                 buffer.checks.iter().enumerate().filter_map(move |(c, check)| match check {
-                    BufferCheck::Content(content) if !content.bytes.is_empty() => Some((b, c, content)),
+                    BufferCheck::Content(content) if !content.negated && !content.bytes.is_empty() => {
+                        Some((b, c, content))
+                    }
                     _ => None,
                 })
             },
@@ -49,9 +49,9 @@ pub fn choose(rule: &Rule, prefilterable: &dyn Fn(usize) -> bool) -> Option<Fast
     Some(pattern(buffer, check, content))
 }
 
-/// Better literals rank higher: not negated, long, varied, not tied to one place.
-fn rank(c: &Content) -> (bool, usize, u32) {
-    (!c.negated, c.bytes.len(), strength(&c.bytes, c.nocase))
+/// Better literals rank higher: long, then varied.
+fn rank(c: &Content) -> (usize, u32) {
+    (c.bytes.len(), strength(&c.bytes, c.nocase))
 }
 
 /// How rare a literal's bytes are: each kind of byte counts once in full, its repetitions little.
@@ -87,16 +87,8 @@ fn pattern(buffer: usize, check: usize, c: &Content) -> FastPattern {
         let whole = offset.saturating_add(u32::try_from(c.bytes.len()).unwrap_or(u32::MAX));
         end = Some(end.map_or(whole, |e| e.min(whole)));
     }
-    let mut out = FastPattern {
-        buffer,
-        check,
-        bytes: c.bytes.clone(),
-        nocase: c.nocase,
-        offset,
-        end,
-        only: c.fast_pattern_only,
-        negated: c.negated,
-    };
+    let mut out =
+        FastPattern { buffer, check, bytes: c.bytes.clone(), nocase: c.nocase, offset, end, only: c.fast_pattern_only };
     if let Some((from, len)) = c.fast_pattern_chop {
         let from = usize::from(from);
         if let Some(part) = c.bytes.get(from..from.saturating_add(usize::from(len))).filter(|p| !p.is_empty()) {
@@ -175,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn negated_and_unreachable_ones_come_last() {
+    fn negated_and_unreachable_ones_are_left_out() {
         let not = Content { negated: true, ..c("long negated literal") };
         let r = rule(vec![("payload", vec![not.clone(), c("ab")]), ("http.uri", vec![c("longer")])]);
         assert_eq!(chosen(&r).bytes, b"longer");
-        let f = choose(&r, &|b| b == 0).expect("has one");
-        assert_eq!((f.bytes.as_slice(), f.negated), (&b"ab"[..], false));
-        assert!(chosen(&rule(vec![("payload", vec![not])])).negated);
+        assert_eq!(choose(&r, &|b| b == 0).expect("has one").bytes, b"ab");
+        let wanted = Content { fast_pattern: true, ..not };
+        assert_eq!(choose(&rule(vec![("payload", vec![wanted])]), &|_| true), None);
         assert_eq!(choose(&rule(vec![("payload", vec![])]), &|_| true), None);
     }
 

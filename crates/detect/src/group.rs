@@ -1,13 +1,14 @@
 //! Rule groups: which rules a packet is looked at for, by transport, direction and port.
 //!
-//! Rules that name few ports are in the group of each of these ports; the others, and those for every port, are in one
-//! group that every packet of the transport and direction is looked up in. So a packet meets at most two groups, each
-//! with its own matchers, and no rule is compiled into many. To the server the destination port chooses, to the client
-//! the source port. What a group leaves open the header check decides.
+//! Rules with a pattern are in one group for a transport and direction, whatever their ports: a matcher hardly slows down
+//! with more patterns, but scanning with two would take twice as long. Rules without a pattern that name few ports are
+//! in the group of each of these ports, and only that group's are looked at. So a packet meets at most two groups, one of
+//! them with matchers. To the server the destination port chooses, to the client the source port. What a group leaves
+//! open the header check decides.
 
 use std::collections::HashMap;
 
-use margay_rules::ast::PortSet;
+use margay_rules::ast::{Check, Compare, FlagMode, PortSet};
 
 use crate::header::{Header, TO_CLIENT, TO_SERVER, transport};
 use crate::mpm::{Matcher, MatcherCache, MpmError, Pattern, Scratch};
@@ -29,7 +30,62 @@ pub(crate) enum Trigger {
     /// By a pattern in one of these.
     Pattern(Vec<Source>, Pattern),
     /// For every packet that has what it needs.
-    Always(Needs),
+    Always(Quick),
+}
+
+/// What of a rule without a pattern is asked before it becomes a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quick {
+    pub(crate) needs: Needs,
+    /// TCP flags that are looked at, and what they must be; no flags where it is not TCP.
+    pub(crate) flags: (u8, u8),
+    /// Smallest and largest payload, in bytes.
+    pub(crate) payload: (u32, u32),
+}
+
+impl Quick {
+    /// From the checks of a rule: what can be said of flags and size in a mask and a range.
+    pub(crate) fn of(checks: &[Check]) -> Quick {
+        let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), payload: (0, u32::MAX) };
+        for c in checks {
+            match *c {
+                Check::TcpFlags { bits, ignore, mode: FlagMode::Exact } => q.flags = (!ignore, bits & !ignore),
+                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::All } => q.flags = (bits, bits),
+                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::Not } => q.flags = (bits, 0),
+                Check::Dsize(d) => {
+                    let n = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
+                    q.payload = match d {
+                        Compare::Equal(v) => (n(v), n(v)),
+                        Compare::Less(v) => (0, n(v)),
+                        Compare::LessEqual(v) => (0, n(v)),
+                        Compare::Greater(v) | Compare::GreaterEqual(v) => (n(v), u32::MAX),
+                        Compare::Between(a, b) => (n(a), n(b)),
+                        _ => continue,
+                    };
+                }
+                _ => {}
+            }
+        }
+        q
+    }
+
+    /// Whether a packet may fit.
+    const fn fits(&self, has: &Has) -> bool {
+        has.needs.has(self.needs)
+            && has.flags & self.flags.0 == self.flags.1
+            && has.payload >= self.payload.0
+            && has.payload <= self.payload.1
+    }
+}
+
+/// What a packet has, for [`Quick`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Has {
+    pub(crate) needs: Needs,
+    /// TCP flags; 0 where it is not TCP.
+    pub(crate) flags: u8,
+    /// Bytes of payload.
+    pub(crate) payload: u32,
 }
 
 impl Trigger {
@@ -53,8 +109,8 @@ impl Needs {
     pub(crate) const STREAM_EVENT: Needs = Needs(1 << 2);
     /// An event of the decoder.
     pub(crate) const DECODE_EVENT: Needs = Needs(1 << 3);
-    /// SYN set, in TCP.
-    pub(crate) const SYN: Needs = Needs(1 << 4);
+    /// An established flow.
+    pub(crate) const ESTABLISHED: Needs = Needs(1 << 4);
     /// A protocol just recognised.
     pub(crate) const PROTOCOL: Needs = Needs(1 << 5);
     /// A flow whose protocol is known.
@@ -122,7 +178,7 @@ impl Prefilter {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     prefilters: Vec<(Source, Prefilter)>,
-    always: Vec<(u32, Needs)>,
+    always: Vec<(u32, Quick)>,
 }
 
 impl Group {
@@ -131,7 +187,7 @@ impl Group {
         let mut lists: HashMap<Source, Vec<(&Pattern, u32)>> = HashMap::new();
         for r in rules {
             match &r.trigger {
-                Trigger::Always(needs) => always.push((r.rule, *needs)),
+                Trigger::Always(quick) => always.push((r.rule, *quick)),
                 Trigger::Pattern(sources, p) => {
                     for s in sources {
                         lists.entry(*s).or_default().push((p, r.rule));
@@ -161,8 +217,8 @@ impl Group {
     }
 
     /// Adds the rules that need no pattern.
-    pub(crate) fn always(&self, has: Needs, out: &mut Vec<u32>) {
-        out.extend(self.always.iter().filter(|(_, n)| has.has(*n)).map(|(r, _)| *r));
+    pub(crate) fn always(&self, has: &Has, out: &mut Vec<u32>) {
+        out.extend(self.always.iter().filter(|(_, q)| q.fits(has)).map(|(r, _)| *r));
     }
 }
 
@@ -289,7 +345,7 @@ fn split<'a, 'r>(
     loop {
         let narrow = |r: &GroupRule<'r>| {
             let w = if r.header.both { width(r.sport).max(width(r.dport)) } else { width(port(r)) };
-            w <= widest
+            w <= widest && !r.trigger.is_pattern()
         };
         let (own, any): (Vec<_>, Vec<_>) = rules.iter().copied().partition(|r| narrow(r));
         let mut starts: Vec<u32> = vec![0];

@@ -1,15 +1,15 @@
 //! Rules compiled into groups, prefilters and ordered checks.
 
-pub mod buffer;
-pub mod checks;
 mod config;
 mod detect;
-pub mod effect;
-pub mod fast_pattern;
 mod group;
 mod header;
-pub mod hostvars;
 mod input;
+pub mod buffer;
+pub mod checks;
+pub mod effect;
+pub mod fast_pattern;
+pub mod hostvars;
 pub mod inspect;
 mod iponly;
 pub mod iprep;
@@ -17,13 +17,13 @@ mod kind;
 pub mod mpm;
 mod order;
 pub mod pcre;
-mod pending;
 mod rule;
 mod state;
 mod tag;
 #[cfg(test)]
 mod tests;
 mod threshold;
+pub mod transform;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX, PrefilterMode};
 pub use detect::{CompileReport, Detect, Environment};
@@ -31,4 +31,3 @@ pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
 pub use kind::RuleKind;
 pub use state::{DetectCounters, DetectState};
-pub mod transform;

@@ -1,15 +1,20 @@
 //! A rule, compiled: everything that is looked at once it is a candidate.
 
-use margay_rules::ast::{Action, AppProtoMode, Check, Effect, FlagMode, Protocol, Rule, Tag};
+use margay_rules::ast::{Action, AppProtoMode, Check, Effect, Protocol, Rule, Tag};
 
+use crate::buffer::PacketBuffer;
 use crate::checks::{CheckEnv, CompiledCheck};
 use crate::effect::CompiledEffect;
-use crate::group::{Needs, Source, Trigger};
+use crate::fast_pattern;
+use crate::group::{Quick, Needs, Source, Trigger};
 use crate::header::{Header, SetsBuilder, transport};
 use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
 use crate::mpm::Pattern;
-use crate::pending::{PacketBuffer, fast_pattern};
+use crate::transform::CompiledTransforms;
+
+/// Shorter patterns are in nearly every buffer, and slow the matcher down: such rules are candidates without one.
+const PATTERN_MIN: usize = 2;
 
 /// A compiled rule. It has the number of its place in the final order.
 #[derive(Debug)]
@@ -22,13 +27,20 @@ pub(crate) struct CompiledRule {
     /// Cheapest first.
     pub(crate) checks: Box<[CompiledCheck]>,
     /// Checks of payload or stream.
-    pub(crate) payload: Box<[CompiledBuffer]>,
+    pub(crate) payload: Box<[Inspection]>,
     /// Checks of headers.
-    pub(crate) headers: Box<[(PacketBuffer, CompiledBuffer)]>,
+    pub(crate) headers: Box<[(PacketBuffer, Inspection)]>,
     pub(crate) effects: Box<[CompiledEffect]>,
     pub(crate) tags: Box<[Tag]>,
     /// `tcp-stream`, `flow:only_stream`: never looked at in a packet's payload.
     pub(crate) stream_only: bool,
+}
+
+/// The checks of one buffer, and what is done to the buffer before.
+#[derive(Debug)]
+pub(crate) struct Inspection {
+    pub(crate) transforms: CompiledTransforms,
+    pub(crate) checks: CompiledBuffer,
 }
 
 /// Why a rule is not loaded.
@@ -77,10 +89,13 @@ impl CompiledRule {
         checks.sort_by_key(CompiledCheck::cost);
         let (mut payload, mut headers) = (Vec::new(), Vec::new());
         for b in &rule.buffers {
-            if !b.transforms.is_empty() || b.absent.is_some() {
-                return Err(Refused::Unsupported(format!("transforms of {} are not possible here", b.buffer)));
+            if b.absent.is_some() {
+                return Err(Refused::Unsupported(format!("absent is not possible for {}", b.buffer)));
             }
-            let compiled = CompiledBuffer::compile(b, limits)?;
+            let compiled = Inspection {
+                transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
+                checks: CompiledBuffer::compile(b, limits)?,
+            };
             if kind::is_payload(&b.buffer) {
                 payload.push(compiled);
             } else if let Some(p) = PacketBuffer::from_name(&b.buffer) {
@@ -115,8 +130,10 @@ impl CompiledRule {
 
     /// How `rule`, of which `self` was compiled, becomes a candidate; and whether its pattern is in a header.
     pub(crate) fn trigger(&self, rule: &Rule) -> Trigger {
-        if let Some(f) = fast_pattern(rule)
+        let prefilterable = |i: usize| rule.buffers.get(i).is_some_and(|b| b.transforms.is_empty());
+        if let Some(f) = fast_pattern::choose(rule, &prefilterable)
             && let Some(buffer) = rule.buffers.get(f.buffer)
+            && f.bytes.len() >= PATTERN_MIN
         {
             let pattern = Pattern { bytes: f.bytes, nocase: f.nocase };
             if kind::is_payload(&buffer.buffer) {
@@ -133,7 +150,7 @@ impl CompiledRule {
                 return Trigger::Pattern(vec![Source::Header(h.index())], pattern);
             }
         }
-        Trigger::Always(self.needs(rule))
+        Trigger::Always(Quick { needs: self.needs(rule), ..Quick::of(&rule.checks) })
     }
 
     /// What a packet must have for the rule to hold.
@@ -152,13 +169,9 @@ impl CompiledRule {
             needs = needs.and(match c {
                 Check::StreamEvent(_) => Needs::STREAM_EVENT,
                 Check::DecodeEvent(_) => Needs::DECODE_EVENT,
-                Check::Flow(f) if f.side.is_some() || f.established => Needs::FLOW,
+                Check::Flow(f) if f.established => Needs::FLOW.and(Needs::ESTABLISHED),
+                Check::Flow(f) if f.side.is_some() => Needs::FLOW,
                 Check::FlowBit { set: true, .. } => Needs::FLOW,
-                Check::TcpFlags { bits, ignore: _, mode: FlagMode::Exact | FlagMode::All }
-                    if bits & margay_packet::tcp::flag::SYN != 0 =>
-                {
-                    Needs::SYN
-                }
                 _ => Needs::NOTHING,
             });
         }

@@ -1,22 +1,23 @@
 //! One worker's detection: a packet is looked up, its candidates are checked in order, and what matched is decided on.
 
 use margay_flow::{Direction, FlowAction, FlowCore};
-use margay_packet::{Packet, tcp};
+use margay_packet::Packet;
 use margay_rules::ast::{Action, NewAction};
 
+use crate::buffer::PacketBuffer;
 use crate::checks::{AppProto, CheckInput};
 use crate::detect::Detect;
 use crate::effect::EffectTarget;
-use crate::group::{Group, Needs, Source};
+use crate::group::{Group, Has, Needs, Source};
 use crate::header::{PacketKey, SetCache};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction, of_flow};
-use crate::inspect::{CompiledBuffer, InspectContext};
+use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
 use crate::mpm::{MpmError, Scratch};
-use crate::pending::PacketBuffer;
-use crate::rule::CompiledRule;
+use crate::rule::{CompiledRule, Inspection};
 use crate::tag::{Tagged, Tags};
+use crate::transform::TransformScratch;
 use crate::threshold::{Outcome, Subject, ThresholdState};
 
 /// What detection counts, since the worker started.
@@ -56,6 +57,7 @@ struct Match {
 pub struct DetectState {
     scratch: Scratch,
     context: InspectContext,
+    transforms: TransformScratch,
     cache: SetCache,
     candidates: Vec<u32>,
     matches: Vec<Match>,
@@ -79,6 +81,7 @@ impl DetectState {
         let mut s = DetectState {
             scratch: Scratch::default(),
             context: InspectContext::default(),
+            transforms: TransformScratch::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
             matches: Vec::with_capacity(256),
@@ -188,7 +191,7 @@ impl DetectState {
         let payload = packet.payload();
         let has = has(input, payload);
         for group in groups.into_iter().flatten() {
-            group.always(has, &mut self.candidates);
+            group.always(&has, &mut self.candidates);
             if packet.invalid {
                 continue;
             }
@@ -273,8 +276,8 @@ impl DetectState {
             }
         }
         self.context.clear_results();
-        for (buffer, checks) in &rule.headers {
-            if !checks.matches(buffer.get(input.packet)?, &mut self.context) {
+        for (buffer, inspection) in &rule.headers {
+            if !self.matches(inspection, buffer.get(input.packet)?) {
                 return None;
             }
         }
@@ -295,8 +298,16 @@ impl DetectState {
         (!payload.is_empty() && self.all(&rule.payload, payload)).then_some(false)
     }
 
-    fn all(&mut self, buffers: &[CompiledBuffer], data: &[u8]) -> bool {
-        buffers.iter().all(|b| b.matches(data, &mut self.context))
+    fn all(&mut self, inspections: &[Inspection], data: &[u8]) -> bool {
+        inspections.iter().all(|i| self.matches(i, data))
+    }
+
+    fn matches(&mut self, i: &Inspection, data: &[u8]) -> bool {
+        let data = match i.transforms.is_empty() {
+            true => data,
+            false => i.transforms.apply(data, &mut self.transforms, self.context.pcre_scratch()),
+        };
+        i.checks.matches(data, &mut self.context)
     }
 
     /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
@@ -398,19 +409,23 @@ const fn reject(a: Action) -> Option<Reject> {
 }
 
 /// What the packet has that rules without a pattern may need.
-fn has(input: &Input<'_>, payload: &[u8]) -> Needs {
-    let mut n = Needs::NOTHING;
+fn has(input: &Input<'_>, payload: &[u8]) -> Has {
+    let mut needs = Needs::NOTHING;
     let mut add = |yes: bool, what: Needs| {
         if yes {
-            n = n.and(what);
+            needs = needs.and(what);
         }
     };
     add(!payload.is_empty() || !input.chunks.is_empty(), Needs::DATA);
     add(input.flow.is_some(), Needs::FLOW);
+    add(input.established, Needs::ESTABLISHED);
     add(input.stream_events != 0, Needs::STREAM_EVENT);
     add(!input.packet.events.is_empty(), Needs::DECODE_EVENT);
-    add(input.packet.tcp().is_some_and(|t| t.has(tcp::flag::SYN)), Needs::SYN);
     add(input.protocol_detected, Needs::PROTOCOL);
     add(matches!(input.app.flow, AppProto::Known(_)), Needs::APP);
-    n
+    Has {
+        needs,
+        flags: input.packet.tcp().map_or(0, |t| t.flags()),
+        payload: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+    }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use margay_detect::buffer::PacketBuffer;
 use margay_detect::checks::{CheckEnv, CheckInput, CompiledCheck, Names};
 use margay_detect::fast_pattern;
-use margay_detect::inspect::{CompiledBuffer, InspectContext, InspectLimits};
+use margay_detect::inspect::{CompileError, CompiledBuffer, InspectContext, InspectLimits};
 use margay_detect::pcre::PcreLimits;
 use margay_detect::transform::{CompiledTransforms, TransformScratch};
 use margay_flow::Direction;
@@ -177,11 +177,14 @@ fn pcap(path: &Path) -> (LinkType, Vec<Vec<u8>>) {
     (LinkType(word(20)), frames)
 }
 
+/// Rules, capture, and how often each rule matches.
+type Case = (&'static str, &'static str, &'static [(u32, u32)]);
+
 /// Cases of which every rule looks at single packets: the rules, the capture, and how often each must match.
 #[test]
 fn conformance_cases_of_packets() {
     let Some(dir) = cases() else { return };
-    let table: &[(&str, &str, &[(u32, u32)])] = &[
+    let table: &[Case] = &[
         (
             "byte-extract-01/test.rules",
             "byte-extract-01/input.pcap",
@@ -225,4 +228,42 @@ fn conformance_cases_of_packets() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What the checks of every rule of the cases come to: they compile, or this build names what it does not have.
+#[test]
+fn rules_of_all_cases_compile() {
+    let Some(dir) = cases() else { return };
+    let mut ctx = Context::default();
+    ctx.available.extend(margay_rules_features());
+    let (mut rules, mut buffers, mut unsupported) = (0, 0, BTreeMap::new());
+    for case in std::fs::read_dir(dir).expect("cases").filter_map(Result::ok) {
+        let Ok(files) = std::fs::read_dir(case.path()) else { continue };
+        for file in
+            files.filter_map(Result::ok).map(|f| f.path()).filter(|p| p.extension().is_some_and(|e| e == "rules"))
+        {
+            let Ok(text) = std::fs::read(&file) else { continue };
+            let loaded = margay_rules::load_bytes(&text, &file.display().to_string(), &ctx);
+            for rule in loaded.rules.iter().chain(&loaded.set_aside) {
+                rules += 1;
+                let _ = fast_pattern::choose(rule, &|_| true);
+                for b in &rule.buffers {
+                    buffers += 1;
+                    let result = CompiledTransforms::compile(&b.transforms, PcreLimits::default())
+                        .and_then(|_| CompiledBuffer::compile(b, &InspectLimits::default()));
+                    match result {
+                        Ok(_) => {}
+                        Err(CompileError::Unsupported { keyword, .. }) => *unsupported.entry(keyword).or_insert(0) += 1,
+                        Err(e) => panic!("{}: rule {}: {e}", file.display(), rule.sid),
+                    }
+                }
+            }
+        }
+    }
+    eprintln!("{rules} rules, {buffers} buffers; not in this build: {unsupported:?}");
+    assert!(rules > 1000);
+}
+
+fn margay_rules_features() -> impl Iterator<Item = String> {
+    margay_rules::FEATURES.iter().map(|f| f.0.to_owned())
 }

@@ -228,6 +228,7 @@ fn an_alert_with_everything() {
     }
     // ESP in place of a payload would show nothing: this is the DNS packet with sid 2 of another run, shortened.
     let hex = format!("{MACS_V4}4500002800010000401100000a1001010a10010b003513880014000061626322646566675c696a0a");
+    let reference = "https://example.com".to_owned();
     let metadata = metadata_json(&[("b", "1"), ("a", "2"), ("b", "3"), ("c", "4"), ("a", "5")]).unwrap();
     let mut r = run(|s| {
         s.alert.rule_reference = true;
@@ -247,7 +248,7 @@ fn an_alert_with_everything() {
                 category: Some("Attempted Administrator Privilege Gain"),
                 priority: 1,
                 metadata: Some(&metadata),
-                references: &["https://example.com".to_owned()],
+                references: std::slice::from_ref(&reference),
                 rule: b"alert udp any any -> any any (msg:\"test\"; sid:2;)",
                 target: Some(Target::Dest),
             },
