@@ -219,12 +219,14 @@ fn worker(
         Some(d) => Some((Arc::clone(d), state(d)?)),
         None => None,
     };
+    let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, Arc::clone(&loaded.texts), outputs);
+    rest.ethernet = settings::wants_ethernet(config)?;
     Ok(Worker {
         decoder: Decoder::new(settings::decode(config, ignore)?),
         lane: Lane {
             options: lane_options,
             flows: FlowTable::new(settings::flow(config)?),
-            rest: Rest::new(ips, StreamEngine::new(stream), detect, Arc::clone(&loaded.texts), outputs),
+            rest,
         },
     })
 }

@@ -30,6 +30,7 @@ macro_rules! kinds {
             pub fn from_name(name: &str) -> Option<EventType> {
                 match name {
                     "files" => Some(EventType::Fileinfo),
+                    "bittorrent-dht" => Some(EventType::BittorrentDht),
                     "pop-3" => Some(EventType::Pop3),
                     $($name => Some(EventType::$variant),)*
                     _ => None,

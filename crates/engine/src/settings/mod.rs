@@ -9,7 +9,7 @@ mod stream;
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use flow::flow;
-pub(crate) use outputs::open_outputs;
+pub(crate) use outputs::{open_outputs, wants_ethernet};
 pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};

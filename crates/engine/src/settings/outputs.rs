@@ -90,6 +90,21 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Outputs, Faile
         .map_err(|e| Failed::new("logopenfile", e.to_string()))
 }
 
+/// Whether an output shows the Ethernet addresses of flows.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn wants_ethernet(config: &Config) -> Result<bool, ConfigError> {
+    for item in config.node("outputs").iter().flat_map(Node::children) {
+        if let ("eve-log", Some(node)) = item.entry()
+            && node.bool("ethernet")?.unwrap_or(false)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     let dir = node.get("dir").map_or_else(|| dir.to_owned(), |d| dir.join(d));
     let mut s = PcapLogSettings::new(file(node, &dir, "log.pcap"));

@@ -262,6 +262,7 @@ impl Rest {
         let mut t = TcpSummary { flags: flow.core.tcp_flags, ..TcpSummary::default() };
         if let Some(s) = flow.ext.tcp.as_deref() {
             t.state = Some(s.state().name());
+            t.flags = [s.tcp_flags(Direction::ToServer), s.tcp_flags(Direction::ToClient)];
             for d in [Direction::ToServer, Direction::ToClient] {
                 t.gap[d.index()] = s.has_gap(d);
                 t.max_regions[d.index()] = s.max_regions(d);

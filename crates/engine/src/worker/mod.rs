@@ -229,10 +229,10 @@ impl Lane {
             }
         };
         let mut seen = tcp::Seen::default();
-        let bypassed = flows
-            .get(at)
-            .is_some_and(|f| matches!(f.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed));
-        if packet.is_tcp() && !bypassed {
+        let Some(core) = flows.get(at).map(|f| &f.core) else { return };
+        let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
+        let dropped = options.ips && core.action == FlowAction::Drop;
+        if packet.is_tcp() && !bypassed && !dropped {
             (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
         }
         let Lane { flows, rest, .. } = self;
