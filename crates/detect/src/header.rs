@@ -41,6 +41,15 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
         L4::Icmpv4 { .. } => transport::ICMPV4,
         L4::Icmpv6 { .. } => transport::ICMPV6,
         L4::Sctp { .. } => transport::SCTP,
+        // A header too broken to be read is still of its protocol.
+        L4::None if p.is_ip() && !p.fragment => match p.proto {
+            1 => transport::ICMPV4,
+            6 => transport::TCP,
+            17 => transport::UDP,
+            58 => transport::ICMPV6,
+            132 => transport::SCTP,
+            _ => transport::OTHER,
+        },
         _ if p.is_ip() => transport::OTHER,
         _ => transport::NONE,
     }

@@ -138,7 +138,7 @@ impl DetectState {
         self.counters.packets += 1;
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
-        if !input.packet.invalid && self.first_of_direction(input) {
+        if self.first_of_direction(input) {
             self.candidates.clear();
             detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
             #[cfg(test)]
@@ -192,9 +192,6 @@ impl DetectState {
         let has = has(input, payload);
         for group in groups.into_iter().flatten() {
             group.always(&has, &mut self.candidates);
-            if packet.invalid {
-                continue;
-            }
             if !payload.is_empty() {
                 group.scan(Source::Payload, payload, &mut self.scratch, &mut self.candidates);
                 if !input.in_stream {
@@ -224,9 +221,6 @@ impl DetectState {
         let candidates = std::mem::take(&mut self.candidates);
         for &number in &candidates {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
-            if input.packet.invalid && rule.kind != RuleKind::DecodeEvent {
-                continue;
-            }
             if !rule.header.holds(key, &detect.sets, &mut self.cache) {
                 continue;
             }

@@ -98,6 +98,10 @@ impl Decoder {
             protocol,
             0x8021 | 0x8023 | 0x8025 | 0x8027 | 0x8029 | 0x802b | 0x8033 | 0x8035 | 0x8057 | 0x8281
         ) || matches!(protocol, 0xc021 | 0xc023 | 0xc025 | 0xc223);
+        // Control protocols belong to a session: nothing to look at, and nothing wrong.
+        if known {
+            return true;
+        }
         self.ppp_protocol(p, protocol, known, at + header, end, sink)
     }
 
