@@ -156,7 +156,7 @@ impl Addresses {
 /// What is left of a list once its negated members are taken out; a list of nothing but negations starts from all.
 fn combine(mut p: Parsed) -> Result<Ranges, Fail> {
     p.unwanted.tidy();
-    if p.unwanted.v4 == [(0, u32::MAX)] && (p.unwanted.v6 == [(0, u128::MAX)] || p.wanted.is_empty()) {
+    if p.unwanted.v4 == [(0, u32::MAX)] && (p.unwanted.v6 == [(0, u128::MAX)] || p.wanted.v6.is_empty()) {
         return fail(MODULE, NEGATED);
     }
     if p.wanted.is_empty() && !p.unwanted.is_empty() {

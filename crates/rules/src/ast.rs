@@ -601,7 +601,7 @@ pub enum FloatCompare {
 /// `content` with its modifiers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Content {
-    /// The bytes, hexadecimal parts and escapes resolved; 1 to 255.
+    /// The bytes, hexadecimal parts and escapes resolved; 1 to 65,535.
     pub bytes: Vec<u8>,
     /// `!`
     pub negated: bool,
@@ -812,10 +812,26 @@ pub enum Effect {
     Replace,
     /// `nfq_set_mark`
     NfqMark { mark: u32, mask: u32 },
+    /// An action with a scope, or a further action, of the header (`accept:flow,alert`); one for each, in order. Without
+    /// any the rule has [`Rule::action`] alone.
+    Action { action: Action, scope: Option<ActionScope> },
     /// `config`
     Config { what: ConfigWhat, kind: ConfigKind, scope: ConfigScope },
     /// `filestore` and whatever later protocols add, as written
     Other { keyword: String, argument: String },
+}
+
+/// How far an action of the header reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ActionScope {
+    /// `packet`
+    Packet,
+    /// `flow`
+    Flow,
+    /// `hook`: this state of the protocol
+    Hook,
+    /// `tx`
+    Transaction,
 }
 
 /// What `config` turns off.

@@ -185,6 +185,10 @@ impl<'c> Builder<'c> {
             Direction::ToClient => self.to_client = true,
             Direction::Both => {}
         }
+        // Files come from many protocols: only a header can be against one.
+        if info.feature == "file" && !self.from_header {
+            return Ok(());
+        }
         self.restrict(info.protocols)
     }
 
@@ -204,7 +208,7 @@ impl<'c> Builder<'c> {
                 Some(&x) => x,
                 None => "unknown",
             };
-            if allowed.len() > 1 {
+            if allowed.len() > 1 && allowed.first() != Some(&"http") {
                 return fail("detect-parse", "rule contains conflicting protocols");
             }
             return fail(
@@ -309,16 +313,18 @@ impl<'c> Builder<'c> {
         self.content_at(s).map(|c| (s, c))
     }
 
-    /// A variable that the same buffer sets.
+    /// A variable that `group` can use: one that is set where it is looked at together with the packet, or one that is set
+    /// where it is looked at together with a transaction.
     pub(crate) fn variable(&self, name: &str, group: Option<usize>) -> Option<u8> {
-        let at = self.variables.iter().position(|v| v.0 == name && group.is_none_or(|g| v.1 == g))?;
+        let app = |g: usize| self.groups.get(g).is_some_and(|g| g.checks.app);
+        let at = self.variables.iter().position(|v| v.0 == name && group.is_none_or(|g| app(v.1) == app(g)))?;
         u8::try_from(at).ok()
     }
 
     /// Defines a variable; a second definition of a name in a buffer gets the same index.
     pub(crate) fn define(&mut self, name: &str, group: usize, module: &'static str) -> Result<u8, Fail> {
-        if let Some(v) = self.variable(name, Some(group)) {
-            return Ok(v);
+        if let Some(v) = self.variables.iter().position(|v| v.0 == name && v.1 == group) {
+            return Ok(v as u8);
         }
         if self.variables.len() >= VARIABLES_MAX {
             return fail(module, format!("a rule may define at most {VARIABLES_MAX} variables"));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::address::Addresses;
-use crate::ast::{Action, Arrow, Place, Protocol, Rule};
+use crate::ast::{Action, ActionScope, Arrow, Effect, Place, Protocol, Rule};
 use crate::builder::{Builder, Last, Seen};
 use crate::context::Context;
 use crate::error::{ConfigProblem, Fail, Message, RuleError, RuleWarning, Severity, fail};
@@ -162,7 +162,11 @@ impl<'c> Loader<'c> {
         }
         let shown = bytes.get(..bytes.len().min(RULE_BYTES_MAX)).unwrap_or(bytes);
         let text: Arc<str> = Arc::from(String::from_utf8_lossy(shown));
-        let place = |at: usize| Place { file: file.clone(), line, column: u32::try_from(at + 1).unwrap_or(u32::MAX) };
+        let place = |at: usize| {
+            // Characters, not bytes.
+            let before = bytes.iter().take(at).filter(|b| **b & 0xc0 != 0x80).count();
+            Place { file: file.clone(), line, column: u32::try_from(before + 1).unwrap_or(u32::MAX) }
+        };
         let mut at = 0;
         let mut warnings = Vec::new();
         let result = if bytes.len() > RULE_BYTES_MAX {
@@ -309,6 +313,9 @@ impl<'c> Loader<'c> {
             keywords::need_protocol(&mut b, group, &name);
             b.restrict(group)?;
         }
+        if b.rule.action == Action::Accept || !b.rule.effects.is_empty() {
+            keywords::need_feature(&mut b, "firewall");
+        }
         // The sid first: messages of other keywords show it.
         if let Some(v) = parts.options.iter().find(|o| o.name == b"sid").and_then(|o| o.value)
             && let Ok(n) = String::from_utf8_lossy(v).parse()
@@ -333,17 +340,7 @@ impl<'c> Loader<'c> {
     fn header(&mut self, p: &Parts<'_>, text: &Arc<str>, place: Place) -> Result<Rule, Fail> {
         const M: &str = "detect-parse";
         let s = |b| String::from_utf8_lossy(b);
-        let action = match s(p.action).to_ascii_lowercase().as_str() {
-            "alert" => Action::Alert,
-            "pass" => Action::Pass,
-            "drop" => Action::Drop,
-            "reject" | "rejectsrc" => Action::Reject,
-            "rejectdst" => Action::RejectDst,
-            "rejectboth" => Action::RejectBoth,
-            "config" => Action::Config,
-            "accept" => Action::Accept,
-            _ => return fail(M, format!("An invalid action \"{}\" was given", s(p.action))),
-        };
+        let (action, effects) = actions(&s(p.action))?;
         let named = s(p.protocol);
         let (name, hook) = match named.split_once(':') {
             Some((n, h)) => (n, Some(h.to_owned())),
@@ -359,10 +356,12 @@ impl<'c> Loader<'c> {
                 ),
             );
         };
-        if hook
-            .as_ref()
-            .is_some_and(|h| h.is_empty() || !h.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-')))
-        {
+        let is_hook = |h: &str| {
+            // `<name`: any state before that one.
+            let h = h.strip_prefix('<').unwrap_or(h);
+            !h.is_empty() && h.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-'))
+        };
+        if hook.as_ref().is_some_and(|h| !is_hook(h)) {
             return fail(M, format!("protocol \"{name}\" has an invalid hook \"{}\"", hook.unwrap_or_default()));
         }
         let arrow = match p.arrow {
@@ -399,13 +398,51 @@ impl<'c> Loader<'c> {
             force_alert: false,
             checks: Vec::new(),
             buffers: Vec::new(),
-            effects: Vec::new(),
+            effects,
             thresholds: Vec::new(),
             prefilter: None,
             missing: Vec::new(),
             place,
             text: text.clone(),
         })
+    }
+}
+
+/// The action of a header, and its parts where it has several or gives a scope.
+fn actions(text: &str) -> Result<(Action, Vec<Effect>), Fail> {
+    let bad = || Fail::new("detect-parse", format!("An invalid action \"{text}\" was given"));
+    let lower = text.to_ascii_lowercase();
+    let mut effects = Vec::new();
+    for part in lower.split(',') {
+        let (name, scope) = part.split_once(':').map_or((part, None), |(n, s)| (n, Some(s)));
+        let action = match name {
+            "alert" => Action::Alert,
+            "pass" => Action::Pass,
+            "drop" => Action::Drop,
+            "reject" | "rejectsrc" => Action::Reject,
+            "rejectdst" => Action::RejectDst,
+            "rejectboth" => Action::RejectBoth,
+            "config" => Action::Config,
+            "accept" => Action::Accept,
+            _ => return Err(bad()),
+        };
+        let scope = match scope {
+            None => None,
+            Some("packet") => Some(ActionScope::Packet),
+            Some("flow") => Some(ActionScope::Flow),
+            Some("hook") => Some(ActionScope::Hook),
+            Some("tx") => Some(ActionScope::Transaction),
+            Some(_) => return Err(bad()),
+        };
+        effects.push(Effect::Action { action, scope });
+        if effects.len() > 4 {
+            return Err(bad());
+        }
+    }
+    match *effects.as_slice() {
+        [Effect::Action { action, scope: None }] => Ok((action, Vec::new())),
+        [Effect::Action { action, .. }, ..] => Ok((action, effects)),
+        _ => Err(bad()),
     }
 }
 

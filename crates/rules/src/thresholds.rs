@@ -115,6 +115,9 @@ fn parse(entry: &str, variables: &HashMap<String, String>, addresses: &mut Addre
     }
     let kind = match command {
         "threshold" | "event_filter" => {
+            if fields.count == Some(0) {
+                return Err(format!("threshold count should be > 0: {entry}"));
+            }
             let t = fields.threshold().filter(|_| action.is_none() && timeout.is_none()).ok_or_else(bad)?;
             GlobalThresholdKind::Limit(t)
         }

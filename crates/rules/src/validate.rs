@@ -54,7 +54,12 @@ fn flow_and_direction(b: &Builder<'_>) -> Result<(), Fail> {
 /// Matches on single packets and on streams do not go together.
 fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     let f = flow(b);
-    let packets = b.packet || b.rule.protocol == Protocol::TcpPacket || f.stream == Some(false);
+    // Buffers of headers; addresses are the flow's as well.
+    let headers = b.groups.iter().any(|g| {
+        let name = g.checks.buffer.as_str();
+        !g.checks.app && !matches!(name, PAYLOAD | "ip.src" | "ip.dst") && !g.checks.checks.is_empty()
+    });
+    let packets = b.packet || headers || b.rule.protocol == Protocol::TcpPacket || f.stream == Some(false);
     let stream = b.rule.protocol == Protocol::TcpStream || f.stream == Some(true);
     if packets && stream {
         return fail(M, "can't mix packet keywords with tcp-stream or flow:only_stream.  Invalidating signature.");
@@ -137,43 +142,37 @@ fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
                 return fail(H, "http_method pattern with trailing space");
             }
         }
-        "http.protocol" => {
-            if c.bytes.contains(&b' ') {
-                return fail("detect-http-protocol", "Invalid http.protocol string containing a space");
-            }
+        "http.protocol" if c.bytes.contains(&b' ') => {
+            return fail("detect-http-protocol", "Invalid http.protocol string containing a space");
         }
-        "tls.cert_fingerprint" => {
-            const H: &str = "detect-tls-cert-fingerprint";
-            if c.bytes.len() != 59 {
-                return Err(Fail::warned(
-                    H,
-                    format!(
-                        "rule {sid}: Invalid length of the specified fingerprint. This rule will therefore never match."
-                    ),
-                ));
-            }
+        "tls.cert_fingerprint" if c.bytes.len() != 59 => {
+            return Err(Fail::warned(
+                "detect-tls-cert-fingerprint",
+                format!(
+                    "rule {sid}: Invalid length of the specified fingerprint. This rule will therefore never match."
+                ),
+            ));
         }
-        "ja3.hash" | "ja3s.hash" => {
-            if c.bytes.len() != 32 {
-                return Err(Fail::warned(
-                    if buffer == "ja3.hash" { "detect-tls-ja3-hash" } else { "detect-tls-ja3s-hash" },
-                    format!(
-                        "rule {sid}: Invalid length of the specified JA3{} hash (should be 32 characters long). This rule \
-                         will therefore never match.",
-                        if buffer == "ja3.hash" { "" } else { "S" }
-                    ),
-                ));
-            }
+        "ja3.hash" | "ja3s.hash" if c.bytes.len() != 32 => {
+            return Err(Fail::warned(
+                if buffer == "ja3.hash" { "detect-tls-ja3-hash" } else { "detect-tls-ja3s-hash" },
+                format!(
+                    "rule {sid}: Invalid length of the specified JA3{} hash (should be 32 characters long). This rule \
+                     will therefore never match.",
+                    if buffer == "ja3.hash" { "" } else { "S" }
+                ),
+            ));
         }
         _ => {}
     }
     Ok(())
 }
 
-/// The largest length that a comparison allows; `None` for no bound.
+/// The largest length that a comparison allows, or one more; `None` for no bound, and for those that the peer does not
+/// look at.
 const fn bound(c: &Compare) -> Option<u64> {
     match *c {
-        Compare::Equal(n) | Compare::Less(n) | Compare::LessEqual(n) | Compare::Between(_, n) => Some(n),
+        Compare::Equal(n) | Compare::Less(n) | Compare::Between(_, n) => Some(n),
         _ => None,
     }
 }

@@ -46,7 +46,7 @@ macro_rules! buffers {
 }
 
 buffers! {
-    DNS_QUERY "dns.query" "dns_query" "dns query" DNS Both true "";
+    DNS_QUERY "dns.query" "dns_query" "dns query" DNS ToServer true "";
     DNS_QUERIES_RRNAME "dns.queries.rrname" "dns_queries_rrname" "dns queries rrname" DNS Both true "";
     DNS_ANSWERS_RRNAME "dns.answers.rrname" "dns_answers_rrname" "dns answers rrname" DNS Both true "";
     DNS_AUTHORITIES_RRNAME "dns.authorities.rrname" "dns_authorities_rrname" "dns authorities rrname" DNS Both true "";
@@ -97,7 +97,7 @@ buffers! {
     FTP_REPLY "ftp.reply" "ftp_reply" "ftp reply" FTP ToClient true "";
     FTP_COMPLETION_CODE "ftp.completion_code" "ftp_completion_code" "ftp completion code" FTP ToClient true "";
     SMB_NAMED_PIPE "smb.named_pipe" "smb_named_pipe" "smb named pipe" SMB Both false "";
-    SMB_SHARE "smb.share" "smb_share" "smb share" SMB Both false "";
+    SMB_SHARE "smb.share" "smb_share" "smb share" SMB ToServer false "";
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB Both false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB Both false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
@@ -327,7 +327,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["ftpdata_command"], Takes::Value, FTPDATA),
     Keyword::app(&["ftp.dynamic_port"], Takes::Value, FTP),
     Keyword::app(&["ftp.mode"], Takes::Value, FTP),
-    Keyword::app(&["ftp.reply_received"], Takes::Value, FTP),
+    Keyword::value(&["ftp.reply_received"], ftp_reply_received),
     Keyword::app(&["smb.version"], Takes::Value, SMB),
     Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
     Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),
@@ -399,6 +399,17 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["frame"], frame).needs("frame"),
     Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
 ];
+
+fn ftp_reply_received(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    need_protocol(b, FTP, i.written);
+    b.restrict(FTP)?;
+    let argument = i.text.trim().to_ascii_lowercase();
+    if !matches!(argument.as_str(), "yes" | "true" | "on" | "1" | "no" | "false" | "off" | "0") {
+        return fail("detect-ftp-reply-received", format!("invalid value for {}: \"{argument}\"", i.name));
+    }
+    b.check(Check::Other { keyword: i.name.to_owned(), argument, negated: false });
+    Ok(())
+}
 
 /// `file.data`, in old rules with a direction.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

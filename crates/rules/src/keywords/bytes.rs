@@ -19,6 +19,7 @@ const OFFSET: (i64, i64) = (-65535, 65535);
 #[derive(Debug, Default)]
 struct Format {
     endian: Option<Endian>,
+    dce: bool,
     string: bool,
     base: Option<u8>,
     relative: bool,
@@ -35,7 +36,7 @@ impl Format {
             "oct" => self.base = Some(8),
             "big" => self.endian = Some(Endian::Big),
             "little" => self.endian = Some(Endian::Little),
-            "dce" => self.endian = Some(Endian::Dce),
+            "dce" => self.dce = true,
             _ => return false,
         }
         true
@@ -45,7 +46,7 @@ impl Format {
         if self.string {
             NumberFormat::Text { base: self.base.unwrap_or(0) }
         } else {
-            NumberFormat::Binary(self.endian.unwrap_or(Endian::Big))
+            NumberFormat::Binary(if self.dce { Endian::Dce } else { self.endian.unwrap_or(Endian::Big) })
         }
     }
 }
@@ -105,7 +106,7 @@ fn is_relative(words: &[&str]) -> bool {
 
 /// Says that a keyword needs DCERPC where it uses its byte order.
 fn dce(b: &mut Builder<'_>, f: &Format, keyword: &str) {
-    if f.endian == Some(Endian::Dce) && !b.ctx.available.contains("dcerpc") {
+    if f.dce && !b.ctx.available.contains("dcerpc") {
         b.missing(keyword);
     }
 }
@@ -145,7 +146,7 @@ fn byte_test(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     let bytes = value(b, bytes, group, "byte_test", M, (0, 255))?;
     let value_ = value(b, operand, group, "byte_test", M, (i64::MIN, i64::MAX))?;
-    let offset = value(b, offset, group, "byte_test", M, OFFSET)?;
+    let offset = value(b, offset, group, "byte_test", M, (i64::from(i32::MIN), i64::from(i32::MAX)))?;
     if f.base.is_some() && !f.string {
         return fail(M, format!("Cannot use a base without \"string\": {text}"));
     }
@@ -224,7 +225,7 @@ fn byte_jump(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if f.base.is_some() && !f.string {
         return fail(M, format!("Cannot use a base without \"string\": {text}"));
     }
-    if f.endian == Some(Endian::Dce) && (dirty || j.from_beginning) {
+    if f.dce && (dirty || j.from_beginning) {
         return fail(M, "Invalid option. A byte_jump keyword with dce holds other invalid modifiers.");
     }
     if let Value::Number(n) = j.bytes {
@@ -355,7 +356,7 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
                 });
             }
             "bitmask" => mask = Some(bitmask(rest, M)?),
-            "dce" if rest.is_empty() => f.endian = Some(Endian::Dce),
+            "dce" if rest.is_empty() => f.dce = true,
             _ => return Err(invalid()),
         }
     }
@@ -381,6 +382,9 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         if b.list(group, base64).is_none_or(|l| l.is_empty()) {
             return fail(M, "relative specified without previous pattern match");
         }
+    }
+    if f.dce && (f.string || f.endian.is_some()) {
+        return fail(M, "Invalid option. A bytemath keyword with dce holds other invalid modifiers.");
     }
     dce(b, &f, "byte_math");
     let result = b.define(result, group, M)?;

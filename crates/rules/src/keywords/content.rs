@@ -22,7 +22,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 ];
 
 /// Longest content.
-const CONTENT_MAX: usize = 255;
+const CONTENT_MAX: usize = 65_535;
 /// Bound of `depth` and `offset`.
 const ABSOLUTE_MAX: i64 = u16::MAX as i64;
 /// Bound of `distance` and `within`, either way.
@@ -85,12 +85,12 @@ pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, Fail> {
         return fail(M, format!("content \"{}\" is of no bytes. Invalidating signature.", shown()));
     }
     if out.len() > CONTENT_MAX {
-        return fail(M, format!("Currently we don't support content length > {CONTENT_MAX}"));
+        return fail(M, format!("content is longer than {CONTENT_MAX} bytes"));
     }
     Ok(out)
 }
 
-/// The text of a content that [`decode`] turns into these bytes.
+/// The text of a `content` that stands for these bytes.
 pub fn render(bytes: &[u8]) -> String {
     let mut s = String::with_capacity(bytes.len());
     let mut hex = false;
@@ -416,8 +416,9 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
             chop = Some((o, l));
         }
     }
-    let other =
-        b.groups.iter().flat_map(|g| &g.checks.checks).any(|c| matches!(c, BufferCheck::Content(c) if c.fast_pattern));
+    let other = b
+        .list(spot.group, None)
+        .is_some_and(|l| l.iter().any(|c| matches!(c, BufferCheck::Content(c) if c.fast_pattern)));
     // A transaction rule has one for each of its directions.
     if other && !transaction {
         return fail(M, "fast_pattern can be used on only one content in a rule");
@@ -465,7 +466,7 @@ mod tests {
         assert_eq!(d("|22 2 22|").unwrap_err(), "Incomplete hex code in content - |22 2 22|. Invalidating signature.");
         assert_eq!(d("a|6g|").unwrap_err(), "Invalid hex code in content - a|6g|, hex g. Invalidating signature.");
         assert_eq!(d("a\\x").unwrap_err(), "'\\' has to be escaped");
-        assert!(d(&"a".repeat(256)).is_err());
+        assert!(d(&"a".repeat(65_536)).is_err());
     }
 
     proptest! {

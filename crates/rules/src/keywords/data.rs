@@ -44,7 +44,7 @@ fn isdataat(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             None => return fail(M, format!("Unknown byte_extract var seen in isdataat - {at}")),
         }
     } else {
-        if at.is_empty() || at.strip_prefix('-').unwrap_or(at).bytes().any(|c| !c.is_ascii_digit()) {
+        if at.is_empty() || at.strip_prefix(['-', '+']).unwrap_or(at).bytes().any(|c| !c.is_ascii_digit()) {
             return fail(M, format!("pcre_exec parse error, ret -1, string {text}"));
         }
         match signed(at, 0, U16) {

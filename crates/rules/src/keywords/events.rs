@@ -34,7 +34,7 @@ fn decode_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if DECODER.binary_search(&name).is_err() {
         return fail("detect", format!("unknown decode event \"decoder.{name}\""));
     }
-    b.packet_check(Check::DecodeEvent(name.to_owned()));
+    b.check(Check::DecodeEvent(name.to_owned()));
     Ok(())
 }
 
@@ -47,7 +47,7 @@ fn stream(b: &mut Builder<'_>, name: &str) -> Result<(), Fail> {
     if STREAM.binary_search(&name).is_err() {
         return fail("detect", format!("unknown decode event \"stream.{name}\""));
     }
-    b.packet_check(Check::StreamEvent(name.to_owned()));
+    b.check(Check::StreamEvent(name.to_owned()));
     Ok(())
 }
 

@@ -214,7 +214,9 @@ fn app_layer_protocol(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if !special && protocol::group(name).is_none() {
         return fail(M, format!("app-layer-protocol keyword supplied with unknown protocol \"{name}\""));
     }
-    if b.from_header || (b.seen.app_protocol && !i.negated && !b.seen.app_protocol_negated) {
+    let same_mode =
+        b.rule.checks.iter().any(|c| matches!(c, Check::AppProto { mode: m, negated: false, .. } if *m == mode));
+    if b.from_header || (same_mode && !i.negated) {
         return fail(
             M,
             "Either we already have the rule match on an app layer protocol set through other keywords that match on \

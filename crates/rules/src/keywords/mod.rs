@@ -223,7 +223,9 @@ pub fn is_known(name: &str) -> bool {
 /// Parses one option into the rule.
 pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), Fail> {
     let written = String::from_utf8_lossy(option.name);
-    let Some(keyword) = REGISTRY.get(written.as_ref()).copied() else {
+    // The case of a keyword does not matter, but hardly any rule makes use of that.
+    let keyword = REGISTRY.get(written.as_ref()).or_else(|| REGISTRY.get(written.to_ascii_lowercase().as_str()));
+    let Some(keyword) = keyword.copied() else {
         return fail(MODULE, format!("unknown rule keyword '{written}'."));
     };
     let input = argument(keyword, &written, option)?;
@@ -259,6 +261,13 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
 pub(crate) fn need_protocol(b: &mut Builder<'_>, protocols: &[&str], keyword: &str) {
     if !protocols.is_empty() && !protocols.iter().any(|p| b.ctx.available.contains(*p)) {
         b.missing(keyword);
+    }
+}
+
+/// Notes a feature that the rule needs outside any keyword.
+pub(crate) fn need_feature(b: &mut Builder<'_>, feature: &str) {
+    if !b.ctx.available.contains(feature) {
+        b.missing(feature);
     }
 }
 

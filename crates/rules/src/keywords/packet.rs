@@ -278,7 +278,7 @@ fn l3_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         "ipv6" | "ip6" => 6,
         _ => return fail("detect-l3proto", format!("Invalid l3 proto: \"{}\"", i.text.trim())),
     };
-    b.packet_check(Check::L3Proto(v));
+    b.check(Check::L3Proto(v));
     Ok(())
 }
 
@@ -411,7 +411,7 @@ fn icmp_id(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 
 fn icmp_seq(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let n = plain(i, "detect-icmp-seq", "icmp seq")?;
-    b.packet_check(Check::IcmpSeq(n));
+    b.check(Check::IcmpSeq(n));
     Ok(())
 }
 
@@ -443,7 +443,7 @@ fn checksum(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         "invalid" => false,
         t => return fail("detect-csum", format!("{} is \"valid\" or \"invalid\", not \"{t}\"", i.name)),
     };
-    b.packet_check(Check::Checksum { layer, valid });
+    b.check(Check::Checksum { layer, valid });
     Ok(())
 }
 

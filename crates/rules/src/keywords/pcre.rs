@@ -89,25 +89,31 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let group = match buffer {
         Some(info) => {
             super::need_protocol(b, info.protocols, "pcre");
-            if b.current.is_some() {
+            let selected = b.current.and_then(|g| b.groups.get(g)).map(|g| g.checks.buffer.as_str());
+            // What Q stands for has two names.
+            let body = is_body(info) && selected == Some(http::RESPONSE_BODY.name);
+            if b.current.is_some() && selected != Some(info.name) && !body {
                 return fail(
                     M,
                     format!(
-                        "Expression seen with a sticky buffer still set; either (1) reset sticky buffer with pkt_data or \
-                         (2) use a sticky buffer providing \"{}\".",
+                        "Expression seen with a sticky buffer still set; either (1) reset sticky buffer with pkt_data \
+                         or (2) use a sticky buffer providing \"{}\".",
                         info.description
                     ),
                 );
             }
             b.note(info)?;
-            b.group_of(info.name, Some(info))
+            match b.current {
+                Some(c) => c,
+                None => b.group_of(info.name, Some(info)),
+            }
         }
         None => match b.current {
             Some(c) => c,
             None => b.payload(),
         },
     };
-    if p.relative {
+    if p.relative && b.current.is_none() {
         let base64 = b.base64.map(|x| x.1);
         let before = b.list(group, base64).is_some_and(|l| {
             l.iter()
@@ -119,6 +125,11 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.add(group, BufferCheck::Pcre(p));
     Ok(())
+}
+
+/// Whether a buffer is that of `Q`.
+fn is_body(info: &Buffer) -> bool {
+    info.name == super::app::FILE_DATA.name
 }
 
 /// What a look at an expression tells.
@@ -204,6 +215,7 @@ fn shape(pattern: &str, whole: &str) -> Result<Shape, Fail> {
                     s.groups += 1;
                 }
             }
+            b'*' | b'+' | b'?' if k == 0 => return broken(0, "quantifier does not follow a repeatable item"),
             b')' => match depth.checked_sub(1) {
                 Some(d) => depth = d,
                 None => return broken(k, "unmatched closing parenthesis"),

@@ -91,7 +91,24 @@ fn threshold(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let mut f = Fields::default();
     let text = i.text.trim();
     for part in text.strip_suffix(',').unwrap_or(text).split(',') {
-        f.take(part).ok_or_else(bad)?;
+        // Once all is there, what follows (mostly an option whose `;` was forgotten) is passed over.
+        let junk = match f.threshold() {
+            Some(_) => f.take(part).is_none(),
+            None => {
+                let mut words = part.split_ascii_whitespace();
+                let pair = words.by_ref().take(2).collect::<Vec<_>>().join(" ");
+                f.take(&pair).ok_or_else(bad)?;
+                let more = words.next().is_some();
+                if more && f.threshold().is_none() {
+                    return Err(bad());
+                }
+                more
+            }
+        };
+        if junk {
+            b.warn(M, format!("ignoring what follows the threshold in \"{text}\"; is a \";\" missing?"));
+            break;
+        }
     }
     let t = f.threshold().ok_or_else(bad)?;
     b.seen.threshold = true;

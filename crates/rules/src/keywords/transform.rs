@@ -55,7 +55,7 @@ const DECOMPRESSED: u32 = 1024;
 
 fn xor(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-transform-xor";
-    if i.raw.len() % 2 != 0 {
+    if !i.raw.len().is_multiple_of(2) {
         return fail(M, "XOR transform key's length must be an even number");
     }
     if i.raw.len() / 2 > usize::from(u8::MAX) {
@@ -64,7 +64,7 @@ fn xor(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let mut key = Vec::with_capacity(i.raw.len() / 2);
     for pair in i.raw.chunks_exact(2) {
         let digits = pair.iter().map(|&c| (c as char).to_digit(16));
-        let Some(byte) = digits.fold(Some(0), |n, d| Some(n? << 4 | d?)) else {
+        let Some(byte) = digits.reduce(|n, d| Some(n? << 4 | d?)).flatten() else {
             return fail(M, "XOR transform key must be hexadecimal characters only");
         };
         key.push(byte as u8);
