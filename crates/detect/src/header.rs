@@ -253,6 +253,15 @@ pub(crate) struct Header {
     pub(crate) dport: SetId,
 }
 
+/// IP protocol numbers of the transports that have but one.
+const NUMBERS: [(u8, u64); 5] = [
+    (transport::TCP, 6),
+    (transport::UDP, 17),
+    (transport::ICMPV4, 1),
+    (transport::ICMPV6, 58),
+    (transport::SCTP, 132),
+];
+
 /// The transports and families of a rule's protocol.
 const fn protocol_masks(p: &Protocol) -> (u8, u8) {
     use {family as f, transport as t};
@@ -277,15 +286,23 @@ const fn protocol_masks(p: &Protocol) -> (u8, u8) {
 impl Header {
     /// The header of `rule`; `None` where there are too many distinct sets.
     pub(crate) fn compile(rule: &Rule, sets: &mut SetsBuilder) -> Option<Header> {
-        let (transports, families) = protocol_masks(&rule.protocol);
+        let (mut transports, families) = protocol_masks(&rule.protocol);
         let mut sides = TO_SERVER | TO_CLIENT;
         for c in &rule.checks {
-            if let Check::Flow(f) = c {
-                match f.side {
+            match c {
+                Check::Flow(f) => match f.side {
                     Some(Side::ToServer) => sides &= TO_SERVER,
                     Some(Side::ToClient) => sides &= TO_CLIENT,
                     None => {}
+                },
+                Check::IpProto(p) => {
+                    for (bit, number) in NUMBERS {
+                        if !p.holds(number) {
+                            transports &= !bit;
+                        }
+                    }
                 }
+                _ => {}
             }
         }
         Some(Header {
