@@ -162,7 +162,8 @@ impl StreamEngine {
                 out.accepted = self.existing(session, &s, &mut out);
                 if out.accepted {
                     self.after(session, &s, &mut out);
-                } else if self.config.inline && self.config.drop_invalid {
+                } else if self.config.inline && self.config.drop_invalid && !out.events.is_empty() {
+                    // What is merely not understood in this state is let through.
                     out.drop = true;
                 }
                 if session.state != before {
@@ -229,7 +230,9 @@ impl StreamEngine {
 
     /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
     pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        if !s.payload.is_empty() && !s.has(tcp::RST) {
+        // Data of a SYN counts with TCP fast open only (RFC 7413): hosts that do not speak it drop it.
+        let early = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.options.fast_open.is_none();
+        if !s.payload.is_empty() && !s.has(tcp::RST) && !early {
             self.insert(session, s, out);
         }
         if s.has(tcp::ACK) {

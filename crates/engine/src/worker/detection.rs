@@ -2,7 +2,7 @@
 
 use margay_detect::{Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowState};
-use margay_packet::Packet;
+use margay_packet::{Packet, PacketSource};
 
 use super::tcp::Seen;
 use super::{DropReason, Fate, FlowExt, Rest};
@@ -103,7 +103,7 @@ impl Rest {
             }
         };
         self.log_alerts(packet, flow.zip(dir), *fate);
-        if verdict.tagged {
+        if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
             self.log_tagged(packet, flow);
         }
     }
