@@ -280,7 +280,8 @@ impl StreamEngine {
         let chunk_size = if s.from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         let seed = session.peers[0].isn;
         let peer = &mut session.peers[s.from];
-        if peer.has(peer_flag::DEPTH) || dead {
+        // Where flows past their depth are bypassed, somebody has to notice.
+        if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
             return;
         }
         // Fast open: data comes with the SYN, after it.
@@ -333,7 +334,8 @@ impl StreamEngine {
             if done.overlap {
                 self.counters.overlap += 1;
             }
-            if done.different {
+            // Inline the packet must say what the stream has, also where that was inspected already.
+            if done.different || (inline && d.buffer.differs(offset, kept)) {
                 self.counters.overlap_diff_data += 1;
                 self.counters.event(StreamEvent::ReassemblyOverlapDifferentData);
                 out.events.push(StreamEvent::ReassemblyOverlapDifferentData);

@@ -51,10 +51,10 @@ impl Rest {
         };
         let verdict = state.inspect(detect, &mut input);
         if state.alerts().iter().any(|a| a.stream)
-            && let (Some(s), Some(c)) = (session, &chunk)
+            && let Some(s) = session
         {
             self.scratch.payload.clear();
-            s.payload_with_gaps(dir, c.offset, PAYLOAD_MAX, &mut self.scratch.payload);
+            s.payload_with_gaps(dir, s.payload_from(dir), PAYLOAD_MAX, &mut self.scratch.payload);
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);
         self.carry_out(packet, Some((flow, dir)), verdict, fate);
