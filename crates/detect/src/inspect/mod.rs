@@ -251,9 +251,21 @@ impl CompiledBuffer {
         }
         let mut ops: Vec<Op> = Vec::with_capacity(checks.len());
         for check in checks {
+            if let BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true } = check
+                && let Some(Op::Content(c)) = ops.last_mut()
+            {
+                // Right behind a literal this is another way to write `endswith`, of a negated literal too (observed).
+                c.ends_with = true;
+                continue;
+            }
             if is_relative(check) {
-                // What the check is relative to has to be tried at every place.
-                for op in ops.iter_mut().rev() {
+                // What the check is relative to has to be tried at every place. Checks of numbers and lengths make that of
+                // the check right before them alone, literals and expressions of the last of their kind (observed).
+                let reach = match check {
+                    BufferCheck::Content(_) | BufferCheck::Pcre(_) => ops.len(),
+                    _ => 1,
+                };
+                for op in ops.iter_mut().rev().take(reach) {
                     match op {
                         Op::Content(c) => c.relative_next = true,
                         Op::Pcre(p) => p.relative_next = true,

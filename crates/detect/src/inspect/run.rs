@@ -96,6 +96,10 @@ impl ContentOp {
             start = cursor.saturating_add(distance);
             if let Some(w) = &self.within {
                 end = start.saturating_add(ctx.position(w));
+                // A window that would end before the buffer starts is no bound at all (observed).
+                if end < 0 {
+                    end = len;
+                }
             }
         }
         let offset = self.offset.as_ref().map_or(0, |o| ctx.position(o));

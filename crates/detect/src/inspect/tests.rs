@@ -245,6 +245,37 @@ fn backtracking_as_the_peer() {
 }
 
 #[test]
+fn isdataat_behind_other_checks_as_the_peer() {
+    let first_is_b = || test(1, ByteOp::GreaterEqual, n(98), n(1), false, BIG);
+    assert_eq!(hits(&[b"bbAA"], checks![content("b"), first_is_b(), no_data_at(3, true)]).len(), 0);
+    assert_eq!(hits(&[b"bbAA"], checks![content("b"), no_data_at(3, true)]), [0]);
+    let below_a = test(1, ByteOp::Less, n(65), n(1), true, BIG);
+    assert_eq!(hits(&[b"aaA1"], checks![content("a"), no_data_at(4, false), below_a.clone()]).len(), 0);
+    assert_eq!(hits(&[b"aaA1"], checks![content("a"), below_a]), [0]);
+    // Behind a literal, `isdataat:!1,relative` is `endswith`, also where the literal is negated.
+    let p: [&[u8]; 3] = [b"1aabb1", b"1aabb", b"1a"];
+    assert_eq!(hits(&p, checks![content("1a"), content("abb").not(), no_data_at(1, true)]), [0, 2]);
+    assert_eq!(hits(&p, checks![content("1a"), no_data_at(1, true)]), [2]);
+}
+
+#[test]
+fn windows_before_the_buffer_as_the_peer() {
+    let which = |d, w| -> String {
+        ["b", "1", "A"]
+            .iter()
+            .filter(|s| !hits(&[b"b1A"], checks![content("b"), content(s).distance(d).within(w)]).is_empty())
+            .copied()
+            .collect()
+    };
+    assert_eq!(which(-3, 1), "b1A");
+    assert_eq!(which(-3, 2), "");
+    assert_eq!(which(-3, 3), "b");
+    assert_eq!(which(-2, 1), "");
+    assert_eq!(which(-6, 1), "b1A");
+    assert_eq!(which(-6, 7), "b1");
+}
+
+#[test]
 fn byte_test_as_the_peer() {
     let p: [&[u8]; 2] = [b"\x00\x05\xff\x7f0123456789", b"12 x"];
     let at1 = |op, v| checks![test(1, op, n(v), n(1), false, BIG)];
@@ -453,7 +484,7 @@ fn reference(data: &[u8], chain: &[Content], cursor: usize) -> bool {
         let d = value(&c.distance).unwrap_or(0);
         let o = value(&c.offset).unwrap_or(0);
         same && (!relative || s >= cursor as i64 + d)
-            && value(&c.within).is_none_or(|w| e <= cursor as i64 + d + w)
+            && value(&c.within).map(|w| cursor as i64 + d + w).is_none_or(|end| end < 0 || e <= end)
             && s >= o
             && value(&c.depth).is_none_or(|n| e <= o + n)
             && (!c.ends_with || e == data.len() as i64)
