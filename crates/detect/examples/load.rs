@@ -22,7 +22,9 @@ fn context() -> Context {
     for name in ["HTTP", "SMTP", "SQL", "DNS", "TELNET", "DC"] {
         c.addresses.insert(format!("{name}_SERVERS"), "$HOME_NET".into());
     }
-    for name in ["AIM_SERVERS", "DNP3_SERVER", "DNP3_CLIENT", "MODBUS_CLIENT", "MODBUS_SERVER", "ENIP_CLIENT", "ENIP_SERVER"] {
+    for name in
+        ["AIM_SERVERS", "DNP3_SERVER", "DNP3_CLIENT", "MODBUS_CLIENT", "MODBUS_SERVER", "ENIP_CLIENT", "ENIP_SERVER"]
+    {
         let of = if name == "AIM_SERVERS" { "$EXTERNAL_NET" } else { "$HOME_NET" };
         c.addresses.insert(name.into(), of.into());
     }
@@ -80,7 +82,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         loader.load_file(Path::new(&f))?;
     }
     let mut loaded = loader.finish();
-    writeln!(out, "parsed {} rules, {} set aside, {} wrong, in {:?}", loaded.rules.len(), loaded.set_aside.len(), loaded.errors.len(), t.elapsed())?;
+    writeln!(
+        out,
+        "parsed {} rules, {} set aside, {} wrong, in {:?}",
+        loaded.rules.len(),
+        loaded.set_aside.len(),
+        loaded.errors.len(),
+        t.elapsed()
+    )?;
     let number = |name: &str| margay_rules::STREAM_EVENTS.iter().position(|e| *e == name)?.try_into().ok();
     let environment = Environment { stream_event: &number, ..Default::default() };
     let t = Instant::now();
@@ -99,7 +108,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     writeln!(
         out,
         "compiled {} in {took:?}: {} IP-only, {} with a pattern, {:?}, {} matchers of {} patterns in {} KiB",
-        report.loaded, report.ip_only, report.prefiltered, report.groups, report.matchers, report.patterns, report.matcher_memory / 1024
+        report.loaded,
+        report.ip_only,
+        report.prefiltered,
+        report.groups,
+        report.matchers,
+        report.patterns,
+        report.matcher_memory / 1024
     )?;
     let mut kinds: HashMap<&str, usize> = HashMap::new();
     for i in 0..detect.rules().len() {

@@ -197,10 +197,8 @@ impl Group {
         }
         let mut lists: Vec<_> = lists.into_iter().collect();
         lists.sort_by_key(|(s, _)| *s);
-        let prefilters = lists
-            .into_iter()
-            .map(|(s, l)| Ok((s, Prefilter::new(l, cache)?)))
-            .collect::<Result<Vec<_>, MpmError>>()?;
+        let prefilters =
+            lists.into_iter().map(|(s, l)| Ok((s, Prefilter::new(l, cache)?))).collect::<Result<Vec<_>, MpmError>>()?;
         Ok(Group { prefilters, always })
     }
 
@@ -286,10 +284,9 @@ impl Groups {
             if let Some(&id) = made.get(&key) {
                 return Ok(id);
             }
-            let id = GroupId::try_from(groups.len())
-                .ok()
-                .filter(|&id| id < GroupId::MAX)
-                .ok_or_else(|| MpmError::Build("more than 65,534 rule groups; lower the number of port groups".into()))?;
+            let id = GroupId::try_from(groups.len()).ok().filter(|&id| id < GroupId::MAX).ok_or_else(|| {
+                MpmError::Build("more than 65,534 rule groups; lower the number of port groups".into())
+            })?;
             counts.memberships += key.len();
             groups.push(Group::new(&list, cache)?);
             made.insert(key, id);

@@ -38,7 +38,8 @@ fn size(set: &AddressSet) -> u64 {
         return u64::MAX;
     }
     let v4 = set.v4.iter().map(|&(a, b)| u64::from(b.saturating_sub(a)) + 1);
-    let v6 = set.v6.iter().map(|&(a, b)| u64::try_from(b.saturating_sub(a) >> 64).unwrap_or(u64::MAX).saturating_add(1));
+    let v6 =
+        set.v6.iter().map(|&(a, b)| u64::try_from(b.saturating_sub(a) >> 64).unwrap_or(u64::MAX).saturating_add(1));
     v4.chain(v6).fold(0, u64::saturating_add)
 }
 

@@ -140,7 +140,9 @@ impl IpReputationBuilder {
         let mut fields = line.split(',').map(str::trim);
         let (Some(address), Some(id), Some(score), None) = (fields.next(), fields.next(), fields.next(), fields.next())
         else {
-            return Err(format!("not a reputation entry: {line:?}; expected address, category id and score, separated by commas"));
+            return Err(format!(
+                "not a reputation entry: {line:?}; expected address, category id and score, separated by commas"
+            ));
         };
         let category = id
             .parse::<u8>()

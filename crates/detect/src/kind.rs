@@ -2,9 +2,7 @@
 //!
 //! As the manual's "Rule Types and Categorization" has it, and as `--engine-analysis` of the reference reports it.
 
-use margay_rules::ast::{
-    AddressSet, BitOp, BufferCheck, Check, Effect, FlowCheck, Protocol, Rule, Value,
-};
+use margay_rules::ast::{AddressSet, BitOp, BufferCheck, Check, Effect, FlowCheck, Protocol, Rule, Value};
 
 /// The kind of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -217,9 +215,10 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
         if detection && only(&|c| matches!(c, Check::AppProto { .. }) || matches!(c, Check::Flow(f) if side_only(f))) {
             return RuleKind::ProtocolDetection;
         }
-        let changing = rule.effects.iter().any(|e| {
-            matches!(e, Effect::Bypass | Effect::NfqMark { .. } | Effect::FlowBit { op: BitOp::Toggle, .. })
-        });
+        let changing = rule
+            .effects
+            .iter()
+            .any(|e| matches!(e, Effect::Bypass | Effect::NfqMark { .. } | Effect::FlowBit { op: BitOp::Toggle, .. }));
         let addresses =
             rule.checks.iter().all(|c| matches!(needs(c), Needs::Nothing) || matches!(c, Check::XBit { .. }));
         return match addresses && !changing {
@@ -235,4 +234,3 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
     });
     if steady { RuleKind::AppLayer } else { RuleKind::Packet }
 }
-

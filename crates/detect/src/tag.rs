@@ -64,7 +64,9 @@ fn count(tags: &mut Vec<Active>, p: &Tagged) -> bool {
                 t.count += u64::from(p.len);
                 t.count <= t.limit
             }
-            TagUnit::Seconds => p.time.secs().saturating_sub(t.start.secs()) <= i64::try_from(t.limit).unwrap_or(i64::MAX),
+            TagUnit::Seconds => {
+                p.time.secs().saturating_sub(t.start.secs()) <= i64::try_from(t.limit).unwrap_or(i64::MAX)
+            }
         };
         held |= holds;
         holds
@@ -165,7 +167,7 @@ mod tests {
 
     fn packet(n: u32) -> Tagged {
         let (a, b) = (IpAddr::V4(1.into()), IpAddr::V4(2.into()));
-        let (src, dst) = if n % 2 == 0 { (a, b) } else { (b, a) };
+        let (src, dst) = if n.is_multiple_of(2) { (a, b) } else { (b, a) };
         Tagged { flow: Some(1), src, dst, time: Time(1_000_000 + i64::from(n) * 100_000), len: 29 }
     }
 

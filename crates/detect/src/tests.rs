@@ -8,7 +8,9 @@ use margay_rules::ast::*;
 use proptest::prelude::*;
 
 use crate::mpm::MpmAlgo;
-use crate::{Alert, Detect, DetectConfig, DetectState, Environment, Input, RuleKind, StreamChunk, Verdict, VerdictAction};
+use crate::{
+    Alert, Detect, DetectConfig, DetectState, Environment, Input, RuleKind, StreamChunk, Verdict, VerdictAction,
+};
 
 fn everywhere() -> AddressSet {
     AddressSet { any: true, ..Default::default() }
@@ -176,6 +178,14 @@ fn ip_only(sid: u32, action: Action) -> Rule {
 }
 
 #[test]
+fn workers_share_rules() {
+    fn shared<T: Send + Sync>() {}
+    fn moved<T: Send>() {}
+    shared::<Detect>();
+    moved::<DetectState>();
+}
+
+#[test]
 fn payload_and_stream() {
     let mut packet_rule = alert(3, b"abc");
     packet_rule.protocol = Protocol::TcpPacket;
@@ -248,7 +258,8 @@ fn passive_mode_drops_nothing() {
 #[test]
 fn a_packet_keeps_so_many_alerts() {
     let rules: Vec<Rule> = (1..=20).map(|sid| alert(sid, b"abc")).collect();
-    let mut silent: Vec<Rule> = (21..=40).map(|sid| Rule { noalert: true, priority: 1, ..alert(sid, b"abc") }).collect();
+    let mut silent: Vec<Rule> =
+        (21..=40).map(|sid| Rule { noalert: true, priority: 1, ..alert(sid, b"abc") }).collect();
     silent.extend(rules);
     let mut lab = Lab::with(silent, &DetectConfig { packet_alert_max: 0, ..Default::default() });
     assert_eq!(lab.payload(b"abc").0, (1..=15).collect::<Vec<_>>());
@@ -258,11 +269,8 @@ fn a_packet_keeps_so_many_alerts() {
 
 #[test]
 fn an_alert_too_many_still_drops() {
-    let config = DetectConfig {
-        packet_alert_max: 1,
-        action_order: vec![Action::Alert, Action::Drop],
-        ..Default::default()
-    };
+    let config =
+        DetectConfig { packet_alert_max: 1, action_order: vec![Action::Alert, Action::Drop], ..Default::default() };
     let drop = Rule { action: Action::Drop, ..alert(2, b"abc") };
     let mut lab = Lab::with(vec![alert(1, b"abc"), drop], &config).ips();
     let (alerts, v) = lab.payload(b"abc");
@@ -303,9 +311,41 @@ fn rules_that_cannot_load_are_reported() {
     let mut app = alert(2, b"a");
     app.buffers[0].app = true;
     app.buffers[0].buffer = "http.uri".into();
-    let (d, report) = Detect::compile(vec![bad, app, alert(3, b"a")], &Environment::default(), &DetectConfig::default()).unwrap();
+    let (d, report) =
+        Detect::compile(vec![bad, app, alert(3, b"a")], &Environment::default(), &DetectConfig::default()).unwrap();
     assert_eq!(report.set_aside.iter().map(|x| x.0.line).collect::<Vec<_>>(), [1, 2]);
     assert_eq!((report.loaded, d.rules().len()), (1, 1));
+}
+
+#[test]
+fn replacements_are_of_rules_that_match() {
+    let with = |sid, bytes: &[u8], r: &[u8], also: &[u8]| {
+        let c = Content { replace: Some(r.to_vec()), ..content(bytes) };
+        with_content(rule(sid, Action::Alert, Protocol::TcpPacket), vec![c, content(also)])
+    };
+    let mut lab = Lab::new(vec![with(1, b"bc", b"XY", b"a"), with(2, b"bc", b"no", b"zz")]).ips();
+    assert_eq!(lab.payload(b"abcd").0, [1]);
+    assert_eq!(lab.state.replacements(), [(1, b"XY".as_slice().into())]);
+    lab.payload(b"d");
+    assert!(lab.state.replacements().is_empty());
+    lab.ips = false;
+    assert_eq!(lab.payload(b"abcd").0, [1]);
+    assert!(lab.state.replacements().is_empty());
+}
+
+#[test]
+fn an_action_may_have_a_scope() {
+    let scoped = |scope| {
+        let mut r = alert(1, b"abc");
+        r.action = Action::Drop;
+        r.effects = vec![Effect::Action { action: Action::Drop, scope: Some(scope) }];
+        r
+    };
+    let mut lab = Lab::new(vec![scoped(ActionScope::Flow)]).ips();
+    assert_eq!(lab.payload(b"abc").1.flow, FlowAction::Drop);
+    let mut lab = Lab::new(vec![scoped(ActionScope::Packet)]).ips();
+    let v = lab.send(b"", Direction::ToServer, true, &[b"abc"]).1;
+    assert_eq!((v.action, v.flow), (VerdictAction::Drop, FlowAction::None));
 }
 
 fn any_port() -> impl Strategy<Value = PortSet> {
@@ -330,15 +370,14 @@ fn any_addresses() -> impl Strategy<Value = AddressSet> {
 
 fn any_content() -> impl Strategy<Value = Content> {
     let letters = prop_oneof![Just(b'a'), Just(b'B'), Just(b'b'), Just(b'c')];
-    (proptest::collection::vec(letters, 1..4), any::<bool>(), proptest::option::of(0i64..4), prop::bool::weighted(0.2)).prop_map(
-        |(bytes, nocase, depth, negated)| Content {
+    (proptest::collection::vec(letters, 1..4), any::<bool>(), proptest::option::of(0i64..4), prop::bool::weighted(0.2))
+        .prop_map(|(bytes, nocase, depth, negated)| Content {
             depth: depth.map(|d| Value::Number(d + bytes.len() as i64)),
             bytes,
             nocase,
             negated,
             ..Default::default()
-        },
-    )
+        })
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
@@ -361,17 +400,19 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         (any_addresses(), any_port(), any_addresses(), any_port(), any::<bool>()),
         (checks, proptest::collection::vec(any_content(), 0..3), any::<bool>()),
     )
-        .prop_map(|((protocol, action, noalert, priority), (src, sport, dst, dport, both), (check, contents, set))| {
-            let mut r = rule(0, action, protocol);
-            (r.src, r.sport, r.dst, r.dport, r.priority) = (src, sport, dst, dport, priority);
-            r.noalert = noalert && set;
-            r.arrow = if both { Arrow::Both } else { Arrow::Forward };
-            r.checks.extend(check);
-            if set {
-                r.effects.push(Effect::FlowBit { names: vec!["a".into()], op: BitOp::Set });
-            }
-            if contents.is_empty() { r } else { with_content(r, contents) }
-        })
+        .prop_map(
+            |((protocol, action, noalert, priority), (src, sport, dst, dport, both), (check, contents, set))| {
+                let mut r = rule(0, action, protocol);
+                (r.src, r.sport, r.dst, r.dport, r.priority) = (src, sport, dst, dport, priority);
+                r.noalert = noalert && set;
+                r.arrow = if both { Arrow::Both } else { Arrow::Forward };
+                r.checks.extend(check);
+                if set {
+                    r.effects.push(Effect::FlowBit { names: vec!["a".into()], op: BitOp::Set });
+                }
+                if contents.is_empty() { r } else { with_content(r, contents) }
+            },
+        )
 }
 
 proptest! {

@@ -13,7 +13,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 
 use margay_packet::Time;
-use margay_rules::ast::{AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Rule, Threshold, ThresholdKind, Track};
+use margay_rules::ast::{
+    AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Rule, Threshold, ThresholdKind, Track,
+};
 
 use crate::header::contains;
 
@@ -148,11 +150,6 @@ impl Thresholds {
     fn get(&self, rule: u32) -> Option<&RuleThresholds> {
         let i = self.index.get(rule as usize)?.checked_sub(1)?;
         self.rules.get(i as usize)
-    }
-
-    /// Whether any rule has one.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
     }
 }
 
@@ -419,7 +416,11 @@ mod tests {
     /// Numbers, from 1, of the matches that alert.
     fn alerts(t: &Thresholds, times: &[f64]) -> Vec<usize> {
         let mut state = ThresholdState::new(10);
-        (1..).zip(times).filter(|(_, s)| state.decide(t, 0, &subject(**s)).outcome == Outcome::Alert).map(|x| x.0).collect()
+        (1..)
+            .zip(times)
+            .filter(|(_, s)| state.decide(t, 0, &subject(**s)).outcome == Outcome::Alert)
+            .map(|x| x.0)
+            .collect()
     }
 
     // Expected numbers in the tests below are those that the reference gives for the same times.

@@ -228,8 +228,14 @@ mod tests {
     #[test]
     fn case_and_special_bytes() {
         let p = |b: &[u8], nocase| Pattern { bytes: b.to_vec(), nocase };
-        let patterns =
-            [p(b"Abc", false), p(b"aBC", true), p(b"a\0b", false), p(b".*", false), p(b"\xff\xfe", true), p(b"z", true)];
+        let patterns = [
+            p(b"Abc", false),
+            p(b"aBC", true),
+            p(b"a\0b", false),
+            p(b".*", false),
+            p(b"\xff\xfe", true),
+            p(b"z", true),
+        ];
         for algo in engines() {
             assert_eq!(found(&patterns, b"xxabcxx", algo), [1], "{algo:?}");
             assert_eq!(found(&patterns, b"xxAbcAbc", algo), [0, 1], "{algo:?}");
