@@ -416,7 +416,6 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     /// Groups, prefilters and tables change what is looked at, never what is found.
     #[test]
     fn prefilters_lose_nothing(

@@ -225,6 +225,7 @@ fn alerts_of_conformance_cases() {
             &[(1, 1), (2, 0), (3, 0)],
         ),
         (ips("util-action-tests/util-action-14/test.rules", util13, darp), &[(1, 1), (2, 0), (3, 1)]),
+        (ips("util-action-tests/util-action-16/test.rules", util13, darp), &[(1, 0), (2, 3), (3, 2)]),
         (ips("util-action-tests/util-action-15/test.rules", util13, darp), &[(1, 1), (2, 1), (3, 0)]),
         (
             plain("bug-7414-decoder-event-01/decoder-event.rules", "bug-7414-decoder-event-01/ip_secopt.pcap"),
