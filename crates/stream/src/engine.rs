@@ -117,17 +117,26 @@ impl StreamEngine {
         &self.config
     }
 
-    /// Takes a TCP packet of a flow into its session, which it makes where the packet starts one. Packets that are not
-    /// TCP do nothing.
+    /// Takes a TCP packet of a flow into its session, which it makes where the packet starts one. `fresh` says whether
+    /// this is the flow's first packet. Packets that are not TCP do nothing.
     pub fn process(
         &mut self,
         session: &mut Option<Box<TcpSession>>,
         packet: &Packet<'_>,
         direction: Direction,
+        fresh: bool,
     ) -> Outcome {
         let mut out = Outcome::default();
         let Some(header) = packet.tcp() else { return out };
         let s = Segment::new(&header, packet, direction);
+        let opens = s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN;
+        if match session {
+            Some(session) => is_reuse(session, &s),
+            None => opens && !fresh,
+        } {
+            out.reuse = true;
+            return out;
+        }
         match s.flags & (tcp::SYN | tcp::ACK) {
             tcp::SYN => self.counters.syn += 1,
             f if f == tcp::SYN | tcp::ACK => self.counters.synack += 1,
@@ -154,10 +163,6 @@ impl StreamEngine {
         match session {
             Some(session) => {
                 let before = session.state;
-                if is_reuse(session, &s) {
-                    out.reuse = true;
-                    return out;
-                }
                 session.peers[s.from].tcp_flags |= s.flags;
                 out.accepted = self.existing(session, &s, &mut out);
                 if out.accepted {
@@ -263,7 +268,7 @@ impl StreamEngine {
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
         if let Some(next) = d.buffer.next_at(at)
             && next > at
-            && next < acked
+            && next <= acked
         {
             d.gap_seen = next;
             peer.flags |= peer_flag::GAP;
@@ -334,8 +339,8 @@ impl StreamEngine {
             if done.overlap {
                 self.counters.overlap += 1;
             }
-            // Inline the packet must say what the stream has, also where that was inspected already.
-            if done.different || (inline && d.buffer.differs(offset, kept)) {
+            // What the readers had already stays, too.
+            if done.different || inline && d.buffer.differs(offset, kept) {
                 self.counters.overlap_diff_data += 1;
                 self.counters.event(StreamEvent::ReassemblyOverlapDifferentData);
                 out.events.push(StreamEvent::ReassemblyOverlapDifferentData);
@@ -410,7 +415,8 @@ impl StreamEngine {
 /// Whether a packet opens a new connection on a session that is over.
 fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
     s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN
-        && matches!(session.state, TcpState::Closed | TcpState::TimeWait | TcpState::LastAck)
+        && (session.state == TcpState::Closed
+            || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
         && s.seq != session.peers[s.from].isn
 }
 

@@ -54,7 +54,7 @@ impl Rest {
             && let Some(s) = session
         {
             self.scratch.payload.clear();
-            s.payload_with_gaps(dir, s.payload_from(dir), PAYLOAD_MAX, &mut self.scratch.payload);
+            s.payload_with_gaps(dir, 0, PAYLOAD_MAX, &mut self.scratch.payload);
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);
         self.carry_out(packet, Some((flow, dir)), verdict, fate);

@@ -37,12 +37,13 @@ impl Lane {
         key: &FlowKey,
         mut at: FlowRef,
         mut direction: Direction,
+        fresh: bool,
         fate: &mut Fate,
     ) -> (FlowRef, Direction, Seen) {
         let Lane { flows, rest, options } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let mut established = is_established(flow.core.state);
-        let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction);
+        let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
             let Some(new) = flows.replace(at, packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r)) else {
                 rest.apply(Condition::FlowMemcap, options.policies.of(Condition::FlowMemcap), fate, None);
@@ -51,7 +52,7 @@ impl Lane {
             (at, direction) = (new, Direction::ToServer);
             established = false;
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
-            out = rest.stream.process(&mut flow.ext.tcp, packet, direction);
+            out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
         }
         if out.swap {
             flows.swap(at);
