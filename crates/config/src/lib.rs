@@ -1,1 +1,38 @@
-//! A Suricata-compatible YAML file and command line.
+//! A Suricata-compatible YAML file and command line as typed settings.
+//!
+//! The file first: [`Config::load`] reads YAML (`%YAML 1.1`, `---`) and the files it includes into a tree of named
+//! nodes. Every value stays text until a getter reads it ([`Config::bool`], [`Config::size`]…), since the same text
+//! means different things to different readers (`yes` in one place is `auto`'s neighbour in another). The tree's names
+//! are Suricata's, so that `--set outputs.1.eve-log.enabled=no` and [`Config::dump`] (`--dump-config`) speak the same
+//! language: list items are called `0`, `1`, `2`…, `a.b.c: x` is the same as nested mappings, `foo_bar` is an old
+//! spelling of `foo-bar` (not in `vars`), a second definition of a section replaces the first, and what the command
+//! line set wins over every file.
+//!
+//! Files may be hostile or merely broken: size, depth, number of settings and what aliases expand to are limited, and
+//! every error has its file, line and column.
+//!
+//! [`Config::unknown_keys`] names what is most likely misspelt: a list of the settings that Suricata 8 knows
+//! (`known-keys.txt`) is part of the crate, and a new setting needs a word there.
+//!
+//! Then the command line: [`Cli::parse`] turns arguments into a [`Command`], for the most part
+//! [`Command::Run`] with one field for each of Suricata's options, so that the engine can say which it cannot serve.
+//! One table (`options.rs`) holds the options for the parser and for [`help`]. [`Config::load_with`] takes what the
+//! options `-c`, `--include` and `--set` gave.
+//!
+//! Where we differ from Suricata 7, which is what could be observed: a list inside a list keeps its items (there they
+//! are mixed with the outer ones), aliases work, an include that includes itself is an error (there a crash), and a
+//! document whose top is not a mapping is an error.
+
+mod cli;
+mod error;
+mod known;
+mod load;
+mod options;
+mod tree;
+pub mod typed;
+mod yaml;
+
+pub use cli::{Capture, Checksums, Cli, CliError, Command, Keywords, Own, RuleFiles, RunOptions, Strict};
+pub use error::{ConfigError, Level, Note, Place};
+pub use options::help;
+pub use tree::{Config, Node};

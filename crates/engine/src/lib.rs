@@ -1,1 +1,43 @@
-//! Workers, run modes, counters, start and shutdown.
+//! Start, the packet loop, statistics, shutdown: what binds the other crates together. No stage's logic is here.
+//!
+//! [`run`] serves a command line: it reads the configuration ([`settings`]), the rules and the files that go with them
+//! ([`rules`]), opens the outputs, and drives a [`worker`] over the capture ([`files`]). [`stats`] gathers what all of
+//! them counted. What cannot be started says so in one sentence and ends with status 1, before anything is written.
+
+mod exception;
+mod files;
+mod info;
+mod logging;
+mod rules;
+mod settings;
+mod signals;
+mod start;
+mod stats;
+mod worker;
+
+pub use start::run;
+
+/// The engine's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Why the engine ends with status 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failed {
+    /// Who says so, for the log.
+    pub(crate) module: &'static str,
+    /// What and where.
+    pub(crate) message: String,
+}
+
+impl Failed {
+    pub(crate) fn new(module: &'static str, message: impl Into<String>) -> Failed {
+        Failed { module, message: message.into() }
+    }
+}
+
+impl From<margay_config::ConfigError> for Failed {
+    fn from(e: margay_config::ConfigError) -> Failed {
+        Failed::new("conf-yaml-loader", e.to_string())
+    }
+}

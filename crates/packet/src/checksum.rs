@@ -70,6 +70,13 @@ impl Packet<'_> {
         Some(fold(start + sum(bytes)) == 0xffff)
     }
 
+    /// The checksum that the TCP header should have; `None` without one. Expects the checksum field to be 0.
+    pub fn tcp_checksum(&self) -> Option<u16> {
+        let L4::Tcp { .. } = self.l4 else { return None };
+        let bytes = self.l4_bytes();
+        Some(!fold(pseudo(self.src, self.dst, 6, bytes.len()) + sum(bytes)))
+    }
+
     /// Whether all checksums that the packet has are right; `None` where it has none.
     pub fn checksum_ok(&self) -> Option<bool> {
         match (self.ipv4_checksum_ok(), self.l4_checksum_ok()) {

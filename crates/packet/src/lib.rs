@@ -6,6 +6,28 @@
 //! defragmenter, which reuses its buffers. What was wrong on the way is in [`Packet::events`].
 //!
 //! Nothing here knows a flow.
+//!
+//! # How it works
+//!
+//! - `decoder`: where frames enter; what layers have in common; how inner packets are made. A layer's function takes the
+//!   packet and the range of its bytes that the header may use, notes what it finds, and calls the next one.
+//! - `decode`: the layers, a file for each family. What they accept, and which event they raise for what they do not,
+//!   follows the RFCs and, where these leave it open, what Suricata is seen to do.
+//! - `defrag`: fragments by datagram; overlaps resolved as the destination's system would ([`Policy`]).
+//! - `config`, `counters`, [`event`]: settings, statistics and events, by the names of Suricata's configuration, `stats`
+//!   and rules.
+//!
+//! An inner packet whose first header is broken is dropped; the packet that carried it says nothing about it. Broken
+//! headers further in are events of the inner packet. `decoder.invalid` counts captured frames only.
+//!
+//! # Where it differs from Suricata 7
+//!
+//! - IPv4 in IPv4, SLL2, ETAG, IGMP and ARP are decoded, as in Suricata 8.
+//! - An IPv6 packet shorter than its header raises `ipv6.pkt_too_small`.
+//! - GRE and IPv6 behind IPv6 extension headers are decoded instead of being unknown next headers: Linux puts a
+//!   destination options header there by default.
+//! - Where more than two fragments overlap, each byte is decided on its own between the fragments that have it.
+//! - IPv6 fragments of a wrong length are an event and are not kept (RFC 8200 section 4.5).
 
 mod bytes;
 pub mod checksum;

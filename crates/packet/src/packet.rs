@@ -103,9 +103,9 @@ pub enum PacketSource {
     Vxlan,
     /// Inside Geneve: `geneve encapsulation`.
     Geneve,
-    /// Inside ERSPAN type I or II: `erspan tunnel`.
+    /// Mirrored by ERSPAN: `erspan tunnel`. The decoder gives what GRE carries, ERSPAN included, as [`PacketSource::Gre`].
     Erspan,
-    /// Inside ARP-bearing or other Ethernet-in-GRE: `ether tunnel`.
+    /// Ethernet in something else: `ether tunnel`. The decoder does not give it.
     EtherTunnel,
     /// Made by the stream engine at the end of a flow: `stream (flow timeout)`.
     StreamFlowTimeout,

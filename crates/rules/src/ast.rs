@@ -362,6 +362,10 @@ pub enum Check {
     Asn1(String),
     /// `ftpbounce`
     FtpBounce,
+    /// `flowvar`, `pktvar`: a variable that `pcre` captured has this value
+    Variable { kind: CaptureKind, name: String, value: Vec<u8>, negated: bool },
+    /// A check of a protocol or feature, as written (`dns.opcode`, `ssl_state`, `filesize` …)
+    Other { keyword: String, argument: String, negated: bool },
 }
 
 /// `ipopts:`
@@ -590,12 +594,14 @@ pub enum FloatCompare {
     Greater(f64),
     GreaterEqual(f64),
     Between(f64, f64),
+    /// `!4-5`
+    NotBetween(f64, f64),
 }
 
 /// `content` with its modifiers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Content {
-    /// The bytes, hexadecimal parts and escapes resolved; 1 to 255.
+    /// The bytes, hexadecimal parts and escapes resolved; 1 to 65,535.
     pub bytes: Vec<u8>,
     /// `!`
     pub negated: bool,
@@ -806,8 +812,51 @@ pub enum Effect {
     Replace,
     /// `nfq_set_mark`
     NfqMark { mark: u32, mask: u32 },
+    /// An action with a scope, or a further action, of the header (`accept:flow,alert`); one for each, in order. Without
+    /// any the rule has [`Rule::action`] alone.
+    Action { action: Action, scope: Option<ActionScope> },
+    /// `config`
+    Config { what: ConfigWhat, kind: ConfigKind, scope: ConfigScope },
     /// `filestore` and whatever later protocols add, as written
     Other { keyword: String, argument: String },
+}
+
+/// How far an action of the header reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ActionScope {
+    /// `packet`
+    Packet,
+    /// `flow`
+    Flow,
+    /// `hook`: this state of the protocol
+    Hook,
+    /// `tx`
+    Transaction,
+}
+
+/// What `config` turns off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ConfigWhat {
+    Logging,
+    Tracking,
+}
+
+/// Of what `config` turns it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ConfigKind {
+    Transaction,
+    Flow,
+}
+
+/// For how much `config` turns it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ConfigScope {
+    Transaction,
+    Flow,
+    Packet,
 }
 
 /// Changes of a bit.

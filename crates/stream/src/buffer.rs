@@ -369,6 +369,14 @@ impl StreamBuffer {
         changed
     }
 
+    /// Where what can be shown begins: the start of the stream as long as nothing was decided, else the first byte held.
+    pub fn shown_from(&self) -> u64 {
+        if self.floor == 0 {
+            return 0;
+        }
+        self.blocks.iter().find(|b| b.len() > 0).map_or(self.floor, |b| b.start)
+    }
+
     /// Everything held from `from` to `to`, what was freed left out, holes as `[n bytes missing]`, until `out` is `max` long.
     pub fn with_gaps(&self, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
         let mut at = from.max(self.released);

@@ -167,7 +167,8 @@ impl StreamEngine {
                 out.accepted = self.existing(session, &s, &mut out);
                 if out.accepted {
                     self.after(session, &s, &mut out);
-                } else if self.config.inline && self.config.drop_invalid {
+                } else if self.config.inline && self.config.drop_invalid && !out.events.is_empty() {
+                    // What is merely not understood in this state is let through.
                     out.drop = true;
                 }
                 if session.state != before {
@@ -234,7 +235,9 @@ impl StreamEngine {
 
     /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
     pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        if !s.payload.is_empty() && !s.has(tcp::RST) {
+        // Data of a SYN counts with TCP fast open only (RFC 7413): hosts that do not speak it drop it.
+        let early = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.options.fast_open.is_none();
+        if !s.payload.is_empty() && !s.has(tcp::RST) && !early {
             self.insert(session, s, out);
         }
         if s.has(tcp::ACK) {
@@ -282,7 +285,8 @@ impl StreamEngine {
         let chunk_size = if s.from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         let seed = session.peers[0].isn;
         let peer = &mut session.peers[s.from];
-        if peer.has(peer_flag::DEPTH) || dead {
+        // Where flows past their depth are bypassed, somebody has to notice.
+        if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
             return;
         }
         // Fast open: data comes with the SYN, after it.
@@ -335,8 +339,8 @@ impl StreamEngine {
             if done.overlap {
                 self.counters.overlap += 1;
             }
-            // What the readers had already stays, too.
-            if done.different || inline && d.buffer.differs(offset, kept) {
+            // Inline the packet must say what the stream has, also where that was inspected already.
+            if done.different || (inline && d.buffer.differs(offset, kept)) {
                 self.counters.overlap_diff_data += 1;
                 self.counters.event(StreamEvent::ReassemblyOverlapDifferentData);
                 out.events.push(StreamEvent::ReassemblyOverlapDifferentData);

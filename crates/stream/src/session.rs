@@ -389,6 +389,11 @@ impl TcpSession {
         (self.flags & flag::APP_OFF == 0 && d.app < end) || (self.flags & flag::RAW_OFF == 0 && d.raw < end)
     }
 
+    /// Where [`TcpSession::payload_with_gaps`] can begin in a direction.
+    pub fn payload_from(&self, direction: Direction) -> u64 {
+        self.data(direction).map_or(0, |d| d.buffer.shown_from())
+    }
+
     /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are
     /// written as `[n bytes missing]`.
     pub fn payload_with_gaps(&self, direction: Direction, from: u64, max: usize, out: &mut Vec<u8>) {

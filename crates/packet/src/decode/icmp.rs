@@ -40,6 +40,8 @@ impl Decoder {
         match kind {
             // Errors that carry the datagram they are about; an empty one is let pass but for source quench.
             3 | 4 | 5 | 11 | 12 if code <= max_code && (kind == 4 || !body.is_empty()) => embedded_v4(p, body),
+            // Router advertisement (RFC 1256 section 3): that many entries of that many words.
+            9 if body.len() < usize::from(b[4]) * usize::from(b[5]) * 4 => note(p, E::Icmpv4Ipv4TruncPkt),
             13 | 14 if body.len() < 12 => note(p, E::Icmpv4Ipv4TruncPkt),
             _ => {}
         }

@@ -133,7 +133,7 @@ fn parse_options(p: &mut Packet<'_>, mut b: &[u8], seen: &mut u16) -> bool {
         if *seen & bit != 0 {
             note(p, E::Ipv4OptDuplicate);
         } else if let Err(e) = check_option(kind, option) {
-            note(p, e);
+            bad(p, e);
         } else {
             *seen |= bit;
         }

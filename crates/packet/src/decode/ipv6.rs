@@ -19,6 +19,7 @@ mod next {
     pub(super) const IPV6: u8 = 41;
     pub(super) const ROUTING: u8 = 43;
     pub(super) const FRAGMENT: u8 = 44;
+    pub(super) const ESP: u8 = 50;
     pub(super) const AUTH: u8 = 51;
     pub(super) const ICMPV6: u8 = 58;
     pub(super) const NONE: u8 = 59;
@@ -75,6 +76,14 @@ impl Decoder {
     /// Walks the extension headers from `w` on, then decodes what they announce.
     fn ipv6_from<S: PacketSink>(&mut self, p: &mut Packet<'_>, ip: usize, w: &mut Walk, sink: &mut S) {
         let sound = loop {
+            // Whatever comes after an extension header has two bytes at least.
+            if w.at > ip + FIXED && w.end - w.at < 2 && w.next != next::NONE {
+                break bad(p, E::Ipv6TruncExthdr);
+            }
+            // What the transport is counts, or else the last of the headers that are about delivery.
+            if !matches!(w.next, next::NONE | next::MOBILITY | next::HIP | next::SHIM6) {
+                p.proto = w.next;
+            }
             match w.next {
                 next::HOP_BY_HOP
                 | next::DEST
@@ -92,7 +101,6 @@ impl Decoder {
                     FragmentHeader::Useless => {}
                     FragmentHeader::Real(f) => {
                         set_layer(p, ip, w);
-                        p.proto = next::FRAGMENT;
                         if let Some(f) = f {
                             self.fragment(p, f, sink);
                         } else {
@@ -110,7 +118,6 @@ impl Decoder {
         if !sound {
             return;
         }
-        p.proto = w.next;
         let (start, end) = (w.at, w.end);
         match w.next {
             next::NONE => {
@@ -122,10 +129,10 @@ impl Decoder {
             next::ICMP => note(p, E::Ipv6Icmpv4),
             next::IPV4 => self.ipv4_in_ipv6(p, start, end, sink),
             next::IPV6 => self.ipv6_in_ipv6(p, start, end, sink),
-            50 if end - start < 8 => {
+            next::ESP if end - start < 2 => {
                 bad(p, E::Ipv6TruncExthdr);
             }
-            6 | 17 | 47 | 50 | 132 => self.transport(p, w.next, start, end, sink),
+            6 | 17 | 47 | next::ESP | 132 => self.transport(p, w.next, start, end, sink),
             _ => note(p, E::Ipv6UnknownNextHeader),
         }
     }
@@ -141,7 +148,8 @@ fn set_layer(p: &mut Packet<'_>, ip: usize, w: &Walk) {
 fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
     let b = p.range(w.at, w.end);
     let len = match w.next {
-        next::AUTH => usize::from(u8_at(b, 1)) * 4 + 8,
+        // RFC 4302 section 2.2; never shorter than its fixed fields.
+        next::AUTH => (usize::from(u8_at(b, 1)) * 4 + 8).max(12),
         _ => usize::from(u8_at(b, 1)) * 8 + 8,
     };
     if b.len() < 2 || len > b.len() {
@@ -154,6 +162,9 @@ fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
         next::AUTH => (ipv6_ext::AUTH, E::Ipv6ExthdrDuplAh),
         _ => (0, E::Ipv6ExthdrDuplDh),
     };
+    if w.next == next::AUTH && u16_at(header, 2) != 0 {
+        note(p, E::Ipv6ExthdrAhResNotNull);
+    }
     match w.next {
         next::DEST => {
             w.dest = w.dest.saturating_add(1);
@@ -167,7 +178,6 @@ fn extension(p: &mut Packet<'_>, w: &mut Walk) -> bool {
         _ if w.seen & bit != 0 => note(p, duplicate),
         next::HOP_BY_HOP => options(p, header, true),
         next::ROUTING if u8_at(header, 2) == 0 => note(p, E::Ipv6RhType0),
-        next::AUTH if u16_at(header, 2) != 0 => note(p, E::Ipv6ExthdrAhResNotNull),
         _ => {}
     }
     w.seen |= bit;
@@ -185,41 +195,45 @@ fn options(p: &mut Packet<'_>, header: &[u8], hop_by_hop: bool) {
         (E::Ipv6DstoptsUnknownOpt, E::Ipv6DstoptsOnlyPadding)
     };
     let mut b = &header[2..];
-    let mut padding = true;
-    while let Some(&kind) = b.first() {
+    let (mut padded, mut other) = (false, false);
+    while let Some((&kind, rest)) = b.split_first() {
         if kind == 0 {
-            b = &b[1..];
+            padded = true;
+            b = rest;
             continue;
         }
-        let len = usize::from(u8_at(b, 1));
-        let Some(rest) = b.get(2 + len..) else {
+        let Some(len) = rest.first().map(|&len| usize::from(len)) else {
             note(p, E::Ipv6ExthdrInvalidOptlen);
-            return;
+            break;
         };
+        // Shortest length of the options that are known: router alert, jumbo payload, home address.
+        let least = match kind {
+            0x05 => 2,
+            0xc2 => 4,
+            0xc9 => 16,
+            _ => 0,
+        };
+        if len > rest.len() || len < least {
+            note(p, E::Ipv6ExthdrInvalidOptlen);
+            break;
+        }
         match kind {
-            1 if len == 0 => note(p, E::Ipv6ZeroLenPadn),
-            1 => {}
-            // Router alert, jumbo payload, home address, tunnel limit and the like.
-            0x05 | 0xc2 | 0xc9 => {
-                let right = match kind {
-                    0x05 => 2,
-                    0xc2 => 4,
-                    _ => 16,
-                };
-                padding = false;
-                if len != right {
-                    note(p, E::Ipv6ExthdrInvalidOptlen);
-                    return;
+            1 => {
+                padded = true;
+                if len == 0 {
+                    note(p, E::Ipv6ZeroLenPadn);
                 }
             }
+            0x05 | 0xc9 => other = true,
+            0xc2 => {}
             _ => {
-                padding = false;
+                other = true;
                 note(p, unknown);
             }
         }
-        b = rest;
+        b = rest.get(1 + len..).unwrap_or(&[]);
     }
-    if padding {
+    if padded && !other {
         note(p, only_padding);
     }
 }
@@ -241,11 +255,15 @@ fn fragment_header(p: &mut Packet<'_>, ip: usize, w: &mut Walk) -> FragmentHeade
         bad(p, E::Ipv6TruncExthdr);
         return FragmentHeader::Broken;
     }
-    if w.seen & ipv6_ext::FRAGMENT != 0 {
-        note(p, E::Ipv6ExthdrDuplFh);
-    }
     if b[1] != 0 {
         note(p, E::Ipv6FhNonZeroReservedField);
+    }
+    if w.seen & ipv6_ext::FRAGMENT != 0 {
+        note(p, E::Ipv6ExthdrDuplFh);
+        w.next = b[0];
+        w.next_at = w.at;
+        w.at += 8;
+        return FragmentHeader::Useless;
     }
     let word = u16_at(b, 2);
     let (offset, more) = (usize::from(word & 0xfff8), word & 1 != 0);

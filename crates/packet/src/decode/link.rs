@@ -108,6 +108,9 @@ impl Decoder {
         if b.len() < len::VLAN {
             return bad(p, E::VlanHeaderTooSmall);
         }
+        if !self.layer(p) {
+            return false;
+        }
         if !p.vlans.push(u16_at(b, 0)) {
             note(p, E::VlanTooManyLayers);
             return false;

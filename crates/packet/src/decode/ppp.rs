@@ -28,6 +28,9 @@ impl Decoder {
         if b.len() < header || b.is_empty() {
             return bad(p, E::PppPktTooSmall);
         }
+        if !self.layer(p) {
+            return false;
+        }
         let known = match protocol {
             0x23 | 0x25 | 0x27 | 0x29 | 0x2b | 0x2d | 0x31 | 0x33 | 0x35 | 0xfd => true,
             0x201 | 0x231 | 0x233 | 0x281 | 0x283 => true,
@@ -90,11 +93,15 @@ impl Decoder {
         let (protocol, header) = if short { (u16::from(first), PPPOE + 1) } else { (u16_at(b, PPPOE), PPPOE_SESSION) };
         let known = matches!(
             protocol,
-            0x23 | 0x25 | 0x27 | 0x29 | 0x2b | 0x2d | 0x31 | 0x33 | 0x35 | 0x201 | 0x231 | 0x233 | 0x281 | 0x283
+            0x23 | 0x25 | 0x27 | 0x29 | 0x2b | 0x2d | 0x31 | 0x33 | 0x35 | 0xfd | 0x201 | 0x231 | 0x233 | 0x281 | 0x283
         ) || matches!(
             protocol,
-            0x8021 | 0x8023 | 0x8025 | 0x8027 | 0x8029 | 0x802b | 0x8033 | 0x8035 | 0x8057 | 0x8281
+            0x8021 | 0x8023 | 0x8025 | 0x8027 | 0x8029 | 0x802b | 0x8033 | 0x8035 | 0x8057 | 0x80fd | 0x8281
         ) || matches!(protocol, 0xc021 | 0xc023 | 0xc025 | 0xc223);
+        // Control protocols belong to a session: nothing to look at, and nothing wrong.
+        if known {
+            return true;
+        }
         self.ppp_protocol(p, protocol, known, at + header, end, sink)
     }
 

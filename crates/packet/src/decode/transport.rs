@@ -144,6 +144,7 @@ mod kind {
 
 /// Walks the options of a TCP header.
 fn parse_tcp_options(p: &mut Packet<'_>, mut b: &[u8], found: &mut TcpOptions) {
+    let mut sack_seen = false;
     while let Some(&kind) = b.first() {
         if kind == kind::EOL {
             return;
@@ -156,22 +157,23 @@ fn parse_tcp_options(p: &mut Packet<'_>, mut b: &[u8], found: &mut TcpOptions) {
             return;
         }
         let Some(option) = b.get(..usize::from(b[1])).filter(|o| o.len() >= 2) else {
-            note(p, E::TcpOptInvalidLen);
+            bad(p, E::TcpOptInvalidLen);
             return;
         };
         b = &b[option.len()..];
         found.count = found.count.saturating_add(1);
-        let (known, duplicate) = take_tcp_option(kind, option, found);
+        let (known, duplicate) = take_tcp_option(kind, option, &mut sack_seen, found);
         if duplicate {
             note(p, E::TcpOptDuplicate);
         } else if !known {
             note(p, E::TcpOptInvalidLen);
+            p.invalid |= matches!(kind, kind::MD5 | kind::AO);
         }
     }
 }
 
 /// Notes one option. Returns whether its length is right, and whether it is there for the second time.
-fn take_tcp_option(kind: u8, option: &[u8], found: &mut TcpOptions) -> (bool, bool) {
+fn take_tcp_option(kind: u8, option: &[u8], sack_seen: &mut bool, found: &mut TcpOptions) -> (bool, bool) {
     let len = option.len();
     match kind {
         kind::WINDOW_SCALE if len != 3 => (false, false),
@@ -196,10 +198,10 @@ fn take_tcp_option(kind: u8, option: &[u8], found: &mut TcpOptions) -> (bool, bo
             (true, false)
         }
         kind::SACK => {
-            if !(10..=34).contains(&len) || len % 8 != 2 {
+            if !(2..=34).contains(&len) || len % 8 != 2 {
                 return (false, false);
             }
-            if found.sack_count > 0 {
+            if std::mem::replace(sack_seen, true) {
                 return (true, true);
             }
             let edges = option.get(2..).unwrap_or(&[]).chunks_exact(8);
@@ -209,24 +211,25 @@ fn take_tcp_option(kind: u8, option: &[u8], found: &mut TcpOptions) -> (bool, bo
             }
             (true, false)
         }
-        kind::FAST_OPEN => fast_open(len, 2, found),
-        kind::EXPERIMENT_1 | kind::EXPERIMENT_2 if len >= 4 && u16_at(option, 2) == 0xf989 => fast_open(len, 4, found),
+        kind::FAST_OPEN if len > 18 || !len.is_multiple_of(2) => (false, false),
+        kind::FAST_OPEN => fast_open(len - 2, found),
+        kind::EXPERIMENT_1 | kind::EXPERIMENT_2 if len != 4 && len != 12 => (false, false),
+        kind::EXPERIMENT_1 | kind::EXPERIMENT_2 if u16_at(option, 2) == 0xf989 => fast_open(len - 4, found),
         kind::MD5 if len != 18 => (false, false),
         kind::AO if len < 4 => (false, false),
-        kind::MD5 | kind::AO => (true, std::mem::replace(&mut found.signed, true)),
+        kind::MD5 | kind::AO => {
+            found.signed = true;
+            (true, false)
+        }
         _ => (true, false),
     }
 }
 
-/// TCP fast open (RFC 7413): a cookie of 4 to 16 bytes, an even number, or none to ask for one.
-fn fast_open(len: usize, header: usize, found: &mut TcpOptions) -> (bool, bool) {
-    let cookie = len.saturating_sub(header);
-    if cookie != 0 && (!(4..=16).contains(&cookie) || !cookie.is_multiple_of(2)) {
-        return (false, false);
-    }
+/// TCP fast open (RFC 7413), its option's own number or that of experiments (RFC 6994): a cookie, or none to ask for one.
+fn fast_open(cookie_len: usize, found: &mut TcpOptions) -> (bool, bool) {
     if found.fast_open.is_some() {
         return (true, true);
     }
-    found.fast_open = Some(cookie as u8);
+    found.fast_open = Some(cookie_len as u8);
     (true, false)
 }

@@ -84,6 +84,9 @@ impl Decoder {
         if b.len() < len::ERSPAN2 {
             return bad(p, E::ErspanHeaderTooSmall);
         }
+        if !self.layer(p) {
+            return false;
+        }
         let word = u16_at(b, 0);
         if word >> 12 != 1 {
             return bad(p, E::ErspanUnsupportedVersion);
@@ -161,7 +164,8 @@ impl Decoder {
             b = &b[8..];
             at += 8;
         }
-        if b[0] >> 4 != 6 || len::IPV6 + usize::from(u16_at(b, 4)) != b.len() {
+        // A hop limit of 0 is nothing that anybody would send.
+        if b[0] >> 4 != 6 || len::IPV6 + usize::from(u16_at(b, 4)) != b.len() || b[7] == 0 {
             return false;
         }
         let taken = self.tunnel(p, (at, end), Inner::Ipv6, PacketSource::Teredo, sink);
@@ -176,6 +180,9 @@ impl Decoder {
         let b = p.range(at, end);
         if b.len() < len::VXLAN + len::ETHERNET || u8_at(b, 0) & 0x08 == 0 || u8_at(b, 7) != 0 {
             return false;
+        }
+        if !self.layer(p) {
+            return true;
         }
         self.counters.vxlan += 1;
         let inner = match u16_at(b, len::VXLAN + 12) {
@@ -205,6 +212,9 @@ impl Decoder {
                 Some(rest) => options = rest,
                 None => return false,
             }
+        }
+        if !self.layer(p) {
+            return true;
         }
         self.counters.geneve += 1;
         let inner = match u16_at(b, 2) {

@@ -87,7 +87,8 @@ impl Defrag {
     ) -> Option<(Vec<u8>, usize)> {
         let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
         let payload = p.data.get(f.start..f.end)?;
-        if f.offset + payload.len() > MAX_LEN {
+        // An IPv4 datagram's length includes its header, of 20 bytes at least.
+        if f.offset + payload.len() + if is_v6 { 0 } else { 20 } > MAX_LEN {
             p.events.push(if is_v6 { E::Ipv6FragPktTooLarge } else { E::Ipv4FragPktTooLarge });
             return None;
         }
@@ -119,8 +120,10 @@ impl Defrag {
         let Inserted { overlap, first_byte } = t.segments.insert(t.policy, f.offset, payload);
         t.frags += 1;
         self.frags += 1;
-        t.seen_last |= !f.more;
         t.end = t.end.max(end);
+        if !f.more {
+            t.last_end = t.last_end.max(end);
+        }
         if f.offset == 0 && (first_byte || t.head.is_empty()) {
             t.head.clear();
             t.head.extend_from_slice(head);
@@ -135,7 +138,8 @@ impl Defrag {
         if overlap {
             p.events.push(if is_v6 { E::Ipv6FragOverlap } else { E::Ipv4FragOverlap });
         }
-        let whole = t.seen_last && t.segments.covered() == t.end && !t.head.is_empty();
+        // What ends behind the last fragment is no part of a datagram: such a one never gets whole.
+        let whole = t.end > 0 && t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
         let result = if whole { self.assemble(slot, is_v6, p) } else { None };
         if whole {
             self.release(slot);

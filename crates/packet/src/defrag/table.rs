@@ -44,9 +44,9 @@ pub(super) struct Tracker {
     pub(super) segments: Segments,
     /// Fragments kept.
     pub(super) frags: usize,
-    /// Whether the last fragment of the datagram was there.
-    pub(super) seen_last: bool,
-    /// Where the datagram's payload ends, as far as is known.
+    /// Where the last fragment (without "more fragments") ended; 0 as long as it is missing.
+    pub(super) last_end: usize,
+    /// Where the furthest fragment ended.
     pub(super) end: usize,
     /// What lies before the payload in the first fragment's packet.
     pub(super) head: Vec<u8>,
@@ -154,7 +154,7 @@ impl Table {
                     last: now,
                     segments: Segments::default(),
                     frags: 0,
-                    seen_last: false,
+                    last_end: 0,
                     end: 0,
                     head: Vec::new(),
                     ip: 0,
@@ -231,7 +231,7 @@ impl Table {
         t.segments.clear(KEEP_CAPACITY);
         t.head.clear();
         t.frags = 0;
-        t.seen_last = false;
+        t.last_end = 0;
         t.end = 0;
         self.account(slot);
         self.spare.push(at);

@@ -8,6 +8,9 @@ pub struct Capture {
     data: Vec<u8>,
 }
 
+/// Takes a frame: its bytes, its length on the wire, its time, its link type.
+type Give<'a> = &'a mut dyn FnMut(&[u8], u64, Time, u64);
+
 fn number(b: &[u8], at: usize, len: usize, big: bool) -> Option<u64> {
     let b = b.get(at..at + len)?;
     let digit = |n: u64, &d: &u8| n << 8 | u64::from(d);
@@ -34,7 +37,7 @@ impl Capture {
         }
     }
 
-    fn pcap(&self, give: &mut dyn FnMut(&[u8], u64, Time, u64)) -> Option<()> {
+    fn pcap(&self, give: Give<'_>) -> Option<()> {
         let b = &self.data;
         let (big, unit) = match number(b, 0, 4, false)? {
             0xa1b2_c3d4 => (false, 1),
@@ -54,7 +57,7 @@ impl Capture {
         }
     }
 
-    fn pcapng(&self, give: &mut dyn FnMut(&[u8], u64, Time, u64)) -> Option<()> {
+    fn pcapng(&self, give: Give<'_>) -> Option<()> {
         let b = &self.data;
         let (mut at, mut big, mut links) = (0, false, Vec::new());
         loop {

@@ -1,0 +1,78 @@
+//! What can go wrong with a configuration, and where.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a setting was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file, as it was named to us; `--set` for a value of the command line.
+    pub file: Arc<str>,
+    /// Line, from 1; 0 where the whole file is meant or the place is the command line.
+    pub line: u32,
+    /// Column, from 1 and in characters; 0 where it is not known.
+    pub column: u32,
+}
+
+impl Place {
+    /// A place with a file's name only.
+    pub fn file(name: &str) -> Place {
+        Place { file: Arc::from(name), line: 0, column: 0 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+            if self.column > 0 {
+                write!(f, ":{}", self.column)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A configuration that cannot be used: where and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct ConfigError {
+    /// The file, line and column.
+    pub place: Place,
+    /// What is wrong and what to do about it, as one sentence.
+    pub reason: String,
+}
+
+impl ConfigError {
+    /// An error at a place.
+    pub fn new(place: Place, reason: impl Into<String>) -> ConfigError {
+        ConfigError { place, reason: reason.into() }
+    }
+}
+
+/// How loud a [`Note`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Worth knowing: a file was included, a section was defined twice.
+    Info,
+    /// Worth changing: an old spelling, a key that nobody knows.
+    Warning,
+}
+
+/// Something noticed while reading that is no error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// How loud to say it.
+    pub level: Level,
+    /// Where it was noticed.
+    pub place: Place,
+    /// What was noticed.
+    pub message: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}

@@ -1,0 +1,315 @@
+//! Checks of packet and flow state: everything of a rule that looks at no buffer.
+//!
+//! A [`CompiledCheck`] has names resolved to numbers and is shared by all workers; [`CheckInput`] is what it may look at
+//! for one packet. [`CompiledCheck::cost`] ranks checks, so that a rule's cheap ones go first.
+
+mod compile;
+
+mod flow;
+mod header;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use margay_flow::{Direction, FlowCore};
+use margay_packet::{DecodeEvent, Packet};
+use margay_rules::ast::{
+    AppProtoMode, ChecksumLayer, Compare, FlagMode, FlowCheck, FlowSide, IpOption, IpRepOp, IpRepSide, StreamSide,
+    VlanLayer, XBitTrack,
+};
+
+use crate::hostvars::HostVars;
+
+pub(crate) use compile::{int_value, track};
+
+/// Names of bits and integers, as numbers. One table for all rules, kept over a reload so that numbers stay.
+#[derive(Debug, Default)]
+pub struct Names {
+    numbers: HashMap<Arc<str>, u32>,
+    names: Vec<Arc<str>>,
+}
+
+impl Names {
+    /// The number of `name`, given now if it has none.
+    pub fn intern(&mut self, name: &str) -> u32 {
+        if let Some(&n) = self.numbers.get(name) {
+            return n;
+        }
+        let n = self.names.len() as u32;
+        let name: Arc<str> = Arc::from(name);
+        self.names.push(name.clone());
+        self.numbers.insert(name, n);
+        n
+    }
+
+    /// The name of a number given out before.
+    pub fn name(&self, number: u32) -> Option<&str> {
+        self.names.get(number as usize).map(|n| &**n)
+    }
+}
+
+/// What compiling checks needs to know of the rest.
+pub struct CheckEnv<'a> {
+    /// Names of bits and integers.
+    pub names: &'a mut Names,
+    /// The number (below 128) of a stream event, by its name without `stream.`.
+    pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
+    /// The number of an IP reputation category, by its name.
+    pub reputation_category: &'a dyn Fn(&str) -> Option<u8>,
+}
+
+/// Reputation of addresses (`iprep`).
+pub trait Reputation {
+    /// The score of `address` in a category, 0 to 127; `None` where it has none.
+    fn score(&self, address: IpAddr, category: u8) -> Option<u8>;
+}
+
+/// Bytes that a TCP session's sides sent, by sequence numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamSizes {
+    /// Sent by the server.
+    pub server: u64,
+    /// Sent by the client.
+    pub client: u64,
+}
+
+/// What is known of an application protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AppProto<'a> {
+    /// Not decided yet.
+    #[default]
+    Unknown,
+    /// Detection gave up.
+    Failed,
+    /// This one, by its name in rules.
+    Known(&'a str),
+}
+
+/// A flow's application protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AppProtos<'a> {
+    /// As seen in what the client sent, and the server: by [`Direction::index`].
+    pub side: [AppProto<'a>; 2],
+    /// Of the flow as a whole.
+    pub flow: AppProto<'a>,
+    /// What it was before a change of protocol (`original`).
+    pub original: AppProto<'a>,
+}
+
+/// What checks look at, for one packet.
+#[derive(Clone, Copy)]
+pub struct CheckInput<'a> {
+    /// The packet.
+    pub packet: &'a Packet<'a>,
+    /// Its flow.
+    pub flow: Option<&'a FlowCore>,
+    /// Its direction in that flow.
+    pub direction: Direction,
+    /// Whether the packet belongs to an established flow: for TCP after the handshake, else once both sides were seen.
+    pub established: bool,
+    /// Whether what is inspected is the reassembled stream rather than the packet's own payload.
+    pub stream_data: bool,
+    /// Sizes of the TCP session's streams; `None` where there is no session.
+    pub stream_sizes: Option<StreamSizes>,
+    /// Stream events of the packet, one bit by number.
+    pub stream_events: u128,
+    /// Application protocols.
+    pub app: AppProtos<'a>,
+    /// Bits of hosts and pairs of hosts.
+    pub hosts: Option<&'a HostVars>,
+    /// Reputation of addresses; `None` where none is loaded.
+    pub reputation: Option<&'a dyn Reputation>,
+}
+
+impl<'a> CheckInput<'a> {
+    /// Input for a packet and its flow, with nothing known of streams, protocols and hosts. `established` is taken from
+    /// the flow's state.
+    pub fn new(packet: &'a Packet<'a>, flow: Option<&'a FlowCore>, direction: Direction) -> Self {
+        CheckInput {
+            packet,
+            flow,
+            direction,
+            established: flow.is_some_and(|f| f.state != margay_flow::FlowState::New),
+            stream_data: false,
+            stream_sizes: None,
+            stream_events: 0,
+            app: AppProtos::default(),
+            hosts: None,
+            reputation: None,
+        }
+    }
+}
+
+/// Right side of a flowint comparison, with its name as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IntValue {
+    Number(u32),
+    Variable(u32),
+}
+
+/// Comparisons of flowints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IntOp {
+    Less,
+    LessEqual,
+    Equal,
+    NotEqual,
+    GreaterEqual,
+    Greater,
+}
+
+/// A check ready to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompiledCheck(Kind);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Flow(FlowCheck),
+    FlowBits { names: Box<[u32]>, set: bool },
+    FlowIntSet { name: u32, set: bool },
+    FlowInt { name: u32, op: IntOp, value: IntValue },
+    XBit { name: u32, track: XBitTrack, set: bool },
+    Ttl(Compare),
+    Tos { value: u8, negated: bool },
+    IpId(u16),
+    IpProto(Compare),
+    SameIp,
+    L3Proto(u8),
+    IpOption(IpOption),
+    FragBits { bits: u16, mode: FlagMode },
+    FragOffset(Compare),
+    TcpFlags { bits: u8, ignore: u8, mode: FlagMode },
+    TcpSeq(Compare),
+    TcpAck(Compare),
+    TcpWindow(Compare),
+    TcpMss(Compare),
+    TcpWscale(Compare),
+    IcmpType(Compare),
+    IcmpCode(Compare),
+    IcmpId(u16),
+    IcmpSeq(u16),
+    Icmpv6Mtu(Compare),
+    IgmpType(Compare),
+    Dsize(Compare),
+    Checksum { layer: ChecksumLayer, valid: bool },
+    StreamSize { side: StreamSide, value: Compare },
+    AppProto { name: Arc<str>, negated: bool, mode: AppProtoMode },
+    DecodeEvent(DecodeEvent),
+    StreamEvent(u128),
+    FlowAge(Compare),
+    FlowPkts { side: FlowSide, value: Compare },
+    FlowBytes { side: FlowSide, value: Compare },
+    VlanId { value: Compare, layer: VlanLayer },
+    VlanLayers(Compare),
+    IpRep { side: IpRepSide, category: u8, op: IpRepOp },
+    Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
+}
+
+impl CompiledCheck {
+    /// How much work it is, 0 to 9: rules run their checks from the lowest on.
+    pub fn cost(&self) -> u8 {
+        match &self.0 {
+            Kind::Flow(_) => 0,
+            Kind::IpProto(_) | Kind::L3Proto(_) | Kind::Dsize(_) | Kind::TcpFlags { .. } => 1,
+            Kind::Ttl(_)
+            | Kind::Tos { .. }
+            | Kind::IpId(_)
+            | Kind::SameIp
+            | Kind::IpOption(_)
+            | Kind::FragBits { .. }
+            | Kind::FragOffset(_)
+            | Kind::TcpSeq(_)
+            | Kind::TcpAck(_)
+            | Kind::TcpWindow(_)
+            | Kind::TcpMss(_)
+            | Kind::TcpWscale(_)
+            | Kind::IcmpType(_)
+            | Kind::IcmpCode(_)
+            | Kind::IcmpId(_)
+            | Kind::IcmpSeq(_)
+            | Kind::Icmpv6Mtu(_)
+            | Kind::IgmpType(_)
+            | Kind::StreamEvent(_)
+            | Kind::VlanId { .. }
+            | Kind::VlanLayers(_) => 2,
+            Kind::DecodeEvent(_)
+            | Kind::StreamSize { .. }
+            | Kind::FlowAge(_)
+            | Kind::FlowPkts { .. }
+            | Kind::FlowBytes { .. }
+            | Kind::Rpc { .. } => 3,
+            Kind::FlowBits { .. } | Kind::FlowIntSet { .. } | Kind::FlowInt { .. } => 4,
+            Kind::AppProto { .. } => 5,
+            Kind::XBit { .. } => 6,
+            Kind::IpRep { .. } => 7,
+            Kind::Checksum { .. } => 9,
+        }
+    }
+
+    /// Whether it holds.
+    pub fn holds(&self, input: &CheckInput<'_>) -> bool {
+        let p = input.packet;
+        match &self.0 {
+            Kind::Flow(c) => flow::flow(c, input),
+            Kind::FlowBits { names, set } => input.flow.is_some_and(|f| names.iter().any(|&n| f.vars.bit(n) == *set)),
+            Kind::FlowIntSet { name, set } => input.flow.is_some_and(|f| f.vars.int(*name).is_some() == *set),
+            Kind::FlowInt { name, op, value } => flow::int(*name, *op, *value, input),
+            Kind::XBit { name, track, set } => flow::xbit(*name, *track, *set, input),
+            Kind::Ttl(c) => header::ttl(p).is_some_and(|v| c.holds(v.into())),
+            Kind::Tos { value, negated } => header::ipv4(p).is_some_and(|h| (h[1] == *value) != *negated),
+            Kind::IpId(id) => header::ipv4(p).is_some_and(|h| header::u16_at(h, 4) == Some(*id)),
+            Kind::IpProto(c) => p.is_ip() && c.holds(p.proto.into()),
+            Kind::SameIp => p.is_ip() && p.src == p.dst,
+            Kind::L3Proto(v) => header::version(p) == Some(*v),
+            Kind::IpOption(o) => header::ip_option(p, *o),
+            Kind::FragBits { bits, mode } => {
+                header::frag_word(p).is_some_and(|w| header::flags((w & 0xe000).into(), (*bits).into(), *mode))
+            }
+            Kind::FragOffset(c) => header::frag_offset(p).is_some_and(|v| c.holds(v.into())),
+            Kind::TcpFlags { bits, ignore, mode } => {
+                p.tcp().is_some_and(|t| header::flags((t.flags() & !ignore).into(), (*bits).into(), *mode))
+            }
+            Kind::TcpSeq(c) => p.tcp().is_some_and(|t| c.holds(t.seq().into())),
+            Kind::TcpAck(c) => p.tcp().is_some_and(|t| c.holds(t.ack().into())),
+            Kind::TcpWindow(c) => p.tcp().is_some_and(|t| c.holds(t.window().into())),
+            Kind::TcpMss(c) => p.is_tcp() && p.tcp_options.mss.is_some_and(|v| c.holds(v.into())),
+            Kind::TcpWscale(c) => p.is_tcp() && p.tcp_options.window_scale.is_some_and(|v| c.holds(v.into())),
+            Kind::IcmpType(c) => header::is_icmp(p) && c.holds(p.icmp.0.into()),
+            Kind::IcmpCode(c) => header::is_icmp(p) && c.holds(p.icmp.1.into()),
+            Kind::IcmpId(v) => header::icmp_id_seq(p).is_some_and(|(id, _)| id == *v),
+            Kind::IcmpSeq(v) => header::icmp_id_seq(p).is_some_and(|(_, seq)| seq == *v),
+            Kind::Icmpv6Mtu(c) => header::icmpv6_mtu(p).is_some_and(|v| c.holds(v.into())),
+            Kind::IgmpType(c) => header::igmp_type(p).is_some_and(|v| c.holds(v.into())),
+            Kind::Dsize(c) => {
+                let len = p.payload().len() as u64;
+                // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
+                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
+            }
+            Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),
+            Kind::StreamSize { side, value } => input.stream_sizes.is_some_and(|s| {
+                let (server, client) = (value.holds(s.server), value.holds(s.client));
+                match side {
+                    StreamSide::Server => server,
+                    StreamSide::Client => client,
+                    StreamSide::Both => server && client,
+                    StreamSide::Either => server || client,
+                }
+            }),
+            Kind::AppProto { name, negated, mode } => flow::app_proto(name, *negated, *mode, input),
+            Kind::DecodeEvent(e) => p.events.contains(*e),
+            Kind::StreamEvent(bit) => input.stream_events & bit != 0,
+            Kind::FlowAge(c) => {
+                input.flow.is_some_and(|f| c.holds(f.last.secs().saturating_sub(f.start.secs()).max(0) as u64))
+            }
+            Kind::FlowPkts { side, value } => input.flow.is_some_and(|f| flow::side(*side, *value, f.pkts)),
+            Kind::FlowBytes { side, value } => input.flow.is_some_and(|f| flow::side(*side, *value, f.bytes)),
+            Kind::VlanId { value, layer } => header::vlan(p.vlans.as_slice(), *value, *layer),
+            Kind::VlanLayers(c) => c.holds(p.vlans.as_slice().len() as u64),
+            Kind::IpRep { side, category, op } => header::reputation(input, *side, *category, *op),
+            Kind::Rpc { program, version, procedure } => header::rpc(p, *program, *version, *procedure),
+        }
+    }
+}

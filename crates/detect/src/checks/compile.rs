@@ -1,0 +1,120 @@
+//! Checks of the tree to checks with numbers for names.
+
+use std::sync::Arc;
+
+use margay_packet::DecodeEvent;
+use margay_rules::ast::{Check, FlowIntCheck, FlowIntValue, XBitTrack};
+
+use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names};
+use crate::inspect::CompileError;
+
+/// A flowint's right side.
+pub(crate) fn int_value(v: &FlowIntValue, names: &mut Names) -> IntValue {
+    match v {
+        FlowIntValue::Number(n) => IntValue::Number(*n),
+        FlowIntValue::Variable(name) => IntValue::Variable(names.intern(name)),
+    }
+}
+
+/// Refuses what a bit cannot hang on in this build.
+pub(crate) fn track(track: XBitTrack) -> Result<XBitTrack, CompileError> {
+    match track {
+        XBitTrack::Transaction => {
+            Err(CompileError::unsupported("xbits", "track tx needs transactions, which this build does not have"))
+        }
+        other => Ok(other),
+    }
+}
+
+impl CompiledCheck {
+    /// Compiles one check.
+    ///
+    /// # Errors
+    /// An event or category of which nothing is known, or a check that this build does not have.
+    pub fn compile(check: &Check, env: &mut CheckEnv<'_>) -> Result<CompiledCheck, CompileError> {
+        let missing = |keyword: &str| Err(CompileError::unsupported(keyword, "this build cannot check it"));
+        Ok(CompiledCheck(match check {
+            Check::Flow(f) => Kind::Flow(*f),
+            Check::FlowBit { names, set } => {
+                Kind::FlowBits { names: names.iter().map(|n| env.names.intern(n)).collect(), set: *set }
+            }
+            Check::FlowInt { name, op } => {
+                let name = env.names.intern(name);
+                let mut compare = |op, v| Kind::FlowInt { name, op, value: int_value(v, env.names) };
+                match op {
+                    FlowIntCheck::Less(v) => compare(IntOp::Less, v),
+                    FlowIntCheck::LessEqual(v) => compare(IntOp::LessEqual, v),
+                    FlowIntCheck::Equal(v) => compare(IntOp::Equal, v),
+                    FlowIntCheck::NotEqual(v) => compare(IntOp::NotEqual, v),
+                    FlowIntCheck::GreaterEqual(v) => compare(IntOp::GreaterEqual, v),
+                    FlowIntCheck::Greater(v) => compare(IntOp::Greater, v),
+                    FlowIntCheck::IsSet => Kind::FlowIntSet { name, set: true },
+                    FlowIntCheck::IsNotSet => Kind::FlowIntSet { name, set: false },
+                }
+            }
+            Check::XBit { name, track: t, set } => {
+                Kind::XBit { name: env.names.intern(name), track: track(*t)?, set: *set }
+            }
+            Check::Ttl(c) => Kind::Ttl(*c),
+            Check::Tos { value, negated } => Kind::Tos { value: *value, negated: *negated },
+            Check::IpId(v) => Kind::IpId(*v),
+            Check::IpProto(c) => Kind::IpProto(*c),
+            Check::SameIp => Kind::SameIp,
+            Check::L3Proto(v) => Kind::L3Proto(*v),
+            Check::IpOption(o) => Kind::IpOption(*o),
+            Check::FragBits { bits, mode } => Kind::FragBits { bits: *bits, mode: *mode },
+            Check::FragOffset(c) => Kind::FragOffset(*c),
+            Check::TcpFlags { bits, ignore, mode } => Kind::TcpFlags { bits: *bits, ignore: *ignore, mode: *mode },
+            Check::TcpSeq(c) => Kind::TcpSeq(*c),
+            Check::TcpAck(c) => Kind::TcpAck(*c),
+            Check::TcpWindow { value } => Kind::TcpWindow(*value),
+            Check::TcpMss(c) => Kind::TcpMss(*c),
+            Check::TcpWscale(c) => Kind::TcpWscale(*c),
+            Check::IcmpType(c) => Kind::IcmpType(*c),
+            Check::IcmpCode(c) => Kind::IcmpCode(*c),
+            Check::IcmpId(v) => Kind::IcmpId(*v),
+            Check::IcmpSeq(v) => Kind::IcmpSeq(*v),
+            Check::Icmpv6Mtu(c) => Kind::Icmpv6Mtu(*c),
+            Check::IgmpType(c) => Kind::IgmpType(*c),
+            Check::Dsize(c) => Kind::Dsize(*c),
+            Check::Checksum { layer, valid } => Kind::Checksum { layer: *layer, valid: *valid },
+            Check::StreamSize { side, value } => Kind::StreamSize { side: *side, value: *value },
+            Check::AppProto { name, negated, mode } => {
+                Kind::AppProto { name: Arc::from(name.as_str()), negated: *negated, mode: *mode }
+            }
+            Check::DecodeEvent(name) => match DecodeEvent::from_name(name) {
+                Some(e) => Kind::DecodeEvent(e),
+                None => return Err(CompileError::invalid("decode-event", format!("there is no event {name:?}"))),
+            },
+            Check::StreamEvent(name) => match (env.stream_event)(name) {
+                Some(n @ 0..128) => Kind::StreamEvent(1 << n),
+                _ => return Err(CompileError::invalid("stream-event", format!("there is no event {name:?}"))),
+            },
+            Check::FlowAge(c) => Kind::FlowAge(*c),
+            Check::FlowPkts { side, value } => Kind::FlowPkts { side: *side, value: *value },
+            Check::FlowBytes { side, value } => Kind::FlowBytes { side: *side, value: *value },
+            Check::VlanId { value, layer } => Kind::VlanId { value: *value, layer: *layer },
+            Check::VlanLayers(c) => Kind::VlanLayers(*c),
+            Check::IpRep { side, category, op } => match (env.reputation_category)(category) {
+                Some(category) => Kind::IpRep { side: *side, category, op: *op },
+                None => {
+                    return Err(CompileError::invalid(
+                        "iprep",
+                        format!("there is no category {category:?}; see reputation-categories-file"),
+                    ));
+                }
+            },
+            Check::Rpc { program, version, procedure } => {
+                Kind::Rpc { program: *program, version: *version, procedure: *procedure }
+            }
+            Check::AppEvent(_) => return missing("app-layer-event"),
+            Check::FlowElephant(_) => return missing("flow.elephant"),
+            Check::GeoIp { .. } => return missing("geoip"),
+            Check::UriLen { .. } => return missing("urilen"),
+            Check::Asn1(_) => return missing("asn1"),
+            Check::FtpBounce => return missing("ftpbounce"),
+            Check::Variable { .. } => return missing("flowvar and pktvar"),
+            Check::Other { keyword, .. } => return missing(keyword),
+        }))
+    }
+}

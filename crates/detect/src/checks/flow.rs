@@ -1,0 +1,106 @@
+//! Checks of a flow, its variables and its protocols.
+
+use margay_flow::Direction;
+use margay_packet::PacketSource;
+use margay_rules::ast::{AppProtoMode, Compare, FlowCheck, FlowSide, Side, XBitTrack};
+
+use super::{AppProto, CheckInput, IntOp, IntValue};
+use crate::hostvars::HostKey;
+
+/// `flow`: a direction and `established` need a flow; `stateless` asks nothing.
+pub(super) fn flow(c: &FlowCheck, input: &CheckInput<'_>) -> bool {
+    let side = match c.side {
+        None => true,
+        Some(Side::ToServer) => input.flow.is_some() && input.direction == Direction::ToServer,
+        Some(Side::ToClient) => input.flow.is_some() && input.direction == Direction::ToClient,
+    };
+    let established = input.established && input.flow.is_some();
+    let reassembled = input.packet.source == PacketSource::Defrag;
+    side && (!c.established || established)
+        && (!c.not_established || !established)
+        && c.stream.is_none_or(|only| only == input.stream_data)
+        && c.frag.is_none_or(|only| only == reassembled)
+}
+
+/// `flowint` comparisons: a variable that is not set compares with nothing on the left, and is 0 on the right (observed).
+pub(super) fn int(name: u32, op: IntOp, value: IntValue, input: &CheckInput<'_>) -> bool {
+    let Some(vars) = input.flow.map(|f| &f.vars) else { return false };
+    let right = match value {
+        IntValue::Number(n) => n,
+        IntValue::Variable(v) => vars.int(v).unwrap_or(0),
+    };
+    let Some(left) = vars.int(name) else { return false };
+    match op {
+        IntOp::Less => left < right,
+        IntOp::LessEqual => left <= right,
+        IntOp::Equal => left == right,
+        IntOp::NotEqual => left != right,
+        IntOp::GreaterEqual => left >= right,
+        IntOp::Greater => left > right,
+    }
+}
+
+/// `xbits` and `hostbits`. Tracked by `both`, the bit has to be set on both hosts.
+pub(super) fn xbit(name: u32, track: XBitTrack, set: bool, input: &CheckInput<'_>) -> bool {
+    let p = input.packet;
+    if !p.is_ip() {
+        return false;
+    }
+    let is_set = |key| input.hosts.is_some_and(|h| h.is_set(key, name, p.time));
+    let found = match track {
+        XBitTrack::Source => is_set(HostKey::Host(p.src)),
+        XBitTrack::Destination => is_set(HostKey::Host(p.dst)),
+        XBitTrack::Pair => is_set(HostKey::pair(p.src, p.dst)),
+        XBitTrack::Both => is_set(HostKey::Host(p.src)) && is_set(HostKey::Host(p.dst)),
+        XBitTrack::Transaction => return false,
+    };
+    found == set
+}
+
+/// Counters of a flow's two directions.
+pub(super) fn side(side: FlowSide, value: Compare, counts: [u64; 2]) -> bool {
+    let [server, client] = counts.map(|n| value.holds(n));
+    match side {
+        FlowSide::ToServer => server,
+        FlowSide::ToClient => client,
+        FlowSide::Both => server && client,
+        FlowSide::Either => server || client,
+    }
+}
+
+/// `app-layer-protocol`: while a protocol is not decided, neither it nor its negation matches.
+pub(super) fn app_proto(name: &str, negated: bool, mode: AppProtoMode, input: &CheckInput<'_>) -> bool {
+    if input.flow.is_none() {
+        return false;
+    }
+    // `None` while not decided.
+    let is = |p: AppProto<'_>| match p {
+        AppProto::Unknown => None,
+        AppProto::Failed => Some(name == "failed"),
+        AppProto::Known(actual) => Some(same(name, actual)),
+    };
+    let app = &input.app;
+    let [server, client] = app.side.map(is);
+    let found = match mode {
+        AppProtoMode::Direction => [server, client][input.direction.index()],
+        AppProtoMode::ToServer => server,
+        AppProtoMode::ToClient => client,
+        AppProtoMode::Final => is(app.flow),
+        AppProtoMode::Original => is(app.original),
+        AppProtoMode::Either => match (server, client) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (Some(false), Some(false)) => Some(false),
+            _ => None,
+        },
+    };
+    found.is_some_and(|f| f != negated)
+}
+
+/// Whether a rule's protocol covers a flow's: `http` is both of its versions, `dns` also goes over HTTP/2.
+fn same(rule: &str, actual: &str) -> bool {
+    rule == actual
+        || matches!(
+            (rule, actual),
+            ("http", "http1" | "http2") | ("http1", "http") | ("dns" | "http2" | "http", "doh2")
+        )
+}

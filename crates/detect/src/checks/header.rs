@@ -1,0 +1,176 @@
+//! Checks of headers.
+
+use margay_packet::{L3, L4, Packet, PacketSource};
+use margay_rules::ast::{ChecksumLayer, Compare, FlagMode, IpOption, IpRepOp, IpRepSide, VlanLayer};
+
+use super::CheckInput;
+
+pub(super) fn u16_at(b: &[u8], at: usize) -> Option<u16> {
+    b.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
+}
+
+fn u32_at(b: &[u8], at: usize) -> Option<u32> {
+    b.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// The fixed part of the IPv4 header.
+pub(super) fn ipv4<'a>(p: &Packet<'a>) -> Option<&'a [u8; 20]> {
+    match p.l3 {
+        L3::Ipv4 { .. } => p.l3_bytes().first_chunk(),
+        _ => None,
+    }
+}
+
+/// The fixed part of the IPv6 header.
+fn ipv6<'a>(p: &Packet<'a>) -> Option<&'a [u8; 40]> {
+    match p.l3 {
+        L3::Ipv6 { .. } => p.l3_bytes().first_chunk(),
+        _ => None,
+    }
+}
+
+pub(super) fn version(p: &Packet<'_>) -> Option<u8> {
+    match p.l3 {
+        L3::Ipv4 { .. } => Some(4),
+        L3::Ipv6 { .. } => Some(6),
+        _ => None,
+    }
+}
+
+/// TTL or hop limit.
+pub(super) fn ttl(p: &Packet<'_>) -> Option<u8> {
+    ipv4(p).map(|h| h[8]).or_else(|| ipv6(p).map(|h| h[7]))
+}
+
+pub(super) fn ip_option(p: &Packet<'_>, o: IpOption) -> bool {
+    match (p.l3, o) {
+        (L3::Ipv4 { options, .. }, IpOption::Any) => options != 0,
+        (L3::Ipv4 { options, .. }, IpOption::Bit(b)) => options & b != 0,
+        _ => false,
+    }
+}
+
+/// Flags and fragment offset of the IPv4 header.
+pub(super) fn frag_word(p: &Packet<'_>) -> Option<u16> {
+    ipv4(p).and_then(|h| u16_at(h, 6))
+}
+
+/// Fragment offset in units of 8 bytes; of IPv6 only where there is a fragment header.
+pub(super) fn frag_offset(p: &Packet<'_>) -> Option<u16> {
+    match p.l3 {
+        L3::Ipv4 { .. } => frag_word(p).map(|w| w & 0x1fff),
+        L3::Ipv6 { fragment, .. } if fragment != 0 => u16_at(p.data.get(fragment as usize..)?, 2).map(|w| w >> 3),
+        _ => None,
+    }
+}
+
+/// Compares flag bits. The manual's "not set" holds unless all of the bits are set (observed).
+pub(super) fn flags(have: u32, want: u32, mode: FlagMode) -> bool {
+    match mode {
+        FlagMode::Exact => have == want,
+        FlagMode::All => have & want == want,
+        FlagMode::Any => have & want != 0,
+        FlagMode::Not => have & want != want,
+    }
+}
+
+pub(super) fn is_icmp(p: &Packet<'_>) -> bool {
+    matches!(p.l4, L4::Icmpv4 { .. } | L4::Icmpv6 { .. })
+}
+
+/// Identifier and sequence number, of the messages that have them: echo, timestamp, information and address mask
+/// (RFC 792, RFC 950), echo of ICMPv6 (RFC 4443).
+pub(super) fn icmp_id_seq(p: &Packet<'_>) -> Option<(u16, u16)> {
+    let has = match p.l4 {
+        L4::Icmpv4 { .. } => matches!(p.icmp.0, 0 | 8 | 13..=18),
+        L4::Icmpv6 { .. } => matches!(p.icmp.0, 128 | 129),
+        _ => false,
+    };
+    if !has {
+        return None;
+    }
+    let b = p.l4_bytes();
+    Some((u16_at(b, 4)?, u16_at(b, 6)?))
+}
+
+/// MTU of a "packet too big" message (RFC 4443 section 3.2).
+pub(super) fn icmpv6_mtu(p: &Packet<'_>) -> Option<u32> {
+    match p.l4 {
+        L4::Icmpv6 { .. } if p.icmp.0 == 2 => u32_at(p.l4_bytes(), 4),
+        _ => None,
+    }
+}
+
+pub(super) fn igmp_type(p: &Packet<'_>) -> Option<u8> {
+    match p.l4 {
+        L4::Igmp { .. } => p.l4_bytes().first().copied(),
+        _ => None,
+    }
+}
+
+/// Whether the packet was made up to carry stream data, and never seen.
+pub(super) fn is_pseudo(p: &Packet<'_>) -> bool {
+    matches!(p.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush)
+}
+
+/// Whether the layer's checksum is right; `None` where the packet does not have that layer.
+pub(super) fn checksum(p: &Packet<'_>, layer: ChecksumLayer) -> Option<bool> {
+    let v4 = matches!(p.l3, L3::Ipv4 { .. });
+    let v6 = matches!(p.l3, L3::Ipv6 { .. });
+    let has = match layer {
+        ChecksumLayer::Ipv4 => return p.ipv4_checksum_ok(),
+        ChecksumLayer::TcpV4 => v4 && p.is_tcp(),
+        ChecksumLayer::TcpV6 => v6 && p.is_tcp(),
+        ChecksumLayer::UdpV4 => v4 && matches!(p.l4, L4::Udp { .. }),
+        ChecksumLayer::UdpV6 => v6 && matches!(p.l4, L4::Udp { .. }),
+        ChecksumLayer::Icmpv4 => matches!(p.l4, L4::Icmpv4 { .. }),
+        ChecksumLayer::Icmpv6 => matches!(p.l4, L4::Icmpv6 { .. }),
+    };
+    if has { p.l4_checksum_ok() } else { None }
+}
+
+pub(super) fn vlan(ids: &[u16], value: Compare, layer: VlanLayer) -> bool {
+    let holds = |id: &u16| value.holds(u64::from(*id));
+    match layer {
+        VlanLayer::Any => ids.iter().any(holds),
+        VlanLayer::All => !ids.is_empty() && ids.iter().all(holds),
+        VlanLayer::Index(i) => {
+            let i = isize::from(i);
+            let at = if i < 0 { ids.len().checked_add_signed(i) } else { usize::try_from(i).ok() };
+            at.and_then(|i| ids.get(i)).is_some_and(holds)
+        }
+    }
+}
+
+pub(super) fn reputation(input: &CheckInput<'_>, side: IpRepSide, category: u8, op: IpRepOp) -> bool {
+    let p = input.packet;
+    let Some(rep) = input.reputation.filter(|_| p.is_ip()) else { return false };
+    let holds = |address| {
+        let score = rep.score(address, category);
+        match op {
+            IpRepOp::Score(c) => score.is_some_and(|s| c.holds(s.into())),
+            IpRepOp::IsSet => score.is_some(),
+            IpRepOp::IsNotSet => score.is_none(),
+        }
+    };
+    match side {
+        IpRepSide::Any => holds(p.src) || holds(p.dst),
+        IpRepSide::Source => holds(p.src),
+        IpRepSide::Destination => holds(p.dst),
+        IpRepSide::Both => holds(p.src) && holds(p.dst),
+    }
+}
+
+/// A Sun RPC call (RFC 5531 section 9); over TCP a record mark comes first (section 11).
+pub(super) fn rpc(p: &Packet<'_>, program: u32, version: Option<u32>, procedure: Option<u32>) -> bool {
+    let start = match p.l4 {
+        L4::Udp { .. } => 0,
+        L4::Tcp { .. } => 4,
+        _ => return false,
+    };
+    let Some(call) = p.payload().get(start..).filter(|c| c.len() >= 24) else { return false };
+    u32_at(call, 4) == Some(0)
+        && u32_at(call, 12) == Some(program)
+        && version.is_none_or(|v| u32_at(call, 16) == Some(v))
+        && procedure.is_none_or(|v| u32_at(call, 20) == Some(v))
+}

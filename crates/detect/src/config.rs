@@ -1,0 +1,72 @@
+//! Settings of detection, with the defaults of Suricata 8.
+
+use margay_rules::ast::Action;
+
+use crate::mpm::MpmAlgo;
+
+/// When a rule is prefiltered by something other than a pattern (`detect.prefilter.default`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PrefilterMode {
+    /// Only where the rule says `prefilter` (`mpm`).
+    #[default]
+    Mpm,
+    /// Wherever a rule has no pattern and a header value can stand for it (`auto`).
+    Auto,
+}
+
+/// Default of `packet-alert-max`.
+pub const PACKET_ALERT_MAX: u16 = 15;
+
+/// Settings of detection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DetectConfig {
+    /// `mpm-algo`
+    pub mpm_algo: MpmAlgo,
+    /// `detect.prefilter.default`
+    pub prefilter: PrefilterMode,
+    /// Most alerts that one packet keeps (`packet-alert-max`); 0 stands for the default, [`PACKET_ALERT_MAX`].
+    pub packet_alert_max: u16,
+    /// `action-order`, first to last. Actions that are not in it come after those that are.
+    pub action_order: Vec<Action>,
+    /// `detect.inspection-recursion-limit`: most steps of matching within one buffer.
+    pub inspection_recursion_limit: u32,
+    /// `pcre.match-limit`
+    pub pcre_match_limit: u32,
+    /// `pcre.match-limit-recursion`
+    pub pcre_match_limit_recursion: u32,
+    /// Most entries of thresholds that a worker keeps; from `detect.thresholds.memcap`.
+    pub threshold_entries: usize,
+    /// Most tagged hosts, and most tagged flows, that a worker keeps.
+    pub tag_entries: usize,
+    /// Most hosts and pairs of hosts with bits that a worker keeps; from `host.memcap` and `ippair.memcap`.
+    pub host_entries: usize,
+    /// Most port groups for one transport and direction; rules with the widest port lists are moved to the group that
+    /// every packet is looked up in until the number is kept. Suricata's `detect.profile` chooses it by name; the
+    /// number changes speed and memory, never what matches.
+    pub port_groups: usize,
+}
+
+impl Default for DetectConfig {
+    fn default() -> Self {
+        DetectConfig {
+            mpm_algo: MpmAlgo::Auto,
+            prefilter: PrefilterMode::Mpm,
+            packet_alert_max: PACKET_ALERT_MAX,
+            action_order: vec![Action::Pass, Action::Drop, Action::Reject, Action::Alert],
+            inspection_recursion_limit: 3000,
+            pcre_match_limit: 3500,
+            pcre_match_limit_recursion: 1500,
+            threshold_entries: 256 * 1024,
+            tag_entries: 64 * 1024,
+            host_entries: 256 * 1024,
+            port_groups: 256,
+        }
+    }
+}
+
+impl DetectConfig {
+    /// [`DetectConfig::packet_alert_max`] with 0 replaced by the default.
+    pub const fn alert_max(&self) -> usize {
+        if self.packet_alert_max == 0 { PACKET_ALERT_MAX as usize } else { self.packet_alert_max as usize }
+    }
+}

@@ -1,0 +1,185 @@
+//! All rules, compiled: what workers share.
+
+use std::sync::Arc;
+
+use margay_rules::ast::{GlobalThreshold, Place, Rule};
+
+use crate::checks::{CheckEnv, Names};
+use crate::config::DetectConfig;
+use crate::group::{GroupCounts, GroupRule, Groups};
+use crate::header::{Sets, SetsBuilder};
+use crate::inspect::InspectLimits;
+use crate::iponly::{IpOnly, IpOnlyRule};
+use crate::iprep::IpReputation;
+use crate::kind::RuleKind;
+use crate::mpm::{Matcher, MatcherCache, MpmError};
+use crate::order;
+use crate::pcre::PcreLimits;
+use crate::rule::{CompiledRule, Refused};
+use crate::threshold::Thresholds;
+
+/// What came of compiling rules.
+#[derive(Debug, Default)]
+pub struct CompileReport {
+    /// Rules that are wrong, with the place and the reason.
+    pub errors: Vec<(Place, String)>,
+    /// Rules that are right but need what this build does not have.
+    pub set_aside: Vec<(Place, String)>,
+    /// Entries of `threshold.config` that no rule answers to.
+    pub unused_thresholds: Vec<Place>,
+    /// How many rules were loaded.
+    pub loaded: usize,
+    /// Of these, IP-only rules.
+    pub ip_only: usize,
+    /// Of these, rules that a pattern stands for.
+    pub prefiltered: usize,
+    /// Rule groups.
+    pub groups: GroupCounts,
+    /// Matchers, each for one set of patterns.
+    pub matchers: usize,
+    /// Patterns in all matchers.
+    pub patterns: usize,
+    /// Bytes of all matchers.
+    pub matcher_memory: usize,
+}
+
+/// Rules ready to be looked for. Immutable; one for all workers.
+#[derive(Debug)]
+pub struct Detect {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) compiled: Vec<CompiledRule>,
+    pub(crate) sets: Sets,
+    pub(crate) groups: Groups,
+    pub(crate) ip_only: IpOnly,
+    pub(crate) thresholds: Thresholds,
+    pub(crate) matchers: Vec<Matcher>,
+    pub(crate) config: DetectConfig,
+    pub(crate) reputation: Arc<IpReputation>,
+    pub(crate) names: Names,
+}
+
+/// What rules refer to besides themselves.
+pub struct Environment<'a> {
+    /// Entries of `threshold.config`, in their order.
+    pub thresholds: &'a [GlobalThreshold],
+    /// Reputation of addresses.
+    pub reputation: Arc<IpReputation>,
+    /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
+    pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
+    /// The rules that were in use before a reload: names of bits and integers keep their numbers.
+    pub previous: Option<&'a Detect>,
+}
+
+impl Default for Environment<'_> {
+    fn default() -> Self {
+        Environment { thresholds: &[], reputation: Arc::default(), stream_event: &|_| None, previous: None }
+    }
+}
+
+impl Detect {
+    /// Compiles `rules`. Those that cannot be compiled are in the report; the others work.
+    ///
+    /// # Errors
+    /// Where the pattern matcher that the configuration asks for cannot be made.
+    pub fn compile(
+        rules: Vec<Rule>,
+        environment: &Environment<'_>,
+        config: &DetectConfig,
+    ) -> Result<(Detect, CompileReport), MpmError> {
+        let mut report = CompileReport::default();
+        let limits = InspectLimits {
+            recursion: config.inspection_recursion_limit,
+            pcre: PcreLimits { steps: config.pcre_match_limit, depth: config.pcre_match_limit_recursion },
+        };
+        let mut rules = rules;
+        order::sort(&mut rules, &config.action_order);
+        let mut sets = SetsBuilder::new();
+        let mut names = Names::default();
+        let old = environment.previous.map(|d| &d.names);
+        for name in (0..).map_while(|n| old.and_then(|o| o.name(n))) {
+            names.intern(name);
+        }
+        let reputation = environment.reputation.clone();
+        let mut env = CheckEnv {
+            names: &mut names,
+            stream_event: environment.stream_event,
+            reputation_category: &|name| reputation.category(name),
+        };
+        let mut compiled = Vec::with_capacity(rules.len());
+        rules.retain(|rule| match CompiledRule::compile(rule, &mut env, &mut sets, &limits) {
+            Ok(c) => {
+                compiled.push(c);
+                true
+            }
+            Err(Refused::Error(e)) => {
+                report.errors.push((rule.place.clone(), e));
+                false
+            }
+            Err(Refused::Unsupported(e)) => {
+                report.set_aside.push((rule.place.clone(), e));
+                false
+            }
+        });
+        report.loaded = rules.len();
+        let numbered = || (0u32..).zip(rules.iter().zip(&compiled));
+        let ip_rules: Vec<IpOnlyRule<'_>> = numbered()
+            .filter(|(_, (_, c))| c.kind == RuleKind::IpOnly)
+            .map(|(rule, (r, c))| IpOnlyRule { rule, src: &r.src, dst: &r.dst, both: c.header.both })
+            .collect();
+        report.ip_only = ip_rules.len();
+        let grouped: Vec<GroupRule<'_>> = numbered()
+            .filter(|(_, (_, c))| c.kind != RuleKind::IpOnly)
+            .map(|(rule, (r, c))| GroupRule {
+                rule,
+                header: c.header,
+                sport: &r.sport,
+                dport: &r.dport,
+                trigger: c.trigger(r),
+            })
+            .collect();
+        report.prefiltered = grouped.iter().filter(|g| g.trigger.is_pattern()).count();
+        let mut cache = MatcherCache::new(config.mpm_algo);
+        let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
+        report.groups = counts;
+        let matchers = cache.into_matchers();
+        report.matchers = matchers.len();
+        report.patterns = matchers.iter().map(Matcher::patterns).sum();
+        report.matcher_memory = matchers.iter().map(Matcher::memory).sum();
+        let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds);
+        report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
+        let ip_only = IpOnly::new(&ip_rules);
+        let detect = Detect {
+            ip_only,
+            groups,
+            thresholds,
+            matchers,
+            compiled,
+            sets: sets.finish(),
+            config: config.clone(),
+            reputation: environment.reputation.clone(),
+            names,
+            rules,
+        };
+        Ok((detect, report))
+    }
+
+    /// The rules in the order they are evaluated in; alerts name them by their place here.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The kind of the rule at `index`.
+    pub fn kind(&self, index: u32) -> Option<RuleKind> {
+        self.compiled.get(index as usize).map(|c| c.kind)
+    }
+
+    /// Names of flowbits, flowints and the like.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The reputation of addresses.
+    pub fn reputation(&self) -> &IpReputation {
+        &self.reputation
+    }
+}

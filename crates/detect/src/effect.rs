@@ -1,0 +1,271 @@
+//! What a rule does once it matched, besides its action: bits, integers, bypass, marks.
+
+use margay_flow::FlowVars;
+use margay_packet::Packet;
+use margay_rules::ast::{BitOp, Effect, FlowIntOp, XBitTrack};
+
+use crate::checks::{IntValue, Names, int_value, track};
+use crate::hostvars::{HostKey, HostVars};
+use crate::inspect::CompileError;
+
+/// An effect ready to be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CompiledEffect {
+    /// Changes bits of the flow.
+    FlowBit {
+        /// Numbers of their names.
+        names: Box<[u32]>,
+        /// How.
+        op: BitOp,
+    },
+    /// Changes an integer of the flow.
+    FlowInt(FlowIntEffect),
+    /// Changes a bit of a host or a pair of hosts.
+    XBit {
+        /// Number of its name.
+        name: u32,
+        /// Whose.
+        track: XBitTrack,
+        /// How.
+        op: BitOp,
+        /// How long it lives, in seconds; 0 for ever.
+        expire: u32,
+    },
+    /// Stops inspecting the flow.
+    Bypass,
+    /// Sets bits of the packet's mark.
+    NfqMark {
+        /// The mark.
+        mark: u32,
+        /// The bits of it that count.
+        mask: u32,
+    },
+}
+
+/// A change of an integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowIntEffect {
+    name: u32,
+    op: IntChange,
+    value: IntValue,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IntChange {
+    Add,
+    Subtract,
+    Set,
+}
+
+/// What effects change, for one packet.
+pub struct EffectTarget<'a> {
+    /// The packet.
+    pub packet: &'a Packet<'a>,
+    /// Variables of its flow, where it has one.
+    pub flow: Option<&'a mut FlowVars>,
+    /// Bits of hosts, where they are kept.
+    pub hosts: Option<&'a mut HostVars>,
+    /// Set where the flow is to be bypassed.
+    pub bypass: bool,
+    /// The mark to set on the packet, and the bits of it that count.
+    pub mark: Option<(u32, u32)>,
+}
+
+impl CompiledEffect {
+    /// Compiles an effect; `None` for those of which the caller takes care (`tag`, `replace`).
+    ///
+    /// # Errors
+    /// An effect that this build does not have.
+    pub fn compile(effect: &Effect, names: &mut Names) -> Result<Option<CompiledEffect>, CompileError> {
+        Ok(Some(match effect {
+            Effect::FlowBit { names: bits, op } => {
+                CompiledEffect::FlowBit { names: bits.iter().map(|n| names.intern(n)).collect(), op: *op }
+            }
+            Effect::FlowInt { name, op } => {
+                let name = names.intern(name);
+                let (op, value) = match op {
+                    FlowIntOp::Add(v) => (IntChange::Add, v),
+                    FlowIntOp::Subtract(v) => (IntChange::Subtract, v),
+                    FlowIntOp::Set(v) => (IntChange::Set, v),
+                };
+                CompiledEffect::FlowInt(FlowIntEffect { name, op, value: int_value(value, names) })
+            }
+            Effect::XBit { name, track: t, op, expire } => {
+                CompiledEffect::XBit { name: names.intern(name), track: track(*t)?, op: *op, expire: *expire }
+            }
+            Effect::Bypass => CompiledEffect::Bypass,
+            Effect::NfqMark { mark, mask } => CompiledEffect::NfqMark { mark: *mark, mask: *mask },
+            Effect::Tag(_) | Effect::Replace => return Ok(None),
+            Effect::Config { .. } => return Err(CompileError::unsupported("config", "this build does not have it")),
+            Effect::Action { .. } => return Err(CompileError::unsupported("action", "scopes belong to firewall mode")),
+            Effect::Other { keyword, .. } => {
+                return Err(CompileError::unsupported(keyword, "this build does not have it"));
+            }
+        }))
+    }
+
+    /// Applies it. Without a flow, or without a table of hosts, what belongs there is not changed.
+    pub fn apply(&self, target: &mut EffectTarget<'_>) {
+        match self {
+            CompiledEffect::FlowBit { names, op } => {
+                let Some(vars) = target.flow.as_deref_mut() else { return };
+                for &n in names {
+                    match op {
+                        BitOp::Set => vars.set_bit(n),
+                        BitOp::Unset => vars.unset_bit(n),
+                        BitOp::Toggle if vars.bit(n) => vars.unset_bit(n),
+                        BitOp::Toggle => vars.set_bit(n),
+                    }
+                }
+            }
+            CompiledEffect::FlowInt(e) => {
+                if let Some(vars) = target.flow.as_deref_mut() {
+                    e.apply(vars);
+                }
+            }
+            CompiledEffect::XBit { name, track, op, expire } => {
+                let p = target.packet;
+                let Some(hosts) = target.hosts.as_deref_mut().filter(|_| p.is_ip()) else { return };
+                let mut change = |key| {
+                    let set = match op {
+                        BitOp::Set => true,
+                        BitOp::Unset => false,
+                        BitOp::Toggle => !hosts.is_set(key, *name, p.time),
+                    };
+                    if set {
+                        hosts.set(key, *name, p.time, *expire);
+                    } else {
+                        hosts.unset(key, *name);
+                    }
+                };
+                match track {
+                    XBitTrack::Source => change(HostKey::Host(p.src)),
+                    XBitTrack::Destination => change(HostKey::Host(p.dst)),
+                    XBitTrack::Pair => change(HostKey::pair(p.src, p.dst)),
+                    XBitTrack::Both => {
+                        change(HostKey::Host(p.src));
+                        if p.src != p.dst {
+                            change(HostKey::Host(p.dst));
+                        }
+                    }
+                    // Refused when the rule was compiled.
+                    XBitTrack::Transaction => {}
+                }
+            }
+            CompiledEffect::Bypass => target.bypass = true,
+            CompiledEffect::NfqMark { mark, mask } => target.mark = Some((*mark, *mask)),
+        }
+    }
+}
+
+impl FlowIntEffect {
+    /// As observed: what is not set counts from 0 when added to, stays unset when subtracted from, and 32 bits wrap.
+    fn apply(&self, vars: &mut FlowVars) {
+        let right = match self.value {
+            IntValue::Number(n) => n,
+            IntValue::Variable(v) => vars.int(v).unwrap_or(0),
+        };
+        let left = vars.int(self.name);
+        let value = match (self.op, left) {
+            (IntChange::Set, _) => right,
+            (IntChange::Add, left) => left.unwrap_or(0).wrapping_add(right),
+            (IntChange::Subtract, Some(left)) => left.wrapping_sub(right),
+            (IntChange::Subtract, None) => return,
+        };
+        vars.set_int(self.name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_packet::{Frame, L3, LinkType, Time};
+    use margay_rules::ast::{FlowIntValue, Tag, TagScope, TagUnit};
+
+    fn packet() -> Packet<'static> {
+        let frame = Frame { data: &[], wire_len: 0, time: Time::new(100, 0), link: LinkType::RAW, number: 1 };
+        let mut p = Packet::new(&frame);
+        p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+        p.src = std::net::IpAddr::from([10, 0, 0, 1]);
+        p.dst = std::net::IpAddr::from([10, 0, 0, 2]);
+        p
+    }
+
+    fn apply(
+        effects: &[Effect],
+        names: &mut Names,
+        vars: &mut FlowVars,
+        hosts: &mut HostVars,
+    ) -> (bool, Option<(u32, u32)>) {
+        let p = packet();
+        let mut t = EffectTarget { packet: &p, flow: Some(vars), hosts: Some(hosts), bypass: false, mark: None };
+        for e in effects {
+            CompiledEffect::compile(e, names).expect("compiles").expect("is ours").apply(&mut t);
+        }
+        (t.bypass, t.mark)
+    }
+
+    #[test]
+    fn bits() {
+        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(10));
+        let bit = |names: &[&str], op| Effect::FlowBit { names: names.iter().map(|&s| s.to_owned()).collect(), op };
+        apply(&[bit(&["a", "b"], BitOp::Set)], &mut names, &mut vars, &mut hosts);
+        assert!(vars.bit(0) && vars.bit(1));
+        apply(&[bit(&["a"], BitOp::Unset), bit(&["b", "c"], BitOp::Toggle)], &mut names, &mut vars, &mut hosts);
+        assert_eq!(vars.bits(), [2]);
+        let x = |track, op| Effect::XBit { name: "x".into(), track, op, expire: 10 };
+        apply(&[x(XBitTrack::Pair, BitOp::Set), x(XBitTrack::Both, BitOp::Toggle)], &mut names, &mut vars, &mut hosts);
+        let now = Time::new(105, 0);
+        let (a, b) = (packet().src, packet().dst);
+        for key in [HostKey::pair(b, a), HostKey::Host(a), HostKey::Host(b)] {
+            assert!(hosts.is_set(key, 3, now));
+        }
+        apply(
+            &[x(XBitTrack::Source, BitOp::Unset), x(XBitTrack::Destination, BitOp::Toggle)],
+            &mut names,
+            &mut vars,
+            &mut hosts,
+        );
+        assert!(!hosts.is_set(HostKey::Host(a), 3, now) && !hosts.is_set(HostKey::Host(b), 3, now));
+    }
+
+    /// What the peer does with integers that are not set, and below zero.
+    #[test]
+    fn integers() {
+        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(1));
+        let int = |name: &str, op| Effect::FlowInt { name: name.into(), op };
+        let n = FlowIntValue::Number;
+        let v = |s: &str| FlowIntValue::Variable(s.into());
+        let list = [
+            int("a", FlowIntOp::Subtract(n(1))),
+            int("b", FlowIntOp::Add(n(3))),
+            int("b", FlowIntOp::Subtract(n(5))),
+            int("c", FlowIntOp::Set(v("unset"))),
+            int("c", FlowIntOp::Add(v("b"))),
+        ];
+        apply(&list, &mut names, &mut vars, &mut hosts);
+        let get = |names: &mut Names, s: &str| vars.int(names.intern(s));
+        assert_eq!(get(&mut names, "a"), None);
+        assert_eq!(get(&mut names, "b"), Some(u32::MAX - 1));
+        assert_eq!(get(&mut names, "c"), Some(u32::MAX - 1));
+        assert_eq!(get(&mut names, "unset"), None);
+    }
+
+    #[test]
+    fn the_rest() {
+        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(1));
+        let done = apply(&[Effect::Bypass, Effect::NfqMark { mark: 2, mask: 3 }], &mut names, &mut vars, &mut hosts);
+        assert_eq!(done, (true, Some((2, 3))));
+        let tag = Effect::Tag(Tag { scope: TagScope::Session, count: 0, unit: TagUnit::Packets });
+        assert_eq!(CompiledEffect::compile(&tag, &mut names), Ok(None));
+        let other = Effect::Other { keyword: "filestore".into(), argument: String::new() };
+        assert!(CompiledEffect::compile(&other, &mut names).is_err());
+        let tx = Effect::XBit { name: "x".into(), track: XBitTrack::Transaction, op: BitOp::Set, expire: 1 };
+        assert!(CompiledEffect::compile(&tx, &mut names).is_err());
+        // Without a flow nothing happens, and nothing breaks.
+        let p = packet();
+        let mut t = EffectTarget { packet: &p, flow: None, hosts: None, bypass: false, mark: None };
+        let e = Effect::FlowBit { names: vec!["a".into()], op: BitOp::Set };
+        CompiledEffect::compile(&e, &mut names).expect("compiles").expect("is ours").apply(&mut t);
+    }
+}

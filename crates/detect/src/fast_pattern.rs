@@ -1,0 +1,211 @@
+//! Which literal of a rule its prefilter looks for.
+//!
+//! `fast_pattern` in the rule decides. Without it, the best literal is chosen: the longest one, and of those the most
+//! varied: letters that all traffic has count less than bytes that are rare. Negated literals, those of buffers that may
+//! be `absent` and those of buffers that cannot be prefiltered say nothing about which rules may match, and are never
+//! chosen.
+
+use margay_rules::ast::{BufferCheck, Content, Rule, Value};
+
+/// The chosen literal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FastPattern {
+    /// Index in [`Rule::buffers`].
+    pub buffer: usize,
+    /// Index in that buffer's checks.
+    pub check: usize,
+    /// The bytes to look for: all of the literal, or the part that `fast_pattern:offset,length` names.
+    pub bytes: Vec<u8>,
+    /// Whether letters match in either case.
+    pub nocase: bool,
+    /// No match of `bytes` starts before this byte of the buffer.
+    pub offset: u32,
+    /// No match of `bytes` ends after this byte of the buffer, where that is known.
+    pub end: Option<u32>,
+    /// `fast_pattern:only`: the literal has no place to be checked any further once the prefilter found it.
+    pub only: bool,
+}
+
+/// Chooses the fast pattern of `rule`; `None` where it has no literal to prefilter with. `prefilterable` says whether
+/// the prefilter can look into a buffer, by its index in [`Rule::buffers`].
+pub fn choose(rule: &Rule, prefilterable: &dyn Fn(usize) -> bool) -> Option<FastPattern> {
+    let literals = || {
+        rule.buffers.iter().enumerate().filter(|(b, buffer)| buffer.absent.is_none() && prefilterable(*b)).flat_map(
+            |(b, buffer)| {
+                buffer.checks.iter().enumerate().filter_map(move |(c, check)| match check {
+                    BufferCheck::Content(content) if !content.negated && !content.bytes.is_empty() => {
+                        Some((b, c, content))
+                    }
+                    _ => None,
+                })
+            },
+        )
+    };
+    let explicit = literals().find(|(_, _, c)| c.fast_pattern || c.fast_pattern_only || c.fast_pattern_chop.is_some());
+    let (buffer, check, content) = explicit.or_else(|| {
+        // The first of equals is kept: `max_by_key` would take the last.
+        literals().reduce(|best, next| if rank(next.2) > rank(best.2) { next } else { best })
+    })?;
+    Some(pattern(buffer, check, content))
+}
+
+/// Better literals rank higher: long, then varied.
+fn rank(c: &Content) -> (usize, u32) {
+    (c.bytes.len(), strength(&c.bytes, c.nocase))
+}
+
+/// How rare a literal's bytes are: each kind of byte counts once in full, its repetitions little.
+fn strength(bytes: &[u8], nocase: bool) -> u32 {
+    let mut seen = [false; 256];
+    let mut total = 0;
+    for &b in bytes {
+        let b = if nocase { b.to_ascii_lowercase() } else { b };
+        let weight = match b {
+            0 | 0xff | b' ' => 2,
+            b'0'..=b'9' => 4,
+            _ if b.is_ascii_alphabetic() => 4,
+            0x20..=0x7e | 1 => 6,
+            _ => 8,
+        };
+        total += if std::mem::replace(&mut seen[usize::from(b)], true) { 1 } else { weight };
+    }
+    total
+}
+
+fn pattern(buffer: usize, check: usize, c: &Content) -> FastPattern {
+    let number = |v: &Option<Value>| match v {
+        Some(Value::Number(n)) => Some(u32::try_from((*n).max(0)).unwrap_or(u32::MAX)),
+        _ => None,
+    };
+    let relative = c.distance.is_some() || c.within.is_some();
+    // A variable's value is not known here: then the place says nothing. A relative literal's is anywhere.
+    let offset = if relative { 0 } else { number(&c.offset).unwrap_or(0) };
+    let placed_by_variable = matches!(c.offset, Some(Value::Variable(_)));
+    let mut end =
+        if relative || placed_by_variable { None } else { number(&c.depth).map(|d| offset.saturating_add(d)) };
+    if c.starts_with && !relative {
+        let whole = offset.saturating_add(u32::try_from(c.bytes.len()).unwrap_or(u32::MAX));
+        end = Some(end.map_or(whole, |e| e.min(whole)));
+    }
+    let mut out =
+        FastPattern { buffer, check, bytes: c.bytes.clone(), nocase: c.nocase, offset, end, only: c.fast_pattern_only };
+    if let Some((from, len)) = c.fast_pattern_chop {
+        let from = usize::from(from);
+        if let Some(part) = c.bytes.get(from..from.saturating_add(usize::from(len))).filter(|p| !p.is_empty()) {
+            // The part lies that much further in, and ends that much earlier.
+            let behind = c.bytes.len() - from - part.len();
+            out.bytes = part.to_vec();
+            out.offset = offset.saturating_add(from as u32);
+            out.end = out.end.map(|e| e.saturating_sub(behind as u32));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_rules::ast::*;
+    use std::sync::Arc;
+
+    fn rule(buffers: Vec<(&str, Vec<Content>)>) -> Rule {
+        let any = AddressSet { any: true, ..AddressSet::default() };
+        let ports = PortSet { any: true, ..PortSet::default() };
+        Rule {
+            action: Action::Alert,
+            protocol: Protocol::Tcp,
+            hook: None,
+            src: any.clone(),
+            sport: ports.clone(),
+            arrow: Arrow::Forward,
+            dst: any,
+            dport: ports,
+            sid: 1,
+            gid: 1,
+            rev: 0,
+            msg: String::new(),
+            class: None,
+            priority: 3,
+            references: Vec::new(),
+            metadata: Vec::new(),
+            target: None,
+            noalert: false,
+            force_alert: false,
+            checks: Vec::new(),
+            buffers: buffers
+                .into_iter()
+                .map(|(name, contents)| BufferChecks {
+                    buffer: name.to_owned(),
+                    app: false,
+                    transforms: Vec::new(),
+                    checks: contents.into_iter().map(BufferCheck::Content).collect(),
+                    absent: None,
+                })
+                .collect(),
+            effects: Vec::new(),
+            thresholds: Vec::new(),
+            prefilter: None,
+            missing: Vec::new(),
+            place: Place { file: Arc::from("t.rules"), line: 1, column: 1 },
+            text: Arc::from(""),
+        }
+    }
+
+    fn c(text: &str) -> Content {
+        Content { bytes: text.as_bytes().to_vec(), ..Content::default() }
+    }
+
+    fn chosen(r: &Rule) -> FastPattern {
+        choose(r, &|_| true).expect("has one")
+    }
+
+    #[test]
+    fn longest_then_most_varied_then_first() {
+        let r = rule(vec![("payload", vec![c("ab"), c("aaaa"), c("wxyz"), c("qrst")]), ("tcp.hdr", vec![c("abc")])]);
+        let f = chosen(&r);
+        assert_eq!((f.buffer, f.check, f.bytes.as_slice()), (0, 2, &b"wxyz"[..]));
+    }
+
+    #[test]
+    fn negated_and_unreachable_ones_are_left_out() {
+        let not = Content { negated: true, ..c("long negated literal") };
+        let r = rule(vec![("payload", vec![not.clone(), c("ab")]), ("http.uri", vec![c("longer")])]);
+        assert_eq!(chosen(&r).bytes, b"longer");
+        assert_eq!(choose(&r, &|b| b == 0).expect("has one").bytes, b"ab");
+        let wanted = Content { fast_pattern: true, ..not };
+        assert_eq!(choose(&rule(vec![("payload", vec![wanted])]), &|_| true), None);
+        assert_eq!(choose(&rule(vec![("payload", vec![])]), &|_| true), None);
+    }
+
+    #[test]
+    fn the_rule_decides() {
+        let wanted = Content { fast_pattern: true, nocase: true, ..c("ab") };
+        let f = chosen(&rule(vec![("payload", vec![c("longer"), wanted])]));
+        assert_eq!((f.bytes.as_slice(), f.nocase, f.only), (&b"ab"[..], true, false));
+        let only = Content { fast_pattern_only: true, ..c("ab") };
+        assert!(chosen(&rule(vec![("payload", vec![c("longer"), only])])).only);
+        let chop = Content {
+            fast_pattern_chop: Some((2, 3)),
+            offset: Some(Value::Number(4)),
+            depth: Some(Value::Number(10)),
+            ..c("abcdefgh")
+        };
+        let f = chosen(&rule(vec![("payload", vec![chop])]));
+        assert_eq!((f.bytes.as_slice(), f.offset, f.end), (&b"cde"[..], 6, Some(11)));
+    }
+
+    #[test]
+    fn places() {
+        let at = |c: Content| {
+            let f = chosen(&rule(vec![("payload", vec![c])]));
+            (f.offset, f.end)
+        };
+        let n = |n| Some(Value::Number(n));
+        assert_eq!(at(c("ab")), (0, None));
+        assert_eq!(at(Content { offset: n(3), depth: n(5), ..c("ab") }), (3, Some(8)));
+        assert_eq!(at(Content { starts_with: true, depth: n(2), ..c("ab") }), (0, Some(2)));
+        assert_eq!(at(Content { offset: Some(Value::Variable(0)), depth: n(5), ..c("ab") }), (0, None));
+        assert_eq!(at(Content { depth: Some(Value::Variable(0)), offset: n(1), ..c("ab") }), (1, None));
+        assert_eq!(at(Content { distance: n(5), ..c("ab") }), (0, None));
+    }
+}

@@ -1,0 +1,392 @@
+//! Rule groups: which rules a packet is looked at for, by transport, direction and port.
+//!
+//! Rules with a pattern are in one group for a transport and direction, whatever their ports: a matcher hardly slows down
+//! with more patterns, but scanning with two would take twice as long. Rules without a pattern that name few ports are
+//! in the group of each of these ports, and only that group's are looked at. So a packet meets at most two groups, one of
+//! them with matchers. To the server the destination port chooses, to the client the source port. What a group leaves
+//! open the header check decides.
+
+use std::collections::HashMap;
+
+use margay_rules::ast::{Check, Compare, FlagMode, PortSet};
+
+use crate::header::{Header, TO_CLIENT, TO_SERVER, transport};
+use crate::mpm::{Matcher, MatcherCache, MpmError, Pattern, Scratch};
+
+/// What a pattern is looked for in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// The packet's payload.
+    Payload,
+    /// Stream data.
+    Stream,
+    /// A header of the packet, by number of its buffer.
+    Header(u8),
+}
+
+/// How a rule becomes a candidate.
+#[derive(Debug, Clone)]
+pub(crate) enum Trigger {
+    /// By a pattern in one of these.
+    Pattern(Vec<Source>, Pattern),
+    /// For every packet that has what it needs.
+    Always(Quick),
+}
+
+/// What of a rule without a pattern is asked before it becomes a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quick {
+    pub(crate) needs: Needs,
+    /// TCP flags that are looked at, and what they must be; no flags where it is not TCP.
+    pub(crate) flags: (u8, u8),
+    /// Smallest and largest payload, in bytes.
+    pub(crate) payload: (u32, u32),
+}
+
+impl Quick {
+    /// From the checks of a rule: what can be said of flags and size in a mask and a range.
+    pub(crate) fn of(checks: &[Check]) -> Quick {
+        let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), payload: (0, u32::MAX) };
+        for c in checks {
+            match *c {
+                Check::TcpFlags { bits, ignore, mode: FlagMode::Exact } => q.flags = (!ignore, bits & !ignore),
+                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::All } => q.flags = (bits, bits),
+                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::Not } => q.flags = (bits, 0),
+                Check::Dsize(d) => {
+                    let n = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
+                    q.payload = match d {
+                        Compare::Equal(v) => (n(v), n(v)),
+                        Compare::Less(v) => (0, n(v)),
+                        Compare::LessEqual(v) => (0, n(v)),
+                        Compare::Greater(v) | Compare::GreaterEqual(v) => (n(v), u32::MAX),
+                        Compare::Between(a, b) => (n(a), n(b)),
+                        _ => continue,
+                    };
+                }
+                _ => {}
+            }
+        }
+        q
+    }
+
+    /// Whether a packet may fit.
+    const fn fits(&self, has: &Has) -> bool {
+        has.needs.has(self.needs)
+            && has.flags & self.flags.0 == self.flags.1
+            && has.payload >= self.payload.0
+            && has.payload <= self.payload.1
+    }
+}
+
+/// What a packet has, for [`Quick`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Has {
+    pub(crate) needs: Needs,
+    /// TCP flags; 0 where it is not TCP.
+    pub(crate) flags: u8,
+    /// Bytes of payload.
+    pub(crate) payload: u32,
+}
+
+impl Trigger {
+    /// Whether a pattern stands for the rule.
+    pub(crate) const fn is_pattern(&self) -> bool {
+        matches!(self, Trigger::Pattern(..))
+    }
+}
+
+/// What a packet must have for a rule without a pattern, one bit each; all must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Needs(u8);
+
+impl Needs {
+    pub(crate) const NOTHING: Needs = Needs(0);
+    /// Payload, of the packet or its stream.
+    pub(crate) const DATA: Needs = Needs(1);
+    /// A flow.
+    pub(crate) const FLOW: Needs = Needs(1 << 1);
+    /// An event of the stream engine.
+    pub(crate) const STREAM_EVENT: Needs = Needs(1 << 2);
+    /// An event of the decoder.
+    pub(crate) const DECODE_EVENT: Needs = Needs(1 << 3);
+    /// An established flow.
+    pub(crate) const ESTABLISHED: Needs = Needs(1 << 4);
+    /// A protocol just recognised.
+    pub(crate) const PROTOCOL: Needs = Needs(1 << 5);
+    /// A flow whose protocol is known.
+    pub(crate) const APP: Needs = Needs(1 << 6);
+
+    pub(crate) const fn and(self, other: Needs) -> Needs {
+        Needs(self.0 | other.0)
+    }
+    /// Whether a packet that has `self` has all that `need` asks for.
+    pub(crate) const fn has(self, need: Needs) -> bool {
+        need.0 & !self.0 == 0
+    }
+}
+
+/// What the groups need to know of one rule.
+pub(crate) struct GroupRule<'a> {
+    pub(crate) rule: u32,
+    pub(crate) header: Header,
+    pub(crate) sport: &'a PortSet,
+    pub(crate) dport: &'a PortSet,
+    pub(crate) trigger: Trigger,
+}
+
+/// A matcher and the rules of its patterns.
+#[derive(Debug)]
+struct Prefilter {
+    matcher: Matcher,
+    /// For each pattern the end of its rules in `rules`; they begin where those of the pattern before end.
+    ends: Box<[u32]>,
+    rules: Box<[u32]>,
+}
+
+impl Prefilter {
+    fn new(mut list: Vec<(&Pattern, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
+        list.sort_unstable();
+        let (mut patterns, mut ends, mut rules): (Vec<Pattern>, Vec<u32>, Vec<u32>) = Default::default();
+        for (p, rule) in list {
+            if patterns.last() != Some(p) {
+                patterns.push(p.clone());
+                ends.push(rules.len() as u32);
+            }
+            rules.push(rule);
+            if let Some(end) = ends.last_mut() {
+                *end = rules.len() as u32;
+            }
+        }
+        let matcher = cache.get(patterns)?;
+        Ok(Prefilter { matcher, ends: ends.into_boxed_slice(), rules: rules.into_boxed_slice() })
+    }
+
+    fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        for &id in self.matcher.scan(data, scratch) {
+            let id = id as usize;
+            let start = id.checked_sub(1).and_then(|i| self.ends.get(i)).copied().unwrap_or(0);
+            if let Some(&end) = self.ends.get(id)
+                && let Some(rules) = self.rules.get(start as usize..end as usize)
+            {
+                out.extend_from_slice(rules);
+            }
+        }
+    }
+}
+
+/// Rules that share transport, direction and ports.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    prefilters: Vec<(Source, Prefilter)>,
+    always: Vec<(u32, Quick)>,
+}
+
+impl Group {
+    fn new(rules: &[&GroupRule<'_>], cache: &mut MatcherCache) -> Result<Group, MpmError> {
+        let mut always = Vec::new();
+        let mut lists: HashMap<Source, Vec<(&Pattern, u32)>> = HashMap::new();
+        for r in rules {
+            match &r.trigger {
+                Trigger::Always(quick) => always.push((r.rule, *quick)),
+                Trigger::Pattern(sources, p) => {
+                    for s in sources {
+                        lists.entry(*s).or_default().push((p, r.rule));
+                    }
+                }
+            }
+        }
+        let mut lists: Vec<_> = lists.into_iter().collect();
+        lists.sort_by_key(|(s, _)| *s);
+        let prefilters =
+            lists.into_iter().map(|(s, l)| Ok((s, Prefilter::new(l, cache)?))).collect::<Result<Vec<_>, MpmError>>()?;
+        Ok(Group { prefilters, always })
+    }
+
+    /// Adds the rules whose pattern is in `data`.
+    pub(crate) fn scan(&self, source: Source, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        for (s, p) in &self.prefilters {
+            if *s == source {
+                p.scan(data, scratch, out);
+            }
+        }
+    }
+
+    /// Buffers of headers that some rule's pattern is looked for in.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = u8> + '_ {
+        self.prefilters.iter().filter_map(|(s, _)| if let Source::Header(h) = s { Some(*h) } else { None })
+    }
+
+    /// Adds the rules that need no pattern.
+    pub(crate) fn always(&self, has: &Has, out: &mut Vec<u32>) {
+        out.extend(self.always.iter().filter(|(_, q)| q.fits(has)).map(|(r, _)| *r));
+    }
+}
+
+type GroupId = u16;
+
+/// The groups of one transport and direction.
+#[derive(Debug, Default)]
+struct PortMap {
+    /// The group for every port.
+    any: GroupId,
+    /// For each port one more than the number of its own group, 0 where it has none; empty where no port has.
+    ports: Box<[GroupId]>,
+}
+
+/// All groups.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    groups: Vec<Group>,
+    /// By [`slot`].
+    maps: Vec<PortMap>,
+}
+
+/// How many rules and groups there are, for the report and for `engine-analysis`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// Groups.
+    pub groups: usize,
+    /// Places of rules in groups.
+    pub memberships: usize,
+}
+
+const TRANSPORTS: [u8; 7] = [
+    transport::TCP,
+    transport::UDP,
+    transport::ICMPV4,
+    transport::ICMPV6,
+    transport::SCTP,
+    transport::OTHER,
+    transport::NONE,
+];
+
+const fn slot(transport: u8, to_client: bool) -> usize {
+    transport.trailing_zeros() as usize * 2 + to_client as usize
+}
+
+fn width(p: &PortSet) -> u32 {
+    if p.any { 65536 } else { p.ranges.iter().map(|&(a, b)| u32::from(b.saturating_sub(a)) + 1).sum() }
+}
+
+impl Groups {
+    /// Sorts `rules`, which are in their final order, into groups: at most `max` of them for a transport and direction.
+    pub(crate) fn new(
+        rules: &[GroupRule<'_>],
+        max: usize,
+        cache: &mut MatcherCache,
+    ) -> Result<(Groups, GroupCounts), MpmError> {
+        let mut out = Groups::default();
+        let mut counts = GroupCounts::default();
+        // Lists that are the same (often those of the two directions) are one group.
+        let mut made: HashMap<Vec<u32>, GroupId> = HashMap::new();
+        let mut group = |list: Vec<&GroupRule<'_>>, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
+            let key: Vec<u32> = list.iter().map(|r| r.rule).collect();
+            if let Some(&id) = made.get(&key) {
+                return Ok(id);
+            }
+            let id = GroupId::try_from(groups.len()).ok().filter(|&id| id < GroupId::MAX).ok_or_else(|| {
+                MpmError::Build("more than 65,534 rule groups; lower the number of port groups".into())
+            })?;
+            counts.memberships += key.len();
+            groups.push(Group::new(&list, cache)?);
+            made.insert(key, id);
+            Ok(id)
+        };
+        for t in TRANSPORTS {
+            for to_client in [false, true] {
+                let side = if to_client { TO_CLIENT } else { TO_SERVER };
+                let here: Vec<&GroupRule<'_>> =
+                    rules.iter().filter(|r| r.header.transports & t != 0 && r.header.sides & side != 0).collect();
+                let ported = matches!(t, transport::TCP | transport::UDP);
+                let (any, segments) = if ported { split(&here, to_client, max) } else { (here, Vec::new()) };
+                let mut map = PortMap { any: group(any, &mut out.groups)?, ports: Box::default() };
+                if !segments.is_empty() {
+                    map.ports = vec![0; 65536].into_boxed_slice();
+                }
+                for (from, to, list) in segments {
+                    let id = group(list, &mut out.groups)? + 1;
+                    if let Some(ports) = map.ports.get_mut(usize::from(from)..=usize::from(to)) {
+                        ports.fill(id);
+                    }
+                }
+                debug_assert_eq!(out.maps.len(), slot(t, to_client));
+                out.maps.push(map);
+            }
+        }
+        counts.groups = out.groups.len();
+        Ok((out, counts))
+    }
+
+    /// The groups of a packet: that for every port, and its port's own.
+    pub(crate) fn of(&self, transport: u8, to_client: bool, sport: u16, dport: u16) -> [Option<&Group>; 2] {
+        let Some(map) = self.maps.get(slot(transport, to_client)) else { return [None, None] };
+        let port = if to_client { sport } else { dport };
+        let own = map.ports.get(usize::from(port)).copied().unwrap_or(0);
+        let own = own.checked_sub(1).and_then(|id| self.groups.get(usize::from(id)));
+        [self.groups.get(usize::from(map.any)), own]
+    }
+}
+
+/// Ports in `from..=to` and their rules.
+type Segment<'a, 'r> = (u16, u16, Vec<&'a GroupRule<'r>>);
+
+/// Splits the rules of one transport and direction into those for every port and those for segments of the port space.
+fn split<'a, 'r>(
+    rules: &[&'a GroupRule<'r>],
+    to_client: bool,
+    max: usize,
+) -> (Vec<&'a GroupRule<'r>>, Vec<Segment<'a, 'r>>) {
+    let port = |r: &GroupRule<'r>| if to_client { r.sport } else { r.dport };
+    // A `<>` rule may hold with either of its ports there.
+    let ports = |r: &'a GroupRule<'r>| -> Vec<&'a PortSet> {
+        if r.header.both { vec![r.sport, r.dport] } else { vec![if to_client { r.sport } else { r.dport }] }
+    };
+    let mut widest = 2048;
+    loop {
+        let narrow = |r: &GroupRule<'r>| {
+            let w = if r.header.both { width(r.sport).max(width(r.dport)) } else { width(port(r)) };
+            w <= widest && !r.trigger.is_pattern()
+        };
+        let (own, any): (Vec<_>, Vec<_>) = rules.iter().copied().partition(|r| narrow(r));
+        let mut starts: Vec<u32> = vec![0];
+        for r in &own {
+            for p in ports(r) {
+                for &(a, b) in &p.ranges {
+                    starts.extend([u32::from(a), u32::from(b) + 1]);
+                }
+            }
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let mut lists: Vec<Vec<&GroupRule<'_>>> = vec![Vec::new(); starts.len()];
+        let mut members = 0usize;
+        for r in &own {
+            for p in ports(r) {
+                for &(a, b) in &p.ranges {
+                    let from = starts.partition_point(|&s| s < u32::from(a));
+                    let to = starts.partition_point(|&s| s <= u32::from(b));
+                    for list in lists.get_mut(from..to).into_iter().flatten() {
+                        if list.last().is_none_or(|l| l.rule != r.rule) {
+                            list.push(r);
+                            members += 1;
+                        }
+                    }
+                }
+            }
+        }
+        let distinct = lists.iter().filter(|l| !l.is_empty()).count();
+        if (distinct <= max && members <= 4 * rules.len() + 1024) || widest == 0 {
+            let segments = lists
+                .into_iter()
+                .enumerate()
+                .filter(|(i, l)| !l.is_empty() && starts[*i] < 65536)
+                .map(|(i, l)| {
+                    let end = starts.get(i + 1).map_or(65535, |e| e - 1);
+                    (starts[i] as u16, end as u16, l)
+                })
+                .collect();
+            return (any, segments);
+        }
+        widest /= 2;
+    }
+}

@@ -1,0 +1,132 @@
+//! Bits that rules keep with hosts and pairs of hosts: `xbits` and `hostbits`.
+//!
+//! A bit lives until its time is over; setting it again renews that. The number of bits is limited: where the table is
+//! full, bits whose time is over are thrown out, and if there is none the new one is not set, and counted.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use margay_packet::Time;
+
+/// What a bit hangs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HostKey {
+    /// One host.
+    Host(IpAddr),
+    /// Two hosts, in either order: made with [`HostKey::pair`].
+    Pair(IpAddr, IpAddr),
+}
+
+impl HostKey {
+    /// The pair of `a` and `b`, the same whichever comes first.
+    pub fn pair(a: IpAddr, b: IpAddr) -> HostKey {
+        if a <= b { HostKey::Pair(a, b) } else { HostKey::Pair(b, a) }
+    }
+}
+
+/// The bits.
+#[derive(Debug)]
+pub struct HostVars {
+    bits: HashMap<(HostKey, u32), Time>,
+    limit: usize,
+    /// When to look for bits to throw out again, so that a full table is not walked for every packet.
+    sweep: Time,
+    refused: u64,
+}
+
+impl HostVars {
+    /// An empty table for at most `limit` bits.
+    pub fn new(limit: usize) -> Self {
+        HostVars { bits: HashMap::new(), limit, sweep: Time(i64::MIN), refused: 0 }
+    }
+
+    /// Whether bit `name` is set on `key` at `now`.
+    pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
+        self.bits.get(&(key, name)).is_some_and(|&until| until >= now)
+    }
+
+    /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
+    pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
+        let until =
+            if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
+        if let Some(bit) = self.bits.get_mut(&(key, name)) {
+            *bit = until;
+            return true;
+        }
+        if self.bits.len() >= self.limit {
+            if now >= self.sweep {
+                self.bits.retain(|_, &mut until| until >= now);
+                self.sweep = Time(now.0.saturating_add(1_000_000));
+            }
+            if self.bits.len() >= self.limit {
+                self.refused += 1;
+                return false;
+            }
+        }
+        self.bits.insert((key, name), until);
+        true
+    }
+
+    /// Clears the bit.
+    pub fn unset(&mut self, key: HostKey, name: u32) {
+        self.bits.remove(&(key, name));
+    }
+
+    /// How many bits the table holds, those included whose time is over but that are still there.
+    pub fn len(&self) -> usize {
+        self.bits.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.bits.is_empty()
+    }
+
+    /// How many bits were not set because the table was full.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(n: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, n])
+    }
+
+    #[test]
+    fn time_ends_bits() {
+        let mut h = HostVars::new(10);
+        let key = HostKey::Host(ip(1));
+        assert!(h.set(key, 1, Time::new(100, 0), 30));
+        assert!(h.is_set(key, 1, Time::new(130, 0)));
+        assert!(!h.is_set(key, 1, Time::new(130, 1)));
+        assert!(!h.is_set(key, 2, Time::new(100, 0)));
+        h.set(key, 1, Time::new(120, 0), 30);
+        assert!(h.is_set(key, 1, Time::new(150, 0)));
+        h.unset(key, 1);
+        assert!(!h.is_set(key, 1, Time::new(120, 0)) && h.is_empty());
+        h.set(key, 1, Time::new(0, 0), 0);
+        assert!(h.is_set(key, 1, Time::new(1 << 40, 0)));
+    }
+
+    #[test]
+    fn pairs_have_no_order() {
+        assert_eq!(HostKey::pair(ip(1), ip(2)), HostKey::pair(ip(2), ip(1)));
+        assert_ne!(HostKey::pair(ip(1), ip(2)), HostKey::Host(ip(1)));
+    }
+
+    #[test]
+    fn a_full_table_refuses_and_counts() {
+        let mut h = HostVars::new(2);
+        let now = Time::new(10, 0);
+        assert!(h.set(HostKey::Host(ip(1)), 1, now, 5) && h.set(HostKey::Host(ip(2)), 1, now, 50));
+        assert!(!h.set(HostKey::Host(ip(3)), 1, now, 5));
+        assert_eq!(h.refused(), 1);
+        assert!(h.set(HostKey::Host(ip(1)), 1, now, 5), "renewing needs no room");
+        assert!(h.set(HostKey::Host(ip(3)), 1, Time::new(20, 0), 5), "the first one's time is over");
+        assert_eq!(h.len(), 2);
+    }
+}

@@ -1,0 +1,170 @@
+//! What detection is given of a packet, and what it gives back.
+
+use margay_flow::{Direction, FlowAction, FlowCore};
+use margay_packet::Packet;
+use margay_rules::ast::Action;
+
+use crate::checks::{AppProto, AppProtos, StreamSizes};
+
+/// Stream data that is due for inspection: what earlier packets were not inspected with, or enough of it to see what
+/// straddles the border.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamChunk<'a> {
+    /// The bytes, in order and without gaps.
+    pub data: &'a [u8],
+    /// Where in the stream they begin, in bytes from its start.
+    pub offset: u64,
+}
+
+/// One packet and what the rooms before know of it.
+#[derive(Debug)]
+pub struct Input<'a> {
+    /// The packet.
+    pub packet: &'a Packet<'a>,
+    /// Its flow.
+    pub flow: Option<&'a mut FlowCore>,
+    /// Its direction in the flow.
+    pub dir: Option<Direction>,
+    /// Whether the flow is established: both sides were seen, for TCP the handshake is done (or picked up midway).
+    pub established: bool,
+    /// Whether the packet's payload went into the stream: rules for streams then wait for `chunks`.
+    pub in_stream: bool,
+    /// Stream data of the packet's direction to inspect now.
+    pub chunks: &'a [StreamChunk<'a>],
+    /// Events that the stream engine met with this packet, one bit each.
+    pub stream_events: u128,
+    /// Whether the protocol of the packet's direction became known with this packet, or is known not to become so.
+    pub protocol_detected: bool,
+    /// Application protocols of the flow.
+    pub app: AppProtos<'a>,
+    /// Sizes of the TCP session's streams; `None` where there is no session.
+    pub stream_sizes: Option<StreamSizes>,
+    /// Whether drops are carried out.
+    pub ips: bool,
+}
+
+impl<'a> Input<'a> {
+    /// A packet without a flow, in passive mode.
+    pub const fn new(packet: &'a Packet<'a>) -> Self {
+        Input {
+            packet,
+            flow: None,
+            dir: None,
+            established: false,
+            in_stream: false,
+            chunks: &[],
+            stream_events: 0,
+            protocol_detected: false,
+            app: AppProtos { side: [AppProto::Unknown; 2], flow: AppProto::Unknown, original: AppProto::Unknown },
+            stream_sizes: None,
+            ips: false,
+        }
+    }
+}
+
+/// An alert to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alert {
+    /// The rule: its place in [`crate::Detect::rules`].
+    pub rule: u32,
+    /// What was done: the rule's action, or what a rate filter put in its place.
+    pub action: Action,
+    /// Whether the event says `blocked`: a drop that is carried out, a reject, or a rate filter's drop.
+    pub blocked: bool,
+    /// Whether the match was in stream data.
+    pub stream: bool,
+    /// The transaction that matched.
+    pub tx_id: Option<u64>,
+}
+
+/// What is to become of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VerdictAction {
+    /// Nothing matched that would change it (`alert` in events).
+    #[default]
+    Accept,
+    /// A `pass` rule matched.
+    Pass,
+    /// Not to be let through.
+    Drop,
+}
+
+/// Who is to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reject {
+    /// The source.
+    Source,
+    /// The destination.
+    Destination,
+    /// Both.
+    Both,
+}
+
+/// Why a packet is dropped (`drop.reason`, `ips.drop_reason`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// A rule matched it.
+    Rules,
+    /// A rule matched on a threshold of `threshold.config`.
+    RulesThreshold,
+    /// Its flow was dropped before.
+    FlowDrop,
+}
+
+impl DropReason {
+    /// Its name in events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Rules => "rules",
+            DropReason::RulesThreshold => "threshold detection_filter",
+            DropReason::FlowDrop => "flow drop",
+        }
+    }
+}
+
+/// What detection decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// For the packet.
+    pub action: VerdictAction,
+    /// Why it is dropped, where it is.
+    pub drop_reason: Option<DropReason>,
+    /// The rule that dropped it.
+    pub dropped_by: Option<u32>,
+    /// Who is to be answered; also without a drop, in passive mode.
+    pub reject: Option<Reject>,
+    /// What was decided for the flow with this packet; it is set in the flow already.
+    pub flow: FlowAction,
+    /// Whether the rest of the flow may bypass inspection.
+    pub bypass: bool,
+    /// The mark to set on the packet, and the bits of it that count.
+    pub mark: Option<(u32, u32)>,
+    /// Whether a tag of an earlier match asks for this packet to be logged.
+    pub tagged: bool,
+}
+
+/// Whether the packet is looked at no further because of its flow.
+pub(crate) const fn of_flow(action: FlowAction, ips: bool) -> Option<Verdict> {
+    let mut v = Verdict {
+        action: VerdictAction::Accept,
+        drop_reason: None,
+        dropped_by: None,
+        reject: None,
+        flow: action,
+        bypass: false,
+        mark: None,
+        tagged: false,
+    };
+    match action {
+        FlowAction::Drop if ips => {
+            v.action = VerdictAction::Drop;
+            v.drop_reason = Some(DropReason::FlowDrop);
+            Some(v)
+        }
+        FlowAction::Pass | FlowAction::Accept => {
+            v.action = VerdictAction::Pass;
+            Some(v)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! Base64 as `base64_decode` and `from_base64` read it: what can be decoded is, and bad input ends it.
+
+use margay_rules::ast::Base64Mode;
+
+const BAD: u8 = 0xff;
+
+/// Values of the alphabet of RFC 4648 section 4.
+const VALUES: [u8; 256] = {
+    let mut t = [BAD; 256];
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut i = 0;
+    while i < 64 {
+        t[alphabet[i] as usize] = i as u8;
+        i += 1;
+    }
+    t
+};
+
+/// Decodes `input` and appends it to `out`, at most `max` bytes of it.
+///
+/// - `Rfc4648` stops at the first byte outside the alphabet (padding included) and keeps what came before; a last group
+///   of two or three characters gives one or two bytes, padded or not.
+/// - `Rfc2045` skips bytes outside the alphabet; padding ends it.
+/// - `Strict` gives nothing unless all of the input is whole, padded groups.
+pub(crate) fn decode(input: &[u8], mode: Base64Mode, max: usize, out: &mut Vec<u8>) {
+    if mode == Base64Mode::Strict && !strict(input) {
+        return;
+    }
+    let limit = out.len().saturating_add(max);
+    let mut group = 0u32;
+    let mut n = 0;
+    for &c in input {
+        let v = VALUES[usize::from(c)];
+        if v == BAD {
+            if c != b'=' && mode == Base64Mode::Rfc2045 {
+                continue;
+            }
+            break;
+        }
+        group = group << 6 | u32::from(v);
+        n += 1;
+        if n == 4 {
+            let [_, a, b, c] = group.to_be_bytes();
+            out.extend_from_slice(&[a, b, c]);
+            (group, n) = (0, 0);
+            if out.len() >= limit {
+                break;
+            }
+        }
+    }
+    match n {
+        2 => out.push((group >> 4) as u8),
+        3 => out.extend_from_slice(&[(group >> 10) as u8, (group >> 2) as u8]),
+        _ => {}
+    }
+    out.truncate(limit);
+}
+
+/// Whether all of it is groups of four, with padding only at the end and the bits behind it zero.
+fn strict(input: &[u8]) -> bool {
+    let Some(padding) = input.iter().rev().take(3).position(|&c| c != b'=') else {
+        return input.is_empty();
+    };
+    let body = input.get(..input.len() - padding).unwrap_or(&[]);
+    let tail = match (padding, body.last().map(|&c| VALUES[usize::from(c)])) {
+        (0, _) => true,
+        (1, Some(v)) => v & 0x03 == 0,
+        (2, Some(v)) => v & 0x0f == 0,
+        _ => false,
+    };
+    input.len().is_multiple_of(4) && tail && body.iter().all(|&c| VALUES[usize::from(c)] != BAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(s: &str, mode: Base64Mode) -> String {
+        let mut out = Vec::new();
+        decode(s.as_bytes(), mode, 65536, &mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn rfc4648_keeps_what_came_before() {
+        // As the peer's base64_data shows them.
+        for (from, to) in [
+            ("aGVsbG8gd29ybGQ=", "hello world"),
+            ("aGVsbG8=!d29ybGQ=", "hello"),
+            ("aGVs\r\nbG8=", "hel"),
+            ("aGVs bG8=", "hel"),
+            ("aGV", "he"),
+            ("aG", "h"),
+            ("a", ""),
+            ("!!!!", ""),
+            (" aGVsbG8", ""),
+            ("aGVsbG8", "hello"),
+            ("aGVsb", "hel"),
+            ("aGVsbG", "hell"),
+            ("", ""),
+        ] {
+            assert_eq!(run(from, Base64Mode::Rfc4648), to, "{from:?}");
+        }
+    }
+
+    #[test]
+    fn rfc2045_skips_and_strict_refuses() {
+        assert_eq!(run("Zm 9v Ym Fy", Base64Mode::Rfc2045), "foobar");
+        assert_eq!(run("Zm 9v Ym Fy", Base64Mode::Rfc4648), "f");
+        assert_eq!(run("Zm 9v Ym Fy", Base64Mode::Strict), "");
+        assert_eq!(run("dGhpc2lzYXRlc3QK", Base64Mode::Strict), "thisisatest\n");
+        assert_eq!(run("aGVsbG8=", Base64Mode::Strict), "hello");
+        assert_eq!(run("aGVsbG8", Base64Mode::Strict), "");
+        assert_eq!(run("aGVsbG9=", Base64Mode::Strict), "");
+        assert_eq!(run("aG==bG8=", Base64Mode::Strict), "");
+        assert_eq!(run("====", Base64Mode::Strict), "");
+    }
+
+    #[test]
+    fn output_is_limited() {
+        let mut out = b"x".to_vec();
+        decode(b"aGVsbG8gd29ybGQ=", Base64Mode::Rfc4648, 4, &mut out);
+        assert_eq!(out, b"xhell");
+    }
+}

@@ -1,0 +1,404 @@
+//! Content inspection: whether the checks of one buffer of a rule hold for some bytes.
+//!
+//! The checks are walked in the order of the rule with a cursor, the end of the last match. `content` and `pcre` that a
+//! later check is relative to are tried at each of their occurrences until the rest holds too; every other check has one
+//! outcome. How failure travels back follows what Suricata does (observed, where its manual is silent):
+//!
+//! - a literal that nothing is relative to is looked for once; what fails behind it fails for good;
+//! - an absolute literal that is not there (any more) fails for good, since nothing before it could change that;
+//! - a relative one that is not there sends the search back to the literal it hangs on.
+//!
+//! Work is bounded by [`InspectLimits::recursion`] steps a buffer (`detect.inspection-recursion-limit`): what takes more
+//! does not match, and is counted. Nothing is allocated: literals are prepared when the rule is compiled, and
+//! [`InspectContext`] keeps the memory that matching needs.
+
+mod base64;
+mod number;
+mod run;
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use base64::decode as decode_base64;
+
+use std::sync::Arc;
+
+use margay_rules::ast::{
+    BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare,
+    VARIABLES_MAX, Value,
+};
+
+use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
+use search::Searcher;
+
+/// Limits of inspection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InspectLimits {
+    /// Most steps for one buffer: `detect.inspection-recursion-limit`.
+    pub recursion: u32,
+    /// Limits of one regular expression match.
+    pub pcre: PcreLimits,
+}
+
+impl Default for InspectLimits {
+    fn default() -> Self {
+        InspectLimits { recursion: 3000, pcre: PcreLimits::default() }
+    }
+}
+
+/// Why a rule's check cannot be compiled. The rule is set aside; the others load.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// A regular expression is wrong.
+    #[error(transparent)]
+    Pcre(#[from] PcreError),
+    /// This build does not have it.
+    #[error("{keyword}: {reason}")]
+    Unsupported {
+        /// The keyword.
+        keyword: String,
+        /// What about it.
+        reason: String,
+    },
+    /// A value that no check can be made of.
+    #[error("{keyword}: {reason}")]
+    Invalid {
+        /// The keyword.
+        keyword: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+}
+
+impl CompileError {
+    pub(crate) fn unsupported(keyword: &str, reason: impl Into<String>) -> Self {
+        CompileError::Unsupported { keyword: keyword.to_owned(), reason: reason.into() }
+    }
+    pub(crate) fn invalid(keyword: &str, reason: impl Into<String>) -> Self {
+        CompileError::Invalid { keyword: keyword.to_owned(), reason: reason.into() }
+    }
+}
+
+/// Most checks of one buffer: bounds how deep a search can nest.
+pub const CHECKS_MAX: usize = 512;
+/// Most bytes that `base64_decode` gives.
+pub const BASE64_MAX: usize = 65536;
+/// Most captures, and most bytes of them, that one rule's match keeps.
+pub const CAPTURES_MAX: (usize, usize) = (32, 16384);
+/// Most `replace` places that one rule's match keeps.
+pub const REPLACES_MAX: usize = 32;
+
+#[derive(Debug)]
+struct ContentOp {
+    search: Searcher,
+    len: usize,
+    negated: bool,
+    offset: Option<Value>,
+    depth: Option<Value>,
+    distance: Option<Value>,
+    within: Option<Value>,
+    starts_with: bool,
+    ends_with: bool,
+    /// Whether a later check is relative to it.
+    relative_next: bool,
+    /// Index in `CompiledBuffer::replaces` of what it is replaced with.
+    replace: Option<u16>,
+}
+
+impl ContentOp {
+    fn is_relative(&self) -> bool {
+        self.distance.is_some() || self.within.is_some()
+    }
+}
+
+#[derive(Debug)]
+struct PcreOp {
+    code: Pcre,
+    negated: bool,
+    relative: bool,
+    relative_next: bool,
+    /// Range in `CompiledBuffer::captures` that its groups fill, in order.
+    captures: std::ops::Range<u16>,
+}
+
+#[derive(Debug)]
+enum Op {
+    Content(Box<ContentOp>),
+    Pcre(Box<PcreOp>),
+    IsDataAt { at: Value, relative: bool, negated: bool },
+    Bsize(Compare),
+    ByteTest(Box<ByteTest>),
+    ByteJump(Box<ByteJump>),
+    ByteExtract(Box<ByteExtract>),
+    ByteMath(Box<ByteMath>),
+    Base64 { bytes: Option<u32>, offset: u32, relative: bool, data: Box<[Op]> },
+    Entropy { bytes: u32, offset: u32, value: FloatCompare },
+}
+
+/// The checks of one buffer of a rule, ready to run. Shared by all workers.
+#[derive(Debug)]
+pub struct CompiledBuffer {
+    ops: Box<[Op]>,
+    captures: Vec<(CaptureKind, Arc<str>)>,
+    replaces: Vec<Arc<[u8]>>,
+    limit: u32,
+}
+
+/// What a capture group of a matching `pcre` held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capture {
+    /// Which of [`CompiledBuffer::captures`].
+    pub index: u16,
+    start: u32,
+    len: u32,
+}
+
+/// A place that `replace` overwrites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replacement {
+    /// Where in the buffer, in bytes.
+    pub offset: u32,
+    /// Which of [`CompiledBuffer::replaces`].
+    pub index: u16,
+}
+
+/// What inspection reads and writes besides the buffer. One a worker, used for all rules.
+#[derive(Debug)]
+pub struct InspectContext {
+    /// Variables of the rule, by number; kept from one of its buffers to the next.
+    pub variables: [u64; VARIABLES_MAX],
+    /// Byte order of the DCERPC message at hand, for `dce`.
+    pub dce_little: bool,
+    /// How often a buffer took too many steps since start.
+    pub limit_reached: u64,
+    /// How often a regular expression reached its limits or failed otherwise.
+    pub pcre_failed: u64,
+    pcre: PcreScratch,
+    base64: Vec<u8>,
+    steps: u32,
+    captures: Vec<Capture>,
+    capture_bytes: Vec<u8>,
+    replaces: Vec<Replacement>,
+}
+
+impl Default for InspectContext {
+    fn default() -> Self {
+        InspectContext {
+            variables: [0; VARIABLES_MAX],
+            dce_little: false,
+            limit_reached: 0,
+            pcre_failed: 0,
+            pcre: PcreScratch::new(),
+            base64: Vec::with_capacity(BASE64_MAX + 4),
+            steps: 0,
+            captures: Vec::with_capacity(CAPTURES_MAX.0),
+            capture_bytes: Vec::with_capacity(CAPTURES_MAX.1),
+            replaces: Vec::with_capacity(REPLACES_MAX),
+        }
+    }
+}
+
+impl InspectContext {
+    /// Forgets the captures and replacements of an earlier rule or buffer. The caller takes what it wants after each
+    /// buffer that matched, and calls this before the next.
+    pub fn clear_results(&mut self) {
+        self.captures.clear();
+        self.capture_bytes.clear();
+        self.replaces.clear();
+    }
+    /// Captures of matches since [`Self::clear_results`].
+    pub fn captures(&self) -> &[Capture] {
+        &self.captures
+    }
+    /// The bytes of a capture.
+    pub fn capture_bytes(&self, c: Capture) -> &[u8] {
+        let start = c.start as usize;
+        self.capture_bytes.get(start..start + c.len as usize).unwrap_or(&[])
+    }
+    /// Places to overwrite, of matches since [`Self::clear_results`].
+    pub fn replacements(&self) -> &[Replacement] {
+        &self.replaces
+    }
+    /// The scratch for regular expressions outside inspection (transforms).
+    pub fn pcre_scratch(&mut self) -> &mut PcreScratch {
+        &mut self.pcre
+    }
+}
+
+impl CompiledBuffer {
+    /// Compiles the checks of `buffer`; its transforms and `absent` are the caller's.
+    ///
+    /// # Errors
+    /// A regular expression that is wrong, a keyword that this build does not have, more than [`CHECKS_MAX`] checks.
+    pub fn compile(buffer: &BufferChecks, limits: &InspectLimits) -> Result<CompiledBuffer, CompileError> {
+        let mut out =
+            CompiledBuffer { ops: Box::default(), captures: Vec::new(), replaces: Vec::new(), limit: limits.recursion };
+        out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
+        Ok(out)
+    }
+
+    fn compile_ops(
+        &mut self,
+        checks: &[BufferCheck],
+        limits: &InspectLimits,
+        nested: u8,
+    ) -> Result<Box<[Op]>, CompileError> {
+        if checks.len() > CHECKS_MAX {
+            return Err(CompileError::invalid(
+                "content",
+                format!("{} checks for one buffer, at most {CHECKS_MAX} are possible", checks.len()),
+            ));
+        }
+        let mut ops: Vec<Op> = Vec::with_capacity(checks.len());
+        for check in checks {
+            if let BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true } = check
+                && let Some(Op::Content(c)) = ops.last_mut()
+            {
+                // Right behind a literal this is another way to write `endswith`, of a negated literal too (observed).
+                c.ends_with = true;
+                continue;
+            }
+            if is_relative(check) {
+                // What the check is relative to has to be tried at every place. Checks of numbers and lengths make that of
+                // the check right before them alone, literals and expressions of the last of their kind (observed).
+                let reach = match check {
+                    BufferCheck::Content(_) | BufferCheck::Pcre(_) => ops.len(),
+                    _ => 1,
+                };
+                for op in ops.iter_mut().rev().take(reach) {
+                    match op {
+                        Op::Content(c) => c.relative_next = true,
+                        Op::Pcre(p) => p.relative_next = true,
+                        _ => continue,
+                    }
+                    break;
+                }
+            }
+            ops.push(self.compile_op(check, limits, nested)?);
+        }
+        Ok(ops.into_boxed_slice())
+    }
+
+    fn compile_op(&mut self, check: &BufferCheck, limits: &InspectLimits, nested: u8) -> Result<Op, CompileError> {
+        Ok(match check {
+            BufferCheck::Content(c) => {
+                if c.bytes.is_empty() {
+                    return Err(CompileError::invalid(
+                        "content",
+                        "an empty literal matches nothing; give at least one byte",
+                    ));
+                }
+                let replace = match &c.replace {
+                    Some(r) if r.len() != c.bytes.len() => {
+                        return Err(CompileError::invalid(
+                            "replace",
+                            format!("{} bytes for a content of {}; both must be of one length", r.len(), c.bytes.len()),
+                        ));
+                    }
+                    Some(r) => {
+                        self.replaces.push(Arc::from(r.as_slice()));
+                        u16::try_from(self.replaces.len() - 1).ok()
+                    }
+                    None => None,
+                };
+                Op::Content(Box::new(ContentOp {
+                    search: Searcher::new(&c.bytes, c.nocase),
+                    len: c.bytes.len(),
+                    negated: c.negated,
+                    offset: c.offset.clone(),
+                    depth: c.depth.clone(),
+                    distance: c.distance.clone(),
+                    within: c.within.clone(),
+                    starts_with: c.starts_with,
+                    ends_with: c.ends_with,
+                    relative_next: false,
+                    replace,
+                }))
+            }
+            BufferCheck::Pcre(p) => {
+                let code = Pcre::new(&p.pattern, &p.options, (!p.override_limits).then_some(limits.pcre))?;
+                if p.captures.len() > code.groups() as usize {
+                    return Err(CompileError::invalid(
+                        "pcre",
+                        format!("{} variables for {} capture groups", p.captures.len(), code.groups()),
+                    ));
+                }
+                let from = self.captures.len();
+                self.captures.extend(p.captures.iter().map(|(k, n)| (*k, Arc::from(n.as_str()))));
+                let range = |n: usize| {
+                    u16::try_from(n).map_err(|_| CompileError::invalid("pcre", "more than 65535 variables in one rule"))
+                };
+                let captures = range(from)?..range(self.captures.len())?;
+                Op::Pcre(Box::new(PcreOp {
+                    code,
+                    negated: p.negated,
+                    relative: p.relative,
+                    relative_next: false,
+                    captures,
+                }))
+            }
+            BufferCheck::IsDataAt { at, relative, negated } => {
+                Op::IsDataAt { at: at.clone(), relative: *relative, negated: *negated }
+            }
+            BufferCheck::Bsize(c) => Op::Bsize(*c),
+            BufferCheck::ByteTest(b) => Op::ByteTest(Box::new(b.clone())),
+            BufferCheck::ByteJump(b) => Op::ByteJump(Box::new(b.clone())),
+            BufferCheck::ByteExtract(b) => Op::ByteExtract(Box::new(b.clone())),
+            BufferCheck::ByteMath(b) => Op::ByteMath(Box::new(b.clone())),
+            BufferCheck::Base64 { bytes, offset, relative, data } => {
+                if nested > 0 {
+                    return Err(CompileError::unsupported("base64_decode", "not possible within base64_data"));
+                }
+                Op::Base64 {
+                    bytes: *bytes,
+                    offset: *offset,
+                    relative: *relative,
+                    data: self.compile_ops(data, limits, nested + 1)?,
+                }
+            }
+            BufferCheck::Entropy { bytes, offset, value } => {
+                Op::Entropy { bytes: *bytes, offset: *offset, value: *value }
+            }
+            BufferCheck::Other { keyword, .. } => {
+                return Err(CompileError::unsupported(keyword, "this build cannot check it"));
+            }
+        })
+    }
+
+    /// Whether all checks hold for `data`. Where they do, captures and replacements are added to `ctx`.
+    pub fn matches(&self, data: &[u8], ctx: &mut InspectContext) -> bool {
+        ctx.steps = 0;
+        let marks = ctx.marks();
+        let matched = self.run(&self.ops, data, 0, ctx) == run::Outcome::Match;
+        if !matched {
+            ctx.rewind(marks);
+        }
+        matched
+    }
+
+    /// Variables that captures of [`Capture::index`] go to, and of which kind.
+    pub fn captures(&self) -> &[(CaptureKind, Arc<str>)] {
+        &self.captures
+    }
+
+    /// The bytes that a [`Replacement`] puts in place.
+    pub fn replaces(&self) -> &[Arc<[u8]>] {
+        &self.replaces
+    }
+}
+
+/// Whether the check makes the literal before it be tried at every place.
+fn is_relative(check: &BufferCheck) -> bool {
+    match check {
+        BufferCheck::Content(c) => c.distance.is_some() || c.within.is_some(),
+        BufferCheck::Pcre(p) => p.relative,
+        BufferCheck::IsDataAt { relative, .. } => *relative,
+        BufferCheck::ByteTest(b) => b.relative,
+        BufferCheck::ByteJump(b) => b.relative,
+        BufferCheck::ByteExtract(b) => b.relative,
+        BufferCheck::ByteMath(b) => b.relative,
+        // `base64_decode:relative` hangs on the first place of the literal before it alone (Suricata's manual).
+        BufferCheck::Base64 { .. } => false,
+        BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Other { .. } => false,
+    }
+}

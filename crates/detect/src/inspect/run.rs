@@ -1,0 +1,411 @@
+//! The walk over a buffer's checks.
+
+use margay_rules::ast::{Base64Mode, ByteExtract, ByteJump, ByteMath, ByteOp, ByteTest, FloatCompare, MathOp, Value};
+
+use super::number::{self, mask};
+use super::{
+    BASE64_MAX, CAPTURES_MAX, Capture, CompiledBuffer, ContentOp, InspectContext, Op, PcreOp, REPLACES_MAX, Replacement,
+};
+use crate::pcre::PcreResult;
+
+/// What became of the checks from some point on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Match,
+    /// They fail; another place for an earlier literal may help.
+    Fail,
+    /// They fail wherever earlier literals are.
+    Stop,
+}
+
+/// Lengths of the result lists, to go back to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Marks {
+    captures: usize,
+    bytes: usize,
+    replaces: usize,
+}
+
+impl InspectContext {
+    pub(super) fn marks(&self) -> Marks {
+        Marks { captures: self.captures.len(), bytes: self.capture_bytes.len(), replaces: self.replaces.len() }
+    }
+
+    pub(super) fn rewind(&mut self, m: Marks) {
+        self.captures.truncate(m.captures);
+        self.capture_bytes.truncate(m.bytes);
+        self.replaces.truncate(m.replaces);
+    }
+
+    /// A number of the rule or of a variable, as positions need it; beyond what they can be, saturated.
+    fn position(&self, v: &Value) -> i64 {
+        match v {
+            Value::Number(n) => *n,
+            Value::Variable(i) => self.variable(*i).try_into().unwrap_or(i64::MAX),
+        }
+    }
+
+    /// A number of the rule or of a variable, as comparisons need it.
+    fn unsigned(&self, v: &Value) -> u64 {
+        match v {
+            Value::Number(n) => n.cast_unsigned(),
+            Value::Variable(i) => self.variable(*i),
+        }
+    }
+
+    fn variable(&self, i: u8) -> u64 {
+        self.variables.get(usize::from(i)).copied().unwrap_or(0)
+    }
+
+    fn set_variable(&mut self, i: u8, value: u64) {
+        if let Some(v) = self.variables.get_mut(usize::from(i)) {
+            *v = value;
+        }
+    }
+
+    fn keep_replacement(&mut self, at: usize, op: &ContentOp) {
+        if let (Some(index), Ok(offset)) = (op.replace, u32::try_from(at))
+            && self.replaces.len() < REPLACES_MAX
+        {
+            self.replaces.push(Replacement { offset, index });
+        }
+    }
+
+    fn keep_captures(&mut self, op: &PcreOp, subject: &[u8]) {
+        for (n, index) in op.captures.clone().enumerate() {
+            let Some(bytes) = self.pcre.group(n + 1).and_then(|(from, to)| subject.get(from..to)) else { continue };
+            let start = self.capture_bytes.len();
+            if self.captures.len() >= CAPTURES_MAX.0 || start + bytes.len() > CAPTURES_MAX.1 {
+                return;
+            }
+            self.capture_bytes.extend_from_slice(bytes);
+            self.captures.push(Capture { index, start: start as u32, len: bytes.len() as u32 });
+        }
+    }
+}
+
+impl ContentOp {
+    /// Where it may lie in `data`, as start and end; `None` where there is no room for it.
+    fn window(&self, data: &[u8], cursor: usize, ctx: &InspectContext) -> Option<(usize, usize)> {
+        let len = data.len() as i64;
+        let mut start = 0i64;
+        let mut end = len;
+        if self.is_relative() {
+            let cursor = cursor as i64;
+            let distance = self.distance.as_ref().map_or(0, |d| ctx.position(d));
+            start = cursor.saturating_add(distance);
+            if let Some(w) = &self.within {
+                end = start.saturating_add(ctx.position(w));
+                // A window that would end before the buffer starts is no bound at all (observed).
+                if end < 0 {
+                    end = len;
+                }
+            }
+        }
+        let offset = self.offset.as_ref().map_or(0, |o| ctx.position(o));
+        start = start.max(offset);
+        if let Some(d) = &self.depth {
+            end = end.min(offset.saturating_add(ctx.position(d)));
+        }
+        let n = self.len as i64;
+        if self.starts_with {
+            end = end.min(offset.saturating_add(n));
+        }
+        end = end.min(len);
+        if self.ends_with {
+            if end < len {
+                return None;
+            }
+            start = start.max(end - n);
+        }
+        let start = start.max(0);
+        if end - start < n { None } else { Some((start as usize, end as usize)) }
+    }
+
+    fn find(&self, data: &[u8], start: usize, end: usize) -> Option<usize> {
+        let hay = data.get(start..end)?;
+        if hay.len() == self.len {
+            return self.search.equals(hay).then_some(start);
+        }
+        self.search.find(hay).map(|i| start + i)
+    }
+}
+
+impl CompiledBuffer {
+    /// Walks `ops` over `data` from `cursor`.
+    pub(super) fn run(&self, ops: &[Op], data: &[u8], mut cursor: usize, ctx: &mut InspectContext) -> Outcome {
+        let mut rest = ops;
+        // What failing means here: `Stop` once a literal was passed that is not tried again.
+        let mut fail = Outcome::Fail;
+        while let Some((op, after)) = rest.split_first() {
+            rest = after;
+            ctx.steps += 1;
+            if ctx.steps > self.limit {
+                ctx.limit_reached += 1;
+                return Outcome::Stop;
+            }
+            let holds = match op {
+                Op::Content(c) => {
+                    let window = c.window(data, cursor, ctx);
+                    let found = window.and_then(|(start, end)| c.find(data, start, end));
+                    if c.negated {
+                        found.is_none()
+                    } else {
+                        let exhausted = if c.is_relative() { fail } else { Outcome::Stop };
+                        let (Some(at), Some((_, end))) = (found, window) else { return exhausted };
+                        if c.relative_next {
+                            return self.try_places(c, rest, data, (at, end), exhausted, ctx);
+                        }
+                        ctx.keep_replacement(at, c);
+                        cursor = at + c.len;
+                        fail = Outcome::Stop;
+                        true
+                    }
+                }
+                Op::Pcre(p) => {
+                    let base = if p.relative { cursor } else { 0 };
+                    let subject = data.get(base..).unwrap_or(&[]);
+                    match p.code.find_at(subject, 0, &mut ctx.pcre) {
+                        PcreResult::Failed(_) => {
+                            ctx.pcre_failed += 1;
+                            false
+                        }
+                        PcreResult::NoMatch => p.negated,
+                        PcreResult::Match(..) if p.negated => false,
+                        PcreResult::Match(from, to) if p.relative_next => {
+                            return self.try_matches(p, rest, data, base, (from, to), fail, ctx);
+                        }
+                        PcreResult::Match(_, to) => {
+                            ctx.keep_captures(p, subject);
+                            cursor = base + to;
+                            true
+                        }
+                    }
+                }
+                Op::IsDataAt { at, relative, negated } => {
+                    let at = ctx.position(at);
+                    let len = data.len() as i64;
+                    // Relative, the byte before that place has to be there; absolute, the byte at it.
+                    let there = if *relative { (cursor as i64).saturating_add(at) <= len } else { at < len };
+                    there != *negated
+                }
+                Op::Bsize(c) => c.holds(data.len() as u64),
+                Op::ByteTest(b) => byte_test(b, data, cursor, ctx),
+                Op::ByteJump(b) => jumped(byte_jump(b, data, cursor, ctx), &mut cursor),
+                Op::ByteExtract(b) => jumped(byte_extract(b, data, cursor, ctx), &mut cursor),
+                Op::ByteMath(b) => jumped(byte_math(b, data, cursor, ctx), &mut cursor),
+                Op::Base64 { bytes, offset, relative, data: inner } => {
+                    let from = (if *relative { cursor } else { 0 }).saturating_add(*offset as usize);
+                    let encoded = data.get(from..).unwrap_or(&[]);
+                    let encoded = match bytes {
+                        Some(n) => encoded.get(..*n as usize).unwrap_or(encoded),
+                        None => encoded,
+                    };
+                    let mut decoded = std::mem::take(&mut ctx.base64);
+                    decoded.clear();
+                    super::decode_base64(encoded, Base64Mode::Rfc4648, BASE64_MAX, &mut decoded);
+                    let outcome = if decoded.is_empty() || inner.is_empty() {
+                        Outcome::Fail
+                    } else {
+                        self.run(inner, &decoded, 0, ctx)
+                    };
+                    ctx.base64 = decoded;
+                    outcome == Outcome::Match
+                }
+                Op::Entropy { bytes, offset, value } => entropy_holds(data, *bytes, *offset, *value),
+            };
+            if !holds {
+                return fail;
+            }
+        }
+        Outcome::Match
+    }
+
+    /// Tries the rest at every place of a literal, from its first one on.
+    fn try_places(
+        &self,
+        c: &ContentOp,
+        rest: &[Op],
+        data: &[u8],
+        (mut at, end): (usize, usize),
+        exhausted: Outcome,
+        ctx: &mut InspectContext,
+    ) -> Outcome {
+        loop {
+            let marks = ctx.marks();
+            ctx.keep_replacement(at, c);
+            match self.run(rest, data, at + c.len, ctx) {
+                Outcome::Fail => {}
+                done => return done,
+            }
+            ctx.rewind(marks);
+            ctx.steps += 1;
+            match c.find(data, at + 1, end) {
+                Some(next) => at = next,
+                None => return exhausted,
+            }
+        }
+    }
+
+    /// Tries the rest at every match of an expression, from its first one on.
+    #[allow(clippy::too_many_arguments)]
+    fn try_matches(
+        &self,
+        p: &PcreOp,
+        rest: &[Op],
+        data: &[u8],
+        base: usize,
+        (mut from, mut to): (usize, usize),
+        exhausted: Outcome,
+        ctx: &mut InspectContext,
+    ) -> Outcome {
+        let subject = data.get(base..).unwrap_or(&[]);
+        loop {
+            let marks = ctx.marks();
+            ctx.keep_captures(p, subject);
+            match self.run(rest, data, base + to, ctx) {
+                Outcome::Fail => {}
+                done => return done,
+            }
+            ctx.rewind(marks);
+            ctx.steps += 1;
+            match p.code.find_at(subject, from + 1, &mut ctx.pcre) {
+                // A lookbehind with `\K` might match at the same place again; each try has to get further.
+                PcreResult::Match(f, t) if f > from => (from, to) = (f, t),
+                PcreResult::Failed(_) => {
+                    ctx.pcre_failed += 1;
+                    return exhausted;
+                }
+                _ => return exhausted,
+            }
+        }
+    }
+}
+
+fn jumped(to: Option<usize>, cursor: &mut usize) -> bool {
+    match to {
+        Some(to) => {
+            *cursor = to;
+            true
+        }
+        None => false,
+    }
+}
+
+/// Where a number that stands at `offset` is.
+fn place(relative: bool, cursor: usize, offset: i64) -> i64 {
+    if relative { (cursor as i64).saturating_add(offset) } else { offset }
+}
+
+fn byte_test(b: &ByteTest, data: &[u8], cursor: usize, ctx: &InspectContext) -> bool {
+    let at = place(b.relative, cursor, ctx.position(&b.offset));
+    let Some(n) = number::read(data, at, ctx.unsigned(&b.bytes), b.format, ctx.dce_little) else { return false };
+    let left = mask(n.value, b.bitmask);
+    let right = ctx.unsigned(&b.value);
+    let holds = match b.op {
+        ByteOp::Less => left < right,
+        ByteOp::LessEqual => left <= right,
+        ByteOp::Greater => left > right,
+        ByteOp::GreaterEqual => left >= right,
+        ByteOp::Equal => left == right,
+        ByteOp::And => left & right != 0,
+        // The manual calls it "bitwise OR"; what the peer computes is an exclusive or.
+        ByteOp::Or => left ^ right != 0,
+    };
+    holds != b.negated
+}
+
+/// The cursor after the jump; `None` where there is no number or the jump leads behind the end. One before the start
+/// leads to the start.
+fn byte_jump(b: &ByteJump, data: &[u8], cursor: usize, ctx: &InspectContext) -> Option<usize> {
+    let at = place(b.relative, cursor, ctx.position(&b.offset));
+    let bytes = ctx.unsigned(&b.bytes);
+    let (value, len) = if bytes == 0 {
+        (0, 0)
+    } else {
+        let n = number::read(data, at, bytes, b.format, ctx.dce_little)?;
+        (mask(n.value, b.bitmask), n.len)
+    };
+    let mut jump = i128::from(value) * i128::from(b.multiplier.max(1));
+    if b.align {
+        jump = (jump + 3) & !3;
+    }
+    jump += i128::from(ctx.position(&b.post_offset));
+    let from = if b.from_beginning {
+        0
+    } else if b.from_end {
+        data.len() as i128
+    } else {
+        i128::from(at) + len as i128
+    };
+    let to = (from + jump).max(0);
+    if to > data.len() as i128 { None } else { usize::try_from(to).ok() }
+}
+
+/// Sets the variable; the cursor goes behind what was read.
+fn byte_extract(b: &ByteExtract, data: &[u8], cursor: usize, ctx: &mut InspectContext) -> Option<usize> {
+    let at = place(b.relative, cursor, i64::from(b.offset));
+    let n = number::read(data, at, u64::from(b.bytes), b.format, ctx.dce_little)?;
+    let mut value = n.value.wrapping_mul(u64::from(b.multiplier.max(1)));
+    if b.align > 1 {
+        value = value.checked_next_multiple_of(u64::from(b.align)).unwrap_or(value);
+    }
+    ctx.set_variable(b.variable, value);
+    Some(usize::try_from(at).ok()? + n.len)
+}
+
+/// Sets the variable; the cursor goes behind what was read. Division by zero does not match.
+fn byte_math(b: &ByteMath, data: &[u8], cursor: usize, ctx: &mut InspectContext) -> Option<usize> {
+    let at = place(b.relative, cursor, i64::from(b.offset));
+    let n = number::read(data, at, ctx.unsigned(&b.bytes), b.format, ctx.dce_little)?;
+    let right = ctx.unsigned(&b.rvalue);
+    let shift = u32::try_from(right).unwrap_or(u32::MAX);
+    let value = match b.op {
+        MathOp::Add => n.value.wrapping_add(right),
+        MathOp::Subtract => n.value.wrapping_sub(right),
+        MathOp::Multiply => n.value.wrapping_mul(right),
+        MathOp::Divide => n.value.checked_div(right)?,
+        MathOp::ShiftLeft => n.value.checked_shl(shift).unwrap_or(0),
+        MathOp::ShiftRight => n.value.checked_shr(shift).unwrap_or(0),
+    };
+    // The manual has the mask applied to what was read; the peer applies it to the result.
+    ctx.set_variable(b.result, mask(value, b.bitmask));
+    Some(usize::try_from(at).ok()? + n.len)
+}
+
+fn entropy_holds(data: &[u8], bytes: u32, offset: u32, value: FloatCompare) -> bool {
+    let Some(data) = data.get(offset as usize..).filter(|d| !d.is_empty()) else { return false };
+    let data = match bytes {
+        0 => data,
+        n => data.get(..n as usize).unwrap_or(data),
+    };
+    let e = (entropy(data) * 1000.0).round();
+    let t = |v: f64| (v * 1000.0).round();
+    match value {
+        FloatCompare::Equal(v) => e == t(v),
+        FloatCompare::NotEqual(v) => e != t(v),
+        FloatCompare::Less(v) => e < t(v),
+        FloatCompare::LessEqual(v) => e <= t(v),
+        FloatCompare::Greater(v) => e > t(v),
+        FloatCompare::GreaterEqual(v) => e >= t(v),
+        FloatCompare::Between(a, b) => e > t(a) && e < t(b),
+        FloatCompare::NotBetween(a, b) => e <= t(a) || e >= t(b),
+    }
+}
+
+/// Shannon entropy in bits a byte, 0 to 8.
+fn entropy(data: &[u8]) -> f64 {
+    let mut counts = [0u32; 256];
+    for &b in data {
+        counts[usize::from(b)] += 1;
+    }
+    let total = data.len() as f64;
+    counts
+        .iter()
+        .filter(|&&n| n > 0)
+        .map(|&n| {
+            let p = f64::from(n) / total;
+            -p * p.log2()
+        })
+        .sum()
+}

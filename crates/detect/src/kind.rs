@@ -1,0 +1,236 @@
+//! What kind a rule is: where it is evaluated, and how far its action reaches.
+//!
+//! As the manual's "Rule Types and Categorization" has it, and as `--engine-analysis` of the reference reports it.
+
+use margay_rules::ast::{AddressSet, BitOp, BufferCheck, Check, Effect, FlowCheck, Protocol, Rule, Value};
+
+/// The kind of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RuleKind {
+    /// Addresses, ports and protocol only: once for each direction of a flow, by table (`ip_only`).
+    IpOnly,
+    /// The same with a negated address: for every packet (`like_ip_only`).
+    LikeIpOnly,
+    /// `app-layer-protocol` only: once for each direction, when the protocol is known (`pd_only`).
+    ProtocolDetection,
+    /// `decode-event` only: for packets with events, valid or not (`de_only`).
+    DecodeEvent,
+    /// Each packet by itself (`pkt`).
+    Packet,
+    /// Packet payload and stream (`pkt_stream`).
+    PacketStream,
+    /// Stream; payload of packets that are in none (`stream`).
+    Stream,
+    /// Packets of a flow with that protocol (`app_layer`).
+    AppLayer,
+    /// Transactions of a protocol (`app_tx`).
+    AppTransaction,
+}
+
+impl RuleKind {
+    /// Its name in `--engine-analysis`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RuleKind::IpOnly => "ip_only",
+            RuleKind::LikeIpOnly => "like_ip_only",
+            RuleKind::ProtocolDetection => "pd_only",
+            RuleKind::DecodeEvent => "de_only",
+            RuleKind::Packet => "pkt",
+            RuleKind::PacketStream => "pkt_stream",
+            RuleKind::Stream => "stream",
+            RuleKind::AppLayer => "app_layer",
+            RuleKind::AppTransaction => "app_tx",
+        }
+    }
+
+    /// Whether its `drop` or `pass` holds for the whole flow. For [`RuleKind::Stream`] and [`RuleKind::PacketStream`]
+    /// that is so where the match was in stream data.
+    pub const fn acts_on_flow(self, in_stream: bool) -> bool {
+        match self {
+            RuleKind::DecodeEvent | RuleKind::Packet => false,
+            RuleKind::PacketStream | RuleKind::Stream => in_stream,
+            _ => true,
+        }
+    }
+}
+
+/// Buffers that a packet or the stream has, as opposed to a protocol's.
+pub(crate) fn is_payload(buffer: &str) -> bool {
+    matches!(buffer, "payload" | "pkt_data")
+}
+
+/// What a check asks for.
+enum Needs {
+    /// The packet's headers or size.
+    Packet,
+    /// A transaction.
+    Transaction,
+    /// Nothing that would keep a rule from being looked at once a flow, or on a stream.
+    Nothing,
+    /// State that may change with any packet; a stream rule stays one.
+    State,
+}
+
+fn needs(check: &Check) -> Needs {
+    match check {
+        Check::Ttl(_)
+        | Check::Tos { .. }
+        | Check::IpId(_)
+        | Check::SameIp
+        | Check::IpOption(_)
+        | Check::FragBits { .. }
+        | Check::FragOffset(_)
+        | Check::TcpFlags { .. }
+        | Check::TcpSeq(_)
+        | Check::TcpAck(_)
+        | Check::TcpWindow { .. }
+        | Check::TcpMss(_)
+        | Check::TcpWscale(_)
+        | Check::IcmpType(_)
+        | Check::IcmpCode(_)
+        | Check::IcmpId(_)
+        | Check::IcmpSeq(_)
+        | Check::Icmpv6Mtu(_)
+        | Check::IgmpType(_)
+        | Check::Dsize(_)
+        | Check::Rpc { .. }
+        | Check::FlowAge(_)
+        | Check::FlowPkts { .. }
+        | Check::FlowBytes { .. }
+        | Check::FlowElephant(_)
+        | Check::VlanId { .. }
+        | Check::VlanLayers(_) => Needs::Packet,
+        Check::AppEvent(_) | Check::UriLen { .. } | Check::FtpBounce | Check::Asn1(_) | Check::Other { .. } => {
+            Needs::Transaction
+        }
+        Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } | Check::GeoIp { .. } => Needs::Nothing,
+        Check::Flow(_)
+        | Check::FlowBit { .. }
+        | Check::FlowInt { .. }
+        | Check::XBit { .. }
+        | Check::Checksum { .. }
+        | Check::StreamSize { .. }
+        | Check::AppProto { .. }
+        | Check::DecodeEvent(_)
+        | Check::StreamEvent(_)
+        | Check::Variable { .. } => Needs::State,
+    }
+}
+
+/// Whether a payload check of the rule is bound to a place in the payload.
+fn anchored(rule: &Rule) -> bool {
+    let fixed = |v: &Option<Value>| v.is_some();
+    rule.buffers.iter().filter(|b| is_payload(&b.buffer)).flat_map(|b| &b.checks).any(|c| match c {
+        BufferCheck::Content(c) => c.starts_with || fixed(&c.offset) || fixed(&c.depth),
+        _ => false,
+    })
+}
+
+/// Whether a set is written with a negation. The tree has only ranges, so the rule's text is asked, and where the
+/// negation is inside a variable a set of more than half of all addresses tells it.
+fn negated(set: &AddressSet, text: Option<&str>) -> bool {
+    if set.any {
+        return false;
+    }
+    if text.is_some_and(|t| t.contains('!')) {
+        return true;
+    }
+    let v4: u64 = set.v4.iter().map(|&(a, b)| u64::from(b.saturating_sub(a)) + 1).sum();
+    let v6_wide = set.v6.iter().any(|&(a, b)| b.saturating_sub(a) >= 1 << 126 && b - a < u128::MAX);
+    (v4 > 1 << 31 && v4 < 1 << 32) || v6_wide
+}
+
+/// The source and destination fields of a rule's text.
+fn address_fields(text: &str) -> (Option<&str>, Option<&str>) {
+    // Lists hold spaces, so fields are split at spaces outside brackets, up to the options.
+    let mut fields = [None; 7];
+    let (mut n, mut depth, mut start) = (0, 0u32, None);
+    for (i, c) in text.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let space = c.is_whitespace() && depth == 0;
+        match (space, start) {
+            (true, Some(s)) => {
+                if let Some(f) = fields.get_mut(n) {
+                    *f = text.get(s..i);
+                }
+                n += 1;
+                start = None;
+            }
+            (false, None) => start = Some(i),
+            _ => {}
+        }
+        if n == fields.len() {
+            break;
+        }
+    }
+    (fields[2], fields[5])
+}
+
+/// Whether an address of the rule's header is negated.
+fn has_negated_address(rule: &Rule) -> bool {
+    let (src, dst) = address_fields(&rule.text);
+    negated(&rule.src, src) || negated(&rule.dst, dst)
+}
+
+/// The kind of `rule`.
+pub(crate) fn kind(rule: &Rule) -> RuleKind {
+    let app_protocol = matches!(rule.protocol, Protocol::App(_));
+    let transaction = rule.buffers.iter().any(|b| b.app)
+        || rule.checks.iter().any(|c| matches!(needs(c), Needs::Transaction))
+        || rule.effects.iter().any(|e| matches!(e, Effect::Other { .. } | Effect::Config { .. }));
+    if transaction {
+        return RuleKind::AppTransaction;
+    }
+    let flow = || rule.checks.iter().filter_map(|c| if let Check::Flow(f) = c { Some(f) } else { None });
+    let packet = rule.protocol == Protocol::TcpPacket && !rule.buffers.is_empty()
+        || rule.buffers.iter().any(|b| !is_payload(&b.buffer))
+        || rule.checks.iter().any(|c| matches!(needs(c), Needs::Packet))
+        || flow().any(|f| f.stream == Some(false));
+    if packet {
+        return RuleKind::Packet;
+    }
+    if !rule.buffers.is_empty() {
+        if rule.protocol == Protocol::TcpStream || flow().any(|f| f.stream == Some(true)) {
+            return RuleKind::Stream;
+        }
+        let stream_size = rule.checks.iter().any(|c| matches!(c, Check::StreamSize { .. }));
+        // Without a stream both words mean the packet's payload.
+        let no_stream = matches!(
+            rule.protocol,
+            Protocol::Udp | Protocol::Icmp | Protocol::Icmpv4 | Protocol::Icmpv6 | Protocol::Sctp
+        );
+        return if no_stream || anchored(rule) || stream_size { RuleKind::PacketStream } else { RuleKind::Stream };
+    }
+    let only = |f: &dyn Fn(&Check) -> bool| !rule.checks.is_empty() && rule.checks.iter().all(f);
+    let side_only = |f: &FlowCheck| FlowCheck { side: None, ..*f } == FlowCheck::default();
+    if !app_protocol {
+        if only(&|c| matches!(c, Check::DecodeEvent(_))) {
+            return RuleKind::DecodeEvent;
+        }
+        let detection = rule.checks.iter().any(|c| matches!(c, Check::AppProto { .. }));
+        if detection && only(&|c| matches!(c, Check::AppProto { .. }) || matches!(c, Check::Flow(f) if side_only(f))) {
+            return RuleKind::ProtocolDetection;
+        }
+        let changing = rule
+            .effects
+            .iter()
+            .any(|e| matches!(e, Effect::Bypass | Effect::NfqMark { .. } | Effect::FlowBit { op: BitOp::Toggle, .. }));
+        let addresses =
+            rule.checks.iter().all(|c| matches!(needs(c), Needs::Nothing) || matches!(c, Check::XBit { .. }));
+        return match addresses && !changing {
+            true if has_negated_address(rule) => RuleKind::LikeIpOnly,
+            true => RuleKind::IpOnly,
+            false => RuleKind::Packet,
+        };
+    }
+    let steady = rule.checks.iter().all(|c| match c {
+        Check::Flow(f) => side_only(f),
+        Check::AppProto { .. } => true,
+        c => matches!(needs(c), Needs::Nothing),
+    });
+    if steady { RuleKind::AppLayer } else { RuleKind::Packet }
+}

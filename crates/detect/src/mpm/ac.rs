@@ -1,0 +1,64 @@
+//! The portable engine: one Aho-Corasick automaton without regard to case, its finds checked where case matters.
+
+use aho_corasick::{AhoCorasickBuilder, AhoCorasickKind, MatchKind};
+
+use super::{Mpm, MpmError, Pattern, Scratch};
+
+/// An automaton and the patterns whose case must be looked at again.
+pub(super) struct AhoCorasick {
+    automaton: aho_corasick::AhoCorasick,
+    /// The pattern's bytes where case matters.
+    exact: Vec<Option<Box<[u8]>>>,
+}
+
+impl AhoCorasick {
+    pub(super) fn new(patterns: &[Pattern]) -> Result<Self, MpmError> {
+        let automaton = AhoCorasickBuilder::new()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .prefilter(patterns.len() < 8)
+            .build(patterns.iter().map(|p| &p.bytes))
+            .map_err(|e| MpmError::Build(e.to_string()))?;
+        let exact = patterns
+            .iter()
+            .map(|p| {
+                let letters = p.bytes.iter().any(u8::is_ascii_alphabetic);
+                (!p.nocase && letters).then(|| p.bytes.clone().into_boxed_slice())
+            })
+            .collect();
+        Ok(AhoCorasick { automaton, exact })
+    }
+}
+
+impl Mpm for AhoCorasick {
+    fn prepare(&self, _: &mut Scratch) -> Result<(), MpmError> {
+        Ok(())
+    }
+
+    fn scan(&self, data: &[u8], scratch: &mut Scratch) {
+        scratch.epoch = scratch.epoch.wrapping_add(1);
+        if scratch.epoch == 0 {
+            scratch.seen.fill(0);
+            scratch.epoch = 1;
+        }
+        for m in self.automaton.find_overlapping_iter(data) {
+            let id = m.pattern().as_usize();
+            let Some(seen) = scratch.seen.get_mut(id) else { continue };
+            if *seen == scratch.epoch {
+                continue;
+            }
+            if let Some(Some(exact)) = self.exact.get(id)
+                && data.get(m.range()) != Some(&exact[..])
+            {
+                continue;
+            }
+            *seen = scratch.epoch;
+            scratch.hits.push(m.pattern().as_u32());
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.automaton.memory_usage()
+    }
+}

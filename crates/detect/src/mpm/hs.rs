@@ -1,0 +1,210 @@
+//! Hyperscan: bindings to the few functions of `libhs` that literal matching in block mode needs, and the engine over
+//! them. The only `unsafe` of the crate's matching is here; nothing of it leaves this module.
+//!
+//! Facts that the code relies on, from the library's developer reference: a database is immutable once compiled and
+//! may be used by any number of threads at once; a scratch may be used by one scan at a time, and `hs_alloc_scratch`
+//! on an existing scratch makes it large enough for one more database; `hs_compile_lit_multi` takes each expression
+//! with its length, so that bytes stand for themselves; the callback is called on the thread that scans, before
+//! `hs_scan` returns.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ptr::{self, NonNull};
+
+use super::{Mpm, MpmError, Pattern, Scratch};
+
+#[repr(C)]
+struct HsDatabase {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct HsScratchRaw {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct HsCompileError {
+    message: *mut c_char,
+    expression: c_int,
+}
+
+type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
+
+const HS_SUCCESS: c_int = 0;
+const HS_FLAG_CASELESS: c_uint = 1;
+const HS_FLAG_SINGLEMATCH: c_uint = 8;
+const HS_MODE_BLOCK: c_uint = 1;
+
+unsafe extern "C" {
+    fn hs_compile_lit_multi(
+        expressions: *const *const c_char,
+        flags: *const c_uint,
+        ids: *const c_uint,
+        lens: *const usize,
+        elements: c_uint,
+        mode: c_uint,
+        platform: *const c_void,
+        db: *mut *mut HsDatabase,
+        error: *mut *mut HsCompileError,
+    ) -> c_int;
+    fn hs_free_compile_error(error: *mut HsCompileError) -> c_int;
+    fn hs_free_database(db: *mut HsDatabase) -> c_int;
+    fn hs_database_size(db: *const HsDatabase, size: *mut usize) -> c_int;
+    fn hs_alloc_scratch(db: *const HsDatabase, scratch: *mut *mut HsScratchRaw) -> c_int;
+    fn hs_free_scratch(scratch: *mut HsScratchRaw) -> c_int;
+    fn hs_scan(
+        db: *const HsDatabase,
+        data: *const c_char,
+        length: c_uint,
+        flags: c_uint,
+        scratch: *mut HsScratchRaw,
+        on_event: Option<MatchHandler>,
+        context: *mut c_void,
+    ) -> c_int;
+}
+
+/// A worker's scratch space; empty until prepared for a first database.
+pub(super) struct HsScratch(*mut HsScratchRaw);
+
+// SAFETY: the scratch is plain memory that belongs to this value alone; the library ties it to no thread, only
+// forbids two scans with it at once, which `&mut` on every use rules out.
+unsafe impl Send for HsScratch {}
+
+impl Default for HsScratch {
+    fn default() -> Self {
+        HsScratch(ptr::null_mut())
+    }
+}
+
+impl Drop for HsScratch {
+    fn drop(&mut self) {
+        // SAFETY: the pointer is null, which the library allows, or came from hs_alloc_scratch and is freed once.
+        unsafe { hs_free_scratch(self.0) };
+    }
+}
+
+/// A compiled database.
+pub(super) struct Hyperscan {
+    db: NonNull<HsDatabase>,
+}
+
+// SAFETY: a database is not written to after it was compiled; the library documents that threads may share it.
+unsafe impl Send for Hyperscan {}
+// SAFETY: as above; every function called with it takes it as a pointer to const.
+unsafe impl Sync for Hyperscan {}
+
+impl Drop for Hyperscan {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from a successful compilation and is freed once; no scan outlives `&self`.
+        unsafe { hs_free_database(self.db.as_ptr()) };
+    }
+}
+
+/// Called by the library once for each pattern found (`HS_FLAG_SINGLEMATCH`).
+///
+/// # Safety
+/// `context` is the `Vec<u32>` that `scan` handed to `hs_scan`, borrowed by nobody else meanwhile.
+unsafe extern "C" fn on_match(id: c_uint, _: c_ulonglong, _: c_ulonglong, _: c_uint, context: *mut c_void) -> c_int {
+    // SAFETY: see above; a panic here (no memory) aborts the process, it does not unwind into the library.
+    let hits = unsafe { &mut *context.cast::<Vec<u32>>() };
+    hits.push(id);
+    0
+}
+
+impl Hyperscan {
+    pub(super) fn new(patterns: &[Pattern]) -> Result<Self, MpmError> {
+        if patterns.iter().any(|p| p.bytes.is_empty()) {
+            return Err(MpmError::Build("empty pattern".into()));
+        }
+        let expressions: Vec<*const c_char> = patterns.iter().map(|p| p.bytes.as_ptr().cast()).collect();
+        let lens: Vec<usize> = patterns.iter().map(|p| p.bytes.len()).collect();
+        let flags: Vec<c_uint> = patterns
+            .iter()
+            .map(|p| if p.nocase { HS_FLAG_SINGLEMATCH | HS_FLAG_CASELESS } else { HS_FLAG_SINGLEMATCH })
+            .collect();
+        let n = c_uint::try_from(patterns.len()).map_err(|_| MpmError::Build("too many patterns".into()))?;
+        let ids: Vec<c_uint> = (0..n).collect();
+        let mut db = ptr::null_mut();
+        let mut error: *mut HsCompileError = ptr::null_mut();
+        // SAFETY: the four arrays have `n` elements each and live until the call returns; each expression points to
+        // as many readable bytes as its length says; `db` and `error` are valid places for the results.
+        let rc = unsafe {
+            hs_compile_lit_multi(
+                expressions.as_ptr(),
+                flags.as_ptr(),
+                ids.as_ptr(),
+                lens.as_ptr(),
+                n,
+                HS_MODE_BLOCK,
+                ptr::null(),
+                &mut db,
+                &mut error,
+            )
+        };
+        match NonNull::new(db) {
+            Some(db) if rc == HS_SUCCESS => Ok(Hyperscan { db }),
+            _ => Err(MpmError::Build(take_error(error, rc))),
+        }
+    }
+}
+
+/// The text of a compile error, which is freed.
+fn take_error(error: *mut HsCompileError, rc: c_int) -> String {
+    if error.is_null() {
+        return format!("Hyperscan error {rc}");
+    }
+    // SAFETY: the library set `error` to a valid structure whose message is a C string or null; it is read before it
+    // is freed, and freed once.
+    unsafe {
+        let e = &*error;
+        let text = if e.message.is_null() {
+            format!("Hyperscan error {rc}")
+        } else {
+            format!("Hyperscan, pattern {}: {}", e.expression, CStr::from_ptr(e.message).to_string_lossy())
+        };
+        hs_free_compile_error(error);
+        text
+    }
+}
+
+impl Mpm for Hyperscan {
+    fn prepare(&self, scratch: &mut Scratch) -> Result<(), MpmError> {
+        // SAFETY: the database is valid; the scratch is null or valid, and not in use, for it is borrowed mutably.
+        // On failure the library leaves a pointer that is null or may still be freed.
+        let rc = unsafe { hs_alloc_scratch(self.db.as_ptr(), &mut scratch.hs.0) };
+        if rc == HS_SUCCESS { Ok(()) } else { Err(MpmError::Build(format!("Hyperscan scratch: error {rc}"))) }
+    }
+
+    fn scan(&self, data: &[u8], scratch: &mut Scratch) {
+        if scratch.hs.0.is_null() {
+            return;
+        }
+        for (i, part) in data.chunks(c_uint::MAX as usize).enumerate() {
+            // More than 4 GiB in one buffer does not occur; a second part would miss what straddles the border.
+            debug_assert_eq!(i, 0);
+            // SAFETY: `part` is readable for its length; the scratch is not null, was prepared by `prepare` and is
+            // used by this scan alone; `on_match` gets the vector that `hits` points to, which nothing else touches
+            // until the call returns. A scratch not prepared for this database makes the library return an error.
+            unsafe {
+                let hits: *mut Vec<u32> = &mut scratch.hits;
+                hs_scan(
+                    self.db.as_ptr(),
+                    part.as_ptr().cast(),
+                    part.len() as c_uint,
+                    0,
+                    scratch.hs.0,
+                    Some(on_match),
+                    hits.cast(),
+                );
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let mut size = 0;
+        // SAFETY: the database is valid and `size` a valid place.
+        let rc = unsafe { hs_database_size(self.db.as_ptr(), &mut size) };
+        if rc == HS_SUCCESS { size } else { 0 }
+    }
+}

@@ -1,0 +1,180 @@
+//! A rule, compiled: everything that is looked at once it is a candidate.
+
+use margay_rules::ast::{Action, AppProtoMode, Check, Effect, Protocol, Rule, Tag};
+
+use crate::buffer::PacketBuffer;
+use crate::checks::{CheckEnv, CompiledCheck};
+use crate::effect::CompiledEffect;
+use crate::fast_pattern;
+use crate::group::{Quick, Needs, Source, Trigger};
+use crate::header::{Header, SetsBuilder, transport};
+use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
+use crate::kind::{self, RuleKind};
+use crate::mpm::Pattern;
+use crate::transform::CompiledTransforms;
+
+/// Shorter patterns are in nearly every buffer, and slow the matcher down: such rules are candidates without one.
+const PATTERN_MIN: usize = 2;
+
+/// A compiled rule. It has the number of its place in the final order.
+#[derive(Debug)]
+pub(crate) struct CompiledRule {
+    pub(crate) header: Header,
+    pub(crate) kind: RuleKind,
+    pub(crate) action: Action,
+    /// Whether a match is an alert to write, thresholds and the queue's size aside.
+    pub(crate) writes: bool,
+    /// Cheapest first.
+    pub(crate) checks: Box<[CompiledCheck]>,
+    /// Checks of payload or stream.
+    pub(crate) payload: Box<[Inspection]>,
+    /// Checks of headers.
+    pub(crate) headers: Box<[(PacketBuffer, Inspection)]>,
+    pub(crate) effects: Box<[CompiledEffect]>,
+    pub(crate) tags: Box<[Tag]>,
+    /// `tcp-stream`, `flow:only_stream`: never looked at in a packet's payload.
+    pub(crate) stream_only: bool,
+}
+
+/// The checks of one buffer, and what is done to the buffer before.
+#[derive(Debug)]
+pub(crate) struct Inspection {
+    pub(crate) transforms: CompiledTransforms,
+    pub(crate) checks: CompiledBuffer,
+}
+
+/// Why a rule is not loaded.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It is wrong.
+    Error(String),
+    /// This build cannot do it.
+    Unsupported(String),
+}
+
+impl From<CompileError> for Refused {
+    fn from(e: CompileError) -> Self {
+        match e {
+            CompileError::Unsupported { .. } => Refused::Unsupported(e.to_string()),
+            _ => Refused::Error(e.to_string()),
+        }
+    }
+}
+
+impl CompiledRule {
+    /// Compiles `rule`.
+    pub(crate) fn compile(
+        rule: &Rule,
+        env: &mut CheckEnv<'_>,
+        sets: &mut SetsBuilder,
+        limits: &InspectLimits,
+    ) -> Result<CompiledRule, Refused> {
+        if !rule.missing.is_empty() {
+            return Err(Refused::Unsupported(format!("this build does not have {}", rule.missing.join(", "))));
+        }
+        let kind = kind::kind(rule);
+        if kind == RuleKind::AppTransaction {
+            return Err(Refused::Unsupported("needs the transactions of an application protocol".into()));
+        }
+        let header = Header::compile(rule, sets)
+            .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
+        let mut checks = Vec::with_capacity(rule.checks.len() + 1);
+        if let Protocol::App(name) = &rule.protocol {
+            let check = Check::AppProto { name: name.clone(), negated: false, mode: AppProtoMode::Final };
+            checks.push(CompiledCheck::compile(&check, env)?);
+        }
+        for c in &rule.checks {
+            checks.push(CompiledCheck::compile(c, env)?);
+        }
+        checks.sort_by_key(CompiledCheck::cost);
+        let (mut payload, mut headers) = (Vec::new(), Vec::new());
+        for b in &rule.buffers {
+            if b.absent.is_some() {
+                return Err(Refused::Unsupported(format!("absent is not possible for {}", b.buffer)));
+            }
+            let compiled = Inspection {
+                transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
+                checks: CompiledBuffer::compile(b, limits)?,
+            };
+            if kind::is_payload(&b.buffer) {
+                payload.push(compiled);
+            } else if let Some(p) = PacketBuffer::from_name(&b.buffer) {
+                headers.push((p, compiled));
+            } else {
+                return Err(Refused::Unsupported(format!("this build does not have the buffer {}", b.buffer)));
+            }
+        }
+        let mut effects = Vec::new();
+        let mut tags = Vec::new();
+        for e in &rule.effects {
+            match e {
+                Effect::Tag(t) => tags.push(*t),
+                e => effects.extend(CompiledEffect::compile(e, env.names)?),
+            }
+        }
+        let only_stream = rule.checks.iter().any(|c| matches!(c, Check::Flow(f) if f.stream == Some(true)));
+        let silent = rule.noalert || matches!(rule.action, Action::Config);
+        Ok(CompiledRule {
+            header,
+            kind,
+            action: rule.action,
+            writes: rule.force_alert || !(silent || matches!(rule.action, Action::Pass | Action::Accept)),
+            checks: checks.into_boxed_slice(),
+            payload: payload.into_boxed_slice(),
+            headers: headers.into_boxed_slice(),
+            effects: effects.into_boxed_slice(),
+            tags: tags.into_boxed_slice(),
+            stream_only: only_stream || (rule.protocol == Protocol::TcpStream && !rule.buffers.is_empty()),
+        })
+    }
+
+    /// How `rule`, of which `self` was compiled, becomes a candidate; and whether its pattern is in a header.
+    pub(crate) fn trigger(&self, rule: &Rule) -> Trigger {
+        let prefilterable = |i: usize| rule.buffers.get(i).is_some_and(|b| b.transforms.is_empty());
+        if let Some(f) = fast_pattern::choose(rule, &prefilterable)
+            && let Some(buffer) = rule.buffers.get(f.buffer)
+            && f.bytes.len() >= PATTERN_MIN
+        {
+            let pattern = Pattern { bytes: f.bytes, nocase: f.nocase };
+            if kind::is_payload(&buffer.buffer) {
+                let tcp = self.header.transports & transport::TCP != 0;
+                let sources = match self.kind {
+                    _ if !tcp => vec![Source::Payload],
+                    RuleKind::Stream => vec![Source::Stream],
+                    RuleKind::PacketStream => vec![Source::Payload, Source::Stream],
+                    _ => vec![Source::Payload],
+                };
+                return Trigger::Pattern(sources, pattern);
+            }
+            if let Some(h) = PacketBuffer::from_name(&buffer.buffer) {
+                return Trigger::Pattern(vec![Source::Header(h.index())], pattern);
+            }
+        }
+        Trigger::Always(Quick { needs: self.needs(rule), ..Quick::of(&rule.checks) })
+    }
+
+    /// What a packet must have for the rule to hold.
+    fn needs(&self, rule: &Rule) -> Needs {
+        let mut needs = Needs::NOTHING;
+        if !self.payload.is_empty() {
+            needs = needs.and(Needs::DATA);
+        }
+        if self.kind == RuleKind::ProtocolDetection {
+            needs = needs.and(Needs::PROTOCOL);
+        }
+        if matches!(rule.protocol, Protocol::App(_)) {
+            needs = needs.and(Needs::APP);
+        }
+        for c in &rule.checks {
+            needs = needs.and(match c {
+                Check::StreamEvent(_) => Needs::STREAM_EVENT,
+                Check::DecodeEvent(_) => Needs::DECODE_EVENT,
+                Check::Flow(f) if f.established => Needs::FLOW.and(Needs::ESTABLISHED),
+                Check::Flow(f) if f.side.is_some() => Needs::FLOW,
+                Check::FlowBit { set: true, .. } => Needs::FLOW,
+                _ => Needs::NOTHING,
+            });
+        }
+        needs
+    }
+}

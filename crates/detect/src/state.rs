@@ -1,0 +1,425 @@
+//! One worker's detection: a packet is looked up, its candidates are checked in order, and what matched is decided on.
+
+use margay_flow::{Direction, FlowAction, FlowCore};
+use margay_packet::Packet;
+use margay_rules::ast::{Action, NewAction};
+
+use crate::buffer::PacketBuffer;
+use crate::checks::{AppProto, CheckInput};
+use crate::detect::Detect;
+use crate::effect::EffectTarget;
+use crate::group::{Group, Has, Needs, Source};
+use crate::header::{PacketKey, SetCache};
+use crate::hostvars::HostVars;
+use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction, of_flow};
+use crate::inspect::InspectContext;
+use crate::kind::RuleKind;
+use crate::mpm::{MpmError, Scratch};
+use crate::rule::{CompiledRule, Inspection};
+use crate::tag::{Tagged, Tags};
+use crate::transform::TransformScratch;
+use crate::threshold::{Outcome, Subject, ThresholdState};
+
+/// What detection counts, since the worker started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DetectCounters {
+    /// Alerts written.
+    pub alert: u64,
+    /// Alerts that a packet had too many of (`packet-alert-max`).
+    pub alert_queue_overflow: u64,
+    /// Alerts that thresholds kept back.
+    pub alerts_suppressed: u64,
+    /// Packets inspected.
+    pub packets: u64,
+    /// Rules that a pattern or their kind made candidates.
+    pub candidates: u64,
+}
+
+impl DetectCounters {
+    /// Calls `f` with each counter's name in statistics and its value.
+    pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
+        f("detect.alert", self.alert);
+        f("detect.alert_queue_overflow", self.alert_queue_overflow);
+        f("detect.alerts_suppressed", self.alerts_suppressed);
+    }
+}
+
+/// A rule that matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Match {
+    rule: u32,
+    tx_id: Option<u64>,
+    stream: bool,
+}
+
+/// One worker's state.
+#[derive(Debug)]
+pub struct DetectState {
+    scratch: Scratch,
+    context: InspectContext,
+    transforms: TransformScratch,
+    cache: SetCache,
+    candidates: Vec<u32>,
+    matches: Vec<Match>,
+    alerts: Vec<Alert>,
+    thresholds: ThresholdState,
+    tags: Tags,
+    hosts: HostVars,
+    counters: DetectCounters,
+    /// Every rule is a candidate for every packet: what the prefilters' answers are compared with.
+    #[cfg(test)]
+    pub(crate) everything: bool,
+}
+
+impl DetectState {
+    /// State for one worker that works with `detect`.
+    ///
+    /// # Errors
+    /// Where the matcher's scratch cannot be allocated.
+    pub fn new(detect: &Detect) -> Result<DetectState, MpmError> {
+        let c = &detect.config;
+        let mut s = DetectState {
+            scratch: Scratch::default(),
+            context: InspectContext::default(),
+            transforms: TransformScratch::default(),
+            cache: SetCache::default(),
+            candidates: Vec::with_capacity(1024),
+            matches: Vec::with_capacity(256),
+            alerts: Vec::with_capacity(c.alert_max()),
+            thresholds: ThresholdState::new(c.threshold_entries),
+            tags: Tags::new(c.tag_entries),
+            hosts: HostVars::new(c.host_entries),
+            counters: DetectCounters::default(),
+            #[cfg(test)]
+            everything: false,
+        };
+        s.reload(detect)?;
+        Ok(s)
+    }
+
+    /// Makes the state fit for other rules; counts of thresholds, which belong to rules by number, start anew.
+    ///
+    /// # Errors
+    /// Where the matcher's scratch cannot be allocated.
+    pub fn reload(&mut self, detect: &Detect) -> Result<(), MpmError> {
+        for m in &detect.matchers {
+            self.scratch.prepare(m)?;
+        }
+        self.thresholds = ThresholdState::new(detect.config.threshold_entries);
+        Ok(())
+    }
+
+    /// The alerts of the packet inspected last, in the order of their rules.
+    pub fn alerts(&self) -> &[Alert] {
+        &self.alerts
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &DetectCounters {
+        &self.counters
+    }
+
+    /// Forgets what is known of a flow that ended.
+    pub fn flow_ended(&mut self, id: u64) {
+        self.tags.flow_ended(id);
+    }
+
+    /// Inspects a packet.
+    pub fn inspect(&mut self, detect: &Detect, input: &mut Input<'_>) -> Verdict {
+        self.alerts.clear();
+        self.matches.clear();
+        let flow_action = input.flow.as_ref().map_or(FlowAction::None, |f| f.action);
+        let tagged = self.tagged(input);
+        if let Some(mut v) = of_flow(flow_action, input.ips) {
+            v.tagged = tagged;
+            return v;
+        }
+        let mut verdict = Verdict { tagged, ..Verdict::default() };
+        self.counters.packets += 1;
+        self.cache.start(&detect.sets);
+        let key = PacketKey::new(input.packet, input.dir);
+        if self.first_of_direction(input) {
+            self.candidates.clear();
+            detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
+            #[cfg(test)]
+            self.add_everything(detect, true);
+            self.run(detect, input, &key, &mut verdict);
+        }
+        self.candidates.clear();
+        self.collect(detect, input, &key);
+        #[cfg(test)]
+        self.add_everything(detect, false);
+        self.run(detect, input, &key, &mut verdict);
+        self.decide(detect, input, verdict)
+    }
+
+    #[cfg(test)]
+    fn add_everything(&mut self, detect: &Detect, ip_only: bool) {
+        if self.everything {
+            let numbered = (0u32..).zip(&detect.compiled);
+            self.candidates.extend(numbered.filter(|(_, c)| (c.kind == RuleKind::IpOnly) == ip_only).map(|x| x.0));
+        }
+    }
+
+    fn subject(input: &Input<'_>) -> Tagged {
+        Tagged {
+            flow: input.flow.as_ref().map(|f| f.id),
+            src: input.packet.src,
+            dst: input.packet.dst,
+            time: input.packet.time,
+            len: input.packet.wire_len,
+        }
+    }
+
+    fn tagged(&mut self, input: &Input<'_>) -> bool {
+        !self.tags.is_empty() && self.tags.packet(&Self::subject(input))
+    }
+
+    /// Whether IP-only rules are due: for packets without a flow, and the first of each direction.
+    fn first_of_direction(&self, input: &mut Input<'_>) -> bool {
+        match (&mut input.flow, input.dir) {
+            (Some(flow), Some(dir)) => !std::mem::replace(&mut flow.first_seen[dir.index()], true),
+            _ => true,
+        }
+    }
+
+    /// Gathers the rules that may hold, from the groups of the packet.
+    fn collect(&mut self, detect: &Detect, input: &Input<'_>, key: &PacketKey) {
+        let packet = input.packet;
+        let to_client = input.dir == Some(Direction::ToClient);
+        let groups = detect.groups.of(key.transport, to_client, key.sport, key.dport);
+        let payload = packet.payload();
+        let has = has(input, payload);
+        for group in groups.into_iter().flatten() {
+            group.always(&has, &mut self.candidates);
+            if !payload.is_empty() {
+                group.scan(Source::Payload, payload, &mut self.scratch, &mut self.candidates);
+                if !input.in_stream {
+                    group.scan(Source::Stream, payload, &mut self.scratch, &mut self.candidates);
+                }
+            }
+            for chunk in input.chunks {
+                group.scan(Source::Stream, chunk.data, &mut self.scratch, &mut self.candidates);
+            }
+            self.scan_headers(group, packet);
+        }
+    }
+
+    fn scan_headers(&mut self, group: &Group, packet: &Packet<'_>) {
+        for h in group.headers() {
+            if let Some(data) = PacketBuffer::from_index(h).and_then(|b| b.get(packet)) {
+                group.scan(Source::Header(h), data, &mut self.scratch, &mut self.candidates);
+            }
+        }
+    }
+
+    /// Checks the candidates in the order of rules; each rule once.
+    fn run(&mut self, detect: &Detect, input: &mut Input<'_>, key: &PacketKey, verdict: &mut Verdict) {
+        self.candidates.sort_unstable();
+        self.candidates.dedup();
+        self.counters.candidates += self.candidates.len() as u64;
+        let candidates = std::mem::take(&mut self.candidates);
+        for &number in &candidates {
+            let Some(rule) = detect.compiled.get(number as usize) else { continue };
+            if !rule.header.holds(key, &detect.sets, &mut self.cache) {
+                continue;
+            }
+            if let Some(stream) = self.holds(detect, rule, input) {
+                self.apply(rule, input, verdict);
+                self.matches.push(Match { rule: number, tx_id: None, stream });
+            }
+        }
+        self.candidates = candidates;
+    }
+
+    /// What the rule does besides its action; thresholds have no say in it.
+    fn apply(&mut self, rule: &CompiledRule, input: &mut Input<'_>, verdict: &mut Verdict) {
+        if rule.effects.is_empty() {
+            return;
+        }
+        let mut target = EffectTarget {
+            packet: input.packet,
+            flow: input.flow.as_deref_mut().map(|f| &mut f.vars),
+            hosts: Some(&mut self.hosts),
+            bypass: verdict.bypass,
+            mark: verdict.mark,
+        };
+        for e in &rule.effects {
+            e.apply(&mut target);
+        }
+        (verdict.bypass, verdict.mark) = (target.bypass, target.mark);
+    }
+
+    /// Whether all of a rule's checks hold; and whether that was in stream data.
+    fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
+        if !rule.checks.is_empty() {
+            let check = CheckInput {
+                packet: input.packet,
+                flow: input.flow.as_deref(),
+                direction: input.dir.unwrap_or(Direction::ToServer),
+                established: input.established,
+                stream_data: rule.stream_only && !input.chunks.is_empty(),
+                stream_sizes: input.stream_sizes,
+                stream_events: input.stream_events,
+                app: input.app,
+                hosts: Some(&self.hosts),
+                reputation: Some(&*detect.reputation),
+            };
+            if !rule.checks.iter().all(|c| c.holds(&check)) {
+                return None;
+            }
+        }
+        self.context.clear_results();
+        for (buffer, inspection) in &rule.headers {
+            if !self.matches(inspection, buffer.get(input.packet)?) {
+                return None;
+            }
+        }
+        if rule.payload.is_empty() {
+            return Some(false);
+        }
+        if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream) {
+            for chunk in input.chunks {
+                if self.all(&rule.payload, chunk.data) {
+                    return Some(true);
+                }
+            }
+            if rule.stream_only || (input.in_stream && rule.kind == RuleKind::Stream) {
+                return None;
+            }
+        }
+        let payload = input.packet.payload();
+        (!payload.is_empty() && self.all(&rule.payload, payload)).then_some(false)
+    }
+
+    fn all(&mut self, inspections: &[Inspection], data: &[u8]) -> bool {
+        inspections.iter().all(|i| self.matches(i, data))
+    }
+
+    fn matches(&mut self, i: &Inspection, data: &[u8]) -> bool {
+        let data = match i.transforms.is_empty() {
+            true => data,
+            false => i.transforms.apply(data, &mut self.transforms, self.context.pcre_scratch()),
+        };
+        i.checks.matches(data, &mut self.context)
+    }
+
+    /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
+    /// A `pass` ends it: rules after it in order neither alert nor act.
+    fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
+        if self.matches.is_empty() {
+            return verdict;
+        }
+        self.matches.sort_unstable();
+        let who = Self::subject(input);
+        let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
+        let max = detect.config.alert_max();
+        let mut flow_action = FlowAction::None;
+        for i in 0..self.matches.len() {
+            let Some(&m) = self.matches.get(i) else { break };
+            let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
+            let decision = self.thresholds.decide(&detect.thresholds, m.rule, &subject);
+            if decision.outcome == Outcome::Nothing {
+                self.counters.alerts_suppressed += u64::from(rule.writes);
+                continue;
+            }
+            let action = decision.new_action.map_or(rule.action, new_action);
+            let drops = matches!(action, Action::Drop | Action::Reject | Action::RejectDst | Action::RejectBoth);
+            let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
+            if !writes {
+            } else if decision.outcome == Outcome::Silent {
+                self.counters.alerts_suppressed += 1;
+            } else if self.alerts.len() >= max {
+                self.counters.alert_queue_overflow += 1;
+            } else {
+                let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
+                self.alerts.push(Alert { rule: m.rule, action, blocked, stream: m.stream, tx_id: m.tx_id });
+                if !rule.tags.is_empty() {
+                    verdict.tagged = false;
+                }
+            }
+            for t in &rule.tags {
+                self.tags.set(m.rule, t, &who);
+            }
+            let whole_flow = rule.kind.acts_on_flow(m.stream);
+            if drops {
+                verdict.reject = verdict.reject.or(reject(action));
+                if input.ips && verdict.action != VerdictAction::Drop {
+                    verdict.action = VerdictAction::Drop;
+                    verdict.drop_reason = Some(if decision.new_action.is_some() {
+                        DropReason::RulesThreshold
+                    } else {
+                        DropReason::Rules
+                    });
+                    verdict.dropped_by = Some(m.rule);
+                }
+                if input.ips && whole_flow {
+                    flow_action = FlowAction::Drop;
+                }
+            }
+            if matches!(action, Action::Pass | Action::Accept) {
+                // What was dropped stays dropped.
+                if verdict.action != VerdictAction::Drop {
+                    verdict.action = VerdictAction::Pass;
+                    if whole_flow {
+                        flow_action = FlowAction::Pass;
+                    }
+                }
+                break;
+            }
+        }
+        self.counters.alert += self.alerts.len() as u64;
+        if let Some(flow) = &mut input.flow {
+            flow.alerted |= !self.alerts.is_empty();
+            set_action(flow, flow_action);
+            verdict.flow = flow.action;
+        }
+        verdict
+    }
+}
+
+fn set_action(flow: &mut FlowCore, action: FlowAction) {
+    if action != FlowAction::None {
+        flow.action = action;
+    }
+}
+
+const fn new_action(a: NewAction) -> Action {
+    match a {
+        NewAction::Alert => Action::Alert,
+        NewAction::Drop => Action::Drop,
+        NewAction::Pass => Action::Pass,
+        NewAction::Reject => Action::Reject,
+    }
+}
+
+const fn reject(a: Action) -> Option<Reject> {
+    match a {
+        Action::Reject => Some(Reject::Source),
+        Action::RejectDst => Some(Reject::Destination),
+        Action::RejectBoth => Some(Reject::Both),
+        _ => None,
+    }
+}
+
+/// What the packet has that rules without a pattern may need.
+fn has(input: &Input<'_>, payload: &[u8]) -> Has {
+    let mut needs = Needs::NOTHING;
+    let mut add = |yes: bool, what: Needs| {
+        if yes {
+            needs = needs.and(what);
+        }
+    };
+    add(!payload.is_empty() || !input.chunks.is_empty(), Needs::DATA);
+    add(input.flow.is_some(), Needs::FLOW);
+    add(input.established, Needs::ESTABLISHED);
+    add(input.stream_events != 0, Needs::STREAM_EVENT);
+    add(!input.packet.events.is_empty(), Needs::DECODE_EVENT);
+    add(input.protocol_detected, Needs::PROTOCOL);
+    add(matches!(input.app.flow, AppProto::Known(_)), Needs::APP);
+    Has {
+        needs,
+        flags: input.packet.tcp().map_or(0, |t| t.flags()),
+        payload: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+    }
+}

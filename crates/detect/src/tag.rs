@@ -1,0 +1,211 @@
+//! Tags: packets after a match, of the same flow or host, that are to be logged.
+//!
+//! A tag counts the packet that set it. Packets that an alert of a rule with tags belongs to are not tagged themselves:
+//! their alert shows them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use margay_packet::Time;
+use margay_rules::ast::{Tag, TagScope, TagUnit};
+
+/// How many packets a tag without a count holds for.
+const DEFAULT_PACKETS: u64 = 256;
+/// Most tags of one flow or host; further ones are not set.
+const TAGS_MAX: usize = 10;
+
+#[derive(Debug, Clone, Copy)]
+struct Active {
+    rule: u32,
+    unit: TagUnit,
+    limit: u64,
+    /// Packets or bytes so far.
+    count: u64,
+    start: Time,
+    last: Time,
+}
+
+/// Tags of flows and hosts that one worker knows.
+#[derive(Debug)]
+pub(crate) struct Tags {
+    flows: HashMap<u64, Vec<Active>>,
+    hosts: HashMap<IpAddr, Vec<Active>>,
+    max: usize,
+    /// Tags that were not set because a table or list was full.
+    pub(crate) memcap: u64,
+    next_sweep: Time,
+}
+
+/// An unused tag is forgotten after this many microseconds.
+const IDLE: i64 = 3600 * 1_000_000;
+
+/// What tags look at of a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tagged {
+    pub(crate) flow: Option<u64>,
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) time: Time,
+    /// Length on the wire, in bytes.
+    pub(crate) len: u32,
+}
+
+/// Counts a packet in every tag of a list; says whether one still held.
+fn count(tags: &mut Vec<Active>, p: &Tagged) -> bool {
+    let mut held = false;
+    tags.retain_mut(|t| {
+        t.last = p.time;
+        let holds = match t.unit {
+            TagUnit::Packets => {
+                t.count += 1;
+                t.count <= t.limit
+            }
+            TagUnit::Bytes => {
+                t.count += u64::from(p.len);
+                t.count <= t.limit
+            }
+            TagUnit::Seconds => {
+                p.time.secs().saturating_sub(t.start.secs()) <= i64::try_from(t.limit).unwrap_or(i64::MAX)
+            }
+        };
+        held |= holds;
+        holds
+    });
+    held
+}
+
+impl Tags {
+    pub(crate) fn new(max: usize) -> Self {
+        Tags { flows: HashMap::new(), hosts: HashMap::new(), max, memcap: 0, next_sweep: Time::default() }
+    }
+
+    /// Whether nothing is tagged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flows.is_empty() && self.hosts.is_empty()
+    }
+
+    /// Counts a packet in all tags that hold for it; whether there was one.
+    pub(crate) fn packet(&mut self, p: &Tagged) -> bool {
+        let mut held = false;
+        if let Some(id) = p.flow
+            && let Some(tags) = self.flows.get_mut(&id)
+        {
+            held |= count(tags, p);
+            if tags.is_empty() {
+                self.flows.remove(&id);
+            }
+        }
+        if !self.hosts.is_empty() {
+            for a in [p.src, p.dst] {
+                if let Some(tags) = self.hosts.get_mut(&a) {
+                    held |= count(tags, p);
+                    if tags.is_empty() {
+                        self.hosts.remove(&a);
+                    }
+                }
+                if p.src == p.dst {
+                    break;
+                }
+            }
+        }
+        held
+    }
+
+    /// Sets a tag of `rule`, or starts it anew. Without a flow a session tag is one of the destination.
+    pub(crate) fn set(&mut self, rule: u32, tag: &Tag, p: &Tagged) {
+        let limit = if tag.count == 0 { DEFAULT_PACKETS } else { u64::from(tag.count) };
+        let unit = if tag.count == 0 { TagUnit::Packets } else { tag.unit };
+        let count = match unit {
+            TagUnit::Packets => 1,
+            TagUnit::Bytes => u64::from(p.len),
+            TagUnit::Seconds => 0,
+        };
+        let active = Active { rule, unit, limit, count, start: p.time, last: p.time };
+        let full = self.flows.len() >= self.max || self.hosts.len() >= self.max;
+        if full && p.time >= self.next_sweep {
+            self.next_sweep = Time(p.time.0.saturating_add(1_000_000));
+            let old = |l: &mut Vec<Active>| l.iter().any(|t| p.time.micros_since(t.last) < IDLE);
+            self.flows.retain(|_, l| old(l));
+            self.hosts.retain(|_, l| old(l));
+        }
+        let list = match (tag.scope, p.flow) {
+            (TagScope::Session, Some(id)) => room(&mut self.flows, id, self.max),
+            (TagScope::HostSource, _) => room(&mut self.hosts, p.src, self.max),
+            (TagScope::HostDestination | TagScope::Session, _) => room(&mut self.hosts, p.dst, self.max),
+        };
+        let Some(list) = list else {
+            self.memcap = self.memcap.saturating_add(1);
+            return;
+        };
+        if let Some(t) = list.iter_mut().find(|t| t.rule == rule && t.unit == active.unit && t.limit == active.limit) {
+            *t = active;
+        } else if list.len() < TAGS_MAX {
+            list.push(active);
+        } else {
+            self.memcap = self.memcap.saturating_add(1);
+        }
+    }
+
+    /// Forgets the tags of a flow that ended.
+    pub(crate) fn flow_ended(&mut self, id: u64) {
+        if !self.flows.is_empty() {
+            self.flows.remove(&id);
+        }
+    }
+}
+
+fn room<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Vec<Active>>, key: K, max: usize) -> Option<&mut Vec<Active>> {
+    if map.len() >= max && !map.contains_key(&key) {
+        return None;
+    }
+    Some(map.entry(key).or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(n: u32) -> Tagged {
+        let (a, b) = (IpAddr::V4(1.into()), IpAddr::V4(2.into()));
+        let (src, dst) = if n % 2 == 0 { (a, b) } else { (b, a) };
+        Tagged { flow: Some(1), src, dst, time: Time(1_000_000 + i64::from(n) * 100_000), len: 29 }
+    }
+
+    /// Packets after the match that are tagged, and the number of the last.
+    fn tagged(tags: &[Tag]) -> (usize, u32) {
+        let mut t = Tags::new(10);
+        for tag in tags {
+            t.set(0, tag, &packet(0));
+        }
+        let list: Vec<u32> = (1..=400).filter(|&n| t.packet(&packet(n))).collect();
+        (list.len(), list.last().copied().unwrap_or(0))
+    }
+
+    fn tag(scope: TagScope, count: u32, unit: TagUnit) -> Tag {
+        Tag { scope, count, unit }
+    }
+
+    #[test]
+    fn as_the_reference() {
+        use {TagScope as S, TagUnit as U};
+        assert_eq!(tagged(&[tag(S::Session, 0, U::Packets)]), (255, 255));
+        assert_eq!(tagged(&[tag(S::Session, 3, U::Packets)]), (2, 2));
+        assert_eq!(tagged(&[tag(S::HostSource, 3, U::Packets)]), (2, 2));
+        assert_eq!(tagged(&[tag(S::HostDestination, 0, U::Packets)]), (255, 255));
+        assert_eq!(tagged(&[tag(S::Session, 5, U::Seconds)]), (59, 59));
+        assert_eq!(tagged(&[tag(S::HostSource, 300, U::Bytes)]), (9, 9));
+        assert_eq!(tagged(&[tag(S::Session, 2, U::Packets), tag(S::HostSource, 4, U::Packets)]), (3, 3));
+    }
+
+    #[test]
+    fn the_tables_are_bounded() {
+        let mut t = Tags::new(1);
+        t.set(0, &tag(TagScope::Session, 0, TagUnit::Packets), &packet(0));
+        let mut other = packet(0);
+        other.flow = Some(2);
+        t.set(0, &tag(TagScope::Session, 0, TagUnit::Packets), &other);
+        assert_eq!((t.flows.len(), t.memcap), (1, 1));
+        t.flow_ended(1);
+        assert!(t.is_empty());
+    }
+}

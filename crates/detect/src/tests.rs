@@ -1,0 +1,412 @@
+//! Detection as a whole, over rules built by hand and packets without a decoder.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, Time, Vlans, tcp};
+use margay_rules::ast::*;
+use proptest::prelude::*;
+
+use crate::mpm::MpmAlgo;
+use crate::{
+    Alert, Detect, DetectConfig, DetectState, Environment, Input, RuleKind, StreamChunk, Verdict, VerdictAction,
+};
+
+fn everywhere() -> AddressSet {
+    AddressSet { any: true, ..Default::default() }
+}
+
+pub(crate) fn rule(sid: u32, action: Action, protocol: Protocol) -> Rule {
+    Rule {
+        action,
+        protocol,
+        hook: None,
+        src: everywhere(),
+        sport: PortSet { any: true, ranges: vec![] },
+        arrow: Arrow::Forward,
+        dst: everywhere(),
+        dport: PortSet { any: true, ranges: vec![] },
+        sid,
+        gid: 1,
+        rev: 0,
+        msg: String::new(),
+        class: None,
+        priority: 3,
+        references: vec![],
+        metadata: vec![],
+        target: None,
+        noalert: false,
+        force_alert: false,
+        checks: vec![],
+        buffers: vec![],
+        effects: vec![],
+        thresholds: vec![],
+        prefilter: None,
+        missing: vec![],
+        place: Place { file: "test".into(), line: sid, column: 1 },
+        text: "".into(),
+    }
+}
+
+fn content(bytes: &[u8]) -> Content {
+    Content { bytes: bytes.to_vec(), ..Default::default() }
+}
+
+fn with_content(mut r: Rule, contents: Vec<Content>) -> Rule {
+    r.buffers.push(BufferChecks {
+        buffer: "payload".into(),
+        app: false,
+        transforms: vec![],
+        checks: contents.into_iter().map(BufferCheck::Content).collect(),
+        absent: None,
+    });
+    r
+}
+
+fn alert(sid: u32, bytes: &[u8]) -> Rule {
+    with_content(rule(sid, Action::Alert, Protocol::Tcp), vec![content(bytes)])
+}
+
+fn ip(a: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, a))
+}
+
+fn flow(sport: u16, dport: u16) -> FlowCore {
+    FlowCore {
+        id: 1,
+        src: ip(1),
+        dst: ip(2),
+        sport,
+        dport,
+        proto: 6,
+        spi: 0,
+        vlans: Vlans::default(),
+        recursion: 0,
+        start: Time(0),
+        last: Time(0),
+        pkts: [0; 2],
+        bytes: [0; 2],
+        bypassed: [(0, 0); 2],
+        state: FlowState::Established,
+        action: FlowAction::None,
+        alerted: false,
+        first_seen: [false; 2],
+        vars: FlowVars::default(),
+        tcp_flags: [0; 2],
+        ttl: [(0, 0); 2],
+        emergency: false,
+    }
+}
+
+/// A TCP header with ACK set, and `payload` behind it.
+fn tcp_bytes(payload: &[u8]) -> Vec<u8> {
+    let mut b = vec![0u8; 40];
+    b[20 + 12] = 0x50;
+    b[20 + 13] = tcp::flag::ACK | tcp::flag::PSH;
+    b.extend_from_slice(payload);
+    b
+}
+
+fn packet(bytes: &[u8], dir: Direction, sport: u16, dport: u16) -> Packet<'_> {
+    let frame = Frame {
+        data: bytes,
+        wire_len: bytes.len() as u32,
+        time: Time(1_700_000_000_000_000),
+        link: LinkType::RAW,
+        number: 1,
+    };
+    let mut p = Packet::new(&frame);
+    p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+    p.l4 = L4::Tcp { offset: 20, header_len: 20 };
+    p.proto = 6;
+    (p.src, p.dst, p.sport, p.dport) = match dir {
+        Direction::ToServer => (ip(1), ip(2), sport, dport),
+        Direction::ToClient => (ip(2), ip(1), dport, sport),
+    };
+    p.payload = (40, bytes.len() as u32 - 40);
+    p
+}
+
+struct Lab {
+    detect: Detect,
+    state: DetectState,
+    flow: FlowCore,
+    ips: bool,
+}
+
+impl Lab {
+    fn new(rules: Vec<Rule>) -> Lab {
+        Lab::with(rules, &DetectConfig::default())
+    }
+
+    fn with(rules: Vec<Rule>, config: &DetectConfig) -> Lab {
+        let (detect, report) = Detect::compile(rules, &Environment::default(), config).unwrap();
+        assert_eq!(report.errors, []);
+        assert_eq!(report.set_aside, []);
+        let state = DetectState::new(&detect).unwrap();
+        Lab { detect, state, flow: flow(40000, 80), ips: false }
+    }
+
+    fn ips(mut self) -> Lab {
+        self.ips = true;
+        self
+    }
+
+    fn send(&mut self, payload: &[u8], dir: Direction, in_stream: bool, chunks: &[&[u8]]) -> (Vec<u32>, Verdict) {
+        let bytes = tcp_bytes(payload);
+        let p = packet(&bytes, dir, self.flow.sport, self.flow.dport);
+        let chunks: Vec<StreamChunk<'_>> = chunks.iter().map(|data| StreamChunk { data, offset: 0 }).collect();
+        let mut input = Input::new(&p);
+        input.flow = Some(&mut self.flow);
+        input.dir = Some(dir);
+        input.established = true;
+        input.in_stream = in_stream;
+        input.chunks = &chunks;
+        input.ips = self.ips;
+        let v = self.state.inspect(&self.detect, &mut input);
+        let rules = self.detect.rules();
+        (self.state.alerts().iter().map(|a| rules[a.rule as usize].sid).collect(), v)
+    }
+
+    fn payload(&mut self, payload: &[u8]) -> (Vec<u32>, Verdict) {
+        self.send(payload, Direction::ToServer, false, &[])
+    }
+}
+
+fn ip_only(sid: u32, action: Action) -> Rule {
+    rule(sid, action, Protocol::Tcp)
+}
+
+#[test]
+fn payload_and_stream() {
+    let mut packet_rule = alert(3, b"abc");
+    packet_rule.protocol = Protocol::TcpPacket;
+    let mut stream_rule = alert(4, b"abc");
+    stream_rule.protocol = Protocol::TcpStream;
+    let mut anchored = alert(2, b"abc");
+    if let BufferCheck::Content(c) = &mut anchored.buffers[0].checks[0] {
+        c.depth = Some(Value::Number(3));
+    }
+    let mut lab = Lab::new(vec![alert(1, b"abc"), anchored, packet_rule, stream_rule]);
+    let kinds: Vec<_> = (0..4).map(|i| lab.detect.kind(i).unwrap()).collect();
+    assert_eq!(kinds, [RuleKind::Stream, RuleKind::PacketStream, RuleKind::Packet, RuleKind::Stream]);
+    assert_eq!(lab.payload(b"abc").0, [1, 2, 3]);
+    assert_eq!(lab.send(b"abc", Direction::ToServer, true, &[]).0, [2, 3]);
+    assert_eq!(lab.send(b"x", Direction::ToServer, true, &[b"abcd"]).0, [1, 2, 4]);
+    assert_eq!(lab.send(b"", Direction::ToServer, true, &[b"zabcd"]).0, [1, 4]);
+    assert!(lab.state.alerts().iter().all(|a| a.stream));
+}
+
+#[test]
+fn ip_only_once_for_each_direction() {
+    let mut lab = Lab::new(vec![ip_only(1, Action::Alert)]);
+    assert_eq!(lab.payload(b"").0, [1]);
+    assert_eq!(lab.payload(b"").0, [0u32; 0]);
+    assert_eq!(lab.send(b"", Direction::ToClient, false, &[]).0, [1]);
+    assert_eq!(lab.send(b"", Direction::ToClient, false, &[]).0, [0u32; 0]);
+    assert!(lab.flow.alerted);
+}
+
+#[test]
+fn pass_stops_what_comes_after_it() {
+    let with = |order: Vec<Action>| DetectConfig { action_order: order, ..Default::default() };
+    use Action::{Alert as A, Drop as D, Pass as P, Reject as R};
+    let rules = || {
+        let c = |r: Rule| with_content(r, vec![content(b"Hi all")]);
+        vec![ip_only(1, A), c(rule(2, P, Protocol::Tcp)), ip_only(3, D)]
+    };
+    let run = |order: Vec<Action>| Lab::with(rules(), &with(order)).ips().payload(b"Hi all");
+    let (alerts, v) = run(vec![P, D, R, A]);
+    assert_eq!((alerts, v.action), (vec![], VerdictAction::Pass));
+    let (alerts, v) = run(vec![D, P, R, A]);
+    assert_eq!((alerts, v.action, v.flow), (vec![3], VerdictAction::Drop, FlowAction::Drop));
+    let (alerts, v) = run(vec![D, A, R, P]);
+    assert_eq!((alerts, v.action), (vec![3, 1], VerdictAction::Drop));
+}
+
+#[test]
+fn a_passed_or_dropped_flow_is_not_inspected() {
+    let mut lab = Lab::new(vec![ip_only(1, Action::Pass), alert(2, b"abc")]).ips();
+    assert_eq!(lab.payload(b"abc").0, [0u32; 0]);
+    assert_eq!(lab.flow.action, FlowAction::Pass);
+    assert_eq!(lab.payload(b"abc").0, [0u32; 0]);
+    let mut lab = Lab::new(vec![ip_only(1, Action::Drop), alert(2, b"abc")]).ips();
+    assert_eq!(lab.payload(b"abc").0, [1, 2]);
+    let (alerts, v) = lab.payload(b"abc");
+    assert_eq!((alerts, v.action), (vec![], VerdictAction::Drop));
+    assert_eq!(v.drop_reason.map(|r| r.name()), Some("flow drop"));
+}
+
+#[test]
+fn passive_mode_drops_nothing() {
+    let mut lab = Lab::new(vec![ip_only(1, Action::Drop), ip_only(2, Action::Reject)]);
+    let (alerts, v) = lab.payload(b"");
+    assert_eq!((alerts, v.action, v.flow), (vec![1, 2], VerdictAction::Accept, FlowAction::None));
+    assert!(v.reject.is_some());
+    let blocked: Vec<bool> = lab.state.alerts().iter().map(|a: &Alert| a.blocked).collect();
+    assert_eq!(blocked, [false, true]);
+}
+
+#[test]
+fn a_packet_keeps_so_many_alerts() {
+    let rules: Vec<Rule> = (1..=20).map(|sid| alert(sid, b"abc")).collect();
+    let mut silent: Vec<Rule> =
+        (21..=40).map(|sid| Rule { noalert: true, priority: 1, ..alert(sid, b"abc") }).collect();
+    silent.extend(rules);
+    let mut lab = Lab::with(silent, &DetectConfig { packet_alert_max: 0, ..Default::default() });
+    assert_eq!(lab.payload(b"abc").0, (1..=15).collect::<Vec<_>>());
+    assert_eq!(lab.state.counters().alert_queue_overflow, 5);
+    assert_eq!(lab.state.counters().alert, 15);
+}
+
+#[test]
+fn an_alert_too_many_still_drops() {
+    let config =
+        DetectConfig { packet_alert_max: 1, action_order: vec![Action::Alert, Action::Drop], ..Default::default() };
+    let drop = Rule { action: Action::Drop, ..alert(2, b"abc") };
+    let mut lab = Lab::with(vec![alert(1, b"abc"), drop], &config).ips();
+    let (alerts, v) = lab.payload(b"abc");
+    assert_eq!((alerts, v.action), (vec![1], VerdictAction::Drop));
+    assert_eq!(lab.state.counters().alert_queue_overflow, 1);
+}
+
+#[test]
+fn a_pass_with_alert_is_written_alone() {
+    let rules = (1..=5).map(|sid| alert(sid, b"abc"));
+    let pass = Rule { action: Action::Pass, force_alert: true, ..alert(6, b"abc") };
+    let mut lab = Lab::with(rules.chain([pass]).collect(), &DetectConfig { packet_alert_max: 6, ..Default::default() });
+    let (alerts, v) = lab.payload(b"abc");
+    assert_eq!((alerts, v.action), (vec![6], VerdictAction::Pass));
+    assert_eq!(lab.state.counters().alert_queue_overflow, 0);
+}
+
+#[test]
+fn flowbits_are_set_before_they_are_asked_for() {
+    let bit = |r: Rule, set: bool| match set {
+        true => Rule { effects: vec![Effect::FlowBit { names: vec!["a".into()], op: BitOp::Set }], ..r },
+        false => Rule { checks: vec![Check::FlowBit { names: vec!["a".into()], set: true }], ..r },
+    };
+    let mut lab = Lab::new(vec![alert(1, b"x"), bit(alert(2, b"x"), false), bit(alert(3, b"x"), true)]);
+    assert_eq!(lab.payload(b"x").0, [3, 2, 1]);
+    // The alerts of an earlier rule stop with a pass, what later ones do does not.
+    let pass = Rule { action: Action::Pass, protocol: Protocol::TcpPacket, ..alert(4, b"y") };
+    let set = Rule { protocol: Protocol::TcpPacket, ..bit(alert(3, b"y"), true) };
+    let ask = bit(rule(2, Action::Alert, Protocol::Tcp), false);
+    let mut lab = Lab::new(vec![pass, set, ask]);
+    assert_eq!(lab.payload(b"y").0, [0u32; 0]);
+    assert_eq!(lab.payload(b"z").0, [2]);
+}
+
+#[test]
+fn rules_that_cannot_load_are_reported() {
+    let bad = Rule { missing: vec!["lua".into()], ..alert(1, b"a") };
+    let mut app = alert(2, b"a");
+    app.buffers[0].app = true;
+    app.buffers[0].buffer = "http.uri".into();
+    let (d, report) =
+        Detect::compile(vec![bad, app, alert(3, b"a")], &Environment::default(), &DetectConfig::default()).unwrap();
+    assert_eq!(report.set_aside.iter().map(|x| x.0.line).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!((report.loaded, d.rules().len()), (1, 1));
+}
+
+fn any_port() -> impl Strategy<Value = PortSet> {
+    prop_oneof![
+        3 => Just(PortSet { any: true, ranges: vec![] }),
+        3 => prop_oneof![Just(80u16), Just(81), Just(443), Just(40000)].prop_map(|p| PortSet { any: false, ranges: vec![(p, p)] }),
+        1 => Just(PortSet { any: false, ranges: vec![(0, 79), (81, 65535)] }),
+        1 => Just(PortSet { any: false, ranges: vec![(1, 80), (430, 500)] }),
+        1 => Just(PortSet { any: false, ranges: vec![(1024, 65535)] }),
+    ]
+}
+
+fn any_addresses() -> impl Strategy<Value = AddressSet> {
+    let host = |a: u8| u32::from(Ipv4Addr::new(10, 0, 0, a));
+    prop_oneof![
+        4 => Just(everywhere()),
+        1 => Just(AddressSet { v4: vec![(host(1), host(1))], v6: vec![], any: false }),
+        1 => Just(AddressSet { v4: vec![(host(0), host(255))], v6: vec![], any: false }),
+        1 => Just(AddressSet { v4: vec![(0, host(1) - 1), (host(2), u32::MAX)], v6: vec![], any: false }),
+    ]
+}
+
+fn any_content() -> impl Strategy<Value = Content> {
+    let letters = prop_oneof![Just(b'a'), Just(b'B'), Just(b'b'), Just(b'c')];
+    (proptest::collection::vec(letters, 1..4), any::<bool>(), proptest::option::of(0i64..4), prop::bool::weighted(0.2))
+        .prop_map(|(bytes, nocase, depth, negated)| Content {
+            depth: depth.map(|d| Value::Number(d + bytes.len() as i64)),
+            bytes,
+            nocase,
+            negated,
+            ..Default::default()
+        })
+}
+
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let protocol = prop_oneof![
+        4 => Just(Protocol::Tcp), 1 => Just(Protocol::TcpPacket), 1 => Just(Protocol::TcpStream), 1 => Just(Protocol::Ip),
+        1 => Just(Protocol::Udp)
+    ];
+    let action = prop_oneof![6 => Just(Action::Alert), 1 => Just(Action::Pass), 1 => Just(Action::Drop)];
+    let checks = proptest::option::of(prop_oneof![
+        any::<bool>().prop_map(|set| Check::FlowBit { names: vec!["a".into()], set }),
+        (0u64..8).prop_map(|n| Check::Dsize(Compare::Less(n))),
+        any::<bool>().prop_map(|s| Check::Flow(FlowCheck {
+            side: Some(if s { Side::ToServer } else { Side::ToClient }),
+            ..Default::default()
+        })),
+        Just(Check::TcpFlags { bits: tcp::flag::SYN, ignore: 0, mode: FlagMode::All }),
+    ]);
+    (
+        (protocol, action, any::<bool>(), 1u32..4),
+        (any_addresses(), any_port(), any_addresses(), any_port(), any::<bool>()),
+        (checks, proptest::collection::vec(any_content(), 0..3), any::<bool>()),
+    )
+        .prop_map(
+            |((protocol, action, noalert, priority), (src, sport, dst, dport, both), (check, contents, set))| {
+                let mut r = rule(0, action, protocol);
+                (r.src, r.sport, r.dst, r.dport, r.priority) = (src, sport, dst, dport, priority);
+                r.noalert = noalert && set;
+                r.arrow = if both { Arrow::Both } else { Arrow::Forward };
+                r.checks.extend(check);
+                if set {
+                    r.effects.push(Effect::FlowBit { names: vec!["a".into()], op: BitOp::Set });
+                }
+                if contents.is_empty() { r } else { with_content(r, contents) }
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    /// Groups, prefilters and tables change what is looked at, never what is found.
+    #[test]
+    fn prefilters_lose_nothing(
+        mut rules in proptest::collection::vec(any_rule(), 1..25),
+        packets in proptest::collection::vec(
+            (proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'b'), Just(b'B'), Just(b'c')], 0..10), any::<bool>(), any::<bool>()), 1..6),
+        port in prop_oneof![Just(80u16), Just(81), Just(443), Just(9)],
+        ac in any::<bool>(),
+        groups in 0usize..4,
+    ) {
+        for (sid, r) in (1..).zip(&mut rules) {
+            r.sid = sid;
+        }
+        let algo = if ac { MpmAlgo::AhoCorasick } else { MpmAlgo::Auto };
+        let config = DetectConfig { mpm_algo: algo, port_groups: groups, ..Default::default() };
+        let mut fast = Lab::with(rules.clone(), &config).ips();
+        let mut slow = Lab::with(rules, &config).ips();
+        slow.state.everything = true;
+        fast.flow.dport = port;
+        slow.flow.dport = port;
+        let mut stream = Vec::new();
+        for (payload, to_client, in_stream) in packets {
+            let dir = if to_client { Direction::ToClient } else { Direction::ToServer };
+            stream.extend_from_slice(&payload);
+            let chunks: &[&[u8]] = if in_stream { &[&stream] } else { &[] };
+            let a = fast.send(&payload, dir, in_stream, chunks);
+            let b = slow.send(&payload, dir, in_stream, chunks);
+            prop_assert_eq!(a, b);
+            prop_assert_eq!(fast.flow.vars.bits(), slow.flow.vars.bits());
+        }
+    }
+}

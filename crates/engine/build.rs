@@ -1,0 +1,7 @@
+//! Tells the code for which machine it is built.
+
+fn main() {
+    let target = std::env::var("TARGET").unwrap_or_else(|_| "unknown".into());
+    println!("cargo:rustc-env=MARGAY_TARGET={target}");
+    println!("cargo:rerun-if-changed=build.rs");
+}

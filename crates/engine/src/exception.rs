@@ -1,0 +1,309 @@
+//! Exception policies: what happens to a packet or its flow when the engine can no longer see all of it.
+
+use margay_config::{Config, ConfigError};
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Policy {
+    /// Go on as well as can be.
+    #[default]
+    Ignore,
+    /// Drop this packet.
+    DropPacket,
+    /// Drop this packet and the rest of its flow.
+    DropFlow,
+    /// Drop the flow and answer with a reset or unreachable.
+    Reject,
+    /// Stop looking at the flow.
+    Bypass,
+    /// Let this packet through uninspected.
+    PassPacket,
+    /// Let the flow through uninspected.
+    PassFlow,
+}
+
+impl Policy {
+    /// Its name in counters and flow records: `drop_flow`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Ignore => "ignore",
+            Policy::DropPacket => "drop_packet",
+            Policy::DropFlow => "drop_flow",
+            Policy::Reject => "reject",
+            Policy::Bypass => "bypass",
+            Policy::PassPacket => "pass_packet",
+            Policy::PassFlow => "pass_flow",
+        }
+    }
+
+    /// Every policy, in the order of the counters.
+    pub const ALL: [Policy; 7] = [
+        Policy::Ignore,
+        Policy::DropPacket,
+        Policy::DropFlow,
+        Policy::Reject,
+        Policy::Bypass,
+        Policy::PassPacket,
+        Policy::PassFlow,
+    ];
+
+    fn parse(text: &str) -> Option<Option<Policy>> {
+        Some(Some(match text {
+            "auto" => return Some(None),
+            "ignore" => Policy::Ignore,
+            "drop-packet" => Policy::DropPacket,
+            "drop-flow" => Policy::DropFlow,
+            "reject" => Policy::Reject,
+            "bypass" => Policy::Bypass,
+            "pass-packet" => Policy::PassPacket,
+            "pass-flow" => Policy::PassFlow,
+            _ => return None,
+        }))
+    }
+
+    /// The policy where no flow can be dropped: a flow's policy becomes that of its packet.
+    const fn for_packet(self) -> Policy {
+        match self {
+            Policy::DropFlow => Policy::DropPacket,
+            Policy::PassFlow => Policy::PassPacket,
+            Policy::Bypass => Policy::Ignore,
+            other => other,
+        }
+    }
+}
+
+/// The conditions that have a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// The flow table's memory is used up.
+    FlowMemcap,
+    /// The defragmenter's memory is used up.
+    DefragMemcap,
+    /// No memory for another TCP session.
+    StreamMemcap,
+    /// No memory for more stream data.
+    ReassemblyMemcap,
+    /// A TCP session without a beginning.
+    Midstream,
+    /// An application parser failed.
+    AppLayerError,
+}
+
+impl Condition {
+    /// Every condition, in the order of their numbers.
+    pub const ALL: [Condition; 6] = [
+        Condition::FlowMemcap,
+        Condition::DefragMemcap,
+        Condition::StreamMemcap,
+        Condition::ReassemblyMemcap,
+        Condition::Midstream,
+        Condition::AppLayerError,
+    ];
+
+    /// Its place in the counters: `exception_policy.` + this + `.drop_flow`.
+    pub const fn counter(self) -> &'static str {
+        match self {
+            Condition::FlowMemcap => "flow.memcap",
+            Condition::DefragMemcap => "defrag.memcap",
+            Condition::StreamMemcap => "tcp.ssn_memcap",
+            Condition::ReassemblyMemcap => "tcp.reassembly",
+            Condition::Midstream => "tcp.midstream",
+            Condition::AppLayerError => "app_layer.error",
+        }
+    }
+
+    /// Its name in flow records (`flow.exception_policy[].target`).
+    pub const fn target(self) -> &'static str {
+        match self {
+            Condition::FlowMemcap => "flow_memcap",
+            Condition::DefragMemcap => "defrag_memcap",
+            Condition::StreamMemcap => "stream_memcap",
+            Condition::ReassemblyMemcap => "stream_reassembly_memcap",
+            Condition::Midstream => "stream_midstream",
+            Condition::AppLayerError => "app_layer_error",
+        }
+    }
+
+    /// Its reason in drop events.
+    pub const fn drop_reason(self) -> &'static str {
+        match self {
+            Condition::FlowMemcap => "flow memcap",
+            Condition::DefragMemcap => "defrag memcap",
+            Condition::StreamMemcap => "stream memcap",
+            Condition::ReassemblyMemcap => "stream reassembly",
+            Condition::Midstream => "stream midstream",
+            Condition::AppLayerError => "applayer error",
+        }
+    }
+
+    const fn setting(self) -> &'static str {
+        match self {
+            Condition::FlowMemcap => "flow.memcap-policy",
+            Condition::DefragMemcap => "defrag.memcap-policy",
+            Condition::StreamMemcap => "stream.memcap-policy",
+            Condition::ReassemblyMemcap => "stream.reassembly.memcap-policy",
+            Condition::Midstream => "stream.midstream-policy",
+            Condition::AppLayerError => "app-layer.error-policy",
+        }
+    }
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The policy of every condition.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Policies {
+    policies: [Policy; 6],
+    /// Whether the midstream policy was asked for, rather than following from the mode.
+    pub midstream_set: bool,
+}
+
+impl Policies {
+    /// Reads `exception-policy` and the setting of each condition.
+    ///
+    /// `auto`, the default, is `drop-flow` inline and `ignore` otherwise.
+    ///
+    /// # Errors
+    /// A value that is no policy, or one that makes no sense for its condition.
+    pub fn from_config(config: &Config, ips: bool, midstream: bool) -> Result<Policies, ConfigError> {
+        let default = match Self::read(config, "exception-policy")? {
+            Some(Some(p)) => p,
+            _ if ips => Policy::DropFlow,
+            _ => Policy::Ignore,
+        };
+        let mut out = Policies::default();
+        for c in Condition::ALL {
+            let read = Self::read(config, c.setting())?;
+            let set = matches!(read, Some(Some(_)));
+            let mut p = match read {
+                Some(Some(p)) => p,
+                Some(None) if ips => Policy::DropFlow,
+                Some(None) => Policy::Ignore,
+                None => default,
+            };
+            match c {
+                Condition::Midstream => {
+                    out.midstream_set = set;
+                    p = Self::midstream(config, p, set, ips, midstream)?;
+                }
+                Condition::FlowMemcap | Condition::DefragMemcap => p = p.for_packet(),
+                _ => {}
+            }
+            if !ips && matches!(p, Policy::DropPacket | Policy::DropFlow | Policy::Reject) && !set {
+                p = Policy::Ignore;
+            }
+            out.policies[c.index()] = p;
+        }
+        Ok(out)
+    }
+
+    /// The policy of `condition`.
+    pub const fn of(&self, condition: Condition) -> Policy {
+        self.policies[condition.index()]
+    }
+
+    fn read(config: &Config, key: &str) -> Result<Option<Option<Policy>>, ConfigError> {
+        let Some(node) = config.node(key) else { return Ok(None) };
+        let text = node.text();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Policy::parse(text).map(Some).ok_or_else(|| {
+            node.error(format!(
+                "\"{text}\" is no exception policy; {key} takes auto, ignore, drop-packet, drop-flow, reject, bypass, \
+                 pass-packet or pass-flow"
+            ))
+        })
+    }
+
+    /// A session without a beginning is judged as a flow: policies for single packets make no sense, and with pick-up on
+    /// nothing may be cut off that was asked to be picked up.
+    fn midstream(config: &Config, p: Policy, set: bool, ips: bool, enabled: bool) -> Result<Policy, ConfigError> {
+        let fits = match (p, enabled) {
+            (Policy::Ignore | Policy::PassFlow, _) => true,
+            (Policy::Bypass, false) => true,
+            (Policy::DropFlow | Policy::Reject, false) => ips,
+            _ => false,
+        };
+        if fits {
+            return Ok(p);
+        }
+        if !set {
+            return Ok(Policy::Ignore);
+        }
+        let why = match p {
+            Policy::DropPacket | Policy::PassPacket => "it judges single packets, and this is about sessions",
+            _ if enabled => "stream.midstream is on, which asks for these sessions to be picked up",
+            _ => "nothing can be dropped outside inline mode",
+        };
+        let key = Condition::Midstream.setting();
+        let text = config.get(key).unwrap_or_default();
+        Err(match config.node(key) {
+            Some(n) => n.error(format!("{key} cannot be \"{text}\": {why}")),
+            None => ConfigError::new(margay_config::Place::file("command line"), why),
+        })
+    }
+}
+
+/// How often each policy was applied.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PolicyCounters {
+    counts: [[u64; 7]; 6],
+}
+
+impl PolicyCounters {
+    /// Counts one application.
+    pub fn count(&mut self, condition: Condition, policy: Policy) {
+        self.counts[condition.index()][policy as usize] += 1;
+    }
+
+    /// Calls `f` with each counter's name and value.
+    pub fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
+        for c in Condition::ALL {
+            for p in Policy::ALL {
+                f(&format!("exception_policy.{}.{}", c.counter(), p.name()), self.counts[c.index()][p as usize]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policies(text: &str, ips: bool, midstream: bool) -> Result<Policies, ConfigError> {
+        let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "test")?;
+        Policies::from_config(&config, ips, midstream)
+    }
+
+    #[test]
+    fn defaults_follow_the_mode() {
+        assert_eq!(policies("a: b", false, false).unwrap().of(Condition::StreamMemcap), Policy::Ignore);
+        assert_eq!(policies("a: b", true, false).unwrap().of(Condition::StreamMemcap), Policy::DropFlow);
+        assert_eq!(policies("a: b", true, false).unwrap().of(Condition::FlowMemcap), Policy::DropPacket);
+        assert_eq!(policies("a: b", true, true).unwrap().of(Condition::Midstream), Policy::Ignore);
+        assert_eq!(policies("exception-policy: ignore", true, false).unwrap().of(Condition::Midstream), Policy::Ignore);
+    }
+
+    #[test]
+    fn midstream_takes_what_makes_sense() {
+        for (text, ips, midstream, ok) in [
+            ("drop-flow", false, false, false),
+            ("pass-packet", false, false, false),
+            ("bypass", false, true, false),
+            ("drop-flow", false, true, false),
+            ("drop-packet", false, true, false),
+            ("bypass", false, false, true),
+            ("ignore", false, true, true),
+            ("pass-flow", false, true, true),
+            ("drop-flow", true, false, true),
+            ("reject", true, true, false),
+            ("nonsense", true, true, false),
+        ] {
+            let got = policies(&format!("stream:\n  midstream-policy: {text}"), ips, midstream);
+            assert_eq!(got.is_ok(), ok, "{text} ips {ips} midstream {midstream}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Reading capture files: the loop that drives a worker.
+
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use margay_capture::{
+    CaptureSource, DeletePolicy, DirOptions, Event, Filter, FilterSet, ProgressDisplay, Style, delete,
+};
+use margay_config::{Config, RunOptions};
+use margay_output::{error, info, notice, warning};
+use margay_packet::LinkType;
+
+use crate::Failed;
+use crate::settings;
+use crate::signals::Signals;
+use crate::stats::Reporter;
+use crate::worker::Worker;
+
+/// Frames handed out at a time.
+const BATCH: usize = 256;
+
+/// Opens what `-r` names, with the filter of the command line or of `-F`.
+///
+/// # Errors
+/// Nothing there, a filter that does not compile, options that do not go together.
+pub(crate) fn open(
+    config: &Config,
+    options: &RunOptions,
+    path: &Path,
+) -> Result<(CaptureSource, DeletePolicy), Failed> {
+    let expression = match (&options.filter, &options.filter_file) {
+        (Some(words), _) => Some(words.clone()),
+        (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new("suricata", e.to_string()))?,
+        (None, None) => None,
+    };
+    if let Some(e) = &expression {
+        Filter::compile(e, LinkType::ETHERNET).map_err(|e| Failed::new("pcap", e.to_string()))?;
+    }
+    let defaults = DirOptions::default();
+    let seconds = |key: &str, d: std::time::Duration| -> Result<std::time::Duration, Failed> {
+        Ok(config.int(key)?.and_then(|s| u64::try_from(s).ok()).map_or(d, std::time::Duration::from_secs))
+    };
+    let dir = DirOptions {
+        recursive: options.pcap_file_recursive || config.bool("pcap-file.recursive")?.unwrap_or(false),
+        continuous: options.pcap_file_continuous || config.bool("pcap-file.continuous")?.unwrap_or(false),
+        delay: seconds("pcap-file.delay", defaults.delay)?,
+        poll_interval: seconds("pcap-file.poll-interval", defaults.poll_interval)?,
+    };
+    let policy = if options.pcap_file_delete {
+        DeletePolicy::Always
+    } else {
+        match config.get("pcap-file.delete-when-done") {
+            None => DeletePolicy::Never,
+            Some(t) => DeletePolicy::from_name(t).ok_or_else(|| {
+                Failed::new("pcap", format!("pcap-file.delete-when-done: \"{t}\" is none of false, true, non-alerts"))
+            })?,
+        }
+    };
+    let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
+        .map_err(|e| Failed::new("suricata", e.to_string()))?;
+    Ok((source, policy))
+}
+
+/// Reads everything through `worker`, until the end or a signal to stop.
+pub(crate) fn run(
+    mut source: CaptureSource,
+    policy: DeletePolicy,
+    worker: &mut Worker,
+    reporter: &mut Reporter,
+    signals: &Signals,
+) {
+    let stderr = std::io::stderr();
+    let style = Style::of(&stderr);
+    let show = reporter.show_progress(style == Style::Terminal);
+    let mut display = ProgressDisplay::new(std::io::stderr(), style, Instant::now());
+    let mut bad_link: Option<PathBuf> = None;
+    loop {
+        if signals.stop() {
+            notice!("suricata", "Signal Received.  Stopping engine.");
+            break;
+        }
+        if signals.rotate() {
+            worker.lane.rest.outputs.reopen(settings::now());
+            margay_output::log::reopen();
+        }
+        match source.next_event(BATCH, SystemTime::now) {
+            Event::FileStart(start) => {
+                info!("pcap", "Starting file run for {}", start.file.display());
+                bad_link = None;
+                if let Some(link) = start.link.filter(|l| !l.is_supported()) {
+                    error!(
+                        "pcap",
+                        "{}: link type {} is not supported: none of it is decoded",
+                        start.file.display(),
+                        link.0
+                    );
+                    bad_link = Some(start.file.clone());
+                }
+                worker.lane.rest.file = Some(start.file.display().to_string());
+                worker.lane.rest.file_alerts = 0;
+            }
+            Event::Batch(batch) => {
+                if bad_link.is_none() {
+                    for frame in batch.iter() {
+                        worker.frame(&frame);
+                    }
+                    worker.expire();
+                }
+            }
+            Event::FileEnd(end) => {
+                match end.error {
+                    None => info!("pcap", "pcap file {} end of file reached", end.file.display()),
+                    Some(e) => error!("pcap", "{e}"),
+                }
+                if policy.applies(worker.lane.rest.file_alerts) && bad_link.is_none() {
+                    match delete(&end.file) {
+                        Ok(()) => info!("pcap", "{}: deleted", end.file.display()),
+                        Err(e) => warning!("pcap", "{e}"),
+                    }
+                }
+            }
+            Event::Failed { file, error } => {
+                error!("pcap", "{error}");
+                warning!("pcap", "{}: skipped", file.display());
+            }
+            Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
+            Event::Wait(time) => {
+                worker.lane.rest.outputs.flush();
+                signals.sleep(time);
+            }
+            Event::Done => break,
+            _ => {}
+        }
+        // One look at the clock a batch: progress, and the statistics of their interval.
+        let now = Instant::now();
+        if show && display.update(&source.progress(), now).is_err() {
+            // Nobody reads standard error any more; the capture goes on.
+        }
+        reporter.tick(now, worker);
+    }
+    if show && display.finish(&source.progress(), Instant::now()).is_err() {
+        // As above.
+    }
+    let files = source.files();
+    let c = source.counters();
+    notice!("pcap", "read {files} file{}, {} packets, {} bytes", if files == 1 { "" } else { "s" }, c.frames, c.bytes);
+}

@@ -1,0 +1,74 @@
+//! `logging:`: where the engine's own words go.
+
+use std::path::Path;
+
+use margay_config::{Config, ConfigError, Node, RunOptions};
+use margay_output::log::{Level, LogOutput, LogTarget, init};
+use margay_output::settings::Facility;
+use margay_output::warning;
+
+use crate::Failed;
+
+/// Opens what `logging.outputs` names; without it, the console.
+///
+/// # Errors
+/// A value that cannot be read, a file that cannot be opened.
+pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<(), Failed> {
+    let default = match config.node("logging").and_then(|n| n.node("default-log-level")) {
+        Some(n) => level(n)?,
+        None => Level::Notice,
+    };
+    let mut outputs = Vec::new();
+    let mut console = None;
+    for item in config.node("logging.outputs").iter().flat_map(Node::children) {
+        let (name, Some(node)) = item.entry() else { continue };
+        let enabled = node.bool("enabled")?.unwrap_or(true);
+        let level = match node.node("level") {
+            Some(n) => level(n)?,
+            None => default,
+        };
+        let json = node.get("type") == Some("json");
+        let target = match name {
+            "console" => {
+                console = Some(enabled);
+                LogTarget::Console
+            }
+            "file" => LogTarget::File(dir.join(node.get("filename").unwrap_or("suricata.log"))),
+            "syslog" => LogTarget::Syslog(match node.get("facility") {
+                Some(f) => Facility::from_name(f)
+                    .ok_or_else(|| node.error(format!("facility: syslog has no facility \"{f}\"")))?,
+                None => Facility::Local5,
+            }),
+            other => {
+                return Err(node.error(format!("logging cannot go to \"{other}\": console, file or syslog")).into());
+            }
+        };
+        if enabled {
+            outputs.push(LogOutput { target, level, json });
+        }
+    }
+    // Someone must hear what goes wrong, unless the console was switched off by name.
+    if console.is_none() {
+        outputs.insert(0, LogOutput { target: LogTarget::Console, level: default, json: false });
+    }
+    init(&outputs, Level::verbose(options.verbose)).map_err(|e| Failed::new("logopenfile", e))?;
+    if let Some(format) = config.get("logging.default-log-format")
+        && !format.is_empty()
+        && format != "%D: %S: %M"
+    {
+        warning!("log", "logging.default-log-format: the console's format is fixed here (\"%D: %S: %M\")");
+    }
+    Ok(())
+}
+
+fn level(node: Node<'_>) -> Result<Level, ConfigError> {
+    let text = node.text();
+    if text.is_empty() {
+        return Ok(Level::Notice);
+    }
+    Level::from_name(text).ok_or_else(|| {
+        node.error(format!(
+            "\"{text}\" is no log level; there are error, warning, notice, info, perf, config and debug"
+        ))
+    })
+}

@@ -1,0 +1,363 @@
+//! Reading rules and the files that go with them, and saying what could not be read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use margay_config::{Config, Keywords, RuleFiles, RunOptions, Strict};
+use margay_detect::iprep::{IpReputation, IpReputationBuilder};
+use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
+use margay_output::{error, info, notice, warning};
+use margay_rules::ast::GlobalThreshold;
+use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
+use margay_stream::StreamEvent;
+
+use crate::Failed;
+use crate::worker::RuleText;
+
+/// How many rules came to what.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) loaded: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+/// Rules ready to be matched.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// None where detection is off.
+    pub(crate) detect: Option<Arc<Detect>>,
+    /// Of each rule, by its number there, what events show.
+    pub(crate) texts: Arc<Vec<RuleText>>,
+    pub(crate) counts: Counts,
+}
+
+fn say(message: &Message) {
+    match message.severity {
+        Severity::Error => error!(message.module, "{}", message.text),
+        Severity::Warning => warning!(message.module, "{}", message.text),
+    }
+}
+
+/// Says what is wrong with a file that goes with the rules; true where something is.
+fn problems(list: &[ConfigProblem]) -> bool {
+    for p in list {
+        say(&p.message);
+    }
+    !list.is_empty()
+}
+
+/// Reads a file that goes with the rules. One that is named and cannot be read is worth a warning; the rules work without.
+fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, String)> {
+    let path = config.get(key).filter(|p| !p.is_empty())?;
+    match std::fs::read(path) {
+        Ok(bytes) => Some((String::from_utf8_lossy(&bytes).into_owned(), path.to_owned())),
+        Err(e) => {
+            warning!(module, "Error opening file: \"{path}\": {e}");
+            None
+        }
+    }
+}
+
+/// Loads the rules of a run and all that goes with them.
+///
+/// # Errors
+/// With `--init-errors-fatal` and `-T`: anything that could not be loaded. Always: a pattern matcher that is not there.
+pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: DetectConfig) -> Result<Loaded, Failed> {
+    let fatal = options.init_errors_fatal || options.test;
+    let mut ctx = context(config, options, ips);
+    let mut broken = false;
+    if let Some((text, name)) = read(config, "classification-file", "classification-config") {
+        let (classes, bad) = margay_rules::parse_classification(&text, &name);
+        if problems(&bad) {
+            warning!("classification-config", "Error loading classification configuration from {name}");
+            broken = true;
+        }
+        ctx.classes = classes.into_iter().map(|c| (c.name.to_ascii_lowercase(), c)).collect();
+    }
+    if let Some((text, name)) = read(config, "reference-config-file", "reference-config") {
+        let (references, bad) = margay_rules::parse_references(&text, &name);
+        broken |= problems(&bad);
+        ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.prefix)).collect();
+    }
+    if broken && fatal {
+        return Err(Failed::new("suricata", "initializing detection engine failed."));
+    }
+
+    let (paths, missing) = files(config, options);
+    for m in &missing {
+        warning!("detect", "No rule files match the pattern {m}");
+    }
+    let named = paths.len() + missing.len();
+    let mut loader = Loader::new(&ctx);
+    let mut unread = 0;
+    for path in &paths {
+        if let Err(e) = loader.load_file(path) {
+            error!("detect", "opening rule file {}: {e}", path.display());
+            unread += 1;
+        }
+    }
+    let mut set = loader.finish();
+    for e in &set.errors {
+        for m in &e.messages {
+            say(m);
+        }
+    }
+    for w in &set.warnings {
+        say(&w.message);
+    }
+    let failed = set.failed();
+    if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
+        return Err(Failed::new("suricata", "Loading signatures failed."));
+    }
+    if named == 0 {
+        info!("rules", "No signatures supplied.");
+    } else if set.accepted() == 0 {
+        warning!("detect", "{named} rule files specified, but no rules were loaded!");
+    } else {
+        info!(
+            "rules",
+            "{named} rule file{} processed. {} rules successfully loaded, {failed} rules failed, {} rules skipped",
+            if named == 1 { "" } else { "s" },
+            set.rules.len(),
+            set.skipped.len()
+        );
+    }
+    let global = thresholds(config, &ctx, fatal)?;
+    let reputation = reputation(config)?;
+    let rules = std::mem::take(&mut set.rules);
+    let environment = Environment {
+        thresholds: &global,
+        reputation,
+        stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
+        previous: None,
+    };
+    let (detect, report) =
+        Detect::compile(rules, &environment, &settings).map_err(|e| Failed::new("detect", e.to_string()))?;
+    compiled(&report);
+    if fatal && !report.errors.is_empty() {
+        return Err(Failed::new("suricata", "Loading signatures failed."));
+    }
+    let aside = set.set_aside.len() + report.set_aside.len();
+    if aside > 0 {
+        notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
+    }
+    let texts = detect
+        .rules()
+        .iter()
+        .map(|r| RuleText::of(r, |system| ctx.references.get(&system.to_ascii_lowercase()).cloned()))
+        .collect();
+    Ok(Loaded {
+        counts: Counts {
+            loaded: report.loaded as u64,
+            failed: (failed + report.errors.len()) as u64,
+            skipped: set.skipped.len() as u64,
+        },
+        detect: Some(Arc::new(detect)),
+        texts: Arc::new(texts),
+    })
+}
+
+fn compiled(report: &CompileReport) {
+    for (place, reason) in &report.errors {
+        error!("detect", "{}: line {}: {reason}", place.file, place.line);
+    }
+    for (place, reason) in &report.set_aside {
+        info!("rules", "{}: line {}: set aside: {reason}", place.file, place.line);
+    }
+    for place in &report.unused_thresholds {
+        info!("threshold-config", "{}: line {}: no rule answers to this entry", place.file, place.line);
+    }
+    info!(
+        "detect",
+        "{} signatures processed. {} are IP-only rules, {} are found by a pattern",
+        report.loaded,
+        report.ip_only,
+        report.prefiltered
+    );
+    info!("mpm", "{} patterns in {} matchers, {} KiB", report.patterns, report.matchers, report.matcher_memory / 1024);
+}
+
+fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalThreshold>, Failed> {
+    let Some((text, name)) = read(config, "threshold-file", "threshold-config") else { return Ok(Vec::new()) };
+    let (entries, bad) = margay_rules::parse_thresholds(&text, &name, &ctx.addresses);
+    if problems(&bad) {
+        warning!("threshold-config", "Error loading threshold configuration from {name}");
+        if fatal {
+            return Err(Failed::new("suricata", "Loading signatures failed."));
+        }
+    }
+    info!("threshold-config", "Threshold config parsed: {} rule(s) found", entries.len());
+    Ok(entries)
+}
+
+/// `reputation-categories-file`, and `reputation-files` in `default-reputation-path`.
+fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
+    let mut builder = IpReputationBuilder::default();
+    let (categories, lists) = (config.get("reputation-categories-file"), config.node("reputation-files"));
+    if let (Some(categories), Some(lists)) = (categories, lists) {
+        let dir = config.get("default-reputation-path").map(Path::new);
+        let lists: Vec<PathBuf> = lists.values().map(PathBuf::from).collect();
+        for (place, reason) in builder.files(Path::new(categories), &lists, dir) {
+            error!("reputation", "{}: line {}: {reason}", place.file, place.line);
+        }
+    }
+    Ok(Arc::new(builder.build()))
+}
+
+/// `--list-keywords`.
+pub(crate) fn list_keywords(what: &Keywords) -> String {
+    let names = margay_rules::keyword_names();
+    match what {
+        Keywords::Names | Keywords::All => {
+            names.iter().fold("=====Supported keywords=====\n".to_owned(), |out, n| out + "- " + n + "\n")
+        }
+        Keywords::Csv => names.iter().fold("name\n".to_owned(), |out, n| out + n + "\n"),
+        Keywords::One(name) if margay_rules::is_known(name) => {
+            format!("= {name} =\nKnown; see the rule language's manual.\n")
+        }
+        Keywords::One(name) => format!("There is no keyword \"{name}\".\n"),
+    }
+}
+
+/// `--list-rule-protos`.
+pub(crate) fn list_protocols() -> String {
+    const PROTOCOLS: [&str; 17] = [
+        "ip",
+        "ip4",
+        "ipv4",
+        "ip6",
+        "ipv6",
+        "tcp",
+        "tcp-pkt",
+        "tcp-stream",
+        "udp",
+        "icmp",
+        "icmpv4",
+        "icmpv6",
+        "sctp",
+        "pkthdr",
+        "ether",
+        "arp",
+        "any",
+    ];
+    PROTOCOLS.iter().fold("=========Supported Rule Protocols=========\n".to_owned(), |out, n| out + n + "\n")
+}
+
+/// The rule files that a run asks for: those of `-S`, or those of the configuration and of `-s`.
+///
+/// A name without a folder is looked for in `default-rule-path`; a pattern (`*.rules`) stands for every file that fits.
+/// The second list has the names and patterns that fit no file.
+pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec<String>) {
+    let mut named: Vec<(String, bool)> = Vec::new();
+    if !matches!(options.rules, RuleFiles::Exclusive(_))
+        && let Some(list) = config.node("rule-files")
+    {
+        named.extend(list.values().map(|v| (v.to_owned(), true)));
+    }
+    match &options.rules {
+        RuleFiles::Configured => {}
+        RuleFiles::Added(f) | RuleFiles::Exclusive(f) => named.push((f.clone(), false)),
+    }
+    let folder = config.get("default-rule-path").unwrap_or("/etc/suricata/rules");
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for (name, configured) in named {
+        let path = if configured && !Path::new(&name).is_absolute() {
+            Path::new(folder).join(&name)
+        } else {
+            PathBuf::from(&name)
+        };
+        let before = found.len();
+        if path.exists() {
+            found.push(path);
+        } else {
+            expand(&path, &mut found);
+            if found.len() == before {
+                missing.push(path.display().to_string());
+            }
+        }
+    }
+    (found, missing)
+}
+
+/// Adds the files that fit a pattern in the last part of `path`, in order of name.
+fn expand(path: &Path, out: &mut Vec<PathBuf>) {
+    let Some(pattern) = path.file_name().and_then(|n| n.to_str()) else { return };
+    if !pattern.contains(['*', '?']) {
+        return;
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut names: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|e| e.file_name().to_str().is_some_and(|n| fits(pattern.as_bytes(), n.as_bytes())))
+        .map(|e| e.path())
+        .filter(|p| p.is_file())
+        .collect();
+    names.sort();
+    out.append(&mut names);
+}
+
+/// Whether `name` fits a pattern with `*` and `?`.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    // The place to come back to: after the last `*`, and what it had swallowed.
+    let (mut p, mut n, mut back) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                back = Some((p + 1, n));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match back {
+                Some((bp, bn)) => {
+                    p = bp;
+                    n = bn + 1;
+                    back = Some((bp, bn + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+/// What rules may refer to, from the configuration and the command line; classes and references come later.
+pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Context {
+    let strict = match &options.strict_rule_keywords {
+        None => StrictKeywords::None,
+        Some(Strict::All) => StrictKeywords::All,
+        Some(Strict::Keywords(k)) => StrictKeywords::List(k.iter().cloned().collect()),
+    };
+    Context {
+        addresses: config.address_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+        ports: config.port_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+        strict,
+        available: ["iprep", "nfq"].into_iter().map(str::to_owned).collect(),
+        inline: ips,
+        ..Context::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, want) in [
+            ("*.rules", "a.rules", true),
+            ("*.rules", "a.rule", false),
+            ("a?c*", "abcde", true),
+            ("*a*a*", "banana", true),
+            ("a", "a", true),
+            ("?", "", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), want, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `decoder:`, `defrag:` and `host-os-policy:`.
+
+use std::net::IpAddr;
+
+use margay_config::{Config, ConfigError, Node};
+use margay_packet::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
+
+use super::{flag, number, ports, size};
+
+/// The decoder's settings.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn decode(config: &Config, ignore_checksums: bool) -> Result<DecodeConfig, ConfigError> {
+    let d = DecodeConfig::default();
+    Ok(DecodeConfig {
+        max_layers: number(config, "decoder.max-layers", d.max_layers)?,
+        vxlan: tunnel(config, "decoder.vxlan", 4789)?,
+        geneve: tunnel(config, "decoder.geneve", 6081)?,
+        teredo: tunnel(config, "decoder.teredo", 3544)?,
+        vntag: flag(config, "decoder.vntag.enabled", d.vntag)?,
+        erspan_type1: flag(config, "decoder.erspan.typeI.enabled", d.erspan_type1)?,
+        ignore_checksums,
+        defrag: defrag(config)?,
+    })
+}
+
+fn tunnel(config: &Config, path: &str, port: u16) -> Result<UdpTunnel, ConfigError> {
+    Ok(UdpTunnel {
+        enabled: flag(config, &format!("{path}.enabled"), true)?,
+        ports: ports(config, &format!("{path}.ports"), port)?,
+    })
+}
+
+fn defrag(config: &Config) -> Result<DefragConfig, ConfigError> {
+    let d = DefragConfig::default();
+    let mut hosts = Vec::new();
+    for (addr, prefix, name, node) in host_policies(config)? {
+        let policy = Policy::from_os_name(name)
+            .ok_or_else(|| node.error(format!("host-os-policy: \"{name}\" is no operating system that is known")))?;
+        hosts.push((addr, prefix, policy));
+    }
+    Ok(DefragConfig {
+        memcap: usize::try_from(size(config, "defrag.memcap", d.memcap as u64)?).unwrap_or(usize::MAX),
+        hash_size: number(config, "defrag.hash-size", d.hash_size)?,
+        trackers: number(config, "defrag.trackers", d.trackers)?,
+        max_frags: number(config, "defrag.max-frags", d.max_frags)?,
+        timeout: number(config, "defrag.timeout", d.timeout)?,
+        vlan_tracking: flag(config, "vlan.use-for-tracking", d.vlan_tracking)?,
+        hosts,
+        default_policy: d.default_policy,
+    })
+}
+
+/// The networks of `host-os-policy` as address, prefix length, name of the operating system, and where that stands.
+///
+/// # Errors
+/// What is no network.
+pub(crate) fn host_policies(config: &Config) -> Result<Vec<(IpAddr, u8, &str, Node<'_>)>, ConfigError> {
+    let mut out = Vec::new();
+    let Some(policies) = config.node("host-os-policy") else { return Ok(out) };
+    for os in policies.children() {
+        for text in os.values().flat_map(|v| v.split(',')) {
+            let text = text.trim().trim_start_matches('[').trim_end_matches(']').trim();
+            if text.is_empty() {
+                continue;
+            }
+            let (addr, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+            let addr: IpAddr =
+                addr.trim().parse().map_err(|_| os.error(format!("host-os-policy: \"{text}\" is no network")))?;
+            let longest = if addr.is_ipv4() { 32 } else { 128 };
+            let prefix = match prefix.map(|p| p.trim().parse::<u8>()) {
+                None => longest,
+                Some(Ok(p)) if p <= longest => p,
+                _ => return Err(os.error(format!("host-os-policy: \"{text}\" has no valid prefix length"))),
+            };
+            out.push((addr, prefix, os.name(), os));
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_ports_policies_and_sizes() {
+        let text = "%YAML 1.1\n---\nvars:\n  port-groups:\n    V: \"[4789,8472]\"\ndecoder:\n  max-layers: 4\n  vxlan:\n    \
+                    enabled: yes\n    ports: $V\n  teredo:\n    ports: any\ndefrag:\n  memcap: 1mb\nhost-os-policy:\n  \
+                    linux: [10.0.0.0/8, \"2001:db8::/32\"]\n  windows: [0.0.0.0/0]\n";
+        let d = decode(&Config::from_str(text, "t").unwrap(), true).unwrap();
+        assert_eq!((d.max_layers, d.vxlan.ports, d.teredo.ports.len()), (4, vec![4789, 8472], 0));
+        assert_eq!(d.defrag.memcap, 1 << 20);
+        assert_eq!(d.defrag.hosts.len(), 3);
+        assert!(d.ignore_checksums);
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, word) in [
+            ("decoder:\n  vxlan:\n    ports: $NONE\n", "NONE"),
+            ("decoder:\n  vxlan:\n    ports: 99999\n", "99999"),
+            ("host-os-policy:\n  linux: [10.0.0.0/99]\n", "10.0.0.0/99"),
+            ("host-os-policy:\n  plan9: [10.0.0.0/9]\n", "plan9"),
+            ("decoder:\n  max-layers: 1000\n", "1000"),
+        ] {
+            let e = decode(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), false).unwrap_err();
+            assert!(e.to_string().contains(word), "{e}");
+            assert!(e.place.line > 0, "{e}");
+        }
+    }
+}

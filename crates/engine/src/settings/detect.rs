@@ -1,0 +1,107 @@
+//! `detect:`, `action-order:`, `pcre:` and what else decides how rules are matched.
+
+use margay_config::{Config, ConfigError};
+use margay_detect::mpm::MpmAlgo;
+use margay_detect::{DetectConfig, PrefilterMode};
+use margay_rules::ast::Action;
+
+use super::{number, size, wrong};
+
+/// Bytes that one entry of a table by host is taken to need, for tables whose limit is in bytes.
+const HOST_ENTRY: u64 = 256;
+
+/// The settings of detection.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
+    let d = DetectConfig::default();
+    let mpm_algo = match config.get("mpm-algo") {
+        None | Some("") => d.mpm_algo,
+        Some(name) => MpmAlgo::from_name(name).ok_or_else(|| {
+            wrong(config, "mpm-algo", &format!("\"{name}\" is no pattern matcher; there are auto, hs and ac"))
+        })?,
+    };
+    let prefilter = match config.get("detect.prefilter.default") {
+        None | Some("" | "mpm") => PrefilterMode::Mpm,
+        Some("auto") => PrefilterMode::Auto,
+        Some(other) => {
+            return Err(wrong(config, "detect.prefilter.default", &format!("\"{other}\" is neither mpm nor auto")));
+        }
+    };
+    let entries = |path: &str, default: usize| -> Result<usize, ConfigError> {
+        Ok(match config.size(path)? {
+            Some(bytes) => usize::try_from(bytes / HOST_ENTRY).unwrap_or(usize::MAX).max(1),
+            None => default,
+        })
+    };
+    Ok(DetectConfig {
+        mpm_algo,
+        prefilter,
+        packet_alert_max: number(config, "packet-alert-max", d.packet_alert_max)?,
+        action_order: action_order(config)?.unwrap_or(d.action_order),
+        inspection_recursion_limit: number(config, "detect.inspection-recursion-limit", d.inspection_recursion_limit)?,
+        pcre_match_limit: limit(config, "pcre.match-limit", d.pcre_match_limit)?,
+        pcre_match_limit_recursion: limit(config, "pcre.match-limit-recursion", d.pcre_match_limit_recursion)?,
+        threshold_entries: entries("detect.thresholds.memcap", d.threshold_entries)?,
+        tag_entries: d.tag_entries,
+        host_entries: usize::try_from(size(config, "host.memcap", d.host_entries as u64 * HOST_ENTRY)? / HOST_ENTRY)
+            .unwrap_or(usize::MAX)
+            .max(1),
+        port_groups: d.port_groups,
+    })
+}
+
+/// A limit of the regular expressions; 0 and negative numbers stand for the default.
+fn limit(config: &Config, path: &str, default: u32) -> Result<u32, ConfigError> {
+    Ok(match config.int(path)? {
+        Some(n) => u32::try_from(n).ok().filter(|&n| n > 0).unwrap_or(default),
+        None => default,
+    })
+}
+
+fn action_order(config: &Config) -> Result<Option<Vec<Action>>, ConfigError> {
+    let Some(node) = config.node("action-order") else { return Ok(None) };
+    let mut order = Vec::new();
+    for name in node.values() {
+        let action = match name {
+            "pass" => Action::Pass,
+            "drop" => Action::Drop,
+            "reject" => Action::Reject,
+            "alert" => Action::Alert,
+            other => {
+                return Err(node.error(format!(
+                    "action-order: \"{other}\" is no action; list pass, drop, reject and alert, each once"
+                )));
+            }
+        };
+        if order.contains(&action) {
+            return Err(node.error(format!("action-order: \"{name}\" stands twice; list each action once")));
+        }
+        order.push(action);
+    }
+    if order.len() != 4 {
+        return Err(node.error("action-order: list pass, drop, reject and alert, each once"));
+    }
+    Ok(Some(order))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<DetectConfig, ConfigError> {
+        detect(&Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "t").unwrap())
+    }
+
+    #[test]
+    fn reads_order_and_limits() {
+        let d =
+            read("action-order: [drop, pass, reject, alert]\npacket-alert-max: 20\npcre:\n  match-limit: 9").unwrap();
+        assert_eq!(d.action_order[0], Action::Drop);
+        assert_eq!((d.packet_alert_max, d.pcre_match_limit), (20, 9));
+        for bad in ["action-order: [drop]", "action-order: [drop, drop, pass, alert]", "mpm-algo: magic"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! From the configuration's text to each crate's settings: every key that the engine reads is read here, once.
+
+mod decode;
+mod detect;
+mod flow;
+mod outputs;
+mod stream;
+
+pub(crate) use decode::{decode, host_policies};
+pub(crate) use detect::detect;
+pub(crate) use flow::flow;
+pub(crate) use outputs::{open_outputs, wants_ethernet};
+pub(crate) use stream::stream;
+
+use margay_config::{Config, ConfigError};
+
+/// A whole number at `path` that fits `T`; `default` where it is not set.
+///
+/// # Errors
+/// No number, or one that does not fit.
+pub(crate) fn number<T: TryFrom<i64>>(config: &Config, path: &str, default: T) -> Result<T, ConfigError> {
+    let Some(n) = config.int(path)? else { return Ok(default) };
+    T::try_from(n).map_err(|_| wrong(config, path, &format!("{n} is out of range")))
+}
+
+/// A size in bytes at `path`.
+///
+/// # Errors
+/// No size.
+pub(crate) fn size(config: &Config, path: &str, default: u64) -> Result<u64, ConfigError> {
+    Ok(config.size(path)?.unwrap_or(default))
+}
+
+/// A truth value at `path`.
+///
+/// # Errors
+/// No truth value.
+pub(crate) fn flag(config: &Config, path: &str, default: bool) -> Result<bool, ConfigError> {
+    Ok(config.bool(path)?.unwrap_or(default))
+}
+
+/// Wall-clock time, for what is said about the engine itself and for names of files.
+pub(crate) fn now() -> margay_packet::Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    margay_packet::Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// An error about the setting at `path`, with its place.
+pub(crate) fn wrong(config: &Config, path: &str, reason: &str) -> ConfigError {
+    match config.node(path) {
+        Some(n) => n.error(format!("{path}: {reason}")),
+        None => ConfigError::new(margay_config::Place::file("configuration"), format!("{path}: {reason}")),
+    }
+}
+
+/// Ports of a setting that lists them: `4789`, `[4789, 4790]`, `$VXLAN_PORTS`, `any` (empty).
+///
+/// # Errors
+/// What is no port, a variable that does not exist, a chain of variables that is too long.
+pub(crate) fn ports(config: &Config, path: &str, default: u16) -> Result<Vec<u16>, ConfigError> {
+    let Some(node) = config.node(path) else { return Ok(vec![default]) };
+    let mut out = Vec::new();
+    for text in node.values() {
+        add_ports(config, path, text, 0, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn add_ports(config: &Config, path: &str, text: &str, depth: u8, out: &mut Vec<u16>) -> Result<(), ConfigError> {
+    if depth > 8 {
+        return Err(wrong(config, path, "port variables refer to each other in a circle"));
+    }
+    for part in text.trim().trim_start_matches('[').trim_end_matches(']').split(',') {
+        let part = part.trim();
+        if part.is_empty() || part == "any" {
+            continue;
+        }
+        if let Some(name) = part.strip_prefix('$') {
+            let Some((_, value)) = config.port_groups().find(|(n, _)| *n == name) else {
+                return Err(wrong(config, path, &format!("there is no port variable \"{name}\" in vars.port-groups")));
+            };
+            add_ports(config, path, value, depth + 1, out)?;
+        } else {
+            match part.parse() {
+                Ok(p) => out.push(p),
+                Err(_) => return Err(wrong(config, path, &format!("\"{part}\" is no port"))),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! `outputs:`: what is written, where to, and with which options.
+
+use std::path::{Path, PathBuf};
+
+use margay_config::{Config, ConfigError, Node};
+use margay_output::event::{EventType, EventTypes};
+use margay_output::pcaplog::{Conditional, PcapLogSettings, PcapMode};
+use margay_output::settings::{
+    AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
+    StatsLogSettings, StatsOptions, SyslogLevel,
+};
+use margay_output::{OutputSpec, Outputs, info, warning};
+
+use super::now;
+use crate::Failed;
+
+/// The enabled outputs in order, and what was asked for that there is none of.
+#[derive(Debug)]
+pub(crate) struct Specs {
+    pub(crate) outputs: Vec<OutputSpec>,
+    /// Sentences for the log.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads `outputs:`.
+///
+/// # Errors
+/// A value that cannot be read; an output or logger twice where only one can be.
+pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError> {
+    let mut specs = Specs { outputs: Vec::new(), warnings: Vec::new() };
+    let Some(list) = config.node("outputs") else { return Ok(specs) };
+    let mut anomaly = false;
+    for item in list.children() {
+        let (name, node) = item.entry();
+        let Some(node) = node else { continue };
+        if !node.bool("enabled")?.unwrap_or(false) {
+            continue;
+        }
+        match name {
+            "fast" => specs.outputs.push(OutputSpec::Fast(sink(node, dir, "fast.log")?)),
+            "eve-log" => {
+                let eve = eve(config, node, dir, &mut specs.warnings)?;
+                if eve.types.contains(EventType::Anomaly) && std::mem::replace(&mut anomaly, true) {
+                    return Err(node.error("only one 'anomaly' logger can be enabled"));
+                }
+                specs.outputs.push(OutputSpec::Eve(Box::new(eve)));
+            }
+            "stats" => {
+                let options = stats(Some(node), StatsOptions { null_values: false, ..StatsOptions::default() })?;
+                specs
+                    .outputs
+                    .push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
+            }
+            "pcap-log" => specs.outputs.push(OutputSpec::PcapLog(pcap(node, dir)?)),
+            // These have nothing to write in this release.
+            "file-store" | "tls-store" | "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua"
+            | "alert-debug" | "syslog" | "alert-syslog" => specs
+                .warnings
+                .push(format!("{}: the output \"{name}\" is not in this release and writes nothing", node.place())),
+            other => return Err(node.error(format!("there is no output called \"{other}\""))),
+        }
+    }
+    Ok(specs)
+}
+
+/// `filename` of an output: as given where absolute, else in the log folder.
+pub(crate) fn file(node: Node<'_>, dir: &Path, default: &str) -> PathBuf {
+    dir.join(node.get("filename").unwrap_or(default))
+}
+
+/// Reads `outputs:` and opens what is enabled.
+///
+/// # Errors
+/// What cannot be read or opened.
+pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Outputs, Failed> {
+    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    for w in &specs.warnings {
+        warning!("runmodes", "{w}");
+    }
+    for o in &specs.outputs {
+        let (name, path) = match o {
+            OutputSpec::Eve(s) => ("eve-log", &s.sink.path),
+            OutputSpec::Fast(s) => ("fast", &s.path),
+            OutputSpec::StatsLog(s) => ("stats", &s.sink.path),
+            OutputSpec::PcapLog(s) => ("pcap-log", &s.path),
+        };
+        info!("logopenfile", "{name} output initialized: {}", path.display());
+    }
+    Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
+        .map_err(|e| Failed::new("logopenfile", e.to_string()))
+}
+
+/// Whether an output shows the Ethernet addresses of flows.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn wants_ethernet(config: &Config) -> Result<bool, ConfigError> {
+    for item in config.node("outputs").iter().flat_map(Node::children) {
+        if let ("eve-log", Some(node)) = item.entry()
+            && node.bool("ethernet")?.unwrap_or(false)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
+    let dir = node.get("dir").map_or_else(|| dir.to_owned(), |d| dir.join(d));
+    let mut s = PcapLogSettings::new(file(node, &dir, "log.pcap"));
+    let bad = |key: &str, value: &str| node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known"));
+    if let Some(mode) = node.get("mode") {
+        s.mode = match mode {
+            "normal" => PcapMode::Normal,
+            "multi" => PcapMode::Multi,
+            _ => return Err(bad("mode", mode)),
+        };
+    }
+    if let Some(limit) = node.size("limit")? {
+        s.limit = limit;
+    }
+    if let Some(n) = node.int("max-files")? {
+        s.max_files = usize::try_from(n).map_err(|_| node.error("max-files must not be negative"))?;
+    }
+    if let Some(format) = node.get("ts-format") {
+        s.usec = match format {
+            "usec" => true,
+            "sec" => false,
+            _ => return Err(bad("ts-format", format)),
+        };
+    }
+    s.use_stream_depth = node.bool("use-stream-depth")?.unwrap_or(false);
+    s.honor_pass_rules = node.bool("honor-pass-rules")?.unwrap_or(false);
+    if let Some(c) = node.get("conditional") {
+        s.conditional = match c {
+            "all" => Conditional::All,
+            "alerts" => Conditional::Alerts,
+            "tag" => Conditional::Tag,
+            _ => return Err(bad("conditional", c)),
+        };
+    }
+    if let Some(c) = node.get("compression")
+        && c != "none"
+    {
+        return Err(bad("compression", c));
+    }
+    s.filter = node.get("bpf-filter").map(str::to_owned);
+    Ok(s)
+}
+
+fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {
+    let mut s = SinkSettings::file(file(node, dir, default));
+    let bad = |key: &str, value: &str| {
+        node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known here; see etc/margay.yaml"))
+    };
+    if let Some(t) = node.get("filetype").or_else(|| node.get("type")) {
+        s.kind = match t {
+            "regular" | "file" => SinkKind::Regular,
+            "unix_stream" => SinkKind::UnixStream,
+            "unix_dgram" => SinkKind::UnixDgram,
+            "syslog" => SinkKind::Syslog,
+            _ => return Err(bad("filetype", t)),
+        };
+    }
+    s.append = node.bool("append")?.unwrap_or(true);
+    if let Some(mode) = node.get("filemode") {
+        s.mode = u32::from_str_radix(mode, 8).map_err(|_| bad("filemode", mode))?;
+    }
+    if let Some(text) = node.get("rotate-interval") {
+        s.rotate_interval = Some(interval(text).ok_or_else(|| bad("rotate-interval", text))?);
+    }
+    s.buffer_size = usize::try_from(node.size("buffer-size")?.unwrap_or(0)).unwrap_or(usize::MAX);
+    if let Some(identity) = node.get("identity") {
+        s.identity = identity.into();
+    }
+    if let Some(f) = node.get("facility") {
+        s.facility = Facility::from_name(f).ok_or_else(|| bad("facility", f))?;
+    }
+    if let Some(l) = node.get("level") {
+        s.level = SyslogLevel::from_name(l).ok_or_else(|| bad("level", l))?;
+    }
+    Ok(s)
+}
+
+/// Seconds of `minute`, `hour`, `day`, or a number with `s`, `m`, `h` or `d`.
+fn interval(text: &str) -> Option<u64> {
+    match text {
+        "minute" => return Some(60),
+        "hour" => return Some(3600),
+        "day" => return Some(86400),
+        _ => {}
+    }
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor = match unit.trim() {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86400,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor).filter(|&s| s > 0)
+}
+
+fn eve(config: &Config, node: Node<'_>, dir: &Path, warnings: &mut Vec<String>) -> Result<EveSettings, ConfigError> {
+    let mut eve = EveSettings::file(file(node, dir, "eve.json"), EventTypes::NONE);
+    eve.sink = sink(node, dir, "eve.json")?;
+    if node.bool("threaded")?.unwrap_or(false) {
+        warnings.push(format!("{}: threaded: one worker writes one file in this release", node.place()));
+    }
+    eve.prefix = node.get("prefix").unwrap_or_default().into();
+    eve.pcap_file = node.bool("pcap-file")?.unwrap_or(false);
+    eve.community_id = node.bool("community-id")?.unwrap_or(false);
+    if let Some(seed) = node.int("community-id-seed")? {
+        eve.community_id_seed =
+            u16::try_from(seed).map_err(|_| node.error("community-id-seed must be between 0 and 65535"))?;
+    }
+    eve.ethernet = node.bool("ethernet")?.unwrap_or(false);
+    eve.metadata = node.bool("metadata")?.unwrap_or(true);
+    eve.sensor_name = config.get("sensor-name").map(str::to_owned);
+    if node.bool("suricata-version")?.unwrap_or(false) {
+        eve.version = Some(crate::VERSION.into());
+    }
+    let Some(types) = node.node("types") else { return Ok(eve) };
+    let mut alert_tags = false;
+    for item in types.children() {
+        let (name, options) = item.entry();
+        let Some(kind) = EventType::from_name(name) else {
+            warnings.push(format!("{}: there is no event type called \"{name}\"", item.place()));
+            continue;
+        };
+        if let Some(o) = options
+            && o.get("enabled").is_some()
+            && !o.bool("enabled")?.unwrap_or(true)
+        {
+            continue;
+        }
+        eve.types = eve.types.with(kind);
+        match kind {
+            EventType::Alert => {
+                eve.alert = alert(options)?;
+                alert_tags = eve.alert.tagged_packets;
+            }
+            EventType::Anomaly => eve.anomaly = anomaly(options)?,
+            EventType::Drop => {
+                if let Some(o) = options {
+                    eve.drop = DropOptions {
+                        alerts: o.bool("alerts")?.unwrap_or(false),
+                        all: o.get("flows") == Some("all"),
+                        verdict: o.bool("verdict")?.unwrap_or(false),
+                    };
+                }
+            }
+            EventType::Flow => {
+                // Suricata's own switch for the list of policies that took effect; the list is short, and wanted.
+                eve.flow = FlowOptions { exception_policy: true };
+            }
+            EventType::Stats => eve.stats = stats(options, StatsOptions::default())?,
+            _ => {}
+        }
+    }
+    if alert_tags {
+        eve.types = eve.types.with(EventType::Packet);
+    }
+    Ok(eve)
+}
+
+fn alert(node: Option<Node<'_>>) -> Result<AlertOptions, ConfigError> {
+    let mut a = AlertOptions::default();
+    let Some(n) = node else { return Ok(a) };
+    a.payload = n.bool("payload")?.unwrap_or(a.payload);
+    a.payload_printable = n.bool("payload-printable")?.unwrap_or(a.payload_printable);
+    a.payload_length = n.bool("payload-length")?.unwrap_or(a.payload_length);
+    a.payload_buffer_size = usize::try_from(n.size("payload-buffer-size")?.unwrap_or(4096)).unwrap_or(4096);
+    a.packet = n.bool("packet")?.unwrap_or(a.packet);
+    a.verdict = n.bool("verdict")?.unwrap_or(a.verdict);
+    a.tagged_packets = n.bool("tagged-packets")?.unwrap_or(a.tagged_packets);
+    if let Some(m) = n.node("metadata") {
+        // Either one switch for all of it, or a section.
+        if m.children().next().is_none() {
+            if !n.bool("metadata")?.unwrap_or(true) {
+                (a.app_layer, a.flow, a.rule_metadata) = (false, false, false);
+            }
+        } else {
+            a.app_layer = m.bool("app-layer")?.unwrap_or(a.app_layer);
+            a.flow = m.bool("flow")?.unwrap_or(a.flow);
+            if let Some(r) = m.node("rule") {
+                a.rule_metadata = r.bool("metadata")?.unwrap_or(a.rule_metadata);
+                a.rule_raw = r.bool("raw")?.unwrap_or(a.rule_raw);
+                a.rule_reference = r.bool("reference")?.unwrap_or(a.rule_reference);
+            }
+        }
+    }
+    Ok(a)
+}
+
+fn anomaly(node: Option<Node<'_>>) -> Result<AnomalyOptions, ConfigError> {
+    let mut a = AnomalyOptions::default();
+    let Some(n) = node else { return Ok(a) };
+    a.decode = n.bool("types.decode")?.unwrap_or(a.decode);
+    a.stream = n.bool("types.stream")?.unwrap_or(a.stream);
+    a.applayer = n.bool("types.applayer")?.unwrap_or(a.applayer);
+    a.packethdr = n.bool("packethdr")?.unwrap_or(a.packethdr);
+    Ok(a)
+}
+
+fn stats(node: Option<Node<'_>>, d: StatsOptions) -> Result<StatsOptions, ConfigError> {
+    let Some(n) = node else { return Ok(d) };
+    Ok(StatsOptions {
+        totals: n.bool("totals")?.unwrap_or(d.totals),
+        threads: n.bool("threads")?.unwrap_or(d.threads),
+        deltas: n.bool("deltas")?.unwrap_or(d.deltas),
+        null_values: n.bool("null-values")?.or(n.bool("zero-valued-counters")?).unwrap_or(d.null_values),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specs(text: &str) -> Result<usize, ConfigError> {
+        let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t")?;
+        outputs(&config, Path::new("logs")).map(|s| s.outputs.len())
+    }
+
+    #[test]
+    fn reads_what_is_enabled() {
+        let text = "outputs:\n  - fast:\n      enabled: yes\n  - eve-log:\n      enabled: yes\n      types:\n        - \
+                    alert:\n            payload: yes\n        - flow\n  - stats:\n      enabled: no\n";
+        assert_eq!(specs(text).unwrap(), 2);
+        let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap();
+        let s = outputs(&config, Path::new("logs")).unwrap();
+        let Some(OutputSpec::Eve(eve)) = s.outputs.get(1) else { panic!("no eve-log") };
+        assert!(eve.alert.payload && eve.types.contains(EventType::Flow) && !eve.types.contains(EventType::Stats));
+        assert_eq!(eve.sink.path, Path::new("logs/eve.json"));
+    }
+
+    #[test]
+    fn refuses_nonsense() {
+        assert!(specs("outputs:\n  - feast:\n      enabled: yes\n").is_err());
+        let two = "  - eve-log:\n      enabled: yes\n      types: [anomaly]\n";
+        let e = specs(&format!("outputs:\n{two}{two}")).unwrap_err();
+        assert!(e.to_string().contains("only one 'anomaly' logger can be enabled"));
+    }
+
+    #[test]
+    fn intervals() {
+        assert_eq!(interval("hour"), Some(3600));
+        assert_eq!(interval("90s"), Some(90));
+        assert_eq!(interval("0s"), None);
+        assert_eq!(interval("fortnight"), None);
+    }
+}

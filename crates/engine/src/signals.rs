@@ -1,0 +1,48 @@
+//! Signals: stop (INT, TERM), reopen the logs (HUP).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What was signalled.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    stop: Arc<AtomicBool>,
+    rotate: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Begins to take signals. A second INT or TERM ends the process at once, for when the first cannot be served.
+    ///
+    /// # Errors
+    /// The system refuses a handler.
+    pub(crate) fn install() -> std::io::Result<Signals> {
+        let s = Signals::default();
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&s.stop))?;
+            signal_hook::flag::register(signal, Arc::clone(&s.stop))?;
+        }
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&s.rotate))?;
+        Ok(s)
+    }
+
+    /// Whether to stop.
+    pub(crate) fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether the logs are to be reopened; asked once a signal.
+    pub(crate) fn rotate(&self) -> bool {
+        self.rotate.load(Ordering::Relaxed) && self.rotate.swap(false, Ordering::Relaxed)
+    }
+
+    /// Sleeps for `time`, or until a signal to stop.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let step = Duration::from_millis(50);
+        let mut left = time;
+        while !left.is_zero() && !self.stop() {
+            std::thread::sleep(left.min(step));
+            left = left.saturating_sub(step);
+        }
+    }
+}

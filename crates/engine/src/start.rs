@@ -1,0 +1,232 @@
+//! From the command line to a running engine, and down again.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RunOptions};
+use margay_detect::{Detect, DetectState};
+use margay_flow::FlowTable;
+use margay_output::event::EngineStats;
+use margay_output::event::EventType;
+use margay_output::{error, info, notice, warning};
+use margay_packet::Decoder;
+use margay_stream::StreamEngine;
+
+use crate::exception::Policies;
+use crate::rules::Loaded;
+use crate::signals::Signals;
+use crate::stats::Reporter;
+use crate::worker::{Lane, Options, Rest, Worker};
+use crate::{Failed, files, info as about, logging, rules, settings};
+
+/// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
+/// why.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let command = match Cli::parse(args) {
+        Ok(c) => c,
+        Err(e) => {
+            eprintln!("{e}");
+            return ExitCode::from(margay_config::CliError::EXIT_STATUS);
+        }
+    };
+    match command {
+        Command::Run(options) => match start(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(f) => {
+                error!(f.module, "{}", f.message);
+                ExitCode::FAILURE
+            }
+        },
+        Command::Help => say(&margay_config::help()),
+        Command::Version => say(&about::version()),
+        Command::BuildInfo => say(&about::build()),
+        Command::DumpFeatures => say(about::features()),
+        Command::ListRunmodes => say(about::runmodes()),
+        Command::ListKeywords(what) => say(&rules::list_keywords(&what)),
+        Command::ListRuleProtos => say(&rules::list_protocols()),
+        Command::ListAppLayerProtos => say("=========Supported App Layer Protocols=========\n"),
+        Command::ListAppLayerHooks => say("=========Supported App Layer Hooks=========\n"),
+        Command::Own(own, _) => {
+            let name = match own {
+                Own::Rules => "rules",
+                Own::Lab => "lab",
+            };
+            eprintln!("margay: the command '{name}' is not in this release");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(text: &str) -> ExitCode {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    // A reader that went away (`margay -h | head`) is no error.
+    let _ =
+        out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
+    ExitCode::SUCCESS
+}
+
+/// What this release cannot do is refused by name, not ignored.
+fn refuse(options: &RunOptions) -> Result<(), Failed> {
+    let what = match &options.capture {
+        Some(Capture::Erf(_)) => Some("--erf-in"),
+        Some(Capture::Interfaces(_)) => Some("-i"),
+        Some(Capture::AfPacket(_)) => Some("--af-packet"),
+        Some(Capture::AfXdp(_)) => Some("--af-xdp"),
+        Some(Capture::Pcap(_)) => Some("--pcap"),
+        Some(Capture::Nfqueue(_)) => Some("-q"),
+        Some(Capture::UnixSocket(_)) => Some("--unix-socket"),
+        Some(Capture::Foreign(name, _)) => Some(*name),
+        _ => None,
+    };
+    let what = what
+        .or(options.engine_analysis.then_some("--engine-analysis"))
+        .or(options.daemon.then_some("-D"))
+        .or(options.pidfile.is_some().then_some("--pidfile"))
+        .or(options.user.is_some().then_some("--user"))
+        .or(options.group.is_some().then_some("--group"))
+        .or(options.reject_dev.is_some().then_some("--reject-dev"))
+        .or((options.firewall || options.firewall_rules.is_some()).then_some("--firewall"));
+    if let Some(what) = what {
+        return Err(Failed::new("suricata", format!("{what} is not in this release; it reads capture files with -r")));
+    }
+    if let Some(mode) = &options.runmode
+        && !["single", "autofp", "workers"].contains(&mode.as_str())
+    {
+        return Err(Failed::new("runmodes", format!("there is no run mode \"{mode}\"; capture files take single")));
+    }
+    Ok(())
+}
+
+/// The configuration: that of `-c`, or the system's.
+fn configuration(options: &RunOptions) -> Result<Config, Failed> {
+    const PLACES: [&str; 2] = ["/etc/margay/margay.yaml", "/etc/suricata/suricata.yaml"];
+    let path = match &options.config {
+        Some(p) => p.clone(),
+        None => match PLACES.iter().find(|p| Path::new(p).exists()) {
+            Some(p) => PathBuf::from(p),
+            None => {
+                return Err(Failed::new(
+                    "conf-yaml-loader",
+                    format!("no configuration: name one with -c, or put it at {}", PLACES.join(" or ")),
+                ));
+            }
+        },
+    };
+    Ok(Config::load_with(path, &options.includes, &options.sets)?)
+}
+
+fn start(options: &RunOptions) -> Result<(), Failed> {
+    let began = Instant::now();
+    let config = configuration(options)?;
+    if options.dump_config {
+        let mut out = std::io::stdout().lock();
+        return config.dump(&mut out).map_err(|e| Failed::new("suricata", format!("cannot print the settings: {e}")));
+    }
+    refuse(options)?;
+    let dir = log_dir(&config, options)?;
+    logging::open(&config, options, &dir)?;
+    notice!("suricata", "{} running in USER mode", about::version());
+    for note in config.notes() {
+        match note.level {
+            Level::Warning => warning!("conf-yaml-loader", "{note}"),
+            Level::Info => info!("conf-yaml-loader", "{note}"),
+        }
+    }
+    for note in config.unknown_keys() {
+        warning!("conf", "{note}");
+    }
+    let ips = options.simulate_ips;
+    let midstream = settings::flag(&config, "stream.midstream", false)?;
+    let policies =
+        Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
+
+    let source = match &options.capture {
+        Some(Capture::File(path)) => Some(files::open(&config, options, path)?),
+        _ => None,
+    };
+    if source.is_none() && !options.test {
+        return Err(Failed::new("suricata", "nothing to read: name a capture file with -r, or test the rules with -T"));
+    }
+    let detect_config = settings::detect(&config)?;
+    let loaded =
+        if options.disable_detection { Loaded::default() } else { rules::load(&config, options, ips, detect_config)? };
+    if options.test {
+        notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
+        return Ok(());
+    }
+    let mut worker = worker(&config, options, ips, policies, &loaded, &dir)?;
+    let engine = EngineStats {
+        id: 0,
+        last_reload: settings::now(),
+        rules_loaded: loaded.counts.loaded,
+        rules_failed: loaded.counts.failed,
+        rules_skipped: loaded.counts.skipped,
+    };
+    drop(loaded);
+    let mut reporter = Reporter::new(&config, engine, options.verbose > 0)?;
+    let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
+    notice!("threads", "Threads created -> W: 1   Engine started.");
+    if let Some((source, policy)) = source {
+        files::run(source, policy, &mut worker, &mut reporter, &signals);
+    }
+    worker.finish();
+    reporter.write(&mut worker);
+    worker.lane.rest.outputs.finish();
+    info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
+    info!("counters", "Alerts: {}", worker.lane.rest.counters.alerts);
+    Ok(())
+}
+
+/// Where logs are written; it must be there and be writable.
+fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
+    let dir = match &options.log_dir {
+        Some(d) => d.clone(),
+        None => PathBuf::from(config.get("default-log-dir").unwrap_or("/var/log/suricata/")),
+    };
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    Err(Failed::new(
+        "suricata",
+        format!(
+            "The logging directory \"{}\" does not exist or is no directory; make it, or name another with -l",
+            dir.display()
+        ),
+    ))
+}
+
+fn worker(
+    config: &Config,
+    options: &RunOptions,
+    ips: bool,
+    policies: Policies,
+    loaded: &Loaded,
+    dir: &Path,
+) -> Result<Worker, Failed> {
+    let ignore = options.checksums == Some(Checksums::None)
+        || (options.checksums.is_none() && config.get("capture.checksum-validation") == Some("none"));
+    let stream = settings::stream(config, ips)?;
+    let lane_options = Options { ips, policies };
+    let outputs = settings::open_outputs(config, dir)?;
+    if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {
+        warning!("counters", "stats are enabled but no loggers are active");
+    }
+    let detect = match &loaded.detect {
+        Some(d) => Some((Arc::clone(d), state(d)?)),
+        None => None,
+    };
+    let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, Arc::clone(&loaded.texts), outputs);
+    rest.ethernet = settings::wants_ethernet(config)?;
+    Ok(Worker {
+        decoder: Decoder::new(settings::decode(config, ignore)?),
+        lane: Lane { options: lane_options, flows: FlowTable::new(settings::flow(config)?), rest },
+    })
+}
+
+fn state(detect: &Arc<Detect>) -> Result<DetectState, Failed> {
+    DetectState::new(detect).map_err(|e| Failed::new("detect", e.to_string()))
+}

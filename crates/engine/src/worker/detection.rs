@@ -1,0 +1,119 @@
+//! Detection of a packet, and what its verdict means for the packet, its flow and the events.
+
+use margay_detect::{Input, StreamChunk, Verdict, VerdictAction};
+use margay_flow::{Direction, Flow, FlowState};
+use margay_packet::{Packet, PacketSource};
+
+use super::tcp::Seen;
+use super::{DropReason, Fate, FlowExt, Rest};
+
+/// Most of a stream that an alert shows.
+const PAYLOAD_MAX: usize = 1 << 20;
+
+impl Rest {
+    /// Inspects a packet that has no flow.
+    pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+        let Some((detect, state)) = &mut self.detect else { return };
+        let mut input = Input { ips: self.ips, ..Input::new(packet) };
+        let verdict = state.inspect(detect, &mut input);
+        self.carry_out(packet, None, verdict, fate);
+    }
+
+    /// Inspects a packet of a flow, with what is due of its stream.
+    pub(super) fn detect_in_flow(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow<FlowExt>,
+        dir: Direction,
+        seen: &Seen,
+        fate: &mut Fate,
+    ) {
+        let Some((detect, state)) = &mut self.detect else { return };
+        let session = flow.ext.tcp.as_deref();
+        let chunk = session.and_then(|s| s.raw_chunk(dir, seen.flush));
+        let chunks = chunk.map(|c| StreamChunk { data: c.data, offset: c.offset });
+        let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
+        let established = match session {
+            Some(_) => flow.core.state == FlowState::Established || flow.core.state == FlowState::Closed,
+            None => flow.core.proto != 6 && flow.core.state == FlowState::Established,
+        };
+        let events = seen.events.as_slice().iter().fold(0u128, |set, e| set | 1 << (*e as u8));
+        let mut input = Input {
+            flow: Some(&mut flow.core),
+            dir: Some(dir),
+            established,
+            in_stream: seen.in_stream,
+            chunks: chunks.as_slice(),
+            stream_events: events,
+            stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),
+            ips: self.ips,
+            ..Input::new(packet)
+        };
+        let verdict = state.inspect(detect, &mut input);
+        if state.alerts().iter().any(|a| a.stream)
+            && let Some(s) = session
+        {
+            self.scratch.payload.clear();
+            s.payload_with_gaps(dir, s.payload_from(dir), PAYLOAD_MAX, &mut self.scratch.payload);
+        }
+        let end = chunk.map(|c| c.offset + c.data.len() as u64);
+        self.carry_out(packet, Some((flow, dir)), verdict, fate);
+        if let (Some(end), Some(s)) = (end, flow.ext.tcp.as_deref_mut()) {
+            s.raw_done(dir, end);
+            self.stream.account(s);
+        }
+    }
+
+    /// What the verdict means for the packet; writes the alerts.
+    fn carry_out(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: Option<(&mut Flow<FlowExt>, Direction)>,
+        verdict: Verdict,
+        fate: &mut Fate,
+    ) {
+        match verdict.action {
+            VerdictAction::Accept => {}
+            VerdictAction::Pass => fate.pass = true,
+            VerdictAction::Drop => {
+                if self.ips {
+                    fate.drop = Some(match verdict.drop_reason {
+                        Some(margay_detect::DropReason::FlowDrop) => DropReason::FlowDrop,
+                        Some(margay_detect::DropReason::RulesThreshold) => DropReason::Threshold,
+                        _ => DropReason::Rules,
+                    });
+                }
+            }
+        }
+        fate.reject |= verdict.reject.is_some() && self.ips;
+        fate.rejected = verdict.reject;
+        fate.dropped_by = verdict.dropped_by;
+        self.bypass |= verdict.bypass;
+        self.pcap.passed |= fate.pass;
+        self.pcap.tagged |= verdict.tagged;
+        let (flow, dir) = match flow {
+            Some((f, d)) => {
+                f.core.alerted |= self.alerted();
+                self.pcap.alerted |= f.core.alerted;
+                (Some(&*f), Some(d))
+            }
+            None => {
+                self.pcap.alerted |= self.alerted();
+                (None, None)
+            }
+        };
+        self.log_alerts(packet, flow.zip(dir), *fate);
+        if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
+            self.log_tagged(packet, flow);
+        }
+    }
+
+    fn alerted(&self) -> bool {
+        self.detect.as_ref().is_some_and(|(_, s)| !s.alerts().is_empty())
+    }
+
+    /// Whether the packet just inspected asked for its flow to be bypassed; asked once.
+    pub(super) fn take_bypass(&mut self) -> bool {
+        std::mem::take(&mut self.bypass)
+    }
+}

@@ -1,0 +1,98 @@
+//! What happens when a flow ends: what is left of its streams is inspected, then it is logged.
+
+use std::net::IpAddr;
+
+use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore};
+use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
+
+use super::tcp::Seen;
+use super::{Fate, FlowExt, Rest};
+
+/// Most packets made up for one direction of a flow at its end.
+const FLUSHES_MAX: usize = 256;
+/// Longest header of a made-up packet: IPv6 and TCP.
+const HEADERS: usize = 60;
+
+impl Rest {
+    /// Ends a flow: inspects what is left of its streams, counts and logs it.
+    pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
+        if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass {
+            for dir in [Direction::ToServer, Direction::ToClient] {
+                self.flush(&mut flow, dir);
+            }
+        }
+        self.log_flow(&flow, reason.name());
+        if let Some(session) = &flow.ext.tcp {
+            self.stream.end(session);
+            self.ended_tcp.push(session.state().name());
+        }
+        if let Some((_, state)) = &mut self.detect {
+            state.flow_ended(flow.core.id);
+        }
+    }
+
+    /// Inspects what is left of one direction, with a packet made up for it.
+    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
+        // A hole divides what is left: one packet for each stretch, and no more than can be honest.
+        for _ in 0..FLUSHES_MAX {
+            if self.detect.is_none() || !flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir)) {
+                return;
+            }
+            let mut bytes = [0u8; HEADERS];
+            let packet = pseudo(&flow.core, dir, self.now, &mut bytes);
+            let seen = Seen { flush: true, in_stream: true, ..Seen::default() };
+            let mut fate = Fate::default();
+            self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
+        }
+    }
+}
+
+/// A TCP packet without payload in direction `dir` of a flow, for alerts about what was left of its stream.
+fn pseudo<'a>(core: &FlowCore, dir: Direction, time: Time, bytes: &'a mut [u8; HEADERS]) -> Packet<'a> {
+    let (src, dst, sport, dport) = match dir {
+        Direction::ToServer => (core.src, core.dst, core.sport, core.dport),
+        Direction::ToClient => (core.dst, core.src, core.dport, core.sport),
+    };
+    let tcp = match (src, dst) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => {
+            bytes[..4].copy_from_slice(&[0x45, 0, 0, 40]);
+            bytes[8..10].copy_from_slice(&[64, 6]);
+            bytes[12..16].copy_from_slice(&s.octets());
+            bytes[16..20].copy_from_slice(&d.octets());
+            20
+        }
+        (IpAddr::V6(s), IpAddr::V6(d)) => {
+            bytes[0] = 0x60;
+            bytes[4..8].copy_from_slice(&[0, 20, 6, 64]);
+            bytes[8..24].copy_from_slice(&s.octets());
+            bytes[24..40].copy_from_slice(&d.octets());
+            40
+        }
+        _ => 20,
+    };
+    bytes[tcp..tcp + 2].copy_from_slice(&sport.to_be_bytes());
+    bytes[tcp + 2..tcp + 4].copy_from_slice(&dport.to_be_bytes());
+    bytes[tcp + 12] = 0x50;
+    bytes[tcp + 13] = margay_packet::tcp::flag::ACK;
+    let data = &bytes[..tcp + 20];
+    let frame = margay_packet::Frame { data, wire_len: data.len() as u32, time, link: LinkType::RAW_DLT, number: 0 };
+    Packet {
+        source: PacketSource::StreamFlowTimeout,
+        recursion: core.recursion,
+        vlans: core.vlans,
+        l3: if tcp == 20 {
+            L3::Ipv4 { offset: 0, header_len: 20, options: 0 }
+        } else {
+            L3::Ipv6 { offset: 0, header_len: 40, extensions: 0, fragment: 0 }
+        },
+        l4: L4::Tcp { offset: tcp as u32, header_len: 20 },
+        src,
+        dst,
+        proto: 6,
+        sport,
+        dport,
+        payload: (data.len() as u32, 0),
+        ignore_checksums: true,
+        ..Packet::new(&frame)
+    }
+}

@@ -1,0 +1,332 @@
+//! From what happened to events: fills in what the outputs write.
+
+use margay_detect::{Detect, Reject};
+use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowState};
+use margay_output::event::{
+    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppProtos, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
+    FlowSummary, Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
+};
+use margay_packet::{L3, Packet, PacketSource};
+use margay_rules::ast::Action;
+use margay_stream::StreamEvent;
+
+use super::{DropReason, Fate, FlowExt, Rest};
+
+/// Memory reused from event to event.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Payload of a stream, for alerts.
+    pub(crate) payload: Vec<u8>,
+    /// A packet whose payload was changed inline.
+    pub(crate) rewritten: Vec<u8>,
+}
+
+/// A rule as events show it, made once when rules are loaded.
+#[derive(Debug)]
+pub(crate) struct RuleText {
+    metadata: Option<Vec<u8>>,
+    references: Vec<String>,
+}
+
+impl RuleText {
+    /// Of a rule, with what `reference.config` says of its references.
+    pub(crate) fn of(rule: &margay_rules::ast::Rule, prefix: impl Fn(&str) -> Option<String>) -> RuleText {
+        RuleText {
+            metadata: margay_output::eve::metadata_json(
+                &rule.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(),
+            ),
+            references: rule
+                .references
+                .iter()
+                .map(|(system, text)| format!("{}{text}", prefix(system).unwrap_or_default()))
+                .collect(),
+        }
+    }
+}
+
+/// Direction as events have it.
+pub(crate) fn direction(d: Direction) -> event::Direction {
+    match d {
+        Direction::ToServer => event::Direction::ToServer,
+        Direction::ToClient => event::Direction::ToClient,
+    }
+}
+
+/// A flow's own addresses.
+pub(crate) fn addresses(core: &FlowCore) -> Addresses {
+    Addresses { src: core.src, sport: core.sport, dst: core.dst, dport: core.dport, proto: core.proto }
+}
+
+impl Rest {
+    /// Logs an ARP packet for IPv4 over Ethernet.
+    pub(super) fn log_arp(&mut self, p: &Packet<'_>) {
+        if !self.outputs.wants(EventType::Arp) {
+            return;
+        }
+        let L3::Arp { offset } = p.l3 else { return };
+        let Some(b) = p.data.get(offset as usize..offset as usize + 28) else { return };
+        // Hardware type Ethernet, protocol type IPv4, their lengths.
+        if b[..6] != [0, 1, 8, 0, 6, 4] {
+            return;
+        }
+        let mac = |o: usize| [b[o], b[o + 1], b[o + 2], b[o + 3], b[o + 4], b[o + 5]];
+        let ip = |o: usize| std::net::Ipv4Addr::new(b[o], b[o + 1], b[o + 2], b[o + 3]);
+        self.outputs.arp(&ArpEvent {
+            header: Header { pcap_filename: self.file.as_deref(), ..Header::of(p) },
+            opcode: u16::from_be_bytes([b[6], b[7]]),
+            src_mac: mac(8),
+            src_ip: ip(14),
+            dest_mac: mac(18),
+            dest_ip: ip(24),
+        });
+    }
+
+    /// Hands a captured frame, which comes after all that it carried, to the capture log.
+    pub(super) fn log_pcap(&mut self, p: &Packet<'_>) {
+        if p.source == PacketSource::Wire && self.outputs.wants_pcap() {
+            self.outputs.pcap_packet(p, self.pcap);
+        }
+    }
+
+    /// Logs the decoder's and the stream engine's events of a packet.
+    pub(super) fn log_anomalies(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>, stream: &[StreamEvent]) {
+        if (p.events.is_empty() && stream.is_empty()) || !self.outputs.wants(EventType::Anomaly) {
+            return;
+        }
+        let (bits, ints);
+        let mut header =
+            Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        if let (Some(flow), Some((detect, _))) = (flow, &self.detect) {
+            (bits, ints) = names(detect, &flow.core);
+            header.vars = Vars { flowbits: &bits, flowints: &ints, ..Vars::default() };
+        }
+        let events = p.events.as_slice().iter().map(|e| Anomaly::Decode(e.name()));
+        for anomaly in events.chain(stream.iter().map(|e| Anomaly::Stream(e.name()))) {
+            self.outputs.anomaly(&AnomalyEvent { header, anomaly, tx_id: None, packet: Some(p) });
+        }
+    }
+
+    /// Logs the alerts of a packet. `stream` has the payload of the stream around it where an alert is about that.
+    pub(super) fn log_alerts(&mut self, p: &Packet<'_>, flow: Option<(&Flow<FlowExt>, Direction)>, fate: Fate) {
+        let Some((detect, state)) = &self.detect else { return };
+        let alerts = state.alerts();
+        if alerts.is_empty() {
+            return;
+        }
+        let (bits, ints);
+        let mut header =
+            Header { flow_id: flow.map(|(f, _)| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        if let Some((f, _)) = flow {
+            (bits, ints) = names(detect, &f.core);
+            header.vars = Vars { flowbits: &bits, flowints: &ints, ..Vars::default() };
+        }
+        let verdict = verdict(fate);
+        for a in alerts {
+            self.counters.alerts += 1;
+            self.file_alerts += 1;
+            let event = AlertEvent {
+                header,
+                packet: p,
+                signature: signature(detect, &self.texts, a.rule),
+                blocked: a.blocked,
+                would_drop: !self.ips && a.action == Action::Drop,
+                engine: None,
+                tx_id: a.tx_id.map(|t| (t, false)),
+                xff: None,
+                context: None,
+                progress: None,
+                app: None,
+                app_protos: AppProtos::default(),
+                direction: flow.map(|(_, d)| direction(d)),
+                flow: flow.map(|(f, _)| summary(&f.core)),
+                payload: if a.stream {
+                    Some(Payload { data: &self.scratch.payload, stream: true })
+                } else {
+                    (!p.payload().is_empty()).then_some(Payload { data: p.payload(), stream: false })
+                },
+                verdict: Some(verdict),
+            };
+            self.outputs.alert(&event);
+        }
+    }
+
+    /// Logs a packet that a `tag` asked for.
+    pub(super) fn log_tagged(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>) {
+        if self.outputs.wants(EventType::Packet) {
+            let header =
+                Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+            self.outputs.packet(&PacketEvent { header, packet: p });
+        }
+    }
+
+    /// Logs a dropped packet.
+    pub(super) fn log_drop(&mut self, p: &Packet<'_>, flow: Option<(&mut Flow<FlowExt>, Direction)>, fate: Fate) {
+        let (Some(reason), true) = (fate.drop, self.ips) else { return };
+        if !self.outputs.wants(EventType::Drop) {
+            return;
+        }
+        let mut first = true;
+        let mut header = Header { pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        let mut way = None;
+        if let Some((f, d)) = flow {
+            header.flow_id = Some(f.core.id);
+            first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
+            way = Some(direction(d));
+        }
+        let alert = match (&self.detect, reason, fate.dropped_by) {
+            (Some((detect, _)), DropReason::Rules | DropReason::Threshold, Some(rule)) => {
+                Some((signature(detect, &self.texts, rule), true))
+            }
+            _ => None,
+        };
+        self.outputs.dropped(&DropEvent {
+            header,
+            packet: p,
+            reason: reason.text(),
+            direction: way,
+            first_of_flow: first,
+            tx_id: None,
+            alert,
+            verdict: Some(verdict(fate)),
+        });
+    }
+
+    /// Logs a flow that ended, whole and by direction.
+    pub(super) fn log_flow(&mut self, flow: &Flow<FlowExt>, reason: &'static str) {
+        let (whole, halves) = (self.outputs.wants(EventType::Flow), self.outputs.wants(EventType::Netflow));
+        if !whole && !halves {
+            return;
+        }
+        let core = &flow.core;
+        let (bits, ints) = match &self.detect {
+            Some((detect, _)) => names(detect, core),
+            None => Default::default(),
+        };
+        let exceptions: Vec<(&str, &str)> = flow.ext.exceptions.iter().map(|(c, p)| (c.target(), p.name())).collect();
+        let icmp = matches!(core.proto, 1 | 58);
+        let header = Header {
+            time: self.now,
+            flow_id: Some(core.id),
+            vlans: core.vlans.as_slice(),
+            addresses: Some(addresses(core)),
+            icmp: icmp.then_some((core.sport as u8, core.dport as u8)),
+            icmp_response: None,
+            spi: (core.proto == 50).then_some(core.spi),
+            ether: match &flow.ext.macs {
+                Some(m) => Ether::Flow { src: &m[0].src, dst: &m[1].src },
+                None => Ether::None,
+            },
+            vars: Vars { flowbits: &bits, flowints: &ints, ..Vars::default() },
+            pcap_filename: self.file.as_deref(),
+            ..Header::default()
+        };
+        let event = FlowEvent {
+            header,
+            app_protos: AppProtos::default(),
+            pkts: core.pkts,
+            bytes: core.bytes,
+            start: core.start,
+            end: core.last,
+            state: state_name(core.state),
+            reason,
+            alerted: core.alerted,
+            action: match core.action {
+                FlowAction::None => None,
+                FlowAction::Drop => Some("drop"),
+                FlowAction::Pass => Some("pass"),
+                FlowAction::Accept => Some("accept"),
+            },
+            emergency: core.emergency,
+            wrong_thread: false,
+            bypass: match core.state {
+                FlowState::LocalBypassed => Some("local"),
+                FlowState::CaptureBypassed => Some("capture"),
+                _ => None,
+            },
+            bypassed: None,
+            exception_policies: &exceptions,
+            tx_cnt: 0,
+            elephant: false,
+            ttl: core.ttl,
+            tcp: (core.proto == 6).then(|| self.tcp_summary(flow)),
+        };
+        if whole {
+            self.outputs.flow(&event);
+        }
+        if halves {
+            self.outputs.netflow(&event);
+        }
+    }
+
+    fn tcp_summary(&self, flow: &Flow<FlowExt>) -> TcpSummary<'static> {
+        let mut t = TcpSummary { flags: flow.core.tcp_flags, ..TcpSummary::default() };
+        if let Some(s) = flow.ext.tcp.as_deref() {
+            t.state = Some(s.state().name());
+            t.flags = [s.tcp_flags(Direction::ToServer), s.tcp_flags(Direction::ToClient)];
+            for d in [Direction::ToServer, Direction::ToClient] {
+                t.gap[d.index()] = s.has_gap(d);
+                t.max_regions[d.index()] = s.max_regions(d);
+            }
+        }
+        t
+    }
+}
+
+fn state_name(state: FlowState) -> &'static str {
+    match state {
+        FlowState::New => "new",
+        FlowState::Established => "established",
+        FlowState::Closed => "closed",
+        FlowState::LocalBypassed | FlowState::CaptureBypassed => "bypassed",
+    }
+}
+
+fn summary(core: &FlowCore) -> FlowSummary {
+    FlowSummary { pkts: core.pkts, bytes: core.bytes, start: core.start, addresses: addresses(core) }
+}
+
+/// Names of the bits and integers that rules keep with a flow.
+fn names<'a>(detect: &'a Detect, core: &FlowCore) -> (Vec<&'a str>, Vec<(&'a str, u32)>) {
+    (
+        core.vars.bits().iter().filter_map(|&b| detect.names().name(b)).collect(),
+        core.vars.ints().iter().filter_map(|&(i, v)| detect.names().name(i).map(|n| (n, v))).collect(),
+    )
+}
+
+fn signature<'a>(detect: &'a Detect, texts: &'a [RuleText], rule: u32) -> Signature<'a> {
+    let (Some(r), Some(text)) = (detect.rules().get(rule as usize), texts.get(rule as usize)) else {
+        return Signature::default();
+    };
+    Signature {
+        gid: r.gid,
+        id: r.sid,
+        rev: r.rev,
+        msg: (!r.msg.is_empty()).then_some(r.msg.as_bytes()),
+        category: r.class.as_ref().map(|c| &*c.description),
+        priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
+        metadata: text.metadata.as_deref(),
+        references: &text.references,
+        rule: r.text.as_bytes(),
+        target: r.target.map(|t| match t {
+            margay_rules::ast::Target::Source => Target::Src,
+            margay_rules::ast::Target::Destination => Target::Dest,
+        }),
+    }
+}
+
+fn verdict(fate: Fate) -> VerdictInfo<'static> {
+    let action = if fate.drop.is_some() {
+        event::Verdict::Drop
+    } else if fate.pass {
+        event::Verdict::Pass
+    } else {
+        event::Verdict::Alert
+    };
+    // Nothing is sent when a capture file is read; who would have been answered is said all the same.
+    let reject = fate.rejected.map(|r| match r {
+        Reject::Source => (RejectTarget::ToClient, &[] as &[&str]),
+        Reject::Destination => (RejectTarget::ToServer, &[] as &[&str]),
+        Reject::Both => (RejectTarget::Both, &[] as &[&str]),
+    });
+    VerdictInfo { action, reject }
+}

@@ -1,0 +1,356 @@
+//! One worker: a packet's way from the capture to the events.
+//!
+//! [`Worker`] owns all that a packet touches. The decoder stands beside the rest ([`Lane`]), since it calls back into it
+//! with each packet it finds.
+
+mod detection;
+mod end;
+mod ips;
+mod log;
+mod tcp;
+
+use std::sync::Arc;
+
+use margay_detect::{Detect, DetectState};
+use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, Lookup, TCP_STATES};
+use margay_output::Outputs;
+use margay_output::pcaplog::PacketFate;
+use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time};
+use margay_stream::{StreamEngine, TcpSession};
+
+use crate::exception::{Condition, Policies, Policy, PolicyCounters};
+pub(crate) use ips::IpsCounters;
+pub(crate) use log::RuleText;
+
+/// What the engine keeps with a flow.
+#[derive(Debug, Default)]
+pub(crate) struct FlowExt {
+    /// The TCP session, from the first packet that made one.
+    pub(crate) tcp: Option<Box<TcpSession>>,
+    /// Exception policies that took effect.
+    pub(crate) exceptions: Vec<(Condition, Policy)>,
+    /// Ethernet addresses, where an output wants them: to the server and to the client.
+    pub(crate) macs: Option<Box<[MacList; 2]>>,
+    /// Whether the session was told what nobody will ask of it.
+    session_told: bool,
+    /// Whether a drop was logged, by direction.
+    drop_logged: [bool; 2],
+}
+
+/// Ethernet addresses of one side of a flow, most ten.
+#[derive(Debug, Default)]
+pub(crate) struct MacList {
+    pub(crate) src: Vec<[u8; 6]>,
+}
+
+const MACS_MAX: usize = 10;
+
+impl MacList {
+    fn add(&mut self, mac: [u8; 6]) {
+        if self.src.len() < MACS_MAX && !self.src.contains(&mac) {
+            self.src.push(mac);
+        }
+    }
+}
+
+/// Why a packet is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DropReason {
+    /// A rule of the detection engine.
+    Rules,
+    /// Its flow is dropped.
+    FlowDrop,
+    /// An exception policy.
+    Exception(Condition),
+    /// The stream engine found it invalid.
+    StreamError,
+    /// A rate filter.
+    Threshold,
+}
+
+impl DropReason {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            DropReason::Rules => "rules",
+            DropReason::FlowDrop => "flow drop",
+            DropReason::Exception(c) => c.drop_reason(),
+            DropReason::StreamError => "stream error",
+            DropReason::Threshold => "threshold detection_filter",
+        }
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Fate {
+    /// Dropped, and why.
+    pub(crate) drop: Option<DropReason>,
+    /// Rejected as well.
+    pub(crate) reject: bool,
+    /// A pass rule or policy let it through.
+    pub(crate) pass: bool,
+    /// Who is to be answered.
+    pub(crate) rejected: Option<margay_detect::Reject>,
+    /// The rule that dropped it.
+    pub(crate) dropped_by: Option<u32>,
+}
+
+/// How a worker works.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// Inline, or as if.
+    pub(crate) ips: bool,
+    /// Policies for what cannot be seen.
+    pub(crate) policies: Policies,
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    pub(crate) decoder: Decoder,
+    pub(crate) lane: Lane,
+}
+
+/// All of a worker but its decoder.
+pub(crate) struct Lane {
+    pub(crate) options: Options,
+    pub(crate) flows: FlowTable<FlowExt>,
+    pub(crate) rest: Rest,
+}
+
+/// What may be needed while a flow is borrowed.
+pub(crate) struct Rest {
+    pub(crate) ips: bool,
+    pub(crate) stream: StreamEngine,
+    pub(crate) detect: Option<(Arc<Detect>, DetectState)>,
+    pub(crate) outputs: Outputs,
+    pub(crate) counters: Counters,
+    pub(crate) scratch: log::Scratch,
+    /// Of each rule, what events show.
+    pub(crate) texts: Arc<Vec<RuleText>>,
+    /// Whether an output wants the Ethernet addresses of flows.
+    pub(crate) ethernet: bool,
+    /// The packet being inspected asked for its flow to be bypassed.
+    bypass: bool,
+    /// Latest packet time.
+    pub(crate) now: Time,
+    /// Capture file being read.
+    pub(crate) file: Option<String>,
+    /// Alerts of the current capture file.
+    pub(crate) file_alerts: u64,
+    /// Fate of the captured frame.
+    frame: Fate,
+    /// What the capture log wants to know of it.
+    pcap: PacketFate,
+    /// States of the TCP sessions that ended since they were counted.
+    ended_tcp: Vec<&'static str>,
+}
+
+/// What the worker itself counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) ips: IpsCounters,
+    pub(crate) policies: PolicyCounters,
+    pub(crate) alerts: u64,
+}
+
+impl Worker {
+    /// Takes one captured frame all the way.
+    pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
+        self.lane.rest.frame = Fate::default();
+        self.lane.rest.pcap = PacketFate::default();
+        self.decoder.decode(frame, &mut self.lane);
+        if self.lane.options.ips {
+            let fate = self.lane.rest.frame;
+            self.lane.rest.counters.ips.count(fate);
+        }
+    }
+
+    /// Ends the flows that were silent for too long; called between batches.
+    pub(crate) fn expire(&mut self) {
+        let Lane { flows, rest, .. } = &mut self.lane;
+        let now = rest.now;
+        flows.expire(now, 1024, &mut |flow, reason| rest.end_flow(flow, reason));
+        rest.outputs.end_batch();
+        self.lane.count_ended();
+    }
+
+    /// Ends every flow: the capture is at its end.
+    pub(crate) fn finish(&mut self) {
+        let Lane { flows, rest, .. } = &mut self.lane;
+        flows.drain(&mut |flow, reason| rest.end_flow(flow, reason));
+        rest.outputs.flush();
+        self.lane.count_ended();
+    }
+}
+
+impl PacketSink for Lane {
+    fn packet(&mut self, packet: &Packet<'_>) {
+        self.rest.now = self.rest.now.max(packet.time);
+        if let L3::Arp { .. } = packet.l3 {
+            self.rest.log_arp(packet);
+        }
+        let mut fate = Fate::default();
+        if packet.defrag_memcap_hit {
+            let policy = self.options.policies.of(Condition::DefragMemcap);
+            self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
+        }
+        match self.flows.key(packet, 0) {
+            Some(key) => self.in_flow(packet, &key, &mut fate),
+            None => self.rest.inspect_alone(packet, &mut fate),
+        }
+        // The captured frame shares the fate of the worst of what it carried.
+        self.rest.frame.drop = self.rest.frame.drop.or(fate.drop);
+        self.rest.frame.reject |= fate.reject;
+        self.rest.log_pcap(packet);
+    }
+}
+
+impl Lane {
+    /// Counts the states in which TCP sessions ended.
+    fn count_ended(&mut self) {
+        for name in self.rest.ended_tcp.drain(..) {
+            if let Some(i) = TCP_STATES.iter().position(|s| *s == name) {
+                self.flows.counters.tcp_end(i, false);
+            }
+        }
+    }
+
+    /// A packet that belongs to a flow.
+    fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut Fate) {
+        let Lane { flows, rest, options } = self;
+        let found = flows.lookup(packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r));
+        let (mut at, mut direction) = match found {
+            Lookup::Found(at, d) => (at, d),
+            Lookup::Created(at) => (at, Direction::ToServer),
+            Lookup::Unrelated => return rest.inspect_alone(packet, fate),
+            Lookup::NoMemory => {
+                rest.apply(Condition::FlowMemcap, options.policies.of(Condition::FlowMemcap), fate, None);
+                return rest.inspect_alone(packet, fate);
+            }
+        };
+        let mut seen = tcp::Seen::default();
+        let Some(core) = flows.get(at).map(|f| &f.core) else { return };
+        let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
+        let dropped = options.ips && core.action == FlowAction::Drop;
+        if packet.is_tcp() && !bypassed && !dropped {
+            (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
+        }
+        let Lane { flows, rest, .. } = self;
+        flows.update(at, packet, key, direction);
+        let Some(flow) = flows.get_mut(at) else { return };
+        if rest.ethernet
+            && let Some(e) = packet.ethernet
+        {
+            let macs = flow.ext.macs.get_or_insert_default();
+            macs[direction.index()].add(e.src);
+            macs[direction.reverse().index()].add(e.dst);
+        }
+        if bypassed {
+            return;
+        }
+        if let Some(state) = seen.state {
+            flows.set_state(at, state);
+        }
+        self.inspect_in_flow(packet, at, direction, seen, fate);
+    }
+
+    /// Detection, verdict and events of a packet with a flow.
+    fn inspect_in_flow(&mut self, packet: &Packet<'_>, at: FlowRef, dir: Direction, seen: tcp::Seen, fate: &mut Fate) {
+        let Lane { flows, rest, options } = self;
+        let Some(flow) = flows.get_mut(at) else { return };
+        // Inline, what the stream has wins over what the packet says.
+        let rewritten = rest.rewritten(packet, flow, dir, &seen);
+        let copy;
+        let packet = match &rewritten {
+            Some(data) => {
+                copy = Packet { data, ..*packet };
+                &copy
+            }
+            None => packet,
+        };
+        rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
+        if options.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
+            fate.drop = Some(DropReason::FlowDrop);
+        }
+        if fate.drop.is_none() && !fate.pass && flow.core.action != FlowAction::Pass {
+            rest.detect_in_flow(packet, flow, dir, &seen, fate);
+        }
+        if fate.drop.is_some() {
+            rest.log_drop(packet, Some((flow, dir)), *fate);
+        }
+        if seen.bypass || rest.take_bypass() {
+            flows.set_state(at, FlowState::LocalBypassed);
+        }
+        if let Some(data) = rewritten {
+            rest.scratch.rewritten = data;
+        }
+    }
+}
+
+impl Rest {
+    /// Nothing seen yet.
+    pub(crate) fn new(
+        ips: bool,
+        stream: StreamEngine,
+        detect: Option<(Arc<Detect>, DetectState)>,
+        texts: Arc<Vec<RuleText>>,
+        outputs: Outputs,
+    ) -> Rest {
+        Rest {
+            ips,
+            stream,
+            detect,
+            outputs,
+            counters: Counters::default(),
+            scratch: log::Scratch::default(),
+            texts,
+            ethernet: false,
+            bypass: false,
+            now: Time::default(),
+            file: None,
+            file_alerts: 0,
+            frame: Fate::default(),
+            pcap: PacketFate::default(),
+            ended_tcp: Vec::new(),
+        }
+    }
+
+    /// Detection and events of a packet that has no flow.
+    fn inspect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+        self.log_anomalies(packet, None, &[]);
+        if fate.drop.is_none() && !fate.pass {
+            self.detect_alone(packet, fate);
+        }
+        if fate.drop.is_some() {
+            self.log_drop(packet, None, *fate);
+        }
+    }
+
+    /// Applies an exception policy to a packet and, where there is one, its flow.
+    fn apply(
+        &mut self,
+        condition: Condition,
+        policy: Policy,
+        fate: &mut Fate,
+        flow: Option<&mut margay_flow::Flow<FlowExt>>,
+    ) {
+        self.counters.policies.count(condition, policy);
+        match policy {
+            Policy::Ignore => {}
+            Policy::DropPacket | Policy::DropFlow | Policy::Reject => {
+                fate.drop = Some(DropReason::Exception(condition));
+                fate.reject |= policy == Policy::Reject;
+            }
+            Policy::PassPacket | Policy::PassFlow | Policy::Bypass => fate.pass = true,
+        }
+        let Some(flow) = flow else { return };
+        match policy {
+            Policy::DropFlow | Policy::Reject => flow.core.action = FlowAction::Drop,
+            Policy::PassFlow => flow.core.action = FlowAction::Pass,
+            _ => {}
+        }
+        if !flow.ext.exceptions.contains(&(condition, policy)) {
+            flow.ext.exceptions.push((condition, policy));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! TCP packets: through the stream engine, and what it says of them.
+
+use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
+use margay_packet::{L4, Packet};
+use margay_stream::{Exception, StreamEvents};
+
+use super::{DropReason, Fate, FlowExt, Lane, Options, Rest};
+use crate::exception::Condition;
+
+/// What the stream engine said of a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    /// What was wrong.
+    pub(crate) events: StreamEvents,
+    /// The flow's new state.
+    pub(crate) state: Option<FlowState>,
+    /// The payload went into the stream.
+    pub(crate) in_stream: bool,
+    /// All that is left of the stream is to be inspected.
+    pub(crate) flush: bool,
+    /// Inline: the payload has to be replaced by what the stream has.
+    pub(crate) rewrite: bool,
+    /// The flow's client turned out to be its server.
+    pub(crate) turned: bool,
+    /// Nothing more is to be seen of the flow.
+    pub(crate) bypass: bool,
+}
+
+impl Lane {
+    /// Takes a TCP packet into its session. Where it opens a new connection on a flow whose connection is over, that flow
+    /// ends and another begins: its place and the packet's direction are returned with what was seen.
+    pub(super) fn tcp(
+        &mut self,
+        packet: &Packet<'_>,
+        key: &FlowKey,
+        mut at: FlowRef,
+        mut direction: Direction,
+        fate: &mut Fate,
+    ) -> (FlowRef, Direction, Seen) {
+        let Lane { flows, rest, options } = self;
+        let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+        let fresh = flow.core.pkts == [0; 2];
+        let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
+        if out.reuse {
+            let Some(new) = flows.replace(at, packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r)) else {
+                rest.apply(Condition::FlowMemcap, options.policies.of(Condition::FlowMemcap), fate, None);
+                return (at, direction, Seen::default());
+            };
+            (at, direction) = (new, Direction::ToServer);
+            let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+            out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
+        }
+        if out.swap {
+            flows.swap(at);
+            direction = Direction::ToClient;
+        }
+        let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+        rest.new_session(flow, options);
+        if let Some(e) = out.exception {
+            let condition = match e {
+                Exception::Midstream => Condition::Midstream,
+                Exception::SessionMemcap => Condition::StreamMemcap,
+                Exception::ReassemblyMemcap => Condition::ReassemblyMemcap,
+            };
+            rest.apply(condition, options.policies.of(condition), fate, Some(flow));
+        }
+        if out.drop && fate.drop.is_none() {
+            fate.drop = Some(DropReason::StreamError);
+        }
+        let seen = Seen {
+            events: out.events,
+            state: out.state,
+            in_stream: out.in_stream,
+            flush: out.flush,
+            rewrite: out.rewrite,
+            turned: out.swap,
+            bypass: out.bypass,
+        };
+        (at, direction, seen)
+    }
+}
+
+impl Rest {
+    /// Tells a session what nobody will ask of it.
+    fn new_session(&self, flow: &mut Flow<FlowExt>, _: &Options) {
+        if let Some(s) = flow.ext.tcp.as_deref_mut()
+            && !std::mem::replace(&mut flow.ext.session_told, true)
+        {
+            s.app_disable();
+            if self.detect.is_none() {
+                s.raw_disable();
+            }
+        }
+    }
+
+    /// Inline: the packet with its payload replaced by what the stream has there, and its checksum put right.
+    pub(super) fn rewritten(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &Flow<FlowExt>,
+        dir: Direction,
+        seen: &Seen,
+    ) -> Option<Vec<u8>> {
+        if !seen.rewrite {
+            return None;
+        }
+        let (session, L4::Tcp { offset, .. }) = (flow.ext.tcp.as_deref()?, packet.l4) else { return None };
+        let seq = packet.tcp()?.seq();
+        let mut data = std::mem::take(&mut self.scratch.rewritten);
+        data.clear();
+        data.extend_from_slice(packet.data);
+        let (start, len) = (packet.payload.0 as usize, packet.payload.1 as usize);
+        let changed = data.get_mut(start..start + len).is_some_and(|p| session.rewrite(dir, seq, p));
+        if !changed {
+            self.scratch.rewritten = data;
+            return None;
+        }
+        let at = offset as usize + 16;
+        if let Some(sum) = data.get_mut(at..at + 2) {
+            sum.fill(0);
+        }
+        let sum = Packet { data: &data, ..*packet }.tcp_checksum();
+        if let (Some(sum), Some(field)) = (sum, data.get_mut(at..at + 2)) {
+            field.copy_from_slice(&sum.to_be_bytes());
+        }
+        self.counters.ips.replaced();
+        Some(data)
+    }
+}

@@ -1,0 +1,173 @@
+//! The command as a user meets it: what it finds in the demo capture, what it says when something is wrong.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A folder of its own for each test, emptied first.
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a folder for logs");
+    dir
+}
+
+fn margay(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).output().expect("the engine starts")
+}
+
+/// Runs on a capture with the demo's rules; `more` comes after the usual arguments.
+fn run(dir: &Path, capture: &Path, more: &[&str]) -> Output {
+    let root = root();
+    let path = |p: &str| root.join(p).display().to_string();
+    let (config, rules) = (path("etc/margay.yaml"), path("demo/demo.rules"));
+    let classes = format!("classification-file={}", path("etc/classification.config"));
+    let references = format!("reference-config-file={}", path("etc/reference.config"));
+    let (dir, capture) = (dir.display().to_string(), capture.display().to_string());
+    let mut args =
+        vec!["-c", &config, "-l", &dir, "-r", &capture, "--set", &classes, "--set", &references, "-k", "none"];
+    if !more.contains(&"-S") {
+        args.extend(["-S", &rules]);
+    }
+    args.extend(more);
+    margay(&args)
+}
+
+fn stderr(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stderr).into_owned()
+}
+
+/// The lines of eve.json of one type, in order.
+fn events(dir: &Path, kind: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.join("eve.json")).unwrap_or_default();
+    text.lines().filter(|l| l.contains(&format!("\"event_type\":\"{kind}\""))).map(str::to_owned).collect()
+}
+
+fn sids(lines: &[String]) -> Vec<u32> {
+    lines
+        .iter()
+        .filter_map(|l| l.split("\"signature_id\":").nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+        .collect()
+}
+
+#[test]
+fn finds_what_is_in_the_demo() {
+    let dir = folder("demo");
+    let o = run(&dir, &root().join("demo/demo.pcap"), &[]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let mut found = sids(&events(&dir, "alert"));
+    found.sort_unstable();
+    assert_eq!(found, [1_000_001, 1_000_002, 1_000_003, 1_000_004]);
+    assert_eq!(events(&dir, "stats").len(), 1);
+    assert!(std::fs::read_to_string(dir.join("fast.log")).expect("fast.log").contains("[1:1000001:1]"));
+}
+
+#[test]
+fn same_alerts_each_time_and_with_any_batch() {
+    let capture = root().join("demo/demo.pcap");
+    let mut first: Option<(Vec<String>, Vec<String>)> = None;
+    for (i, batch) in [256, 1, 2, 7, 64, 256, 256, 1000, 3, 256].iter().enumerate() {
+        let dir = folder(&format!("batch{i}"));
+        let o = run(&dir, &capture, &["--set", &format!("margay.batch-size={batch}")]);
+        assert!(o.status.success(), "{}", stderr(&o));
+        let got = (events(&dir, "alert"), events(&dir, "anomaly"));
+        assert!(!got.0.is_empty());
+        match &first {
+            None => first = Some(got),
+            Some(f) => assert_eq!(*f, got, "batches of {batch}"),
+        }
+    }
+}
+
+#[test]
+fn a_cut_capture_is_read_to_its_last_whole_packet() {
+    let dir = folder("cut");
+    let bytes = std::fs::read(root().join("demo/demo.pcap")).expect("the demo capture");
+    let file = dir.join("cut.pcap");
+    std::fs::write(&file, &bytes[..bytes.len() - 5]).expect("a file");
+    let o = run(&dir, &file, &[]);
+    assert!(o.status.success());
+    let said = stderr(&o);
+    assert!(said.contains("cut.pcap") && said.contains("byte"), "{said}");
+    let stats = events(&dir, "stats");
+    assert!(stats[0].contains("\"decoder\":{\"pkts\":52,"), "{}", stats[0]);
+}
+
+#[test]
+fn what_is_missing_is_said_in_one_sentence() {
+    let dir = folder("missing");
+    let o = run(&dir, &dir.join("none.pcap"), &[]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("none.pcap"), "{}", stderr(&o));
+    assert!(!dir.join("eve.json").exists(), "nothing is written before all is found");
+
+    let o = margay(&["-c", "no-such.yaml", "-r", "x"]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("no-such.yaml"), "{}", stderr(&o));
+
+    let bad = dir.join("bad.yaml");
+    std::fs::write(&bad, "%YAML 1.1\n---\na: [1, 2\nb: }\n").expect("a file");
+    let o = margay(&["-c", &bad.display().to_string(), "-r", "x"]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("bad.yaml:"), "{}", stderr(&o));
+
+    let o = run(&dir, &root().join("demo/demo.pcap"), &["-l", "/no/such/folder"]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("/no/such/folder"), "{}", stderr(&o));
+
+    let o = margay(&["--no-such-option"]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("--no-such-option"), "{}", stderr(&o));
+}
+
+#[test]
+fn rules_that_cannot_load_say_where_and_why() {
+    let dir = folder("rules");
+    let rules = dir.join("some.rules");
+    std::fs::write(
+        &rules,
+        "alert tcp any any -> any any (msg:\"good\"; flags:S; sid:1;)\nalert tcp any any -> any any (content:\"a; sid:2;)\n",
+    )
+    .expect("a file");
+    let capture = root().join("demo/demo.pcap");
+    let rules = rules.display().to_string();
+    let o = run(&dir, &capture, &["-S", &rules]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    assert!(stderr(&o).contains("some.rules at line 2"), "{}", stderr(&o));
+    assert!(sids(&events(&dir, "alert")).contains(&1), "the rest of the file loads");
+
+    let o = run(&dir, &capture, &["-S", &rules, "--init-errors-fatal"]);
+    assert_eq!(o.status.code(), Some(1));
+    let o = run(&dir, &capture, &["-S", &rules, "-T"]);
+    assert_eq!(o.status.code(), Some(1));
+    let o = run(&dir, &capture, &["-S", "none.rules", "--init-errors-fatal"]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("none.rules"), "{}", stderr(&o));
+}
+
+#[test]
+fn a_full_disk_is_said_and_survived() {
+    if !Path::new("/dev/full").exists() {
+        eprintln!("no /dev/full here: not tested");
+        return;
+    }
+    let dir = folder("full");
+    let o = run(&dir, &root().join("demo/demo.pcap"), &["--set", "outputs.1.eve-log.filename=/dev/full"]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let said = stderr(&o);
+    assert_eq!(said.matches("/dev/full").count(), 1, "{said}");
+}
+
+#[test]
+fn help_and_version_are_there() {
+    for arg in ["-h", "--help", "-V", "--build-info", "--list-keywords", "--list-runmodes", "--dump-features"] {
+        let o = margay(&[arg]);
+        assert!(o.status.success() && !o.stdout.is_empty(), "{arg}");
+    }
+    let o = margay(&["--af-packet=eth0", "-c", &root().join("etc/margay.yaml").display().to_string()]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("--af-packet"), "{}", stderr(&o));
+}

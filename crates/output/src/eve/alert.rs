@@ -1,0 +1,226 @@
+//! `alert`.
+
+use margay_packet::Packet;
+
+use crate::event::{Addresses, AlertEvent, AppProtos, EventType, FlowSummary, Payload, Signature, Target};
+use crate::json::Json;
+use crate::names::{has_ports, link_type};
+
+use super::Out;
+use super::header::proto;
+
+/// Renders the `metadata` of a rule, done once when rules are loaded: keys in alphabetical order, each with a list of its
+/// values, the last one first. `None` where there is none to show; words without a value are not shown.
+pub fn metadata_json(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
+    let mut keys: Vec<&str> = pairs.iter().map(|p| p.0).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    if keys.is_empty() {
+        return None;
+    }
+    let mut j = Json::new();
+    j.item_object();
+    for key in keys {
+        j.array(key);
+        for (_, value) in pairs.iter().rev().filter(|p| p.0 == key) {
+            j.item_str(value);
+        }
+        j.end_array();
+    }
+    j.end_object();
+    Some(j.as_bytes().to_vec())
+}
+
+impl Out<'_> {
+    pub(super) fn alert(&mut self, e: &AlertEvent<'_>) {
+        let options = self.settings.alert;
+        self.begin(&e.header, EventType::Alert);
+        self.context(&e.header);
+        self.tx_id(e.tx_id);
+
+        self.alert_object(&e.signature, e.blocked, e.header.addresses.as_ref(), |o, s| {
+            let j = &mut *o.json;
+            if options.rule_metadata
+                && let Some(metadata) = s.metadata
+            {
+                j.json("metadata", metadata);
+            }
+            if options.rule_raw {
+                j.bytes("rule", s.rule);
+            }
+            if options.rule_reference && !s.references.is_empty() {
+                j.array("references");
+                s.references.iter().for_each(|r| j.item_str(r));
+                j.end_array();
+            }
+            if let Some(engine) = e.engine {
+                j.str("engine", engine);
+            }
+            if options.xff
+                && let Some(xff) = e.xff
+            {
+                j.bytes("xff", xff);
+            }
+            if let Some(context) = e.context {
+                j.object("context");
+                context(j, o.number);
+                j.end_object();
+            }
+        });
+        self.tunnel(e.packet);
+        if let Some((ts, tc)) = e.progress {
+            self.json.str("ts_progress", ts);
+            self.json.str("tc_progress", tc);
+        }
+        if options.app_layer {
+            if let Some(app) = e.app {
+                app(self.json, self.number);
+            }
+            self.app_protos(&e.app_protos);
+        }
+        if let Some(d) = e.direction {
+            self.json.str("direction", d.name());
+        }
+        if options.flow
+            && let Some(flow) = &e.flow
+        {
+            self.flow_summary(flow);
+        }
+        if let Some(payload) = &e.payload {
+            self.payload(payload);
+        }
+        if options.packet {
+            self.packet_bytes(e.packet, e.packet.data);
+        }
+        if options.verdict
+            && let Some(verdict) = &e.verdict
+        {
+            self.verdict(verdict);
+        }
+        self.finish(e.header.pcap_filename);
+    }
+
+    /// `alert`, with what `more` adds.
+    pub(super) fn alert_object(
+        &mut self,
+        s: &Signature<'_>,
+        blocked: bool,
+        addresses: Option<&Addresses>,
+        more: impl FnOnce(&mut Self, &Signature<'_>),
+    ) {
+        let j = &mut *self.json;
+        j.object("alert");
+        j.str("action", if blocked { "blocked" } else { "allowed" });
+        j.uint("gid", u64::from(s.gid));
+        j.uint("signature_id", u64::from(s.id));
+        j.uint("rev", u64::from(s.rev));
+        j.bytes("signature", s.msg.unwrap_or_default());
+        j.str("category", s.category.unwrap_or_default());
+        j.uint("severity", u64::from(s.priority));
+        if let (Some(target), Some(a)) = (s.target, addresses) {
+            let (src, dst) = ((a.src, a.sport), (a.dst, a.dport));
+            let (source, target) = if target == Target::Dest { (src, dst) } else { (dst, src) };
+            for (key, (ip, port)) in [("source", source), ("target", target)] {
+                j.object(key);
+                j.ip("ip", ip);
+                if has_ports(a.proto) {
+                    j.uint("port", u64::from(port));
+                }
+                j.end_object();
+            }
+        }
+        more(self, s);
+        self.json.end_object();
+    }
+
+    /// `tunnel`: the outermost packet around `packet`.
+    fn tunnel(&mut self, packet: &Packet<'_>) {
+        if packet.recursion == 0 {
+            return;
+        }
+        let Some(mut root) = packet.outer else { return };
+        while let Some(outer) = root.outer {
+            root = outer;
+        }
+        let j = &mut *self.json;
+        j.object("tunnel");
+        j.ip("src_ip", root.src);
+        j.uint("src_port", u64::from(root.sport));
+        j.ip("dest_ip", root.dst);
+        j.uint("dest_port", u64::from(root.dport));
+        proto(j, root.proto);
+        j.uint("depth", u64::from(packet.recursion));
+        j.uint("pcap_cnt", root.number);
+        j.str("pkt_src", root.source.name());
+        j.end_object();
+    }
+
+    /// `app_proto` and its companions.
+    pub(super) fn app_protos(&mut self, p: &AppProtos<'_>) {
+        for (key, name) in [
+            ("app_proto", p.proto),
+            ("app_proto_ts", p.to_server),
+            ("app_proto_tc", p.to_client),
+            ("app_proto_orig", p.original),
+            ("app_proto_expected", p.expected),
+        ] {
+            if let Some(name) = name {
+                self.json.str(key, name);
+            }
+        }
+    }
+
+    fn flow_summary(&mut self, f: &FlowSummary) {
+        let j = &mut *self.json;
+        j.object("flow");
+        j.uint("pkts_toserver", f.pkts[0]);
+        j.uint("pkts_toclient", f.pkts[1]);
+        j.uint("bytes_toserver", f.bytes[0]);
+        j.uint("bytes_toclient", f.bytes[1]);
+        j.time("start", f.start, self.clock);
+        j.ip("src_ip", f.addresses.src);
+        j.ip("dest_ip", f.addresses.dst);
+        if has_ports(f.addresses.proto) {
+            j.uint("src_port", u64::from(f.addresses.sport));
+            j.uint("dest_port", u64::from(f.addresses.dport));
+        }
+        j.end_object();
+    }
+
+    fn payload(&mut self, p: &Payload<'_>) {
+        let options = self.settings.alert;
+        if !(options.payload || options.payload_printable || options.payload_length) {
+            return;
+        }
+        let data = match p.data.get(..options.payload_buffer_size) {
+            Some(cut) if p.stream => cut,
+            _ => p.data,
+        };
+        let j = &mut *self.json;
+        if options.payload && !data.is_empty() {
+            j.base64("payload", data);
+        }
+        if options.payload_length {
+            j.uint("payload_length", data.len() as u64);
+        }
+        if options.payload_printable {
+            j.printable("payload_printable", data);
+        }
+        j.uint("stream", u64::from(p.stream));
+    }
+
+    /// `packet` with `bytes`, and `packet_info`.
+    pub(super) fn packet_bytes(&mut self, packet: &Packet<'_>, bytes: &[u8]) {
+        let j = &mut *self.json;
+        if !bytes.is_empty() {
+            j.base64("packet", bytes);
+        }
+        let (number, name) = link_type(packet.link);
+        j.object("packet_info");
+        j.uint("linktype", u64::from(number));
+        if let Some(name) = name {
+            j.str("linktype_name", name);
+        }
+        j.end_object();
+    }
+}

@@ -1,0 +1,240 @@
+//! What all events have in common.
+
+use crate::event::{Addresses, Ether, EventType, Header, Var, VerdictInfo};
+use crate::names::{ESP, has_ports, protocol_name};
+use crate::{community_id, json::Json};
+
+use super::Out;
+
+/// `proto`: the name, or the number where it has none.
+pub(super) fn proto(json: &mut Json, proto: u8) {
+    match protocol_name(proto) {
+        Some(name) => json.str("proto", name),
+        None => {
+            let digits = [b'0' + proto / 100, b'0' + proto / 10 % 10, b'0' + proto % 10];
+            // Those without a name all have three digits.
+            json.str("proto", std::str::from_utf8(&digits).unwrap_or_default());
+        }
+    }
+}
+
+fn pair(json: &mut Json, a: &Addresses) {
+    json.ip("src_ip", a.src);
+    if has_ports(a.proto) {
+        json.uint("src_port", u64::from(a.sport));
+    }
+    json.ip("dest_ip", a.dst);
+    if has_ports(a.proto) {
+        json.uint("dest_port", u64::from(a.dport));
+    }
+}
+
+impl Out<'_> {
+    /// From `timestamp` to `pkt_src`.
+    pub(super) fn begin(&mut self, h: &Header<'_>, kind: EventType) {
+        let j = &mut *self.json;
+        j.time("timestamp", h.time, self.clock);
+        if let Some(id) = h.flow_id {
+            j.uint("flow_id", id);
+        }
+        if let Some(id) = h.parent_id {
+            j.uint("parent_id", id);
+        }
+        if let Some(iface) = h.in_iface {
+            j.str("in_iface", iface);
+        }
+        if let Some(n) = h.pcap_cnt {
+            j.uint("pcap_cnt", n);
+        }
+        j.str("event_type", kind.name());
+        if !h.vlans.is_empty() {
+            j.array("vlan");
+            for &v in h.vlans {
+                j.item_uint(u64::from(v));
+            }
+            j.end_array();
+        }
+        if let Some(a) = &h.addresses {
+            pair(j, a);
+            proto(j, a.proto);
+            j.uint("ip_v", if a.src.is_ipv4() { 4 } else { 6 });
+        }
+        if let Some((kind, code)) = h.icmp {
+            j.uint("icmp_type", u64::from(kind));
+            j.uint("icmp_code", u64::from(code));
+        }
+        if let Some((kind, code)) = h.icmp_response {
+            j.uint("response_icmp_type", u64::from(kind));
+            j.uint("response_icmp_code", u64::from(code));
+        }
+        if let Some(spi) = h.spi {
+            j.uint("spi", u64::from(spi));
+        }
+        if let Some(source) = h.pkt_src {
+            j.str("pkt_src", source.name());
+        }
+    }
+
+    /// `traffic`, `metadata`, `ether` and `community_id`, as far as they are wanted.
+    pub(super) fn context(&mut self, h: &Header<'_>) {
+        if self.settings.metadata && !h.vars.is_empty() {
+            self.vars(h);
+        }
+        if self.settings.ethernet {
+            self.ether(&h.ether);
+        }
+        if let (true, Some(_), Some(a)) = (self.settings.community_id, h.flow_id, &h.addresses) {
+            let ports = match h.spi {
+                Some(spi) if a.proto == ESP => (spi as u16, (spi >> 16) as u16),
+                _ if has_ports(a.proto) => (a.sport, a.dport),
+                _ => (0, 0),
+            };
+            let hash = community_id::hash(self.settings.community_id_seed, a.src, a.dst, ports, h.icmp, a.proto);
+            let j = &mut *self.json;
+            j.json("community_id", b"\"1:");
+            j.base64_rest(&hash);
+            j.raw(b"\"");
+        }
+    }
+
+    fn vars(&mut self, h: &Header<'_>) {
+        let v = &h.vars;
+        let j = &mut *self.json;
+        let part = |bit: &&str, prefix: &str| bit.strip_prefix(prefix).is_some();
+        let (id, label) = ("traffic/id/", "traffic/label/");
+        let has = |prefix: &str| v.flowbits.iter().any(|b| part(b, prefix));
+        if has(id) || has(label) {
+            j.object("traffic");
+            for (key, prefix) in [("id", id), ("label", label)] {
+                if has(prefix) {
+                    j.array(key);
+                    for name in v.flowbits.iter().filter_map(|b| b.strip_prefix(prefix)) {
+                        j.item_str(name);
+                    }
+                    j.end_array();
+                }
+            }
+            j.end_object();
+        }
+        let plain = |bit: &&&str| !part(bit, id) && !part(bit, label);
+        let bits = v.flowbits.iter().any(|b| plain(&b));
+        if !bits && v.flowints.is_empty() && v.pktvars.is_empty() && v.flowvars.is_empty() && v.entropy.is_empty() {
+            return;
+        }
+        j.object("metadata");
+        if bits {
+            j.array("flowbits");
+            for bit in v.flowbits.iter().filter(plain) {
+                j.item_str(bit);
+            }
+            j.end_array();
+        }
+        for (key, list) in [("pktvars", v.pktvars), ("flowvars", v.flowvars)] {
+            if !list.is_empty() {
+                j.array(key);
+                list.iter().for_each(|v| var(j, v));
+                j.end_array();
+            }
+        }
+        if !v.flowints.is_empty() {
+            j.object("flowints");
+            for &(name, value) in v.flowints {
+                j.uint(name, u64::from(value));
+            }
+            j.end_object();
+        }
+        if !v.entropy.is_empty() {
+            j.object("entropy");
+            for &(name, value) in v.entropy {
+                j.float(name, value);
+            }
+            j.end_object();
+        }
+        j.end_object();
+    }
+
+    fn ether(&mut self, ether: &Ether<'_>) {
+        let j = &mut *self.json;
+        match ether {
+            Ether::None => return,
+            Ether::Packet { src, dst } => {
+                j.object("ether");
+                j.mac("src_mac", *src);
+                j.mac("dest_mac", *dst);
+            }
+            Ether::Flow { src, dst } => {
+                if src.is_empty() && dst.is_empty() {
+                    return;
+                }
+                j.object("ether");
+                for (key, list) in [("dest_macs", dst), ("src_macs", src)] {
+                    j.array(key);
+                    for &mac in *list {
+                        j.item_mac(mac);
+                    }
+                    j.end_array();
+                }
+            }
+        }
+        j.end_object();
+    }
+
+    /// `tx_id` and `tx_guessed`.
+    pub(super) fn tx_id(&mut self, tx: Option<(u64, bool)>) {
+        if let Some((id, guessed)) = tx {
+            self.json.uint("tx_id", id);
+            if guessed {
+                self.json.bool("tx_guessed", true);
+            }
+        }
+    }
+
+    /// `verdict`.
+    pub(super) fn verdict(&mut self, verdict: &VerdictInfo<'_>) {
+        let j = &mut *self.json;
+        j.object("verdict");
+        j.str("action", verdict.action.name());
+        if let Some((target, how)) = verdict.reject {
+            j.str("reject-target", target.name());
+            j.array("reject");
+            for how in how {
+                j.item_str(how);
+            }
+            j.end_array();
+        }
+        j.end_object();
+    }
+
+    /// What stands last.
+    pub(super) fn finish(&mut self, pcap_filename: Option<&str>) {
+        let j = &mut *self.json;
+        if let (true, Some(name)) = (self.settings.pcap_file, pcap_filename) {
+            j.str("pcap_filename", name);
+        }
+        if let Some(version) = &self.settings.version {
+            j.str("suricata_version", version);
+        }
+        if let Some(name) = &self.settings.sensor_name {
+            j.str("host", name);
+        }
+    }
+}
+
+fn var(j: &mut Json, v: &Var<'_>) {
+    match v {
+        Var::Named(name, value) => {
+            j.item_object();
+            j.bytes(name, value);
+            j.end_object();
+        }
+        // Two objects: that is how Suricata shows them.
+        Var::KeyValue(key, value) => {
+            j.item_object();
+            j.bytes("key", key);
+            j.end_object();
+            j.item_object();
+            j.bytes("value", value);
+            j.end_object();
+        }
+    }
+}

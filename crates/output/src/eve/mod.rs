@@ -1,0 +1,139 @@
+//! EVE: each event one JSON object on one line.
+//!
+//! A file for each type of event. [`Eve`] is one `eve-log`: its options, its buffer, its clock, its sink.
+
+mod alert;
+mod anomaly;
+mod arp;
+mod drop;
+mod flow;
+mod header;
+mod packet;
+mod stats;
+
+pub use alert::metadata_json;
+
+use crate::event::{
+    AlertEvent, AnomalyEvent, AnomalyKind, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent,
+    PacketEvent, StatsEvent,
+};
+use crate::json::Json;
+use crate::settings::EveSettings;
+use crate::sinks::Sink;
+use crate::time::Clock;
+
+/// Where an event is written while it is made.
+pub(crate) struct Out<'a> {
+    json: &'a mut Json,
+    clock: &'a mut Clock,
+    settings: &'a EveSettings,
+    number: usize,
+}
+
+/// One `eve-log` output.
+#[derive(Debug)]
+pub struct Eve {
+    settings: EveSettings,
+    number: usize,
+    json: Json,
+    clock: Clock,
+    sink: Sink,
+}
+
+impl Eve {
+    /// An output that writes to `sink`; `number` counts the `eve-log` outputs in the order of the configuration.
+    pub fn new(settings: EveSettings, number: usize, sink: Sink, clock: Clock) -> Self {
+        Eve { settings, number, json: Json::new(), clock, sink }
+    }
+
+    /// The types that this output wants to be told of.
+    pub fn types(&self) -> EventTypes {
+        let types = self.settings.types;
+        if types.contains(EventType::Alert) && self.settings.alert.tagged_packets {
+            types.with(EventType::Packet)
+        } else {
+            types
+        }
+    }
+
+    /// The sink.
+    pub fn sink(&mut self) -> &mut Sink {
+        &mut self.sink
+    }
+
+    fn line(&mut self, write: impl FnOnce(&mut Out<'_>)) {
+        self.json.clear();
+        self.json.raw(self.settings.prefix.as_bytes());
+        self.json.raw(b"{");
+        write(&mut Out { json: &mut self.json, clock: &mut self.clock, settings: &self.settings, number: self.number });
+        self.json.raw(b"}\n");
+        self.sink.line(self.json.as_bytes());
+    }
+
+    /// Writes an alert.
+    pub fn alert(&mut self, event: &AlertEvent<'_>) {
+        self.line(|o| o.alert(event));
+    }
+
+    /// Writes an anomaly, if its kind is wanted.
+    pub fn anomaly(&mut self, event: &AnomalyEvent<'_>) {
+        let options = self.settings.anomaly;
+        let wanted = match event.anomaly.kind() {
+            AnomalyKind::Decode => options.decode,
+            AnomalyKind::Stream => options.stream,
+            AnomalyKind::AppLayer => options.applayer,
+        };
+        if wanted {
+            self.line(|o| o.anomaly(event));
+        }
+    }
+
+    /// Writes a dropped packet, if its flow was not reported yet or all are wanted.
+    pub fn dropped(&mut self, event: &DropEvent<'_>) {
+        if event.first_of_flow || self.settings.drop.all {
+            self.line(|o| o.drop(event));
+        }
+    }
+
+    /// Writes a flow.
+    pub fn flow(&mut self, event: &FlowEvent<'_>) {
+        self.line(|o| o.flow(event));
+    }
+
+    /// Writes a flow as one event a direction; a direction without packets has none.
+    pub fn netflow(&mut self, event: &FlowEvent<'_>) {
+        self.line(|o| o.netflow(event, 0));
+        if event.pkts[1] > 0 {
+            self.line(|o| o.netflow(event, 1));
+        }
+    }
+
+    /// Writes a tagged packet.
+    pub fn packet(&mut self, event: &PacketEvent<'_>) {
+        self.line(|o| o.packet(event));
+    }
+
+    /// Writes an ARP packet.
+    pub fn arp(&mut self, event: &ArpEvent<'_>) {
+        self.line(|o| o.arp(event));
+    }
+
+    /// Writes an event of the application layer.
+    pub fn app(&mut self, event: &AppEvent<'_>) {
+        self.line(|o| {
+            o.begin(&event.header, event.kind);
+            o.context(&event.header);
+            o.tx_id(event.tx_id);
+            if let Some(d) = event.direction {
+                o.json.str("direction", d.name());
+            }
+            (event.fields)(o.json, o.number);
+            o.finish(event.header.pcap_filename);
+        });
+    }
+
+    /// Writes the counters.
+    pub fn stats(&mut self, event: &StatsEvent<'_>) {
+        self.line(|o| o.stats(event));
+    }
+}

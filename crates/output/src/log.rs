@@ -1,0 +1,377 @@
+//! The engine's own words: what it tells people on the console, in `suricata.log` and in syslog.
+//!
+//! For the start, the end and what happens rarely: a message takes a lock and reads the clock. The packet path counts
+//! instead of talking.
+//!
+//! Until [`init`] is called messages go to the console, at level [`Level::Notice`].
+
+use std::fmt::{Arguments, Write as _};
+use std::io::{IsTerminal, Write as _};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
+use std::time::SystemTime;
+
+use margay_packet::Time;
+
+use crate::json::Json;
+use crate::settings::Facility;
+use crate::time::Clock;
+
+/// How important a message is. Later ones are shown only where more is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something does not work.
+    Error,
+    /// Something is not as it should be.
+    Warning,
+    /// What one wants to know of every run; the default.
+    Notice,
+    /// `-v`.
+    Info,
+    /// `-vv`.
+    Perf,
+    /// `-vvv`.
+    Config,
+    /// `-vvvv`.
+    Debug,
+}
+
+impl Level {
+    /// The level of that name; those of syslog above `error` count as it.
+    pub fn from_name(name: &str) -> Option<Level> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "emergency" | "alert" | "critical" | "error" => Level::Error,
+            "warning" => Level::Warning,
+            "notice" => Level::Notice,
+            "info" => Level::Info,
+            "perf" => Level::Perf,
+            "config" => Level::Config,
+            "debug" => Level::Debug,
+            _ => return None,
+        })
+    }
+
+    /// Its name as messages show it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Error => "Error",
+            Level::Warning => "Warning",
+            Level::Notice => "Notice",
+            Level::Info => "Info",
+            Level::Perf => "Perf",
+            Level::Config => "Config",
+            Level::Debug => "Debug",
+        }
+    }
+
+    /// The level that `-v`, given `times`, asks for.
+    pub const fn verbose(times: u8) -> Level {
+        match times {
+            0 => Level::Notice,
+            1 => Level::Info,
+            2 => Level::Perf,
+            3 => Level::Config,
+            _ => Level::Debug,
+        }
+    }
+}
+
+/// Where messages go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Errors to standard error, the rest to standard output.
+    Console,
+    /// A file, appended to.
+    File(PathBuf),
+    /// Syslog.
+    Syslog(Facility),
+}
+
+/// One of `logging.outputs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogOutput {
+    /// Where to.
+    pub target: LogTarget,
+    /// `level`; `-v` may raise it.
+    pub level: Level,
+    /// `type: json`: events of type `engine`.
+    pub json: bool,
+}
+
+#[derive(Debug)]
+enum Writer {
+    /// Whether standard output and standard error are terminals.
+    Console {
+        colour: [bool; 2],
+    },
+    File(std::fs::File),
+    Syslog(Option<UnixDatagram>, Facility),
+}
+
+#[derive(Debug)]
+struct Open {
+    writer: Writer,
+    path: Option<PathBuf>,
+    level: Level,
+    json: bool,
+}
+
+static LOGGER: RwLock<Vec<Open>> = RwLock::new(Vec::new());
+
+/// Opens the outputs and uses them from now on. `verbosity` raises the level of each to at least this.
+///
+/// # Errors
+/// The message of the first file that cannot be opened; everything else is in use then.
+pub fn init(outputs: &[LogOutput], verbosity: Level) -> Result<(), String> {
+    let mut result = Ok(());
+    let mut open = Vec::new();
+    for o in outputs {
+        let (writer, path) = match &o.target {
+            LogTarget::Console => (console(), None),
+            LogTarget::File(path) => match open_file(path) {
+                Ok(f) => (Writer::File(f), Some(path.clone())),
+                Err(e) => {
+                    result = Err(format!("{}: log file cannot be opened: {e}", path.display()));
+                    continue;
+                }
+            },
+            LogTarget::Syslog(facility) => (Writer::Syslog(syslog(), *facility), None),
+        };
+        open.push(Open { writer, path, level: o.level.max(verbosity), json: o.json });
+    }
+    *LOGGER.write().unwrap_or_else(PoisonError::into_inner) = open;
+    result
+}
+
+/// Opens the log files anew, after they were moved away.
+pub fn reopen() {
+    for o in LOGGER.write().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+        if let Some(f) = o.path.as_ref().and_then(|p| open_file(p).ok()) {
+            o.writer = Writer::File(f);
+        }
+    }
+}
+
+fn console() -> Writer {
+    Writer::Console { colour: [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()] }
+}
+
+fn open_file(path: &PathBuf) -> std::io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().create(true).append(true).open(path)
+}
+
+fn syslog() -> Option<UnixDatagram> {
+    let s = UnixDatagram::unbound().ok()?;
+    s.connect("/dev/log").ok()?;
+    s.set_nonblocking(true).ok()?;
+    Some(s)
+}
+
+/// Says something. `module` is the part that speaks: `detect`, `suricata`, ...
+pub fn log(level: Level, module: &str, message: Arguments<'_>) {
+    let outputs = LOGGER.read().unwrap_or_else(PoisonError::into_inner);
+    let fallback;
+    let list: &[Open] = if outputs.is_empty() {
+        fallback = [Open { writer: console(), path: None, level: Level::Notice, json: false }];
+        &fallback
+    } else {
+        &outputs
+    };
+    if list.iter().all(|o| level > o.level) {
+        return;
+    }
+    let mut text = String::new();
+    let _ = text.write_fmt(message);
+    let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_micros());
+    let said = Said {
+        level,
+        module,
+        text: &text,
+        time: Time(i64::try_from(micros).unwrap_or(i64::MAX)),
+        thread: std::thread::current().name().map_or("Worker", |n| if n == "main" { "Main" } else { n }).to_owned(),
+        id: rustix::thread::gettid().as_raw_nonzero().get(),
+    };
+    for o in list.iter().filter(|o| level <= o.level) {
+        o.write(&said);
+    }
+}
+
+struct Said<'a> {
+    level: Level,
+    module: &'a str,
+    text: &'a str,
+    time: Time,
+    thread: String,
+    id: i32,
+}
+
+impl Open {
+    fn write(&self, said: &Said<'_>) {
+        let mut line = Vec::with_capacity(said.text.len() + 100);
+        if self.json {
+            said.json(&mut line);
+        } else {
+            match self.writer {
+                Writer::Console { colour } => {
+                    said.console(&mut line, self.level, colour[usize::from(said.level == Level::Error)]);
+                }
+                Writer::File(_) => said.file(&mut line),
+                Writer::Syslog(..) => {}
+            }
+        }
+        // There is nobody left to tell when this fails.
+        let _ = match &self.writer {
+            Writer::Console { .. } if said.level == Level::Error => std::io::stderr().lock().write_all(&line),
+            Writer::Console { .. } => std::io::stdout().lock().write_all(&line),
+            Writer::File(f) => {
+                let mut f = f;
+                f.write_all(&line)
+            }
+            Writer::Syslog(Some(s), facility) => {
+                let priority = (*facility as u8) << 3
+                    | match said.level {
+                        Level::Error => 3,
+                        Level::Warning => 4,
+                        Level::Notice => 5,
+                        Level::Info | Level::Perf | Level::Config => 6,
+                        Level::Debug => 7,
+                    };
+                let mut message = format!("<{priority}>suricata[{}]: ", std::process::id()).into_bytes();
+                if self.json {
+                    message.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(&line));
+                } else {
+                    let _ = write!(message, "[{}] <{}> -- {}", said.id, said.level.name(), said.text);
+                }
+                s.send(&message).map(|_| ())
+            }
+            Writer::Syslog(None, _) => Ok(()),
+        };
+    }
+}
+
+impl Said<'_> {
+    /// The form depends on how much the console shows: with more detail comes who says it.
+    fn console(&self, out: &mut Vec<u8>, shown: Level, colour: bool) {
+        let (mark, text) = match self.level {
+            Level::Error => ("\x1b[1;31m", "\x1b[31m"),
+            Level::Warning => ("\x1b[31m", "\x1b[33m"),
+            Level::Notice => ("\x1b[1;33m", "\x1b[33m"),
+            _ => ("\x1b[33m", ""),
+        };
+        let name = match self.level {
+            level if shown > Level::Notice => level.name(),
+            Level::Error => "E",
+            Level::Warning => "W",
+            _ => "i",
+        };
+        if shown >= Level::Perf {
+            let _ = write!(out, "[{}] ", self.id);
+        }
+        let _ = if colour {
+            writeln!(out, "{mark}{name}\x1b[0m: \x1b[32m{}\x1b[0m: {text}{}\x1b[0m", self.module, self.text)
+        } else {
+            writeln!(out, "{name}: {}: {}", self.module, self.text)
+        };
+    }
+
+    fn file(&self, out: &mut Vec<u8>) {
+        let _ = write!(out, "[{} - {}] ", self.id, self.thread);
+        Clock::system().log(out, self.time);
+        let _ = writeln!(out, " {}: {}: {}", self.level.name(), self.module, self.text);
+    }
+
+    fn json(&self, out: &mut Vec<u8>) {
+        let mut j = Json::new();
+        j.item_object();
+        j.time("timestamp", self.time, &mut Clock::system());
+        j.str("log_level", self.level.name());
+        j.str("event_type", "engine");
+        j.object("engine");
+        j.str("message", self.text);
+        j.str("thread_name", &self.thread);
+        j.str("module", self.module);
+        j.end_object();
+        j.end_object();
+        j.raw(b"\n");
+        out.extend_from_slice(j.as_bytes());
+    }
+}
+
+/// `error!("detect", "rule {} ...", n)`
+#[macro_export]
+macro_rules! error {
+    ($module:expr, $($arg:tt)+) => { $crate::log::log($crate::log::Level::Error, $module, format_args!($($arg)+)) };
+}
+/// `warning!("detect", "...")`
+#[macro_export]
+macro_rules! warning {
+    ($module:expr, $($arg:tt)+) => { $crate::log::log($crate::log::Level::Warning, $module, format_args!($($arg)+)) };
+}
+/// `notice!("suricata", "...")`
+#[macro_export]
+macro_rules! notice {
+    ($module:expr, $($arg:tt)+) => { $crate::log::log($crate::log::Level::Notice, $module, format_args!($($arg)+)) };
+}
+/// `info!("detect", "...")`
+#[macro_export]
+macro_rules! info {
+    ($module:expr, $($arg:tt)+) => { $crate::log::log($crate::log::Level::Info, $module, format_args!($($arg)+)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(level: Level) -> Said<'static> {
+        Said {
+            level,
+            module: "detect",
+            text: "a \"b\"",
+            time: Time::new(1_468_449_727, 199_672),
+            thread: "W#01".into(),
+            id: 42,
+        }
+    }
+
+    fn console(level: Level, shown: Level, colour: bool) -> String {
+        let mut out = Vec::new();
+        said(level).console(&mut out, shown, colour);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn console_lines() {
+        assert_eq!(console(Level::Notice, Level::Notice, false), "i: detect: a \"b\"\n");
+        assert_eq!(console(Level::Error, Level::Notice, false), "E: detect: a \"b\"\n");
+        assert_eq!(console(Level::Warning, Level::Notice, false), "W: detect: a \"b\"\n");
+        assert_eq!(console(Level::Notice, Level::Info, false), "Notice: detect: a \"b\"\n");
+        assert_eq!(console(Level::Perf, Level::Perf, false), "[42] Perf: detect: a \"b\"\n");
+        assert_eq!(
+            console(Level::Error, Level::Notice, true),
+            "\x1b[1;31mE\x1b[0m: \x1b[32mdetect\x1b[0m: \x1b[31ma \"b\"\x1b[0m\n"
+        );
+    }
+
+    #[test]
+    fn json_lines() {
+        let mut out = Vec::new();
+        said(Level::Error).json(&mut out);
+        let v: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(v["log_level"], "Error");
+        assert_eq!(v["event_type"], "engine");
+        assert_eq!(v["engine"]["message"], "a \"b\"");
+        assert_eq!(v["engine"]["module"], "detect");
+        assert_eq!(v["engine"]["thread_name"], "W#01");
+        assert!(out.ends_with(b"}}\n"));
+    }
+
+    #[test]
+    fn levels() {
+        assert_eq!(Level::from_name("Emergency"), Some(Level::Error));
+        assert_eq!(Level::from_name("perf"), Some(Level::Perf));
+        assert_eq!(Level::from_name("loud"), None);
+        assert!(Level::verbose(1) > Level::verbose(0));
+        assert_eq!(Level::verbose(200), Level::Debug);
+    }
+}

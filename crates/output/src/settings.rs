@@ -1,0 +1,356 @@
+//! Options of the outputs, with Suricata 8's defaults. The engine fills them in from the configuration.
+
+use std::path::PathBuf;
+
+use crate::event::EventTypes;
+
+/// How a file, socket or the like is written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkSettings {
+    /// What it is.
+    pub kind: SinkKind,
+    /// Path of the file or socket, in full. May hold `%Y %m %d %H %M %S %s` for the time it is opened.
+    pub path: PathBuf,
+    /// `append`: keep what a regular file holds. Otherwise it is emptied.
+    pub append: bool,
+    /// `filemode`: permissions of a regular file, in addition to what `umask` takes away; 0 leaves the default.
+    pub mode: u32,
+    /// `rotate-interval` in seconds: open the file anew at multiples of it in local time.
+    pub rotate_interval: Option<u64>,
+    /// `buffer-size` in bytes: a line that does not fit makes room first. 0 writes each line at once.
+    pub buffer_size: usize,
+    /// Syslog: who speaks.
+    pub identity: String,
+    /// Syslog: facility.
+    pub facility: Facility,
+    /// Syslog: level of the messages.
+    pub level: SyslogLevel,
+}
+
+impl SinkSettings {
+    /// A regular file, appended to, unbuffered.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        SinkSettings {
+            kind: SinkKind::Regular,
+            path: path.into(),
+            append: true,
+            mode: 0,
+            rotate_interval: None,
+            buffer_size: 0,
+            identity: "suricata".into(),
+            facility: Facility::Local0,
+            level: SyslogLevel::Info,
+        }
+    }
+}
+
+/// `filetype`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkKind {
+    /// `regular`.
+    Regular,
+    /// `unix_stream`: connects to a stream socket that another program listens on.
+    UnixStream,
+    /// `unix_dgram`: the same with datagrams, one for each line.
+    UnixDgram,
+    /// `syslog`.
+    Syslog,
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl SinkKind {
+    /// The kind that `filetype` names.
+    ///
+    /// # Errors
+    /// What to tell the user.
+    pub fn from_name(name: &str) -> Result<SinkKind, String> {
+        match name.to_ascii_lowercase().as_str() {
+            "regular" | "file" => Ok(SinkKind::Regular),
+            "unix_stream" => Ok(SinkKind::UnixStream),
+            "unix_dgram" => Ok(SinkKind::UnixDgram),
+            "syslog" => Ok(SinkKind::Syslog),
+            "redis" => Err("filetype redis is not supported: write to a unix_stream and forward from there".into()),
+            _ => Err(format!("filetype {name} is none; there are regular, unix_stream, unix_dgram and syslog")),
+        }
+    }
+}
+
+/// Facilities of syslog (RFC 3164, section 4.1.1) that a configuration may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Facility {
+    Kern = 0,
+    User = 1,
+    Mail = 2,
+    Daemon = 3,
+    Auth = 4,
+    Syslog = 5,
+    Lpr = 6,
+    News = 7,
+    Uucp = 8,
+    Cron = 9,
+    Authpriv = 10,
+    Ftp = 11,
+    Local0 = 16,
+    Local1 = 17,
+    Local2 = 18,
+    Local3 = 19,
+    Local4 = 20,
+    Local5 = 21,
+    Local6 = 22,
+    Local7 = 23,
+}
+
+impl Facility {
+    /// The facility of that name, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        use Facility as F;
+        Some(match name.to_ascii_lowercase().as_str() {
+            "kern" => F::Kern,
+            "user" => F::User,
+            "mail" => F::Mail,
+            "daemon" => F::Daemon,
+            "auth" | "security" => F::Auth,
+            "syslog" => F::Syslog,
+            "lpr" => F::Lpr,
+            "news" => F::News,
+            "uucp" => F::Uucp,
+            "cron" => F::Cron,
+            "authpriv" => F::Authpriv,
+            "ftp" => F::Ftp,
+            "local0" => F::Local0,
+            "local1" => F::Local1,
+            "local2" => F::Local2,
+            "local3" => F::Local3,
+            "local4" => F::Local4,
+            "local5" => F::Local5,
+            "local6" => F::Local6,
+            "local7" => F::Local7,
+            _ => return None,
+        })
+    }
+}
+
+/// Levels of syslog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum SyslogLevel {
+    Emergency = 0,
+    Alert = 1,
+    Critical = 2,
+    Error = 3,
+    Warning = 4,
+    Notice = 5,
+    Info = 6,
+    Debug = 7,
+}
+
+impl SyslogLevel {
+    /// The level of that name, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        use SyslogLevel as L;
+        Some(match name.to_ascii_lowercase().as_str() {
+            "emergency" => L::Emergency,
+            "alert" => L::Alert,
+            "critical" => L::Critical,
+            "error" => L::Error,
+            "warning" => L::Warning,
+            "notice" => L::Notice,
+            "info" => L::Info,
+            "debug" => L::Debug,
+            _ => return None,
+        })
+    }
+}
+
+/// One `eve-log`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EveSettings {
+    /// Where to.
+    pub sink: SinkSettings,
+    /// `types`.
+    pub types: EventTypes,
+    /// `threaded`: a file for each worker, with its number from 1 before the extension (`eve.3.json`).
+    pub threaded: bool,
+    /// `prefix`: put before each line.
+    pub prefix: String,
+    /// `pcap-file`: name the capture in each event.
+    pub pcap_file: bool,
+    /// `community-id`.
+    pub community_id: bool,
+    /// `community-id-seed`.
+    pub community_id_seed: u16,
+    /// `ethernet`: addresses of the link layer.
+    pub ethernet: bool,
+    /// `metadata`: flow and packet variables.
+    pub metadata: bool,
+    /// `suricata-version`: written as it is given here.
+    pub version: Option<String>,
+    /// `sensor-name`, written as `host`.
+    pub sensor_name: Option<String>,
+    /// Options of `alert`.
+    pub alert: AlertOptions,
+    /// Options of `anomaly`.
+    pub anomaly: AnomalyOptions,
+    /// Options of `drop`.
+    pub drop: DropOptions,
+    /// Options of `flow`.
+    pub flow: FlowOptions,
+    /// Options of `stats`.
+    pub stats: StatsOptions,
+}
+
+impl EveSettings {
+    /// A regular file with Suricata's defaults, for the types given.
+    pub fn file(path: impl Into<PathBuf>, types: EventTypes) -> Self {
+        EveSettings {
+            sink: SinkSettings { append: true, ..SinkSettings::file(path) },
+            types,
+            threaded: false,
+            prefix: String::new(),
+            pcap_file: false,
+            community_id: false,
+            community_id_seed: 0,
+            ethernet: false,
+            metadata: true,
+            version: None,
+            sensor_name: None,
+            alert: AlertOptions::default(),
+            anomaly: AnomalyOptions::default(),
+            drop: DropOptions::default(),
+            flow: FlowOptions::default(),
+            stats: StatsOptions::default(),
+        }
+    }
+}
+
+/// `alert:` of an `eve-log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AlertOptions {
+    /// `payload`: base64.
+    pub payload: bool,
+    /// `payload-printable`.
+    pub payload_printable: bool,
+    /// `payload-length`.
+    pub payload_length: bool,
+    /// `payload-buffer-size` in bytes: how much of a stream is shown.
+    pub payload_buffer_size: usize,
+    /// `packet`: the whole packet in base64, with `packet_info`.
+    pub packet: bool,
+    /// `metadata.app-layer`.
+    pub app_layer: bool,
+    /// `metadata.flow`.
+    pub flow: bool,
+    /// `metadata.rule.metadata`.
+    pub rule_metadata: bool,
+    /// `metadata.rule.raw`.
+    pub rule_raw: bool,
+    /// `metadata.rule.reference`.
+    pub rule_reference: bool,
+    /// `verdict`.
+    pub verdict: bool,
+    /// `tagged-packets`: write packets that a `tag` keeps.
+    pub tagged_packets: bool,
+    /// `xff.enabled` with mode `extra-data`. With `overwrite` the engine changes the header's addresses.
+    pub xff: bool,
+}
+
+impl Default for AlertOptions {
+    fn default() -> Self {
+        AlertOptions {
+            payload: false,
+            payload_printable: false,
+            payload_length: false,
+            payload_buffer_size: 4096,
+            packet: false,
+            app_layer: true,
+            flow: true,
+            rule_metadata: true,
+            rule_raw: false,
+            rule_reference: false,
+            verdict: false,
+            tagged_packets: true,
+            xff: false,
+        }
+    }
+}
+
+/// `anomaly:` of an `eve-log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnomalyOptions {
+    /// `types.decode`.
+    pub decode: bool,
+    /// `types.stream`.
+    pub stream: bool,
+    /// `types.applayer`.
+    pub applayer: bool,
+    /// `packethdr`: the first bytes of packets with decoder events.
+    pub packethdr: bool,
+}
+
+impl Default for AnomalyOptions {
+    fn default() -> Self {
+        AnomalyOptions { decode: false, stream: false, applayer: true, packethdr: false }
+    }
+}
+
+/// `drop:` of an `eve-log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DropOptions {
+    /// `alerts`: the rule that dropped the packet.
+    pub alerts: bool,
+    /// `flows: all`: each dropped packet of a flow, not the first one only.
+    pub all: bool,
+    /// `verdict`.
+    pub verdict: bool,
+}
+
+/// `flow:` of an `eve-log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlowOptions {
+    /// `exception-policy`.
+    pub exception_policy: bool,
+}
+
+/// `stats:` of an `eve-log`, and the `stats` output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatsOptions {
+    /// `totals`: sums over all threads.
+    pub totals: bool,
+    /// `threads`: each thread by itself.
+    pub threads: bool,
+    /// `deltas`: the change since the last report beside each counter (`eve-log` only).
+    pub deltas: bool,
+    /// `null-values`: counters that are 0 as well.
+    pub null_values: bool,
+}
+
+impl Default for StatsOptions {
+    fn default() -> Self {
+        StatsOptions { totals: true, threads: false, deltas: false, null_values: true }
+    }
+}
+
+/// The `stats` output (`stats.log`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatsLogSettings {
+    /// Where to.
+    pub sink: SinkSettings,
+    /// What; counters that are 0 are left out by default, and `deltas` does nothing here.
+    pub options: StatsOptions,
+}
+
+impl StatsLogSettings {
+    /// A regular file with Suricata's defaults.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        StatsLogSettings {
+            sink: SinkSettings::file(path),
+            options: StatsOptions { null_values: false, ..StatsOptions::default() },
+        }
+    }
+}

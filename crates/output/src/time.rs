@@ -1,0 +1,290 @@
+//! Times as text, in the local time zone.
+//!
+//! The zone is found once (`TZ`, else `/etc/localtime`). Its offset and the text of a minute are kept until an event of
+//! another minute comes, so that most times cost the seconds' digits only.
+
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+use margay_packet::Time;
+
+use crate::json::digits;
+
+/// Writes times in one time zone. Not shared: each output has its own.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    zone: TimeZone,
+    /// The minute since the epoch, in UTC, that `offset` was looked up for.
+    utc_minute: i64,
+    /// Seconds that local time is ahead of UTC.
+    offset: i64,
+    /// The local minute since the epoch that `civil` holds.
+    local_minute: i64,
+    civil: Civil,
+}
+
+/// A local date and time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Civil {
+    /// Year, negative before year 0.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: u8,
+    /// 1 to 31.
+    pub day: u8,
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+    /// 0 to 59.
+    pub second: u8,
+    /// Days since 1970-01-01.
+    pub days: i64,
+}
+
+impl Clock {
+    /// A clock for the zone that `TZ` or the system names; UTC where neither can be read.
+    pub fn system() -> Self {
+        Self::new(TimeZone::system())
+    }
+
+    /// A clock for UTC.
+    pub fn utc() -> Self {
+        Self::new(TimeZone::UTC)
+    }
+
+    fn new(zone: TimeZone) -> Self {
+        let mut clock =
+            Clock { zone, utc_minute: i64::MIN, offset: 0, local_minute: i64::MIN, civil: Civil::default() };
+        clock.civil(Time(0));
+        clock
+    }
+
+    /// The local date and time of `time`.
+    pub fn civil(&mut self, time: Time) -> Civil {
+        let secs = time.secs();
+        let utc_minute = secs.div_euclid(60);
+        if utc_minute != self.utc_minute {
+            self.utc_minute = utc_minute;
+            self.offset = jiff::Timestamp::from_second(secs).map_or(0, |t| i64::from(self.zone.to_offset(t).seconds()));
+        }
+        let local = secs.saturating_add(self.offset);
+        let local_minute = local.div_euclid(60);
+        if local_minute != self.local_minute {
+            self.local_minute = local_minute;
+            self.civil = civil(local_minute);
+        }
+        Civil { second: local.rem_euclid(60) as u8, ..self.civil }
+    }
+
+    /// Appends `2016-07-13T22:42:07.199672+0000`.
+    pub fn iso(&mut self, out: &mut Vec<u8>, time: Time) {
+        let c = self.civil(time);
+        year(out, c.year);
+        out.push(b'-');
+        two(out, c.month);
+        out.push(b'-');
+        two(out, c.day);
+        out.push(b'T');
+        self.clock_time(out, c, time);
+        out.push(if self.offset < 0 { b'-' } else { b'+' });
+        let minutes = self.offset.unsigned_abs() / 60;
+        two(out, (minutes / 60) as u8);
+        two(out, (minutes % 60) as u8);
+    }
+
+    /// Appends `07/13/2016-22:42:07.199672`, as `fast.log` has it.
+    pub fn fast(&mut self, out: &mut Vec<u8>, time: Time) {
+        let c = self.civil(time);
+        two(out, c.month);
+        out.push(b'/');
+        two(out, c.day);
+        out.push(b'/');
+        year(out, c.year);
+        out.push(b'-');
+        self.clock_time(out, c, time);
+    }
+
+    /// Appends `2016-07-13 22:42:07`, as `suricata.log` has it.
+    pub fn log(&mut self, out: &mut Vec<u8>, time: Time) {
+        let c = self.civil(time);
+        year(out, c.year);
+        out.push(b'-');
+        two(out, c.month);
+        out.push(b'-');
+        two(out, c.day);
+        out.push(b' ');
+        hms(out, c);
+    }
+
+    /// Appends `7/13/2016 -- 22:42:07`, as `stats.log` has it.
+    pub fn stats(&mut self, out: &mut Vec<u8>, time: Time) {
+        let c = self.civil(time);
+        digits(out, u64::from(c.month));
+        out.push(b'/');
+        digits(out, u64::from(c.day));
+        out.push(b'/');
+        year(out, c.year);
+        out.extend_from_slice(b" -- ");
+        hms(out, c);
+    }
+
+    fn clock_time(&self, out: &mut Vec<u8>, c: Civil, time: Time) {
+        hms(out, c);
+        out.push(b'.');
+        let micros = time.subsec_micros();
+        let mut text = [b'0'; 6];
+        let mut rest = micros;
+        for d in text.iter_mut().rev() {
+            *d = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        out.extend_from_slice(&text);
+    }
+}
+
+fn hms(out: &mut Vec<u8>, c: Civil) {
+    two(out, c.hour);
+    out.push(b':');
+    two(out, c.minute);
+    out.push(b':');
+    two(out, c.second);
+}
+
+fn two(out: &mut Vec<u8>, n: u8) {
+    out.extend_from_slice(&[b'0' + n / 10 % 10, b'0' + n % 10]);
+}
+
+fn year(out: &mut Vec<u8>, y: i64) {
+    if y < 0 {
+        out.push(b'-');
+    }
+    let n = y.unsigned_abs();
+    for limit in [1000, 100, 10] {
+        if n < limit {
+            out.push(b'0');
+        }
+    }
+    digits(out, n);
+}
+
+/// Date and time of a minute since the epoch, in the proleptic Gregorian calendar.
+fn civil(minute: i64) -> Civil {
+    let days = minute.div_euclid(1440);
+    let of_day = minute.rem_euclid(1440);
+    // Days since 0000-03-01, then eras of 400 years: years that begin in March have the leap day last.
+    let shifted = days.saturating_add(719_468);
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    Civil {
+        year,
+        month: month as u8,
+        day: day as u8,
+        hour: (of_day / 60) as u8,
+        minute: (of_day % 60) as u8,
+        second: 0,
+        days,
+    }
+}
+
+/// Puts the local time into a file name: `%Y %m %d %H %M %S %s`; other characters after `%` stay as they are.
+pub(crate) fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
+    let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
+    let c = clock.civil(now);
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars();
+    while let Some(ch) = chars.next() {
+        if ch != '%' {
+            out.push(ch);
+            continue;
+        }
+        match chars.next() {
+            Some('Y') => out += &format!("{:04}", c.year),
+            Some('m') => out += &format!("{:02}", c.month),
+            Some('d') => out += &format!("{:02}", c.day),
+            Some('H') => out += &format!("{:02}", c.hour),
+            Some('M') => out += &format!("{:02}", c.minute),
+            Some('S') => out += &format!("{:02}", c.second),
+            Some('s') => out += &now.secs().to_string(),
+            Some(other) => {
+                out.push('%');
+                out.push(other);
+            }
+            None => out.push('%'),
+        }
+    }
+    PathBuf::from(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn iso(clock: &mut Clock, time: Time) -> String {
+        let mut out = Vec::new();
+        clock.iso(&mut out, time);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn known_times() {
+        let mut c = Clock::utc();
+        assert_eq!(iso(&mut c, Time::new(1_468_449_727, 199_672)), "2016-07-13T22:42:07.199672+0000");
+        assert_eq!(iso(&mut c, Time(0)), "1970-01-01T00:00:00.000000+0000");
+        assert_eq!(iso(&mut c, Time(-1)), "1969-12-31T23:59:59.999999+0000");
+        let mut out = Vec::new();
+        c.fast(&mut out, Time::new(1_286_290_862, 123_456));
+        out.push(b'|');
+        c.log(&mut out, Time::new(1_286_290_862, 123_456));
+        out.push(b'|');
+        c.stats(&mut out, Time::new(1_286_290_862, 123_456));
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "10/05/2010-15:01:02.123456|2010-10-05 15:01:02|10/5/2010 -- 15:01:02"
+        );
+    }
+
+    #[test]
+    fn zones_with_summer_time_and_odd_offsets() {
+        let mut c = Clock::new(TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap());
+        // 2021-03-28 01:00 UTC: clocks go from 02:00 to 03:00.
+        assert_eq!(iso(&mut c, Time::new(1_616_893_199, 0)), "2021-03-28T01:59:59.000000+0100");
+        assert_eq!(iso(&mut c, Time::new(1_616_893_200, 0)), "2021-03-28T03:00:00.000000+0200");
+        let mut c = Clock::new(TimeZone::posix("NST3:30").unwrap());
+        assert_eq!(iso(&mut c, Time::new(0, 0)), "1969-12-31T20:30:00.000000-0330");
+    }
+
+    #[test]
+    fn times_in_file_names() {
+        let name = expand(Path::new("a%Y%m%d-%H%M%S%x%"), &mut Clock::utc(), Time::new(1_468_449_727, 0));
+        assert_eq!(name, Path::new("a20160713-224207%x%"));
+    }
+
+    proptest! {
+        #[test]
+        fn dates_agree_with_the_library(secs in -62_000_000_000i64..253_000_000_000) {
+            let mut c = Clock::utc();
+            let want = jiff::Timestamp::from_second(secs).unwrap().to_zoned(TimeZone::UTC);
+            let got = c.civil(Time::new(secs, 0));
+            prop_assert_eq!(
+                (got.year, got.month as i8, got.day as i8, got.hour as i8, got.minute as i8, got.second as i8),
+                (i64::from(want.year()), want.month(), want.day(), want.hour(), want.minute(), want.second())
+            );
+        }
+
+        #[test]
+        fn no_time_panics(micros: i64) {
+            let mut c = Clock::system();
+            let mut out = Vec::new();
+            c.iso(&mut out, Time(micros));
+            c.fast(&mut out, Time(micros));
+        }
+    }
+}

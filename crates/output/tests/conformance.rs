@@ -1,0 +1,45 @@
+//! What a conformance case compares byte for byte: the file of a `pcap-log` with a filter. The cases are looked for in
+//! `CONFORMANCE_CASES`, then beside the repository.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use margay_capture::Reader;
+use margay_output::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogSettings};
+use margay_packet::Packet;
+
+fn case(name: &str) -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance/cases");
+    let cases = std::env::var_os("CONFORMANCE_CASES").map_or_else(|| PathBuf::from(beside), PathBuf::from);
+    let case = cases.join(name);
+    if !case.is_dir() {
+        println!("not run: no conformance case {}", case.display());
+        return None;
+    }
+    Some(case)
+}
+
+#[test]
+fn filtered_capture_log() {
+    let Some(case) = case("output-pcap-log-filter") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let settings = PcapLogSettings {
+        limit: 1024 * 1024 * 1024,
+        max_files: 1000,
+        filter: Some("udp and port 53".into()),
+        ..PcapLogSettings::new(dir.path().join("log.pcap"))
+    };
+    let mut log = PcapLog::new(settings, 1, 1).unwrap();
+    let input = std::fs::read(case.join("input.pcap")).unwrap();
+    let mut reader = Reader::new(&input[..], Path::new("input.pcap")).unwrap();
+    while let Some(batch) = reader.next_batch(64).unwrap() {
+        for frame in batch.iter() {
+            log.packet(&Packet::new(&frame), PacketFate::default());
+        }
+    }
+    log.finish();
+    assert_eq!(log.counters(), PcapLogCounters { written: 8, filtered_bpf: 10, lost: 0 });
+    let name = "log.pcap.1444144603";
+    let want = std::fs::read(case.join("expected").join(name)).unwrap();
+    assert!(std::fs::read(dir.path().join(name)).unwrap() == want);
+}

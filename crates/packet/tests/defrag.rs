@@ -1,0 +1,285 @@
+//! Fragments: any way of cutting, reordering and overlapping against a model that decides byte by byte.
+
+mod common;
+
+use margay_packet::{
+    DecodeConfig, DecodeEvent, Decoder, Frame, LinkType, Packet, PacketSource, Policy, Time, checksum,
+};
+use proptest::prelude::*;
+
+const POLICIES: [Policy; 7] =
+    [Policy::First, Policy::Last, Policy::Bsd, Policy::BsdRight, Policy::Linux, Policy::Solaris, Policy::Windows];
+
+/// A fragment: where it starts and ends in units of 8 bytes, and what its bytes are.
+type Piece = (usize, usize, u8);
+
+/// What a datagram of `units` is made of, were each byte decided on its own; `None` where bytes are missing.
+fn model(policy: Policy, units: usize, pieces: &[Piece]) -> Option<Vec<u8>> {
+    let mut owner: Vec<Option<Piece>> = vec![None; units];
+    for &new in pieces {
+        for slot in &mut owner[new.0..new.1] {
+            let wins = match *slot {
+                None => true,
+                Some(old) => match policy {
+                    Policy::First => false,
+                    Policy::Last => true,
+                    Policy::Bsd => old.0 > new.0,
+                    Policy::BsdRight => old.0 <= new.0,
+                    Policy::Linux => old.0 >= new.0,
+                    Policy::Solaris => new.0 < old.0 && new.1 >= old.1,
+                    Policy::Windows => new.0 < old.0 && new.1 > old.1,
+                },
+            };
+            if wins {
+                *slot = Some(new);
+            }
+        }
+    }
+    owner.into_iter().map(|o| o.map(|(_, _, b)| b)).collect::<Option<Vec<u8>>>()
+}
+
+fn ipv4_fragment(id: u16, units: usize, (start, end, byte): Piece, proto: u8) -> Vec<u8> {
+    let data = vec![byte; (end - start) * 8];
+    let more = u16::from(end < units) << 13;
+    let mut b = vec![0x45, 0];
+    b.extend_from_slice(&(20 + data.len() as u16).to_be_bytes());
+    b.extend_from_slice(&id.to_be_bytes());
+    b.extend_from_slice(&(more | start as u16).to_be_bytes());
+    b.extend_from_slice(&[64, proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    b.extend_from_slice(&data);
+    b
+}
+
+fn ipv6_fragment(id: u32, units: usize, (start, end, byte): Piece, next: u8) -> Vec<u8> {
+    let data = vec![byte; (end - start) * 8];
+    let mut b = vec![0x60, 0, 0, 0];
+    b.extend_from_slice(&(8 + data.len() as u16).to_be_bytes());
+    b.extend_from_slice(&[44, 64]);
+    b.extend_from_slice(&[0xfd; 16]);
+    b.extend_from_slice(&[0xfe; 16]);
+    b.extend_from_slice(&[next, 0]);
+    b.extend_from_slice(&((start as u16) << 3 | u16::from(end < units)).to_be_bytes());
+    b.extend_from_slice(&id.to_be_bytes());
+    b.extend_from_slice(&data);
+    b
+}
+
+fn decoder(policy: Policy) -> Decoder {
+    let mut config = DecodeConfig::default();
+    config.defrag.default_policy = policy;
+    config.defrag.hash_size = 16;
+    Decoder::new(config)
+}
+
+/// Decodes a raw IP packet; returns the payloads of the datagrams that came out of it.
+fn feed(decoder: &mut Decoder, bytes: &[u8], time: i64) -> Vec<Vec<u8>> {
+    let frame =
+        Frame { data: bytes, wire_len: bytes.len() as u32, time: Time::new(time, 0), link: LinkType::RAW, number: 1 };
+    let mut out = Vec::new();
+    decoder.decode(&frame, &mut |p: &Packet<'_>| {
+        if p.source == PacketSource::Defrag {
+            assert!(!p.fragment);
+            if p.src.is_ipv4() {
+                assert_eq!(p.ipv4_checksum_ok(), Some(true));
+            }
+            out.push(p.payload().to_vec());
+        }
+    });
+    out
+}
+
+/// Pieces that may overlap, and pieces that cover whatever is left, in any order.
+fn pieces() -> impl Strategy<Value = (usize, Vec<Piece>)> {
+    (2usize..20)
+        .prop_flat_map(|units| {
+            let any_piece = (0..units, 1..=units).prop_map(move |(s, l)| (s, (s + l).min(units)));
+            (Just(units), proptest::collection::vec(any_piece, 1..8), proptest::collection::vec(1usize..4, 20))
+                .prop_flat_map(|(units, mut list, cuts)| {
+                    let mut at = 0;
+                    for cut in cuts {
+                        if at < units {
+                            list.push((at, (at + cut).min(units)));
+                            at = (at + cut).min(units);
+                        }
+                    }
+                    if at < units {
+                        list.push((at, units));
+                    }
+                    (Just(units), Just(list).prop_shuffle())
+                })
+        })
+        .prop_map(|(units, list)| {
+            let pieces = list.into_iter().enumerate().map(|(n, (s, e))| (s, e, b'a' + n as u8)).collect();
+            (units, pieces)
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn overlaps_follow_the_policy((units, pieces) in pieces(), policy in 0..POLICIES.len(), v6: bool) {
+        let policy = POLICIES[policy];
+        let mut decoder = decoder(policy);
+        let mut done = None;
+        for (n, &piece) in pieces.iter().enumerate() {
+            let bytes = if v6 { ipv6_fragment(7, units, piece, 253) } else { ipv4_fragment(7, units, piece, 253) };
+            let whole = feed(&mut decoder, &bytes, 100);
+            // A piece that is the whole datagram is no fragment for IPv6, and none for IPv4.
+            if piece.1 - piece.0 == units {
+                prop_assert!(whole.is_empty());
+                return Ok(());
+            }
+            let expected = model(policy, units, &pieces[..=n]);
+            prop_assert_eq!(whole.is_empty(), expected.is_none());
+            if let Some(expected) = expected {
+                let expected: Vec<u8> = expected.into_iter().flat_map(|b| [b; 8]).collect();
+                prop_assert_eq!(&whole[0], &expected);
+                done = Some(n);
+                break;
+            }
+        }
+        prop_assert!(done.is_some());
+    }
+}
+
+#[test]
+fn a_datagram_is_put_together_with_its_headers() {
+    let mut decoder = decoder(Policy::Bsd);
+    let first = ipv4_fragment(1, 3, (0, 2, b'x'), 17);
+    let last = ipv4_fragment(1, 3, (2, 3, b'y'), 17);
+    let time = Time::new(1, 0);
+    let mut got = Vec::new();
+    for data in [&last, &first] {
+        let frame = Frame { data, wire_len: data.len() as u32, time, link: LinkType::RAW, number: 1 };
+        decoder
+            .decode(&frame, &mut |p: &Packet<'_>| got.push((p.source, p.data.to_vec(), p.fragment, p.outer.is_some())));
+    }
+    let mut whole = vec![0x45, 0, 0, 44, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let sum = checksum::internet(&whole).to_be_bytes();
+    whole[10..12].copy_from_slice(&sum);
+    whole.extend_from_slice(&[b'x'; 16]);
+    whole.extend_from_slice(&[b'y'; 8]);
+    assert_eq!(got.len(), 3);
+    assert_eq!(got[0], (PacketSource::Wire, last, true, false));
+    assert_eq!(got[1], (PacketSource::Defrag, whole, false, true));
+    assert_eq!(got[2], (PacketSource::Wire, first, true, false));
+    assert_eq!(decoder.counters.defrag_ipv4_fragments, 2);
+    assert_eq!(decoder.counters.defrag_ipv4_reassembled, 1);
+}
+
+#[test]
+fn protocols_identifications_and_vlans_keep_datagrams_apart() {
+    let mut d = decoder(Policy::Bsd);
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (0, 1, b'a'), 253), 1).is_empty());
+    assert!(feed(&mut d, &ipv4_fragment(2, 2, (1, 2, b'b'), 253), 1).is_empty());
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (1, 2, b'b'), 254), 1).is_empty());
+    assert_eq!(feed(&mut d, &ipv4_fragment(1, 2, (1, 2, b'b'), 253), 1).len(), 1);
+}
+
+#[test]
+fn an_incomplete_datagram_times_out() {
+    let mut d = decoder(Policy::Bsd);
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (0, 1, b'a'), 253), 100).is_empty());
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (1, 2, b'b'), 253), 161).is_empty());
+    assert_eq!(d.counters.defrag_tracker_timeout, 1);
+    assert_eq!(feed(&mut d, &ipv4_fragment(1, 2, (0, 1, b'a'), 253), 200).len(), 1);
+}
+
+#[test]
+fn tables_stay_within_their_limits() {
+    let mut config = DecodeConfig::default();
+    config.defrag.trackers = 4;
+    config.defrag.hash_size = 1;
+    let mut d = Decoder::new(config);
+    for id in 0..100 {
+        feed(&mut d, &ipv4_fragment(id, 2, (0, 1, b'a'), 253), 100);
+    }
+    assert_eq!(d.counters.defrag_max_trackers_reached, 96);
+    assert_eq!(d.counters.defrag_tracker_hard_reuse, 96);
+    // The newest are still there, the oldest are not.
+    assert_eq!(feed(&mut d, &ipv4_fragment(99, 2, (1, 2, b'b'), 253), 100).len(), 1);
+    assert_eq!(feed(&mut d, &ipv4_fragment(3, 2, (1, 2, b'b'), 253), 100).len(), 0);
+}
+
+#[test]
+fn fragments_stay_within_their_limit() {
+    let mut config = DecodeConfig::default();
+    config.defrag.max_frags = 10;
+    let mut d = Decoder::new(config);
+    for n in 0..20 {
+        feed(&mut d, &ipv4_fragment(n, 2, (0, 1, b'a'), 253), 100);
+    }
+    assert_eq!(d.counters.defrag_max_frags_reached, 10);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv4FragIgnored), 10);
+    // The first ones are kept; when they are whole there is room again.
+    assert_eq!(d.counters.defrag_ipv4_reassembled, 0);
+    // Long after, those kept have timed out and give way.
+    feed(&mut d, &ipv4_fragment(50, 2, (0, 1, b'a'), 253), 1000);
+    assert_eq!(d.counters.defrag_max_frags_reached, 10);
+}
+
+#[test]
+fn memory_stays_within_its_cap() {
+    let mut config = DecodeConfig::default();
+    config.defrag.memcap = 64 << 10;
+    config.defrag.hash_size = 16;
+    let mut d = Decoder::new(config);
+    let mut hit = 0;
+    for id in 0..200 {
+        let bytes = ipv4_fragment(id, 500, (0, 100, b'a'), 253);
+        let frame = Frame {
+            data: &bytes,
+            wire_len: bytes.len() as u32,
+            time: Time::new(1, 0),
+            link: LinkType::RAW,
+            number: u64::from(id),
+        };
+        d.decode(&frame, &mut |p: &Packet<'_>| hit += u32::from(p.defrag_memcap_hit));
+        // Trackers themselves come on top, a few hundred bytes each.
+        assert!(d.counters.defrag_memuse < (64 << 10) + 64 * 1024, "{}", d.counters.defrag_memuse);
+    }
+    assert!(hit > 100, "{hit}");
+    assert_eq!(u64::from(hit), d.counters.defrag_memcap);
+    // When those kept have timed out there is room again.
+    let (a, b) = (ipv4_fragment(1, 200, (0, 100, b'a'), 253), ipv4_fragment(1, 200, (100, 200, b'b'), 253));
+    assert_eq!(feed(&mut d, &a, 1000).len() + feed(&mut d, &b, 1000).len(), 1);
+}
+
+#[test]
+fn an_empty_first_fragment_is_no_datagram() {
+    let mut d = decoder(Policy::Bsd);
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (0, 0, b'a'), 253), 1).is_empty());
+    assert!(feed(&mut d, &ipv6_fragment(1, 2, (0, 0, b'a'), 253), 1).is_empty());
+    assert_eq!(d.counters.defrag_ipv4_reassembled + d.counters.defrag_ipv6_reassembled, 0);
+}
+
+#[test]
+fn what_ends_behind_the_last_fragment_is_never_whole() {
+    let mut d = decoder(Policy::Bsd);
+    assert!(feed(&mut d, &ipv4_fragment(1, 9, (0, 3, b'a'), 253), 1).is_empty());
+    assert!(feed(&mut d, &ipv4_fragment(1, 2, (1, 2, b'b'), 253), 1).is_empty());
+}
+
+#[test]
+fn too_long_a_datagram_is_an_event() {
+    let mut d = decoder(Policy::Bsd);
+    // 65,528 bytes fit into 16 bits, but not with a header.
+    feed(&mut d, &ipv4_fragment(1, 9000, (8189, 8191, b'a'), 253), 1);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv4FragPktTooLarge), 1);
+    feed(&mut d, &ipv4_fragment(1, 9000, (8188, 8189, b'a'), 253), 1);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv4FragPktTooLarge), 1);
+    feed(&mut d, &ipv6_fragment(1, 9000, (8191, 8193, b'a'), 253), 1);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv6FragPktTooLarge), 1);
+}
+
+#[test]
+fn overlaps_are_events() {
+    let mut d = decoder(Policy::Bsd);
+    feed(&mut d, &ipv4_fragment(1, 9, (0, 3, b'a'), 253), 1);
+    feed(&mut d, &ipv4_fragment(1, 9, (2, 5, b'b'), 253), 1);
+    feed(&mut d, &ipv6_fragment(1, 9, (0, 3, b'a'), 253), 1);
+    feed(&mut d, &ipv6_fragment(1, 9, (0, 3, b'a'), 253), 1);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv4FragOverlap), 1);
+    assert_eq!(d.counters.event(DecodeEvent::Ipv6FragOverlap), 1);
+}

@@ -1,0 +1,104 @@
+//! What a rule may refer to: variables, classes, references, and what this build can do.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::ast::Class;
+
+/// A release, for `requires: version`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u16, pub u16, pub u16);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// For which keywords a value that means nothing is an error, and not just a warning (`--strict-rule-keywords`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StrictKeywords {
+    /// None: the default
+    #[default]
+    None,
+    /// All
+    All,
+    /// These
+    List(HashSet<String>),
+}
+
+impl StrictKeywords {
+    /// From the command line's `all` or comma separated list.
+    pub fn parse(text: &str) -> StrictKeywords {
+        if text.trim() == "all" {
+            return StrictKeywords::All;
+        }
+        StrictKeywords::List(text.split(',').map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect())
+    }
+
+    /// Whether `keyword` is strict.
+    pub fn has(&self, keyword: &str) -> bool {
+        match self {
+            StrictKeywords::None => false,
+            StrictKeywords::All => true,
+            StrictKeywords::List(l) => l.contains(keyword),
+        }
+    }
+}
+
+/// All that the meaning of a rule depends on, besides its text.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// `vars.address-groups`: name without `$` to text.
+    pub addresses: HashMap<String, String>,
+    /// `vars.port-groups`: name without `$` to text.
+    pub ports: HashMap<String, String>,
+    /// `classification.config`, by lower-case name.
+    pub classes: HashMap<String, Class>,
+    /// `reference.config`: system in lower case to the prefix of its URLs.
+    pub references: HashMap<String, String>,
+    /// Strict keywords.
+    pub strict: StrictKeywords,
+    /// The release of Suricata whose language is spoken, for `requires: version`.
+    pub version: Version,
+    /// Names for `requires: feature`.
+    pub features: HashSet<String>,
+    /// What this build can match: protocols by name (`http`, `tls` …) and the features that [`FEATURES`] lists.
+    /// A rule that needs anything else is set aside.
+    pub available: HashSet<String>,
+    /// Whether packets can be changed or dropped; without it `replace` is accepted and warned of.
+    pub inline: bool,
+    /// Most rules that one loader takes; the rest are errors.
+    pub max_rules: usize,
+}
+
+/// Names besides protocols that [`Context::available`] may hold, and the keywords that need them.
+pub const FEATURES: &[(&str, &str)] = &[
+    ("app-layer", "app-layer-protocol, app-layer-event:applayer_*, app-layer-state"),
+    ("asn1", "asn1"),
+    ("dataset", "dataset, datarep"),
+    ("file", "file.*, filestore, filemagic, filemd5 …"),
+    ("firewall", "actions with a scope, and `accept`"),
+    ("frame", "frame"),
+    ("geoip", "geoip"),
+    ("iprep", "iprep"),
+    ("lua", "lua, luaxform"),
+    ("nfq", "nfq_set_mark"),
+];
+
+impl Default for Context {
+    fn default() -> Self {
+        Context {
+            addresses: HashMap::new(),
+            ports: HashMap::new(),
+            classes: HashMap::new(),
+            references: HashMap::new(),
+            strict: StrictKeywords::None,
+            version: Version(8, 0, 6),
+            features: HashSet::new(),
+            available: HashSet::new(),
+            inline: false,
+            max_rules: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! Keywords of application protocols other than HTTP, and of files: their buffers, and their other checks, which are kept
+//! as written until the protocol is there to make sense of them.
+
+use super::{Buffer, Direction, Keyword, Takes, need_protocol};
+use crate::ast::{Check, Effect};
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+use crate::protocol;
+
+const DNS: &[&str] = &["dns", "doh2"];
+const MDNS: &[&str] = &["mdns"];
+const TLS: &[&str] = &["tls"];
+const JA: &[&str] = &["tls", "quic"];
+const SSH: &[&str] = &["ssh"];
+const SMTP: &[&str] = &["smtp"];
+const FTP: &[&str] = &["ftp"];
+const FTPDATA: &[&str] = &["ftp-data"];
+const SMB: &[&str] = &["smb"];
+const DCE: &[&str] = &["dcerpc", "smb"];
+const SIP: &[&str] = &["sip"];
+const RFB: &[&str] = &["rfb"];
+const MQTT: &[&str] = &["mqtt"];
+const QUIC: &[&str] = &["quic"];
+const IKE: &[&str] = &["ike"];
+const KRB5: &[&str] = &["krb5"];
+const SNMP: &[&str] = &["snmp"];
+const NTP: &[&str] = &["ntp"];
+const DNP3: &[&str] = &["dnp3"];
+const PGSQL: &[&str] = &["pgsql"];
+const WS: &[&str] = &["websocket"];
+const LDAP: &[&str] = &["ldap"];
+const ENIP: &[&str] = &["enip"];
+const TEMPLATE: &[&str] = &["template"];
+const NFS: &[&str] = &["nfs"];
+const MODBUS: &[&str] = &["modbus"];
+const DHCP: &[&str] = &["dhcp"];
+const FILE: &[&str] = &["http", "http1", "http2", "doh2", "smtp", "ftp", "ftp-data", "smb", "nfs", "pop3", "imap"];
+
+macro_rules! buffers {
+    ($($id:ident $name:literal $internal:literal $description:literal $protocols:ident $direction:ident $multi:literal $feature:literal;)*) => {
+        $(pub(super) static $id: Buffer = Buffer {
+            name: $name, internal: $internal, description: $description, protocols: $protocols,
+            direction: Direction::$direction, multi: $multi, feature: $feature,
+        };)*
+    };
+}
+
+buffers! {
+    DNS_QUERY "dns.query" "dns_query" "dns query" DNS ToServer true "";
+    DNS_QUERIES_RRNAME "dns.queries.rrname" "dns_queries_rrname" "dns queries rrname" DNS Both true "";
+    DNS_ANSWERS_RRNAME "dns.answers.rrname" "dns_answers_rrname" "dns answers rrname" DNS Both true "";
+    DNS_AUTHORITIES_RRNAME "dns.authorities.rrname" "dns_authorities_rrname" "dns authorities rrname" DNS Both true "";
+    DNS_ADDITIONALS_RRNAME "dns.additionals.rrname" "dns_additionals_rrname" "dns additionals rrname" DNS Both true "";
+    DNS_RESPONSE_RRNAME "dns.response.rrname" "dns_response_rrname" "dns response rrname" DNS ToClient true "";
+    MDNS_QUERIES_RRNAME "mdns.queries.rrname" "mdns_queries_rrname" "mdns queries rrname" MDNS Both true "";
+    MDNS_ANSWERS_RRNAME "mdns.answers.rrname" "mdns_answers_rrname" "mdns answers rrname" MDNS Both true "";
+    MDNS_AUTHORITIES_RRNAME "mdns.authorities.rrname" "mdns_authorities_rrname" "mdns authorities rrname" MDNS Both true "";
+    MDNS_ADDITIONALS_RRNAME "mdns.additionals.rrname" "mdns_additionals_rrname" "mdns additionals rrname" MDNS Both true "";
+    MDNS_RESPONSE_RRNAME "mdns.response.rrname" "mdns_response_rrname" "mdns response rrname" MDNS Both true "";
+    TLS_SNI "tls.sni" "tls_sni" "tls sni" TLS ToServer false "";
+    TLS_CERTS "tls.certs" "tls_certs" "tls certs" TLS Both true "";
+    TLS_CERT_ISSUER "tls.cert_issuer" "tls_cert_issuer" "tls cert issuer" TLS Both false "";
+    TLS_CERT_SUBJECT "tls.cert_subject" "tls_cert_subject" "tls cert subject" TLS Both false "";
+    TLS_CERT_SERIAL "tls.cert_serial" "tls_cert_serial" "tls cert serial" TLS Both false "";
+    TLS_CERT_FINGERPRINT "tls.cert_fingerprint" "tls_cert_fingerprint" "tls cert fingerprint" TLS Both false "";
+    TLS_RANDOM "tls.random" "tls_random" "tls random" TLS Both false "";
+    TLS_RANDOM_TIME "tls.random_time" "tls_random_time" "tls random time" TLS Both false "";
+    TLS_RANDOM_BYTES "tls.random_bytes" "tls_random_bytes" "tls random bytes" TLS Both false "";
+    TLS_SUBJECTALTNAME "tls.subjectaltname" "tls_subjectaltname" "tls subjectaltname" TLS ToClient true "";
+    TLS_ALPN "tls.alpn" "tls_alpn" "tls alpn" TLS Both true "";
+    JA3_HASH "ja3.hash" "ja3_hash" "ja3 hash" JA ToServer false "";
+    JA3_STRING "ja3.string" "ja3_string" "ja3 string" JA ToServer false "";
+    JA3S_HASH "ja3s.hash" "ja3s_hash" "ja3s hash" JA ToClient false "";
+    JA3S_STRING "ja3s.string" "ja3s_string" "ja3s string" JA ToClient false "";
+    JA4_HASH "ja4.hash" "ja4_hash" "ja4 hash" JA ToServer false "";
+    SSH_PROTO "ssh.proto" "ssh_proto" "ssh proto" SSH Both false "";
+    SSH_SOFTWARE "ssh.software" "ssh_software" "ssh software" SSH Both false "";
+    SSH_HASSH "ssh.hassh" "ssh_hassh" "ssh hassh" SSH ToServer false "";
+    SSH_HASSH_SERVER "ssh.hassh.server" "ssh_hassh_server" "ssh hassh server" SSH ToClient false "";
+    SSH_HASSH_STRING "ssh.hassh.string" "ssh_hassh_string" "ssh hassh string" SSH ToServer false "";
+    SSH_HASSH_SERVER_STRING "ssh.hassh.server.string" "ssh_hassh_server_string" "ssh hassh server string" SSH ToClient false "";
+    SMTP_HELO "smtp.helo" "smtp_helo" "smtp helo" SMTP ToServer false "";
+    SMTP_MAIL_FROM "smtp.mail_from" "smtp_mail_from" "smtp mail from" SMTP ToServer false "";
+    SMTP_RCPT_TO "smtp.rcpt_to" "smtp_rcpt_to" "smtp rcpt to" SMTP ToServer true "";
+    EMAIL_FROM "email.from" "email_from" "email from" SMTP ToServer false "";
+    EMAIL_SUBJECT "email.subject" "email_subject" "email subject" SMTP ToServer false "";
+    EMAIL_TO "email.to" "email_to" "email to" SMTP ToServer false "";
+    EMAIL_CC "email.cc" "email_cc" "email cc" SMTP ToServer false "";
+    EMAIL_DATE "email.date" "email_date" "email date" SMTP ToServer false "";
+    EMAIL_MESSAGE_ID "email.message_id" "email_message_id" "email message id" SMTP ToServer false "";
+    EMAIL_X_MAILER "email.x_mailer" "email_x_mailer" "email x mailer" SMTP ToServer false "";
+    EMAIL_URL "email.url" "email_url" "email url" SMTP ToServer true "";
+    EMAIL_RECEIVED "email.received" "email_received" "email received" SMTP ToServer true "";
+    EMAIL_BODY_MD5 "email.body_md5" "email_body_md5" "email body md5" SMTP ToServer false "";
+    FTP_COMMAND "ftp.command" "ftp_command" "ftp command" FTP ToServer false "";
+    FTP_COMMAND_DATA "ftp.command_data" "ftp_command_data" "ftp command data" FTP ToServer false "";
+    FTP_REPLY "ftp.reply" "ftp_reply" "ftp reply" FTP ToClient true "";
+    FTP_COMPLETION_CODE "ftp.completion_code" "ftp_completion_code" "ftp completion code" FTP ToClient true "";
+    SMB_NAMED_PIPE "smb.named_pipe" "smb_named_pipe" "smb named pipe" SMB Both false "";
+    SMB_SHARE "smb.share" "smb_share" "smb share" SMB ToServer false "";
+    SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB Both false "";
+    SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB Both false "";
+    DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
+    SIP_METHOD "sip.method" "sip_method" "sip method" SIP ToServer false "";
+    SIP_URI "sip.uri" "sip_uri" "sip uri" SIP ToServer false "";
+    SIP_STAT_CODE "sip.stat_code" "sip_stat_code" "sip stat code" SIP ToClient false "";
+    SIP_STAT_MSG "sip.stat_msg" "sip_stat_msg" "sip stat msg" SIP ToClient false "";
+    SIP_REQUEST_LINE "sip.request_line" "sip_request_line" "sip request line" SIP ToServer false "";
+    SIP_RESPONSE_LINE "sip.response_line" "sip_response_line" "sip response line" SIP ToClient false "";
+    SIP_PROTOCOL "sip.protocol" "sip_protocol" "sip protocol" SIP Both false "";
+    SIP_FROM "sip.from" "sip_from" "sip from" SIP Both true "";
+    SIP_TO "sip.to" "sip_to" "sip to" SIP Both true "";
+    SIP_VIA "sip.via" "sip_via" "sip via" SIP Both true "";
+    SIP_USER_AGENT "sip.user_agent" "sip_user_agent" "sip user agent" SIP Both true "";
+    SIP_CONTENT_TYPE "sip.content_type" "sip_content_type" "sip content type" SIP Both true "";
+    SIP_CONTENT_LENGTH "sip.content_length" "sip_content_length" "sip content length" SIP Both true "";
+    SDP_SESSION_NAME "sdp.session_name" "sdp_session_name" "sdp session name" SIP Both true "";
+    SDP_SESSION_INFO "sdp.session_info" "sdp_session_info" "sdp session info" SIP Both true "";
+    SDP_ORIGIN "sdp.origin" "sdp_origin" "sdp origin" SIP Both true "";
+    SDP_URI "sdp.uri" "sdp_uri" "sdp uri" SIP Both true "";
+    SDP_EMAIL "sdp.email" "sdp_email" "sdp email" SIP Both true "";
+    SDP_PHONE_NUMBER "sdp.phone_number" "sdp_phone_number" "sdp phone number" SIP Both true "";
+    SDP_CONNECTION_DATA "sdp.connection_data" "sdp_connection_data" "sdp connection data" SIP Both true "";
+    SDP_BANDWIDTH "sdp.bandwidth" "sdp_bandwidth" "sdp bandwidth" SIP Both true "";
+    SDP_TIME "sdp.time" "sdp_time" "sdp time" SIP Both true "";
+    SDP_REPEAT_TIME "sdp.repeat_time" "sdp_repeat_time" "sdp repeat time" SIP Both true "";
+    SDP_TIMEZONE "sdp.timezone" "sdp_timezone" "sdp timezone" SIP Both true "";
+    SDP_ENCRYPTION_KEY "sdp.encryption_key" "sdp_encryption_key" "sdp encryption key" SIP Both true "";
+    SDP_ATTRIBUTE "sdp.attribute" "sdp_attribute" "sdp attribute" SIP Both true "";
+    SDP_MEDIA_MEDIA "sdp.media.media" "sdp_media_media" "sdp media media" SIP Both true "";
+    SDP_MEDIA_MEDIA_INFO "sdp.media.media_info" "sdp_media_media_info" "sdp media media info" SIP Both true "";
+    SDP_MEDIA_CONNECTION_DATA "sdp.media.connection_data" "sdp_media_connection_data" "sdp media connection data" SIP Both true "";
+    SDP_MEDIA_ENCRYPTION_KEY "sdp.media.encryption_key" "sdp_media_encryption_key" "sdp media encryption key" SIP Both true "";
+    SDP_MEDIA_BANDWIDTH "sdp.media.bandwidth" "sdp_media_bandwidth" "sdp media bandwidth" SIP Both true "";
+    SDP_MEDIA_ATTRIBUTE "sdp.media.attribute" "sdp_media_attribute" "sdp media attribute" SIP Both true "";
+    RFB_NAME "rfb.name" "rfb_name" "rfb name" RFB ToClient false "";
+    MQTT_CONNECT_CLIENTID "mqtt.connect.clientid" "mqtt_connect_clientid" "mqtt connect clientid" MQTT Both false "";
+    MQTT_CONNECT_USERNAME "mqtt.connect.username" "mqtt_connect_username" "mqtt connect username" MQTT Both false "";
+    MQTT_CONNECT_PASSWORD "mqtt.connect.password" "mqtt_connect_password" "mqtt connect password" MQTT Both false "";
+    MQTT_CONNECT_WILLTOPIC "mqtt.connect.willtopic" "mqtt_connect_willtopic" "mqtt connect willtopic" MQTT Both false "";
+    MQTT_CONNECT_WILLMESSAGE "mqtt.connect.willmessage" "mqtt_connect_willmessage" "mqtt connect willmessage" MQTT Both false "";
+    MQTT_PUBLISH_TOPIC "mqtt.publish.topic" "mqtt_publish_topic" "mqtt publish topic" MQTT Both false "";
+    MQTT_PUBLISH_MESSAGE "mqtt.publish.message" "mqtt_publish_message" "mqtt publish message" MQTT Both false "";
+    MQTT_SUBSCRIBE_TOPIC "mqtt.subscribe.topic" "mqtt_subscribe_topic" "mqtt subscribe topic" MQTT Both true "";
+    MQTT_UNSUBSCRIBE_TOPIC "mqtt.unsubscribe.topic" "mqtt_unsubscribe_topic" "mqtt unsubscribe topic" MQTT Both true "";
+    QUIC_VERSION "quic.version" "quic_version" "quic version" QUIC Both false "";
+    QUIC_SNI "quic.sni" "quic_sni" "quic sni" QUIC Both false "";
+    QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC Both false "";
+    QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC Both true "";
+    QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC Both true "";
+    IKE_INIT_SPI "ike.init_spi" "ike_init_spi" "ike init spi" IKE Both false "";
+    IKE_RESP_SPI "ike.resp_spi" "ike_resp_spi" "ike resp spi" IKE Both false "";
+    IKE_NONCE_PAYLOAD "ike.nonce_payload" "ike_nonce_payload" "ike nonce payload" IKE Both false "";
+    IKE_KEY_EXCHANGE_PAYLOAD "ike.key_exchange_payload" "ike_key_exchange_payload" "ike key exchange payload" IKE Both false "";
+    IKE_VENDOR "ike.vendor" "ike_vendor" "ike vendor" IKE Both true "";
+    KRB5_CNAME "krb5.cname" "krb5_cname" "krb5 cname" KRB5 Both true "";
+    KRB5_SNAME "krb5.sname" "krb5_sname" "krb5 sname" KRB5 Both true "";
+    SNMP_USM "snmp.usm" "snmp_usm" "snmp usm" SNMP Both false "";
+    SNMP_COMMUNITY "snmp.community" "snmp_community" "snmp community" SNMP Both false "";
+    SNMP_TRAP_OID "snmp.trap_oid" "snmp_trap_oid" "snmp trap oid" SNMP Both false "";
+    SNMP_TRAP_ADDRESS "snmp.trap_address" "snmp_trap_address" "snmp trap address" SNMP Both false "";
+    NTP_REFERENCE_ID "ntp.reference_id" "ntp_reference_id" "ntp reference id" NTP Both false "";
+    DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
+    PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
+    WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
+    LDAP_REQUEST_DN "ldap.request.dn" "ldap_request_dn" "ldap request dn" LDAP ToServer true "";
+    LDAP_REQUEST_ATTRIBUTE_TYPE "ldap.request.attribute_type" "ldap_request_attribute_type" "ldap request attribute type" LDAP ToServer true "";
+    LDAP_RESPONSES_DN "ldap.responses.dn" "ldap_responses_dn" "ldap responses dn" LDAP ToClient true "";
+    LDAP_RESPONSES_MESSAGE "ldap.responses.message" "ldap_responses_message" "ldap responses message" LDAP ToClient true "";
+    LDAP_RESPONSES_ATTRIBUTE_TYPE "ldap.responses.attribute_type" "ldap_responses_attribute_type" "ldap responses attribute type" LDAP ToClient true "";
+    ENIP_PRODUCT_NAME "enip.product_name" "enip_product_name" "enip product name" ENIP Both false "";
+    ENIP_SERVICE_NAME "enip.service_name" "enip_service_name" "enip service name" ENIP Both false "";
+    TEMPLATE_BUFFER "template.buffer" "template_buffer" "template buffer" TEMPLATE Both false "";
+    TEMPLATE2 "template2" "template2" "template2" TEMPLATE Both false "";
+    FILE_DATA "file.data" "file_data" "data from tracked files" FILE Both false "file";
+    FILE_NAME "file.name" "file_name" "file name" FILE Both true "file";
+    FILE_MAGIC "file.magic" "file_magic" "file magic" FILE Both true "file";
+}
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::sticky(&["dns.query", "dns_query"], &DNS_QUERY),
+    Keyword::sticky(&["dns.queries.rrname"], &DNS_QUERIES_RRNAME),
+    Keyword::sticky(&["dns.answers.rrname"], &DNS_ANSWERS_RRNAME),
+    Keyword::sticky(&["dns.authorities.rrname"], &DNS_AUTHORITIES_RRNAME),
+    Keyword::sticky(&["dns.additionals.rrname"], &DNS_ADDITIONALS_RRNAME),
+    Keyword::sticky(&["dns.response.rrname", "dns.response"], &DNS_RESPONSE_RRNAME),
+    Keyword::sticky(&["mdns.queries.rrname"], &MDNS_QUERIES_RRNAME),
+    Keyword::sticky(&["mdns.answers.rrname"], &MDNS_ANSWERS_RRNAME),
+    Keyword::sticky(&["mdns.authorities.rrname"], &MDNS_AUTHORITIES_RRNAME),
+    Keyword::sticky(&["mdns.additionals.rrname"], &MDNS_ADDITIONALS_RRNAME),
+    Keyword::sticky(&["mdns.response.rrname"], &MDNS_RESPONSE_RRNAME),
+    Keyword::sticky(&["tls.sni", "tls_sni"], &TLS_SNI),
+    Keyword::sticky(&["tls.certs", "tls_certs"], &TLS_CERTS),
+    Keyword::sticky(&["tls.cert_issuer", "tls_cert_issuer"], &TLS_CERT_ISSUER),
+    Keyword::sticky(&["tls.cert_subject", "tls_cert_subject"], &TLS_CERT_SUBJECT),
+    Keyword::sticky(&["tls.cert_serial", "tls_cert_serial"], &TLS_CERT_SERIAL),
+    Keyword::sticky(&["tls.cert_fingerprint", "tls_cert_fingerprint"], &TLS_CERT_FINGERPRINT),
+    Keyword::sticky(&["tls.random"], &TLS_RANDOM),
+    Keyword::sticky(&["tls.random_time"], &TLS_RANDOM_TIME),
+    Keyword::sticky(&["tls.random_bytes"], &TLS_RANDOM_BYTES),
+    Keyword::sticky(&["tls.subjectaltname"], &TLS_SUBJECTALTNAME),
+    Keyword::sticky(&["tls.alpn"], &TLS_ALPN),
+    Keyword::sticky(&["ja3.hash", "ja3_hash"], &JA3_HASH),
+    Keyword::sticky(&["ja3.string", "ja3_string"], &JA3_STRING),
+    Keyword::sticky(&["ja3s.hash"], &JA3S_HASH),
+    Keyword::sticky(&["ja3s.string"], &JA3S_STRING),
+    Keyword::sticky(&["ja4.hash"], &JA4_HASH),
+    Keyword::sticky(&["ssh.proto", "ssh_proto"], &SSH_PROTO),
+    Keyword::sticky(&["ssh.software", "ssh_software"], &SSH_SOFTWARE),
+    Keyword::sticky(&["ssh.hassh"], &SSH_HASSH),
+    Keyword::sticky(&["ssh.hassh.server"], &SSH_HASSH_SERVER),
+    Keyword::sticky(&["ssh.hassh.string"], &SSH_HASSH_STRING),
+    Keyword::sticky(&["ssh.hassh.server.string"], &SSH_HASSH_SERVER_STRING),
+    Keyword::sticky(&["smtp.helo"], &SMTP_HELO),
+    Keyword::sticky(&["smtp.mail_from"], &SMTP_MAIL_FROM),
+    Keyword::sticky(&["smtp.rcpt_to"], &SMTP_RCPT_TO),
+    Keyword::sticky(&["email.from"], &EMAIL_FROM),
+    Keyword::sticky(&["email.subject"], &EMAIL_SUBJECT),
+    Keyword::sticky(&["email.to"], &EMAIL_TO),
+    Keyword::sticky(&["email.cc"], &EMAIL_CC),
+    Keyword::sticky(&["email.date"], &EMAIL_DATE),
+    Keyword::sticky(&["email.message_id"], &EMAIL_MESSAGE_ID),
+    Keyword::sticky(&["email.x_mailer"], &EMAIL_X_MAILER),
+    Keyword::sticky(&["email.url"], &EMAIL_URL),
+    Keyword::sticky(&["email.received"], &EMAIL_RECEIVED),
+    Keyword::sticky(&["email.body_md5"], &EMAIL_BODY_MD5),
+    Keyword::sticky(&["ftp.command"], &FTP_COMMAND),
+    Keyword::sticky(&["ftp.command_data"], &FTP_COMMAND_DATA),
+    Keyword::sticky(&["ftp.reply"], &FTP_REPLY),
+    Keyword::sticky(&["ftp.completion_code"], &FTP_COMPLETION_CODE),
+    Keyword::sticky(&["smb.named_pipe", "smb_named_pipe"], &SMB_NAMED_PIPE),
+    Keyword::sticky(&["smb.share", "smb_share"], &SMB_SHARE),
+    Keyword::sticky(&["smb.ntlmssp_user"], &SMB_NTLMSSP_USER),
+    Keyword::sticky(&["smb.ntlmssp_domain"], &SMB_NTLMSSP_DOMAIN),
+    Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
+    Keyword::sticky(&["sip.method"], &SIP_METHOD),
+    Keyword::sticky(&["sip.uri"], &SIP_URI),
+    Keyword::sticky(&["sip.stat_code"], &SIP_STAT_CODE),
+    Keyword::sticky(&["sip.stat_msg"], &SIP_STAT_MSG),
+    Keyword::sticky(&["sip.request_line"], &SIP_REQUEST_LINE),
+    Keyword::sticky(&["sip.response_line"], &SIP_RESPONSE_LINE),
+    Keyword::sticky(&["sip.protocol"], &SIP_PROTOCOL),
+    Keyword::sticky(&["sip.from"], &SIP_FROM),
+    Keyword::sticky(&["sip.to"], &SIP_TO),
+    Keyword::sticky(&["sip.via"], &SIP_VIA),
+    Keyword::sticky(&["sip.user_agent"], &SIP_USER_AGENT),
+    Keyword::sticky(&["sip.content_type"], &SIP_CONTENT_TYPE),
+    Keyword::sticky(&["sip.content_length"], &SIP_CONTENT_LENGTH),
+    Keyword::sticky(&["sdp.session_name"], &SDP_SESSION_NAME),
+    Keyword::sticky(&["sdp.session_info"], &SDP_SESSION_INFO),
+    Keyword::sticky(&["sdp.origin"], &SDP_ORIGIN),
+    Keyword::sticky(&["sdp.uri"], &SDP_URI),
+    Keyword::sticky(&["sdp.email"], &SDP_EMAIL),
+    Keyword::sticky(&["sdp.phone_number"], &SDP_PHONE_NUMBER),
+    Keyword::sticky(&["sdp.connection_data"], &SDP_CONNECTION_DATA),
+    Keyword::sticky(&["sdp.bandwidth"], &SDP_BANDWIDTH),
+    Keyword::sticky(&["sdp.time"], &SDP_TIME),
+    Keyword::sticky(&["sdp.repeat_time"], &SDP_REPEAT_TIME),
+    Keyword::sticky(&["sdp.timezone"], &SDP_TIMEZONE),
+    Keyword::sticky(&["sdp.encryption_key"], &SDP_ENCRYPTION_KEY),
+    Keyword::sticky(&["sdp.attribute"], &SDP_ATTRIBUTE),
+    Keyword::sticky(&["sdp.media.media"], &SDP_MEDIA_MEDIA),
+    Keyword::sticky(&["sdp.media.media_info"], &SDP_MEDIA_MEDIA_INFO),
+    Keyword::sticky(&["sdp.media.connection_data"], &SDP_MEDIA_CONNECTION_DATA),
+    Keyword::sticky(&["sdp.media.encryption_key"], &SDP_MEDIA_ENCRYPTION_KEY),
+    Keyword::sticky(&["sdp.media.bandwidth"], &SDP_MEDIA_BANDWIDTH),
+    Keyword::sticky(&["sdp.media.attribute"], &SDP_MEDIA_ATTRIBUTE),
+    Keyword::sticky(&["rfb.name"], &RFB_NAME),
+    Keyword::sticky(&["mqtt.connect.clientid"], &MQTT_CONNECT_CLIENTID),
+    Keyword::sticky(&["mqtt.connect.username"], &MQTT_CONNECT_USERNAME),
+    Keyword::sticky(&["mqtt.connect.password"], &MQTT_CONNECT_PASSWORD),
+    Keyword::sticky(&["mqtt.connect.willtopic"], &MQTT_CONNECT_WILLTOPIC),
+    Keyword::sticky(&["mqtt.connect.willmessage"], &MQTT_CONNECT_WILLMESSAGE),
+    Keyword::sticky(&["mqtt.publish.topic"], &MQTT_PUBLISH_TOPIC),
+    Keyword::sticky(&["mqtt.publish.message"], &MQTT_PUBLISH_MESSAGE),
+    Keyword::sticky(&["mqtt.subscribe.topic"], &MQTT_SUBSCRIBE_TOPIC),
+    Keyword::sticky(&["mqtt.unsubscribe.topic"], &MQTT_UNSUBSCRIBE_TOPIC),
+    Keyword::sticky(&["quic.version"], &QUIC_VERSION),
+    Keyword::sticky(&["quic.sni"], &QUIC_SNI),
+    Keyword::sticky(&["quic.ua"], &QUIC_UA),
+    Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
+    Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
+    Keyword::sticky(&["ike.init_spi"], &IKE_INIT_SPI),
+    Keyword::sticky(&["ike.resp_spi"], &IKE_RESP_SPI),
+    Keyword::sticky(&["ike.nonce_payload"], &IKE_NONCE_PAYLOAD),
+    Keyword::sticky(&["ike.key_exchange_payload"], &IKE_KEY_EXCHANGE_PAYLOAD),
+    Keyword::sticky(&["ike.vendor"], &IKE_VENDOR),
+    Keyword::sticky(&["krb5.cname", "krb5_cname"], &KRB5_CNAME),
+    Keyword::sticky(&["krb5.sname", "krb5_sname"], &KRB5_SNAME),
+    Keyword::sticky(&["snmp.usm"], &SNMP_USM),
+    Keyword::sticky(&["snmp.community"], &SNMP_COMMUNITY),
+    Keyword::sticky(&["snmp.trap_oid"], &SNMP_TRAP_OID),
+    Keyword::sticky(&["snmp.trap_address"], &SNMP_TRAP_ADDRESS),
+    Keyword::sticky(&["ntp.reference_id"], &NTP_REFERENCE_ID),
+    Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
+    Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
+    Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
+    Keyword::sticky(&["ldap.request.dn"], &LDAP_REQUEST_DN),
+    Keyword::sticky(&["ldap.request.attribute_type"], &LDAP_REQUEST_ATTRIBUTE_TYPE),
+    Keyword::sticky(&["ldap.responses.dn"], &LDAP_RESPONSES_DN),
+    Keyword::sticky(&["ldap.responses.message"], &LDAP_RESPONSES_MESSAGE),
+    Keyword::sticky(&["ldap.responses.attribute_type"], &LDAP_RESPONSES_ATTRIBUTE_TYPE),
+    Keyword::sticky(&["enip.product_name"], &ENIP_PRODUCT_NAME),
+    Keyword::sticky(&["enip.service_name"], &ENIP_SERVICE_NAME),
+    Keyword::sticky(&["template.buffer"], &TEMPLATE_BUFFER),
+    Keyword::sticky(&["template2"], &TEMPLATE2),
+    Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
+    Keyword::sticky(&["file.name"], &FILE_NAME),
+    Keyword::sticky(&["file.magic"], &FILE_MAGIC),
+    Keyword::app(&["dns.opcode"], Takes::Value, DNS),
+    Keyword::app(&["dns.rcode"], Takes::Value, DNS),
+    Keyword::app(&["dns.rrtype"], Takes::Value, DNS),
+    Keyword::app(&["tls.version"], Takes::Value, TLS),
+    Keyword::app(&["tls.subject", "tls_subject"], Takes::Value, TLS).negatable(),
+    Keyword::app(&["tls.issuerdn", "tls_issuerdn"], Takes::Value, TLS).negatable(),
+    Keyword::app(&["tls.fingerprint", "tls_fingerprint"], Takes::Value, TLS).negatable(),
+    Keyword::app(&["tls.cert_chain_len"], Takes::Value, TLS),
+    Keyword::app(&["ssl_version"], Takes::Value, TLS),
+    Keyword::app(&["ssl_state"], Takes::Value, TLS),
+    Keyword::app(&["tls_cert_notbefore"], Takes::Value, TLS),
+    Keyword::app(&["tls_cert_notafter"], Takes::Value, TLS),
+    Keyword::app(&["tls_cert_expired"], Takes::Nothing, TLS),
+    Keyword::app(&["tls_cert_valid"], Takes::Nothing, TLS),
+    Keyword::app(&["tls.store", "tls_store"], Takes::Nothing, TLS),
+    Keyword::app(&["ssh.protoversion"], Takes::Value, SSH),
+    Keyword::app(&["ssh.softwareversion"], Takes::Value, SSH),
+    Keyword::app(&["ftpdata_command"], Takes::Value, FTPDATA),
+    Keyword::app(&["ftp.dynamic_port"], Takes::Value, FTP),
+    Keyword::app(&["ftp.mode"], Takes::Value, FTP),
+    Keyword::value(&["ftp.reply_received"], ftp_reply_received),
+    Keyword::app(&["smb.version"], Takes::Value, SMB),
+    Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
+    Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),
+    Keyword::app(&["nfs_procedure"], Takes::Value, NFS),
+    Keyword::app(&["nfs.version", "nfs_version"], Takes::Value, NFS),
+    Keyword::app(&["modbus"], Takes::Value, MODBUS),
+    Keyword::app(&["cip_service"], Takes::Value, ENIP),
+    Keyword::app(&["enip_command"], Takes::Value, ENIP),
+    Keyword::app(&["enip.status"], Takes::Value, ENIP),
+    Keyword::app(&["enip.product_code"], Takes::Value, ENIP),
+    Keyword::app(&["enip.identity_status"], Takes::Value, ENIP),
+    Keyword::app(&["enip.device_type"], Takes::Value, ENIP),
+    Keyword::app(&["enip.state"], Takes::Value, ENIP),
+    Keyword::app(&["enip.serial"], Takes::Value, ENIP),
+    Keyword::app(&["enip.vendor_id"], Takes::Value, ENIP),
+    Keyword::app(&["enip.protocol_version"], Takes::Value, ENIP),
+    Keyword::app(&["enip.revision"], Takes::Value, ENIP),
+    Keyword::app(&["enip.command"], Takes::Value, ENIP),
+    Keyword::app(&["enip.capabilities"], Takes::Value, ENIP),
+    Keyword::app(&["enip.cip_attribute"], Takes::Value, ENIP),
+    Keyword::app(&["enip.cip_class"], Takes::Value, ENIP),
+    Keyword::app(&["enip.cip_instance"], Takes::Value, ENIP),
+    Keyword::app(&["enip.cip_status"], Takes::Value, ENIP),
+    Keyword::app(&["enip.cip_extendedstatus"], Takes::Value, ENIP),
+    Keyword::app(&["dnp3_func"], Takes::Value, DNP3),
+    Keyword::app(&["dnp3_ind"], Takes::Value, DNP3),
+    Keyword::app(&["dnp3_obj"], Takes::Value, DNP3),
+    Keyword::app(&["krb5_err_code"], Takes::Value, KRB5),
+    Keyword::app(&["krb5_msg_type"], Takes::Value, KRB5),
+    Keyword::app(&["krb5.ticket_encryption"], Takes::Value, KRB5),
+    Keyword::app(&["rfb.secresult"], Takes::Value, RFB),
+    Keyword::app(&["rfb.sectype"], Takes::Value, RFB),
+    Keyword::app(&["dhcp.leasetime"], Takes::Value, DHCP),
+    Keyword::app(&["dhcp.rebinding_time"], Takes::Value, DHCP),
+    Keyword::app(&["dhcp.renewal_time"], Takes::Value, DHCP),
+    Keyword::app(&["snmp.version"], Takes::Value, SNMP),
+    Keyword::app(&["snmp.pdu_type"], Takes::Value, SNMP),
+    Keyword::app(&["snmp.trap_type"], Takes::Value, SNMP),
+    Keyword::app(&["ntp.version"], Takes::Value, NTP),
+    Keyword::app(&["ntp.stratum"], Takes::Value, NTP),
+    Keyword::app(&["ntp.mode"], Takes::Value, NTP),
+    Keyword::app(&["mqtt.type"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.flags"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.qos"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.protocol_version"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.reason_code", "mqtt.connack.return_code"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.connect.flags"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.connack.session_present"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.connect.protocol_string"], Takes::Value, MQTT),
+    Keyword::app(&["ike.exchtype"], Takes::Value, IKE),
+    Keyword::app(&["ike.chosen_sa_attribute"], Takes::Value, IKE),
+    Keyword::app(&["ike.key_exchange_payload_length"], Takes::Value, IKE),
+    Keyword::app(&["ike.nonce_payload_length"], Takes::Value, IKE),
+    Keyword::app(&["websocket.opcode"], Takes::Value, WS),
+    Keyword::app(&["websocket.mask"], Takes::Value, WS),
+    Keyword::app(&["websocket.flags"], Takes::Value, WS),
+    Keyword::app(&["ldap.request.operation"], Takes::Value, LDAP),
+    Keyword::app(&["ldap.responses.operation"], Takes::Value, LDAP),
+    Keyword::app(&["ldap.responses.count"], Takes::Value, LDAP),
+    Keyword::app(&["ldap.responses.result_code"], Takes::Value, LDAP),
+    Keyword::app(&["filesize"], Takes::Value, FILE).needs("file"),
+    Keyword::app(&["fileext"], Takes::Value, FILE).negatable().needs("file"),
+    Keyword::app(&["filename"], Takes::Value, FILE).negatable().needs("file"),
+    Keyword::app(&["filemagic"], Takes::Value, FILE).negatable().needs("file"),
+    Keyword::app(&["filemd5"], Takes::Value, FILE).negatable().needs("file"),
+    Keyword::app(&["filesha1"], Takes::Value, FILE).negatable().needs("file"),
+    Keyword::app(&["filesha256"], Takes::Value, FILE).negatable().needs("file"),
+    Keyword::maybe(&["filestore"], filestore).needs("file"),
+    Keyword::value(&["frame"], frame).needs("frame"),
+    Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
+];
+
+fn ftp_reply_received(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    need_protocol(b, FTP, i.written);
+    b.restrict(FTP)?;
+    let argument = i.text.trim().to_ascii_lowercase();
+    if !matches!(argument.as_str(), "yes" | "true" | "on" | "1" | "no" | "false" | "off" | "0") {
+        return fail("detect-ftp-reply-received", format!("invalid value for {}: \"{argument}\"", i.name));
+    }
+    b.check(Check::Other { keyword: i.name.to_owned(), argument, negated: false });
+    Ok(())
+}
+
+/// `file.data`, in old rules with a direction.
+fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    need_protocol(b, FILE, i.written);
+    match i.text.trim() {
+        "" => {}
+        "to_client" => b.to_client = true,
+        "to_server" => b.to_server = true,
+        t => {
+            return fail(
+                "detect-file-data",
+                format!("unexpected option \"{t}\" to {}: to_server or to_client", i.written),
+            );
+        }
+    }
+    b.select(&FILE_DATA, FILE_DATA.name)
+}
+
+fn filestore(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-filestore";
+    need_protocol(b, FILE, "filestore");
+    b.restrict(FILE)?;
+    for w in i.text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        if !matches!(
+            w,
+            "request" | "to_server" | "response" | "to_client" | "both" | "file" | "tx" | "ssn" | "flow" | "session"
+        ) {
+            return fail(M, format!("invalid filestore option \"{w}\""));
+        }
+    }
+    b.rule.effects.push(Effect::Other { keyword: "filestore".to_owned(), argument: i.text.trim().to_owned() });
+    Ok(())
+}
+
+/// `frame:protocol.type`, or the type alone where the header names the protocol.
+fn frame(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-frame";
+    let t = i.text.trim();
+    if t.is_empty() || !t.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-')) {
+        return fail(M, format!("invalid frame \"{t}\""));
+    }
+    if let Some((name, _)) = t.split_once('.')
+        && let Some(group) = protocol::group(name)
+    {
+        need_protocol(b, group, "frame");
+        b.restrict(group)?;
+    } else if b.protocols.is_none() && !matches!(t, "stream") {
+        return fail(M, format!("frame \"{t}\" names no protocol: write frame:protocol.{t}"));
+    }
+    b.select(&FRAME, &format!("frame:{t}"))
+}
+
+static FRAME: Buffer = Buffer {
+    name: "frame",
+    internal: "frame",
+    description: "frame",
+    protocols: &[],
+    direction: Direction::Both,
+    multi: true,
+    feature: "frame",
+};
+
+fn app_layer_state(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let argument = i.text.trim().to_owned();
+    if argument.is_empty() {
+        return fail("detect-app-layer-state", "app-layer-state names no state");
+    }
+    b.check(Check::Other { keyword: i.name.to_owned(), argument, negated: i.negated });
+    Ok(())
+}

@@ -1,0 +1,403 @@
+//! `byte_test`, `byte_jump`, `byte_extract` and `byte_math`: numbers in a buffer.
+
+use super::Keyword;
+use crate::ast::{BufferCheck, ByteExtract, ByteJump, ByteMath, ByteOp, ByteTest, Endian, MathOp, NumberFormat, Value};
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+use crate::number::{signed, unsigned};
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::value(&["byte_test"], byte_test),
+    Keyword::value(&["byte_jump"], byte_jump),
+    Keyword::value(&["byte_extract"], byte_extract),
+    Keyword::value(&["byte_math"], byte_math),
+];
+
+const OFFSET: (i64, i64) = (-65535, 65535);
+
+/// The options that say how a number stands in the buffer.
+#[derive(Debug, Default)]
+struct Format {
+    endian: Option<Endian>,
+    dce: bool,
+    string: bool,
+    base: Option<u8>,
+    relative: bool,
+}
+
+impl Format {
+    /// Takes an option if it is one of these.
+    fn take(&mut self, word: &str) -> bool {
+        match word {
+            "relative" => self.relative = true,
+            "string" => self.string = true,
+            "hex" => self.base = Some(16),
+            "dec" => self.base = Some(10),
+            "oct" => self.base = Some(8),
+            "big" => self.endian = Some(Endian::Big),
+            "little" => self.endian = Some(Endian::Little),
+            "dce" => self.dce = true,
+            _ => return false,
+        }
+        true
+    }
+
+    fn number(&self) -> NumberFormat {
+        if self.string {
+            NumberFormat::Text { base: self.base.unwrap_or(0) }
+        } else {
+            NumberFormat::Binary(if self.dce { Endian::Dce } else { self.endian.unwrap_or(Endian::Big) })
+        }
+    }
+}
+
+fn is_name(s: &str) -> bool {
+    s.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+}
+
+/// A number within bounds or a variable of the target buffer.
+fn value(
+    b: &Builder<'_>,
+    s: &str,
+    group: usize,
+    keyword: &str,
+    module: &'static str,
+    bounds: (i64, i64),
+) -> Result<Value, Fail> {
+    if is_name(s) {
+        return match b.variable(s, Some(group)) {
+            Some(v) => Ok(Value::Variable(v)),
+            None if keyword == "byte_math" => {
+                fail(module, format!("unknown byte_ keyword var seen in {keyword} - {s}"))
+            }
+            None => fail(module, format!("Unknown byte_extract var seen in {keyword} - {s}")),
+        };
+    }
+    let n = if s.starts_with("0x") || s.starts_with("0X") {
+        unsigned(s).and_then(|n| i64::try_from(n).ok())
+    } else {
+        s.parse::<i64>().ok()
+    };
+    match n.filter(|n| (bounds.0..=bounds.1).contains(n)) {
+        Some(n) => Ok(Value::Number(n)),
+        None => fail(module, format!("Malformed value: {s}")),
+    }
+}
+
+fn bitmask(rest: &str, module: &'static str) -> Result<u32, Fail> {
+    let t = rest.trim();
+    let n = if t.starts_with("0x") || t.starts_with("0X") { unsigned(t) } else { u64::from_str_radix(t, 16).ok() };
+    match n.and_then(|n| u32::try_from(n).ok()).filter(|&n| n != 0) {
+        Some(n) => Ok(n),
+        None => fail(module, format!("Malformed bitmask value: {rest}")),
+    }
+}
+
+/// The value after an option's name and white space.
+fn after<'a>(word: &'a str, name: &str) -> Option<&'a str> {
+    let rest = word.strip_prefix(name)?;
+    if rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_whitespace()) { Some(rest) } else { None }
+}
+
+/// Whether a relative option of these words asks for the last match.
+fn is_relative(words: &[&str]) -> bool {
+    words.contains(&"relative")
+}
+
+/// Says that a keyword needs DCERPC where it uses its byte order.
+fn dce(b: &mut Builder<'_>, f: &Format, keyword: &str) {
+    if f.dce && !b.ctx.available.contains("dcerpc") {
+        b.missing(keyword);
+    }
+}
+
+fn byte_test(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-bytetest";
+    let text = i.text.as_ref();
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    let parse_error = || Fail::new(M, format!("parse error, ret -1, string {text}"));
+    let &[bytes, op, operand, offset, ref options @ ..] = words.as_slice() else { return Err(parse_error()) };
+    let group = b.target(is_relative(options));
+    let (negated, op) = match op.strip_prefix('!') {
+        Some(o) => (true, o.trim_start()),
+        None => (false, op),
+    };
+    let op = match op {
+        "<" => ByteOp::Less,
+        "<=" => ByteOp::LessEqual,
+        ">" => ByteOp::Greater,
+        ">=" => ByteOp::GreaterEqual,
+        "=" => ByteOp::Equal,
+        "" if negated => ByteOp::Equal,
+        "&" => ByteOp::And,
+        "^" => ByteOp::Or,
+        _ => return fail(M, "Invalid operator"),
+    };
+    let mut f = Format::default();
+    let mut mask = None;
+    for &w in options {
+        if f.take(w) {
+            continue;
+        }
+        match after(w, "bitmask") {
+            Some(r) => mask = Some(bitmask(r, M)?),
+            None => return Err(parse_error()),
+        }
+    }
+    let bytes = value(b, bytes, group, "byte_test", M, (0, 255))?;
+    let value_ = value(b, operand, group, "byte_test", M, (i64::MIN, i64::MAX))?;
+    let offset = value(b, offset, group, "byte_test", M, (i64::from(i32::MIN), i64::from(i32::MAX)))?;
+    if f.base.is_some() && !f.string {
+        return fail(M, format!("Cannot use a base without \"string\": {text}"));
+    }
+    if let Value::Number(n) = bytes {
+        if f.string && n > 23 {
+            return fail(M, format!("Cannot test more than 23 bytes with \"string\": {text}"));
+        }
+        if !f.string && n > 8 {
+            return fail(M, format!("Cannot test more than 8 bytes without \"string\": {text}"));
+        }
+    }
+    dce(b, &f, "byte_test");
+    let t =
+        ByteTest { bytes, negated, op, value: value_, offset, relative: f.relative, format: f.number(), bitmask: mask };
+    b.add(group, BufferCheck::ByteTest(t));
+    Ok(())
+}
+
+fn byte_jump(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-bytejump";
+    let text = i.text.as_ref();
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    let &[bytes, offset, ref options @ ..] = words.as_slice() else {
+        return fail(M, format!("parse error, ret -1, string \"{text}\""));
+    };
+    let group = b.target(is_relative(options));
+    let bytes = value(b, bytes, group, "byte_jump", M, (0, 255))?;
+    let offset = value(b, offset, group, "byte_jump", M, OFFSET)?;
+    let mut f = Format::default();
+    let mut j = ByteJump {
+        bytes,
+        offset,
+        relative: false,
+        multiplier: 1,
+        format: NumberFormat::Binary(Endian::Big),
+        align: false,
+        from_beginning: false,
+        from_end: false,
+        post_offset: Value::Number(0),
+        bitmask: None,
+    };
+    let mut dirty = false;
+    for &w in options {
+        if f.take(w) {
+            dirty |= matches!(w, "string" | "hex" | "dec" | "oct" | "big" | "little");
+        } else if w == "align" {
+            j.align = true;
+        } else if w == "from_beginning" {
+            j.from_beginning = true;
+        } else if w == "from_end" {
+            j.from_end = true;
+        } else if let Some(r) = after(w, "multiplier") {
+            match signed(r, 1, 65535) {
+                Some(n) => j.multiplier = n as u32,
+                None => return fail(M, format!("Malformed multiplier: {text}")),
+            }
+        } else if let Some(r) = after(w, "post_offset") {
+            let r = r.trim();
+            j.post_offset = if is_name(r) {
+                value(b, r, group, "byte_jump", M, OFFSET)?
+            } else {
+                match signed(r, -65535, 65535) {
+                    Some(n) => Value::Number(n),
+                    None => return fail(M, format!("Malformed post_offset: {text}")),
+                }
+            };
+        } else if let Some(r) = after(w, "bitmask") {
+            j.bitmask = Some(bitmask(r, M)?);
+        } else {
+            return fail(M, format!("Unknown option: \"{w}\""));
+        }
+    }
+    if j.from_beginning && j.from_end {
+        return fail(M, "'from_end' and 'from_beginning' cannot be used in the same byte_jump statement");
+    }
+    if f.base.is_some() && !f.string {
+        return fail(M, format!("Cannot use a base without \"string\": {text}"));
+    }
+    if f.dce && (dirty || j.from_beginning) {
+        return fail(M, "Invalid option. A byte_jump keyword with dce holds other invalid modifiers.");
+    }
+    if let Value::Number(n) = j.bytes {
+        if f.string && n > 23 {
+            return fail(M, "Cannot test more than 23 bytes with \"string\"");
+        }
+        if !f.string && n > 8 {
+            return fail(M, "Cannot test more than 8 bytes without \"string\"");
+        }
+    }
+    dce(b, &f, "byte_jump");
+    j.relative = f.relative;
+    j.format = f.number();
+    b.add(group, BufferCheck::ByteJump(j));
+    Ok(())
+}
+
+fn byte_extract(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-byte-extract";
+    let text = i.text.as_ref();
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    let &[bytes, offset, name, ref options @ ..] = words.as_slice() else {
+        return Err(Fail::new(M, format!("parse error, ret -1, string \"{text}\""))
+            .and(M, format!("Invalid arg to byte_extract : {text} for byte_extract")));
+    };
+    let Some(bytes) = signed(bytes, 0, 255) else {
+        return fail(M, format!("Invalid value for number of bytes to be extracted: \"{bytes}\"."));
+    };
+    let Some(offset) = signed(offset, -65535, 65535) else {
+        return fail(M, format!("Invalid value for offset: \"{offset}\"."));
+    };
+    if name.is_empty() || !name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'-')) {
+        return fail(M, format!("Invalid variable name in byte_extract: \"{name}\""));
+    }
+    let group = b.target(is_relative(options));
+    let mut f = Format::default();
+    let (mut multiplier, mut align) = (1, 0);
+    for &w in options {
+        if f.take(w) {
+        } else if let Some(r) = after(w, "align") {
+            align = match r.trim() {
+                "2" => 2,
+                "4" => 4,
+                r => return fail(M, format!("Invalid align_value for byte_extract - \"{r}\"")),
+            };
+        } else if let Some(r) = after(w, "multiplier") {
+            match signed(r, 1, 65535) {
+                Some(n) => multiplier = n as u32,
+                None => return fail(M, format!("Invalid value for multiplier: \"{}\".", r.trim())),
+            }
+        } else {
+            let w = w.split_ascii_whitespace().next().unwrap_or_default();
+            return fail(M, format!("Invalid option - \"{w}\" specified in byte_extract"));
+        }
+    }
+    if f.string {
+        if f.endian.is_some() {
+            return fail(M, "byte_extract can't have endian \"big\" or \"little\" specified along with \"string\"");
+        }
+        if bytes > 20 {
+            return fail(M, "byte_extract can't process more than 20 bytes in \"string\" extraction");
+        }
+    } else {
+        if f.base.is_some() {
+            return fail(M, "byte_extract can't have a base specified without \"string\"");
+        }
+        if bytes > 8 {
+            return fail(M, "byte_extract can't process more than 8 bytes in \"non-string\" extraction");
+        }
+    }
+    dce(b, &f, "byte_extract");
+    let variable = b.define(name, group, M)?;
+    let e = ByteExtract {
+        bytes: bytes as u8,
+        offset: offset as i32,
+        variable,
+        relative: f.relative,
+        multiplier,
+        format: f.number(),
+        align,
+    };
+    b.add(group, BufferCheck::ByteExtract(e));
+    Ok(())
+}
+
+fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-bytemath";
+    let invalid = || Fail::new(M, "invalid bytemath values");
+    let text = i.text.as_ref();
+    let relative = text.split(',').any(|w| w.trim() == "relative");
+    let group = b.target(relative);
+    let mut f = Format { relative, ..Format::default() };
+    let (mut bytes, mut offset, mut op, mut rvalue, mut result, mut mask) = (None, None, None, None, None, None);
+    for w in text.split(',').map(str::trim) {
+        let (name, rest) = w.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((w, ""));
+        let rest = rest.trim();
+        match name {
+            "bytes" => bytes = Some(rest),
+            "offset" => offset = signed(rest, -65535, 65535),
+            "oper" => {
+                op = Some(match rest {
+                    "+" => MathOp::Add,
+                    "-" => MathOp::Subtract,
+                    "*" => MathOp::Multiply,
+                    "/" => MathOp::Divide,
+                    "<<" => MathOp::ShiftLeft,
+                    ">>" => MathOp::ShiftRight,
+                    _ => return Err(invalid()),
+                });
+            }
+            "rvalue" => rvalue = Some(rest),
+            "result" => result = Some(rest),
+            "relative" if rest.is_empty() => {}
+            "endian" => {
+                f.endian = Some(match rest {
+                    "big" => Endian::Big,
+                    "little" => Endian::Little,
+                    _ => return Err(invalid()),
+                });
+            }
+            "string" => {
+                f.string = true;
+                f.base = Some(match rest {
+                    "hex" => 16,
+                    "dec" => 10,
+                    "oct" => 8,
+                    _ => return Err(invalid()),
+                });
+            }
+            "bitmask" => mask = Some(bitmask(rest, M)?),
+            "dce" if rest.is_empty() => f.dce = true,
+            _ => return Err(invalid()),
+        }
+    }
+    let (Some(bytes), Some(offset), Some(op), Some(rvalue), Some(result)) = (bytes, offset, op, rvalue, result) else {
+        return Err(invalid());
+    };
+    if !is_name(result) {
+        return Err(invalid());
+    }
+    let bytes = value(b, bytes, group, "byte_math", M, (1, 255))?;
+    let rvalue = value(b, rvalue, group, "byte_math", M, (0, i64::from(u32::MAX)))?;
+    if let Value::Number(n) = bytes {
+        let most = if f.string { 10 } else { 8 };
+        if n > most || (matches!(op, MathOp::ShiftLeft | MathOp::ShiftRight) && n > 4) {
+            return Err(invalid());
+        }
+    }
+    if matches!(op, MathOp::Divide) && rvalue == Value::Number(0) {
+        return Err(invalid());
+    }
+    if f.relative && b.current.is_some() {
+        let base64 = b.base64.map(|x| x.1);
+        if b.list(group, base64).is_none_or(|l| l.is_empty()) {
+            return fail(M, "relative specified without previous pattern match");
+        }
+    }
+    if f.dce && (f.string || f.endian.is_some()) {
+        return fail(M, "Invalid option. A bytemath keyword with dce holds other invalid modifiers.");
+    }
+    dce(b, &f, "byte_math");
+    let result = b.define(result, group, M)?;
+    let m = ByteMath {
+        bytes,
+        offset: offset as i32,
+        op,
+        rvalue,
+        result,
+        relative: f.relative,
+        format: f.number(),
+        bitmask: mask,
+    };
+    b.add(group, BufferCheck::ByteMath(m));
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Checks of buffers that are neither content nor numbers: `isdataat`, `bsize`, `base64_*`, `entropy`, `absent`,
+//! `pkt_data`, `dataset` …
+
+use super::{Keyword, content};
+use crate::ast::{BufferCheck, Check, Value};
+use crate::builder::{Builder, Input, Last};
+use crate::error::{Fail, fail};
+use crate::number::{compare, compare_float, signed};
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::value(&["isdataat"], isdataat).negatable(),
+    Keyword::value(&["bsize"], bsize),
+    Keyword::maybe(&["base64_decode"], base64_decode),
+    Keyword::bare(&["base64_data"], base64_data),
+    Keyword::value(&["entropy"], entropy),
+    Keyword::maybe(&["absent"], absent),
+    Keyword::bare(&["pkt_data"], pkt_data),
+    Keyword::bare(&["prefilter"], prefilter),
+    Keyword::value(&["dataset"], other).needs("dataset"),
+    Keyword::value(&["datarep"], other).needs("dataset"),
+    Keyword::value(&["lua", "luajit"], other).negatable().needs("lua"),
+];
+
+/// Largest count of bytes, and offset, that base64 keywords take.
+const U16: i64 = 65535;
+
+fn isdataat(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-isdataat";
+    let text = i.text.as_ref();
+    let mut words = text.split(',').map(str::trim);
+    let at = words.next().unwrap_or_default();
+    let mut relative = false;
+    for w in words {
+        match w {
+            "relative" => relative = true,
+            "rawbytes" => {}
+            _ => return fail(M, format!("pcre_exec parse error, ret -1, string {text}")),
+        }
+    }
+    let group = b.target(relative);
+    let at = if at.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        match b.variable(at, Some(group)) {
+            Some(v) => Value::Variable(v),
+            None => return fail(M, format!("Unknown byte_extract var seen in isdataat - {at}")),
+        }
+    } else {
+        if at.is_empty() || at.strip_prefix(['-', '+']).unwrap_or(at).bytes().any(|c| !c.is_ascii_digit()) {
+            return fail(M, format!("pcre_exec parse error, ret -1, string {text}"));
+        }
+        match signed(at, 0, U16) {
+            Some(n) => Value::Number(n),
+            None => return fail(M, "isdataat out of range"),
+        }
+    };
+    b.add(group, BufferCheck::IsDataAt { at, relative, negated: i.negated });
+    Ok(())
+}
+
+fn bsize(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-bsize";
+    let Some(group) = b.current else {
+        return fail(M, "bsize must be used with a sticky buffer: put one before it");
+    };
+    let Some(c) = compare(&i.text, u64::MAX) else {
+        return fail(M, format!("invalid value for bsize: \"{}\"", i.text));
+    };
+    b.add(group, BufferCheck::Bsize(c));
+    Ok(())
+}
+
+fn base64_decode(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-base64-decode";
+    let (mut bytes, mut offset, mut relative) = (None, 0, false);
+    // The order is fixed: bytes, offset, relative.
+    let mut stage = 0;
+    if i.given {
+        for w in i.text.split(',').map(str::trim) {
+            let (name, rest) = w.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((w, ""));
+            let invalid = || Fail::new(M, format!("Invalid argument: \"{name}\""));
+            match name {
+                "bytes" if stage < 1 => {
+                    stage = 1;
+                    let n = signed(rest, 1, U16).ok_or_else(|| {
+                        Fail::new(M, format!("Invalid number of bytes to decode: \"{}\"", rest.trim()))
+                    })?;
+                    bytes = Some(n as u32);
+                }
+                "offset" if stage < 2 => {
+                    stage = 2;
+                    let n = signed(rest, 0, U16)
+                        .ok_or_else(|| Fail::new(M, format!("Invalid offset: \"{}\"", rest.trim())))?;
+                    offset = n as u32;
+                }
+                "relative" if stage < 3 && rest.is_empty() => {
+                    stage = 3;
+                    relative = true;
+                }
+                _ => return Err(invalid()),
+            }
+        }
+    }
+    b.base64 = None;
+    let group = b.target(relative);
+    let spot = b.add(group, BufferCheck::Base64 { bytes, offset, relative, data: Vec::new() });
+    b.base64_open = Some((spot.group, spot.index));
+    Ok(())
+}
+
+fn base64_data(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
+    let Some(open) = b.base64_open.take() else {
+        return fail("detect-base64-data", "\"base64_data\" keyword seen without preceding base64_decode.");
+    };
+    b.base64 = Some(open);
+    b.current = Some(open.0);
+    Ok(())
+}
+
+fn entropy(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-entropy";
+    let (mut bytes, mut offset, mut value) = (0, 0, None);
+    for w in i.text.split(',').map(str::trim) {
+        let (name, rest) = w.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((w, ""));
+        let bad = || Fail::new(M, format!("invalid entropy option: \"{w}\""));
+        match name {
+            "bytes" => bytes = signed(rest, 0, U16).ok_or_else(bad)? as u32,
+            "offset" => offset = signed(rest, 0, U16).ok_or_else(bad)? as u32,
+            "value" => value = Some(compare_float(rest).ok_or_else(bad)?),
+            _ => return Err(bad()),
+        }
+    }
+    let Some(value) = value else {
+        return fail(M, "entropy needs a value to compare with: entropy: value >= 7;");
+    };
+    let group = b.target(false);
+    b.add(group, BufferCheck::Entropy { bytes, offset, value });
+    Ok(())
+}
+
+fn absent(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-parse";
+    let or_else = match i.text.trim() {
+        "" => false,
+        "or_else" => true,
+        _ => return fail(M, "unhandled value for absent keyword: only \"or_else\" is known"),
+    };
+    let group = b.current.and_then(|g| b.groups.get_mut(g)).filter(|g| g.info.is_some());
+    let Some(group) = group else {
+        return fail(M, "absent needs a preceding sticky buffer");
+    };
+    if !group.checks.checks.is_empty() {
+        return fail(M, "absent must directly follow the sticky buffer, before its checks");
+    }
+    group.checks.absent = Some(or_else);
+    Ok(())
+}
+
+#[allow(clippy::unnecessary_wraps)]
+fn pkt_data(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
+    b.current = None;
+    b.base64 = None;
+    // What follows refers to nothing before it.
+    b.last_content = None;
+    b.last_match = None;
+    Ok(())
+}
+
+fn prefilter(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-prefilter";
+    if b.rule.prefilter.is_some() {
+        return fail(M, "prefilter is already set");
+    }
+    match b.last {
+        Last::Nothing => fail(M, "prefilter needs preceding match"),
+        Last::Check(n) => {
+            if !can_prefilter(b.rule.checks.get(n)) {
+                return fail(M, "prefilter is not supported for the keyword before it");
+            }
+            b.rule.prefilter = Some(n);
+            Ok(())
+        }
+        // Behind a content it is another name of fast_pattern.
+        Last::Content(_) => content::fast_pattern(b, i),
+        Last::Other => fail(M, "prefilter is not supported for the keyword before it"),
+    }
+}
+
+/// Whether a check can stand in for a fast pattern.
+const fn can_prefilter(c: Option<&Check>) -> bool {
+    !matches!(
+        c,
+        None | Some(
+            Check::Flow(_)
+                | Check::FlowInt { .. }
+                | Check::XBit { .. }
+                | Check::IpRep { .. }
+                | Check::GeoIp { .. }
+                | Check::Rpc { .. }
+                | Check::SameIp
+                | Check::Asn1(_)
+                | Check::FtpBounce
+                | Check::Variable { .. }
+        )
+    )
+}
+
+#[allow(clippy::unnecessary_wraps)]
+fn other(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let group = b.target(false);
+    let argument = if i.negated { format!("!{}", i.text.trim()) } else { i.text.trim().to_owned() };
+    b.add(group, BufferCheck::Other { keyword: i.name.to_owned(), argument });
+    Ok(())
+}

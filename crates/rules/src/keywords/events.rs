@@ -1,0 +1,157 @@
+//! Events as matches: `decode-event`, `stream-event`, `app-layer-event`; reputation and places: `iprep`, `geoip`.
+
+use super::Keyword;
+use crate::ast::{Check, Compare, IpRepOp, IpRepSide};
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+use crate::event_names::{DECODER, DECODER_GONE, STREAM};
+use crate::protocol;
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::value(&["decode-event", "engine-event"], decode_event),
+    Keyword::value(&["stream-event"], stream_event),
+    Keyword::value(&["app-layer-event"], app_layer_event),
+    Keyword::value(&["iprep"], iprep).needs("iprep"),
+    Keyword::value(&["geoip"], geoip).negatable().needs("geoip"),
+];
+
+fn decode_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let t = i.text.trim();
+    if i.written == "engine-event"
+        && let Some(s) = t.strip_prefix("stream.")
+    {
+        return stream(b, s);
+    }
+    let name = t.strip_prefix("decoder.").unwrap_or(t);
+    if DECODER_GONE.contains(&name) {
+        let text = format!("{} keyword no longer supports event \"decoder.{name}\"", i.written);
+        return Err(if b.ctx.strict.has(i.written) || b.ctx.strict.has(i.name) {
+            Fail::new("detect", text)
+        } else {
+            Fail::silently("detect", text)
+        });
+    }
+    if DECODER.binary_search(&name).is_err() {
+        return fail("detect", format!("unknown decode event \"decoder.{name}\""));
+    }
+    b.check(Check::DecodeEvent(name.to_owned()));
+    Ok(())
+}
+
+fn stream_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let t = i.text.trim();
+    stream(b, t.strip_prefix("stream.").unwrap_or(t))
+}
+
+fn stream(b: &mut Builder<'_>, name: &str) -> Result<(), Fail> {
+    if STREAM.binary_search(&name).is_err() {
+        return fail("detect", format!("unknown decode event \"stream.{name}\""));
+    }
+    b.check(Check::StreamEvent(name.to_owned()));
+    Ok(())
+}
+
+fn app_layer_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-app-layer-event";
+    let t = i.text.trim();
+    match t.split_once('.') {
+        None => {
+            const PACKET: [&str; 6] = [
+                "applayer_mismatch_protocol_both_directions",
+                "applayer_wrong_direction_first_data",
+                "applayer_detect_protocol_only_one_direction",
+                "applayer_proto_detection_skipped",
+                "applayer_no_tls_after_starttls",
+                "applayer_unexpected_protocol",
+            ];
+            if !PACKET.contains(&t) {
+                return Err(Fail::new(
+                    "app-layer-events",
+                    format!("event \"{t}\" not present in app-layer-event's packet event table."),
+                )
+                .and(
+                    M,
+                    format!(
+                        "app-layer-event keyword supplied with packet based event - \"{t}\" that isn't supported yet."
+                    ),
+                ));
+            }
+            if !b.ctx.available.contains("app-layer") {
+                b.missing("app-layer-event");
+            }
+        }
+        Some((name, _)) => {
+            let Some(group) = protocol::group(name) else {
+                return fail(M, format!("app-layer-event keyword supplied with unknown protocol \"{name}\""));
+            };
+            super::need_protocol(b, group, "app-layer-event");
+            b.restrict(group)?;
+        }
+    }
+    b.check(Check::AppEvent(t.to_owned()));
+    Ok(())
+}
+
+fn iprep(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let bad = || Fail::new("detect-iprep", format!("\"{}\" is not a valid setting for iprep", i.text));
+    let words: Vec<&str> = i.text.split(',').map(str::trim).collect();
+    let (side, category, op, value) = match *words.as_slice() {
+        [s, c, o] => (s, c, o, None),
+        [s, c, o, v] => (s, c, o, Some(v)),
+        _ => return Err(bad()),
+    };
+    let side = match side {
+        "any" => IpRepSide::Any,
+        "src" => IpRepSide::Source,
+        "dst" => IpRepSide::Destination,
+        "both" => IpRepSide::Both,
+        _ => return Err(bad()),
+    };
+    if category.is_empty() || category.contains(char::is_whitespace) {
+        return Err(bad());
+    }
+    let op = match (op, value) {
+        ("isset", None) => IpRepOp::IsSet,
+        ("isnotset", None) => IpRepOp::IsNotSet,
+        (op, Some(v)) => {
+            let n = crate::number::decimal(v, 127).ok_or_else(bad)?;
+            IpRepOp::Score(match op {
+                "<" => Compare::Less(n),
+                "<=" => Compare::LessEqual(n),
+                ">" => Compare::Greater(n),
+                ">=" => Compare::GreaterEqual(n),
+                "=" => Compare::Equal(n),
+                "!=" => Compare::NotEqual(n),
+                _ => return Err(bad()),
+            })
+        }
+        _ => return Err(bad()),
+    };
+    b.check(Check::IpRep { side, category: category.to_owned(), op });
+    Ok(())
+}
+
+fn geoip(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let text = if i.negated { format!("!{}", i.text.trim()) } else { i.text.trim().to_owned() };
+    let mut words = text.split(',').map(str::trim);
+    let first = words.clone().next().unwrap_or_default();
+    if matches!(first, "src" | "dst" | "any" | "both") {
+        words.next();
+    }
+    let code = |w: &str| w.len() == 2 && w.bytes().all(|c| c.is_ascii_alphabetic());
+    let mut n = 0;
+    for w in words {
+        n += 1;
+        if !code(w.strip_prefix('!').unwrap_or(w)) || n > 64 {
+            return fail(
+                "detect-geoip",
+                format!("invalid value for geoip: \"{text}\"; two-letter country codes are expected"),
+            );
+        }
+    }
+    if n == 0 {
+        return fail("detect-geoip", format!("geoip names no country: \"{text}\""));
+    }
+    b.check(Check::GeoIp { text });
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! HTTP: sticky buffers, the old modifiers of the same buffers, and `urilen`.
+
+use super::{Buffer, Direction, Keyword, Takes};
+use crate::ast::Check;
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+use crate::number::compare;
+
+/// Protocols that have HTTP's buffers.
+pub(super) const HTTP: &[&str] = &["http", "http1", "http2", "doh2"];
+
+macro_rules! buffers {
+    ($($id:ident $name:literal $internal:literal $description:literal $direction:ident $multi:literal;)*) => {
+        $(pub(super) static $id: Buffer = Buffer {
+            name: $name, internal: $internal, description: $description, protocols: HTTP,
+            direction: Direction::$direction, multi: $multi, feature: "",
+        };)*
+    };
+}
+
+buffers! {
+    URI "http.uri" "http_uri" "http request uri" ToServer false;
+    URI_RAW "http.uri.raw" "http_raw_uri" "raw http uri" ToServer false;
+    METHOD "http.method" "http_method" "http request method" ToServer false;
+    HEADER "http.header" "http_header" "http headers" Both false;
+    HEADER_RAW "http.header.raw" "http_raw_header" "raw http headers" Both false;
+    HEADER_NAMES "http.header_names" "http_header_names" "http header names" Both false;
+    REQUEST_HEADER "http.request_header" "http_request_header" "HTTP header name and value" ToServer true;
+    RESPONSE_HEADER "http.response_header" "http_response_header" "HTTP header name and value" ToClient true;
+    COOKIE "http.cookie" "http_cookie" "http cookie header" Both false;
+    USER_AGENT "http.user_agent" "http_user_agent" "http user agent" ToServer false;
+    HOST "http.host" "http_host" "http host" ToServer false;
+    HOST_RAW "http.host.raw" "http_raw_host" "http raw host header" ToServer false;
+    STAT_CODE "http.stat_code" "http_stat_code" "http response status code" ToClient false;
+    STAT_MSG "http.stat_msg" "http_stat_msg" "http response status message" ToClient false;
+    REQUEST_BODY "http.request_body" "http_client_body" "http request body" ToServer false;
+    RESPONSE_BODY "http.response_body" "http_response_body" "http response body" ToClient false;
+    REQUEST_LINE "http.request_line" "http_request_line" "http request line" ToServer false;
+    RESPONSE_LINE "http.response_line" "http_response_line" "http response line" ToClient false;
+    PROTOCOL "http.protocol" "http_protocol" "http protocol" Both false;
+    START "http.start" "http_start" "http start: request and response line and headers" Both false;
+    ACCEPT "http.accept" "http_accept" "http accept header" ToServer false;
+    ACCEPT_LANG "http.accept_lang" "http_accept_lang" "http accept-language header" ToServer false;
+    ACCEPT_ENC "http.accept_enc" "http_accept_enc" "http accept-encoding header" ToServer false;
+    REFERER "http.referer" "http_referer" "http referer header" ToServer false;
+    CONNECTION "http.connection" "http_connection" "http connection header" Both false;
+    CONTENT_LEN "http.content_len" "http_content_len" "http content length header" Both false;
+    CONTENT_TYPE "http.content_type" "http_content_type" "http content type header" Both false;
+    LOCATION "http.location" "http_location" "http location header" ToClient false;
+    SERVER "http.server" "http_server" "http server header" ToClient false;
+}
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::sticky(&["http.uri"], &URI),
+    Keyword::sticky(&["http.uri.raw"], &URI_RAW),
+    Keyword::sticky(&["http.method"], &METHOD),
+    Keyword::sticky(&["http.header"], &HEADER),
+    Keyword::sticky(&["http.header.raw"], &HEADER_RAW),
+    Keyword::sticky(&["http.header_names", "http_header_names"], &HEADER_NAMES),
+    Keyword::sticky(&["http.request_header"], &REQUEST_HEADER),
+    Keyword::sticky(&["http.response_header"], &RESPONSE_HEADER),
+    Keyword::sticky(&["http.cookie"], &COOKIE),
+    Keyword::sticky(&["http.user_agent"], &USER_AGENT),
+    Keyword::sticky(&["http.host"], &HOST),
+    Keyword::sticky(&["http.host.raw"], &HOST_RAW),
+    Keyword::sticky(&["http.stat_code"], &STAT_CODE),
+    Keyword::sticky(&["http.stat_msg"], &STAT_MSG),
+    Keyword::sticky(&["http.request_body"], &REQUEST_BODY),
+    Keyword::sticky(&["http.response_body"], &RESPONSE_BODY),
+    Keyword::sticky(&["http.request_line", "http_request_line"], &REQUEST_LINE),
+    Keyword::sticky(&["http.response_line", "http_response_line"], &RESPONSE_LINE),
+    Keyword::sticky(&["http.protocol", "http_protocol"], &PROTOCOL),
+    Keyword::sticky(&["http.start", "http_start"], &START),
+    Keyword::sticky(&["http.accept", "http_accept"], &ACCEPT),
+    Keyword::sticky(&["http.accept_lang", "http_accept_lang"], &ACCEPT_LANG),
+    Keyword::sticky(&["http.accept_enc", "http_accept_enc"], &ACCEPT_ENC),
+    Keyword::sticky(&["http.referer", "http_referer"], &REFERER),
+    Keyword::sticky(&["http.connection", "http_connection"], &CONNECTION),
+    Keyword::sticky(&["http.content_len", "http_content_len"], &CONTENT_LEN),
+    Keyword::sticky(&["http.content_type", "http_content_type"], &CONTENT_TYPE),
+    Keyword::sticky(&["http.location", "http_location"], &LOCATION),
+    Keyword::sticky(&["http.server", "http_server"], &SERVER),
+    Keyword::modifier(&["http_uri"], &URI),
+    Keyword::modifier(&["http_raw_uri"], &URI_RAW),
+    Keyword::modifier(&["http_method"], &METHOD),
+    Keyword::modifier(&["http_header"], &HEADER),
+    Keyword::modifier(&["http_raw_header"], &HEADER_RAW),
+    Keyword::modifier(&["http_cookie"], &COOKIE),
+    Keyword::modifier(&["http_user_agent"], &USER_AGENT),
+    Keyword::modifier(&["http_host"], &HOST),
+    Keyword::modifier(&["http_raw_host"], &HOST_RAW),
+    Keyword::modifier(&["http_stat_code"], &STAT_CODE),
+    Keyword::modifier(&["http_stat_msg"], &STAT_MSG),
+    Keyword::modifier(&["http_client_body"], &REQUEST_BODY),
+    Keyword::modifier(&["http_server_body"], &super::app::FILE_DATA),
+    Keyword::value(&["urilen"], urilen),
+    Keyword::app(&["http2.frametype"], Takes::Value, &["http2", "http", "doh2"]),
+    Keyword::app(&["http2.errorcode"], Takes::Value, &["http2", "http", "doh2"]),
+    Keyword::app(&["http2.priority"], Takes::Value, &["http2", "http", "doh2"]),
+    Keyword::app(&["http2.window"], Takes::Value, &["http2", "http", "doh2"]),
+    Keyword::app(&["http2.size_update"], Takes::Value, &["http2", "http", "doh2"]),
+    Keyword::app(&["http2.settings"], Takes::Value, &["http2", "http", "doh2"]),
+    Keyword::sticky(&["http2.header_name"], &HTTP2_HEADER_NAME),
+];
+
+static HTTP2_HEADER_NAME: Buffer = Buffer {
+    name: "http2.header_name",
+    internal: "http2_header_name",
+    description: "HTTP2 header name",
+    protocols: &["http2", "http", "doh2"],
+    direction: Direction::Both,
+    multi: true,
+    feature: "",
+};
+
+fn urilen(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-urilen";
+    super::need_protocol(b, HTTP, "urilen");
+    b.restrict(HTTP)?;
+    let (n, raw) = match i.text.split_once(',') {
+        Some((n, "raw")) => (n, true),
+        Some((n, "norm")) => (n, false),
+        Some((n, kind)) if matches!(kind.trim(), "raw" | "norm") => (n, kind.trim() == "raw"),
+        Some(_) => return fail(M, format!("invalid value for urilen: \"{}\"", i.text)),
+        None => (i.text.as_ref(), false),
+    };
+    let Some(value) = compare(n, u64::from(u16::MAX)) else {
+        return fail(M, format!("invalid value for urilen: \"{}\"", i.text));
+    };
+    b.check(Check::UriLen { value, raw });
+    Ok(())
+}

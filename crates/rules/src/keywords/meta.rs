@@ -1,0 +1,379 @@
+//! What a rule says of itself: `sid`, `msg`, `classtype`, `reference`, `metadata`, `requires` …
+
+use super::{Keyword, is_known};
+use crate::ast::{ConfigKind, ConfigScope, ConfigWhat, Effect, Target};
+use crate::builder::{Builder, Input};
+use crate::context::{Context, Version};
+use crate::error::{Fail, fail};
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::value(&["sid"], sid),
+    Keyword::value(&["gid"], gid),
+    Keyword::value(&["rev"], rev),
+    Keyword::quoted(&["msg"], msg),
+    Keyword::value(&["priority"], priority),
+    Keyword::value(&["classtype"], classtype),
+    Keyword::value(&["reference"], reference),
+    Keyword::value(&["metadata"], metadata),
+    Keyword::value(&["target"], target),
+    Keyword::bare(&["noalert"], noalert),
+    Keyword::bare(&["alert"], alert),
+    Keyword::value(&["requires"], requires),
+    Keyword::bare(&["bypass"], bypass),
+    Keyword::value(&["config"], config),
+    Keyword::value(&["nfq_set_mark"], nfq_set_mark).needs("nfq"),
+];
+
+/// Longest list of metadata or references of one rule.
+const LIST_MAX: usize = 1024;
+
+fn number(i: &Input<'_>, module: &'static str, sign: &str) -> Result<u32, Fail> {
+    let t = i.text.trim();
+    let body = t.strip_prefix('-').unwrap_or(t);
+    if body.is_empty() || !body.bytes().all(|b| b.is_ascii_digit()) {
+        return fail(module, format!("invalid character as arg to {} keyword", i.name));
+    }
+    match t.parse::<u32>() {
+        Ok(n) => Ok(n),
+        Err(_) => fail(module, format!("{} value {sign} high, max 4294967295", i.name)),
+    }
+}
+
+fn sid(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-sid";
+    let n = number(i, M, "too")?;
+    if n == 0 {
+        return fail(M, "sid value 0 is invalid");
+    }
+    if b.seen.sid {
+        return fail(M, "duplicated 'sid' keyword detected");
+    }
+    b.seen.sid = true;
+    b.rule.sid = n;
+    Ok(())
+}
+
+fn gid(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let n = number(i, "detect-gid", "too")?;
+    if b.seen.gid {
+        return fail("detect-gid", "duplicated 'gid' keyword detected");
+    }
+    b.seen.gid = true;
+    b.rule.gid = n;
+    Ok(())
+}
+
+fn rev(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-rev";
+    let n = number(i, M, "to")?;
+    if n == 0 {
+        return fail(M, "rev value 0 is invalid");
+    }
+    if b.seen.rev {
+        return fail(M, "duplicated 'rev' keyword detected");
+    }
+    b.seen.rev = true;
+    b.rule.rev = n;
+    Ok(())
+}
+
+fn msg(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    if b.seen.msg {
+        return fail("detect-msg", "duplicated 'msg' keyword detected");
+    }
+    b.seen.msg = true;
+    let mut out = String::with_capacity(i.text.len());
+    let mut chars = i.text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            // A backslash stands for itself but before what needs one.
+            '\\' if matches!(chars.peek(), Some('\\' | '"' | ':' | ';')) => out.extend(chars.next()),
+            c => out.push(c),
+        }
+    }
+    b.rule.msg = out;
+    Ok(())
+}
+
+fn priority(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-priority";
+    let t = i.text.trim();
+    let Some(n) = crate::number::decimal(t, u64::from(u32::MAX)) else {
+        return fail(M, format!("Invalid Priority in Signature - {t}"));
+    };
+    let n = n as u32;
+    if b.seen.priority {
+        b.warn(M, "duplicate priority keyword. Using highest priority in the rule");
+        b.rule.priority = b.rule.priority.min(n);
+    } else {
+        b.rule.priority = n;
+    }
+    b.seen.priority = true;
+    Ok(())
+}
+
+fn classtype(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-classtype";
+    let name = i.text.trim();
+    let first = name.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    if !first || !name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_')) {
+        return fail(
+            M,
+            format!("invalid value \"{name}\" for classtype: letters, digits, \"-\" and \"_\" are allowed"),
+        );
+    }
+    let key = name.to_ascii_lowercase();
+    let Some(class) = b.ctx.classes.get(&key) else {
+        if b.ctx.strict.has("classtype") {
+            return fail(M, format!("unknown classtype: \"{name}\""));
+        }
+        b.warn(
+            M,
+            format!(
+                "signature sid:{} uses unknown classtype: \"{name}\", using default priority 3. This message won't \
+                     be shown again for this classtype",
+                b.rule.sid
+            ),
+        );
+        return Ok(());
+    };
+    let class = class.clone();
+    if b.seen.class {
+        b.warn(M, "duplicated 'classtype' keyword detected. Using instance with highest priority");
+        if b.rule.class.as_ref().is_some_and(|c| c.priority <= class.priority) {
+            return Ok(());
+        }
+    }
+    b.seen.class = true;
+    b.rule.class = Some(class);
+    Ok(())
+}
+
+fn reference(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-reference";
+    let bad = || {
+        Fail::new(M, format!("Unable to parse \"reference\" keyword argument - \"{}\".   Invalid argument.", i.text))
+    };
+    let (system, text) = i.text.split_once(',').ok_or_else(bad)?;
+    let (system, text) = (system.trim(), text.trim());
+    let named =
+        !system.is_empty() && system.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
+    if !named || text.is_empty() {
+        return Err(bad());
+    }
+    let key = system.to_ascii_lowercase();
+    if !b.ctx.references.contains_key(&key) {
+        if b.ctx.strict.has("reference") {
+            return fail(M, format!("unknown reference key \"{system}\""));
+        }
+        b.warn(M, format!("unknown reference key \"{system}\""));
+        return Ok(());
+    }
+    if b.rule.references.len() < LIST_MAX {
+        b.rule.references.push((key, text.to_owned()));
+    }
+    Ok(())
+}
+
+fn metadata(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    for pair in i.text.split(',') {
+        let pair = pair.trim();
+        // A key without a value is passed over, as the peer does.
+        if let Some((k, v)) = pair.split_once(|c: char| c.is_ascii_whitespace())
+            && b.rule.metadata.len() < LIST_MAX
+        {
+            b.rule.metadata.push((k.to_owned(), v.trim_start().to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn target(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-target";
+    let t = match i.text.trim() {
+        "src_ip" => Target::Source,
+        "dest_ip" => Target::Destination,
+        t => return fail(M, format!("pcre_exec parse error, ret -1, string {t}")),
+    };
+    if b.rule.target.is_some_and(|old| old != t) {
+        return fail(M, "Conflicting values of target keyword");
+    }
+    b.rule.target = Some(t);
+    Ok(())
+}
+
+fn noalert(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
+    b.rule.noalert = true;
+    b.rule.force_alert = false;
+    Ok(())
+}
+
+fn alert(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
+    b.rule.force_alert = true;
+    b.rule.noalert = false;
+    Ok(())
+}
+
+fn bypass(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
+    b.rule.effects.push(Effect::Bypass);
+    Ok(())
+}
+
+fn config(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-config";
+    let (mut what, mut kind, mut scope) = (None, None, None);
+    for part in i.text.split(',') {
+        let mut words = part.split_ascii_whitespace();
+        let (k, v) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if words.next().is_some() {
+            return fail(M, format!("unexpected words in \"{}\"", part.trim()));
+        }
+        match k {
+            "logging" | "tracking" => {
+                if v != "disable" {
+                    return fail(M, "only 'disable' supported at this time");
+                }
+                what = Some(if k == "logging" { ConfigWhat::Logging } else { ConfigWhat::Tracking });
+            }
+            "type" => {
+                kind = Some(match v {
+                    "tx" => ConfigKind::Transaction,
+                    "flow" => ConfigKind::Flow,
+                    _ => return fail(M, "only 'tx' and 'flow' supported at this time"),
+                });
+            }
+            "scope" => {
+                scope = Some(match v {
+                    "tx" => ConfigScope::Transaction,
+                    "flow" => ConfigScope::Flow,
+                    "packet" => ConfigScope::Packet,
+                    _ => return fail(M, "only 'tx', 'flow' and 'packet' supported at this time"),
+                });
+            }
+            _ => return fail(M, "only 'logging' supported at this time"),
+        }
+    }
+    let (Some(what), Some(kind), Some(scope)) = (what, kind, scope) else {
+        return fail(M, format!("config needs a subsystem, a type and a scope: \"{}\"", i.text));
+    };
+    if kind == ConfigKind::Transaction && !b.ctx.available.contains("app-layer") {
+        b.missing("config");
+    }
+    b.rule.effects.push(Effect::Config { what, kind, scope });
+    Ok(())
+}
+
+fn nfq_set_mark(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let number = |s: &str| crate::number::unsigned(s).and_then(|n| u32::try_from(n).ok());
+    let t = i.text.trim();
+    let parsed = match t.split_once('/') {
+        Some((m, k)) => number(m).zip(number(k)),
+        None => number(t).map(|m| (m, u32::MAX)),
+    };
+    let Some((mark, mask)) = parsed else {
+        return fail("detect-mark", format!("pcre_exec parse error, ret -1, string {t}"));
+    };
+    b.rule.effects.push(Effect::NfqMark { mark, mask });
+    Ok(())
+}
+
+/// Already answered before the rest of the rule was looked at.
+#[allow(clippy::unnecessary_wraps)]
+fn requires(_: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
+    Ok(())
+}
+
+fn version(s: &str) -> Option<Version> {
+    let mut parts = s.trim().split('.');
+    let mut n = [0u16; 3];
+    for (k, slot) in n.iter_mut().enumerate() {
+        match parts.next() {
+            Some(p) => *slot = p.split('-').next()?.parse().ok()?,
+            None if k > 0 => break,
+            None => return None,
+        }
+    }
+    parts.next().is_none().then_some(Version(n[0], n[1], n[2]))
+}
+
+/// Whether `running` satisfies `>= 7.0.3 < 8 | >= 9`; `Err` says why not, `None` that it cannot be understood.
+fn version_holds(text: &str, running: Version) -> Option<Result<(), String>> {
+    let mut reason = None;
+    let mut any = false;
+    for alternative in text.split('|') {
+        let mut rest = alternative.trim();
+        let mut holds = true;
+        if rest.is_empty() {
+            return None;
+        }
+        while !rest.is_empty() {
+            let op = [">=", "<=", ">", "<"].into_iter().find(|op| rest.starts_with(op))?;
+            rest = rest.get(op.len()..)?.trim_start();
+            let end = rest.find(|c: char| c.is_ascii_whitespace() || matches!(c, '<' | '>')).unwrap_or(rest.len());
+            let (v, r) = rest.split_at_checked(end)?;
+            let v = version(v)?;
+            rest = r.trim_start();
+            let (ok, why) = match op {
+                ">=" => (running >= v, "less than"),
+                "<=" => (running <= v, "greater than"),
+                ">" => (running > v, "less than or equal to"),
+                _ => (running < v, "greater than or equal to"),
+            };
+            if !ok && holds {
+                holds = false;
+                reason.get_or_insert_with(|| format!("the running Suricata version {running} is {why} {v}"));
+            }
+        }
+        any |= holds;
+    }
+    Some(if any { Ok(()) } else { Err(reason.unwrap_or_default()) })
+}
+
+/// What of a `requires` argument is not met; `Ok(None)` where all is.
+pub(crate) fn requires_unmet(text: &str, ctx: &Context) -> Result<Option<String>, Fail> {
+    let bad = || Fail::new("detect-requires", format!("Failed to parse requires expression: {text}"));
+    let mut seen_version = false;
+    let mut unmet = None;
+    for part in text.split(',') {
+        let part = part.trim();
+        let (what, value) = part.split_once(|c: char| c.is_ascii_whitespace()).ok_or_else(bad)?;
+        let value = value.trim();
+        let problem = match what {
+            "version" => {
+                if std::mem::replace(&mut seen_version, true) {
+                    return Err(bad());
+                }
+                version_holds(value, ctx.version).ok_or_else(bad)?.err()
+            }
+            "feature" => (!ctx.features.contains(value))
+                .then(|| format!("the running Suricata version does not have feature: [{value}]")),
+            "keyword" => (!is_known(value))
+                .then(|| format!("the running Suricata version does not support the rule keyword: [{value}]")),
+            other => Some(format!("unknown requirement: [{other}]")),
+        };
+        unmet = unmet.or(problem);
+    }
+    Ok(unmet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements() {
+        let ctx = Context::default();
+        let met = |t| requires_unmet(t, &ctx).unwrap().is_none();
+        assert!(met("version >= 8"));
+        assert!(met("version >= 7.0.3 < 9"));
+        assert!(met("version >= 8.0.0, keyword sid"));
+        assert!(met("version >= 10 | >= 8"));
+        assert!(!met("version >= 7.0.3 < 8 | >= 9.0.99"));
+        assert!(!met("version >= 8, keyword foobar"));
+        assert!(!met("feature foo"));
+        assert!(!met("foo bar"));
+        assert!(requires_unmet("version >= x", &ctx).is_err());
+        assert!(requires_unmet("version", &ctx).is_err());
+        assert!(requires_unmet("version >= 7, version >= 8", &ctx).is_err());
+    }
+}

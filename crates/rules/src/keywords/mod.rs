@@ -1,0 +1,345 @@
+//! The keywords of the language, one file a family; each file is a table of [`Keyword`]s and what parses them.
+//!
+//! A new keyword is a line in one of these tables. What a keyword needs that a build may not have is named there too:
+//! application protocols, or a feature of [`crate::context::FEATURES`].
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::ast::Check;
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+use crate::lexer::RawOption;
+
+mod app;
+mod bytes;
+mod content;
+mod data;
+mod events;
+mod flow;
+mod http;
+mod meta;
+mod packet;
+mod pcre;
+mod threshold;
+mod transform;
+mod variables;
+
+pub use content::render as render_content;
+pub(crate) use meta::requires_unmet;
+pub(crate) use threshold::Fields;
+
+const MODULE: &str = "detect-parse";
+
+/// In which direction of a flow a buffer exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToServer,
+    ToClient,
+    Both,
+}
+
+/// A sticky buffer.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    /// Canonical name.
+    pub(crate) name: &'static str,
+    /// The name that messages use.
+    pub(crate) internal: &'static str,
+    /// What it holds, for messages.
+    pub(crate) description: &'static str,
+    /// Application protocols that have it; empty for packet buffers.
+    pub(crate) protocols: &'static [&'static str],
+    pub(crate) direction: Direction,
+    /// Whether every selection is its own (a transaction may have several of it).
+    pub(crate) multi: bool,
+    /// Feature that it needs besides a protocol.
+    pub(crate) feature: &'static str,
+}
+
+impl Buffer {
+    pub(crate) const fn is_app(&self) -> bool {
+        !self.protocols.is_empty() || !self.feature.is_empty()
+    }
+}
+
+/// Whether a keyword takes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    Nothing,
+    Value,
+    Maybe,
+}
+
+/// Whether the value is quoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quotes {
+    No,
+    Must,
+    May,
+}
+
+type Parser = fn(&mut Builder<'_>, &Input<'_>) -> Result<(), Fail>;
+
+/// What a keyword does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Does {
+    /// Whatever this does
+    Parse(Parser),
+    /// Selects a buffer
+    Select(&'static Buffer),
+    /// Moves the last content to a buffer
+    Modify(&'static Buffer),
+    /// A check of a protocol, kept as written
+    App(&'static [&'static str], Direction),
+}
+
+/// One keyword.
+#[derive(Debug)]
+pub(crate) struct Keyword {
+    /// Its names, the canonical one first.
+    pub(crate) names: &'static [&'static str],
+    pub(crate) takes: Takes,
+    pub(crate) quotes: Quotes,
+    /// Whether a `!` may stand before the value.
+    pub(crate) negatable: bool,
+    /// Feature that it needs; empty for none.
+    pub(crate) feature: &'static str,
+    pub(crate) does: Does,
+}
+
+impl Keyword {
+    /// A keyword with a plain value.
+    pub(crate) const fn value(names: &'static [&'static str], parse: Parser) -> Keyword {
+        Keyword {
+            names,
+            takes: Takes::Value,
+            quotes: Quotes::No,
+            negatable: false,
+            feature: "",
+            does: Does::Parse(parse),
+        }
+    }
+
+    /// A keyword without a value.
+    pub(crate) const fn bare(names: &'static [&'static str], parse: Parser) -> Keyword {
+        Keyword { takes: Takes::Nothing, ..Keyword::value(names, parse) }
+    }
+
+    /// A keyword that may have a value.
+    pub(crate) const fn maybe(names: &'static [&'static str], parse: Parser) -> Keyword {
+        Keyword { takes: Takes::Maybe, ..Keyword::value(names, parse) }
+    }
+
+    /// A keyword with a quoted value.
+    pub(crate) const fn quoted(names: &'static [&'static str], parse: Parser) -> Keyword {
+        Keyword { quotes: Quotes::Must, ..Keyword::value(names, parse) }
+    }
+
+    pub(crate) const fn or_unquoted(self) -> Keyword {
+        Keyword { quotes: Quotes::May, ..self }
+    }
+
+    pub(crate) const fn negatable(self) -> Keyword {
+        Keyword { negatable: true, ..self }
+    }
+
+    pub(crate) const fn needs(self, feature: &'static str) -> Keyword {
+        Keyword { feature, ..self }
+    }
+
+    /// A sticky buffer.
+    pub(crate) const fn sticky(names: &'static [&'static str], buffer: &'static Buffer) -> Keyword {
+        Keyword {
+            names,
+            takes: Takes::Nothing,
+            quotes: Quotes::No,
+            negatable: false,
+            feature: buffer.feature,
+            does: Does::Select(buffer),
+        }
+    }
+
+    /// An old-style content modifier.
+    pub(crate) const fn modifier(names: &'static [&'static str], buffer: &'static Buffer) -> Keyword {
+        Keyword { does: Does::Modify(buffer), ..Keyword::sticky(names, buffer) }
+    }
+
+    /// A check of a protocol, kept as written.
+    pub(crate) const fn app(
+        names: &'static [&'static str],
+        takes: Takes,
+        protocols: &'static [&'static str],
+    ) -> Keyword {
+        Keyword {
+            names,
+            takes,
+            quotes: Quotes::May,
+            negatable: false,
+            feature: "",
+            does: Does::App(protocols, Direction::Both),
+        }
+    }
+}
+
+static TABLES: &[&[Keyword]] = &[
+    meta::KEYWORDS,
+    content::KEYWORDS,
+    pcre::KEYWORDS,
+    bytes::KEYWORDS,
+    data::KEYWORDS,
+    packet::KEYWORDS,
+    flow::KEYWORDS,
+    variables::KEYWORDS,
+    threshold::KEYWORDS,
+    events::KEYWORDS,
+    transform::KEYWORDS,
+    http::KEYWORDS,
+    app::KEYWORDS,
+];
+
+static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
+    let mut all = HashMap::new();
+    for k in TABLES.iter().copied().flatten() {
+        for n in k.names {
+            all.insert(*n, k);
+        }
+    }
+    all
+});
+
+/// The names of all keywords that are known, canonical ones only, sorted (`--list-keywords`).
+pub fn names() -> Vec<&'static str> {
+    let mut v: Vec<_> = TABLES.iter().copied().flatten().filter_map(|k| k.names.first().copied()).collect();
+    v.sort_unstable();
+    v
+}
+
+/// Whether a keyword of this name, or this other name of one, is known.
+pub fn is_known(name: &str) -> bool {
+    REGISTRY.contains_key(name)
+}
+
+/// Parses one option into the rule.
+pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), Fail> {
+    let written = String::from_utf8_lossy(option.name);
+    // The case of a keyword does not matter, but hardly any rule makes use of that.
+    let keyword = REGISTRY.get(written.as_ref()).or_else(|| REGISTRY.get(written.to_ascii_lowercase().as_str()));
+    let Some(keyword) = keyword.copied() else {
+        return fail(MODULE, format!("unknown rule keyword '{written}'."));
+    };
+    let input = argument(keyword, &written, option)?;
+    if !keyword.feature.is_empty() && !b.ctx.available.contains(keyword.feature) {
+        b.missing(&written);
+    }
+    match keyword.does {
+        Does::Parse(p) => p(b, &input),
+        Does::Select(buffer) => {
+            need_protocol(b, buffer.protocols, &written);
+            b.select(buffer, buffer.name)
+        }
+        Does::Modify(buffer) => {
+            need_protocol(b, buffer.protocols, &written);
+            content::modify_buffer(b, &written, buffer)
+        }
+        Does::App(protocols, direction) => {
+            need_protocol(b, protocols, &written);
+            b.restrict(protocols)?;
+            match direction {
+                Direction::ToServer => b.to_server = true,
+                Direction::ToClient => b.to_client = true,
+                Direction::Both => {}
+            }
+            let argument = input.text.into_owned();
+            b.check(Check::Other { keyword: input.name.to_owned(), argument, negated: input.negated });
+            Ok(())
+        }
+    }
+}
+
+/// Notes a keyword as missing where none of its protocols is available.
+pub(crate) fn need_protocol(b: &mut Builder<'_>, protocols: &[&str], keyword: &str) {
+    if !protocols.is_empty() && !protocols.iter().any(|p| b.ctx.available.contains(*p)) {
+        b.missing(keyword);
+    }
+}
+
+/// Notes a feature that the rule needs outside any keyword.
+pub(crate) fn need_feature(b: &mut Builder<'_>, feature: &str) {
+    if !b.ctx.available.contains(feature) {
+        b.missing(feature);
+    }
+}
+
+/// Checks a value's form, and takes off quotes and negation.
+fn argument<'a>(k: &'static Keyword, written: &'a str, o: &RawOption<'a>) -> Result<Input<'a>, Fail> {
+    let malformed =
+        || Fail::new(MODULE, format!("invalid formatting or malformed option to {written} keyword: '{written}'"));
+    let mut raw = o.value.unwrap_or_default();
+    let given = !raw.is_empty();
+    let mut negated = false;
+    match k.takes {
+        Takes::Nothing if o.value.is_some() => {
+            return fail(MODULE, format!("unexpected option to {written} keyword: '{written}'"));
+        }
+        Takes::Value if !given => return Err(malformed()),
+        _ => {}
+    }
+    if given {
+        if k.negatable
+            && let Some(rest) = raw.strip_prefix(b"!")
+        {
+            negated = true;
+            raw = rest.trim_ascii_start();
+        }
+        let quoted = raw.first() == Some(&b'"');
+        match k.quotes {
+            Quotes::No if quoted => {
+                return fail(MODULE, format!("quotes on {written} keyword that doesn't support them: '{written}'"));
+            }
+            Quotes::Must if !quoted => {
+                return fail(
+                    MODULE,
+                    format!("invalid formatting to {written} keyword: value must be double quoted '{written}'"),
+                );
+            }
+            _ => {}
+        }
+        if quoted {
+            if raw.len() < 2 || raw.last() != Some(&b'"') {
+                return fail(
+                    MODULE,
+                    format!(
+                        "bad option value formatting (possible missing semicolon) for keyword {written}: '{}'",
+                        String::from_utf8_lossy(raw)
+                    ),
+                );
+            }
+            raw = raw.get(1..raw.len() - 1).unwrap_or_default();
+            if raw.is_empty() {
+                return fail(
+                    MODULE,
+                    format!("bad input for keyword {written}: '{}\"'", if negated { "!" } else { "" }),
+                );
+            }
+        }
+    }
+    let name = k.names.first().copied().unwrap_or_default();
+    Ok(Input { written, name, raw, text: String::from_utf8_lossy(raw), negated, given })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_belongs_to_one_keyword() {
+        let mut seen = HashMap::new();
+        for k in TABLES.iter().copied().flatten() {
+            for n in k.names {
+                assert!(seen.insert(*n, k.names[0]).is_none(), "{n} is in two tables, or twice in one");
+            }
+        }
+        assert!(is_known("file_data") && is_known("http.uri") && !is_known("foobar"));
+    }
+}

@@ -1,0 +1,315 @@
+//! `pcre`: the expression's frame, its options and captures. The expression itself is only checked for its shape; what
+//! compiles it has the last word.
+
+use super::{Buffer, Keyword, http};
+use crate::ast::{BufferCheck, CaptureKind, Pcre};
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+
+pub(super) const KEYWORDS: &[Keyword] = &[Keyword::quoted(&["pcre"], pcre).or_unquoted().negatable()];
+
+const M: &str = "detect-pcre";
+
+/// Buffer that an option letter stands for.
+const fn http_buffer(letter: char) -> Option<&'static Buffer> {
+    Some(match letter {
+        'U' => &http::URI,
+        'I' => &http::URI_RAW,
+        'P' => &http::REQUEST_BODY,
+        'Q' => &super::app::FILE_DATA,
+        'H' => &http::HEADER,
+        'D' => &http::HEADER_RAW,
+        'M' => &http::METHOD,
+        'C' => &http::COOKIE,
+        'S' => &http::STAT_CODE,
+        'Y' => &http::STAT_MSG,
+        'V' => &http::USER_AGENT,
+        'W' => &http::HOST,
+        'Z' => &http::HOST_RAW,
+        _ => return None,
+    })
+}
+
+fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let text = i.text.as_ref();
+    let bad = || Fail::new(M, format!("pcre parse error: {text}"));
+    let (open, body) = match text.strip_prefix('m') {
+        Some(rest) => {
+            let c = rest.chars().next().filter(char::is_ascii_punctuation).ok_or_else(bad)?;
+            (c, rest.get(1..).unwrap_or_default())
+        }
+        None => ('/', text.strip_prefix('/').ok_or_else(bad)?),
+    };
+    let (pattern, tail) = body.rsplit_once(open).ok_or_else(bad)?;
+    let (letters, names) = match tail.split_once(',') {
+        Some((l, n)) => (l.trim(), Some(n)),
+        None => (tail.trim(), None),
+    };
+    let mut p = Pcre {
+        pattern: pattern.to_owned(),
+        negated: i.negated,
+        options: String::new(),
+        relative: false,
+        raw: false,
+        override_limits: false,
+        captures: Vec::new(),
+    };
+    let mut buffer: Option<&'static Buffer> = None;
+    for c in letters.chars() {
+        match c {
+            'A' | 'E' | 'G' | 'i' | 'm' | 's' | 'x' => {
+                if !p.options.contains(c) {
+                    p.options.push(c);
+                }
+            }
+            'R' => p.relative = true,
+            'O' => p.override_limits = true,
+            'B' => {
+                if buffer.is_some() {
+                    return fail(M, "regex modifier 'B' inconsistent with an http buffer modifier");
+                }
+                p.raw = true;
+            }
+            _ => {
+                let Some(new) = http_buffer(c) else {
+                    return fail(M, format!("unknown regex modifier '{c}'"));
+                };
+                if p.raw {
+                    return fail(M, format!("regex modifier '{c}' inconsistent with 'B'"));
+                }
+                if buffer.is_some() {
+                    return fail(M, "only one pcre option to specify a buffer type is allowed");
+                }
+                buffer = Some(new);
+            }
+        }
+    }
+    let shape = shape(pattern, text)?;
+    captures(&mut p, names, &shape, tail)?;
+    let group = match buffer {
+        Some(info) => {
+            super::need_protocol(b, info.protocols, "pcre");
+            let selected = b.current.and_then(|g| b.groups.get(g)).map(|g| g.checks.buffer.as_str());
+            // What Q stands for has two names.
+            let body = is_body(info) && selected == Some(http::RESPONSE_BODY.name);
+            if b.current.is_some() && selected != Some(info.name) && !body {
+                return fail(
+                    M,
+                    format!(
+                        "Expression seen with a sticky buffer still set; either (1) reset sticky buffer with pkt_data \
+                         or (2) use a sticky buffer providing \"{}\".",
+                        info.description
+                    ),
+                );
+            }
+            b.note(info)?;
+            match b.current {
+                Some(c) => c,
+                None => b.group_of(info.name, Some(info)),
+            }
+        }
+        None => match b.current {
+            Some(c) => c,
+            None => b.payload(),
+        },
+    };
+    if p.relative && b.current.is_none() {
+        let base64 = b.base64.map(|x| x.1);
+        let before = b.list(group, base64).is_some_and(|l| {
+            l.iter()
+                .any(|c| !matches!(c, BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Other { .. }))
+        });
+        if !before {
+            return fail(M, "pcre with /R (relative) needs preceding match in the same buffer");
+        }
+    }
+    b.add(group, BufferCheck::Pcre(p));
+    Ok(())
+}
+
+/// Whether a buffer is that of `Q`.
+fn is_body(info: &Buffer) -> bool {
+    info.name == super::app::FILE_DATA.name
+}
+
+/// What a look at an expression tells.
+struct Shape {
+    /// Capturing groups.
+    groups: usize,
+    /// Named groups, in order.
+    named: Vec<String>,
+}
+
+/// Counts capturing groups, and refuses what no engine would compile.
+fn shape(pattern: &str, whole: &str) -> Result<Shape, Fail> {
+    let broken = |at: usize, why: &str| -> Result<Shape, Fail> {
+        fail(M, format!("pcre2 compile of \"{whole}\" failed at offset {at}: {why}"))
+    };
+    let b = pattern.as_bytes();
+    let (mut s, mut depth, mut k) = (Shape { groups: 0, named: Vec::new() }, 0usize, 0);
+    let mut quoted = false;
+    while let Some(&c) = b.get(k) {
+        if quoted {
+            if b.get(k..k + 2) == Some(b"\\E") {
+                quoted = false;
+                k += 1;
+            }
+            k += 1;
+            continue;
+        }
+        match c {
+            b'\\' => {
+                match b.get(k + 1) {
+                    None => return broken(b.len(), "\\ at end of pattern"),
+                    Some(b'Q') => quoted = true,
+                    Some(_) => {}
+                }
+                k += 1;
+            }
+            b'[' => {
+                k += 1;
+                if b.get(k) == Some(&b'^') {
+                    k += 1;
+                }
+                if b.get(k) == Some(&b']') {
+                    k += 1;
+                }
+                loop {
+                    match b.get(k) {
+                        None => {
+                            return broken(b.len(), "missing terminating ] for character class");
+                        }
+                        Some(b']') => break,
+                        Some(b'\\') => k += 2,
+                        Some(b'[') if b.get(k + 1) == Some(&b':') => {
+                            // [:alpha:] ends at its own :], a lone [: does not.
+                            let rest = b.get(k + 2..).unwrap_or_default();
+                            match rest.windows(2).position(|w| w == b":]") {
+                                Some(n) if rest.iter().take(n).all(|c| c.is_ascii_alphabetic() || *c == b'^') => {
+                                    k += n + 4
+                                }
+                                _ => k += 1,
+                            }
+                        }
+                        Some(_) => k += 1,
+                    }
+                }
+            }
+            b'(' => {
+                depth += 1;
+                let rest = b.get(k + 1..).unwrap_or_default();
+                if let Some(after) = rest.strip_prefix(b"?") {
+                    if after.first() == Some(&b'#') {
+                        match after.iter().position(|&c| c == b')') {
+                            Some(n) => {
+                                k += n + 2;
+                                depth -= 1;
+                            }
+                            None => return broken(b.len(), "missing ) after (?# comment"),
+                        }
+                    } else if let Some(name) = name_of_group(after) {
+                        s.groups += 1;
+                        s.named.push(name);
+                    }
+                } else if !rest.starts_with(b"*") {
+                    s.groups += 1;
+                }
+            }
+            b'*' | b'+' | b'?' if k == 0 => return broken(0, "quantifier does not follow a repeatable item"),
+            b')' => match depth.checked_sub(1) {
+                Some(d) => depth = d,
+                None => return broken(k, "unmatched closing parenthesis"),
+            },
+            _ => {}
+        }
+        k += 1;
+    }
+    if depth > 0 {
+        return broken(b.len(), "missing closing parenthesis");
+    }
+    Ok(s)
+}
+
+/// The name in `P<name>`, `<name>` or `'name'`.
+fn name_of_group(after: &[u8]) -> Option<String> {
+    let t = after.strip_prefix(b"P").unwrap_or(after);
+    let (rest, end) = match t.first()? {
+        b'<' => (t.get(1..)?, b'>'),
+        b'\'' => (t.get(1..)?, b'\''),
+        _ => return None,
+    };
+    let n = rest.iter().position(|&c| c == end)?;
+    let name = rest.get(..n)?;
+    // `(?<=` and `(?<!` look behind.
+    if name.is_empty() || !name.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'_') {
+        return None;
+    }
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+fn captures(p: &mut Pcre, names: Option<&str>, shape: &Shape, tail: &str) -> Result<(), Fail> {
+    for n in &shape.named {
+        let kind = [("flow_", CaptureKind::Flow), ("pkt_", CaptureKind::Packet), ("alert_", CaptureKind::Alert)];
+        if let Some((n, k)) = kind.iter().find_map(|(x, k)| n.strip_prefix(x).map(|n| (n, *k))) {
+            p.captures.push((k, n.to_owned()));
+        }
+    }
+    let Some(names) = names else { return Ok(()) };
+    for n in names.split(',') {
+        let (kind, name) = match n.trim().split_once(':') {
+            Some(("flow", n)) => (CaptureKind::Flow, n),
+            Some(("pkt", n)) => (CaptureKind::Packet, n),
+            Some(("alert", n)) => (CaptureKind::Alert, n),
+            _ => {
+                return fail(
+                    M,
+                    format!(
+                        "unknown regex modifier ','; captures are flow:name, pkt:name or alert:name, found \"{tail}\""
+                    ),
+                );
+            }
+        };
+        let name = name.trim();
+        if name.is_empty() {
+            return fail(M, "a capture has no name");
+        }
+        if p.captures.len() >= shape.groups {
+            return fail(M, "more pkt/flow var capture names than capturing substrings");
+        }
+        p.captures.push((kind, name.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether a transform's expression has exactly one capturing group.
+pub(super) fn one_capture(pattern: &str) -> Result<(), Fail> {
+    const M: &str = "detect-transform-pcrexform";
+    let s = shape(pattern, pattern).map_err(|mut f| {
+        for m in &mut f.messages {
+            m.module = M;
+        }
+        f
+    })?;
+    if s.groups != 1 {
+        return fail(M, format!("pcrexform needs exactly one substring capture, found {}", s.groups));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        let groups = |p| shape(p, p).map(|s| s.groups);
+        assert_eq!(groups(r"(a)(?:b)(?P<flow_x>c)\((?<=d)(?<y>e)").unwrap(), 3);
+        assert_eq!(groups(r"[(][])][^])(][[:alpha:](]").unwrap(), 0);
+        assert_eq!(groups(r"\Q(((\E").unwrap(), 0);
+        assert_eq!(groups(r"(?i)(?#(()a").unwrap(), 0);
+        assert_eq!(groups(r"(*UTF8)a").unwrap(), 0);
+        for bad in ["(a", "a)", "[a", "a\\", "(?#a"] {
+            assert!(groups(bad).is_err(), "{bad}");
+        }
+    }
+}

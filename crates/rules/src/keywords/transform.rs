@@ -1,0 +1,134 @@
+//! Transforms: what happens to a sticky buffer's data before it is looked at.
+
+use super::{Keyword, pcre};
+use crate::ast::{Base64Mode, Transform};
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+use crate::number::signed;
+
+macro_rules! plain {
+    ($($name:ident => $t:ident;)*) => {
+        $(fn $name(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> { b.transform(Transform::$t) })*
+    };
+}
+
+plain! {
+    compress_whitespace => CompressWhitespace;
+    strip_whitespace => StripWhitespace;
+    strip_pseudo_headers => StripPseudoHeaders;
+    header_lowercase => HeaderLowercase;
+    to_lowercase => ToLowercase;
+    to_uppercase => ToUppercase;
+    to_md5 => ToMd5;
+    to_sha1 => ToSha1;
+    to_sha256 => ToSha256;
+    dotprefix => DotPrefix;
+    domain => Domain;
+    tld => Tld;
+    url_decode => UrlDecode;
+}
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::bare(&["compress_whitespace"], compress_whitespace),
+    Keyword::bare(&["strip_whitespace"], strip_whitespace),
+    Keyword::bare(&["strip_pseudo_headers"], strip_pseudo_headers),
+    Keyword::bare(&["header_lowercase"], header_lowercase),
+    Keyword::bare(&["to_lowercase"], to_lowercase),
+    Keyword::bare(&["to_uppercase"], to_uppercase),
+    Keyword::bare(&["to_md5"], to_md5),
+    Keyword::bare(&["to_sha1"], to_sha1),
+    Keyword::bare(&["to_sha256"], to_sha256),
+    Keyword::bare(&["dotprefix"], dotprefix),
+    Keyword::bare(&["domain"], domain),
+    Keyword::bare(&["tld"], tld),
+    Keyword::bare(&["url_decode"], url_decode),
+    Keyword::quoted(&["xor"], xor),
+    Keyword::quoted(&["pcrexform"], pcrexform),
+    Keyword::maybe(&["from_base64"], from_base64),
+    Keyword::maybe(&["gunzip"], gunzip),
+    Keyword::maybe(&["zlib_deflate"], zlib_deflate),
+    Keyword::value(&["luaxform"], luaxform).needs("lua"),
+];
+
+/// Bytes that a decompressing transform makes at most, where the rule does not say.
+const DECOMPRESSED: u32 = 1024;
+
+fn xor(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-transform-xor";
+    if !i.raw.len().is_multiple_of(2) {
+        return fail(M, "XOR transform key's length must be an even number");
+    }
+    if i.raw.len() / 2 > usize::from(u8::MAX) {
+        return fail(M, "Key length too big for XOR transform");
+    }
+    let mut key = Vec::with_capacity(i.raw.len() / 2);
+    for pair in i.raw.chunks_exact(2) {
+        let digits = pair.iter().map(|&c| (c as char).to_digit(16));
+        let Some(byte) = digits.reduce(|n, d| Some(n? << 4 | d?)).flatten() else {
+            return fail(M, "XOR transform key must be hexadecimal characters only");
+        };
+        key.push(byte as u8);
+    }
+    b.transform(Transform::Xor(key))
+}
+
+fn pcrexform(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    pcre::one_capture(&i.text)?;
+    b.transform(Transform::PcreXform(i.text.to_string()))
+}
+
+fn from_base64(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-transform-base64";
+    let (mut bytes, mut offset, mut mode) = (None, None, None);
+    if i.given {
+        for w in i.text.split(',').map(str::trim) {
+            let bad = || Fail::new(M, format!("invalid value for from_base64: \"{w}\""));
+            let (name, value) = w.split_once(|c: char| c.is_ascii_whitespace()).ok_or_else(bad)?;
+            let value = value.trim();
+            let twice = match name {
+                "bytes" => bytes.replace(signed(value, 1, 65535).ok_or_else(bad)? as u32).is_some(),
+                "offset" => offset.replace(signed(value, 0, 65535).ok_or_else(bad)? as u32).is_some(),
+                "mode" => mode
+                    .replace(match value {
+                        "strict" => Base64Mode::Strict,
+                        "rfc2045" => Base64Mode::Rfc2045,
+                        "rfc4648" => Base64Mode::Rfc4648,
+                        _ => return Err(bad()),
+                    })
+                    .is_some(),
+                _ => return Err(bad()),
+            };
+            if twice {
+                return fail(M, format!("from_base64 has \"{name}\" twice"));
+            }
+        }
+    }
+    b.transform(Transform::FromBase64 { bytes, offset: offset.unwrap_or(0), mode: mode.unwrap_or(Base64Mode::Rfc4648) })
+}
+
+/// `max-size n`, with a unit.
+fn max_size(i: &Input<'_>) -> Result<u32, Fail> {
+    let t = i.text.trim();
+    if t.is_empty() {
+        return Ok(DECOMPRESSED);
+    }
+    let size = t.strip_prefix("max-size").and_then(crate::number::unsigned).and_then(|n| u32::try_from(n).ok());
+    match size {
+        Some(n) if n > 0 => Ok(n),
+        _ => fail("detect-transform-decompress", format!("invalid value for {}: \"{t}\"", i.name)),
+    }
+}
+
+fn gunzip(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let max_size = max_size(i)?;
+    b.transform(Transform::Gunzip { max_size })
+}
+
+fn zlib_deflate(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let max_size = max_size(i)?;
+    b.transform(Transform::ZlibDeflate { max_size })
+}
+
+fn luaxform(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    b.transform(Transform::Lua(i.text.trim().to_owned()))
+}

@@ -1,0 +1,235 @@
+//! Bits and integers that outlive a packet: `flowbits`, `flowint`, `xbits`, `hostbits`, `flowvar`, `pktvar`.
+
+use super::Keyword;
+use crate::ast::{BitOp, CaptureKind, Check, Effect, FlowIntCheck, FlowIntOp, FlowIntValue, XBitTrack};
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::value(&["flowbits"], flowbits),
+    Keyword::value(&["flowint"], flowint),
+    Keyword::value(&["xbits"], xbits),
+    Keyword::value(&["hostbits"], hostbits),
+    Keyword::value(&["flowvar"], flowvar).negatable(),
+    Keyword::value(&["pktvar"], pktvar).negatable(),
+];
+
+/// Seconds that an xbit lives where the rule does not say.
+const EXPIRE: u32 = 30;
+/// Most names that may be joined by `|`.
+const NAMES_MAX: usize = 256;
+
+fn flowbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-flowbits";
+    let (action, names) = match i.text.split_once(',') {
+        Some((a, n)) => (a.trim(), Some(n.trim())),
+        None => (i.text.trim(), None),
+    };
+    if action == "noalert" {
+        if names.is_some() {
+            return fail(M, "flowbits:noalert takes no name");
+        }
+        b.rule.noalert = true;
+        b.rule.force_alert = false;
+        return Ok(());
+    }
+    if !matches!(action, "set" | "unset" | "toggle" | "isset" | "isnotset") {
+        return fail(M, format!("ERROR: flowbits action \"{action}\" is not supported."));
+    }
+    let Some(text) = names.filter(|n| !n.is_empty()) else {
+        return fail(M, format!("flowbits:{action} needs a name"));
+    };
+    let mut names = Vec::new();
+    for n in text.split('|').map(str::trim) {
+        if n.is_empty() {
+            return fail(M, format!("empty flowbit name in \"{text}\""));
+        }
+        if n.contains(char::is_whitespace) {
+            return fail(M, "spaces not allowed in flowbit names");
+        }
+        if names.len() >= NAMES_MAX {
+            return fail(M, format!("more than {NAMES_MAX} names in one flowbits"));
+        }
+        names.push(n.to_owned());
+    }
+    if names.len() > 1 && !matches!(action, "isset" | "isnotset") {
+        return fail(M, format!("only isset and isnotset take several names: \"{text}\""));
+    }
+    match action {
+        "isset" => b.check(Check::FlowBit { names, set: true }),
+        "isnotset" => b.check(Check::FlowBit { names, set: false }),
+        "set" => b.rule.effects.push(Effect::FlowBit { names, op: BitOp::Set }),
+        "unset" => b.rule.effects.push(Effect::FlowBit { names, op: BitOp::Unset }),
+        _ => b.rule.effects.push(Effect::FlowBit { names, op: BitOp::Toggle }),
+    }
+    Ok(())
+}
+
+fn flowint(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-flowint";
+    let bad = || Fail::new(M, format!("\"{}\" is not a valid setting for flowint(ret = -1).", i.text));
+    let words: Vec<&str> = i.text.split(',').map(str::trim).collect();
+    let named = |n: &str| {
+        n.len() > 1
+            && n.starts_with(|c: char| c.is_ascii_alphabetic())
+            && n.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'/' | b'-'))
+    };
+    let (name, op, value) = match *words.as_slice() {
+        [n, op] => (n, op, None),
+        [n, op, v] => (n, op, Some(v)),
+        _ => return Err(bad()),
+    };
+    if !named(name) {
+        return Err(bad());
+    }
+    let name = name.to_owned();
+    if let "isset" | "notset" | "isnotset" = op {
+        if value.is_some() {
+            return Err(bad());
+        }
+        let op = if op == "isset" { FlowIntCheck::IsSet } else { FlowIntCheck::IsNotSet };
+        b.check(Check::FlowInt { name, op });
+        return Ok(());
+    }
+    let value = value.ok_or_else(bad)?;
+    let value = if value.bytes().all(|c| c.is_ascii_digit()) {
+        FlowIntValue::Number(value.parse().map_err(|_| bad())?)
+    } else if named(value) {
+        FlowIntValue::Variable(value.to_owned())
+    } else {
+        return Err(bad());
+    };
+    let check = match op {
+        "+" => return effect(b, name, FlowIntOp::Add(value)),
+        "-" => return effect(b, name, FlowIntOp::Subtract(value)),
+        "=" => return effect(b, name, FlowIntOp::Set(value)),
+        "<" => FlowIntCheck::Less(value),
+        "<=" => FlowIntCheck::LessEqual(value),
+        "==" => FlowIntCheck::Equal(value),
+        "!=" => FlowIntCheck::NotEqual(value),
+        ">=" => FlowIntCheck::GreaterEqual(value),
+        ">" => FlowIntCheck::Greater(value),
+        _ => return Err(bad()),
+    };
+    b.check(Check::FlowInt { name, op: check });
+    Ok(())
+}
+
+#[allow(clippy::unnecessary_wraps)]
+fn effect(b: &mut Builder<'_>, name: String, op: FlowIntOp) -> Result<(), Fail> {
+    b.rule.effects.push(Effect::FlowInt { name, op });
+    Ok(())
+}
+
+/// Adds what `set`, `isset` … of an xbit or hostbit means.
+fn bit(b: &mut Builder<'_>, action: &str, name: &str, track: XBitTrack, expire: u32) -> bool {
+    let name = name.to_owned();
+    let op = match action {
+        "isset" | "isnotset" => {
+            b.check(Check::XBit { name, track, set: action == "isset" });
+            return true;
+        }
+        "set" => BitOp::Set,
+        "unset" => BitOp::Unset,
+        "toggle" => BitOp::Toggle,
+        _ => return false,
+    };
+    b.rule.effects.push(Effect::XBit { name, track, op, expire });
+    true
+}
+
+fn xbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-xbits";
+    let invalid = || Fail::new(M, format!("\"{}\" is not a valid setting for xbits.", i.text));
+    let words: Vec<&str> = i.text.split(',').map(str::trim).collect();
+    let (action, name, track, expire) = match *words.as_slice() {
+        [a, n, t] => (a, n, t, None),
+        [a, n, t, e] => (a, n, t, Some(e)),
+        _ => return Err(invalid()),
+    };
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err(invalid());
+    }
+    let track = match track.split_ascii_whitespace().collect::<Vec<_>>().as_slice() {
+        ["track", "ip_src"] => XBitTrack::Source,
+        ["track", "ip_dst"] => XBitTrack::Destination,
+        ["track", "ip_pair"] => XBitTrack::Pair,
+        ["track", "tx"] => XBitTrack::Transaction,
+        _ => return Err(invalid()),
+    };
+    let expire = match expire {
+        None => EXPIRE,
+        Some(e) => {
+            let e = e.strip_prefix("expire").map(str::trim).ok_or_else(invalid)?;
+            match e.parse::<u32>() {
+                Ok(0) => return fail(M, "expire must be bigger than 0"),
+                Ok(n) => n,
+                Err(_) => return fail(M, format!("Invalid value for expire: \"{e}\"")),
+            }
+        }
+    };
+    if track == XBitTrack::Transaction && !b.ctx.available.contains("app-layer") {
+        b.missing("xbits");
+    }
+    if !bit(b, action, name, track, expire) {
+        return fail(M, format!("xbits action \"{action}\" is not supported."));
+    }
+    Ok(())
+}
+
+fn hostbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-hostbits";
+    let words: Vec<&str> = i.text.split(',').map(str::trim).collect();
+    let (action, name, track, expire) = match *words.as_slice() {
+        ["noalert"] => {
+            b.rule.noalert = true;
+            return Ok(());
+        }
+        ["noalert", ..] => return fail(M, "hostbits:noalert takes no name"),
+        [a, n] => (a, n, "src", None),
+        [a, n, t] => (a, n, t, None),
+        [a, n, t, e] => (a, n, t, Some(e)),
+        _ => return fail(M, format!("\"{}\" is not a valid setting for hostbits.", i.text)),
+    };
+    let track = match track {
+        "src" => XBitTrack::Source,
+        "dst" => XBitTrack::Destination,
+        "both" => return fail(M, "'both' not implemented"),
+        t => return fail(M, format!("hostbits are of \"src\" or \"dst\", not \"{t}\"")),
+    };
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return fail(M, "spaces not allowed in hostbit names");
+    }
+    let expire = match expire.map(|e| e.parse::<u32>()) {
+        None => 300,
+        Some(Ok(n)) if n > 0 => n,
+        _ => return fail(M, "the expiry of a hostbit is a number of seconds above 0"),
+    };
+    if !bit(b, action, name, track, expire) {
+        return fail(M, format!("ERROR: flowbits action \"{action}\" is not supported."));
+    }
+    Ok(())
+}
+
+fn flowvar(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    variable(b, i, CaptureKind::Flow, "detect-flowvar")
+}
+
+fn pktvar(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    variable(b, i, CaptureKind::Packet, "detect-pktvar")
+}
+
+fn variable(b: &mut Builder<'_>, i: &Input<'_>, kind: CaptureKind, module: &'static str) -> Result<(), Fail> {
+    let bad = || Fail::new(module, format!("\"{}\" is not a valid setting for {}.", i.text, i.name));
+    let comma = i.raw.iter().position(|&c| c == b',').ok_or_else(bad)?;
+    let (name, value) = i.raw.split_at(comma);
+    let name = String::from_utf8_lossy(name).trim().to_owned();
+    let value = value.get(1..).unwrap_or_default().trim_ascii();
+    let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
+    if name.is_empty() || value.is_empty() {
+        return Err(bad());
+    }
+    let value = super::content::decode(value)?;
+    b.check(Check::Variable { kind, name, value, negated: i.negated });
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! What only the whole rule can tell: whether its parts go together, and whether it can ever match.
+
+use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protocol, Side, Transform, Value};
+use crate::builder::{Builder, Group, PAYLOAD};
+use crate::error::{Fail, fail};
+
+const M: &str = "detect-parse";
+
+/// Checks a rule once all its options are in, and puts its buffers in place.
+pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
+    if !b.seen.sid {
+        return fail(M, "Signature missing required value \"sid\".");
+    }
+    let sid = b.rule.sid;
+    for g in &b.groups {
+        if g.sticky && g.checks.checks.is_empty() && g.checks.absent.is_none() {
+            let name = g.info.map_or(g.checks.buffer.as_str(), |i| i.internal);
+            return fail(M, format!("rule {sid} setup buffer {name} but didn't add matches to it"));
+        }
+    }
+    flow_and_direction(b)?;
+    packet_or_stream(b)?;
+    for g in &b.groups {
+        group(g, sid)?;
+    }
+    sizes(b)?;
+    let groups = std::mem::take(&mut b.groups);
+    b.rule.buffers =
+        groups.into_iter().map(|g| g.checks).filter(|c| !c.checks.is_empty() || c.absent.is_some()).collect();
+    if !b.seen.priority {
+        b.rule.priority = b.rule.class.as_ref().map_or(3, |c| c.priority);
+    }
+    Ok(())
+}
+
+fn flow(b: &Builder<'_>) -> FlowCheck {
+    b.rule.checks.iter().find_map(|c| if let Check::Flow(f) = c { Some(*f) } else { None }).unwrap_or_default()
+}
+
+/// Buffers of one direction in a rule about the other.
+fn flow_and_direction(b: &Builder<'_>) -> Result<(), Fail> {
+    if b.rule.arrow == Arrow::Transaction {
+        return Ok(());
+    }
+    let f = flow(b);
+    let server = b.to_server || f.side == Some(Side::ToServer);
+    let client = b.to_client || f.side == Some(Side::ToClient);
+    if server && client {
+        return fail(M, format!("rule {} mixes keywords with conflicting directions", b.rule.sid));
+    }
+    Ok(())
+}
+
+/// Matches on single packets and on streams do not go together.
+fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
+    let f = flow(b);
+    // Buffers of headers; addresses are the flow's as well.
+    let headers = b.groups.iter().any(|g| {
+        let name = g.checks.buffer.as_str();
+        !g.checks.app && !matches!(name, PAYLOAD | "ip.src" | "ip.dst") && !g.checks.checks.is_empty()
+    });
+    let packets = b.packet || headers || b.rule.protocol == Protocol::TcpPacket || f.stream == Some(false);
+    let stream = b.rule.protocol == Protocol::TcpStream || f.stream == Some(true);
+    if packets && stream {
+        return fail(M, "can't mix packet keywords with tcp-stream or flow:only_stream.  Invalidating signature.");
+    }
+    let app = b.groups.iter().any(|g| g.checks.app && !g.checks.checks.is_empty());
+    if packets && app {
+        return fail(
+            M,
+            "Signature combines packet specific matches (like dsize, flags, ttl) with stream / state matching by \
+             matching on app layer proto (like using http_* keywords).",
+        );
+    }
+    Ok(())
+}
+
+fn contents(checks: &[BufferCheck]) -> impl Iterator<Item = &Content> {
+    checks.iter().filter_map(|c| if let BufferCheck::Content(c) = c { Some(c) } else { None })
+}
+
+/// What a buffer's nature or its transforms make impossible.
+fn group(g: &Group, sid: u32) -> Result<(), Fail> {
+    for c in contents(&g.checks.checks) {
+        for t in &g.checks.transforms {
+            let clash = match t {
+                Transform::CompressWhitespace => c
+                    .bytes
+                    .windows(2)
+                    .any(|w| w.iter().all(|b| crate::lexer::is_space(*b)))
+                    .then_some("compress_whitespace"),
+                Transform::StripWhitespace => {
+                    c.bytes.iter().any(|b| crate::lexer::is_space(*b)).then_some("strip_whitespace")
+                }
+                Transform::ToLowercase => c.bytes.iter().any(u8::is_ascii_uppercase).then_some("to_lowercase"),
+                Transform::ToUppercase => c.bytes.iter().any(u8::is_ascii_lowercase).then_some("to_uppercase"),
+                _ => None,
+            };
+            if let Some(name) = clash {
+                let text = String::from_utf8_lossy(&c.bytes).into_owned();
+                return fail("detect-content", format!("content string \"{text}\" incompatible with {name} transform"));
+            }
+        }
+        if !g.checks.transforms.is_empty() {
+            continue;
+        }
+        named(g.checks.buffer.as_str(), c, sid)?;
+    }
+    Ok(())
+}
+
+/// What the contents of certain buffers can never be.
+fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
+    match buffer {
+        "http.host" => {
+            const H: &str = "detect-http-host";
+            if c.nocase {
+                return Err(Fail::warned(
+                    H,
+                    format!(
+                        "rule {sid}: http.host keyword specified along with \"nocase\". The hostname buffer is normalized \
+                         to lowercase, specifying nocase is redundant."
+                    ),
+                ));
+            }
+            if c.bytes.iter().any(u8::is_ascii_uppercase) {
+                return Err(Fail::warned(
+                    H,
+                    format!(
+                        "rule {sid}: A pattern with uppercase characters detected for http.host. The hostname buffer is \
+                         normalized to lowercase, please specify a lowercase pattern."
+                    ),
+                ));
+            }
+        }
+        "http.method" => {
+            const H: &str = "detect-http-method";
+            if matches!(c.bytes.first(), Some(b' ' | b'\t')) {
+                return fail(H, "http_method pattern with leading space");
+            }
+            if matches!(c.bytes.last(), Some(b' ' | b'\t')) {
+                return fail(H, "http_method pattern with trailing space");
+            }
+        }
+        "http.protocol" if c.bytes.contains(&b' ') => {
+            return fail("detect-http-protocol", "Invalid http.protocol string containing a space");
+        }
+        "tls.cert_fingerprint" if c.bytes.len() != 59 => {
+            return Err(Fail::warned(
+                "detect-tls-cert-fingerprint",
+                format!(
+                    "rule {sid}: Invalid length of the specified fingerprint. This rule will therefore never match."
+                ),
+            ));
+        }
+        "ja3.hash" | "ja3s.hash" if c.bytes.len() != 32 => {
+            return Err(Fail::warned(
+                if buffer == "ja3.hash" { "detect-tls-ja3-hash" } else { "detect-tls-ja3s-hash" },
+                format!(
+                    "rule {sid}: Invalid length of the specified JA3{} hash (should be 32 characters long). This rule \
+                     will therefore never match.",
+                    if buffer == "ja3.hash" { "" } else { "S" }
+                ),
+            ));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The largest length that a comparison allows, or one more; `None` for no bound, and for those that the peer does not
+/// look at.
+const fn bound(c: &Compare) -> Option<u64> {
+    match *c {
+        Compare::Equal(n) | Compare::Less(n) | Compare::Between(_, n) => Some(n),
+        _ => None,
+    }
+}
+
+fn number(v: Option<&Value>) -> Option<i64> {
+    match v {
+        Some(Value::Number(n)) => Some(*n),
+        _ => None,
+    }
+}
+
+/// The length that a buffer must have for its contents to fit, as far as it goes above `limit`.
+fn required(checks: &[BufferCheck], limit: i64) -> Option<i64> {
+    let mut total = 0i64;
+    for (n, c) in contents(checks).enumerate() {
+        let length = c.bytes.len() as i64;
+        let relative = c.distance.is_some() || c.within.is_some();
+        if n == 0 {
+            total = length;
+        } else if relative {
+            total = total.saturating_add(number(c.distance.as_ref()).unwrap_or(0));
+            if c.negated {
+                total = total.saturating_add(number(c.within.as_ref()).unwrap_or(0));
+                if total > limit {
+                    break;
+                }
+            } else {
+                total = total.saturating_add(length);
+            }
+        }
+    }
+    if total > limit {
+        return Some(total);
+    }
+    // Contents at a place of their own.
+    contents(checks)
+        .filter(|c| !c.negated && c.distance.is_none() && c.within.is_none())
+        .map(|c| number(c.offset.as_ref()).unwrap_or(0).saturating_add(c.bytes.len() as i64))
+        .find(|&n| n > limit)
+}
+
+/// Sizes that no buffer with the rule's contents can have.
+fn sizes(b: &Builder<'_>) -> Result<(), Fail> {
+    let clamp = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let dsize = b.rule.checks.iter().find_map(|c| if let Check::Dsize(c) = c { bound(c) } else { None });
+    if let Some(limit) = dsize
+        && let Some(payload) = b.groups.iter().find(|g| g.checks.buffer == PAYLOAD)
+        && let Some(n) = required(&payload.checks.checks, clamp(limit))
+    {
+        return fail(
+            "detect-content",
+            format!("signature can't match as required content length {n} exceeds dsize value {limit}"),
+        );
+    }
+    for g in &b.groups {
+        for c in &g.checks.checks {
+            let BufferCheck::Bsize(c) = c else { continue };
+            let Some(limit) = bound(c) else { continue };
+            if !g.checks.transforms.is_empty() {
+                continue;
+            }
+            if let Some(n) = required(&g.checks.checks, clamp(limit)) {
+                let what = match c {
+                    Compare::Between(lo, hi) => format!("range: {lo}-{hi}"),
+                    _ => format!("value: {limit}"),
+                };
+                return fail(
+                    "detect-bsize",
+                    format!("signature can't match as required content length {n} exceeds bsize {what}"),
+                );
+            }
+        }
+    }
+    let urilen = b.rule.checks.iter().find_map(|c| match c {
+        Check::UriLen { value, raw } => bound(value).map(|n| (n, *raw)),
+        _ => None,
+    });
+    if let Some((limit, raw)) = urilen {
+        let name = if raw { "http.uri.raw" } else { "http.uri" };
+        for g in b.groups.iter().filter(|g| g.checks.buffer == name && g.checks.transforms.is_empty()) {
+            for c in contents(&g.checks.checks).filter(|c| !c.negated) {
+                if c.bytes.len() as u64 > limit {
+                    return fail(
+                        "detect-urilen",
+                        format!("depth or urilen {limit} smaller than content len {}", c.bytes.len()),
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Every rule file of the conformance cases, where they are there: rules of cases that a load without errors is expected of
+//! load or are set aside.
+
+use std::path::{Path, PathBuf};
+
+use margay_rules::{Context, Loader};
+
+/// Cases with rules that are meant to fail although the run itself succeeds.
+const MEANT_TO_FAIL: &[&str] = &["test-bad-", "test-content-limits"];
+
+fn cases() -> Option<PathBuf> {
+    let named = std::env::var_os("CONFORMANCE_CASES").map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases");
+    named.into_iter().chain([beside]).find(|p| p.is_dir())
+}
+
+fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
+    for e in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let p = e.path();
+        if p.is_dir() {
+            walk(&p, out);
+        } else if p.extension().is_some_and(|x| x == "rules") {
+            out.push(p);
+        }
+    }
+}
+
+#[test]
+fn rules_of_the_cases() {
+    let Some(root) = cases() else {
+        eprintln!("no conformance cases here: set CONFORMANCE_CASES to their folder");
+        return;
+    };
+    let mut ctx = Context::default();
+    for (k, v) in [("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]"), ("EXTERNAL_NET", "!$HOME_NET")] {
+        ctx.addresses.insert(k.into(), v.into());
+    }
+    for s in [
+        "HTTP_SERVERS",
+        "SMTP_SERVERS",
+        "SQL_SERVERS",
+        "DNS_SERVERS",
+        "TELNET_SERVERS",
+        "DC_SERVERS",
+        "MODBUS_SERVER",
+        "MODBUS_CLIENT",
+        "DNP3_SERVER",
+        "DNP3_CLIENT",
+        "ENIP_SERVER",
+        "ENIP_CLIENT",
+        "AIM_SERVERS",
+    ] {
+        ctx.addresses.insert(s.into(), "$HOME_NET".into());
+    }
+    for (k, v) in [
+        ("HTTP_PORTS", "80"),
+        ("SHELLCODE_PORTS", "!80"),
+        ("ORACLE_PORTS", "1521"),
+        ("SSH_PORTS", "22"),
+        ("DNP3_PORTS", "20000"),
+        ("MODBUS_PORTS", "502"),
+        ("FTP_PORTS", "21"),
+        ("SIP_PORTS", "[5060,5061]"),
+        ("FILE_DATA_PORTS", "[$HTTP_PORTS,110,143]"),
+    ] {
+        ctx.ports.insert(k.into(), v.into());
+    }
+    let mut files = Vec::new();
+    walk(&root, &mut files);
+    let mut wrong = Vec::new();
+    for f in files {
+        let case = f.parent().unwrap_or(&root);
+        let yaml = std::fs::read_to_string(case.join("test.yaml")).unwrap_or_default();
+        let name = case.strip_prefix(&root).unwrap_or(case).to_string_lossy().into_owned();
+        if yaml.contains("exit-code: 1") || MEANT_TO_FAIL.iter().any(|m| name.starts_with(m)) {
+            continue;
+        }
+        let mut l = Loader::new(&ctx);
+        l.load_file(&f).unwrap();
+        for e in l.finish().errors.iter().filter(|e| !e.silent) {
+            wrong.push(format!("{name}: {e}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} rules fail:\n{}", wrong.len(), wrong.join("\n"));
+}

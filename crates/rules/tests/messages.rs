@@ -1,0 +1,202 @@
+//! Faults, with the module and text that the log shows for each.
+#![allow(clippy::unwrap_used)]
+
+use margay_rules::ast::{BufferCheck, Check, Effect};
+use margay_rules::{Context, Loaded, Severity, StrictKeywords, load_str};
+
+fn load(rules: &str) -> Loaded {
+    load_str(rules, "x.rules", &Context::default())
+}
+
+/// The messages of a rule with these options before the closing line.
+fn said(options: &str) -> Vec<(&'static str, String)> {
+    let header = if options.starts_with("alert ") { "" } else { "alert tcp any any -> any any " };
+    let rule = if header.is_empty() { options.to_owned() } else { format!("{header}({options} sid:1;)") };
+    let l = load(&rule);
+    let e = l.errors.first().unwrap_or_else(|| panic!("{rule} was taken"));
+    let (last, rest) = e.messages.split_last().unwrap();
+    assert_eq!(last.module, "detect");
+    assert_eq!(last.text, format!("error parsing signature \"{rule}\" from file x.rules at line 1"));
+    rest.iter().map(|m| (m.module, m.text.clone())).collect()
+}
+
+#[test]
+fn content_and_its_modifiers() {
+    for (options, module, text) in [
+        ("content:\"|1\";", "detect-content", "Invalid hex code assembly in content - |1.  Invalidating signature."),
+        ("content:\"a\"\";", "detect-content", "Invalid unescaped double quote within content section."),
+        ("content:AA;", "detect-parse", "invalid formatting to content keyword: value must be double quoted 'content'"),
+        (
+            "content:\"AA\"; content:\"BB\"; within:3; within:3;",
+            "detect-within",
+            "can't use multiple withins for the same content.",
+        ),
+        (
+            "content:\"AA\"; content:\"BB\"; depth:50; distance:5;",
+            "detect-distance",
+            "can't use a relative keyword like within/distance with a absolute relative keyword like depth/offset for the same content.",
+        ),
+        (
+            "content:\"a\"; content:!\"b\"; fast_pattern; offset:6;",
+            "detect-offset",
+            "can't have a relative negated keyword set along with 'fast_pattern'.",
+        ),
+        (
+            "content:\"a\"; content:\"b\"; fast_pattern:only; offset:6;",
+            "detect-offset",
+            "can't have a relative keyword set along with 'fast_pattern:only;'.",
+        ),
+        ("content:\" \"; within:1048577;", "detect-within", "invalid value for within: 1048577"),
+        ("content:\" \"; distance:-1048577;", "detect-distance", "invalid value for distance: -1048577"),
+        ("content:\"Alice\"; depth:d;", "detect-depth", "unknown byte_ keyword var seen in depth - d."),
+        (
+            "dsize:50; content:\"AA\"; offset:100;",
+            "detect-content",
+            "signature can't match as required content length 102 exceeds dsize value 50",
+        ),
+        (
+            "dsize:5<>10; content:\"AAAA\"; offset:8;",
+            "detect-content",
+            "signature can't match as required content length 12 exceeds dsize value 10",
+        ),
+        (
+            "dsize:16; content:\"abcdef\"; startswith; content:!\"a\"; distance:0; content:\"789\"; distance:0; content:!\"c\"; distance:1; within:10;",
+            "detect-content",
+            "signature can't match as required content length 20 exceeds dsize value 16",
+        ),
+        (
+            "http.uri; content:\"abcdefgh123456\"; bsize:10<>13;",
+            "detect-bsize",
+            "signature can't match as required content length 14 exceeds bsize range: 10-13",
+        ),
+        (
+            "http.uri; content:\"abc\"; offset:3; depth:3; bsize:3;",
+            "detect-bsize",
+            "signature can't match as required content length 6 exceeds bsize value: 3",
+        ),
+        (
+            "http.uri; base64_decode; base64_data; content:\"a\"; fast_pattern;",
+            "detect-fast-pattern",
+            "fast_pattern cannot be used with base64_data",
+        ),
+        (
+            "file.data; strip_whitespace; content:\"a b\";",
+            "detect-content",
+            "content string \"a b\" incompatible with strip_whitespace transform",
+        ),
+        (
+            "http.uri; pcre:\"/a/P\";",
+            "detect-pcre",
+            "Expression seen with a sticky buffer still set; either (1) reset sticky buffer with pkt_data or (2) use a sticky buffer providing \"http request body\".",
+        ),
+        ("pcre:\"/(a/\";", "detect-pcre", "pcre2 compile of \"/(a/\" failed at offset 2: missing closing parenthesis"),
+        (
+            "ipv4.hdr; byte_math:bytes 1, offset 1, oper <<, rvalue 2, result r, relative;",
+            "detect-bytemath",
+            "relative specified without previous pattern match",
+        ),
+        (
+            "byte_extract:1,4,len; http.connection; byte_jump:len,0;",
+            "detect-bytejump",
+            "Unknown byte_extract var seen in byte_jump - len",
+        ),
+        (
+            "http.uri; pcrexform; content:\"a\";",
+            "detect-parse",
+            "invalid formatting or malformed option to pcrexform keyword: 'pcrexform'",
+        ),
+        ("foo:bar;", "detect-parse", "unknown rule keyword 'foo'."),
+        (
+            "flow:to_client; http.uri; content:\"a\";",
+            "detect-parse",
+            "rule 1 mixes keywords with conflicting directions",
+        ),
+        ("decode-event:foo;", "detect", "unknown decode event \"decoder.foo\""),
+    ] {
+        assert_eq!(said(options), [(module, text.to_owned())], "{options}");
+    }
+}
+
+#[test]
+fn headers() {
+    for (rule, text) in [
+        ("alert smb any any -> any any (ja4.hash; content:\"q\"; sid:1;)", "rule contains conflicting protocols"),
+        (
+            "alert tcp !any any -> any any (sid:1;)",
+            "Complete IP space negated. Rule address range is NIL. Probably have a !any or an address range that supplies a NULL address range",
+        ),
+        ("alert tcp any any -> any 65536 (sid:1;)", " failed to parse port \"65536\""),
+        (
+            "alert tcp any any <- any any (sid:1;)",
+            "\"<-\" is not a valid direction modifier, \"->\" and \"<>\" are supported.",
+        ),
+    ] {
+        assert_eq!(said(rule)[0].1, text);
+    }
+}
+
+#[test]
+fn an_event_that_is_no_more() {
+    let rule = "alert pkthdr any any -> any any (decode-event:udp.hlen_invalid; sid:1;)";
+    let text = "decode-event keyword no longer supports event \"decoder.udp.hlen_invalid\"";
+    let l = load(rule);
+    assert_eq!((l.failed(), l.accepted(), l.errors.len()), (0, 0, 1));
+    let m = &l.errors[0].messages;
+    assert_eq!((m.len(), m[0].severity, m[0].module, m[0].text.as_str()), (1, Severity::Warning, "detect", text));
+    let l = load_str(rule, "x", &Context { strict: StrictKeywords::parse("all"), ..Context::default() });
+    assert_eq!((l.failed(), l.errors[0].messages[0].severity), (1, Severity::Error));
+}
+
+#[test]
+fn the_higher_revision_stays() {
+    let l = load(
+        "alert tcp any any -> any any (ttl:5; sid:2;)\nalert tcp any any -> any any (ttl:6; sid:2; rev:2;)\n\
+         alert tcp any any -> any any (ttl:7; sid:2; rev:1;)\nalert tcp any any -> any any (ttl:8; sid:2; gid:3;)\n",
+    );
+    assert_eq!(l.rules.iter().map(|r| (r.gid, r.sid, r.rev)).collect::<Vec<_>>(), [(1, 2, 2), (3, 2, 0)]);
+    assert_eq!((l.replaced, l.failed()), (1, 1));
+    assert!(l.errors[0].messages[0].text.starts_with("Duplicate signature \""));
+    assert!(l.warnings[0].message.text.starts_with("Signature with newer revision"));
+}
+
+#[test]
+fn what_is_required_comes_first() {
+    let l = load(
+        "alert vxlan any any -> any any (requires: version >= 10; sid:1;)\n\
+         alert udp any any -> any any (vxlan_vni:10; requires: version >= 10; sid:2;)\n\
+         alert tcp any any -> any any (requires: version >= 8.0.0, keyword sid; sid:3;)\n\
+         alert tcp any any -> any any (requires: foo bar; sid:4;)\n",
+    );
+    assert_eq!((l.rules.len(), l.skipped.len(), l.errors.len()), (1, 3, 0));
+}
+
+#[test]
+fn buffers_and_old_modifiers() {
+    let ctx = Context { available: ["http".to_owned()].into(), ..Context::default() };
+    let l = load_str(
+        "alert http any any -> any any (content:\"x\"; content:\"/a\"; http_uri; content:\"b\"; http_uri; distance:0; \
+         pcre:\"/c/UR\"; http.method; content:\"GET\"; http.uri; content:\"d\"; sid:1;)",
+        "x",
+        &ctx,
+    );
+    let r = &l.rules[0];
+    let shape: Vec<_> = r.buffers.iter().map(|b| (b.buffer.as_str(), b.checks.len(), b.app)).collect();
+    assert_eq!(shape, [("payload", 1, false), ("http.uri", 4, true), ("http.method", 1, true)]);
+    assert!(matches!(&r.buffers[1].checks[1], BufferCheck::Content(c) if c.distance.is_some()));
+}
+
+#[test]
+fn rules_of_what_is_not_here_are_set_aside() {
+    let l = load("alert http any any -> any any (http.uri; content:\"a\"; filestore; ttl:5; sid:1;)");
+    assert_eq!(l.failed(), 1, "packet and state matches do not mix");
+    let l = load("alert http any any -> any any (http.uri; content:\"a\"; filestore; sid:1;)");
+    assert_eq!(l.set_aside[0].missing, ["http", "http.uri", "filestore"]);
+    assert!(matches!(l.set_aside[0].effects[0], Effect::Other { .. }));
+}
+
+#[test]
+fn prefilter_stands_behind_its_check() {
+    let l = load("alert ip any any -> any any (flow:established; ttl:5; prefilter; sid:1;)");
+    let r = &l.rules[0];
+    assert!(matches!(r.prefilter.and_then(|n| r.checks.get(n)), Some(Check::Ttl(_))));
+}
