@@ -16,10 +16,8 @@ use margay_rules::ast::Action;
 use margay_rules::{Context, FEATURES, Loader};
 
 fn cases() -> Option<PathBuf> {
-    let dir = std::env::var_os("CONFORMANCE_CASES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases"),
-        PathBuf::from,
-    );
+    let dir = std::env::var_os("CONFORMANCE_CASES")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases"), PathBuf::from);
     let near = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/conformance/cases");
     [dir, near].into_iter().find(|d| d.is_dir())
 }
@@ -27,11 +25,11 @@ fn cases() -> Option<PathBuf> {
 /// Link type and frames of a classic capture file in either byte order.
 fn frames(path: &Path) -> (LinkType, Vec<(Time, u32, Vec<u8>)>) {
     let bytes = std::fs::read(path).expect("the capture can be read");
-    let magic = u32::from_le_bytes(bytes[..4].try_into().unwrap());
+    let magic = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes"));
     let little = matches!(magic, 0xa1b2_c3d4 | 0xa1b2_3c4d);
     let nanos = matches!(magic, 0xa1b2_3c4d | 0x4d3c_b2a1);
     let u32_at = |o: usize| {
-        let b: [u8; 4] = bytes[o..o + 4].try_into().unwrap();
+        let b: [u8; 4] = bytes[o..o + 4].try_into().expect("4 bytes");
         if little { u32::from_le_bytes(b) } else { u32::from_be_bytes(b) }
     };
     let (mut at, mut out) = (24, Vec::new());
@@ -129,11 +127,8 @@ fn run(dir: &Path, case: &Case<'_>) -> Outcome {
         assert_eq!(errors, []);
     }
     let environment = Environment { reputation: Arc::new(reputation.build()), ..Default::default() };
-    let config = DetectConfig {
-        action_order: case.order.to_vec(),
-        packet_alert_max: case.alert_max,
-        ..DetectConfig::default()
-    };
+    let config =
+        DetectConfig { action_order: case.order.to_vec(), packet_alert_max: case.alert_max, ..DetectConfig::default() };
     let (detect, report) = Detect::compile(loaded.rules, &environment, &config).expect("compiles");
     assert_eq!((&report.errors, &report.set_aside), (&vec![], &vec![]), "{}", case.rules);
     let mut state = DetectState::new(&detect).expect("scratch");
@@ -178,7 +173,12 @@ fn alerts_of_conformance_cases() {
     let util13 = "util-action-tests/util-action-13/input.pcap";
     let echo = "issue-4280-iprep/input.pcap";
     let ssh = "issue-5466-alert-then-pass-01/icmp_and_ssh.pcap";
-    let rep = |rules, categories, list| Case { rules, capture: echo, reputation: Some((categories, list)), ..Case::default() };
+    let rep = |rules, categories, list| Case {
+        rules,
+        capture: echo,
+        reputation: Some((categories, list)),
+        ..Case::default()
+    };
     let pdra: &[Action] = &[P, D, R, A];
     let dpra: &[Action] = &[D, P, R, A];
     let darp: &[Action] = &[D, A, R, P];
@@ -194,7 +194,10 @@ fn alerts_of_conformance_cases() {
             ),
             &[(1, 6676), (2, 13), (3, 12), (4, 5)],
         ),
-        (plain("detect-hostbits/detect-hostbits-01/test.rules", "detect-flowbits/input.pcap"), &[(1, 0), (2, 0), (3, 1)]),
+        (
+            plain("detect-hostbits/detect-hostbits-01/test.rules", "detect-flowbits/input.pcap"),
+            &[(1, 0), (2, 0), (3, 1)],
+        ),
         (
             plain("detect-hostbits/detect-hostbits-03/test.rules", "detect-flowbits/input.pcap"),
             &[(1, 1), (2, 1), (3, 1), (4, 0)],
@@ -222,19 +225,34 @@ fn alerts_of_conformance_cases() {
             &[(1, 1), (2, 0), (3, 0)],
         ),
         (ips("util-action-tests/util-action-14/test.rules", util13, darp), &[(1, 1), (2, 0), (3, 1)]),
+        (ips("util-action-tests/util-action-16/test.rules", util13, darp), &[(1, 0), (2, 3), (3, 2)]),
         (ips("util-action-tests/util-action-15/test.rules", util13, darp), &[(1, 1), (2, 1), (3, 0)]),
-        (plain("bug-7414-decoder-event-01/decoder-event.rules", "bug-7414-decoder-event-01/ip_secopt.pcap"), &[(2200005, 1)]),
+        (
+            plain("bug-7414-decoder-event-01/decoder-event.rules", "bug-7414-decoder-event-01/ip_secopt.pcap"),
+            &[(2200005, 1)],
+        ),
         (
             ips("bug-7414-decoder-event-02-ips/decoder-event.rules", "bug-7414-decoder-event-01/ip_secopt.pcap", pdra),
             &[(2200005, 1)],
         ),
         (
-            ips("bug-8021-alert-max-verdict-ips-03/decoder-event.rules", "bug-7414-decoder-event-01/ip_secopt.pcap", pdra),
+            ips(
+                "bug-8021-alert-max-verdict-ips-03/decoder-event.rules",
+                "bug-7414-decoder-event-01/ip_secopt.pcap",
+                pdra,
+            ),
             &[(2200005, 1)],
         ),
-        (ips("bug-8021-ips-pass-verdict-04/decoder-event.rules", "bug-7414-decoder-event-01/ip_secopt.pcap", pdra), &[(2200005, 0)]),
         (
-            Case { alert_max: 6, order: &[P, A, D, R], ..plain("bug-8021-alert-max-verdict-02/test.rules", "bug-8021-alert-max-verdict-01/input.pcap") },
+            ips("bug-8021-ips-pass-verdict-04/decoder-event.rules", "bug-7414-decoder-event-01/ip_secopt.pcap", pdra),
+            &[(2200005, 0)],
+        ),
+        (
+            Case {
+                alert_max: 6,
+                order: &[P, A, D, R],
+                ..plain("bug-8021-alert-max-verdict-02/test.rules", "bug-8021-alert-max-verdict-01/input.pcap")
+            },
             &[(8002101, 0), (8002105, 0), (8002106, 1), (8002107, 0)],
         ),
         (ips("issue-5466-alert-then-pass-01/test.rules", ssh, pdra), &[(1, 0), (2, 1)]),
@@ -242,7 +260,13 @@ fn alerts_of_conformance_cases() {
         (ips("issue-5466-alert-then-pass-04-drop-alert/test.rules", ssh, &[D, R, A, P]), &[(1, 0), (2, 1)]),
         (ips("bug-4663-02/test.rules", "bug-4663-02/icmp.pcap", dpra), &[(10002, 1)]),
         (ips("bug-4663-03/test.rules", "bug-4663-03/icmp_and_ssh.pcap", pdra), &[(1, 0)]),
-        (Case { alert_max: 20, ..plain("alert-max/alert-max-20/test.rules", "alert-max/alert-max-default/input.pcap") }, &[(20, 1)]),
+        (
+            Case {
+                alert_max: 20,
+                ..plain("alert-max/alert-max-20/test.rules", "alert-max/alert-max-default/input.pcap")
+            },
+            &[(20, 1)],
+        ),
         (plain("alert-max/alert-max-default/test.rules", "alert-max/alert-max-default/input.pcap"), &[(16, 1)]),
         (
             rep("iprep-02/iprep.rules", "iprep-02/scirius-categories.txt", "iprep-02/scirius-iprep.list"),
@@ -253,7 +277,11 @@ fn alerts_of_conformance_cases() {
             &[(1, 10), (2, 10), (3, 10)],
         ),
         (
-            rep("iprep-04-bug-6834-any/iprep.rules", "iprep-04-bug-6834-any/categories.txt", "iprep-04-bug-6834-any/iprep.list"),
+            rep(
+                "iprep-04-bug-6834-any/iprep.rules",
+                "iprep-04-bug-6834-any/categories.txt",
+                "iprep-04-bug-6834-any/iprep.list",
+            ),
             &[(1, 10), (2, 10), (3, 10)],
         ),
         (
@@ -273,7 +301,11 @@ fn alerts_of_conformance_cases() {
             &[(1, 5), (2, 5), (3, 5)],
         ),
         (
-            rep("iprep-11-isset/iprep.rules", "iprep-11-isset/scirius-categories.txt", "iprep-11-isset/scirius-iprep.list"),
+            rep(
+                "iprep-11-isset/iprep.rules",
+                "iprep-11-isset/scirius-categories.txt",
+                "iprep-11-isset/scirius-iprep.list",
+            ),
             &[(1, 2), (2, 1)],
         ),
     ];

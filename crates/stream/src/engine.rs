@@ -48,7 +48,7 @@ pub struct Outcome {
     pub drop: bool,
     /// Inline: payload overlaps with different data of before; see [`TcpSession::rewrite`].
     pub rewrite: bool,
-    /// Both directions reached the depth, and the configuration says that such flows are bypassed.
+    /// A direction reached the depth, and the configuration says that such flows are bypassed.
     pub bypass: bool,
     /// The checksum is wrong; the packet was kept out.
     pub bad_checksum: bool,
@@ -366,7 +366,7 @@ impl StreamEngine {
         }
         account(&mut self.counters, d);
         out.new_data[s.from] |= inline;
-        if self.config.bypass && session.peers.iter().all(|p| p.has(peer_flag::DEPTH)) {
+        if self.config.bypass && session.peers.iter().any(|p| p.has(peer_flag::DEPTH)) {
             out.bypass = true;
         }
     }

@@ -34,7 +34,7 @@ impl Rest {
         let chunks = chunk.map(|c| StreamChunk { data: c.data, offset: c.offset });
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
         let established = match session {
-            Some(_) => flow.core.state == FlowState::Established || flow.core.state == FlowState::Closed,
+            Some(_) => seen.established,
             None => flow.core.proto != 6 && flow.core.state == FlowState::Established,
         };
         let events = seen.events.as_slice().iter().fold(0u128, |set, e| set | 1 << (*e as u8));
