@@ -339,8 +339,8 @@ impl StreamEngine {
             if done.overlap {
                 self.counters.overlap += 1;
             }
-            // What the readers had already stays, too.
-            if done.different || inline && d.buffer.differs(offset, kept) {
+            // Inline the packet must say what the stream has, also where that was inspected already.
+            if done.different || (inline && d.buffer.differs(offset, kept)) {
                 self.counters.overlap_diff_data += 1;
                 self.counters.event(StreamEvent::ReassemblyOverlapDifferentData);
                 out.events.push(StreamEvent::ReassemblyOverlapDifferentData);

@@ -42,6 +42,7 @@ impl Lane {
     ) -> (FlowRef, Direction, Seen) {
         let Lane { flows, rest, options } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+        let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
