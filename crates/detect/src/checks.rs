@@ -283,7 +283,11 @@ impl CompiledCheck {
             Kind::IcmpSeq(v) => header::icmp_id_seq(p).is_some_and(|(_, seq)| seq == *v),
             Kind::Icmpv6Mtu(c) => header::icmpv6_mtu(p).is_some_and(|v| c.holds(v.into())),
             Kind::IgmpType(c) => header::igmp_type(p).is_some_and(|v| c.holds(v.into())),
-            Kind::Dsize(c) => !header::is_pseudo(p) && c.holds(p.payload().len() as u64),
+            Kind::Dsize(c) => {
+                let len = p.payload().len() as u64;
+                // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
+                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
+            }
             Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),
             Kind::StreamSize { side, value } => input.stream_sizes.is_some_and(|s| {
                 let (server, client) = (value.holds(s.server), value.holds(s.client));

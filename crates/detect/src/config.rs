@@ -4,26 +4,17 @@ use margay_rules::ast::Action;
 
 use crate::mpm::MpmAlgo;
 
-/// When a rule is prefiltered by something other than a pattern (`detect.prefilter.default`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PrefilterMode {
-    /// Only where the rule says `prefilter` (`mpm`).
-    #[default]
-    Mpm,
-    /// Wherever a rule has no pattern and a header value can stand for it (`auto`).
-    Auto,
-}
-
 /// Default of `packet-alert-max`.
 pub const PACKET_ALERT_MAX: u16 = 15;
 
 /// Settings of detection.
+///
+/// `detect.prefilter.default`, `detect.grouping`, `detect.sgh-mpm-context` and `spm-algo` have no place here: they tune
+/// Suricata's speed and memory and never what matches, and what they tune is built differently here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DetectConfig {
     /// `mpm-algo`
     pub mpm_algo: MpmAlgo,
-    /// `detect.prefilter.default`
-    pub prefilter: PrefilterMode,
     /// Most alerts that one packet keeps (`packet-alert-max`); 0 stands for the default, [`PACKET_ALERT_MAX`].
     pub packet_alert_max: u16,
     /// `action-order`, first to last. Actions that are not in it come after those that are.
@@ -50,7 +41,6 @@ impl Default for DetectConfig {
     fn default() -> Self {
         DetectConfig {
             mpm_algo: MpmAlgo::Auto,
-            prefilter: PrefilterMode::Mpm,
             packet_alert_max: PACKET_ALERT_MAX,
             action_order: vec![Action::Pass, Action::Drop, Action::Reject, Action::Alert],
             inspection_recursion_limit: 3000,

@@ -95,7 +95,7 @@ impl CompiledEffect {
             }
             Effect::Bypass => CompiledEffect::Bypass,
             Effect::NfqMark { mark, mask } => CompiledEffect::NfqMark { mark: *mark, mask: *mask },
-            Effect::Tag(_) | Effect::Replace => return Ok(None),
+            Effect::Tag(_) | Effect::Replace | Effect::Action { .. } => return Ok(None),
             Effect::Config { .. } => return Err(CompileError::unsupported("config", "this build does not have it")),
             Effect::Action { .. } => return Err(CompileError::unsupported("action", "scopes belong to firewall mode")),
             Effect::Other { keyword, .. } => {

@@ -41,6 +41,15 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
         L4::Icmpv4 { .. } => transport::ICMPV4,
         L4::Icmpv6 { .. } => transport::ICMPV6,
         L4::Sctp { .. } => transport::SCTP,
+        // A header too broken to be read is still of its protocol.
+        L4::None if p.is_ip() && !p.fragment => match p.proto {
+            1 => transport::ICMPV4,
+            6 => transport::TCP,
+            17 => transport::UDP,
+            58 => transport::ICMPV6,
+            132 => transport::SCTP,
+            _ => transport::OTHER,
+        },
         _ if p.is_ip() => transport::OTHER,
         _ => transport::NONE,
     }
@@ -244,6 +253,15 @@ pub(crate) struct Header {
     pub(crate) dport: SetId,
 }
 
+/// IP protocol numbers of the transports that have but one.
+const NUMBERS: [(u8, u64); 5] = [
+    (transport::TCP, 6),
+    (transport::UDP, 17),
+    (transport::ICMPV4, 1),
+    (transport::ICMPV6, 58),
+    (transport::SCTP, 132),
+];
+
 /// The transports and families of a rule's protocol.
 const fn protocol_masks(p: &Protocol) -> (u8, u8) {
     use {family as f, transport as t};
@@ -268,15 +286,23 @@ const fn protocol_masks(p: &Protocol) -> (u8, u8) {
 impl Header {
     /// The header of `rule`; `None` where there are too many distinct sets.
     pub(crate) fn compile(rule: &Rule, sets: &mut SetsBuilder) -> Option<Header> {
-        let (transports, families) = protocol_masks(&rule.protocol);
+        let (mut transports, families) = protocol_masks(&rule.protocol);
         let mut sides = TO_SERVER | TO_CLIENT;
         for c in &rule.checks {
-            if let Check::Flow(f) = c {
-                match f.side {
+            match c {
+                Check::Flow(f) => match f.side {
                     Some(Side::ToServer) => sides &= TO_SERVER,
                     Some(Side::ToClient) => sides &= TO_CLIENT,
                     None => {}
+                },
+                Check::IpProto(p) => {
+                    for (bit, number) in NUMBERS {
+                        if !p.holds(number) {
+                            transports &= !bit;
+                        }
+                    }
                 }
+                _ => {}
             }
         }
         Some(Header {

@@ -198,7 +198,12 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
             return RuleKind::Stream;
         }
         let stream_size = rule.checks.iter().any(|c| matches!(c, Check::StreamSize { .. }));
-        return if anchored(rule) || stream_size { RuleKind::PacketStream } else { RuleKind::Stream };
+        // Without a stream both words mean the packet's payload.
+        let no_stream = matches!(
+            rule.protocol,
+            Protocol::Udp | Protocol::Icmp | Protocol::Icmpv4 | Protocol::Icmpv6 | Protocol::Sctp
+        );
+        return if no_stream || anchored(rule) || stream_size { RuleKind::PacketStream } else { RuleKind::Stream };
     }
     let only = |f: &dyn Fn(&Check) -> bool| !rule.checks.is_empty() && rule.checks.iter().all(f);
     let side_only = |f: &FlowCheck| FlowCheck { side: None, ..*f } == FlowCheck::default();

@@ -1,15 +1,37 @@
 //! Rules compiled into groups, prefilters and ordered checks.
+//!
+//! [`Detect::compile`] makes of a list of rules what all workers share; nothing in it is written again. Rules are put in
+//! their order (`order`: action, who sets and who asks for variables, priority, signature number), which decides
+//! everything later: a rule's place is its number. Each gets a kind (`kind`), which says where it is looked at and how
+//! far its action reaches, a header of bit masks and shared address and port sets (`header`), and compiled checks.
+//!
+//! [`DetectState`] is what one worker writes. [`DetectState::inspect`] takes a packet through four steps:
+//!
+//! 1. **Candidates.** IP-only rules come from a table of addresses (`iponly`), for the first packet of a flow's direction.
+//!    The others come from groups (`group`): those with a pattern when a multi-pattern matcher ([`mpm`]) finds it in the
+//!    payload, the stream or a header; those without when the packet has what they need.
+//! 2. **Checks**, in the order of rules and cheapest first: header, packet and flow state ([`checks`]), buffers
+//!    ([`inspect`]). A rule that matches has its effects ([`effect`]) at once, so that rules after it see them.
+//! 3. **Decision**, again in order: thresholds (`threshold`), the alert queue, actions. A `pass` ends it.
+//! 4. **Verdict** for the packet and, for kinds that act on flows, the flow.
+//!
+//! Stream rules look at the chunks of stream data that come with a packet; at the packet's payload only where it went into
+//! no stream. Rules that need the transactions of a protocol are set aside when rules are compiled, with the reason.
+//!
+//! Steps 1 and 2 allocate nothing once the worker is warm; all tables have a limit, a counter, and a stated policy. Given
+//! the same packets the same alerts come in the same order: nothing depends on the order in which matchers report or
+//! tables are walked. Counts by address (thresholds, tags, bits of hosts) are each worker's own.
 
-mod config;
-mod detect;
-mod group;
-mod header;
-mod input;
 pub mod buffer;
 pub mod checks;
+mod config;
+mod detect;
 pub mod effect;
 pub mod fast_pattern;
+mod group;
+mod header;
 pub mod hostvars;
+mod input;
 pub mod inspect;
 mod iponly;
 pub mod iprep;
@@ -25,7 +47,7 @@ mod tests;
 mod threshold;
 pub mod transform;
 
-pub use config::{DetectConfig, PACKET_ALERT_MAX, PrefilterMode};
+pub use config::{DetectConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};

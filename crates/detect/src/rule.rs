@@ -1,12 +1,12 @@
 //! A rule, compiled: everything that is looked at once it is a candidate.
 
-use margay_rules::ast::{Action, AppProtoMode, Check, Effect, Protocol, Rule, Tag};
+use margay_rules::ast::{Action, ActionScope, AppProtoMode, Check, Effect, Protocol, Rule, Tag};
 
 use crate::buffer::PacketBuffer;
 use crate::checks::{CheckEnv, CompiledCheck};
 use crate::effect::CompiledEffect;
 use crate::fast_pattern;
-use crate::group::{Quick, Needs, Source, Trigger};
+use crate::group::{Needs, Quick, Source, Trigger};
 use crate::header::{Header, SetsBuilder, transport};
 use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
@@ -22,6 +22,8 @@ pub(crate) struct CompiledRule {
     pub(crate) header: Header,
     pub(crate) kind: RuleKind,
     pub(crate) action: Action,
+    /// How far the action reaches, where the rule says so.
+    pub(crate) scope: Option<ActionScope>,
     /// Whether a match is an alert to write, thresholds and the queue's size aside.
     pub(crate) writes: bool,
     /// Cheapest first.
@@ -106,9 +108,20 @@ impl CompiledRule {
         }
         let mut effects = Vec::new();
         let mut tags = Vec::new();
+        let (mut scope, mut also_alert) = (None, false);
         for e in &rule.effects {
             match e {
                 Effect::Tag(t) => tags.push(*t),
+                Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => also_alert = true,
+                Effect::Action { action, scope: s } if *action == rule.action => match s {
+                    Some(ActionScope::Hook | ActionScope::Transaction) => {
+                        return Err(Refused::Unsupported("an action for a hook or transaction".into()));
+                    }
+                    s => scope = *s,
+                },
+                Effect::Action { .. } => {
+                    return Err(Refused::Unsupported("two actions besides alert in one rule".into()));
+                }
                 e => effects.extend(CompiledEffect::compile(e, env.names)?),
             }
         }
@@ -118,7 +131,8 @@ impl CompiledRule {
             header,
             kind,
             action: rule.action,
-            writes: rule.force_alert || !(silent || matches!(rule.action, Action::Pass | Action::Accept)),
+            scope,
+            writes: rule.force_alert || also_alert || !(silent || matches!(rule.action, Action::Pass | Action::Accept)),
             checks: checks.into_boxed_slice(),
             payload: payload.into_boxed_slice(),
             headers: headers.into_boxed_slice(),
@@ -126,6 +140,15 @@ impl CompiledRule {
             tags: tags.into_boxed_slice(),
             stream_only: only_stream || (rule.protocol == Protocol::TcpStream && !rule.buffers.is_empty()),
         })
+    }
+
+    /// Whether the action holds for the whole flow.
+    pub(crate) fn acts_on_flow(&self, in_stream: bool) -> bool {
+        match self.scope {
+            Some(ActionScope::Packet) => false,
+            Some(ActionScope::Flow) => true,
+            _ => self.kind.acts_on_flow(in_stream),
+        }
     }
 
     /// How `rule`, of which `self` was compiled, becomes a candidate; and whether its pattern is in a header.

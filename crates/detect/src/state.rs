@@ -1,5 +1,7 @@
 //! One worker's detection: a packet is looked up, its candidates are checked in order, and what matched is decided on.
 
+use std::sync::Arc;
+
 use margay_flow::{Direction, FlowAction, FlowCore};
 use margay_packet::Packet;
 use margay_rules::ast::{Action, NewAction};
@@ -17,8 +19,8 @@ use crate::kind::RuleKind;
 use crate::mpm::{MpmError, Scratch};
 use crate::rule::{CompiledRule, Inspection};
 use crate::tag::{Tagged, Tags};
-use crate::transform::TransformScratch;
 use crate::threshold::{Outcome, Subject, ThresholdState};
+use crate::transform::TransformScratch;
 
 /// What detection counts, since the worker started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +31,14 @@ pub struct DetectCounters {
     pub alert_queue_overflow: u64,
     /// Alerts that thresholds kept back.
     pub alerts_suppressed: u64,
+    /// Matches that no threshold could count because the table was full; they alerted.
+    pub threshold_memcap: u64,
+    /// Entries of thresholds now.
+    pub threshold_entries: u64,
+    /// Tags that were not set because the table was full.
+    pub tag_memcap: u64,
+    /// Bits of hosts that were not set because the table was full.
+    pub host_memcap: u64,
     /// Packets inspected.
     pub packets: u64,
     /// Rules that a pattern or their kind made candidates.
@@ -41,6 +51,10 @@ impl DetectCounters {
         f("detect.alert", self.alert);
         f("detect.alert_queue_overflow", self.alert_queue_overflow);
         f("detect.alerts_suppressed", self.alerts_suppressed);
+        f("detect.threshold_memcap", self.threshold_memcap);
+        f("detect.threshold_entries", self.threshold_entries);
+        f("detect.tag_memcap", self.tag_memcap);
+        f("detect.host_memcap", self.host_memcap);
     }
 }
 
@@ -62,6 +76,7 @@ pub struct DetectState {
     candidates: Vec<u32>,
     matches: Vec<Match>,
     alerts: Vec<Alert>,
+    replacements: Vec<(u32, Arc<[u8]>)>,
     thresholds: ThresholdState,
     tags: Tags,
     hosts: HostVars,
@@ -86,6 +101,7 @@ impl DetectState {
             candidates: Vec::with_capacity(1024),
             matches: Vec::with_capacity(256),
             alerts: Vec::with_capacity(c.alert_max()),
+            replacements: Vec::new(),
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
             hosts: HostVars::new(c.host_entries),
@@ -115,8 +131,19 @@ impl DetectState {
     }
 
     /// What was counted.
-    pub const fn counters(&self) -> &DetectCounters {
-        &self.counters
+    pub fn counters(&self) -> DetectCounters {
+        DetectCounters {
+            threshold_memcap: self.thresholds.memcap,
+            threshold_entries: self.thresholds.len() as u64,
+            tag_memcap: self.tags.memcap,
+            host_memcap: self.hosts.refused(),
+            ..self.counters
+        }
+    }
+
+    /// Places of the packet's payload that `replace` overwrites, as offset and bytes, where drops are carried out.
+    pub fn replacements(&self) -> &[(u32, Arc<[u8]>)] {
+        &self.replacements
     }
 
     /// Forgets what is known of a flow that ended.
@@ -128,6 +155,7 @@ impl DetectState {
     pub fn inspect(&mut self, detect: &Detect, input: &mut Input<'_>) -> Verdict {
         self.alerts.clear();
         self.matches.clear();
+        self.replacements.clear();
         let flow_action = input.flow.as_ref().map_or(FlowAction::None, |f| f.action);
         let tagged = self.tagged(input);
         if let Some(mut v) = of_flow(flow_action, input.ips) {
@@ -138,7 +166,7 @@ impl DetectState {
         self.counters.packets += 1;
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
-        if !input.packet.invalid && self.first_of_direction(input) {
+        if self.first_of_direction(input) {
             self.candidates.clear();
             detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
             #[cfg(test)]
@@ -192,9 +220,6 @@ impl DetectState {
         let has = has(input, payload);
         for group in groups.into_iter().flatten() {
             group.always(&has, &mut self.candidates);
-            if packet.invalid {
-                continue;
-            }
             if !payload.is_empty() {
                 group.scan(Source::Payload, payload, &mut self.scratch, &mut self.candidates);
                 if !input.in_stream {
@@ -224,9 +249,6 @@ impl DetectState {
         let candidates = std::mem::take(&mut self.candidates);
         for &number in &candidates {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
-            if input.packet.invalid && rule.kind != RuleKind::DecodeEvent {
-                continue;
-            }
             if !rule.header.holds(key, &detect.sets, &mut self.cache) {
                 continue;
             }
@@ -295,11 +317,31 @@ impl DetectState {
             }
         }
         let payload = input.packet.payload();
-        (!payload.is_empty() && self.all(&rule.payload, payload)).then_some(false)
+        let before = self.replacements.len();
+        if payload.is_empty() || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips)) {
+            self.replacements.truncate(before);
+            return None;
+        }
+        Some(false)
     }
 
     fn all(&mut self, inspections: &[Inspection], data: &[u8]) -> bool {
         inspections.iter().all(|i| self.matches(i, data))
+    }
+
+    fn matches_payload(&mut self, i: &Inspection, payload: &[u8], ips: bool) -> bool {
+        let replaces = i.checks.replaces();
+        if replaces.is_empty() || !ips {
+            return self.matches(i, payload);
+        }
+        self.context.clear_results();
+        let matched = self.matches(i, payload);
+        for r in self.context.replacements() {
+            if let Some(bytes) = replaces.get(usize::from(r.index)) {
+                self.replacements.push((r.offset, bytes.clone()));
+            }
+        }
+        matched
     }
 
     fn matches(&mut self, i: &Inspection, data: &[u8]) -> bool {
@@ -347,7 +389,7 @@ impl DetectState {
             for t in &rule.tags {
                 self.tags.set(m.rule, t, &who);
             }
-            let whole_flow = rule.kind.acts_on_flow(m.stream);
+            let whole_flow = rule.acts_on_flow(m.stream);
             if drops {
                 verdict.reject = verdict.reject.or(reject(action));
                 if input.ips && verdict.action != VerdictAction::Drop {

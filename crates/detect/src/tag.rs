@@ -167,7 +167,7 @@ mod tests {
 
     fn packet(n: u32) -> Tagged {
         let (a, b) = (IpAddr::V4(1.into()), IpAddr::V4(2.into()));
-        let (src, dst) = if n % 2 == 0 { (a, b) } else { (b, a) };
+        let (src, dst) = if n.is_multiple_of(2) { (a, b) } else { (b, a) };
         Tagged { flow: Some(1), src, dst, time: Time(1_000_000 + i64::from(n) * 100_000), len: 29 }
     }
 

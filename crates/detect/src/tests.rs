@@ -178,6 +178,14 @@ fn ip_only(sid: u32, action: Action) -> Rule {
 }
 
 #[test]
+fn workers_share_rules() {
+    fn shared<T: Send + Sync>() {}
+    fn moved<T: Send>() {}
+    shared::<Detect>();
+    moved::<DetectState>();
+}
+
+#[test]
 fn payload_and_stream() {
     let mut packet_rule = alert(3, b"abc");
     packet_rule.protocol = Protocol::TcpPacket;
@@ -309,6 +317,37 @@ fn rules_that_cannot_load_are_reported() {
     assert_eq!((report.loaded, d.rules().len()), (1, 1));
 }
 
+#[test]
+fn replacements_are_of_rules_that_match() {
+    let with = |sid, bytes: &[u8], r: &[u8], also: &[u8]| {
+        let c = Content { replace: Some(r.to_vec()), ..content(bytes) };
+        with_content(rule(sid, Action::Alert, Protocol::TcpPacket), vec![c, content(also)])
+    };
+    let mut lab = Lab::new(vec![with(1, b"bc", b"XY", b"a"), with(2, b"bc", b"no", b"zz")]).ips();
+    assert_eq!(lab.payload(b"abcd").0, [1]);
+    assert_eq!(lab.state.replacements(), [(1, b"XY".as_slice().into())]);
+    lab.payload(b"d");
+    assert!(lab.state.replacements().is_empty());
+    lab.ips = false;
+    assert_eq!(lab.payload(b"abcd").0, [1]);
+    assert!(lab.state.replacements().is_empty());
+}
+
+#[test]
+fn an_action_may_have_a_scope() {
+    let scoped = |scope| {
+        let mut r = alert(1, b"abc");
+        r.action = Action::Drop;
+        r.effects = vec![Effect::Action { action: Action::Drop, scope: Some(scope) }];
+        r
+    };
+    let mut lab = Lab::new(vec![scoped(ActionScope::Flow)]).ips();
+    assert_eq!(lab.payload(b"abc").1.flow, FlowAction::Drop);
+    let mut lab = Lab::new(vec![scoped(ActionScope::Packet)]).ips();
+    let v = lab.send(b"", Direction::ToServer, true, &[b"abc"]).1;
+    assert_eq!((v.action, v.flow), (VerdictAction::Drop, FlowAction::None));
+}
+
 fn any_port() -> impl Strategy<Value = PortSet> {
     prop_oneof![
         3 => Just(PortSet { any: true, ranges: vec![] }),
@@ -377,7 +416,6 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     /// Groups, prefilters and tables change what is looked at, never what is found.
     #[test]
     fn prefilters_lose_nothing(

@@ -151,11 +151,6 @@ impl Thresholds {
         let i = self.index.get(rule as usize)?.checked_sub(1)?;
         self.rules.get(i as usize)
     }
-
-    /// Whether any rule has one.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -223,11 +223,7 @@ fn worker(
     rest.ethernet = settings::wants_ethernet(config)?;
     Ok(Worker {
         decoder: Decoder::new(settings::decode(config, ignore)?),
-        lane: Lane {
-            options: lane_options,
-            flows: FlowTable::new(settings::flow(config)?),
-            rest,
-        },
+        lane: Lane { options: lane_options, flows: FlowTable::new(settings::flow(config)?), rest },
     })
 }
 

@@ -3,7 +3,7 @@
 use margay_packet::Time;
 
 /// A step back of more than this (microseconds) means another capture began, less means packets out of order.
-const JUMP_BACK: i64 = 30_000_000;
+const JUMP_BACK: i64 = 3_600_000_000;
 
 /// Follows packet times. Where they step back a little it stands still; where they jump back (another capture file) it
 /// goes on from where it was, so that flows of the new capture age as they should.
@@ -43,9 +43,9 @@ mod tests {
     #[test]
     fn jumps_back_do_not_stop_it() {
         let mut c = Clock::default();
-        c.advance(Time::new(1000, 0));
-        c.advance(Time::new(1010, 0));
-        c.advance(Time::new(1009, 0));
+        c.advance(Time::new(10_000, 0));
+        c.advance(Time::new(10_010, 0));
+        c.advance(Time::new(10_009, 0));
         assert_eq!(c.now(), 10_000_000);
         c.advance(Time::new(5, 0));
         assert_eq!(c.now(), 10_000_000);

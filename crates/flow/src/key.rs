@@ -130,7 +130,7 @@ fn embedded(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr, u8, u16, u16)> {
 /// flow: not IP, broken, fragments, ICMP errors about nothing we can tell, and protocols other than TCP, UDP, SCTP, ESP,
 /// ICMP and the IP-in-IP tunnels.
 pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
-    if packet.fragment || packet.invalid {
+    if packet.fragment {
         return None;
     }
     let version = match packet.l3 {

@@ -207,7 +207,7 @@ impl<X> FlowTable<X> {
         let now = self.clock.advance(packet.time);
         let mut previous_id = 0;
         if let Some(at) = self.find(key) {
-            if self.timed_out(at, now) {
+            if self.silent_before(at, packet.time) {
                 self.counters.wrk_flows_evicted += 1;
                 if let Some(flow) = self.remove(at) {
                     previous_id = flow.core.id;
@@ -333,7 +333,7 @@ impl<X> FlowTable<X> {
                     }
                 } else {
                     self.counters.mgr_flows_notimeout += 1;
-                    let deadline = self.deadline(at).max((self.second + 1) * SECOND);
+                    let deadline = self.deadline(at).max((self.second + 1).saturating_mul(SECOND));
                     self.unlink(at);
                     self.link(at, deadline);
                 }
@@ -536,12 +536,20 @@ impl<X> FlowTable<X> {
 
     fn deadline(&self, at: u32) -> i64 {
         let touched = self.slots.get(at).map_or(0, |s| s.touched);
-        touched.saturating_add(self.timeout(at, false))
+        touched.saturating_add(self.timeout(at, false)).saturating_add(SECOND)
     }
 
     fn timed_out(&self, at: u32, now: i64) -> bool {
         let touched = self.slots.get(at).map_or(0, |s| s.touched);
-        touched.saturating_add(self.timeout(at, self.emergency)) < now
+        // A second more than a lookup grants, for that one compares whole seconds.
+        touched.saturating_add(self.timeout(at, self.emergency)).saturating_add(SECOND) < now
+    }
+
+    /// Whether the flow's latest packet is too old for one of time `now` to belong to it; whole seconds, as Suricata
+    /// compares them.
+    fn silent_before(&self, at: u32, now: Time) -> bool {
+        let last = self.get(FlowRef(at)).map_or(now, |f| f.core.last);
+        last.secs().saturating_add(self.timeout(at, self.emergency) / SECOND) < now.secs()
     }
 
     /// The second at which slot `w` comes round.

@@ -22,21 +22,29 @@ impl Run {
         let engine = &mut self.engine;
         let verbose = self.verbose;
         let mut on_end = |f: Flow<_>, r: margay_flow::EndReason| ended(engine, f, r.name(), verbose);
+        let mut fresh = false;
         let (mut at, mut direction) = match self.table.lookup(packet, &key, || None, &mut on_end) {
             Lookup::Found(at, d) => (at, d),
-            Lookup::Created(at) => (at, Direction::ToServer),
+            Lookup::Created(at) => {
+                fresh = true;
+                (at, Direction::ToServer)
+            }
             Lookup::Unrelated | Lookup::NoMemory => return,
         };
         if packet.is_tcp() {
             let Some(flow) = self.table.get_mut(at) else { return };
-            let mut out = self.engine.process(&mut flow.ext, packet, direction);
+            if verbose {
+                let state = flow.ext.as_ref().map_or("-", |s| s.state().name());
+                println!("state {} {} {state}", packet.number, direction.index());
+            }
+            let mut out = self.engine.process(&mut flow.ext, packet, direction, fresh);
             if out.reuse {
                 let engine = &mut self.engine;
                 let mut on_end = |f: Flow<_>, r: margay_flow::EndReason| ended(engine, f, r.name(), verbose);
                 let Some(new) = self.table.replace(at, packet, &key, || None, &mut on_end) else { return };
                 (at, direction) = (new, Direction::ToServer);
                 let Some(flow) = self.table.get_mut(at) else { return };
-                out = self.engine.process(&mut flow.ext, packet, direction);
+                out = self.engine.process(&mut flow.ext, packet, direction, true);
             }
             if out.swap {
                 self.table.swap(at);

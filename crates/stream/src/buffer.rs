@@ -91,6 +91,8 @@ pub struct StreamBuffer {
     pieces: VecDeque<Piece>,
     /// Nothing before this is taken any more.
     floor: u64,
+    /// Everything before this was freed.
+    released: u64,
     regions_seen: u16,
 }
 
@@ -319,6 +321,7 @@ impl StreamBuffer {
 
     /// Frees data before `before`, which is at or before the floor.
     pub fn release(&mut self, before: u64) {
+        self.released = self.released.max(before);
         let whole = self.blocks.iter().take_while(|b| b.end() <= before).count();
         match (whole, self.blocks.len()) {
             (0, 0) => {}
@@ -366,9 +369,9 @@ impl StreamBuffer {
         changed
     }
 
-    /// Everything held from `from` to `to`, holes as `[n bytes missing]`, until `out` is `max` long.
+    /// Everything held from `from` to `to`, what was freed left out, holes as `[n bytes missing]`, until `out` is `max` long.
     pub fn with_gaps(&self, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
-        let mut at = from;
+        let mut at = from.max(self.released);
         for b in self.blocks.iter().filter(|b| b.len() > 0) {
             let (a, z) = (b.start.max(at), b.end().min(to));
             if a >= z || out.len() >= max {

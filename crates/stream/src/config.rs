@@ -66,7 +66,7 @@ pub struct StreamConfig {
     pub liberal_timestamps: bool,
     /// Whether packets with a wrong checksum are kept out of sessions (`stream.checksum-validation`).
     pub checksum_validation: bool,
-    /// Whether the flow is to be bypassed when both directions reached [`StreamConfig::depth`] (`stream.bypass`).
+    /// Whether the flow is to be bypassed when a direction reached [`StreamConfig::depth`] (`stream.bypass`).
     pub bypass: bool,
     /// Urgent data.
     pub urgent: UrgentPolicy,

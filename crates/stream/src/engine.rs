@@ -48,7 +48,7 @@ pub struct Outcome {
     pub drop: bool,
     /// Inline: payload overlaps with different data of before; see [`TcpSession::rewrite`].
     pub rewrite: bool,
-    /// Both directions reached the depth, and the configuration says that such flows are bypassed.
+    /// A direction reached the depth, and the configuration says that such flows are bypassed.
     pub bypass: bool,
     /// The checksum is wrong; the packet was kept out.
     pub bad_checksum: bool,
@@ -117,17 +117,26 @@ impl StreamEngine {
         &self.config
     }
 
-    /// Takes a TCP packet of a flow into its session, which it makes where the packet starts one. Packets that are not
-    /// TCP do nothing.
+    /// Takes a TCP packet of a flow into its session, which it makes where the packet starts one. `fresh` says whether
+    /// this is the flow's first packet. Packets that are not TCP do nothing.
     pub fn process(
         &mut self,
         session: &mut Option<Box<TcpSession>>,
         packet: &Packet<'_>,
         direction: Direction,
+        fresh: bool,
     ) -> Outcome {
         let mut out = Outcome::default();
         let Some(header) = packet.tcp() else { return out };
         let s = Segment::new(&header, packet, direction);
+        let opens = s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN;
+        if match session {
+            Some(session) => is_reuse(session, &s),
+            None => opens && !fresh,
+        } {
+            out.reuse = true;
+            return out;
+        }
         match s.flags & (tcp::SYN | tcp::ACK) {
             tcp::SYN => self.counters.syn += 1,
             f if f == tcp::SYN | tcp::ACK => self.counters.synack += 1,
@@ -154,15 +163,12 @@ impl StreamEngine {
         match session {
             Some(session) => {
                 let before = session.state;
-                if is_reuse(session, &s) {
-                    out.reuse = true;
-                    return out;
-                }
                 session.peers[s.from].tcp_flags |= s.flags;
                 out.accepted = self.existing(session, &s, &mut out);
                 if out.accepted {
                     self.after(session, &s, &mut out);
-                } else if self.config.inline && self.config.drop_invalid {
+                } else if self.config.inline && self.config.drop_invalid && !out.events.is_empty() {
+                    // What is merely not understood in this state is let through.
                     out.drop = true;
                 }
                 if session.state != before {
@@ -229,7 +235,9 @@ impl StreamEngine {
 
     /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
     pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        if !s.payload.is_empty() && !s.has(tcp::RST) {
+        // Data of a SYN counts with TCP fast open only (RFC 7413): hosts that do not speak it drop it.
+        let early = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.options.fast_open.is_none();
+        if !s.payload.is_empty() && !s.has(tcp::RST) && !early {
             self.insert(session, s, out);
         }
         if s.has(tcp::ACK) {
@@ -260,7 +268,7 @@ impl StreamEngine {
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
         if let Some(next) = d.buffer.next_at(at)
             && next > at
-            && next < acked
+            && next <= acked
         {
             d.gap_seen = next;
             peer.flags |= peer_flag::GAP;
@@ -277,7 +285,8 @@ impl StreamEngine {
         let chunk_size = if s.from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         let seed = session.peers[0].isn;
         let peer = &mut session.peers[s.from];
-        if peer.has(peer_flag::DEPTH) || dead {
+        // Where flows past their depth are bypassed, somebody has to notice.
+        if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
             return;
         }
         // Fast open: data comes with the SYN, after it.
@@ -330,7 +339,8 @@ impl StreamEngine {
             if done.overlap {
                 self.counters.overlap += 1;
             }
-            if done.different {
+            // Inline the packet must say what the stream has, also where that was inspected already.
+            if done.different || (inline && d.buffer.differs(offset, kept)) {
                 self.counters.overlap_diff_data += 1;
                 self.counters.event(StreamEvent::ReassemblyOverlapDifferentData);
                 out.events.push(StreamEvent::ReassemblyOverlapDifferentData);
@@ -356,7 +366,7 @@ impl StreamEngine {
         }
         account(&mut self.counters, d);
         out.new_data[s.from] |= inline;
-        if self.config.bypass && session.peers.iter().all(|p| p.has(peer_flag::DEPTH)) {
+        if self.config.bypass && session.peers.iter().any(|p| p.has(peer_flag::DEPTH)) {
             out.bypass = true;
         }
     }
@@ -405,7 +415,8 @@ impl StreamEngine {
 /// Whether a packet opens a new connection on a session that is over.
 fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
     s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN
-        && matches!(session.state, TcpState::Closed | TcpState::TimeWait | TcpState::LastAck)
+        && (session.state == TcpState::Closed
+            || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
         && s.seq != session.peers[s.from].isn
 }
 

@@ -2,7 +2,6 @@
 
 use margay_packet::tcp::flag as tcp;
 
-use crate::config::StreamConfig;
 use crate::engine::{Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::policy::OsPolicy;
@@ -15,34 +14,42 @@ const TIMESTAMP_AGE: u32 = 24 * 86_400;
 impl StreamEngine {
     /// Notes data that was sent before; whether the receiver has acknowledged it all.
     pub(crate) fn look_for_retransmission(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
-        if s.len() == 0 || s.has(tcp::SYN) || s.has(tcp::RST) || session.state < TcpState::Established {
+        if s.len() == 0
+            || s.has(tcp::SYN)
+            || s.has(tcp::RST)
+            || !(session.state == TcpState::Established || session.state.closing())
+        {
             return false;
         }
         let p = &session.peers[s.from];
         if is_keep_alive(session, s) {
             return false;
         }
-        if seq::leq(s.end(), p.last_ack) {
-            self.event(out, E::PktSpuriousRetransmission);
-            return true;
-        }
-        if session.state.closing() && seq::leq(s.end(), p.next_seq) {
+        let acknowledged = seq::leq(s.end(), p.last_ack);
+        let seen = acknowledged || seq::leq(s.end(), p.next_seq);
+        if session.state.closing() && session.state != TcpState::LastAck && seen {
             self.event(out, E::PktRetransmission);
         }
-        false
+        if acknowledged {
+            self.event(out, E::PktSpuriousRetransmission);
+        }
+        acknowledged
     }
 
     /// Protection against old segments (RFC 7323 section 5).
     pub(crate) fn timestamp_ok(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let Some((value, _)) = s.options.timestamp else { return true };
         let p = &session.peers[s.from];
-        if session.flags & flag::TIMESTAMP == 0 || self.config.liberal_timestamps || s.has(tcp::RST) {
+        if session.flags & flag::TIMESTAMP == 0 || self.config.liberal_timestamps {
             return true;
         }
         if p.last_ts == 0 || value == 0 && p.has(peer_flag::ZERO_TIMESTAMP) {
             return true;
         }
-        if seq::lt(value, p.last_ts) && (s.time.secs() as u32).wrapping_sub(p.last_ts_time) < TIMESTAMP_AGE {
+        // Hosts with several clocks are one off now and then.
+        if seq::lt(value.wrapping_add(1), p.last_ts)
+            && (s.time.secs() as u32).wrapping_sub(p.last_ts_time) < TIMESTAMP_AGE
+        {
             self.event(out, E::PktInvalidTimestamp);
             return false;
         }
@@ -61,7 +68,7 @@ impl StreamEngine {
             return false;
         }
         // Older than the oldest that can still be on its way (RFC 5961 section 5.2).
-        if seq::lt(s.ack, other.last_ack) && other.last_ack.wrapping_sub(s.ack) > other.window.max(1 << 17) {
+        if seq::lt(s.ack, other.last_ack) && other.last_ack.wrapping_sub(s.ack) > 0xffff {
             self.event(out, E::PktInvalidAck);
             return false;
         }
@@ -75,9 +82,8 @@ impl StreamEngine {
         }
         let window = u32::from(s.window) << session.peers[s.from].wscale;
         let other = &mut session.peers[s.to()];
-        if seq::gt(s.ack, other.next_seq) {
+        if seq::gt(s.ack, other.next_seq) && seq::gt(s.ack, other.last_ack) {
             self.counters.ack_unseen_data += 1;
-            other.advance(s.ack);
         } else if other.has(peer_flag::PROBE) && s.ack == other.next_seq {
             other.flags &= !peer_flag::PROBE;
             self.event(out, E::EstAckZwpData);
@@ -85,15 +91,16 @@ impl StreamEngine {
         other.acked(s.ack, window);
     }
 
-    /// A window that shrinks while data is acknowledged that we have not seen: it would make us take the next segments
-    /// for out of window.
+    /// A window that shrinks by more than what is acknowledged, with data that we have not seen: it would make us take
+    /// the next segments for out of window.
     fn bad_window_update(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let other = &session.peers[s.to()];
         let window = u32::from(s.window) << session.peers[s.from].wscale;
         let bad = s.has(tcp::ACK)
             && seq::gt(s.ack, other.next_seq)
-            && window < other.window
-            && s.ack.wrapping_sub(other.next_seq) < window;
+            && seq::gt(s.ack, other.last_ack)
+            // Scaled windows are rounded.
+            && other.window.saturating_sub(window) > s.ack.wrapping_sub(other.last_ack).saturating_add(3);
         if bad {
             self.event(out, E::PktBadWindowUpdate);
         }
@@ -129,14 +136,18 @@ impl StreamEngine {
             // Data without an acknowledgment is not TCP (RFC 9293 section 3.10.7.4).
             return false;
         }
+        if !self.ack_ok(session, s, out) {
+            self.event(out, E::EstInvalidAck);
+            return false;
+        }
         if !self.data_ok(session, s, E::EstPktBeforeLastAck, E::EstPacketOutOfWindow, out) {
             return false;
         }
-        if self.bad_window_update(session, s, out) {
+        // Clients' timestamps were looked at first.
+        if s.from == 1 && !self.timestamp_ok(session, s, out) {
             return false;
         }
-        if !self.ack_ok(session, s, out) {
-            self.event(out, E::EstInvalidAck);
+        if self.bad_window_update(session, s, out) {
             return false;
         }
         self.take_data(session, s);
@@ -174,16 +185,20 @@ impl StreamEngine {
         if probe {
             p.flags |= peer_flag::PROBE;
         }
-        p.advance(s.end());
+        if s.len() > 0 {
+            p.advance(s.end());
+        }
     }
 
     /// The first FIN of a session.
-    fn fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
-        if !self.fin_in_place(session, s, E::FinOutOfWindow, out) {
-            return false;
-        }
+    pub(crate) fn fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if !self.ack_ok(session, s, out) {
             self.event(out, E::FinInvalidAck);
+            return false;
+        }
+        // It may cut off data that was not acknowledged.
+        if seq::lt(s.seq, session.peers[s.from].last_ack) && session.flags & flag::ASYNC == 0 || beyond(session, s) {
+            self.event(out, E::FinOutOfWindow);
             return false;
         }
         self.take_fin(session, s, out);
@@ -195,7 +210,13 @@ impl StreamEngine {
     fn fin_in_place(&mut self, session: &TcpSession, s: &Segment<'_>, e: E, out: &mut Outcome) -> bool {
         let p = &session.peers[s.from];
         let again = p.has(peer_flag::FIN) && seq::lt(s.seq, p.next_seq);
-        if !again && (seq::lt(s.seq, p.next_seq) || beyond(session, s)) {
+        // What the other side has already can end there, but no sooner.
+        let least = match session.state {
+            TcpState::CloseWait => seq::max(p.next_seq, p.last_ack),
+            TcpState::FinWait1 => seq::max(p.next_seq, p.last_ack.wrapping_sub(1)),
+            _ => p.next_seq,
+        };
+        if !again && (seq::lt(s.seq, least) || beyond(session, s)) {
             self.event(out, e);
             return false;
         }
@@ -226,6 +247,11 @@ impl StreamEngine {
             self.event(out, E::ShutdownSynResend);
             return false;
         }
+        let last_word = from == 0 && s.seq.wrapping_sub(session.peers[0].next_seq.wrapping_sub(1)) <= 1;
+        if state == LastAck && !last_word && !s.has(tcp::FIN) && s.len() == 0 {
+            // Only the client's last word is waited for.
+            return from == 1 && s.seq == session.peers[1].next_seq && s.ack == session.peers[0].next_seq;
+        }
         let (invalid_ack, wrong_seq, wrong_fin, before) = match state {
             FinWait1 => (E::Fin1InvalidAck, E::Fin1AckWrongSeq, E::Fin1FinWrongSeq, E::EstPktBeforeLastAck),
             FinWait2 => (E::Fin2InvalidAck, E::Fin2AckWrongSeq, E::Fin2FinWrongSeq, E::EstPktBeforeLastAck),
@@ -242,6 +268,11 @@ impl StreamEngine {
         if !s.has(tcp::ACK) && !s.has(tcp::FIN) {
             return false;
         }
+        let ack_first = matches!(state, FinWait1 | FinWait2) && !s.has(tcp::FIN);
+        if ack_first && !self.ack_ok(session, s, out) {
+            self.event(out, invalid_ack);
+            return false;
+        }
         let p = &session.peers[from];
         let again = seq::leq(s.end(), p.next_seq) && p.has(peer_flag::FIN);
         if s.has(tcp::FIN) && !again {
@@ -251,11 +282,17 @@ impl StreamEngine {
         } else if state == TcpState::CloseWait && s.len() > 0 && seq::lt(s.end(), p.last_ack) {
             self.event(out, before);
             return false;
-        } else if beyond(session, s) {
+        } else if beyond(session, s)
+            || (state == TimeWait
+                && s.len() == 0
+                && (s.seq.wrapping_add(1) != p.next_seq)
+                && (s.seq != p.next_seq || seq::lt(s.seq, p.last_ack))
+                && !again_fin(s, p))
+        {
             self.event(out, wrong_seq);
             return false;
         }
-        if !self.ack_ok(session, s, out) {
+        if !ack_first && !self.ack_ok(session, s, out) {
             self.event(out, invalid_ack);
             return false;
         }
@@ -272,11 +309,19 @@ impl StreamEngine {
         };
         let (own_done, other_done) = (done(from), done(to));
         session.state = match state {
-            _ if own_done && other_done => match state {
-                FinWait1 | FinWait2 | Closing if s.has(tcp::FIN) => TimeWait,
-                FinWait1 | FinWait2 | Closing if state != FinWait2 => TimeWait,
-                _ => Closed,
-            },
+            TimeWait if s.has(tcp::FIN) || s.seq != session.peers[from].next_seq => TimeWait,
+            TimeWait => Closed,
+            // The client's last word closes.
+            LastAck
+                if from == 0
+                    && !s.has(tcp::FIN)
+                    && last_word
+                    && seq::geq(session.peers[0].next_seq, session.peers[0].last_ack) =>
+            {
+                Closed
+            }
+            LastAck => LastAck,
+            Closing if own_done || other_done => TimeWait,
             FinWait1 if both && done(1) => TimeWait,
             FinWait1 if both => Closing,
             FinWait1 if done(1) => FinWait2,
@@ -289,11 +334,11 @@ impl StreamEngine {
 
     /// A reset: whether the receiver would believe it (RFC 9293 section 3.5.3, RFC 5961 section 3).
     pub(crate) fn reset(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
-        if session.state == TcpState::Closed {
-            return false;
-        }
-        if !reset_ok(&self.config, session, s) {
-            self.event(out, E::RstInvalidAck);
+        if !reset_ok(session, s) {
+            if s.has(tcp::ACK) {
+                self.event(out, E::PktInvalidAck);
+                self.event(out, E::RstInvalidAck);
+            }
             return false;
         }
         if s.has(tcp::ACK) && session.state >= TcpState::Established {
@@ -303,22 +348,27 @@ impl StreamEngine {
                 session.peers[s.to()].acked(s.ack, window);
             }
         }
-        session.peers[s.from].flags |= peer_flag::RST_SENT;
+        if session.state == TcpState::TimeWait && s.seq != session.peers[s.from].last_ack {
+            // It shall not cut the wait short (RFC 1337).
+            return true;
+        }
+        if s.has(tcp::ACK) {
+            session.peers[s.from].flags |= peer_flag::RST_SENT;
+        }
         session.state = TcpState::Closed;
         true
     }
 }
 
 /// Whether a reset is in place, as the receiver's system sees it.
-fn reset_ok(config: &StreamConfig, session: &TcpSession, s: &Segment<'_>) -> bool {
-    let _ = config;
+fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
     if session.state == TcpState::SynSent {
         // It must acknowledge the SYN, or come from the side that sent it.
         return if s.from == 1 {
             s.has(tcp::ACK) && seq::leq(s.ack, other.next_seq) && seq::gt(s.ack, other.isn)
         } else {
-            seq::geq(s.seq, own.isn) && seq::leq(s.seq, own.next_seq)
+            !s.has(tcp::ACK) && seq::geq(s.seq, own.isn) && seq::leq(s.seq, own.next_seq)
         };
     }
     if session.flags & flag::ASYNC != 0 {
@@ -342,6 +392,11 @@ fn reset_ok(config: &StreamConfig, session: &TcpSession, s: &Segment<'_>) -> boo
 fn beyond(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     session.flags & flag::ASYNC == 0 && seq::gt(s.end(), seq::max(p.edge, p.next_seq)) && !is_probe(session, s)
+}
+
+/// Whether a packet is a FIN that was seen before.
+fn again_fin(s: &Segment<'_>, p: &crate::session::Peer) -> bool {
+    s.has(tcp::FIN) && p.has(peer_flag::FIN) && s.end().wrapping_add(1) == p.next_seq
 }
 
 /// Whether a segment only asks whether the other side is there (RFC 9293 section 3.8.4).

@@ -205,7 +205,7 @@ pub struct TcpSession {
     pub(crate) state: TcpState,
     pub(crate) flags: u16,
     pub(crate) peers: [Peer; 2],
-    pub(crate) queue: Option<Box<Vec<Queued>>>,
+    pub(crate) queue: Vec<Queued>,
 }
 
 /// A SYN or SYN/ACK that may be the one that counts.
@@ -296,7 +296,7 @@ impl TcpSession {
         }
         let next = d.buffer.next_at(d.app)?;
         let lost = if all { u64::MAX } else { d.acked };
-        (next > d.app && next < lost).then(|| AppData::Gap(next - d.app))
+        (next > d.app && next <= lost).then(|| AppData::Gap(next - d.app))
     }
 
     /// The application layer has taken `n` bytes, or a gap of `n`.
@@ -343,7 +343,8 @@ impl TcpSession {
             let (start, end) = d.packet;
             let from = d.buffer.start_of(start).max(start.saturating_sub(u64::from(d.chunk_size)));
             let data = d.buffer.contiguous(from, end.max(d.raw));
-            let seen = d.raw.saturating_sub(from).min(data.len() as u64) as usize;
+            // A packet's own data is looked at also when it was there before: the packet may have to be dropped.
+            let seen = (start.saturating_sub(from)).min(data.len() as u64) as usize;
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
         }
         let limit = self.limit(d, all);
@@ -352,14 +353,14 @@ impl TcpSession {
         let mut fresh = d.buffer.contiguous(at, limit);
         if fresh.is_empty() {
             let next = d.buffer.next_at(at)?;
-            if next >= if all { u64::MAX } else { d.acked } {
+            if next > if all { u64::MAX } else { d.acked } {
                 return None;
             }
             at = next;
             fresh = d.buffer.contiguous(at, limit);
         }
         let end = at + fresh.len() as u64;
-        let hole = d.buffer.next_at(end).is_some_and(|n| n > end && n < d.acked);
+        let hole = d.buffer.next_at(end).is_some_and(|n| n > end && n <= d.acked);
         if fresh.is_empty()
             || !(all || hole || peer.has(peer_flag::TRIGGER) || fresh.len() as u64 >= u64::from(d.chunk_size))
         {

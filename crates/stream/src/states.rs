@@ -24,10 +24,6 @@ impl StreamEngine {
             self.event(out, E::RstButNoSession);
             return;
         }
-        if s.has(tcp::SYN | tcp::FIN) {
-            self.event(out, E::FinSyn);
-            return;
-        }
         if s.has(tcp::FIN) {
             self.event(out, E::FinButNoSession);
             return;
@@ -146,13 +142,19 @@ impl StreamEngine {
     /// A packet of a session: whether it belongs to it.
     pub(crate) fn existing(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if session.peers[s.from].has(peer_flag::RST_SENT) && !s.has(tcp::RST) && (s.has(tcp::SYN) || s.len() > 0) {
+            // Once is enough.
+            session.peers[s.from].flags &= !peer_flag::RST_SENT;
             self.event(out, E::SuspectedRstInject);
         }
         let spurious = self.look_for_retransmission(session, s, out);
         if s.has(tcp::RST) && s.len() > 0 {
             self.event(out, E::RstWithData);
         }
-        if session.state != TcpState::SynSent && !self.timestamp_ok(session, s, out) {
+        if session.state == TcpState::Closed {
+            return false;
+        }
+        let late = s.from == 1 && session.state == TcpState::Established && s.flags & (tcp::RST | tcp::FIN) == 0;
+        if session.state != TcpState::SynSent && !s.has(tcp::SYN) && !late && !self.timestamp_ok(session, s, out) {
             return false;
         }
         if s.has(tcp::RST) {
@@ -197,10 +199,7 @@ impl StreamEngine {
             let data = s.ack == client.next_seq;
             if !plain && !data {
                 // Another SYN of the client may be the one that is answered.
-                let other = session
-                    .queue
-                    .as_ref()
-                    .and_then(|q| q.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied());
+                let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
                 let Some(other) = other else {
                     self.event(out, E::Hs3SynackWithWrongAck);
                     return false;
@@ -221,7 +220,7 @@ impl StreamEngine {
                 let isn = p.isn;
                 p.start(isn);
             }
-            session.queue = None;
+            session.queue.clear();
             syn_ack(session, &Queued::of(s));
             session.state = TcpState::SynRecv;
             return true;
@@ -292,7 +291,7 @@ impl StreamEngine {
 
     /// Keeps a SYN or SYN/ACK that differs from the one before.
     fn queue(&mut self, session: &mut TcpSession, q: Queued, out: &mut Outcome) -> bool {
-        let list = session.queue.get_or_insert_default();
+        let list = &mut session.queue;
         let same = |o: &&Queued| o.syn_ack == q.syn_ack && o.seq == q.seq && o.ack == q.ack;
         if list.iter().any(|o| same(&o)) {
             return true;
@@ -342,6 +341,10 @@ impl StreamEngine {
         if !s.has(tcp::ACK) {
             return false;
         }
+        if s.has(tcp::FIN) {
+            session.queue.clear();
+            return self.fin(session, s, out);
+        }
         if four_way {
             if s.seq != session.peers[from].next_seq {
                 self.event(out, E::Hs4WrongSeq);
@@ -352,39 +355,37 @@ impl StreamEngine {
                 return false;
             }
         } else if from == 0 {
-            let in_place = s.seq == session.peers[0].next_seq;
-            let in_window = seq::geq(s.seq, session.peers[0].last_ack) && seq::leq(s.end(), session.peers[0].edge);
-            let server = &session.peers[1];
-            let mut ack_ok =
-                seq::geq(s.ack, server.isn.wrapping_add(1)) && seq::leq(s.ack, server.edge) || s.ack == server.next_seq;
+            let client = &session.peers[0];
+            // One less is a keep-alive; more is data after an acknowledgment that was lost.
+            let in_place = s.seq == client.next_seq || s.seq == client.isn;
+            let in_window = seq::geq(s.seq, client.last_ack) && seq::leq(s.end(), client.edge);
+            let mut ack_ok = s.ack == session.peers[1].next_seq
+                || (session.flags & flag::MIDSTREAM != 0 && seq::gt(s.ack, session.peers[1].isn));
             if !ack_ok {
-                let other = session
-                    .queue
-                    .as_ref()
-                    .and_then(|q| q.iter().find(|q| q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied());
+                let other = session.queue.iter().find(|q| q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
                 if let Some(other) = other {
                     syn_ack(session, &other);
                     ack_ok = true;
                 }
             }
-            match (in_place || in_window, ack_ok) {
-                (true, true) => {}
-                (true, false) => {
-                    self.event(out, E::Hs3RightSeqWrongAckEvasion);
-                    return false;
-                }
-                _ => {
-                    self.event(out, E::Hs3WrongSeqWrongAck);
-                    return false;
-                }
+            if !ack_ok || !(in_place || in_window) {
+                let right_seq = in_place && s.seq != session.peers[0].isn;
+                self.event(out, if right_seq { E::Hs3RightSeqWrongAckEvasion } else { E::Hs3WrongSeqWrongAck });
+                return false;
             }
         } else {
             // The server goes on before the client's acknowledgment was seen: it was lost, or this is somebody else.
-            let server = &session.peers[1];
-            let plausible = s.ack == session.peers[0].next_seq
-                || (seq::geq(s.ack, session.peers[0].last_ack) && seq::leq(s.ack, session.peers[0].edge));
-            if !plausible || !seq::geq(s.seq, server.next_seq) || !seq::leq(s.end(), server.edge) {
-                self.event(out, E::Hs3AckInWrongDir);
+            let (client, server) = (&session.peers[0], &session.peers[1]);
+            let client_ack = s.ack == client.next_seq || s.ack == client.last_ack;
+            if s.seq == client.next_seq && s.ack == server.next_seq && !client_ack {
+                // The client's own acknowledgment, sent the wrong way.
+                return false;
+            }
+            let in_place = s.seq == server.next_seq && client_ack;
+            if !in_place && (session.flags & flag::MIDSTREAM == 0 || seq::lt(s.seq, server.next_seq)) {
+                if client_ack || seq::geq(s.seq, server.next_seq) && seq::leq(s.end(), server.edge) {
+                    self.event(out, E::Hs3WrongSeqWrongAck);
+                }
                 return false;
             }
             if self.config.inline && s.len() > 0 && session.flags & (flag::FAST_OPEN | flag::MIDSTREAM) == 0 {
@@ -392,12 +393,17 @@ impl StreamEngine {
                 out.drop = true;
                 return false;
             }
-            if s.len() == 0 && !s.has(tcp::FIN) && session.flags & flag::MIDSTREAM == 0 {
+            if s.len() == 0 && session.flags & flag::MIDSTREAM == 0 {
                 return true;
             }
         }
-        session.queue = None;
+        session.queue.clear();
         session.state = TcpState::Established;
+        if from == 0 && session.flags & flag::MIDSTREAM == 0 {
+            // The window that counts is this one, not the SYN's, which is never scaled.
+            let server = &mut session.peers[1];
+            server.edge = server.next_seq;
+        }
         self.in_established(session, s, out)
     }
 }
@@ -465,7 +471,7 @@ fn restart(session: &mut TcpSession, q: &Queued) {
 /// Notes a timestamp that was sent in order (RFC 7323 section 4.3).
 fn note_timestamp(session: &mut TcpSession, side: usize, value: u32, s: &Segment<'_>) {
     let p = &mut session.peers[side];
-    if seq::leq(s.seq, p.next_seq) && (seq::geq(value, p.last_ts) || p.last_ts == 0) {
+    if (s.payload.is_empty() || seq::leq(s.seq, p.next_seq)) && (seq::geq(value, p.last_ts) || p.last_ts == 0) {
         p.last_ts = value;
         p.last_ts_time = s.time.secs() as u32;
     }

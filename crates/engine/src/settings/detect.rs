@@ -2,7 +2,7 @@
 
 use margay_config::{Config, ConfigError};
 use margay_detect::mpm::MpmAlgo;
-use margay_detect::{DetectConfig, PrefilterMode};
+use margay_detect::DetectConfig;
 use margay_rules::ast::Action;
 
 use super::{number, size, wrong};
@@ -22,13 +22,14 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
             wrong(config, "mpm-algo", &format!("\"{name}\" is no pattern matcher; there are auto, hs and ac"))
         })?,
     };
-    let prefilter = match config.get("detect.prefilter.default") {
-        None | Some("" | "mpm") => PrefilterMode::Mpm,
-        Some("auto") => PrefilterMode::Auto,
+    // Every rule without a pattern has its header values tested first here, which is what `auto` asks for; what matches is
+    // the same either way.
+    match config.get("detect.prefilter.default") {
+        None | Some("" | "mpm" | "auto") => {}
         Some(other) => {
             return Err(wrong(config, "detect.prefilter.default", &format!("\"{other}\" is neither mpm nor auto")));
         }
-    };
+    }
     let entries = |path: &str, default: usize| -> Result<usize, ConfigError> {
         Ok(match config.size(path)? {
             Some(bytes) => usize::try_from(bytes / HOST_ENTRY).unwrap_or(usize::MAX).max(1),
@@ -37,7 +38,6 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
     };
     Ok(DetectConfig {
         mpm_algo,
-        prefilter,
         packet_alert_max: number(config, "packet-alert-max", d.packet_alert_max)?,
         action_order: action_order(config)?.unwrap_or(d.action_order),
         inspection_recursion_limit: number(config, "detect.inspection-recursion-limit", d.inspection_recursion_limit)?,

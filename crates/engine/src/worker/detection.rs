@@ -2,7 +2,7 @@
 
 use margay_detect::{Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowState};
-use margay_packet::Packet;
+use margay_packet::{Packet, PacketSource};
 
 use super::tcp::Seen;
 use super::{DropReason, Fate, FlowExt, Rest};
@@ -34,7 +34,7 @@ impl Rest {
         let chunks = chunk.map(|c| StreamChunk { data: c.data, offset: c.offset });
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
         let established = match session {
-            Some(_) => flow.core.state == FlowState::Established || flow.core.state == FlowState::Closed,
+            Some(_) => seen.established,
             None => flow.core.proto != 6 && flow.core.state == FlowState::Established,
         };
         let events = seen.events.as_slice().iter().fold(0u128, |set, e| set | 1 << (*e as u8));
@@ -51,10 +51,10 @@ impl Rest {
         };
         let verdict = state.inspect(detect, &mut input);
         if state.alerts().iter().any(|a| a.stream)
-            && let (Some(s), Some(c)) = (session, &chunk)
+            && let Some(s) = session
         {
             self.scratch.payload.clear();
-            s.payload_with_gaps(dir, c.offset, PAYLOAD_MAX, &mut self.scratch.payload);
+            s.payload_with_gaps(dir, 0, PAYLOAD_MAX, &mut self.scratch.payload);
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);
         self.carry_out(packet, Some((flow, dir)), verdict, fate);
@@ -103,7 +103,7 @@ impl Rest {
             }
         };
         self.log_alerts(packet, flow.zip(dir), *fate);
-        if verdict.tagged {
+        if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
             self.log_tagged(packet, flow);
         }
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 
-use super::tcp::Seen;
+use super::tcp::{Seen, is_established};
 use super::{Fate, FlowExt, Rest};
 
 /// Most packets made up for one direction of a flow at its end.
@@ -40,7 +40,8 @@ impl Rest {
             }
             let mut bytes = [0u8; HEADERS];
             let packet = pseudo(&flow.core, dir, self.now, &mut bytes);
-            let seen = Seen { flush: true, in_stream: true, ..Seen::default() };
+            let established = is_established(flow.core.state);
+            let seen = Seen { flush: true, in_stream: true, established, ..Seen::default() };
             let mut fate = Fate::default();
             self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
         }

@@ -233,7 +233,8 @@ impl Lane {
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
         let dropped = options.ips && core.action == FlowAction::Drop;
         if packet.is_tcp() && !bypassed && !dropped {
-            (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
+            let fresh = matches!(found, Lookup::Created(_));
+            (at, direction, seen) = self.tcp(packet, key, at, direction, fresh, fate);
         }
         let Lane { flows, rest, .. } = self;
         flows.update(at, packet, key, direction);

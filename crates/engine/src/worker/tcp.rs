@@ -14,6 +14,8 @@ pub(crate) struct Seen {
     pub(crate) events: StreamEvents,
     /// The flow's new state.
     pub(crate) state: Option<FlowState>,
+    /// Whether the flow counts as established for this packet: the one that completes a handshake comes before that.
+    pub(crate) established: bool,
     /// The payload went into the stream.
     pub(crate) in_stream: bool,
     /// All that is left of the stream is to be inspected.
@@ -35,19 +37,23 @@ impl Lane {
         key: &FlowKey,
         mut at: FlowRef,
         mut direction: Direction,
+        fresh: bool,
         fate: &mut Fate,
     ) -> (FlowRef, Direction, Seen) {
         let Lane { flows, rest, options } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
-        let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction);
+        let fresh = flow.core.pkts == [0; 2];
+        let mut established = is_established(flow.core.state);
+        let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
             let Some(new) = flows.replace(at, packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r)) else {
                 rest.apply(Condition::FlowMemcap, options.policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction, Seen::default());
             };
             (at, direction) = (new, Direction::ToServer);
+            established = false;
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
-            out = rest.stream.process(&mut flow.ext.tcp, packet, direction);
+            out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
         }
         if out.swap {
             flows.swap(at);
@@ -69,6 +75,7 @@ impl Lane {
         let seen = Seen {
             events: out.events,
             state: out.state,
+            established,
             in_stream: out.in_stream,
             flush: out.flush,
             rewrite: out.rewrite,
@@ -77,6 +84,11 @@ impl Lane {
         };
         (at, direction, seen)
     }
+}
+
+/// Whether a TCP connection was established at some time.
+pub(super) const fn is_established(state: FlowState) -> bool {
+    matches!(state, FlowState::Established | FlowState::Closed)
 }
 
 impl Rest {

@@ -1,0 +1,491 @@
+//! Sessions, packet by packet.
+#![allow(clippy::unwrap_used)]
+
+use margay_flow::{Direction, FlowState};
+use margay_packet::tcp::{TcpOptions, flag::*};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
+use margay_stream::{
+    AppData, Exception, Outcome, StreamConfig, StreamEngine, StreamEvent, TcpSession, TcpState, UrgentPolicy,
+};
+use proptest::prelude::*;
+
+use Direction::{ToClient, ToServer};
+
+/// One packet: direction, flags, sequence number, acknowledgment, payload.
+#[derive(Debug, Clone)]
+struct Pkt {
+    to: Direction,
+    flags: u8,
+    seq: u32,
+    ack: u32,
+    payload: Vec<u8>,
+    window: u16,
+    urgent: u16,
+    options: TcpOptions,
+    time: i64,
+}
+
+fn pkt(to: Direction, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Pkt {
+    let options = TcpOptions::default();
+    Pkt { to, flags, seq, ack, payload: payload.to_vec(), window: 8192, urgent: 0, options, time: 1000 }
+}
+
+struct Bench {
+    engine: StreamEngine,
+    session: Option<Box<TcpSession>>,
+    fresh: bool,
+}
+
+impl Bench {
+    fn new(config: StreamConfig) -> Self {
+        let config = StreamConfig { checksum_validation: false, ..config };
+        Bench { engine: StreamEngine::new(config), session: None, fresh: true }
+    }
+
+    /// A connection with sequence numbers 1001 (client) and 5001 (server) next.
+    fn connected(config: StreamConfig) -> Self {
+        let mut b = Bench::new(config);
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+        b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+        assert_eq!(b.state(), TcpState::Established);
+        b
+    }
+
+    fn send(&mut self, p: &Pkt) -> Outcome {
+        let mut bytes = vec![0u8; 20];
+        bytes[4..8].copy_from_slice(&p.seq.to_be_bytes());
+        bytes[8..12].copy_from_slice(&p.ack.to_be_bytes());
+        bytes[12] = 0x50;
+        bytes[13] = p.flags;
+        bytes[14..16].copy_from_slice(&p.window.to_be_bytes());
+        bytes[18..20].copy_from_slice(&p.urgent.to_be_bytes());
+        bytes.extend_from_slice(&p.payload);
+        let frame = Frame {
+            data: &bytes,
+            wire_len: bytes.len() as u32,
+            time: Time::new(p.time, 0),
+            link: LinkType::RAW,
+            number: 1,
+        };
+        let mut packet = Packet::new(&frame);
+        packet.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+        packet.l4 = L4::Tcp { offset: 0, header_len: 20 };
+        packet.proto = 6;
+        packet.payload = (20, p.payload.len() as u32);
+        packet.tcp_options = p.options;
+        let out = self.engine.process(&mut self.session, &packet, p.to, std::mem::take(&mut self.fresh));
+        if let Some(s) = &mut self.session {
+            self.engine.account(s);
+        }
+        out
+    }
+
+    fn session(&mut self) -> &mut TcpSession {
+        self.session.as_mut().unwrap()
+    }
+    fn state(&self) -> TcpState {
+        self.session.as_ref().map_or(TcpState::None, |s| s.state())
+    }
+
+    /// What the application layer gets now, gaps as `<n>`.
+    fn read(&mut self, d: Direction, all: bool) -> String {
+        let mut text = String::new();
+        while let Some(data) = self.session().app_data(d, all) {
+            let n = match data {
+                AppData::Data { bytes, .. } => {
+                    text.push_str(std::str::from_utf8(bytes).unwrap());
+                    bytes.len() as u64
+                }
+                AppData::Gap(n) => {
+                    text.push_str(&format!("<{n}>"));
+                    n
+                }
+            };
+            self.session().app_consume(d, n);
+        }
+        text
+    }
+
+    /// What raw inspection gets now: the part seen before in parentheses.
+    fn raw(&mut self, d: Direction, all: bool) -> String {
+        let mut text = String::new();
+        while let Some(c) = self.session().raw_chunk(d, all) {
+            let (old, new) = c.data.split_at(c.seen);
+            let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+            text.push_str(&format!("({old}){new}|"));
+            let end = c.offset + c.data.len() as u64;
+            self.session().raw_done(d, end);
+        }
+        text
+    }
+}
+
+fn events(o: &Outcome) -> Vec<&'static str> {
+    o.events.as_slice().iter().map(|e| e.name()).collect()
+}
+
+#[test]
+fn data_is_available_when_acknowledged() {
+    let mut b = Bench::connected(StreamConfig::default());
+    let out = b.send(&pkt(ToServer, ACK | PSH, 1001, 5001, b"hello "));
+    assert!(out.in_stream && out.accepted && !out.new_data[0]);
+    b.send(&pkt(ToServer, ACK | PSH, 1007, 5001, b"world"));
+    assert_eq!(b.read(ToServer, false), "");
+    let out = b.send(&pkt(ToClient, ACK, 5001, 1009, b""));
+    assert!(out.new_data[0]);
+    assert_eq!(b.read(ToServer, false), "hello wo");
+    b.send(&pkt(ToClient, ACK, 5001, 1012, b""));
+    assert_eq!(b.read(ToServer, false), "rld");
+    assert_eq!(b.read(ToServer, true), "");
+}
+
+#[test]
+fn a_connection_opens_and_closes() {
+    let mut b = Bench::new(StreamConfig::default());
+    assert_eq!(b.send(&pkt(ToServer, SYN, 1000, 0, b"")).state, Some(FlowState::New));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert_eq!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"")).state, Some(FlowState::Established));
+    b.send(&pkt(ToServer, FIN | ACK, 1001, 5001, b""));
+    assert_eq!(b.state(), TcpState::CloseWait);
+    b.send(&pkt(ToClient, ACK, 5001, 1002, b""));
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1002, b""));
+    assert_eq!(b.state(), TcpState::LastAck);
+    let out = b.send(&pkt(ToServer, ACK, 1002, 5002, b""));
+    assert_eq!((b.state(), out.flush), (TcpState::Closed, true));
+    let reuse = b.send(&pkt(ToServer, SYN, 9000, 0, b""));
+    assert!(reuse.reuse);
+    assert_eq!(b.engine.counters.syn, 1);
+
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+    assert_eq!(b.state(), TcpState::FinWait1);
+    b.send(&pkt(ToServer, ACK, 1001, 5002, b""));
+    assert_eq!(b.state(), TcpState::FinWait2);
+    b.send(&pkt(ToServer, FIN | ACK, 1001, 5002, b""));
+    assert_eq!(b.state(), TcpState::TimeWait);
+    b.send(&pkt(ToClient, ACK, 5002, 1002, b""));
+    assert_eq!(b.state(), TcpState::Closed);
+}
+
+#[test]
+fn a_hole_that_the_receiver_does_not_have_is_a_gap() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"VERY"));
+    b.send(&pkt(ToServer, ACK, 1009, 5001, b"DATA"));
+    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
+    assert_eq!(b.read(ToServer, false), "VERY");
+    let out = b.send(&pkt(ToClient, ACK, 5001, 1013, b""));
+    assert_eq!(events(&out), ["reassembly_seq_gap"]);
+    let mut text = Vec::new();
+    b.session().payload_with_gaps(ToServer, 0, 100, &mut text);
+    assert_eq!(text, b"VERY[4 bytes missing]DATA");
+    assert_eq!(b.raw(ToServer, true), "()VERY|()DATA|");
+    assert_eq!(b.read(ToServer, false), "<4>DATA");
+    assert_eq!(b.engine.counters.reassembly_gap, 1);
+    assert!(b.session().has_gap(ToServer) && !b.session().needs_flush(ToServer));
+}
+
+#[test]
+fn raw_chunks_come_by_size_with_context() {
+    let config = StreamConfig { toserver_chunk_size: 8, raw_context: 3, ..StreamConfig::default() };
+    let mut b = Bench::connected(config);
+    b.session().app_disable();
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"abcdef"));
+    b.send(&pkt(ToClient, ACK, 5001, 1007, b""));
+    assert_eq!(b.raw(ToServer, false), "");
+    b.send(&pkt(ToServer, ACK, 1007, 5001, b"ghi"));
+    b.send(&pkt(ToClient, ACK, 5001, 1010, b""));
+    assert_eq!(b.raw(ToServer, false), "()abcdefghi|");
+    b.send(&pkt(ToServer, ACK, 1010, 5001, b"jk"));
+    b.send(&pkt(ToClient, ACK, 5001, 1012, b""));
+    assert_eq!(b.raw(ToServer, false), "");
+    assert!(b.session().needs_flush(ToServer));
+    b.session().raw_trigger(ToServer);
+    assert_eq!(b.raw(ToServer, false), "(ghi)jk|");
+    assert!(!b.session().needs_flush(ToServer));
+}
+
+#[test]
+fn inline_shows_each_packet_and_keeps_what_came_first() {
+    let config = StreamConfig { inline: true, toserver_chunk_size: 4, ..StreamConfig::default() };
+    let mut b = Bench::connected(config);
+    assert!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"GOOD")).new_data[0]);
+    assert_eq!(b.raw(ToServer, false), "()GOOD|");
+    assert_eq!(b.read(ToServer, false), "GOOD");
+    let out = b.send(&pkt(ToServer, ACK, 1001, 5001, b"EVIL"));
+    assert!(out.rewrite && out.in_stream);
+    assert_eq!(events(&out), ["reassembly_overlap_different_data"]);
+    let mut payload = *b"EVIL";
+    assert!(b.session().rewrite(ToServer, 1001, &mut payload));
+    assert_eq!(&payload, b"GOOD");
+    assert_eq!(b.raw(ToServer, false), "()GOOD|");
+    b.send(&pkt(ToServer, ACK, 1005, 5001, b"more"));
+    assert_eq!(b.raw(ToServer, false), "(GOOD)more|");
+}
+
+#[test]
+fn overlaps_follow_the_policy() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"GOOD"));
+    let out = b.send(&pkt(ToServer, ACK, 1001, 5001, b"EVIL"));
+    assert_eq!(events(&out), ["reassembly_overlap_different_data"]);
+    assert_eq!(b.read(ToServer, true), "GOOD");
+    let mut config = StreamConfig::default();
+    config.os_policies.default = margay_stream::OsPolicy::OldLinux;
+    let mut b = Bench::connected(config);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"GOOD"));
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"EVIL"));
+    assert_eq!(b.read(ToServer, true), "EVIL");
+}
+
+#[test]
+fn depth_ends_a_stream() {
+    let config = StreamConfig { depth: 6, bypass: true, ..StreamConfig::default() };
+    let mut b = Bench::connected(config);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"abcd"));
+    let out = b.send(&pkt(ToServer, ACK, 1005, 5001, b"efgh"));
+    assert_eq!(events(&out), ["reassembly_depth_reached"]);
+    assert!(!b.send(&pkt(ToServer, ACK, 1009, 5001, b"ijkl")).in_stream);
+    assert_eq!(b.read(ToServer, true), "abcdef");
+    let out = b.send(&pkt(ToClient, ACK, 5001, 1013, b"0123456789"));
+    assert!(out.bypass);
+    assert!(b.session().depth_reached(ToServer) && b.session().depth_reached(ToClient));
+    assert_eq!(b.session().stream_size(ToServer), 12);
+}
+
+#[test]
+fn urgent_bytes_by_policy() {
+    let run = |policy| {
+        let mut b = Bench::connected(StreamConfig { urgent: policy, ..StreamConfig::default() });
+        let mut p = pkt(ToServer, ACK | URG, 1001, 5001, b"abXcd");
+        p.urgent = 3;
+        b.send(&p);
+        b.send(&pkt(ToServer, ACK, 1006, 5001, b"ef"));
+        b.send(&p);
+        b.send(&pkt(ToClient, ACK, 5001, 1008, b""));
+        (b.read(ToServer, false), b.engine.counters.urgent_oob_data)
+    };
+    assert_eq!(run(UrgentPolicy::Oob), ("abcdef".to_owned(), 1));
+    assert_eq!(run(UrgentPolicy::Inline), ("abXcdef".to_owned(), 0));
+    assert_eq!(run(UrgentPolicy::Gap), ("<5>ef".to_owned(), 0));
+    assert_eq!(run(UrgentPolicy::Drop), ("<5>ef".to_owned(), 0));
+    let config = StreamConfig { urgent_oob_limit: 1, ..StreamConfig::default() };
+    let mut b = Bench::connected(config);
+    let mut p = pkt(ToServer, ACK | URG, 1001, 5001, b"aX");
+    p.urgent = 2;
+    b.send(&p);
+    p.seq = 1003;
+    assert_eq!(events(&b.send(&p)), ["reassembly_urgent_oob_limit_reached"]);
+}
+
+#[test]
+fn sessions_in_the_middle() {
+    let mut b = Bench::new(StreamConfig::default());
+    assert_eq!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"data")).exception, Some(Exception::Midstream));
+    assert!(b.session.is_none());
+    let config = StreamConfig { midstream: true, ..StreamConfig::default() };
+    let mut b = Bench::new(config.clone());
+    let out = b.send(&pkt(ToServer, ACK, 1001, 5001, b"data"));
+    assert!(out.accepted && out.state == Some(FlowState::Established));
+    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
+    assert_eq!(b.read(ToServer, false), "data");
+    // The first packet is the server's.
+    let mut b = Bench::new(config);
+    let out = b.send(&pkt(ToServer, SYN | ACK, 5000, 1001, b""));
+    assert!(out.swap);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"request"));
+    assert_eq!(b.state(), TcpState::Established);
+    b.send(&pkt(ToClient, ACK, 5001, 1008, b""));
+    assert_eq!(b.read(ToServer, false), "request");
+}
+
+#[test]
+fn one_side_only() {
+    let mut b = Bench::new(StreamConfig { async_oneside: true, ..StreamConfig::default() });
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    assert!(b.send(&pkt(ToServer, ACK, 1001, 5001, b"request")).new_data[0]);
+    assert_eq!(b.read(ToServer, false), "request");
+    assert!(b.session().is_async());
+}
+
+#[test]
+fn fast_open_data_counts_where_the_server_takes_it() {
+    let mut syn = pkt(ToServer, SYN, 1000, 0, b"early");
+    syn.options.fast_open = Some(8);
+    let mut b = Bench::new(StreamConfig::default());
+    assert!(b.send(&syn).in_stream);
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1006, b""));
+    b.send(&pkt(ToServer, ACK, 1006, 5001, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    assert_eq!(b.read(ToServer, false), "early");
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&syn);
+    let out = b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert_eq!(events(&out), ["3whs_synack_tfo_data_ignored"]);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"again"));
+    assert_eq!(b.read(ToServer, true), "again");
+}
+
+#[test]
+fn split_handshake() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN, 5000, 0, b""));
+    let out = b.send(&pkt(ToServer, SYN | ACK, 1000, 9999, b""));
+    assert_eq!(events(&out), ["4whs_synack_with_wrong_ack"]);
+    b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+    b.send(&pkt(ToClient, ACK, 5001, 1001, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"data"));
+    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
+    assert_eq!(b.read(ToServer, false), "data");
+}
+
+#[test]
+fn handshakes_that_are_not_right() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5000, 1002, b""))), ["3whs_synack_with_wrong_ack"]);
+    assert_eq!(events(&b.send(&pkt(ToServer, SYN | ACK, 5000, 1001, b""))), ["3whs_synack_in_wrong_direction"]);
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert_eq!(events(&b.send(&pkt(ToServer, ACK, 1001, 5002, b""))), ["3whs_right_seq_wrong_ack_evasion"]);
+    for i in 0..5 {
+        let out = b.send(&pkt(ToClient, SYN | ACK, 6000 + i, 1001, b""));
+        assert_eq!(events(&out), ["3whs_synack_resend_with_diff_seq"]);
+    }
+    let out = b.send(&pkt(ToClient, SYN | ACK, 7000, 1001, b""));
+    assert!(out.events.contains(StreamEvent::Hs3SynackFlood));
+    // The client answers one of those kept.
+    b.send(&pkt(ToServer, ACK, 1001, 6003, b""));
+    assert_eq!(b.state(), TcpState::Established);
+    assert_eq!(b.session().isn(ToClient), 6002);
+}
+
+#[test]
+fn retransmissions_and_strays() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"abcd"));
+    b.send(&pkt(ToServer, ACK, 1005, 5001, b"efgh"));
+    b.send(&pkt(ToClient, ACK, 5001, 1009, b""));
+    let out = b.send(&pkt(ToServer, ACK, 1005, 5001, b"efgh"));
+    assert_eq!(events(&out), ["pkt_spurious_retransmission"]);
+    let out = b.send(&pkt(ToServer, ACK, 1001, 5001, b"abcd"));
+    assert_eq!(events(&out), ["pkt_spurious_retransmission", "est_pkt_before_last_ack"]);
+    assert!(!out.accepted);
+    let out = b.send(&pkt(ToServer, ACK, 101_009, 5001, b"far"));
+    assert_eq!(events(&out), ["est_packet_out_of_window"]);
+    let out = b.send(&pkt(ToClient, ACK, 5001, 201_009, b""));
+    assert_eq!(events(&out), ["pkt_invalid_ack", "est_invalid_ack"]);
+    assert_eq!(events(&b.send(&pkt(ToServer, SYN, 1000, 0, b""))), ["est_syn_resend"]);
+    assert_eq!(events(&b.send(&pkt(ToClient, RST | ACK, 5001, 999_999, b""))), ["pkt_invalid_ack", "rst_invalid_ack"]);
+    let out = b.send(&pkt(ToClient, RST | ACK, 5001, 1009, b""));
+    assert!(out.flush && b.state() == TcpState::Closed);
+    let out = b.send(&pkt(ToClient, ACK, 5001, 1009, b"still here"));
+    assert_eq!(events(&out), ["suspected_rst_inject"]);
+}
+
+#[test]
+fn old_timestamps_are_not_taken() {
+    let with = |mut p: Pkt, value| {
+        p.options.timestamp = Some((value, 0));
+        p
+    };
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&with(pkt(ToServer, SYN, 1000, 0, b""), 100));
+    b.send(&with(pkt(ToClient, SYN | ACK, 5000, 1001, b""), 900));
+    b.send(&with(pkt(ToServer, ACK, 1001, 5001, b""), 110));
+    let out = b.send(&with(pkt(ToServer, ACK, 1001, 5001, b"x"), 105));
+    assert_eq!(events(&out), ["pkt_invalid_timestamp"]);
+    assert!(b.send(&with(pkt(ToServer, ACK, 1001, 5001, b"x"), 111)).accepted);
+    // A month later it may start over.
+    let mut p = with(pkt(ToServer, ACK, 1002, 5001, b"y"), 5);
+    p.time += 30 * 86_400;
+    assert!(b.send(&p).accepted);
+}
+
+#[test]
+fn memory_is_counted_and_limited() {
+    let config = StreamConfig { memcap: 10, ..StreamConfig::default() };
+    let mut b = Bench::new(config);
+    assert_eq!(b.send(&pkt(ToServer, SYN, 1000, 0, b"")).exception, Some(Exception::SessionMemcap));
+    assert_eq!(b.engine.counters.ssn_memcap_drop, 1);
+    let config = StreamConfig { reassembly_memcap: 4096, ..StreamConfig::default() };
+    let mut b = Bench::connected(config);
+    let mut exceptions = 0;
+    for i in 0..8 {
+        let out = b.send(&pkt(ToServer, ACK, 1001 + i * 1000, 5001, &[b'x'; 1000]));
+        exceptions += usize::from(out.exception == Some(Exception::ReassemblyMemcap));
+    }
+    assert!(exceptions >= 4);
+    assert_eq!(b.engine.counters.segment_memcap_drop, exceptions as u64);
+    assert!(b.engine.counters.reassembly_memuse > 0);
+    let session = b.session.take().unwrap();
+    b.engine.end(&session);
+    assert_eq!((b.engine.counters.memuse, b.engine.counters.reassembly_memuse), (0, 0));
+    assert_eq!(b.engine.counters.active_sessions, 0);
+}
+
+fn any_packet() -> impl Strategy<Value = Pkt> {
+    let near =
+        |base: u32| prop_oneof![(0u32..3000).prop_map(move |d| base.wrapping_add(d).wrapping_sub(1000)), any::<u32>()];
+    let options = (prop::option::of(any::<(u32, u32)>()), prop::option::of(0u8..15), prop::option::of(0u8..9));
+    (any::<bool>(), 0u8..64, near(1000), near(5000), prop::collection::vec(any::<u8>(), 0..50), any::<u16>(), options)
+        .prop_map(|(to, flags, a, b, payload, window, (timestamp, window_scale, fast_open))| {
+            let to = if to { ToServer } else { ToClient };
+            let (seq, ack) = if to == ToServer { (a, b) } else { (b, a) };
+            let mut p = pkt(to, flags, seq, ack, &payload);
+            (p.window, p.urgent) = (window, window % 60);
+            p.options = TcpOptions { timestamp, window_scale, fast_open, ..TcpOptions::default() };
+            p
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_packet_breaks_a_session(
+        packets in prop::collection::vec(any_packet(), 1..80),
+        connected in any::<bool>(),
+        inline in any::<bool>(),
+        midstream in any::<bool>(),
+        async_oneside in any::<bool>(),
+        depth in prop_oneof![Just(0u64), Just(100), Just(1 << 20)],
+    ) {
+        let config = StreamConfig { inline, midstream, async_oneside, depth, reassembly_memcap: 20_000, ..StreamConfig::default() };
+        let mut b = if connected { Bench::connected(config) } else { Bench::new(config) };
+        for p in &packets {
+            let out = b.send(p);
+            prop_assert!(b.engine.counters.reassembly_memuse < 20_000 + 4096);
+            if b.session.is_none() {
+                continue;
+            }
+            for d in [ToServer, ToClient] {
+                let mut last = b.session().app_offset(d);
+                while let Some(data) = b.session().app_data(d, out.flush) {
+                    let n = match data {
+                        AppData::Data { offset, bytes } => {
+                            prop_assert_eq!(offset, last);
+                            prop_assert!(!bytes.is_empty());
+                            bytes.len() as u64
+                        }
+                        AppData::Gap(n) => n,
+                    };
+                    prop_assert!(n > 0);
+                    b.session().app_consume(d, n);
+                    last += n;
+                }
+                b.raw(d, out.flush);
+                let mut text = Vec::new();
+                b.session().payload_with_gaps(d, 0, 1000, &mut text);
+                prop_assert!(text.len() <= 1000);
+                let mut payload = p.payload.clone();
+                b.session().rewrite(d, p.seq, &mut payload);
+            }
+        }
+    }
+}
