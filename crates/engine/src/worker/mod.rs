@@ -64,6 +64,8 @@ pub(crate) enum DropReason {
     Exception(Condition),
     /// The stream engine found it invalid.
     StreamError,
+    /// Urgent data that is not allowed.
+    StreamUrgent,
     /// A rate filter.
     Threshold,
 }
@@ -75,6 +77,7 @@ impl DropReason {
             DropReason::FlowDrop => "flow drop",
             DropReason::Exception(c) => c.drop_reason(),
             DropReason::StreamError => "stream error",
+            DropReason::StreamUrgent => "stream urgent",
             DropReason::Threshold => "threshold detection_filter",
         }
     }

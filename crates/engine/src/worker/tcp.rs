@@ -67,7 +67,7 @@ impl Lane {
             rest.apply(condition, options.policies.of(condition), fate, Some(flow));
         }
         if out.drop && fate.drop.is_none() {
-            fate.drop = Some(DropReason::StreamError);
+            fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
         let seen = Seen {
             events: out.events,
