@@ -261,13 +261,13 @@ fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>
     }
     flows.update(at, p, &key, dir);
     let Some(flow) = flows.get_mut(at) else { return };
-    let mut out: Outcome = engine.process(&mut flow.ext.tcp, p, dir);
+    let mut out: Outcome = engine.process(&mut flow.ext.tcp, p, dir, matches!(found, Lookup::Created(_)));
     if out.reuse {
         let new = flows.replace(at, p, &key, Kept::default, &mut |f, _| end(engine, f));
         at = new.expect("memory without a limit");
         dir = Direction::ToServer;
         let Some(flow) = flows.get_mut(at) else { return };
-        out = engine.process(&mut flow.ext.tcp, p, dir);
+        out = engine.process(&mut flow.ext.tcp, p, dir, true);
         assert!(!out.reuse, "a new flow's packet opens a new flow");
     }
     if out.swap {
