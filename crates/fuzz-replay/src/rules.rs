@@ -140,7 +140,7 @@ pub fn rules(data: &[u8]) {
     for e in &loaded.errors {
         let _ = e.to_string();
     }
-    let sets = compiled(loaded.rules, &[], data.len() % 16 == 0);
+    let sets = compiled(loaded.rules, &[], data.len().is_multiple_of(16));
     const HTTP: &[u8] = b"GET /index.html?id=1 HTTP/1.1\r\nHost: example.org\r\nUser-Agent: abc\r\nContent-Length: 12\r\n\r\nuid=0(root)\n";
     const DNS: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
     inspected(&sets, &ip(6, HTTP), HTTP);
@@ -165,7 +165,7 @@ pub fn inspect(data: &[u8]) {
     if loaded.rules.is_empty() {
         return;
     }
-    let sets = compiled(loaded.rules, &[], data.len() % 16 == 0);
+    let sets = compiled(loaded.rules, &[], data.len().is_multiple_of(16));
     inspected(&sets, &ip(17, payload), payload);
     inspected(&sets, &ip(6, payload), payload);
 }
