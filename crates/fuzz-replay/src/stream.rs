@@ -261,7 +261,8 @@ fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>
     }
     flows.update(at, p, &key, dir);
     let Some(flow) = flows.get_mut(at) else { return };
-    let mut out: Outcome = engine.process(&mut flow.ext.tcp, p, dir, matches!(found, Lookup::Created(_)));
+    let fresh = matches!(found, Lookup::Created(_));
+    let mut out: Outcome = engine.process(&mut flow.ext.tcp, p, dir, fresh);
     if out.reuse {
         let new = flows.replace(at, p, &key, Kept::default, &mut |f, _| end(engine, f));
         at = new.expect("memory without a limit");

@@ -27,12 +27,13 @@ impl StreamEngine {
         }
         if s.has(tcp::FIN) {
             self.event(out, E::FinButNoSession);
+            out.exception = Some(Exception::Midstream);
             return;
         }
         let pickup = self.config.midstream || self.config.async_oneside;
         if s.has(tcp::SYN | tcp::ACK) {
+            out.exception = Some(Exception::Midstream);
             if !pickup {
-                out.exception = Some(Exception::Midstream);
                 return;
             }
             let Some(new) = session.insert_from(self.create(packet, out)) else { return };
@@ -72,8 +73,8 @@ impl StreamEngine {
                 self.after(new, s, out);
             }
         } else if s.has(tcp::ACK) {
+            out.exception = Some(Exception::Midstream);
             if !pickup {
-                out.exception = Some(Exception::Midstream);
                 return;
             }
             let Some(new) = session.insert_from(self.create(packet, out)) else { return };

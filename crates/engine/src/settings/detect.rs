@@ -1,8 +1,8 @@
 //! `detect:`, `action-order:`, `pcre:` and what else decides how rules are matched.
 
 use margay_config::{Config, ConfigError};
-use margay_detect::mpm::MpmAlgo;
 use margay_detect::DetectConfig;
+use margay_detect::mpm::MpmAlgo;
 use margay_rules::ast::Action;
 
 use super::{number, size, wrong};
