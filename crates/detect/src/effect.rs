@@ -97,7 +97,6 @@ impl CompiledEffect {
             Effect::NfqMark { mark, mask } => CompiledEffect::NfqMark { mark: *mark, mask: *mask },
             Effect::Tag(_) | Effect::Replace | Effect::Action { .. } => return Ok(None),
             Effect::Config { .. } => return Err(CompileError::unsupported("config", "this build does not have it")),
-            Effect::Action { .. } => return Err(CompileError::unsupported("action", "scopes belong to firewall mode")),
             Effect::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build does not have it"));
             }

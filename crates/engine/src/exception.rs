@@ -4,7 +4,7 @@ use margay_config::{Config, ConfigError};
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Policy {
+pub(crate) enum Policy {
     /// Go on as well as can be.
     #[default]
     Ignore,
@@ -24,7 +24,7 @@ pub enum Policy {
 
 impl Policy {
     /// Its name in counters and flow records: `drop_flow`.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Policy::Ignore => "ignore",
             Policy::DropPacket => "drop_packet",
@@ -37,7 +37,7 @@ impl Policy {
     }
 
     /// Every policy, in the order of the counters.
-    pub const ALL: [Policy; 7] = [
+    pub(crate) const ALL: [Policy; 7] = [
         Policy::Ignore,
         Policy::DropPacket,
         Policy::DropFlow,
@@ -74,7 +74,7 @@ impl Policy {
 
 /// The conditions that have a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Condition {
+pub(crate) enum Condition {
     /// The flow table's memory is used up.
     FlowMemcap,
     /// The defragmenter's memory is used up.
@@ -91,7 +91,7 @@ pub enum Condition {
 
 impl Condition {
     /// Every condition, in the order of their numbers.
-    pub const ALL: [Condition; 6] = [
+    pub(crate) const ALL: [Condition; 6] = [
         Condition::FlowMemcap,
         Condition::DefragMemcap,
         Condition::StreamMemcap,
@@ -101,7 +101,7 @@ impl Condition {
     ];
 
     /// Its place in the counters: `exception_policy.` + this + `.drop_flow`.
-    pub const fn counter(self) -> &'static str {
+    pub(crate) const fn counter(self) -> &'static str {
         match self {
             Condition::FlowMemcap => "flow.memcap",
             Condition::DefragMemcap => "defrag.memcap",
@@ -113,7 +113,7 @@ impl Condition {
     }
 
     /// Its name in flow records (`flow.exception_policy[].target`).
-    pub const fn target(self) -> &'static str {
+    pub(crate) const fn target(self) -> &'static str {
         match self {
             Condition::FlowMemcap => "flow_memcap",
             Condition::DefragMemcap => "defrag_memcap",
@@ -125,7 +125,7 @@ impl Condition {
     }
 
     /// Its reason in drop events.
-    pub const fn drop_reason(self) -> &'static str {
+    pub(crate) const fn drop_reason(self) -> &'static str {
         match self {
             Condition::FlowMemcap => "flow memcap",
             Condition::DefragMemcap => "defrag memcap",
@@ -154,10 +154,10 @@ impl Condition {
 
 /// The policy of every condition.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Policies {
+pub(crate) struct Policies {
     policies: [Policy; 6],
     /// Whether the midstream policy was asked for, rather than following from the mode.
-    pub midstream_set: bool,
+    pub(crate) midstream_set: bool,
 }
 
 impl Policies {
@@ -167,7 +167,7 @@ impl Policies {
     ///
     /// # Errors
     /// A value that is no policy, or one that makes no sense for its condition.
-    pub fn from_config(config: &Config, ips: bool, midstream: bool) -> Result<Policies, ConfigError> {
+    pub(crate) fn from_config(config: &Config, ips: bool, midstream: bool) -> Result<Policies, ConfigError> {
         let default = match Self::read(config, "exception-policy")? {
             Some(Some(p)) => p,
             _ if ips => Policy::DropFlow,
@@ -200,7 +200,7 @@ impl Policies {
     }
 
     /// The policy of `condition`.
-    pub const fn of(&self, condition: Condition) -> Policy {
+    pub(crate) const fn of(&self, condition: Condition) -> Policy {
         self.policies[condition.index()]
     }
 
@@ -249,18 +249,18 @@ impl Policies {
 
 /// How often each policy was applied.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PolicyCounters {
+pub(crate) struct PolicyCounters {
     counts: [[u64; 7]; 6],
 }
 
 impl PolicyCounters {
     /// Counts one application.
-    pub fn count(&mut self, condition: Condition, policy: Policy) {
+    pub(crate) fn count(&mut self, condition: Condition, policy: Policy) {
         self.counts[condition.index()][policy as usize] += 1;
     }
 
     /// Calls `f` with each counter's name and value.
-    pub fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
+    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
         for c in Condition::ALL {
             for p in Policy::ALL {
                 f(&format!("exception_policy.{}.{}", c.counter(), p.name()), self.counts[c.index()][p as usize]);

@@ -16,18 +16,22 @@ use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::Worker;
 
-/// Frames handed out at a time.
+/// Frames handed out at a time (`margay.batch-size`): their default and their limit.
 const BATCH: usize = 256;
+const BATCH_MAX: usize = 65_536;
+
+/// What is read, and how.
+pub(crate) struct Input {
+    source: CaptureSource,
+    delete: DeletePolicy,
+    batch: usize,
+}
 
 /// Opens what `-r` names, with the filter of the command line or of `-F`.
 ///
 /// # Errors
 /// Nothing there, a filter that does not compile, options that do not go together.
-pub(crate) fn open(
-    config: &Config,
-    options: &RunOptions,
-    path: &Path,
-) -> Result<(CaptureSource, DeletePolicy), Failed> {
+pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path) -> Result<Input, Failed> {
     let expression = match (&options.filter, &options.filter_file) {
         (Some(words), _) => Some(words.clone()),
         (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new("suricata", e.to_string()))?,
@@ -58,17 +62,16 @@ pub(crate) fn open(
     };
     let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
         .map_err(|e| Failed::new("suricata", e.to_string()))?;
-    Ok((source, policy))
+    let batch = settings::number(config, "margay.batch-size", BATCH)?;
+    if !(1..=BATCH_MAX).contains(&batch) {
+        return Err(settings::wrong(config, "margay.batch-size", "must be between 1 and 65536").into());
+    }
+    Ok(Input { source, delete: policy, batch })
 }
 
 /// Reads everything through `worker`, until the end or a signal to stop.
-pub(crate) fn run(
-    mut source: CaptureSource,
-    policy: DeletePolicy,
-    worker: &mut Worker,
-    reporter: &mut Reporter,
-    signals: &Signals,
-) {
+pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, signals: &Signals) {
+    let Input { mut source, delete: policy, batch } = input;
     let stderr = std::io::stderr();
     let style = Style::of(&stderr);
     let show = reporter.show_progress(style == Style::Terminal);
@@ -83,7 +86,7 @@ pub(crate) fn run(
             worker.lane.rest.outputs.reopen(settings::now());
             margay_output::log::reopen();
         }
-        match source.next_event(BATCH, SystemTime::now) {
+        match source.next_event(batch, SystemTime::now) {
             Event::FileStart(start) => {
                 info!("pcap", "Starting file run for {}", start.file.display());
                 bad_link = None;
@@ -99,13 +102,11 @@ pub(crate) fn run(
                 worker.lane.rest.file = Some(start.file.display().to_string());
                 worker.lane.rest.file_alerts = 0;
             }
-            Event::Batch(batch) => {
-                if bad_link.is_none() {
-                    for frame in batch.iter() {
-                        worker.frame(&frame);
-                    }
-                    worker.expire();
+            Event::Batch(batch) if bad_link.is_none() => {
+                for frame in batch.iter() {
+                    worker.frame(&frame);
                 }
+                worker.expire();
             }
             Event::FileEnd(end) => {
                 match end.error {

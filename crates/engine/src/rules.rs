@@ -86,7 +86,11 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
 
     let (paths, missing) = files(config, options);
     for m in &missing {
-        warning!("detect", "No rule files match the pattern {m}");
+        if fatal {
+            error!("detect", "No rule files match the pattern {m}");
+        } else {
+            warning!("detect", "No rule files match the pattern {m}");
+        }
     }
     let named = paths.len() + missing.len();
     let mut loader = Loader::new(&ctx);

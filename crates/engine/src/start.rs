@@ -170,8 +170,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let mut reporter = Reporter::new(&config, engine, options.verbose > 0)?;
     let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
     notice!("threads", "Threads created -> W: 1   Engine started.");
-    if let Some((source, policy)) = source {
-        files::run(source, policy, &mut worker, &mut reporter, &signals);
+    if let Some(input) = source {
+        files::run(input, &mut worker, &mut reporter, &signals);
     }
     worker.finish();
     reporter.write(&mut worker);

@@ -536,20 +536,19 @@ impl<X> FlowTable<X> {
 
     fn deadline(&self, at: u32) -> i64 {
         let touched = self.slots.get(at).map_or(0, |s| s.touched);
-        touched.saturating_add(self.timeout(at, false)).saturating_add(SECOND)
+        touched.saturating_add(self.timeout(at, false))
     }
 
     fn timed_out(&self, at: u32, now: i64) -> bool {
         let touched = self.slots.get(at).map_or(0, |s| s.touched);
-        // A second more than a lookup grants, for that one compares whole seconds.
-        touched.saturating_add(self.timeout(at, self.emergency)).saturating_add(SECOND) < now
+        touched.saturating_add(self.timeout(at, self.emergency)) < now
     }
 
-    /// Whether the flow's latest packet is too old for one of time `now` to belong to it; whole seconds, as Suricata
-    /// compares them.
+    /// Whether the flow's latest packet is too old for one of time `now` to belong to it. Packet times count here, which
+    /// may have gone back since.
     fn silent_before(&self, at: u32, now: Time) -> bool {
         let last = self.get(FlowRef(at)).map_or(now, |f| f.core.last);
-        last.secs().saturating_add(self.timeout(at, self.emergency) / SECOND) < now.secs()
+        last.0.saturating_add(self.timeout(at, self.emergency)) < now.0
     }
 
     /// The second at which slot `w` comes round.

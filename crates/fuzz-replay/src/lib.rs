@@ -1,13 +1,28 @@
 //! One function a fuzz target: `fuzz/fuzz_targets` call them with what the fuzzer makes up, and this crate's tests with
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
+mod rules;
+mod stream;
+
+pub use rules::{inspect, lists, rules};
+pub use stream::stream;
+
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
 
 /// A target: its name, which is its corpus' folder, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: &[Target] = &[("capture", capture), ("decode", decode), ("defrag", defrag), ("config", config)];
+pub const TARGETS: &[Target] = &[
+    ("capture", capture),
+    ("decode", decode),
+    ("defrag", defrag),
+    ("config", config),
+    ("stream", stream),
+    ("rules", rules),
+    ("lists", lists),
+    ("inspect", inspect),
+];
 
 /// Capture readers: any bytes as a file.
 pub fn capture(data: &[u8]) {

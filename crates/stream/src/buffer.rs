@@ -44,6 +44,21 @@ impl Block {
         let (a, b) = (from.max(self.start) - self.start, to.min(self.end()).saturating_sub(self.start));
         self.data.get_mut(self.head + a as usize..self.head + b as usize).unwrap_or(&mut [])
     }
+    /// Adds bytes in front.
+    fn prepend(&mut self, part: &[u8]) {
+        if part.len() > self.head {
+            // With room for more: data that comes last byte first must not move everything with each of them.
+            let room = part.len() + self.len().min(KEEP);
+            self.data.splice(..self.head, std::iter::repeat_n(0, room));
+            self.head = room;
+        }
+        let to = self.head - part.len();
+        if let Some(space) = self.data.get_mut(to..self.head) {
+            space.copy_from_slice(part);
+        }
+        self.head = to;
+        self.start -= part.len() as u64;
+    }
     /// Frees what is before `floor`.
     fn release(&mut self, floor: u64) {
         let n = floor.saturating_sub(self.start).min(self.len() as u64);
@@ -171,6 +186,14 @@ impl StreamBuffer {
                 if different && old.len() == new.len() {
                     old.copy_from_slice(new);
                 }
+                if (piece.start, piece.end) == (a, b) {
+                    // As it is for all but the first and the last: nothing moves.
+                    if let Some(p) = self.pieces.get_mut(i) {
+                        p.segment = segment;
+                    }
+                    i += 1;
+                    continue;
+                }
                 let mut parts = [None; 3];
                 if piece.start < a {
                     parts[0] = Some(Piece { end: a, ..piece });
@@ -212,11 +235,8 @@ impl StreamBuffer {
                     }
                 }
             } else if stop == next && next != u64::MAX {
-                // In front of a block: it moves into a new one.
                 if let Some(b) = self.blocks.get_mut(i) {
-                    b.data.splice(..b.head, part.iter().copied());
-                    b.head = 0;
-                    b.start = at;
+                    b.prepend(part);
                 }
             } else {
                 if self.blocks.len() >= MAX_BLOCKS || self.regions_with(at, stop) > max_regions {

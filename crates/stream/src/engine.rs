@@ -12,7 +12,8 @@ use crate::session::{Assembly, TcpSession, TcpState, flag, peer_flag};
 /// A condition that a policy of the configuration decides on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exception {
-    /// A packet of a connection whose start was not seen (`stream.midstream-policy`).
+    /// A packet of a connection whose start was not seen (`stream.midstream-policy`). Where sessions are picked up in the
+    /// middle this is the packet that one was picked up from, else every packet but resets.
     Midstream,
     /// No memory for the session (`stream.memcap-policy`).
     SessionMemcap,
@@ -46,6 +47,8 @@ pub struct Outcome {
     pub exception: Option<Exception>,
     /// Inline: drop the packet.
     pub drop: bool,
+    /// It is dropped for its urgent data (`stream.reassembly.urgent.policy`).
+    pub drop_urgent: bool,
     /// Inline: payload overlaps with different data of before; see [`TcpSession::rewrite`].
     pub rewrite: bool,
     /// A direction reached the depth, and the configuration says that such flows are bypassed.
@@ -157,7 +160,7 @@ impl StreamEngine {
             self.event(&mut out, StreamEvent::PktBrokenAck);
         }
         if s.has(tcp::URG) && self.config.urgent == UrgentPolicy::Drop {
-            out.drop = self.config.inline;
+            (out.drop, out.drop_urgent) = (self.config.inline, self.config.inline);
             return out;
         }
         match session {
@@ -405,7 +408,7 @@ impl StreamEngine {
             UrgentPolicy::Inline | UrgentPolicy::Oob => Some((s.payload, &[])),
             UrgentPolicy::Gap => None,
             UrgentPolicy::Drop => {
-                out.drop = self.config.inline;
+                (out.drop, out.drop_urgent) = (self.config.inline, self.config.inline);
                 None
             }
         }

@@ -3,6 +3,7 @@
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
 
+use crate::counters::StreamCounters;
 use crate::engine::{Exception, Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::seq;
@@ -26,12 +27,13 @@ impl StreamEngine {
         }
         if s.has(tcp::FIN) {
             self.event(out, E::FinButNoSession);
+            out.exception = Some(Exception::Midstream);
             return;
         }
         let pickup = self.config.midstream || self.config.async_oneside;
         if s.has(tcp::SYN | tcp::ACK) {
+            out.exception = Some(Exception::Midstream);
             if !pickup {
-                out.exception = Some(Exception::Midstream);
                 return;
             }
             let Some(new) = session.insert_from(self.create(packet, out)) else { return };
@@ -71,8 +73,8 @@ impl StreamEngine {
                 self.after(new, s, out);
             }
         } else if s.has(tcp::ACK) {
+            out.exception = Some(Exception::Midstream);
             if !pickup {
-                out.exception = Some(Exception::Midstream);
                 return;
             }
             let Some(new) = session.insert_from(self.create(packet, out)) else { return };
@@ -204,7 +206,7 @@ impl StreamEngine {
                     self.event(out, E::Hs3SynackWithWrongAck);
                     return false;
                 };
-                restart(session, &other);
+                restart(&mut self.counters, session, &other);
             } else if plain && !data {
                 // Fast open, but only the SYN was acknowledged: its data does not count.
                 self.event(out, E::Hs3SynackTfoDataIgnored);
@@ -457,11 +459,13 @@ fn syn_ack(session: &mut TcpSession, q: &Queued) {
 }
 
 /// A queued SYN turned out to be the one that counts.
-fn restart(session: &mut TcpSession, q: &Queued) {
+fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q: &Queued) {
     let p = &mut session.peers[0];
     p.start(q.seq);
     p.wscale = q.wscale.unwrap_or(0).min(MIDSTREAM_SCALE);
-    p.data = None;
+    if let Some(d) = p.data.take() {
+        counters.reassembly_memuse = counters.reassembly_memuse.saturating_sub(d.accounted);
+    }
     p.last_ts = q.timestamp.unwrap_or(0);
     set(&mut session.flags, flag::TIMESTAMP, q.timestamp.is_some());
     set(&mut session.flags, flag::SACK, q.sack);

@@ -125,3 +125,30 @@ fn a_long_stream_needs_little_memory() {
     }
     assert!(b.memory() < 32 << 10, "{}", b.memory());
 }
+
+#[test]
+fn data_that_comes_backwards_needs_little_memory() {
+    let mut b = StreamBuffer::default();
+    let stream: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+    b.insert(60_000, &stream[60_000..], OsPolicy::Bsd, 8);
+    for i in (0..60_000).rev() {
+        assert_eq!(b.insert(i as u64, &stream[i..=i], OsPolicy::Bsd, 8).new, 1);
+    }
+    assert_eq!(b.contiguous(0, u64::MAX), &stream[..]);
+    assert!(b.memory() < 400 << 10, "{}", b.memory());
+}
+
+#[test]
+fn a_segment_over_many_pieces_takes_them_all() {
+    let mut b = StreamBuffer::default();
+    for i in 0..1500u64 {
+        b.insert(i, b"a", OsPolicy::Bsd, 8);
+    }
+    // Bsd: the later one wins where it begins before; so it does for all pieces but the first.
+    let done = b.insert(0, &[b'b'; 1501], OsPolicy::Bsd, 8);
+    assert_eq!((done.new, done.overlap, done.different), (1, true, true));
+    assert_eq!(b.contiguous(0, 3), b"abb");
+    // They are that segment's now: the same again does not win over it, one before it does.
+    assert!(b.insert(0, &[b'c'; 1501], OsPolicy::Bsd, 8).different);
+    assert_eq!(b.contiguous(0, 3), b"abb");
+}

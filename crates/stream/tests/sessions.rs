@@ -489,3 +489,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn data_of_a_syn_that_does_not_count_is_not_counted_either() {
+    let mut b = Bench::new(StreamConfig::default());
+    let mut syn = pkt(ToServer, SYN, 1000, 0, b"early");
+    syn.options.fast_open = Some(0);
+    b.send(&syn);
+    assert!(b.engine.counters.reassembly_memuse > 0);
+    b.send(&pkt(ToServer, SYN, 2000, 0, b""));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 2001, b""));
+    assert_eq!(b.state(), TcpState::SynRecv);
+    assert_eq!(b.engine.counters.reassembly_memuse, 0);
+}

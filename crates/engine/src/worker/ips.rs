@@ -13,7 +13,7 @@ pub(crate) struct IpsCounters {
     reasons: [u64; REASONS.len()],
 }
 
-const REASONS: [(&str, DropReason); 9] = [
+const REASONS: [(&str, DropReason); 11] = [
     ("applayer_error", DropReason::Exception(Condition::AppLayerError)),
     ("defrag_memcap", DropReason::Exception(Condition::DefragMemcap)),
     ("flow_memcap", DropReason::Exception(Condition::FlowMemcap)),
@@ -22,6 +22,8 @@ const REASONS: [(&str, DropReason); 9] = [
     ("stream_error", DropReason::StreamError),
     ("stream_memcap", DropReason::Exception(Condition::StreamMemcap)),
     ("stream_midstream", DropReason::Exception(Condition::Midstream)),
+    ("stream_urgent", DropReason::StreamUrgent),
+    ("threshold_detection_filter", DropReason::Threshold),
     ("stream_reassembly", DropReason::Exception(Condition::ReassemblyMemcap)),
 ];
 

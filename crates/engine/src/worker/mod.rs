@@ -64,6 +64,8 @@ pub(crate) enum DropReason {
     Exception(Condition),
     /// The stream engine found it invalid.
     StreamError,
+    /// Urgent data that is not allowed.
+    StreamUrgent,
     /// A rate filter.
     Threshold,
 }
@@ -75,6 +77,7 @@ impl DropReason {
             DropReason::FlowDrop => "flow drop",
             DropReason::Exception(c) => c.drop_reason(),
             DropReason::StreamError => "stream error",
+            DropReason::StreamUrgent => "stream urgent",
             DropReason::Threshold => "threshold detection_filter",
         }
     }
@@ -233,8 +236,7 @@ impl Lane {
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
         let dropped = options.ips && core.action == FlowAction::Drop;
         if packet.is_tcp() && !bypassed && !dropped {
-            let fresh = matches!(found, Lookup::Created(_));
-            (at, direction, seen) = self.tcp(packet, key, at, direction, fresh, fate);
+            (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
         }
         let Lane { flows, rest, .. } = self;
         flows.update(at, packet, key, direction);

@@ -22,8 +22,6 @@ pub(crate) struct Seen {
     pub(crate) flush: bool,
     /// Inline: the payload has to be replaced by what the stream has.
     pub(crate) rewrite: bool,
-    /// The flow's client turned out to be its server.
-    pub(crate) turned: bool,
     /// Nothing more is to be seen of the flow.
     pub(crate) bypass: bool,
 }
@@ -37,7 +35,6 @@ impl Lane {
         key: &FlowKey,
         mut at: FlowRef,
         mut direction: Direction,
-        fresh: bool,
         fate: &mut Fate,
     ) -> (FlowRef, Direction, Seen) {
         let Lane { flows, rest, options } = self;
@@ -70,7 +67,7 @@ impl Lane {
             rest.apply(condition, options.policies.of(condition), fate, Some(flow));
         }
         if out.drop && fate.drop.is_none() {
-            fate.drop = Some(DropReason::StreamError);
+            fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
         let seen = Seen {
             events: out.events,
@@ -79,7 +76,6 @@ impl Lane {
             in_stream: out.in_stream,
             flush: out.flush,
             rewrite: out.rewrite,
-            turned: out.swap,
             bypass: out.bypass,
         };
         (at, direction, seen)
