@@ -309,7 +309,8 @@ impl Header {
             transports,
             families,
             sides,
-            both: rule.arrow == Arrow::Both,
+            // With the same on both sides there is but one way.
+            both: rule.arrow == Arrow::Both && (rule.src != rule.dst || rule.sport != rule.dport),
             src: sets.addresses(&rule.src)?,
             dst: sets.addresses(&rule.dst)?,
             sport: sets.ports(&rule.sport)?,
@@ -317,12 +318,13 @@ impl Header {
         })
     }
 
-    /// Whether a packet fits. A rule that names ports holds for no transport without them.
-    pub(crate) fn holds(&self, k: &PacketKey, sets: &Sets, cache: &mut SetCache) -> bool {
+    /// In how many of its ways the rule fits a packet: `<>` stands for two rules, and a packet may fit both. A rule that
+    /// names ports holds for no transport without them.
+    pub(crate) fn ways(&self, k: &PacketKey, sets: &Sets, cache: &mut SetCache) -> u8 {
         if self.transports & k.transport == 0 || self.families & k.family == 0 || self.sides & k.side == 0 {
-            return false;
+            return 0;
         }
-        self.one_way(k, sets, cache) || (self.both && self.other_way(k, sets, cache))
+        u8::from(self.one_way(k, sets, cache)) + u8::from(self.both && self.other_way(k, sets, cache))
     }
 
     fn one_way(&self, k: &PacketKey, sets: &Sets, cache: &mut SetCache) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use margay_flow::{Direction, FlowAction, FlowCore};
-use margay_packet::Packet;
+use margay_packet::{Packet, PacketSource};
 use margay_rules::ast::{Action, NewAction};
 
 use crate::buffer::PacketBuffer;
@@ -64,6 +64,11 @@ struct Match {
     rule: u32,
     tx_id: Option<u64>,
     stream: bool,
+}
+
+/// Whether the engine made a packet up, to have what is left of a stream inspected.
+fn made_up(p: &Packet<'_>) -> bool {
+    matches!(p.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush)
 }
 
 /// One worker's state.
@@ -166,7 +171,7 @@ impl DetectState {
         self.counters.packets += 1;
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
-        if self.first_of_direction(input) {
+        if !made_up(input.packet) && self.first_of_direction(input) {
             self.candidates.clear();
             detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
             #[cfg(test)]
@@ -249,12 +254,11 @@ impl DetectState {
         let candidates = std::mem::take(&mut self.candidates);
         for &number in &candidates {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
-            if !rule.header.holds(key, &detect.sets, &mut self.cache) {
-                continue;
-            }
-            if let Some(stream) = self.holds(detect, rule, input) {
-                self.apply(rule, input, verdict);
-                self.matches.push(Match { rule: number, tx_id: None, stream });
+            for _ in 0..rule.header.ways(key, &detect.sets, &mut self.cache) {
+                if let Some(stream) = self.holds(detect, rule, input) {
+                    self.apply(rule, input, verdict);
+                    self.matches.push(Match { rule: number, tx_id: None, stream });
+                }
             }
         }
         self.candidates = candidates;
@@ -280,6 +284,10 @@ impl DetectState {
 
     /// Whether all of a rule's checks hold; and whether that was in stream data.
     fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
+        // Nobody sent it: there is nothing in it but the stream that it comes with.
+        if rule.payload.is_empty() && made_up(input.packet) {
+            return None;
+        }
         if !rule.checks.is_empty() {
             let check = CheckInput {
                 packet: input.packet,

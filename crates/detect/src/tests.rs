@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
-use margay_packet::{Frame, L3, L4, LinkType, Packet, Time, Vlans, tcp};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, PacketSource, Time, Vlans, tcp};
 use margay_rules::ast::*;
 use proptest::prelude::*;
 
@@ -183,6 +183,40 @@ fn workers_share_rules() {
     fn moved<T: Send>() {}
     shared::<Detect>();
     moved::<DetectState>();
+}
+
+/// A packet that both ways of a `<>` rule fit matches twice; with the same on both sides there is one way only.
+#[test]
+fn both_ways_are_two_rules() {
+    let net = AddressSet { v4: vec![(0x0a00_0001, 0x0a00_0002)], v6: vec![], any: false };
+    let one = AddressSet { v4: vec![(0x0a00_0001, 0x0a00_0001)], v6: vec![], any: false };
+    let mut twice = rule(1, Action::Alert, Protocol::Ip);
+    (twice.arrow, twice.dst) = (Arrow::Both, net);
+    let mut once = rule(2, Action::Alert, Protocol::Ip);
+    (once.arrow, once.dst) = (Arrow::Both, one);
+    let mut same = rule(3, Action::Alert, Protocol::Ip);
+    same.arrow = Arrow::Both;
+    let mut lab = Lab::new(vec![twice, once, same]);
+    assert_eq!(lab.payload(b"x").0, [1, 1, 2, 3]);
+}
+
+/// The packet that ends a flow shows rules what is left of the stream, and nothing of itself.
+#[test]
+fn made_up_packets_have_no_headers() {
+    let mut flags = rule(1, Action::Alert, Protocol::Tcp);
+    flags.checks.push(Check::TcpAck(Compare::Equal(0)));
+    let mut lab = Lab::new(vec![flags, rule(2, Action::Alert, Protocol::Ip), alert(3, b"abc")]);
+    let bytes = tcp_bytes(b"");
+    let chunks = [StreamChunk { data: b"abc", offset: 0 }];
+    for (source, want) in [(PacketSource::StreamFlowTimeout, vec![3]), (PacketSource::Wire, vec![1, 2, 3])] {
+        let p = Packet { source, ..packet(&bytes, Direction::ToServer, 40000, 80) };
+        let mut input = Input { flow: Some(&mut lab.flow), dir: Some(Direction::ToServer), ..Input::new(&p) };
+        (input.in_stream, input.chunks) = (true, &chunks);
+        lab.state.inspect(&lab.detect, &mut input);
+        let mut sids: Vec<u32> = lab.state.alerts().iter().map(|a| lab.detect.rules()[a.rule as usize].sid).collect();
+        sids.sort_unstable();
+        assert_eq!(sids, want, "{source:?}");
+    }
 }
 
 #[test]

@@ -144,6 +144,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let policies =
         Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
 
+    info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
+
     let source = match &options.capture {
         Some(Capture::File(path)) => Some(files::open(&config, options, path)?),
         _ => None,

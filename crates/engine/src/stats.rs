@@ -114,7 +114,7 @@ impl Reporter {
         if worker.lane.options.ips {
             rest.counters.ips.for_each(&mut add);
         }
-        rest.counters.policies.for_each(&mut add);
+        rest.counters.policies.for_each(&worker.lane.options.policies, &mut add);
         if let Some((_, state)) = &rest.detect {
             state.counters().for_each(&mut add);
         } else {

@@ -1,14 +1,17 @@
-//! Hyperscan: bindings to the few functions of `libhs` that literal matching in block mode needs, and the engine over
-//! them. The only `unsafe` of the crate's matching is here; nothing of it leaves this module.
+//! Hyperscan: bindings to the few functions of `libhs` that matching in block mode needs, and the engine over them.
+//!
+//! Literals are given as expressions with every byte escaped. The interface for literals (`hs_compile_lit_multi`) is not
+//! used: in 5.4.0 what it compiles does not find every one of them (see the test of a short pattern beside a long one).
+//! The only `unsafe` of the crate's matching is here; nothing of it leaves this module.
 //!
 //! Facts that the code relies on, from the library's developer reference: a database is immutable once compiled and
 //! may be used by any number of threads at once; a scratch may be used by one scan at a time, and `hs_alloc_scratch`
-//! on an existing scratch makes it large enough for one more database; `hs_compile_lit_multi` takes each expression
-//! with its length, so that bytes stand for themselves; the callback is called on the thread that scans, before
+//! on an existing scratch makes it large enough for one more database; expressions are C strings, in which `\xhh` stands
+//! for a byte; without the UTF-8 flag caseless concerns ASCII letters only; the callback is called on the thread that scans, before
 //! `hs_scan` returns.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::{self, NonNull};
 
 use super::{Mpm, MpmError, Pattern, Scratch};
@@ -37,11 +40,10 @@ const HS_FLAG_SINGLEMATCH: c_uint = 8;
 const HS_MODE_BLOCK: c_uint = 1;
 
 unsafe extern "C" {
-    fn hs_compile_lit_multi(
+    fn hs_compile_multi(
         expressions: *const *const c_char,
         flags: *const c_uint,
         ids: *const c_uint,
-        lens: *const usize,
         elements: c_uint,
         mode: c_uint,
         platform: *const c_void,
@@ -117,8 +119,8 @@ impl Hyperscan {
         if patterns.iter().any(|p| p.bytes.is_empty()) {
             return Err(MpmError::Build("empty pattern".into()));
         }
-        let expressions: Vec<*const c_char> = patterns.iter().map(|p| p.bytes.as_ptr().cast()).collect();
-        let lens: Vec<usize> = patterns.iter().map(|p| p.bytes.len()).collect();
+        let escaped: Vec<CString> = patterns.iter().map(|p| escape(&p.bytes)).collect();
+        let expressions: Vec<*const c_char> = escaped.iter().map(|e| e.as_ptr()).collect();
         let flags: Vec<c_uint> = patterns
             .iter()
             .map(|p| if p.nocase { HS_FLAG_SINGLEMATCH | HS_FLAG_CASELESS } else { HS_FLAG_SINGLEMATCH })
@@ -127,14 +129,13 @@ impl Hyperscan {
         let ids: Vec<c_uint> = (0..n).collect();
         let mut db = ptr::null_mut();
         let mut error: *mut HsCompileError = ptr::null_mut();
-        // SAFETY: the four arrays have `n` elements each and live until the call returns; each expression points to
-        // as many readable bytes as its length says; `db` and `error` are valid places for the results.
+        // SAFETY: the three arrays have `n` elements each and live until the call returns; each expression points to a
+        // C string that `escaped` keeps as long; `db` and `error` are valid places for the results.
         let rc = unsafe {
-            hs_compile_lit_multi(
+            hs_compile_multi(
                 expressions.as_ptr(),
                 flags.as_ptr(),
                 ids.as_ptr(),
-                lens.as_ptr(),
                 n,
                 HS_MODE_BLOCK,
                 ptr::null(),
@@ -147,6 +148,17 @@ impl Hyperscan {
             _ => Err(MpmError::Build(take_error(error, rc))),
         }
     }
+}
+
+/// An expression for just these bytes.
+fn escape(bytes: &[u8]) -> CString {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let text = bytes
+        .iter()
+        .flat_map(|b| [b'\\', b'x', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]])
+        .collect::<Vec<u8>>();
+    // There is no zero byte in it.
+    CString::new(text).unwrap_or_default()
 }
 
 /// The text of a compile error, which is freed.

@@ -245,6 +245,21 @@ mod tests {
         }
     }
 
+    /// Beside a long caseless pattern Hyperscan's interface for literals (5.4.0) loses a short one that is all there is
+    /// in the buffer.
+    #[test]
+    fn a_short_pattern_beside_a_long_one() {
+        let p = |b: &[u8], nocase| Pattern { bytes: b.to_vec(), nocase };
+        let short = b"h\x04\x83\0\0\0";
+        let long = [b"TVqQAAMAAAAEAAAA//8AALgAAAAAAAAAQAAA".as_slice(), &[b'A'; 44]].concat();
+        let patterns = [p(b"Calibration Access Established", false), p(&long, true), p(short, false)];
+        for algo in engines() {
+            assert_eq!(found(&patterns, short, algo), [2], "{algo:?}");
+            assert_eq!(found(&patterns, &[b"x".as_slice(), short].concat(), algo), [2], "{algo:?}");
+            assert_eq!(found(&patterns, &long.to_ascii_lowercase(), algo), [1], "{algo:?}");
+        }
+    }
+
     #[test]
     fn one_scratch_serves_many_matchers() {
         for algo in engines() {

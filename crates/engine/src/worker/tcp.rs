@@ -5,7 +5,7 @@ use margay_packet::{L4, Packet};
 use margay_stream::{Exception, StreamEvents};
 
 use super::{DropReason, Fate, FlowExt, Lane, Options, Rest};
-use crate::exception::Condition;
+use crate::exception::{Condition, Policy};
 
 /// What the stream engine said of a packet.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,7 +64,9 @@ impl Lane {
                 Exception::SessionMemcap => Condition::StreamMemcap,
                 Exception::ReassemblyMemcap => Condition::ReassemblyMemcap,
             };
-            rest.apply(condition, options.policies.of(condition), fate, Some(flow));
+            let policy = options.policies.of(condition);
+            rest.apply(condition, policy, fate, Some(flow));
+            out.bypass |= policy == Policy::Bypass;
         }
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
