@@ -139,6 +139,15 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     for note in config.unknown_keys() {
         warning!("conf", "{note}");
     }
+    if options.pcap_file_buffer_size.is_some() || options.pcap_buffer_size.is_some() {
+        warning!(
+            "pcap",
+            "the reader has a buffer of its own: --pcap-file-buffer-size and --pcap-buffer-size change nothing"
+        );
+    }
+    if options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
+        info!("runmodes", "capture files are read by one worker, whatever the run mode");
+    }
     let ips = options.simulate_ips;
     let midstream = settings::flag(&config, "stream.midstream", false)?;
     let policies =
