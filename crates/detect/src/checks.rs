@@ -284,7 +284,7 @@ impl CompiledCheck {
             Kind::Icmpv6Mtu(c) => header::icmpv6_mtu(p).is_some_and(|v| c.holds(v.into())),
             Kind::IgmpType(c) => header::igmp_type(p).is_some_and(|v| c.holds(v.into())),
             Kind::Dsize(c) => {
-                let len = p.payload().len() as u64;
+                let len = crate::header::payload_of(p).len() as u64;
                 // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
                 !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
             }

@@ -41,8 +41,8 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
         L4::Icmpv4 { .. } => transport::ICMPV4,
         L4::Icmpv6 { .. } => transport::ICMPV6,
         L4::Sctp { .. } => transport::SCTP,
-        // A header too broken to be read is still of its protocol.
-        L4::None if p.is_ip() && !p.fragment => match p.proto {
+        // A header too broken to be read is still of its protocol, and so is a fragment.
+        L4::None if p.is_ip() => match p.proto {
             1 => transport::ICMPV4,
             6 => transport::TCP,
             17 => transport::UDP,
@@ -52,6 +52,14 @@ pub(crate) fn transport_of(p: &Packet<'_>) -> u8 {
         },
         _ if p.is_ip() => transport::OTHER,
         _ => transport::NONE,
+    }
+}
+
+/// The payload that rules look into: none where the transport was not understood, as in fragments.
+pub(crate) fn payload_of<'a>(p: &Packet<'a>) -> &'a [u8] {
+    match p.l4 {
+        L4::None => &[],
+        _ => p.payload(),
     }
 }
 
@@ -213,6 +221,8 @@ pub(crate) struct PacketKey {
     pub(crate) dst: IpAddr,
     pub(crate) sport: u16,
     pub(crate) dport: u16,
+    /// A fragment: it may have the transport of a rule, but no ports.
+    pub(crate) fragment: bool,
 }
 
 /// Bits of [`PacketKey::side`] and [`Header::sides`].
@@ -234,6 +244,7 @@ impl PacketKey {
             dst: p.dst,
             sport: p.sport,
             dport: p.dport,
+            fragment: p.fragment,
         }
     }
 }
@@ -343,7 +354,7 @@ impl Header {
         if self.sport == ANY && self.dport == ANY {
             return true;
         }
-        if k.transport & (transport::TCP | transport::UDP | transport::SCTP) == 0 {
+        if k.fragment || k.transport & (transport::TCP | transport::UDP | transport::SCTP) == 0 {
             return false;
         }
         sets.port(self.dport, dport) && sets.port(self.sport, sport)

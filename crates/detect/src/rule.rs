@@ -1,6 +1,6 @@
 //! A rule, compiled: everything that is looked at once it is a candidate.
 
-use margay_rules::ast::{Action, ActionScope, AppProtoMode, Check, Effect, Protocol, Rule, Tag};
+use margay_rules::ast::{Action, ActionScope, AppProtoMode, Check, Effect, Protocol, Rule, Side, Tag};
 
 use crate::buffer::PacketBuffer;
 use crate::checks::{CheckEnv, CompiledCheck};
@@ -193,7 +193,7 @@ impl CompiledRule {
                 Check::StreamEvent(_) => Needs::STREAM_EVENT,
                 Check::DecodeEvent(_) => Needs::DECODE_EVENT,
                 Check::Flow(f) if f.established => Needs::FLOW.and(Needs::ESTABLISHED),
-                Check::Flow(f) if f.side.is_some() => Needs::FLOW,
+                Check::Flow(f) if f.not_established || f.stateless || f.side == Some(Side::ToClient) => Needs::FLOW,
                 Check::FlowBit { set: true, .. } => Needs::FLOW,
                 _ => Needs::NOTHING,
             });

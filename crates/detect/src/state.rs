@@ -11,7 +11,7 @@ use crate::checks::{AppProto, CheckInput};
 use crate::detect::Detect;
 use crate::effect::EffectTarget;
 use crate::group::{Group, Has, Needs, Source};
-use crate::header::{PacketKey, SetCache};
+use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction, of_flow};
 use crate::inspect::InspectContext;
@@ -221,7 +221,7 @@ impl DetectState {
         let packet = input.packet;
         let to_client = input.dir == Some(Direction::ToClient);
         let groups = detect.groups.of(key.transport, to_client, key.sport, key.dport);
-        let payload = packet.payload();
+        let payload = payload_of(packet);
         let has = has(input, payload);
         for group in groups.into_iter().flatten() {
             group.always(&has, &mut self.candidates);
@@ -324,7 +324,7 @@ impl DetectState {
                 return None;
             }
         }
-        let payload = input.packet.payload();
+        let payload = payload_of(input.packet);
         let before = self.replacements.len();
         if payload.is_empty() || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips)) {
             self.replacements.truncate(before);

@@ -200,6 +200,22 @@ fn both_ways_are_two_rules() {
     assert_eq!(lab.payload(b"x").0, [1, 1, 2, 3]);
 }
 
+/// A fragment is of its transport, without ports and without payload.
+#[test]
+fn fragments_have_neither_ports_nor_payload() {
+    let size =
+        |sid, n| Rule { checks: vec![Check::Dsize(Compare::Equal(n))], ..rule(sid, Action::Alert, Protocol::Tcp) };
+    let mut ports = size(3, 0);
+    ports.dport = PortSet { ranges: vec![(0, 79), (81, 65535)], any: false };
+    let all = vec![size(1, 0), size(2, 3), ports, alert(4, b"abc"), rule(5, Action::Alert, Protocol::Udp)];
+    let mut lab = Lab::new(all);
+    let bytes = tcp_bytes(b"abc");
+    let p = Packet { l4: L4::None, fragment: true, ..packet(&bytes, Direction::ToServer, 0, 0) };
+    lab.state.inspect(&lab.detect, &mut Input::new(&p));
+    let sids: Vec<u32> = lab.state.alerts().iter().map(|a| lab.detect.rules()[a.rule as usize].sid).collect();
+    assert_eq!(sids, [1]);
+}
+
 /// The packet that ends a flow shows rules what is left of the stream, and nothing of itself.
 #[test]
 fn made_up_packets_have_no_headers() {

@@ -7,14 +7,18 @@ use margay_rules::ast::{AppProtoMode, Compare, FlowCheck, FlowSide, Side, XBitTr
 use super::{AppProto, CheckInput, IntOp, IntValue};
 use crate::hostvars::HostKey;
 
-/// `flow`: a direction and `established` need a flow; `stateless` asks nothing.
+/// `flow`: `established`, `not_established` and `stateless` need a flow. A packet without one goes to the server.
 pub(super) fn flow(c: &FlowCheck, input: &CheckInput<'_>) -> bool {
+    let has_flow = input.flow.is_some();
     let side = match c.side {
         None => true,
-        Some(Side::ToServer) => input.flow.is_some() && input.direction == Direction::ToServer,
-        Some(Side::ToClient) => input.flow.is_some() && input.direction == Direction::ToClient,
+        Some(Side::ToServer) => !has_flow || input.direction == Direction::ToServer,
+        Some(Side::ToClient) => has_flow && input.direction == Direction::ToClient,
     };
-    let established = input.established && input.flow.is_some();
+    if !has_flow && (c.established || c.not_established || c.stateless) {
+        return false;
+    }
+    let established = input.established && has_flow;
     let reassembled = input.packet.source == PacketSource::Defrag;
     side && (!c.established || established)
         && (!c.not_established || !established)
