@@ -218,9 +218,8 @@ fn worker(
     loaded: &Loaded,
     dir: &Path,
 ) -> Result<Worker, Failed> {
-    let ignore = options.checksums == Some(Checksums::None)
-        || (options.checksums.is_none() && config.get("capture.checksum-validation") == Some("none"));
-    let stream = settings::stream(config, ips)?;
+    let mut stream = settings::stream(config, ips)?;
+    stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     let lane_options = Options { ips, policies };
     let outputs = settings::open_outputs(config, dir)?;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {
@@ -233,11 +232,41 @@ fn worker(
     let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, Arc::clone(&loaded.texts), outputs);
     rest.ethernet = settings::wants_ethernet(config)?;
     Ok(Worker {
-        decoder: Decoder::new(settings::decode(config, ignore)?),
+        // Keywords on checksums see them as they are, whatever `-k` says.
+        decoder: Decoder::new(settings::decode(config, false)?),
         lane: Lane { options: lane_options, flows: FlowTable::new(settings::flow(config)?), rest },
     })
 }
 
+/// Whether TCP packets with a wrong checksum are kept out of their streams: as `-k` says, else as the configuration does.
+fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> bool {
+    match option {
+        Some(Checksums::All) => true,
+        Some(Checksums::None) => false,
+        _ => configured && config.get("capture.checksum-validation") != Some("none"),
+    }
+}
+
 fn state(detect: &Arc<Detect>) -> Result<DetectState, Failed> {
     DetectState::new(detect).map_err(|e| Failed::new("detect", e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_of_streams() {
+        let plain = Config::from_str("%YAML 1.1\n---\nstream:\n  midstream: no\n", "t").unwrap();
+        let none = Config::from_str("%YAML 1.1\n---\ncapture:\n  checksum-validation: none\n", "t").unwrap();
+        for (option, config, configured, want) in [
+            (None, &plain, true, true),
+            (None, &plain, false, false),
+            (None, &none, true, false),
+            (Some(Checksums::All), &none, false, true),
+            (Some(Checksums::None), &plain, true, false),
+        ] {
+            assert_eq!(validates(option, config, configured), want, "{option:?} {configured}");
+        }
+    }
 }

@@ -257,6 +257,7 @@ impl StreamEngine {
 
     /// Data of `side` was acknowledged up to its `last_ack`.
     fn acknowledged(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
+        let (app_off, raw_off) = (session.flags & flag::APP_OFF != 0, session.flags & flag::RAW_OFF != 0);
         let peer = &mut session.peers[side];
         let Ok(acked) = u64::try_from(peer.offset(peer.last_ack)) else { return };
         let Some(d) = &mut peer.data else { return };
@@ -267,7 +268,10 @@ impl StreamEngine {
         d.acked = acked;
         out.new_data[side] = true;
         // Data after a hole that the receiver has: we never saw what was there.
-        let at = d.app.min(d.raw).max(d.gap_seen);
+        // Who does not read stands still, while what the other has read is freed: that is no hole.
+        let app = if app_off { u64::MAX } else { d.app };
+        let raw = if raw_off { u64::MAX } else { d.raw };
+        let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
         if let Some(next) = d.buffer.next_at(at)
             && next > at

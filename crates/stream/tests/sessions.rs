@@ -187,6 +187,37 @@ fn a_hole_that_the_receiver_does_not_have_is_a_gap() {
 }
 
 #[test]
+fn what_was_inspected_and_freed_is_no_gap() {
+    for app_off in [true, false] {
+        let config =
+            StreamConfig { toserver_chunk_size: 8, toclient_chunk_size: 8, raw_context: 3, ..Default::default() };
+        let mut b = Bench::connected(config);
+        if app_off {
+            b.session().app_disable();
+        } else {
+            b.session().raw_disable();
+        }
+        let mut seq = 1001;
+        for _ in 0..20 {
+            for _ in 0..3 {
+                b.send(&pkt(ToServer, ACK, seq, 5001, b"0123456789"));
+                seq += 10;
+            }
+            // The latest is not acknowledged yet.
+            let out = b.send(&pkt(ToClient, ACK, 5001, seq - 10, b""));
+            assert_eq!(events(&out), [""; 0]);
+            b.raw(ToServer, false);
+            b.read(ToServer, false);
+        }
+        assert!(!b.session().has_gap(ToServer));
+        // A real one is still seen.
+        b.send(&pkt(ToServer, ACK, seq + 10, 5001, b"0123456789"));
+        let out = b.send(&pkt(ToClient, ACK, 5001, seq + 20, b""));
+        assert_eq!(events(&out), ["reassembly_seq_gap"]);
+    }
+}
+
+#[test]
 fn raw_chunks_come_by_size_with_context() {
     let config = StreamConfig { toserver_chunk_size: 8, raw_context: 3, ..StreamConfig::default() };
     let mut b = Bench::connected(config);
