@@ -36,17 +36,6 @@ impl Policy {
         }
     }
 
-    /// Every policy, in the order of the counters.
-    pub(crate) const ALL: [Policy; 7] = [
-        Policy::Ignore,
-        Policy::DropPacket,
-        Policy::DropFlow,
-        Policy::Reject,
-        Policy::Bypass,
-        Policy::PassPacket,
-        Policy::PassFlow,
-    ];
-
     fn parse(text: &str) -> Option<Option<Policy>> {
         Some(Some(match text {
             "auto" => return Some(None),
@@ -231,7 +220,8 @@ impl Policies {
             return Ok(p);
         }
         if !set {
-            return Ok(Policy::Ignore);
+            // What follows from the master switch: bypass can be done, the rest falls back to picking up.
+            return Ok(if p == Policy::Bypass { p } else { Policy::Ignore });
         }
         let why = match p {
             Policy::DropPacket | Policy::PassPacket => "it judges single packets, and this is about sessions",
@@ -259,10 +249,11 @@ impl PolicyCounters {
         self.counts[condition.index()][policy as usize] += 1;
     }
 
-    /// Calls `f` with each counter's name and value.
-    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
+    /// Calls `f` with the name and value of each counter that these policies can move; ignoring is not counted.
+    pub(crate) fn for_each(&self, policies: &Policies, f: &mut dyn FnMut(&str, u64)) {
         for c in Condition::ALL {
-            for p in Policy::ALL {
+            let p = policies.of(c);
+            if p != Policy::Ignore {
                 f(&format!("exception_policy.{}.{}", c.counter(), p.name()), self.counts[c.index()][p as usize]);
             }
         }

@@ -5,14 +5,14 @@ use std::path::Path;
 use margay_config::{Config, ConfigError, Node, RunOptions};
 use margay_output::log::{Level, LogOutput, LogTarget, init};
 use margay_output::settings::Facility;
-use margay_output::warning;
+use margay_output::{error, warning};
 
 use crate::Failed;
 
 /// Opens what `logging.outputs` names; without it, the console.
 ///
 /// # Errors
-/// A value that cannot be read, a file that cannot be opened.
+/// A value that cannot be read.
 pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<(), Failed> {
     let default = match config.node("logging").and_then(|n| n.node("default-log-level")) {
         Some(n) => level(n)?,
@@ -51,7 +51,10 @@ pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<
     if console.is_none() {
         outputs.insert(0, LogOutput { target: LogTarget::Console, level: default, json: false });
     }
-    init(&outputs, Level::verbose(options.verbose)).map_err(|e| Failed::new("logopenfile", e))?;
+    // A log that cannot be written is no reason not to look at the traffic.
+    if let Err(e) = init(&outputs, Level::verbose(options.verbose)) {
+        error!("logopenfile", "{e}");
+    }
     if let Some(format) = config.get("logging.default-log-format")
         && !format.is_empty()
         && format != "%D: %S: %M"

@@ -111,9 +111,6 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         say(&w.message);
     }
     let failed = set.failed();
-    if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
-        return Err(Failed::new("suricata", "Loading signatures failed."));
-    }
     if named == 0 {
         info!("rules", "No signatures supplied.");
     } else if set.accepted() == 0 {
@@ -121,11 +118,13 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     } else {
         info!(
             "rules",
-            "{named} rule file{} processed. {} rules successfully loaded, {failed} rules failed, {} rules skipped",
-            if named == 1 { "" } else { "s" },
-            set.rules.len(),
+            "{named} rule files processed. {} rules successfully loaded, {failed} rules failed, {} rules skipped",
+            set.accepted(),
             set.skipped.len()
         );
+    }
+    if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
+        return Err(Failed::new("suricata", "Loading signatures failed."));
     }
     let global = thresholds(config, &ctx, fatal)?;
     let reputation = reputation(config)?;

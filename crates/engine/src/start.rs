@@ -139,10 +139,21 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     for note in config.unknown_keys() {
         warning!("conf", "{note}");
     }
+    if options.pcap_file_buffer_size.is_some() || options.pcap_buffer_size.is_some() {
+        warning!(
+            "pcap",
+            "the reader has a buffer of its own: --pcap-file-buffer-size and --pcap-buffer-size change nothing"
+        );
+    }
+    if options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
+        info!("runmodes", "capture files are read by one worker, whatever the run mode");
+    }
     let ips = options.simulate_ips;
     let midstream = settings::flag(&config, "stream.midstream", false)?;
     let policies =
         Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
+
+    info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 
     let source = match &options.capture {
         Some(Capture::File(path)) => Some(files::open(&config, options, path)?),

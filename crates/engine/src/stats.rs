@@ -1,12 +1,11 @@
 //! Statistics: every crate's counters under Suricata's names, as events and in `stats.log`.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use margay_config::{Config, ConfigError};
 use margay_output::event::{Counter, EngineStats, StatsEvent};
-use margay_packet::Time;
 
-use crate::settings::{flag, number};
+use crate::settings::{self, flag, number};
 use crate::worker::Worker;
 
 /// Writes statistics at their interval and at the end.
@@ -19,6 +18,8 @@ pub(crate) struct Reporter {
     progress: bool,
     started: Instant,
     next: Instant,
+    /// When the outputs are next told that time goes by.
+    second: Instant,
     names: Vec<(String, u64)>,
     last: Vec<(String, u64)>,
     engine: EngineStats,
@@ -41,6 +42,7 @@ impl Reporter {
             progress,
             started: now,
             next: now + interval,
+            second: now,
             names: Vec::new(),
             last: Vec::new(),
             engine,
@@ -54,6 +56,10 @@ impl Reporter {
 
     /// Writes a report where it is time to.
     pub(crate) fn tick(&mut self, now: Instant, worker: &mut Worker) {
+        if now >= self.second {
+            self.second = now + Duration::from_secs(1);
+            worker.lane.rest.outputs.tick(settings::now());
+        }
         if now < self.next {
             return;
         }
@@ -78,10 +84,9 @@ impl Reporter {
                 last: self.last.get(i).map_or(0, |l| i64::try_from(l.1).unwrap_or(i64::MAX)),
             })
             .collect();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let file = worker.lane.rest.file.clone();
         worker.lane.rest.outputs.stats(&StatsEvent {
-            time: Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
+            time: settings::now(),
             uptime: self.started.elapsed().as_secs(),
             totals: &counters,
             threads: &[("W#01", &counters)],
@@ -114,7 +119,7 @@ impl Reporter {
         if worker.lane.options.ips {
             rest.counters.ips.for_each(&mut add);
         }
-        rest.counters.policies.for_each(&mut add);
+        rest.counters.policies.for_each(&worker.lane.options.policies, &mut add);
         if let Some((_, state)) = &rest.detect {
             state.counters().for_each(&mut add);
         } else {

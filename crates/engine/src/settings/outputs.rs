@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
-use margay_output::pcaplog::{Conditional, PcapLogSettings, PcapMode};
+use margay_output::pcaplog::{Compression, Conditional, PcapLogSettings, PcapMode};
 use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
     StatsLogSettings, StatsOptions, SyslogLevel,
@@ -110,11 +110,7 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     let mut s = PcapLogSettings::new(file(node, &dir, "log.pcap"));
     let bad = |key: &str, value: &str| node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known"));
     if let Some(mode) = node.get("mode") {
-        s.mode = match mode {
-            "normal" => PcapMode::Normal,
-            "multi" => PcapMode::Multi,
-            _ => return Err(bad("mode", mode)),
-        };
+        s.mode = PcapMode::from_name(mode).map_err(|e| node.node("mode").unwrap_or(node).error(e))?;
     }
     if let Some(limit) = node.size("limit")? {
         s.limit = limit;
@@ -139,11 +135,11 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
             _ => return Err(bad("conditional", c)),
         };
     }
-    if let Some(c) = node.get("compression")
-        && c != "none"
-    {
-        return Err(bad("compression", c));
-    }
+    s.compression = match node.get("compression") {
+        None | Some("none" | "") => Compression::None,
+        Some("lz4") => Compression::Lz4 { checksum: node.bool("lz4-checksum")?.unwrap_or(false) },
+        Some(other) => return Err(bad("compression", other)),
+    };
     s.filter = node.get("bpf-filter").map(str::to_owned);
     Ok(s)
 }
@@ -154,13 +150,7 @@ fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, Confi
         node.node(key).unwrap_or(node).error(format!("{key}: \"{value}\" is not known here; see etc/margay.yaml"))
     };
     if let Some(t) = node.get("filetype").or_else(|| node.get("type")) {
-        s.kind = match t {
-            "regular" | "file" => SinkKind::Regular,
-            "unix_stream" => SinkKind::UnixStream,
-            "unix_dgram" => SinkKind::UnixDgram,
-            "syslog" => SinkKind::Syslog,
-            _ => return Err(bad("filetype", t)),
-        };
+        s.kind = SinkKind::from_name(t).map_err(|e| node.node("filetype").unwrap_or(node).error(e))?;
     }
     s.append = node.bool("append")?.unwrap_or(true);
     if let Some(mode) = node.get("filemode") {
@@ -204,9 +194,7 @@ fn interval(text: &str) -> Option<u64> {
 fn eve(config: &Config, node: Node<'_>, dir: &Path, warnings: &mut Vec<String>) -> Result<EveSettings, ConfigError> {
     let mut eve = EveSettings::file(file(node, dir, "eve.json"), EventTypes::NONE);
     eve.sink = sink(node, dir, "eve.json")?;
-    if node.bool("threaded")?.unwrap_or(false) {
-        warnings.push(format!("{}: threaded: one worker writes one file in this release", node.place()));
-    }
+    eve.threaded = node.bool("threaded")?.unwrap_or(false);
     eve.prefix = node.get("prefix").unwrap_or_default().into();
     eve.pcap_file = node.bool("pcap-file")?.unwrap_or(false);
     eve.community_id = node.bool("community-id")?.unwrap_or(false);

@@ -16,6 +16,10 @@ impl Rest {
         let Some((detect, state)) = &mut self.detect else { return };
         let mut input = Input { ips: self.ips, ..Input::new(packet) };
         let verdict = state.inspect(detect, &mut input);
+        // A capture file's packets go nowhere: what would be replaced is counted.
+        if self.ips && !state.replacements().is_empty() {
+            self.counters.ips.replaced();
+        }
         self.carry_out(packet, None, verdict, fate);
     }
 
@@ -50,6 +54,9 @@ impl Rest {
             ..Input::new(packet)
         };
         let verdict = state.inspect(detect, &mut input);
+        if self.ips && !state.replacements().is_empty() {
+            self.counters.ips.replaced();
+        }
         if state.alerts().iter().any(|a| a.stream)
             && let Some(s) = session
         {

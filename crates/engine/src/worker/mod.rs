@@ -349,7 +349,7 @@ impl Rest {
         let Some(flow) = flow else { return };
         match policy {
             Policy::DropFlow | Policy::Reject => flow.core.action = FlowAction::Drop,
-            Policy::PassFlow => flow.core.action = FlowAction::Pass,
+            Policy::PassFlow | Policy::Bypass => flow.core.action = FlowAction::Pass,
             _ => {}
         }
         if !flow.ext.exceptions.contains(&(condition, policy)) {

@@ -4,8 +4,8 @@ use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
 use margay_stream::{Exception, StreamEvents};
 
-use super::{DropReason, Fate, FlowExt, Lane, Options, Rest};
-use crate::exception::Condition;
+use super::{DropReason, Fate, FlowExt, Lane, Rest};
+use crate::exception::{Condition, Policy};
 
 /// What the stream engine said of a packet.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,14 +57,19 @@ impl Lane {
             direction = Direction::ToClient;
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
-        rest.new_session(flow, options);
+        rest.new_session(flow);
+        if flow.ext.tcp.as_ref().is_some_and(|s| s.depth_reached(direction)) {
+            rest.pcap.past_stream_depth = true;
+        }
         if let Some(e) = out.exception {
             let condition = match e {
                 Exception::Midstream => Condition::Midstream,
                 Exception::SessionMemcap => Condition::StreamMemcap,
                 Exception::ReassemblyMemcap => Condition::ReassemblyMemcap,
             };
-            rest.apply(condition, options.policies.of(condition), fate, Some(flow));
+            let policy = options.policies.of(condition);
+            rest.apply(condition, policy, fate, Some(flow));
+            out.bypass |= policy == Policy::Bypass;
         }
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
@@ -89,7 +94,7 @@ pub(super) const fn is_established(state: FlowState) -> bool {
 
 impl Rest {
     /// Tells a session what nobody will ask of it.
-    fn new_session(&self, flow: &mut Flow<FlowExt>, _: &Options) {
+    fn new_session(&self, flow: &mut Flow<FlowExt>) {
         if let Some(s) = flow.ext.tcp.as_deref_mut()
             && !std::mem::replace(&mut flow.ext.session_told, true)
         {
