@@ -6,6 +6,7 @@ use margay_packet::{Packet, Time};
 
 use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
+use crate::established::is_keep_alive;
 use crate::event::{StreamEvent, StreamEvents};
 use crate::session::{Assembly, TcpSession, TcpState, flag, peer_flag};
 
@@ -240,7 +241,12 @@ impl StreamEngine {
     pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         // Data of a SYN counts with TCP fast open only (RFC 7413): hosts that do not speak it drop it.
         let early = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.options.fast_open.is_none();
-        if !s.payload.is_empty() && !s.has(tcp::RST) && !early {
+        if s.payload.is_empty() || s.has(tcp::RST) || early {
+            // Nothing to take.
+        } else if is_keep_alive(session, s) {
+            // Its byte is none of the stream (RFC 9293 section 3.8.4): hosts send what they like there.
+            out.in_stream = true;
+        } else {
             self.insert(session, s, out);
         }
         if s.has(tcp::ACK) {

@@ -400,7 +400,7 @@ fn again_fin(s: &Segment<'_>, p: &crate::session::Peer) -> bool {
 }
 
 /// Whether a segment only asks whether the other side is there (RFC 9293 section 3.8.4).
-fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
+pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     s.len() <= 1
         && s.flags & (tcp::SYN | tcp::FIN | tcp::RST) == 0

@@ -125,6 +125,21 @@ fn events(o: &Outcome) -> Vec<&'static str> {
     o.events.as_slice().iter().map(|e| e.name()).collect()
 }
 
+/// A keep-alive sends the byte before the next one anew, and not always as it was: that is no overlap.
+#[test]
+fn keep_alives_are_no_data() {
+    for inline in [false, true] {
+        let mut b = Bench::connected(StreamConfig { inline, ..StreamConfig::default() });
+        b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello"));
+        b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
+        let out = b.send(&pkt(ToServer, ACK, 1005, 5001, b"\0"));
+        assert!(out.events.is_empty() && !out.rewrite && !out.drop, "{:?}", out.events.as_slice());
+        let out = b.send(&pkt(ToServer, PSH | ACK, 1006, 5001, b"world"));
+        assert!(out.in_stream && out.events.is_empty());
+        assert_eq!(b.engine.counters.overlap_diff_data, 0);
+    }
+}
+
 #[test]
 fn data_is_available_when_acknowledged() {
     let mut b = Bench::connected(StreamConfig::default());
