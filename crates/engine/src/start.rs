@@ -19,7 +19,7 @@ use crate::exception::Policies;
 use crate::rules::Loaded;
 use crate::signals::Signals;
 use crate::stats::Reporter;
-use crate::worker::{Lane, Options, Rest, Worker};
+use crate::worker::{Lane, Rest, Worker};
 use crate::{Failed, files, info as about, logging, rules, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -220,7 +220,6 @@ fn worker(
 ) -> Result<Worker, Failed> {
     let mut stream = settings::stream(config, ips)?;
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
-    let lane_options = Options { ips, policies };
     let outputs = settings::open_outputs(config, dir)?;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {
         warning!("counters", "stats are enabled but no loggers are active");
@@ -234,7 +233,7 @@ fn worker(
     Ok(Worker {
         // Keywords on checksums see them as they are, whatever `-k` says.
         decoder: Decoder::new(settings::decode(config, false)?),
-        lane: Lane { options: lane_options, flows: FlowTable::new(settings::flow(config)?), rest },
+        lane: Lane { policies, flows: FlowTable::new(settings::flow(config)?), rest },
     })
 }
 

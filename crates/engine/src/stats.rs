@@ -116,10 +116,10 @@ impl Reporter {
             }
         });
         worker.lane.flows.counters.for_each(&mut add);
-        if worker.lane.options.ips {
+        if rest.ips {
             rest.counters.ips.for_each(&mut add);
         }
-        rest.counters.policies.for_each(&worker.lane.options.policies, &mut add);
+        rest.counters.policies.for_each(&worker.lane.policies, &mut add);
         if let Some((_, state)) = &rest.detect {
             state.counters().for_each(&mut add);
         } else {

@@ -150,6 +150,12 @@ impl Outputs {
         self.wants.contains(kind)
     }
 
+    /// How many bytes of a stream the alerts of any output show.
+    pub fn stream_payload(&self) -> usize {
+        let eve = self.specs.iter().filter_map(|s| if let OutputSpec::Eve(e) = s { Some(e) } else { None });
+        eve.map(|e| e.alert.stream_payload()).max().unwrap_or(0)
+    }
+
     /// Whether packets are written as capture files here.
     #[inline]
     pub fn wants_pcap(&self) -> bool {

@@ -260,6 +260,13 @@ pub struct AlertOptions {
     pub xff: bool,
 }
 
+impl AlertOptions {
+    /// How many bytes of a stream an alert shows: none where no form of the payload is wanted.
+    pub const fn stream_payload(&self) -> usize {
+        if self.payload || self.payload_printable || self.payload_length { self.payload_buffer_size } else { 0 }
+    }
+}
+
 impl Default for AlertOptions {
     fn default() -> Self {
         AlertOptions {

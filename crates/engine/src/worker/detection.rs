@@ -7,9 +7,6 @@ use margay_packet::{Packet, PacketSource};
 use super::tcp::Seen;
 use super::{DropReason, Fate, FlowExt, Rest};
 
-/// Most of a stream that an alert shows.
-const PAYLOAD_MAX: usize = 1 << 20;
-
 impl Rest {
     /// Inspects a packet that has no flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
@@ -57,11 +54,12 @@ impl Rest {
         if self.ips && !state.replacements().is_empty() {
             self.counters.ips.replaced();
         }
-        if state.alerts().iter().any(|a| a.stream)
+        if self.shown > 0
+            && state.alerts().iter().any(|a| a.stream)
             && let Some(s) = session
         {
             self.scratch.payload.clear();
-            s.payload_with_gaps(dir, 0, PAYLOAD_MAX, &mut self.scratch.payload);
+            s.payload_with_gaps(dir, 0, self.shown, &mut self.scratch.payload);
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);
         self.carry_out(packet, Some((flow, dir)), verdict, fate);

@@ -98,15 +98,6 @@ pub(crate) struct Fate {
     pub(crate) dropped_by: Option<u32>,
 }
 
-/// How a worker works.
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    /// Inline, or as if.
-    pub(crate) ips: bool,
-    /// Policies for what cannot be seen.
-    pub(crate) policies: Policies,
-}
-
 /// One worker.
 pub(crate) struct Worker {
     pub(crate) decoder: Decoder,
@@ -115,13 +106,15 @@ pub(crate) struct Worker {
 
 /// All of a worker but its decoder.
 pub(crate) struct Lane {
-    pub(crate) options: Options,
+    /// Policies for what cannot be seen.
+    pub(crate) policies: Policies,
     pub(crate) flows: FlowTable<FlowExt>,
     pub(crate) rest: Rest,
 }
 
 /// What may be needed while a flow is borrowed.
 pub(crate) struct Rest {
+    /// Inline, or as if.
     pub(crate) ips: bool,
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<(Arc<Detect>, DetectState)>,
@@ -132,6 +125,8 @@ pub(crate) struct Rest {
     pub(crate) texts: Arc<Vec<RuleText>>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
+    /// Bytes of a stream that alerts show.
+    shown: usize,
     /// The packet being inspected asked for its flow to be bypassed.
     bypass: bool,
     /// Latest packet time.
@@ -162,7 +157,7 @@ impl Worker {
         self.lane.rest.frame = Fate::default();
         self.lane.rest.pcap = PacketFate::default();
         self.decoder.decode(frame, &mut self.lane);
-        if self.lane.options.ips {
+        if self.lane.rest.ips {
             let fate = self.lane.rest.frame;
             self.lane.rest.counters.ips.count(fate);
         }
@@ -194,7 +189,7 @@ impl PacketSink for Lane {
         }
         let mut fate = Fate::default();
         if packet.defrag_memcap_hit {
-            let policy = self.options.policies.of(Condition::DefragMemcap);
+            let policy = self.policies.of(Condition::DefragMemcap);
             self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
         match self.flows.key(packet, 0) {
@@ -220,21 +215,21 @@ impl Lane {
 
     /// A packet that belongs to a flow.
     fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut Fate) {
-        let Lane { flows, rest, options } = self;
+        let Lane { flows, rest, policies } = self;
         let found = flows.lookup(packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r));
         let (mut at, mut direction) = match found {
             Lookup::Found(at, d) => (at, d),
             Lookup::Created(at) => (at, Direction::ToServer),
             Lookup::Unrelated => return rest.inspect_alone(packet, fate),
             Lookup::NoMemory => {
-                rest.apply(Condition::FlowMemcap, options.policies.of(Condition::FlowMemcap), fate, None);
+                rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return rest.inspect_alone(packet, fate);
             }
         };
         let mut seen = tcp::Seen::default();
         let Some(core) = flows.get(at).map(|f| &f.core) else { return };
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
-        let dropped = options.ips && core.action == FlowAction::Drop;
+        let dropped = rest.ips && core.action == FlowAction::Drop;
         if packet.is_tcp() && !bypassed && !dropped {
             (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
         }
@@ -259,7 +254,7 @@ impl Lane {
 
     /// Detection, verdict and events of a packet with a flow.
     fn inspect_in_flow(&mut self, packet: &Packet<'_>, at: FlowRef, dir: Direction, seen: tcp::Seen, fate: &mut Fate) {
-        let Lane { flows, rest, options } = self;
+        let Lane { flows, rest, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return };
         // Inline, what the stream has wins over what the packet says.
         let rewritten = rest.rewritten(packet, flow, dir, &seen);
@@ -272,7 +267,7 @@ impl Lane {
             None => packet,
         };
         rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
-        if options.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
+        if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::FlowDrop);
         }
         if fate.drop.is_none() && !fate.pass && flow.core.action != FlowAction::Pass {
@@ -303,6 +298,7 @@ impl Rest {
             ips,
             stream,
             detect,
+            shown: outputs.stream_payload(),
             outputs,
             counters: Counters::default(),
             scratch: log::Scratch::default(),

@@ -37,14 +37,14 @@ impl Lane {
         mut direction: Direction,
         fate: &mut Fate,
     ) -> (FlowRef, Direction, Seen) {
-        let Lane { flows, rest, options } = self;
+        let Lane { flows, rest, policies } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
             let Some(new) = flows.replace(at, packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r)) else {
-                rest.apply(Condition::FlowMemcap, options.policies.of(Condition::FlowMemcap), fate, None);
+                rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction, Seen::default());
             };
             (at, direction) = (new, Direction::ToServer);
@@ -67,7 +67,7 @@ impl Lane {
                 Exception::SessionMemcap => Condition::StreamMemcap,
                 Exception::ReassemblyMemcap => Condition::ReassemblyMemcap,
             };
-            let policy = options.policies.of(condition);
+            let policy = policies.of(condition);
             rest.apply(condition, policy, fate, Some(flow));
             out.bypass |= policy == Policy::Bypass;
         }
