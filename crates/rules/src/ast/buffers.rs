@@ -1,0 +1,304 @@
+//! What is checked in buffers: contents, expressions, numbers, and transforms before them.
+
+use super::Compare;
+
+/// All checks of one buffer of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BufferChecks {
+    /// The buffer's canonical name: `payload` for packet and stream payload, `pkt_data`, `tcp.hdr`, `ipv4.hdr`,
+    /// `http.uri` … Two groups of a rule may have the same name.
+    pub buffer: String,
+    /// Whether a protocol keyword named it (then matching needs that protocol's parser).
+    pub app: bool,
+    /// Transforms, in order.
+    pub transforms: Vec<Transform>,
+    /// The checks.
+    pub checks: Vec<BufferCheck>,
+    /// `absent`: the buffer must not be there; `Some(true)` for `absent:or_else`.
+    pub absent: Option<bool>,
+}
+
+/// A transform of a buffer.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Transform {
+    CompressWhitespace,
+    StripWhitespace,
+    StripPseudoHeaders,
+    HeaderLowercase,
+    ToLowercase,
+    ToUppercase,
+    ToMd5,
+    ToSha1,
+    ToSha256,
+    DotPrefix,
+    Domain,
+    Tld,
+    UrlDecode,
+    Xor(Vec<u8>),
+    PcreXform(String),
+    FromBase64 { bytes: Option<u32>, offset: u32, mode: Base64Mode },
+    Gunzip { max_size: u32 },
+    ZlibDeflate { max_size: u32 },
+    Lua(String),
+}
+
+/// How strictly base64 is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Base64Mode {
+    Strict,
+    Rfc2045,
+    Rfc4648,
+}
+
+/// A number in the rule, or a variable that `byte_extract` or `byte_math` of the same rule sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A number
+    Number(i64),
+    /// Variable, as an index below [`VARIABLES_MAX`] in order of first definition in the rule
+    Variable(u8),
+}
+
+/// Most variables that one rule may define.
+pub const VARIABLES_MAX: usize = 64;
+
+/// A check within a buffer.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum BufferCheck {
+    /// `content`
+    Content(Content),
+    /// `pcre`
+    Pcre(Pcre),
+    /// `isdataat`
+    IsDataAt { at: Value, relative: bool, negated: bool },
+    /// `bsize`
+    Bsize(Compare),
+    /// `byte_test`
+    ByteTest(ByteTest),
+    /// `byte_jump`
+    ByteJump(ByteJump),
+    /// `byte_extract`
+    ByteExtract(ByteExtract),
+    /// `byte_math`
+    ByteMath(ByteMath),
+    /// `base64_decode`; the checks after `base64_data` are in `data`.
+    Base64 { bytes: Option<u32>, offset: u32, relative: bool, data: Vec<BufferCheck> },
+    /// `entropy`: value compared in thousandths
+    Entropy { bytes: u32, offset: u32, value: FloatCompare },
+    /// `dataset`/`datarep`, `lua` and whatever else looks at a buffer, as written
+    Other { keyword: String, argument: String },
+}
+
+/// A comparison of a real number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub enum FloatCompare {
+    Equal(f64),
+    NotEqual(f64),
+    Less(f64),
+    LessEqual(f64),
+    Greater(f64),
+    GreaterEqual(f64),
+    Between(f64, f64),
+    /// `!4-5`
+    NotBetween(f64, f64),
+}
+
+/// `content` with its modifiers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Content {
+    /// The bytes, hexadecimal parts and escapes resolved; 1 to 65,535.
+    pub bytes: Vec<u8>,
+    /// `!`
+    pub negated: bool,
+    /// `nocase`
+    pub nocase: bool,
+    /// `offset`
+    pub offset: Option<Value>,
+    /// `depth` (also from `startswith`: then `starts_with` is set too)
+    pub depth: Option<Value>,
+    /// `distance`
+    pub distance: Option<Value>,
+    /// `within`
+    pub within: Option<Value>,
+    /// `startswith`
+    pub starts_with: bool,
+    /// `endswith`
+    pub ends_with: bool,
+    /// `rawbytes`
+    pub raw_bytes: bool,
+    /// `fast_pattern`
+    pub fast_pattern: bool,
+    /// `fast_pattern:only`
+    pub fast_pattern_only: bool,
+    /// `fast_pattern:offset,length`
+    pub fast_pattern_chop: Option<(u16, u16)>,
+    /// `replace`
+    pub replace: Option<Vec<u8>>,
+}
+
+/// `pcre`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pcre {
+    /// The expression between the slashes.
+    pub pattern: String,
+    /// `!`
+    pub negated: bool,
+    /// PCRE options: any of `ismxAEG`.
+    pub options: String,
+    /// `R`: relative to the last match.
+    pub relative: bool,
+    /// `B`: raw bytes.
+    pub raw: bool,
+    /// `O`: overrides the configured match limits.
+    pub override_limits: bool,
+    /// Captures to variables, in group order: `flow:name`, `pkt:name`, `alert:name`.
+    pub captures: Vec<(CaptureKind, String)>,
+}
+
+/// Where a capture of `pcre` goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum CaptureKind {
+    Flow,
+    Packet,
+    Alert,
+}
+
+/// Byte order of a number in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Endian {
+    Big,
+    Little,
+    /// As the DCERPC header says
+    Dce,
+}
+
+/// How a number stands in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberFormat {
+    /// Bytes
+    Binary(Endian),
+    /// Digits in base 8, 10 or 16; 0 for what the digits say
+    Text {
+        /// The base
+        base: u8,
+    },
+}
+
+/// `byte_test`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteTest {
+    /// How many bytes: 1 to 8 in binary, 1 to 23 as text
+    pub bytes: Value,
+    /// `!`
+    pub negated: bool,
+    /// The comparison
+    pub op: ByteOp,
+    /// With what
+    pub value: Value,
+    /// Where
+    pub offset: Value,
+    /// From the last match
+    pub relative: bool,
+    /// Format
+    pub format: NumberFormat,
+    /// `bitmask`
+    pub bitmask: Option<u32>,
+}
+
+/// Comparisons of `byte_test`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ByteOp {
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    Equal,
+    /// Any bit in common
+    And,
+    /// No bit in common, or `^` as documented
+    Or,
+}
+
+/// `byte_jump`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteJump {
+    /// How many bytes; 0 jumps by `post_offset` alone
+    pub bytes: Value,
+    /// Where
+    pub offset: Value,
+    /// From the last match
+    pub relative: bool,
+    /// Times
+    pub multiplier: u32,
+    /// Format
+    pub format: NumberFormat,
+    /// Round up to 32 bits
+    pub align: bool,
+    /// Jump from the beginning of the payload
+    pub from_beginning: bool,
+    /// Jump from the end of the payload
+    pub from_end: bool,
+    /// Added after the jump
+    pub post_offset: Value,
+    /// `bitmask`
+    pub bitmask: Option<u32>,
+}
+
+/// `byte_extract`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteExtract {
+    /// How many bytes
+    pub bytes: u8,
+    /// Where
+    pub offset: i32,
+    /// The variable it sets
+    pub variable: u8,
+    /// From the last match
+    pub relative: bool,
+    /// Times
+    pub multiplier: u32,
+    /// Format
+    pub format: NumberFormat,
+    /// Round up to 2 or 4 bytes; 0 not at all
+    pub align: u8,
+}
+
+/// `byte_math`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteMath {
+    /// How many bytes
+    pub bytes: Value,
+    /// Where
+    pub offset: i32,
+    /// `+ - * / << >>`
+    pub op: MathOp,
+    /// The right-hand value
+    pub rvalue: Value,
+    /// The variable it sets
+    pub result: u8,
+    /// From the last match
+    pub relative: bool,
+    /// Format
+    pub format: NumberFormat,
+    /// `bitmask`
+    pub bitmask: Option<u32>,
+}
+
+/// Operators of `byte_math`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum MathOp {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    ShiftLeft,
+    ShiftRight,
+}
