@@ -42,7 +42,6 @@ pub mod community_id;
 pub mod eve;
 pub mod event;
 pub mod fast;
-pub mod json;
 pub mod log;
 pub mod names;
 pub mod outputs;
@@ -50,6 +49,6 @@ pub mod pcaplog;
 pub mod settings;
 pub mod sinks;
 pub mod stats_log;
-pub mod time;
 
+pub use margay_json::{self as json, time};
 pub use outputs::{OutputError, OutputSpec, Outputs};

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 
 use margay_packet::Time;
 
-use crate::time::Clock;
+pub mod time;
+
+use time::Clock;
 
 /// Appends JSON to a buffer.
 #[derive(Debug, Default)]
@@ -148,7 +150,8 @@ impl Json {
         self.buf.push(b'"');
     }
 
-    pub(crate) fn base64_rest(&mut self, value: &[u8]) {
+    /// Appends base64 without key and quotes: for what is written in parts, each but the last a multiple of three bytes.
+    pub fn base64_rest(&mut self, value: &[u8]) {
         self.buf.reserve(value.len().div_ceil(3) * 4);
         let digit = |n: u32| BASE64[(n & 63) as usize];
         let mut chunks = value.chunks_exact(3);
@@ -322,7 +325,7 @@ impl Json {
 }
 
 /// Appends a number in decimal.
-pub(crate) fn digits(out: &mut Vec<u8>, mut value: u64) {
+pub fn digits(out: &mut Vec<u8>, mut value: u64) {
     let mut text = [0u8; 20];
     let mut at = text.len();
     loop {
@@ -337,7 +340,7 @@ pub(crate) fn digits(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends an address; IPv6 with all eight groups of four digits.
-pub(crate) fn ip(out: &mut Vec<u8>, value: IpAddr) {
+pub fn ip(out: &mut Vec<u8>, value: IpAddr) {
     match value {
         IpAddr::V4(a) => {
             for (i, o) in a.octets().into_iter().enumerate() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 use margay_packet::Time;
 
-use crate::json::digits;
+use crate::digits;
 
 /// Writes times in one time zone. Not shared: each output has its own.
 #[derive(Debug, Clone)]
@@ -194,7 +194,7 @@ fn civil(minute: i64) -> Civil {
 }
 
 /// Puts the local time into a file name: `%Y %m %d %H %M %S %s`; other characters after `%` stay as they are.
-pub(crate) fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
+pub fn expand(path: &Path, clock: &mut Clock, now: Time) -> PathBuf {
     let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
     let c = clock.civil(now);
     let mut out = String::with_capacity(text.len() + 16);

@@ -1,0 +1,23 @@
+//! Settings of the application layer, and of what it writes.
+
+use crate::recognise::Recogniser;
+
+/// Settings that all flows share.
+#[derive(Debug, Default)]
+pub struct AppConfig {
+    /// Which protocols are looked for, and how.
+    pub recogniser: Recogniser,
+    /// HTTP/1.
+    pub http1: crate::http1::Config,
+    /// Files.
+    pub files: crate::file::FileConfig,
+}
+
+/// What an output's application-layer logs show.
+#[derive(Debug, Clone, Default)]
+pub struct AppLogOptions {
+    /// HTTP.
+    pub http: crate::http1::LogOptions,
+    /// Files.
+    pub files: crate::file::FileLogOptions,
+}

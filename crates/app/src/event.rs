@@ -1,0 +1,42 @@
+//! What was wrong with a transaction, for rules (`app-layer-event`) and the anomaly log.
+
+/// Events of a transaction, in the order in which they were met; each at most once. The numbers are those of
+/// [`crate::Protocol::events`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AppEvents {
+    set: u128,
+    list: Vec<u8>,
+    logged: usize,
+}
+
+impl AppEvents {
+    /// Adds event `number`, below 128.
+    pub fn add(&mut self, number: u8) {
+        let bit = 1u128.checked_shl(u32::from(number)).unwrap_or(0);
+        if bit != 0 && self.set & bit == 0 {
+            self.set |= bit;
+            self.list.push(number);
+        }
+    }
+
+    /// Whether event `number` was met.
+    pub fn has(&self, number: u8) -> bool {
+        self.set & 1u128.checked_shl(u32::from(number)).unwrap_or(0) != 0
+    }
+
+    /// Whether none was met.
+    pub const fn is_empty(&self) -> bool {
+        self.set == 0
+    }
+
+    /// All of them, in order.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.list
+    }
+
+    /// Those that this was not called for before.
+    pub fn take_new(&mut self) -> &[u8] {
+        let from = std::mem::replace(&mut self.logged, self.list.len());
+        self.list.get(from..).unwrap_or(&[])
+    }
+}

@@ -1,0 +1,132 @@
+//! Settings of HTTP/1: one set for all servers, and others for some addresses.
+
+use std::net::IpAddr;
+
+use crate::decompress::Limits;
+use crate::window::WindowLimits;
+
+/// Which server's habits are assumed (`personality`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub enum Personality {
+    Minimal,
+    Generic,
+    #[default]
+    Ids,
+    Iis40,
+    Iis50,
+    Iis51,
+    Iis60,
+    Iis70,
+    Iis75,
+    Apache2,
+}
+
+/// Settings for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Habits.
+    pub personality: Personality,
+    /// Most bytes of a body that are looked at, 0 for all: `request-body-limit`, `response-body-limit`.
+    pub body_limit: [u64; 2],
+    /// Windows of bodies, by direction.
+    pub window: [WindowLimits; 2],
+    /// `request-body-decompress-layer-limit` (off: 0), `response-body-decompress-layer-limit`.
+    pub layers: [u8; 2],
+    /// Limits of decompression.
+    pub decompress: Limits,
+    /// `swf-decompression`; `None` where it is off.
+    pub swf: Option<SwfConfig>,
+    /// `double-decode-path`, `double-decode-query`.
+    pub double_decode_path: bool,
+    /// See above.
+    pub double_decode_query: bool,
+    /// `uri-include-all`: the normalised URI has scheme, host and port as well.
+    pub uri_include_all: bool,
+    /// `query-plusspace-decode`.
+    pub plus_as_space: bool,
+    /// `meta-field-limit`: longest line of a header or request.
+    pub field_limit: u32,
+    /// `max-tx`: most transactions of a flow at a time.
+    pub max_tx: u32,
+    /// `headers-limit`: most headers of a message.
+    pub headers_limit: u32,
+    /// `randomize-inspection-sizes` and its range are accepted, and sizes are taken as they are: same input, same alerts.
+    pub randomize: bool,
+}
+
+/// `swf-decompression`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwfConfig {
+    /// `type`: which are decompressed.
+    pub deflate: bool,
+    /// See above.
+    pub lzma: bool,
+    /// `compress-depth`, 0 for all.
+    pub compress_depth: u64,
+    /// `decompress-depth`, 0 for all.
+    pub decompress_depth: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            personality: Personality::Ids,
+            body_limit: [100 << 10, 100 << 10],
+            window: [WindowLimits { min: 32 << 10, window: 4 << 10 }, WindowLimits { min: 40 << 10, window: 16 << 10 }],
+            layers: [0, 2],
+            decompress: Limits::default(),
+            swf: None,
+            double_decode_path: false,
+            double_decode_query: false,
+            uri_include_all: false,
+            plus_as_space: false,
+            field_limit: 18_000,
+            max_tx: 512,
+            headers_limit: 1024,
+            randomize: false,
+        }
+    }
+}
+
+/// Settings for all servers.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// `default-config`.
+    pub default: ServerConfig,
+    /// `server-config`: networks as (address, prefix length), and what holds for them.
+    pub servers: Vec<(Vec<(IpAddr, u8)>, ServerConfig)>,
+    /// `memcap`; 0 for none.
+    pub memcap: u64,
+    /// `http-body-inline`: bodies are inspected as packets come. `None` is `auto`: where the engine is inline.
+    pub body_inline: Option<bool>,
+}
+
+impl Config {
+    /// What holds for a server.
+    pub fn server(&self, address: IpAddr) -> &ServerConfig {
+        let inside = |&(net, bits): &(IpAddr, u8)| match (net, address) {
+            (IpAddr::V4(n), IpAddr::V4(a)) => {
+                let mask = u32::MAX.checked_shl(32u32.saturating_sub(u32::from(bits))).unwrap_or(0);
+                u32::from(n) & mask == u32::from(a) & mask
+            }
+            (IpAddr::V6(n), IpAddr::V6(a)) => {
+                let mask = u128::MAX.checked_shl(128u32.saturating_sub(u32::from(bits))).unwrap_or(0);
+                u128::from(n) & mask == u128::from(a) & mask
+            }
+            _ => false,
+        };
+        self.servers.iter().find(|(nets, _)| nets.iter().any(inside)).map_or(&self.default, |(_, s)| s)
+    }
+}
+
+/// What `http` events show.
+#[derive(Debug, Clone, Default)]
+pub struct LogOptions {
+    /// `extended`.
+    pub extended: bool,
+    /// `custom`: further headers, by name in lower case.
+    pub custom: Vec<String>,
+    /// `dump-all-headers`: of requests, of responses.
+    pub dump_headers: [bool; 2],
+}

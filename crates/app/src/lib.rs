@@ -1,0 +1,35 @@
+//! Application protocols: how they are recognised, parsed, what they offer to rules, and what they write to the log.
+//!
+//! A flow has an [`AppSession`]. It is fed with what [`margay_stream`](../margay_stream/index.html) put in order (or with
+//! datagrams), finds out which protocol is spoken ([`recognise`]), and hands the bytes to that protocol's [`Parser`].
+//! A parser makes *transactions* ([`Transaction`]): a request with its response. Detection looks at their buffers as they
+//! fill, logging writes them when they are complete, and then they are freed.
+//!
+//! Everything about one protocol is in its folder: recognition, parser, buffers for rules, events, log, tests. The folder's
+//! [`Protocol`] description is what the rest of the engine knows of it; the list of them is [`PROTOCOLS`]. A parser is
+//! never told of rules or outputs, and never reads a clock.
+//!
+//! What a parser returns is how many bytes it is done with: what it could not use yet stays in the stream's own buffer and
+//! comes again with more behind it, so nothing is copied to wait. Limits are in [`AppConfig`]; what was wrong with the
+//! traffic is an event of the transaction ([`AppEvents`]), never an error that stops the engine.
+
+pub mod config;
+pub mod decompress;
+pub mod event;
+pub mod file;
+pub mod http1;
+pub mod parser;
+pub mod proto;
+pub mod recognise;
+mod registry;
+pub mod session;
+pub mod tx;
+pub mod window;
+
+pub use config::{AppConfig, AppLogOptions};
+pub use event::AppEvents;
+pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared};
+pub use proto::AppProto;
+pub use registry::{PROTOCOLS, Protocol, protocol};
+pub use session::AppSession;
+pub use tx::{BufferDef, BufferKind, Found, LogFor, Transaction, TxBase, TxDetect};

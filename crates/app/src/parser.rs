@@ -1,0 +1,127 @@
+//! What a protocol's parser is given and gives back.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use margay_flow::{Direction, FlowCore};
+use margay_packet::Time;
+
+use crate::config::AppConfig;
+use crate::file::FileEngine;
+use crate::proto::AppProto;
+use crate::tx::Transaction;
+
+/// What the application layer counts, by [`AppProto`] as index. The last packet's worker owns it.
+#[derive(Debug, Clone)]
+pub struct AppCounters {
+    /// Flows by protocol (`app_layer.flow.*`), for TCP and UDP.
+    pub flows: [[u64; 64]; 2],
+    /// Transactions (`app_layer.tx.*`).
+    pub txs: [u64; 64],
+    /// Gaps that a parser could not get over (`app_layer.error.*.gap`).
+    pub gaps: [u64; 64],
+    /// Flows whose parser gave up (`app_layer.error.*.parser`).
+    pub failed: [u64; 64],
+    /// Transactions that were ended because a flow had too many (`*.max-tx`).
+    pub tx_limit: [u64; 64],
+    /// Bytes that HTTP transactions hold now (`http.memuse`).
+    pub http_memory: u64,
+    /// Times HTTP's memcap was reached (`http.memcap`).
+    pub http_memcap: u64,
+}
+
+impl Default for AppCounters {
+    fn default() -> Self {
+        AppCounters {
+            flows: [[0; 64]; 2],
+            txs: [0; 64],
+            gaps: [0; 64],
+            failed: [0; 64],
+            tx_limit: [0; 64],
+            http_memory: 0,
+            http_memcap: 0,
+        }
+    }
+}
+
+/// What parsers of one worker share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Files: hashes, magic, store.
+    pub files: FileEngine,
+    /// Counters.
+    pub counters: AppCounters,
+    /// Memory to put things together in, used again; whoever takes it empties it first.
+    pub scratch: Vec<u8>,
+}
+
+/// What a parser is given besides the bytes.
+#[derive(Debug)]
+pub struct Parse<'a> {
+    /// Settings.
+    pub config: &'a AppConfig,
+    /// What the worker's parsers share.
+    pub shared: &'a mut Shared,
+    /// The flow.
+    pub flow: &'a FlowCore,
+    /// Time of the packet.
+    pub time: Time,
+    /// Whether the flow's stream ends here in this direction: no more bytes will come.
+    pub end: bool,
+    /// Inline: what was inspected may already be out.
+    pub inline: bool,
+}
+
+/// What came of feeding a parser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parsed {
+    /// Bytes that it is done with. What is left comes again, with more behind it.
+    pub consumed: usize,
+    /// What next.
+    pub outcome: Outcome,
+}
+
+/// How a session goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// More of the same.
+    More,
+    /// The parser wants no more of this flow, in either direction: what follows is none of its business (a tunnel).
+    Done,
+    /// It cannot make sense of it; the flow goes on without a parser.
+    Failed,
+    /// Another protocol follows, known or to be recognised (`None`), from the bytes that are left on.
+    Change(Option<AppProto>),
+}
+
+impl Parsed {
+    /// All of `n` bytes were used.
+    pub const fn used(n: usize) -> Self {
+        Parsed { consumed: n, outcome: Outcome::More }
+    }
+}
+
+/// One flow's parser.
+pub trait Parser: Debug + Send {
+    /// The protocol it parses.
+    fn proto(&self) -> AppProto;
+
+    /// Bytes of a direction: what was left of the last call and what came since. Called once more with what is left, or
+    /// nothing, where [`Parse::end`] is set.
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed;
+
+    /// `len` bytes of a direction are missing; what was left of the last call is lost with them.
+    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome;
+
+    /// Numbers of the transactions that there are; some of them may have been freed.
+    fn txs(&self) -> Range<u64>;
+
+    /// A transaction.
+    fn tx(&self, id: u64) -> Option<&dyn Transaction>;
+
+    /// A transaction, to write to.
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction>;
+
+    /// Frees a transaction that nobody needs any more.
+    fn free_tx(&mut self, shared: &mut Shared, id: u64);
+}

@@ -1,0 +1,50 @@
+//! What the engine knows of each protocol.
+
+use margay_flow::FlowCore;
+
+use crate::config::AppConfig;
+use crate::parser::Parser;
+use crate::proto::AppProto;
+use crate::recognise::Recognition;
+use crate::tx::BufferDef;
+
+/// A protocol, as the rest of the engine sees it.
+#[derive(Debug)]
+pub struct Protocol {
+    /// Which.
+    pub proto: AppProto,
+    /// Its key below `app-layer.protocols` in the configuration.
+    pub config: &'static str,
+    /// How it is recognised.
+    pub recognition: Recognition,
+    /// Makes a parser for a flow.
+    pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
+    /// Buffers for rules.
+    pub buffers: &'static [BufferDef],
+    /// Names of the states of a transaction, by direction, as hooks have them (`request_line` …); progress is the index, and
+    /// the last one is that of a complete transaction.
+    pub states: [&'static [&'static str]; 2],
+    /// Names of events, by number, as rules have them after the dot (`app-layer-event:http.NAME`).
+    pub events: &'static [&'static str],
+    /// Value of `event_type` of its log; empty where it has none.
+    pub log: &'static str,
+}
+
+impl Protocol {
+    /// The progress of a complete transaction, by direction.
+    pub const fn complete(&self) -> [u8; 2] {
+        [last(self.states[0]), last(self.states[1])]
+    }
+}
+
+const fn last(states: &[&str]) -> u8 {
+    states.len().saturating_sub(1) as u8
+}
+
+/// All protocols that have a parser.
+pub static PROTOCOLS: &[&Protocol] = &[&crate::http1::PROTOCOL];
+
+/// What is known of a protocol that has a parser.
+pub fn protocol(proto: AppProto) -> Option<&'static Protocol> {
+    PROTOCOLS.iter().copied().find(|p| p.proto == proto)
+}

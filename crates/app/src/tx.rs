@@ -1,0 +1,151 @@
+//! Transactions: what a protocol's messages come to, and what is offered to rules and logs.
+
+use std::fmt::Debug;
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::event::AppEvents;
+use crate::file::Files;
+
+/// What a buffer is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BufferKind {
+    /// One, complete once its progress is reached.
+    Single,
+    /// Any number of them, asked for by index from 0 until there is none.
+    Multi,
+    /// Data that streams by: a window of it now, another one later.
+    Stream,
+}
+
+/// A buffer that a protocol offers to rules.
+#[derive(Debug, Clone, Copy)]
+pub struct BufferDef {
+    /// Name in rules (`http.uri`).
+    pub name: &'static str,
+    /// Number for [`Transaction::buffer`]; below 64 within a protocol.
+    pub id: u8,
+    /// By [`Direction::index`]: the progress from which on it is there, `None` where the direction has none. A buffer
+    /// is complete when the transaction is past that progress, or at its end; a `Single` or `Multi` one is looked at when
+    /// [`TxBase::progress`] is at least this.
+    pub progress: [Option<u8>; 2],
+    /// What it is like.
+    pub kind: BufferKind,
+}
+
+/// A buffer's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Offset of the first one, for [`BufferKind::Stream`]; else 0.
+    pub offset: u64,
+    /// Whether nothing will follow.
+    pub end: bool,
+}
+
+impl<'a> Found<'a> {
+    /// A buffer that is whole.
+    pub const fn whole(data: &'a [u8]) -> Self {
+        Found { data, offset: 0, end: true }
+    }
+}
+
+/// What detection remembers of a transaction in one direction. Only detection writes it.
+#[derive(Debug, Clone, Default)]
+pub struct TxDetect {
+    /// Buffers (bit = number) that the prefilter has searched for good.
+    pub searched: u64,
+    /// Whether rules without a pattern were made candidates.
+    pub begun: bool,
+    /// Whether nothing is left to look at.
+    pub done: bool,
+    /// Rules that hold so far and wait for more, sorted: rule number, and one bit for each of its checks that held.
+    pub waiting: Vec<(u32, u64)>,
+    /// Rules that matched, or cannot any more, sorted: not to be looked at again.
+    pub settled: Vec<u32>,
+}
+
+/// What all transactions have.
+#[derive(Debug, Clone, Default)]
+pub struct TxBase {
+    /// Number within the flow, from 0.
+    pub id: u64,
+    /// Progress by direction, as numbers of [`crate::Protocol::states`]; never goes back.
+    pub progress: [u8; 2],
+    /// By direction: whether the parser changed something that rules may look at since detection last looked. Set by the
+    /// parser, cleared by detection.
+    pub updated: [bool; 2],
+    /// Events.
+    pub events: AppEvents,
+    /// Files it carried.
+    pub files: Files,
+    /// What detection remembers, by direction.
+    pub detect: [TxDetect; 2],
+    /// Whether its log was written.
+    pub logged: bool,
+    /// By direction: nothing of it is to be inspected any more (a `pass` rule of the transaction).
+    pub passed: [bool; 2],
+    /// A `config` rule keeps it out of the log.
+    pub no_log: bool,
+    /// Whether rules alerted on it.
+    pub alerted: bool,
+}
+
+impl TxBase {
+    /// Sets progress in a direction; what would go back is ignored.
+    pub fn advance(&mut self, dir: Direction, progress: u8) {
+        if let Some(p) = self.progress.get_mut(dir.index())
+            && *p < progress
+        {
+            *p = progress;
+            self.touch(dir);
+        }
+    }
+
+    /// Says that there is something new to look at.
+    pub fn touch(&mut self, dir: Direction) {
+        if let Some(u) = self.updated.get_mut(dir.index()) {
+            *u = true;
+        }
+    }
+}
+
+/// What a log is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFor {
+    /// The transaction's own event.
+    Event,
+    /// The context of an alert.
+    Alert,
+    /// The context of a `fileinfo` event.
+    File,
+}
+
+/// A request with its response, or whatever a protocol's unit is.
+pub trait Transaction: Debug + Send {
+    /// What all transactions have.
+    fn base(&self) -> &TxBase;
+
+    /// The same, to write to.
+    fn base_mut(&mut self) -> &mut TxBase;
+
+    /// The buffer of number `id` in a direction; of several (`BufferKind::Multi`) that of number `index`. `None` where it is
+    /// not there (yet), or for a stream where nothing is due. What has to be put together is put together in `scratch`,
+    /// which is empty.
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>>;
+
+    /// Detection has looked at all that [`Transaction::buffer`] offers in a direction: streams move on.
+    fn inspected(&mut self, dir: Direction);
+
+    /// Appends the members of its log to an open object's place: `"http":{...}` with its key.
+    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor);
+
+    /// The address of the client as a proxy gives it in a header (`xff`): `header` in any case; the last of a list, or the
+    /// first with `forward`.
+    fn forwarded_for(&self, _header: &str, _forward: bool) -> Option<std::net::IpAddr> {
+        None
+    }
+}

@@ -1,0 +1,122 @@
+//! Data that is inspected as it streams by: bodies and files of any size in constant memory.
+
+/// How much of streamed data is looked at, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowLimits {
+    /// Bytes that must be there before the first look, unless the data is at its end (`*-body-minimal-inspect-size`).
+    pub min: u32,
+    /// Bytes already looked at that the next look begins with (`*-body-inspect-window`).
+    pub window: u32,
+}
+
+/// The end of streamed data that detection has still to look at, or needs to look at again to see what straddles.
+#[derive(Debug, Clone, Default)]
+pub struct Window {
+    data: Vec<u8>,
+    /// Offset of `data[0]` in all that streamed by.
+    start: u64,
+    /// Everything before this was looked at.
+    inspected: u64,
+}
+
+impl Window {
+    /// Appends bytes.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+    }
+
+    /// Bytes that streamed by.
+    pub const fn total(&self) -> u64 {
+        self.start + self.data.len() as u64
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory(&self) -> usize {
+        self.data.capacity()
+    }
+
+    /// Whether there is something that was not looked at.
+    pub const fn has_new(&self) -> bool {
+        self.total() > self.inspected
+    }
+
+    /// What is held, with its offset.
+    pub fn held(&self) -> (&[u8], u64) {
+        (&self.data, self.start)
+    }
+
+    /// What is due for inspection, with its offset: nothing before there is enough of it or it is `at_end`; then what is new
+    /// and the window before it.
+    pub fn due(&self, limits: WindowLimits, at_end: bool) -> Option<(&[u8], u64)> {
+        if !at_end && self.inspected == 0 && self.total() < u64::from(limits.min) {
+            return None;
+        }
+        if !self.has_new() && !at_end {
+            return None;
+        }
+        let from = self.inspected.saturating_sub(u64::from(limits.window)).max(self.start);
+        Some((self.data.get((from - self.start) as usize..).unwrap_or(&[]), from))
+    }
+
+    /// All of it was looked at, as far as [`Window::due`] gave it; frees what no further look needs.
+    pub fn looked_at(&mut self, limits: WindowLimits, at_end: bool) {
+        if !at_end && self.inspected == 0 && self.total() < u64::from(limits.min) {
+            return;
+        }
+        self.inspected = self.total();
+        let keep = self.inspected.saturating_sub(u64::from(limits.window));
+        // Moves each byte at most once for every byte freed.
+        let free = keep.saturating_sub(self.start) as usize;
+        if free > 0 && free * 2 >= self.data.len() {
+            self.data.drain(..free.min(self.data.len()));
+            self.start += free as u64;
+        }
+    }
+
+    /// Forgets the data, and keeps count: nobody will look at it.
+    pub fn discard(&mut self) {
+        self.start = self.total();
+        self.inspected = self.start;
+        self.data = Vec::new();
+    }
+
+    /// Bytes that are missing here; what is behind them is not joined to what is before.
+    pub fn gap(&mut self, bytes: u64) {
+        self.start = self.total().saturating_add(bytes);
+        self.inspected = self.start;
+        self.data.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const L: WindowLimits = WindowLimits { min: 4, window: 2 };
+
+    #[test]
+    fn looks_when_there_is_enough() {
+        let mut w = Window::default();
+        w.append(b"abc");
+        assert_eq!(w.due(L, false), None);
+        assert_eq!(w.due(L, true), Some((&b"abc"[..], 0)));
+        w.looked_at(L, false);
+        w.append(b"de");
+        assert_eq!(w.due(L, false), Some((&b"abcde"[..], 0)));
+        w.looked_at(L, false);
+        assert_eq!(w.due(L, false), None);
+        w.append(b"f");
+        assert_eq!(w.due(L, false), Some((&b"def"[..], 3)));
+    }
+
+    #[test]
+    fn memory_stays_bounded() {
+        let mut w = Window::default();
+        for _ in 0..10_000 {
+            w.append(&[0; 100]);
+            w.looked_at(L, false);
+        }
+        assert_eq!(w.total(), 1_000_000);
+        assert!(w.memory() < 1000, "{}", w.memory());
+    }
+}
