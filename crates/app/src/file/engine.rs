@@ -84,14 +84,13 @@ impl Default for FileConfig {
 }
 
 impl FileConfig {
-    /// The depth up to which a body or a stream is followed where its files may be stored, given the depth that holds
-    /// otherwise; 0 is without end (`file-store.stream-depth`). It never makes a depth smaller.
+    /// The depth up to which a body or a stream is followed where its files may be stored, given the one that holds
+    /// otherwise; 0 is without end. `file-store.stream-depth` makes a depth larger, and one without end smaller.
     pub fn depth(&self, otherwise: u64) -> u64 {
         match self.store.as_ref().and_then(|s| s.stream_depth) {
-            _ if otherwise == 0 => 0,
+            None => otherwise,
             Some(0) => 0,
             Some(d) => d.max(otherwise),
-            None => otherwise,
         }
     }
 }

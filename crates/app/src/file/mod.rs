@@ -467,6 +467,13 @@ impl Files {
         }
     }
 
+    /// The most bytes of a body that are followed, given the limit that holds where nothing is stored (0 for all): that of
+    /// the store ([`FileConfig::depth`]) where the open file of the direction is or may be stored.
+    pub fn depth(&self, config: &FileConfig, dir: Direction, limit: u64) -> u64 {
+        let open = self.open.get(dir.index()).copied().flatten().and_then(|i| self.list.get(i));
+        if open.is_some_and(|f| !matches!(f.store, StoreState::No)) { config.depth(limit) } else { limit }
+    }
+
     /// Whether a file is open in a direction.
     pub fn is_open(&self, dir: Direction) -> bool {
         self.open.get(dir.index()).is_some_and(Option::is_some)

@@ -379,10 +379,10 @@ fn depth_is_that_of_the_store() {
     assert_eq!(config.depth(100), 100);
     config.store = Some(StoreConfig::new(PathBuf::new()));
     assert_eq!(config.depth(100), 100);
-    for (depth, expected) in [(0, 0), (50, 100), (200, 200)] {
+    for (depth, expected) in [(0, (0, 0)), (50, (100, 50)), (200, (200, 200))] {
         if let Some(s) = &mut config.store {
             s.stream_depth = Some(depth);
         }
-        assert_eq!((config.depth(100), config.depth(0)), (expected, 0));
+        assert_eq!((config.depth(100), config.depth(0)), expected);
     }
 }
