@@ -12,9 +12,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use margay_app::config::AppConfig;
 use margay_app::file::FileEngine;
 use margay_app::{AppLogOptions, AppProto, BufferKind, LogFor, Parse, Parser, Shared, Transaction, protocol};
-use margay_flow::{Direction, FlowCore};
+use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
 use margay_json::Json;
-use margay_packet::Time;
+use margay_packet::{Time, Vlans};
 
 /// What happens in a conversation.
 enum Event {
@@ -31,7 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let events = match args.as_slice() {
         [script] => read(&fs::read_to_string(script)?)?,
         [client, server] => {
-            vec![Event::Data(Direction::ToServer, fs::read(client)?), Event::Data(Direction::ToClient, fs::read(server)?)]
+            vec![
+                Event::Data(Direction::ToServer, fs::read(client)?),
+                Event::Data(Direction::ToClient, fs::read(server)?),
+            ]
         }
         _ => return Err("usage: http [-1] SCRIPT | http [-1] CLIENT SERVER".into()),
     };
@@ -54,10 +57,7 @@ fn read(script: &str) -> Result<Vec<Event>, Box<dyn Error>> {
 
 fn bytes(hex: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits
-        .chunks(2)
-        .map(|p| Ok(u8::from_str_radix(std::str::from_utf8(p)?, 16)?))
-        .collect()
+    digits.chunks(2).map(|p| Ok(u8::from_str_radix(std::str::from_utf8(p)?, 16)?)).collect()
 }
 
 fn run(events: &[Event], piece: usize) -> Result<(), Box<dyn Error>> {
@@ -65,7 +65,7 @@ fn run(events: &[Event], piece: usize) -> Result<(), Box<dyn Error>> {
     let config = AppConfig::default();
     let client = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     let server = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
-    let flow = FlowCore { src: client, dst: server, sport: 40_000, dport: 80, proto: 6, ..FlowCore::default() };
+    let flow = flow(client, server);
     let mut shared = Shared { files: FileEngine::default(), counters: Default::default(), scratch: Vec::new() };
     let mut parser = (protocol.parser)(&config, &flow);
     let mut waiting = [Vec::new(), Vec::new()];
@@ -110,6 +110,34 @@ fn run(events: &[Event], piece: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A flow of TCP to port 80.
+fn flow(src: IpAddr, dst: IpAddr) -> FlowCore {
+    FlowCore {
+        id: 1,
+        src,
+        dst,
+        sport: 40_000,
+        dport: 80,
+        proto: 6,
+        spi: 0,
+        vlans: Vlans::default(),
+        recursion: 0,
+        start: Time::default(),
+        last: Time::default(),
+        pkts: [0; 2],
+        bytes: [0; 2],
+        bypassed: [(0, 0); 2],
+        state: FlowState::Established,
+        action: FlowAction::None,
+        alerted: false,
+        first_seen: [false; 2],
+        vars: FlowVars::default(),
+        tcp_flags: [0; 2],
+        ttl: [(0, 0); 2],
+        emergency: false,
+    }
+}
+
 fn show(protocol: &margay_app::Protocol, tx: &dyn Transaction) {
     let base = tx.base();
     println!("transaction {} progress {:?}", base.id, base.progress);
@@ -129,7 +157,7 @@ fn show(protocol: &margay_app::Protocol, tx: &dyn Transaction) {
         }
     }
     for f in base.files.all() {
-        println!("  file {} size {} {:?} to_client {}", f.name.escape_ascii(), f.size, f.state, f.to_client);
+        println!("  file {} size {} {:?} to_client {}", f.name().escape_ascii(), f.size(), f.state, f.to_client);
     }
     let mut json = Json::new();
     let mut options = AppLogOptions::default();

@@ -66,7 +66,13 @@ pub(super) struct BodyCx<'a> {
 
 impl Body {
     /// Sets up decoding by the fields of the message; events that came of it are added to `events`.
-    pub(super) fn set_coding(&mut self, headers: &Headers, server: &ServerConfig, dir: Direction, events: &mut Vec<Event>) {
+    pub(super) fn set_coding(
+        &mut self,
+        headers: &Headers,
+        server: &ServerConfig,
+        dir: Direction,
+        events: &mut Vec<Event>,
+    ) {
         let layers = server.layers.get(dir.index()).copied().unwrap_or(0) as usize;
         let mut codings: Vec<Coding> = Vec::new();
         let mut odd = false;
@@ -84,7 +90,9 @@ impl Body {
                 } else if word.eq_ignore_ascii_case(b"br") {
                     Coding::Brotli
                 } else {
-                    odd |= !word.is_empty() && !word.eq_ignore_ascii_case(b"identity") && !word.eq_ignore_ascii_case(b"inflate");
+                    odd |= !word.is_empty()
+                        && !word.eq_ignore_ascii_case(b"identity")
+                        && !word.eq_ignore_ascii_case(b"inflate");
                     continue;
                 };
                 if layers == 0 {
@@ -107,7 +115,13 @@ impl Body {
     }
 
     /// Bytes of the body without its framing.
-    pub(super) fn data(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, data: &[u8]) -> Option<Event> {
+    pub(super) fn data(
+        &mut self,
+        cx: &mut BodyCx<'_>,
+        files: &mut Files,
+        dir: Direction,
+        data: &[u8],
+    ) -> Option<Event> {
         self.transferred = self.transferred.saturating_add(data.len() as u64);
         if data.is_empty() {
             return None;
@@ -122,7 +136,13 @@ impl Body {
     }
 
     /// The body is at its end, or (`truncated`) will not be seen to its end.
-    pub(super) fn end(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, truncated: bool) -> Option<Event> {
+    pub(super) fn end(
+        &mut self,
+        cx: &mut BodyCx<'_>,
+        files: &mut Files,
+        dir: Direction,
+        truncated: bool,
+    ) -> Option<Event> {
         if std::mem::replace(&mut self.done, true) {
             return None;
         }

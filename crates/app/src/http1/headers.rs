@@ -158,10 +158,7 @@ impl Headers {
         }
         let pending = std::mem::take(&mut self.pending);
         let (name, value) = match pending.iter().position(|&b| b == b':') {
-            Some(colon) => (
-                trim(pending.get(..colon).unwrap_or(&[])),
-                trim(pending.get(colon + 1..).unwrap_or(&[])),
-            ),
+            Some(colon) => (trim(pending.get(..colon).unwrap_or(&[])), trim(pending.get(colon + 1..).unwrap_or(&[]))),
             None => {
                 flags.no_colon = true;
                 (&[][..], trim(&pending))

@@ -119,7 +119,16 @@ mod tests {
         assert_eq!(lines(b"a\r\nb\nc\rd", false), [(v("a"), CrLf), (v("b"), Lf), (v("c\rd"), End)]);
         assert_eq!(
             lines(b"a\r\nb\nc\rd\n\re\r\r\n\rf\n\r\n", true),
-            [(v("a"), CrLf), (v("b"), Lf), (v("c"), Cr), (v("d"), LfCr), (v("e\r"), CrLf), (v(""), Cr), (v("f"), Lf), (v(""), CrLf)]
+            [
+                (v("a"), CrLf),
+                (v("b"), Lf),
+                (v("c"), Cr),
+                (v("d"), LfCr),
+                (v("e\r"), CrLf),
+                (v(""), Cr),
+                (v("f"), Lf),
+                (v(""), CrLf)
+            ]
         );
     }
 

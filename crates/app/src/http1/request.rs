@@ -87,7 +87,9 @@ pub(super) fn request_line(line: &[u8]) -> RequestLine {
     let last = rest.iter().rposition(|&b| space(b)).map(|i| i + 1);
     let http = rest
         .windows(6)
-        .rposition(|w| space(w[0]) && w.get(1..5).is_some_and(|h| h.eq_ignore_ascii_case(b"HTTP")) && (w[5] == b'/' || space(w[5])))
+        .rposition(|w| {
+            space(w[0]) && w.get(1..5).is_some_and(|h| h.eq_ignore_ascii_case(b"HTTP")) && (w[5] == b'/' || space(w[5]))
+        })
         .map(|i| i + 1);
     let protocol = http.or(last.filter(|&l| rest.get(l..l + 4).is_some_and(|w| w.eq_ignore_ascii_case(b"HTTP"))));
     match protocol {
@@ -113,9 +115,34 @@ pub(super) fn request_line(line: &[u8]) -> RequestLine {
 /// Methods that are known: RFC 9110, WebDAV and its extensions.
 pub(super) fn known_method(method: &[u8]) -> bool {
     const METHODS: &[&[u8]] = &[
-        b"HEAD", b"GET", b"PUT", b"POST", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH", b"PROPFIND", b"PROPPATCH",
-        b"MKCOL", b"COPY", b"MOVE", b"LOCK", b"UNLOCK", b"VERSION-CONTROL", b"CHECKOUT", b"UNCHECKOUT", b"CHECKIN",
-        b"UPDATE", b"LABEL", b"REPORT", b"MKWORKSPACE", b"MKACTIVITY", b"BASELINE-CONTROL", b"MERGE", b"INVALID",
+        b"HEAD",
+        b"GET",
+        b"PUT",
+        b"POST",
+        b"DELETE",
+        b"CONNECT",
+        b"OPTIONS",
+        b"TRACE",
+        b"PATCH",
+        b"PROPFIND",
+        b"PROPPATCH",
+        b"MKCOL",
+        b"COPY",
+        b"MOVE",
+        b"LOCK",
+        b"UNLOCK",
+        b"VERSION-CONTROL",
+        b"CHECKOUT",
+        b"UNCHECKOUT",
+        b"CHECKIN",
+        b"UPDATE",
+        b"LABEL",
+        b"REPORT",
+        b"MKWORKSPACE",
+        b"MKACTIVITY",
+        b"BASELINE-CONTROL",
+        b"MERGE",
+        b"INVALID",
     ];
     METHODS.contains(&method)
 }

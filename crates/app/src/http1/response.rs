@@ -62,7 +62,9 @@ mod tests {
         assert_eq!(part(line, l.protocol), b"HTTP/1.1");
         assert_eq!(l.number, Some(200));
         assert_eq!(part(line, l.message), b"Very OK");
-        for (line, number) in [(&b"HTTP/1.1 2XX"[..], None), (b"HTTP/1.1 0200 x", None), (b"HTTP/1.1", None), (b"", None)] {
+        for (line, number) in
+            [(&b"HTTP/1.1 2XX"[..], None), (b"HTTP/1.1 0200 x", None), (b"HTTP/1.1", None), (b"", None)]
+        {
             assert_eq!(status_line(line).number, number);
         }
     }

@@ -157,11 +157,7 @@ impl Http1Parser {
         let mut body = std::mem::take(&mut tx.response.body);
         body.set_coding(&tx.response.headers, server, DIR, &mut events);
         let given = tx.response.headers.first(b"content-disposition").and_then(disposition_name);
-        body.file = FileWish {
-            wanted: true,
-            name: given.unwrap_or_else(|| tx.path(server)),
-            range: range(tx, DIR),
-        };
+        body.file = FileWish { wanted: true, name: given.unwrap_or_else(|| tx.path(server)), range: range(tx, DIR) };
         tx.response.body = body;
         for e in events {
             tx.event(e);

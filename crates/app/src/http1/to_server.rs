@@ -88,7 +88,8 @@ impl Http1Parser {
             return if data.len() > server.field_limit as usize { self.old_protocol(cx) } else { Step::More };
         };
         let content = data.get(..line.content).unwrap_or(&[]);
-        let is_field = content.iter().position(|&b| b == b':').is_some_and(|colon| colon > 0) && !request::plausible(content);
+        let is_field =
+            content.iter().position(|&b| b == b':').is_some_and(|colon| colon > 0) && !request::plausible(content);
         let has_protocol_word = self.current(DIR).is_some_and(|tx| tx.request_line.odd_protocol);
         let more = is_field || (has_protocol_word && !is_blank(content));
         if !more {
@@ -122,11 +123,7 @@ impl Http1Parser {
         let mut body = std::mem::take(&mut tx.request.body);
         body.set_coding(tx_headers, server, DIR, &mut events);
         if matches!(tx.method(), b"POST" | b"PUT") {
-            body.file = FileWish {
-                wanted: true,
-                name: tx.path(server),
-                range: range(tx, DIR),
-            };
+            body.file = FileWish { wanted: true, name: tx.path(server), range: range(tx, DIR) };
         }
         tx.request.body = body;
         for e in events {

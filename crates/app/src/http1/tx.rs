@@ -144,12 +144,7 @@ impl Http1Tx {
         dir: Direction,
         f: impl FnOnce(&mut Body, &mut BodyCx<'_>, &mut crate::file::Files) -> Option<Event>,
     ) {
-        let mut bcx = BodyCx {
-            shared: cx.shared,
-            files: &cx.config.files,
-            server,
-            memcap: cx.config.http1.memcap,
-        };
+        let mut bcx = BodyCx { shared: cx.shared, files: &cx.config.files, server, memcap: cx.config.http1.memcap };
         let body = match dir {
             Direction::ToServer => &mut self.request.body,
             Direction::ToClient => &mut self.response.body,
