@@ -358,16 +358,19 @@ impl Http1Parser {
         Step::Used(line.total)
     }
 
-    /// The size is none: a response's body is taken as it is up to the end, as browsers do.
+    /// The size is none: a response's body is taken as it is up to the end, as browsers do; a request's cannot be followed.
     fn chunk_invalid(&mut self, dir: Direction) -> Step {
         let request = dir == Direction::ToServer;
-        let side = self.side(dir);
-        side.framing = Framing::Close;
-        side.scan = 0;
         if let Some(tx) = self.current(dir) {
             tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
             tx.base.touch(dir);
         }
+        if request {
+            return Step::Stop(0, Outcome::Failed);
+        }
+        let side = self.side(dir);
+        side.framing = Framing::Close;
+        side.scan = 0;
         Step::Used(0)
     }
 
@@ -418,8 +421,8 @@ impl Http1Parser {
             State::Start | State::Connect | State::Ignore | State::Lost => {}
             State::Protocol => self.complete(cx, dir),
             State::Body => {
-                let truncated = side.framing != Framing::Close;
-                self.finish(cx, dir, truncated);
+                // What is missing at the end was never sent: a file is as long as it is.
+                self.complete(cx, dir);
             }
             State::Headers | State::Trailer => {
                 if let Some(tx) = self.current(dir) {

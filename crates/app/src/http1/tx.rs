@@ -45,8 +45,8 @@ pub struct Http1Tx {
     pub(super) status_line: StatusLine,
     /// No request was seen for the response.
     pub(super) unmatched: bool,
-    /// Whether a response began.
-    pub(super) responded: bool,
+    /// The request is of HTTP/0.9.
+    pub(super) old: bool,
     /// Normalised request target.
     pub(super) uri: Vec<u8>,
     /// Normalised host; empty where there is none.
@@ -119,6 +119,15 @@ impl Http1Tx {
         self.with_body(cx, server, dir, |body, cx, files| body.data(cx, files, dir, data));
         self.base.advance(dir, super::BODY);
         self.base.touch(dir);
+    }
+
+    /// Data that came behind a request that announced no body: rules see it as one.
+    pub(super) fn late_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) {
+        let dir = Direction::ToServer;
+        self.request.body.file.wanted = false;
+        self.with_body(cx, server, dir, |body, cx, files| body.data(cx, files, dir, data));
+        self.base.touch(dir);
+        self.count(&mut cx.shared.counters.http_memory);
     }
 
     /// The end of a body.
@@ -238,9 +247,9 @@ impl Http1Tx {
         }
     }
 
-    /// What `Content-Range` of a side says; `Err` where it cannot be read.
-    pub(super) fn content_range(&self, dir: Direction) -> Option<Result<ContentRange, ()>> {
-        self.message(dir).headers.first(b"content-range").map(content_range)
+    /// What `Content-Range` of the response says; `Err` where it cannot be read.
+    pub(super) fn content_range(&self) -> Option<Result<ContentRange, ()>> {
+        self.response.headers.first(b"content-range").map(content_range)
     }
 
     /// The data of a request's body that is still held, for alerts that show it.
