@@ -31,7 +31,10 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &LogOptions, what: Log
     if let Some(v) = request.joined(b"user-agent", &mut scratch) {
         json.bytes("http_user_agent", v);
     }
-    if let Some(v) = response.first(b"content-type") {
+    if let Some(v) = request.joined(b"x-forwarded-for", &mut scratch) {
+        json.bytes("xff", v);
+    }
+    if let Some(v) = response.joined(b"content-type", &mut scratch) {
         let kind = v.split(|&b| b == b';').next().unwrap_or(v);
         json.bytes("http_content_type", trim(kind));
     }

@@ -95,7 +95,8 @@ impl Http1Parser {
     /// Whether the request at hand is of HTTP/0.9, whose responses have neither status nor fields.
     fn answers_old(&mut self) -> bool {
         if self.request.state == State::Protocol && self.request.tx == self.response.tx {
-            return true;
+            // With something behind the line it is no HTTP/0.9.
+            return self.request.waiting == 0;
         }
         self.current(DIR).is_some_and(|tx| tx.old)
     }
@@ -116,8 +117,12 @@ impl Http1Parser {
     /// Finds the transaction of a response that begins, or makes one; `None` where there are too many.
     fn whose(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Option<()> {
         if self.request.state == State::Protocol && self.request.tx == self.response.tx {
-            // An answer shows that the line was all.
-            let _ = self.old_protocol(cx);
+            // An answer shows that the line was all, unless something is behind it.
+            if self.request.waiting == 0 {
+                let _ = self.old_protocol(cx);
+            } else {
+                self.missing_protocol();
+            }
         }
         while self.response.tx < self.next() && self.peek(self.response.tx).is_none() {
             self.response.tx += 1;

@@ -91,13 +91,19 @@ impl Http1Parser {
         if content.is_empty() || request::plausible(content) {
             return self.old_protocol(cx);
         }
+        self.missing_protocol();
+        Step::Used(0)
+    }
+
+    /// The protocol was left out of the line.
+    pub(super) fn missing_protocol(&mut self) {
         if let Some(tx) = self.current(DIR) {
             tx.event(Event::MissingProtocol);
+            tx.base.touch(DIR);
             tx.request_line.version = Version::Unknown;
         }
         self.request.state = State::Headers;
         self.request.scan = 0;
-        Step::Used(0)
     }
 
     /// What follows a request is no request: it is taken for a body that nobody announced. False where there was none before.

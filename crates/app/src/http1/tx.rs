@@ -184,7 +184,10 @@ impl Http1Tx {
     pub(super) fn find_host(&mut self, flow: &FlowCore) {
         let raw = part(&self.request.line, self.request_line.uri);
         let target = uri::split(raw);
-        let from_uri = if self.method() == b"CONNECT" { None } else { target.host };
+        // The target of CONNECT is host and port, and nothing else (RFC 9112, section 3.2.3).
+        let connect = self.method() == b"CONNECT";
+        let from_uri = if connect { Some(raw) } else { target.host };
+        let target = if connect { uri::Uri::default() } else { target };
         let port = target.port.map(|p| std::str::from_utf8(p).ok().and_then(|p| p.parse::<u16>().ok()));
         let header = self.request.headers.first(b"host").map(trim);
         let mut events = Vec::new();
@@ -194,7 +197,7 @@ impl Http1Tx {
             (Some(u), h) => {
                 let (p, valid) = uri::normalise_host(u, &mut host);
                 if !valid {
-                    events.push(Event::UriHostInvalid);
+                    events.push(if connect { Event::AuthorityPort } else { Event::UriHostInvalid });
                 }
                 host_port = match port {
                     Some(None) => {
