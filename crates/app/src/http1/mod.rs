@@ -1,6 +1,10 @@
 //! HTTP/1 (RFC 9112), as servers and browsers read it rather than as it is written.
 
+pub mod auth;
+mod bestfit;
 mod config;
+pub mod host;
+pub mod param;
 pub mod uri;
 
 use margay_flow::{Direction, FlowCore};
@@ -11,7 +15,7 @@ use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
-pub use config::{Config, LogOptions, ServerConfig};
+pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig, SwfConfig};
 
 /// HTTP/1.
 pub static PROTOCOL: Protocol = Protocol {
