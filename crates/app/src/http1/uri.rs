@@ -526,7 +526,8 @@ mod tests {
             config
         };
         use Personality::{Generic, Ids, Iis60, Minimal};
-        let rows: &[(&dyn Fn(&mut PathConfig), Personality, &[u8], &[u8])] = &[
+        type Row<'a> = (&'a dyn Fn(&mut PathConfig), Personality, &'a [u8], &'a [u8]);
+        let rows: &[Row<'_>] = &[
             (&|p| p.backslash = true, Minimal, b"/a\\b%5cc%2fd", b"/a/b%5cc%2fd"),
             (&|p| p.backslash = false, Ids, b"/a\\b%5cc%2fd", b"/a\\b\\c/d"),
             (&|p| p.decode_separators = true, Minimal, b"/a\\b%5cc%2fd", b"/a\\b\\c/d"),
