@@ -72,7 +72,7 @@ fn digest_user(mut params: &[u8]) -> Option<Vec<u8>> {
         let value = value.get(1..)?.trim_ascii_start();
         let (text, rest) = super::param::value(value, b",")?;
         if wanted {
-            return Some(text);
+            return Some(super::param::unescape(text));
         }
         params = rest;
     }

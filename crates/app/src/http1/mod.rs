@@ -4,6 +4,7 @@ pub mod auth;
 mod bestfit;
 mod config;
 pub mod host;
+pub mod multipart;
 pub mod param;
 pub mod uri;
 

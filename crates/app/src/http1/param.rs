@@ -1,39 +1,34 @@
 //! Parameters of header values (`name="value"; …`), and the headers made of them that concern files.
 
-/// Longest value that is kept, in bytes.
-const MAX_VALUE: usize = 16 << 10;
-
-/// A parameter's value at the front of `data`, quoted (with `\` before a quote or backslash) or up to a byte of `ends` or a
-/// blank; and what follows it. `None` where a quote is not closed.
-pub(super) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(Vec<u8>, &'a [u8])> {
+/// A parameter's value at the front of `data`, quoted (a quote behind a `\` does not end it) or up to a byte of `ends` or a
+/// blank; and what follows it. `None` where a quote is not closed. Escapes stay as they are written, which is how Suricata
+/// shows names of files; [`unescape`] undoes them.
+pub(super) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let Some(quoted) = data.strip_prefix(b"\"") else {
         let end = data.iter().position(|b| ends.contains(b) || b.is_ascii_whitespace()).unwrap_or(data.len());
-        let (text, rest) = data.split_at(end);
-        return Some((text.get(..MAX_VALUE).unwrap_or(text).to_vec(), rest));
+        return Some(data.split_at(end));
     };
-    let mut out = Vec::new();
-    let mut at = 0;
-    loop {
-        let mut byte = *quoted.get(at)?;
-        if byte == b'"' {
-            return Some((out, quoted.get(at + 1..)?));
-        }
-        // Only what must be escaped is: Windows paths have backslashes of their own.
-        if byte == b'\\'
-            && let Some(&next @ (b'"' | b'\\')) = quoted.get(at + 1)
-        {
-            byte = next;
-            at += 1;
-        }
-        if out.len() < MAX_VALUE {
-            out.push(byte);
-        }
-        at += 1;
-    }
+    let mut escaped = false;
+    let end = quoted.iter().position(|&b| {
+        let quote = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        quote
+    })?;
+    Some((quoted.get(..end)?, quoted.get(end + 1..)?))
+}
+
+/// A quoted value without its escapes (RFC 9110, section 5.6.4).
+pub(super) fn unescape(value: &[u8]) -> Vec<u8> {
+    let mut escaped = false;
+    let kept = value.iter().filter(|&&b| {
+        escaped = b == b'\\' && !escaped;
+        !escaped
+    });
+    kept.copied().collect()
 }
 
 /// The value of parameter `name`, in any case, of a header value: `form-data; name="a"; filename=b`.
-pub fn param(header: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+pub fn param<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     // The first part is the value itself.
     let mut rest = header.get(header.iter().position(|&b| b == b';')?..)?;
     loop {
@@ -53,7 +48,7 @@ pub fn param(header: &[u8], name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The file's name in a `Content-Disposition` (RFC 6266), as it is written; `None` where there is none or it is empty.
-pub fn disposition_filename(header: &[u8]) -> Option<Vec<u8>> {
+pub fn disposition_filename(header: &[u8]) -> Option<&[u8]> {
     param(header, b"filename").filter(|n| !n.is_empty())
 }
 
@@ -105,7 +100,8 @@ mod tests {
         for (header, want) in [
             ("form-data; name=\"f\"; filename=\"a b.exe\"", Some("a b.exe")),
             ("attachment; filename=a.exe; size=3", Some("a.exe")),
-            ("attachment; FileName = \"x\\\"y\\\\z\"", Some("x\"y\\z")),
+            ("attachment; FileName = \"x\\\"y\\\\z\"", Some("x\\\"y\\\\z")),
+            ("form-data; filename=\"a\\\"b\\\\c\\d\"", Some("a\\\"b\\\\c\\d")),
             ("form-data; filename=\"C:\\dir\\file.txt\"", Some("C:\\dir\\file.txt")),
             ("form-data; name=\"a; filename=b\"", None),
             ("attachment;; inline; filename=x", Some("x")),
@@ -114,7 +110,7 @@ mod tests {
             ("attachment", None),
             ("", None),
         ] {
-            assert_eq!(disposition_filename(header.as_bytes()).as_deref(), want.map(str::as_bytes), "{header}");
+            assert_eq!(disposition_filename(header.as_bytes()), want.map(str::as_bytes), "{header}");
         }
     }
 
