@@ -10,6 +10,7 @@ use margay_flow::Direction;
 
 use super::chunked::Chunk;
 use super::headers::{Headers, space, trim_by};
+use super::multipart::{Multipart, Part, Problem};
 use super::request::says;
 
 /// How a body's end is known (RFC 9112, section 6.3).
@@ -52,6 +53,10 @@ pub(super) struct Body {
     pub done: bool,
     /// The file to make of it.
     pub file: FileWish,
+    /// The body is one of several parts (RFC 7578), of which some may be files.
+    pub multipart: Option<Box<Multipart>>,
+    /// What was wrong, until the transaction takes it.
+    pub events: Vec<Event>,
     opened: bool,
 }
 
@@ -115,45 +120,35 @@ impl Body {
     }
 
     /// Bytes of the body without its framing.
-    pub(super) fn data(
-        &mut self,
-        cx: &mut BodyCx<'_>,
-        files: &mut Files,
-        dir: Direction,
-        data: &[u8],
-    ) -> Option<Event> {
+    pub(super) fn data(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, data: &[u8]) {
         self.transferred = self.transferred.saturating_add(data.len() as u64);
         if data.is_empty() {
-            return None;
+            return;
         }
         let Some(mut decoder) = self.decoder.take() else {
             self.out(cx, files, dir, data);
-            return None;
+            return;
         };
         let status = decoder.push(data, &mut |piece| self.out(cx, files, dir, piece));
         self.decoder = Some(decoder);
-        event(status)
+        self.events.extend(event(status));
     }
 
     /// The body is at its end, or (`truncated`) will not be seen to its end.
-    pub(super) fn end(
-        &mut self,
-        cx: &mut BodyCx<'_>,
-        files: &mut Files,
-        dir: Direction,
-        truncated: bool,
-    ) -> Option<Event> {
+    pub(super) fn end(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, truncated: bool) {
         if std::mem::replace(&mut self.done, true) {
-            return None;
+            return;
         }
-        let mut status = Status::Ok;
         if let Some(mut decoder) = self.decoder.take() {
-            status = decoder.finish(&mut |piece| self.out(cx, files, dir, piece));
+            let status = decoder.finish(&mut |piece| self.out(cx, files, dir, piece));
+            self.events.extend(event(status));
         }
-        if self.opened {
+        if let Some(mut multipart) = self.multipart.take() {
+            multipart.finish(&mut |part| self.part(cx, files, dir, part));
+        }
+        if self.opened && files.is_open(dir) {
             files.close(&mut cx.shared.files, cx.files, dir, truncated);
         }
-        event(status)
     }
 
     /// Bytes are missing.
@@ -163,8 +158,12 @@ impl Body {
         self.decoder = None;
         self.window.gap(len);
         self.decoded = self.decoded.saturating_add(len);
+        if let Some(mut multipart) = self.multipart.take() {
+            multipart.gap(&mut |part| self.part(cx, files, dir, part));
+            self.multipart = Some(multipart);
+        }
         self.open(cx, files, dir);
-        if self.opened {
+        if self.opened && files.is_open(dir) {
             files.gap(&mut cx.shared.files, cx.files, dir, len);
         }
     }
@@ -182,14 +181,17 @@ impl Body {
         }
         self.open(cx, files, dir);
         let limit = cx.server.body_limit.get(dir.index()).copied().unwrap_or(0);
-        if self.opened && files.is_open(dir) {
-            let depth = files.depth(cx.files, dir, limit);
-            let room = if depth == 0 { u64::MAX } else { depth.saturating_sub(self.decoded) };
-            let keep = piece.get(..room.min(piece.len() as u64) as usize).unwrap_or(piece);
+        let depth = files.depth(cx.files, dir, limit);
+        let room = if depth == 0 { u64::MAX } else { depth.saturating_sub(self.decoded) };
+        let keep = piece.get(..room.min(piece.len() as u64) as usize).unwrap_or(piece);
+        if let Some(mut multipart) = self.multipart.take() {
+            multipart.push(keep, &mut |part| self.part(cx, files, dir, part));
+            self.multipart = Some(multipart);
+        } else if self.opened && files.is_open(dir) {
             files.append(&mut cx.shared.files, cx.files, dir, keep);
-            if keep.len() < piece.len() {
-                files.close(&mut cx.shared.files, cx.files, dir, true);
-            }
+        }
+        if keep.len() < piece.len() && self.opened && files.is_open(dir) {
+            files.close(&mut cx.shared.files, cx.files, dir, true);
         }
         if !self.limited {
             let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.decoded) };
@@ -204,6 +206,24 @@ impl Body {
             }
         }
         self.decoded = self.decoded.saturating_add(piece.len() as u64);
+    }
+
+    /// A part of the body that is one of several.
+    fn part(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, part: Part<'_>) {
+        let engine = &mut cx.shared.files;
+        match part {
+            Part::Begin { filename, .. } => {
+                self.opened = true;
+                files.open(engine, cx.files, dir, filename, None);
+            }
+            Part::Data(data) => files.append(engine, cx.files, dir, data),
+            Part::End => files.close(engine, cx.files, dir, false),
+            Part::Problem(problem) => self.events.push(match problem {
+                Problem::Generic => Event::MultipartError,
+                Problem::NoFileData => Event::MultipartNoData,
+                Problem::InvalidHeader => Event::MultipartHeader,
+            }),
+        }
     }
 
     /// The window for rules.

@@ -70,11 +70,11 @@ fn content_range(tx: &Http1Tx, json: &mut Json) {
     let Some(raw) = tx.response.headers.first(b"content-range") else { return };
     json.object("content_range");
     json.bytes("raw", raw);
-    if let Some(Ok(r)) = tx.content_range() {
-        for (key, value) in [("start", r.start), ("end", r.end), ("size", r.size)] {
-            if let Some(v) = value {
-                json.uint(key, v);
-            }
+    if let Some(r) = super::param::content_range(raw) {
+        json.uint("start", r.start);
+        json.uint("end", r.end);
+        if let Some(total) = r.total {
+            json.uint("size", total);
         }
     }
     json.end_object();

@@ -1,13 +1,18 @@
 //! HTTP/1 (RFC 9112), as servers and browsers read it rather than as it is written.
 
+pub mod auth;
+mod bestfit;
 mod body;
 mod buffers;
 mod chunked;
 mod config;
 pub mod events;
 mod headers;
+pub mod host;
 mod line;
 mod log;
+pub mod multipart;
+pub mod param;
 mod parser;
 mod request;
 mod response;
@@ -24,7 +29,7 @@ use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
-pub use config::{Config, LogOptions, ServerConfig, SwfConfig};
+pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig, SwfConfig};
 pub use tx::Http1Tx;
 
 /// Progress of a transaction: places in the states of [`PROTOCOL`].

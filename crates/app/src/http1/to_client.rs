@@ -11,10 +11,11 @@ use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{Headers, trim};
 use super::line::{Ending, is_blank, next_line};
+use super::param::disposition_filename;
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version, says};
 use super::response;
-use super::tx::{Http1Tx, disposition_name};
+use super::tx::Http1Tx;
 use super::{COMPLETE, HEADERS, LINE};
 
 const DIR: Direction = Direction::ToClient;
@@ -174,7 +175,8 @@ impl Http1Parser {
         let framing = framing(tx, has_body, &mut events);
         let mut body = std::mem::take(&mut tx.response.body);
         body.set_coding(&tx.response.headers, server, DIR, &mut events);
-        let given = tx.response.headers.first(b"content-disposition").and_then(disposition_name);
+        let given =
+            tx.response.headers.first(b"content-disposition").and_then(disposition_filename).map(<[u8]>::to_vec);
         body.file = FileWish { wanted: true, name: given.unwrap_or_else(|| tx.path(server)), range: range(tx) };
         tx.response.body = body;
         for e in events {
@@ -246,11 +248,10 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
 
 /// The place of a body in the whole that `Content-Range` gives.
 fn range(tx: &mut Http1Tx) -> Option<(u64, u64)> {
-    match tx.content_range()? {
-        Ok(r) => r.start.zip(r.end),
-        Err(()) => {
-            tx.event(Event::RangeInvalid);
-            None
-        }
+    let value = tx.response.headers.first(b"content-range")?;
+    let range = super::param::content_range(value);
+    if range.is_none() && !value.contains(&b'*') {
+        tx.event(Event::RangeInvalid);
     }
+    range.map(|r| (r.start, r.end))
 }

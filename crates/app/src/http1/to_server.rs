@@ -13,7 +13,7 @@ use super::line::{is_blank, next_line};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
 use super::tx::Http1Tx;
-use super::{HEADERS, LINE, uri};
+use super::{HEADERS, LINE, auth, multipart, uri};
 
 const DIR: Direction = Direction::ToServer;
 
@@ -138,7 +138,11 @@ impl Http1Parser {
         let tx_headers = &tx.request.headers;
         let mut body = std::mem::take(&mut tx.request.body);
         body.set_coding(tx_headers, server, DIR, &mut events);
-        if matches!(tx.method(), b"POST" | b"PUT") {
+        let boundary =
+            tx_headers.first(b"content-type").and_then(multipart::boundary).filter(|_| tx.method() == b"POST");
+        if let Some(boundary) = boundary {
+            body.multipart = Some(Box::new(multipart::Multipart::new(boundary)));
+        } else if matches!(tx.method(), b"POST" | b"PUT") {
             body.file = FileWish { wanted: true, name: tx.path(server), range: None };
         }
         tx.request.body = body;
@@ -186,9 +190,7 @@ fn framing(tx: &Http1Tx, events: &mut Vec<Event>) -> Framing {
 /// Credentials in a scheme that is not known.
 fn authorisation(tx: &mut Http1Tx) {
     let Some(value) = tx.request.headers.first(b"authorization") else { return };
-    let scheme = trim(value).split(|&b| b == b' ' || b == b'\t').next().unwrap_or(&[]);
-    let known = [&b"basic"[..], b"digest", b"bearer"].iter().any(|k| scheme.eq_ignore_ascii_case(k));
-    if !known {
+    if auth::scheme(value) == auth::Scheme::Unrecognised {
         tx.event(Event::AuthUnrecognised);
     }
 }

@@ -14,7 +14,7 @@ use super::events::Event;
 use super::headers::{Headers, trim};
 use super::request::{RequestLine, part};
 use super::response::StatusLine;
-use super::uri;
+use super::{host, uri};
 
 /// One side of a transaction.
 #[derive(Debug, Default)]
@@ -25,14 +25,6 @@ pub(super) struct Message {
     pub headers: Headers,
     /// Its body.
     pub body: Body,
-}
-
-/// What a `Content-Range` says (RFC 9110, section 14.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ContentRange {
-    pub start: Option<u64>,
-    pub end: Option<u64>,
-    pub size: Option<u64>,
 }
 
 /// A transaction of HTTP/1.
@@ -140,7 +132,6 @@ impl Http1Tx {
     pub(super) fn body_gap(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, len: u64) {
         self.with_body(cx, server, dir, |body, cx, files| {
             body.gap(cx, files, dir, len);
-            None
         });
         self.base.advance(dir, super::BODY);
         self.base.touch(dir);
@@ -151,15 +142,16 @@ impl Http1Tx {
         cx: &mut Parse<'_>,
         server: &ServerConfig,
         dir: Direction,
-        f: impl FnOnce(&mut Body, &mut BodyCx<'_>, &mut crate::file::Files) -> Option<Event>,
+        f: impl FnOnce(&mut Body, &mut BodyCx<'_>, &mut crate::file::Files),
     ) {
         let mut bcx = BodyCx { shared: cx.shared, files: &cx.config.files, server, memcap: cx.config.http1.memcap };
         let body = match dir {
             Direction::ToServer => &mut self.request.body,
             Direction::ToClient => &mut self.response.body,
         };
-        if let Some(e) = f(body, &mut bcx, &mut self.base.files) {
-            self.event(e);
+        f(body, &mut bcx, &mut self.base.files);
+        for e in body.events.drain(..) {
+            self.base.events.add(e as u8);
         }
     }
 
@@ -183,76 +175,49 @@ impl Http1Tx {
     /// Target, host and port are worked out, once all fields of the request are there.
     pub(super) fn find_host(&mut self, flow: &FlowCore) {
         let raw = part(&self.request.line, self.request_line.uri);
-        let target = uri::split(raw);
-        // The target of CONNECT is host and port, and nothing else (RFC 9112, section 3.2.3).
         let connect = self.method() == b"CONNECT";
-        let from_uri = if connect { Some(raw) } else { target.host };
-        let target = if connect { uri::Uri::default() } else { target };
-        let port = target.port.map(|p| std::str::from_utf8(p).ok().and_then(|p| p.parse::<u16>().ok()));
+        let target = if connect { host::connect(raw) } else { uri::split(raw) };
         let header = self.request.headers.first(b"host").map(trim);
         let mut events = Vec::new();
-        let mut host = Vec::new();
-        let mut host_port = None;
-        let raw_host = match (from_uri, header) {
-            (Some(u), h) => {
-                let (p, valid) = uri::normalise_host(u, &mut host);
-                if !valid {
-                    events.push(if connect { Event::AuthorityPort } else { Event::UriHostInvalid });
-                }
-                host_port = match port {
-                    Some(None) => {
-                        events.push(Event::ServerPort);
-                        p
-                    }
-                    Some(Some(n)) => Some(n),
-                    None => p,
-                };
-                if let Some(h) = h {
-                    let mut other = Vec::new();
-                    let (other_port, valid) = uri::normalise_host(h, &mut other);
-                    if !valid {
-                        events.push(Event::HeaderHostInvalid);
-                    }
-                    if other != host || (other_port.is_some() && host_port.is_some() && other_port != host_port) {
-                        events.push(Event::HostAmbiguous);
-                    }
-                }
-                u.to_ascii_lowercase()
+        let (mut name, mut port) = (Vec::new(), None);
+        let mut raw_name = Vec::new();
+        if target.host.is_some() {
+            let valid;
+            (port, valid) = host::normalise_uri_host(&target, &mut name);
+            if !valid {
+                events.push(if connect { Event::AuthorityPort } else { Event::UriHostInvalid });
             }
-            (None, Some(h)) => {
-                let (p, valid) = uri::normalise_host(h, &mut host);
-                if !valid {
-                    events.push(Event::HeaderHostInvalid);
-                }
-                host_port = p;
-                h.to_vec()
+            raw_name.clone_from(&name);
+        }
+        if let Some(h) = header {
+            let mut other = Vec::new();
+            let (other_port, valid) = host::normalise_host(h, &mut other);
+            if !valid {
+                events.push(Event::HeaderHostInvalid);
             }
-            (None, None) => {
-                if self.request_line.version >= super::request::Version::V11 {
-                    events.push(Event::MissingHost);
-                }
-                Vec::new()
+            if target.host.is_none() {
+                (name, port) = (other, other_port);
+                raw_name = h.to_vec();
+            } else if host::ambiguous((&name, port), (&other, other_port)) {
+                events.push(Event::HostAmbiguous);
             }
-        };
+        } else if self.request_line.version >= super::request::Version::V11 && target.host.is_none() {
+            events.push(Event::MissingHost);
+        }
         if self.request.headers.repeated(b"host") {
             events.push(Event::HostAmbiguous);
         }
-        if let Some(p) = host_port
+        if let Some(p) = port
             && p != flow.dport
         {
             events.push(Event::PortMismatch);
         }
-        self.host = host;
-        self.host_raw = raw_host;
-        self.port = host_port;
+        self.host = name;
+        self.host_raw = raw_name;
+        self.port = port;
         for e in events {
             self.event(e);
         }
-    }
-
-    /// What `Content-Range` of the response says; `Err` where it cannot be read.
-    pub(super) fn content_range(&self) -> Option<Result<ContentRange, ()>> {
-        self.response.headers.first(b"content-range").map(content_range)
     }
 
     /// The data of a request's body that is still held, for alerts that show it.
@@ -268,39 +233,6 @@ impl Http1Tx {
     pub(super) fn limits(&self, dir: Direction) -> WindowLimits {
         self.window.get(dir.index()).copied().unwrap_or(WindowLimits { min: 0, window: 0 })
     }
-}
-
-/// Reads `bytes 0-9/100`, with `*` where something is not known.
-fn content_range(value: &[u8]) -> Result<ContentRange, ()> {
-    let text = std::str::from_utf8(trim(value)).map_err(|_| ())?;
-    let rest = text.strip_prefix("bytes").ok_or(())?.trim_start();
-    let (range, size) = rest.split_once('/').ok_or(())?;
-    let number = |s: &str| s.trim().parse::<u64>().map_err(|_| ());
-    let size = if size.trim() == "*" { None } else { Some(number(size)?) };
-    if range.trim() == "*" {
-        return Ok(ContentRange { start: None, end: None, size });
-    }
-    let (start, end) = range.split_once('-').ok_or(())?;
-    Ok(ContentRange { start: Some(number(start)?), end: Some(number(end)?), size })
-}
-
-/// The file name of a `Content-Disposition` (RFC 6266), leniently.
-pub(super) fn disposition_name(value: &[u8]) -> Option<Vec<u8>> {
-    for parameter in value.split(|&b| b == b';') {
-        let parameter = trim(parameter);
-        let Some((name, v)) = parameter.split_at_checked(8) else { continue };
-        if !name.eq_ignore_ascii_case(b"filename") {
-            continue;
-        }
-        let Some(v) = trim(v).strip_prefix(b"=") else { continue };
-        let v = trim(v);
-        let v = match v.strip_prefix(b"\"") {
-            Some(quoted) => quoted.split(|&b| b == b'"').next().unwrap_or(quoted),
-            None => v,
-        };
-        return (!v.is_empty()).then(|| v.to_vec());
-    }
-    None
 }
 
 impl Transaction for Http1Tx {
@@ -333,28 +265,5 @@ impl Transaction for Http1Tx {
 
     fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {
         super::log::forwarded_for(self, header, forward)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges() {
-        let r = |start, end, size| Ok(ContentRange { start, end, size });
-        assert_eq!(content_range(b"bytes 0-9/100"), r(Some(0), Some(9), Some(100)));
-        assert_eq!(content_range(b"bytes */100"), r(None, None, Some(100)));
-        assert_eq!(content_range(b"bytes 5-9/*"), r(Some(5), Some(9), None));
-        assert_eq!(content_range(b"bytes x"), Err(()));
-    }
-
-    #[test]
-    fn names_of_attachments() {
-        let n = |v: &str| disposition_name(v.as_bytes()).map(|n| String::from_utf8_lossy(&n).into_owned());
-        assert_eq!(n("attachment; filename=\"a b.txt\"; x=y"), Some("a b.txt".to_owned()));
-        assert_eq!(n("attachment; FileName = a.txt "), Some("a.txt".to_owned()));
-        assert_eq!(n("attachment; filename=\"\""), None);
-        assert_eq!(n("attachment"), None);
     }
 }
