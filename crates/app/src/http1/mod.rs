@@ -11,7 +11,7 @@ use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
-pub use config::{Config, LogOptions, ServerConfig};
+pub use config::{Config, LogOptions, ServerConfig, SwfConfig};
 
 /// HTTP/1.
 pub static PROTOCOL: Protocol = Protocol {
