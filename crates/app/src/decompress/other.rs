@@ -21,6 +21,8 @@ pub(super) struct Lzma {
     stream: Option<Box<Stream>>,
     /// The dictionary is smaller than the data asks for.
     cut: bool,
+    /// Bytes of output that are still to come, as the header has it; all ones where it does not say.
+    left: u64,
     done: bool,
 }
 
@@ -32,7 +34,16 @@ impl fmt::Debug for Lzma {
 
 impl Lzma {
     pub(super) fn new(memory: u64) -> Lzma {
-        Lzma { memory, header: [0; LZMA_HEADER], count: 0, fed: 0, stream: None, cut: false, done: false }
+        Lzma {
+            memory,
+            header: [0; LZMA_HEADER],
+            count: 0,
+            fed: 0,
+            stream: None,
+            cut: false,
+            left: u64::MAX,
+            done: false,
+        }
     }
 
     /// One step, as of [`super::flate::Flate::step`].
@@ -52,13 +63,18 @@ impl Lzma {
             }
             // Encoders ask for dictionaries far bigger than their data. One of the permitted size does until data refers
             // further back than it reaches.
-            let [_, a, b, c, d, ..] = self.header;
+            let [_, a, b, c, d, size @ ..] = self.header;
             let limit = u32::try_from(self.memory).unwrap_or(u32::MAX);
             if u32::from_le_bytes([a, b, c, d]) > limit {
                 self.cut = true;
                 if let Some(to) = self.header.get_mut(1..5) {
                     to.copy_from_slice(&limit.to_le_bytes());
                 }
+            }
+            // The library is not told the length, or it would judge what is behind it by how the input is split.
+            self.left = u64::from_le_bytes(size);
+            if let Some(to) = self.header.get_mut(5..) {
+                to.fill(0xff);
             }
             // The dictionary is what counts; the rest of a decoder's memory has a small bound.
             match Stream::new_lzma_decoder(u64::MAX) {
@@ -84,10 +100,18 @@ impl Lzma {
             };
         }
         let (before_in, before_out) = (stream.total_in(), stream.total_out());
-        let result = stream.process(input, scratch, Action::Run);
+        let room = usize::try_from(self.left).unwrap_or(SCRATCH).min(SCRATCH);
+        if room == 0 {
+            self.done = true;
+            return Step::End { lied: false };
+        }
+        let result = stream.process(input, scratch.get_mut(..room).unwrap_or(&mut []), Action::Run);
         let used = (stream.total_in() - before_in) as usize;
         let made = (stream.total_out() - before_out) as usize;
         *input = input.get(used..).unwrap_or(&[]);
+        if self.left != u64::MAX {
+            self.left = self.left.saturating_sub(made as u64);
+        }
         self.done = result == Ok(Status::StreamEnd);
         // Four times the work of inflating.
         let piece = |failed: Option<super::Status>| {

@@ -137,3 +137,72 @@ fn unlzma(data: &[u8], body: &[u8], limits: Limits, most: usize, out: &mut Vec<u
     }
     Swf::Decoded
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{lzma, zlib};
+    use super::*;
+
+    const ALL: SwfConfig = SwfConfig { deflate: true, lzma: true, compress_depth: 0, decompress_depth: 0 };
+    const BODY: &[u8] = b"\x78\0\x05\x5f EICAR-STANDARD-ANTIVIRUS-TEST-FILE, and more of the same";
+
+    fn header(kind: u8, version: u8, len: u32) -> Vec<u8> {
+        [&[kind, b'W', b'S', version][..], &len.to_le_bytes()].concat()
+    }
+
+    fn cws(version: u8, len: u32) -> Vec<u8> {
+        [header(b'C', version, len), zlib(BODY)].concat()
+    }
+
+    fn zws(version: u8, len: u32) -> Vec<u8> {
+        let alone = lzma(BODY, 1 << 23);
+        let packed = (alone.len() as u32 - 13).to_le_bytes();
+        [&header(b'Z', version, len)[..], &packed, &alone[..5], &alone[13..]].concat()
+    }
+
+    fn run(data: &[u8], config: SwfConfig) -> (Swf, Vec<u8>) {
+        let mut out = b"from before".to_vec();
+        let result = decompress(data, &config, Limits::default(), &mut out);
+        (result, out)
+    }
+
+    #[test]
+    fn flash_files_are_as_they_were() {
+        let len = BODY.len() as u32 + 8;
+        for (data, version) in
+            [(cws(6, len), 6), (cws(100, len), 100), (zws(13, len), 13), (cws(13, 0), 13), (cws(13, u32::MAX), 13)]
+        {
+            let (result, out) = run(&data, ALL);
+            assert_eq!((result, &out[..4], &out[8..]), (Swf::Decoded, &[b'F', b'W', b'S', version][..], BODY));
+            assert_eq!(out[4..8], data[4..8]);
+        }
+    }
+
+    #[test]
+    fn limits_cut() {
+        assert_eq!(run(&cws(13, 20), ALL).1.len(), 28);
+        assert_eq!(run(&cws(13, 1000), SwfConfig { decompress_depth: 30, ..ALL }).1.len(), 30);
+        let (result, out) = run(&cws(13, 1000), SwfConfig { compress_depth: 30, ..ALL });
+        assert_eq!(result, Swf::Decoded);
+        assert!(out.len() < BODY.len() + 8 && BODY.starts_with(&out[8..]));
+        let zeros = [header(b'C', 13, u32::MAX), zlib(&vec![0; 2 * MAX_OUTPUT])].concat();
+        assert_eq!(run(&zeros, ALL).1.len(), MAX_OUTPUT);
+    }
+
+    #[test]
+    fn what_is_none_stays_as_it_is() {
+        let empty = |r| (r, Vec::new());
+        assert_eq!(run(b"FWS\x0d\0\0\0\0", ALL), empty(Swf::Not));
+        assert_eq!(run(b"", ALL), empty(Swf::Not));
+        assert_eq!(run(&cws(13, 100), SwfConfig { deflate: false, ..ALL }), empty(Swf::Not));
+        assert_eq!(run(&zws(13, 100), SwfConfig { lzma: false, ..ALL }), empty(Swf::Not));
+        assert_eq!(run(&cws(5, 100), ALL), empty(Swf::InvalidVersion));
+        assert_eq!(run(&zws(12, 100), ALL), empty(Swf::InvalidVersion));
+        assert_eq!(run(b"CWS\x0d\0\0\0", ALL), empty(Swf::InvalidLength));
+        assert_eq!(run(b"ZWS\x0d\0\0\0\0\0\0\0\0", ALL), empty(Swf::InvalidLength));
+        assert_eq!(run(b"CWS\x0d\0\0\0\0plain text", ALL), empty(Swf::Broken));
+        let mut bad = zws(13, 100);
+        bad[12] = 255;
+        assert_eq!(run(&bad, ALL), empty(Swf::Broken));
+    }
+}

@@ -6,7 +6,6 @@ use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use proptest::prelude::*;
 
 const EICAR: &[u8] = br"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*";
-/// `EICAR` as Brotli, stored.
 const JUNK: &[u8] = b"JUNK behind the end";
 
 pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
@@ -93,8 +92,18 @@ fn what_is_said_is_what_there_is() {
 
 #[test]
 fn brotli_with_its_dictionary() {
-    // Compressed by a common encoder at its best: "Hello, hello, hello, brotli world!\n" twice is too long to write down;
-    // this is the empty stream and a stream that refers to nothing.
+    // By the reference encoder at its best.
+    let words = b"The quick brown fox, the quick brown fox and the lazy dog: EICAR-STANDARD-ANTIVIRUS-TEST-FILE!";
+    #[rustfmt::skip]
+    let data = [
+        0x1b, 0x5d, 0x00, 0xe8, 0xad, 0x8f, 0x77, 0xd4, 0xaf, 0x18, 0x45, 0x95, 0xd4, 0xa2, 0x67, 0xe1,
+        0xed, 0xe0, 0x9e, 0xae, 0x6e, 0x09, 0x4a, 0xa2, 0x52, 0x45, 0x74, 0x49, 0x66, 0xc6, 0xd6, 0x20,
+        0x2c, 0x3a, 0x79, 0xcb, 0x09, 0x2d, 0x43, 0x86, 0xa4, 0xf2, 0x0c, 0x4f, 0xaf, 0xc2, 0xde, 0x1c,
+        0xe3, 0x44, 0x07, 0xf3, 0x6b, 0x58, 0x17, 0xdc, 0x71, 0xf1, 0xc1, 0x21, 0x67, 0x72, 0xb3, 0x34,
+        0x6b, 0x7b, 0xf9, 0x56, 0x88, 0xf1, 0x1b, 0x5a, 0xa2, 0xc2, 0x74, 0xf7, 0x69, 0x94, 0x23, 0x06,
+        0x2e, 0xba, 0x83, 0x65, 0x30, 0xe3, 0x1e, 0x36,
+    ];
+    assert_eq!(run(&[Coding::Brotli], &data), (words.to_vec(), Status::Ok));
     assert_eq!(run(&[Coding::Brotli], &[0x06]), (Vec::new(), Status::Ok));
     let mut trailing = brotli(b"abc");
     trailing.extend_from_slice(JUNK);
@@ -199,6 +208,15 @@ fn lzma_keeps_to_its_memory() {
     let off = Limits { lzma_memory: 0, ..Limits::default() };
     let data = lzma(EICAR, 1 << 16);
     assert_eq!(run_with(&[Coding::Lzma], off, &[&data]), (data.clone(), Status::Ok));
+}
+
+#[test]
+fn lzma_of_known_length() {
+    let mut data = lzma(EICAR, 1 << 16);
+    data[5..13].copy_from_slice(&20u64.to_le_bytes());
+    assert_eq!(run(&[Coding::Lzma], &data), (EICAR[..20].to_vec(), Status::Ok));
+    data[5..13].copy_from_slice(&0u64.to_le_bytes());
+    assert_eq!(run(&[Coding::Lzma], &data), (Vec::new(), Status::Ok));
 }
 
 #[test]
