@@ -1,6 +1,6 @@
 //! Bodies: out of their coding, into a window for rules and into a file.
 
-use crate::decompress::{Coding, Decoder, Status};
+use crate::decompress::{Decoder, Status, codings};
 use crate::file::Files;
 use crate::http1::config::ServerConfig;
 use crate::http1::events::Event;
@@ -9,9 +9,8 @@ use crate::window::Window;
 use margay_flow::Direction;
 
 use super::chunked::Chunk;
-use super::headers::{Headers, space, trim_by};
+use super::headers::Headers;
 use super::multipart::{Multipart, Part, Problem};
-use super::request::says;
 
 /// How a body's end is known (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,44 +77,18 @@ impl Body {
         dir: Direction,
         events: &mut Vec<Event>,
     ) {
-        let layers = server.layers.get(dir.index()).copied().unwrap_or(0) as usize;
-        let mut codings: Vec<Coding> = Vec::new();
-        let mut odd = false;
-        for value in headers.values(b"content-encoding") {
-            for word in value.split(|&b| b == b',') {
-                let word = trim_by(word, |b| space(b) || matches!(b, 0 | b':' | b';' | 0xa0));
-                let coding = if says(word, b"gzip") {
-                    odd |= !word.eq_ignore_ascii_case(b"gzip") && !word.eq_ignore_ascii_case(b"x-gzip");
-                    Coding::Gzip
-                } else if says(word, b"deflate") {
-                    odd |= !word.eq_ignore_ascii_case(b"deflate") && !word.eq_ignore_ascii_case(b"x-deflate");
-                    Coding::Deflate
-                } else if word.eq_ignore_ascii_case(b"lzma") {
-                    Coding::Lzma
-                } else if word.eq_ignore_ascii_case(b"br") {
-                    Coding::Brotli
-                } else {
-                    odd |= !word.is_empty()
-                        && !word.eq_ignore_ascii_case(b"identity")
-                        && !word.eq_ignore_ascii_case(b"inflate");
-                    continue;
-                };
-                if layers == 0 {
-                    continue;
-                }
-                if codings.len() >= layers {
-                    events.push(Event::TooManyLayers);
-                    break;
-                }
-                codings.push(coding);
-            }
+        let layers = server.layers.get(dir.index()).copied().unwrap_or(0);
+        let mut scratch = Vec::new();
+        let Some(value) = headers.joined(b"content-encoding", &mut scratch).filter(|_| layers > 0) else { return };
+        let found = codings(value, layers);
+        if found.too_many {
+            events.push(Event::TooManyLayers);
         }
-        if odd && layers > 0 {
+        if found.abnormal {
             events.push(Event::AbnormalEncoding);
         }
-        if !codings.is_empty() {
-            codings.reverse();
-            self.decoder = Some(Decoder::new(&codings, server.decompress));
+        if !found.list.is_empty() {
+            self.decoder = Some(Decoder::new(&found.list, server.decompress));
         }
     }
 
