@@ -166,6 +166,21 @@ impl FileEngine {
         self.error.take()
     }
 
+    /// Calls `f` with the name and value of every counter. Those of the store are only there where it is on, but for the
+    /// number of open files.
+    pub fn for_each_counter(&self, config: &FileConfig, f: &mut dyn FnMut(&str, u64)) {
+        let c = &self.counters;
+        if config.store.is_some() {
+            f("file_store.open_files_max_hit", c.open_files_max_hit);
+            f("file_store.fs_errors", c.fs_errors);
+            f("file_store.hold_limit_hit", c.over_hold);
+        }
+        f("file_store.open_files", config.store.as_ref().map_or(0, |s| s.shared.open_files()));
+        f("file.max_files_hit", c.over_max_files);
+        f("file.window_limit_hit", c.over_window);
+        f("file.range_memcap_hit", c.over_range);
+    }
+
     /// Bytes held now of files that rules may yet store.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)

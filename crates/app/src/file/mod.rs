@@ -353,6 +353,8 @@ pub struct Files {
     open: [Option<usize>; 2],
     /// By direction: files are stored, as these rules asked.
     store: [Vec<u32>; 2],
+    /// All files before this index were logged.
+    logged: usize,
 }
 
 impl Files {
@@ -487,7 +489,7 @@ impl Files {
         if config.store.is_none() {
             return;
         }
-        for f in &mut self.list {
+        for f in self.list.iter_mut().skip(self.logged) {
             f.flush(engine, config);
         }
     }
@@ -516,7 +518,7 @@ impl Files {
 
     /// Indexes of the files that ended and were not logged.
     pub fn due_for_log(&self) -> impl Iterator<Item = usize> + '_ {
-        self.list.iter().enumerate().filter(|(_, f)| f.ended() && !f.logged).map(|(i, _)| i)
+        self.list.iter().enumerate().skip(self.logged).filter(|(_, f)| f.ended() && !f.logged).map(|(i, _)| i)
     }
 
     /// A file's event was logged, or nobody logs it: what only rules and logs could want of it is freed.
@@ -527,6 +529,9 @@ impl Files {
             if matches!(f.store, StoreState::Maybe(_)) {
                 f.store = StoreState::No;
             }
+        }
+        while self.list.get(self.logged).is_some_and(|f| f.logged) {
+            self.logged += 1;
         }
     }
 

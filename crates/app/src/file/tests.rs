@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_json::Json;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -474,4 +475,86 @@ fn ranges_that_lie() {
     t.append(ToClient, b"abcdef");
     t.close(ToClient, false);
     assert_eq!(t.sizes(), [12]);
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Open(bool, Option<(u64, u64)>),
+    RangeOf(bool, u8, u64),
+    Append(bool, Vec<u8>),
+    Gap(bool, u64),
+    Close(bool, bool),
+    Request(usize, u32, u8),
+    Inspected(bool),
+    Log,
+    Next,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let len = prop_oneof![0u64..20, any::<u64>()];
+    prop_oneof![
+        3 => (any::<bool>(), prop::option::of((0u64..20, 0u64..20))).prop_map(|(d, r)| Op::Open(d, r)),
+        3 => (any::<bool>(), 0u8..2, len.clone()).prop_map(|(d, k, t)| Op::RangeOf(d, k, t)),
+        8 => (any::<bool>(), prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(d, b)| Op::Append(d, b)),
+        1 => (any::<bool>(), len).prop_map(|(d, n)| Op::Gap(d, n)),
+        3 => any::<(bool, bool)>().prop_map(|(d, t)| Op::Close(d, t)),
+        2 => (0usize..4, any::<u32>(), 0u8..3).prop_map(|(i, s, k)| Op::Request(i, s, k)),
+        2 => any::<bool>().prop_map(Op::Inspected),
+        2 => Just(Op::Log),
+        1 => Just(Op::Next),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Whatever comes: nothing is held in the end, nothing is left in `tmp`, and no more is held than there may be.
+    #[test]
+    fn nothing_is_left(ops in prop::collection::vec(op(), 0..60), seed in any::<u64>()) {
+        let dir = Dir::new(&format!("prop{seed}"));
+        let config = FileConfig { hold_limit: 40, window_limit: 30, range_memcap: 60, max_files: 3, ..dir.store() };
+        let wants = FileWants { store: true, sha256: true, ..FileWants::default() };
+        let mut t = T::new(config, wants);
+        let way = |c| if c { ToClient } else { ToServer };
+        for op in ops {
+            match op {
+                Op::Open(d, range) => {
+                    t.files.open(&mut t.engine, &t.config, way(d), b"f", range.map(|(a, n)| (a, a + n)));
+                }
+                Op::RangeOf(d, key, total) => {
+                    t.now.0 += 1_000_000;
+                    t.files.range_of(&mut t.engine, &t.config, way(d), &[key], total, t.now);
+                }
+                Op::Append(d, bytes) => t.append(way(d), &bytes),
+                Op::Gap(d, n) => t.files.gap(&mut t.engine, &t.config, way(d), n),
+                Op::Close(d, truncated) => t.close(way(d), truncated),
+                Op::Request(i, sid, kind) => {
+                    let scope = match kind { 0 => StoreScope::File(i), 1 => StoreScope::Tx, _ => StoreScope::Flow };
+                    t.files.request_store([sid & 1 > 0, sid & 2 > 0], scope, sid);
+                }
+                Op::Inspected(d) => t.files.inspected(way(d), WindowLimits { min: 4, window: 4 }),
+                Op::Log => {
+                    t.flush();
+                    for i in t.files.due_for_log().collect::<Vec<_>>() {
+                        prop_assert!(!t.files.all()[i].storing());
+                        t.log(i);
+                        t.files.set_logged(i);
+                    }
+                }
+                Op::Next => {
+                    t.files.finish(&mut t.engine, &t.config);
+                    t.flush();
+                    t.files = Files::default();
+                }
+            }
+            prop_assert!(t.engine.held() <= 40);
+            prop_assert!(t.files.all().len() <= 3);
+            prop_assert!(t.files.all().iter().all(|f| f.window.held().0.len() <= 42));
+        }
+        prop_assert_eq!(t.engine.counters.fs_errors, 0);
+        let held = std::sync::Arc::clone(&t.engine.held);
+        drop(t);
+        prop_assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 0);
+        prop_assert!(dir.found().iter().all(|f| !f.starts_with("tmp")));
+    }
 }

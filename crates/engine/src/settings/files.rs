@@ -53,6 +53,17 @@ pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, Confi
     Ok(files)
 }
 
+/// Says so where rules store files (`filestore`) and there is no store.
+pub(crate) fn check_store(config: &FileConfig, rules_store: bool) {
+    if rules_store && config.store.is_none() {
+        warning!(
+            "detect-filestore",
+            "One or more rule(s) depends on the file-store output log which is not enabled. Enable the output \
+             \"file-store\"."
+        );
+    }
+}
+
 /// `force-magic`, `force-hash` and the older `force-md5` of a node.
 fn forced(node: Node<'_>) -> Result<FileWants, ConfigError> {
     let mut wants = FileWants { magic: node.bool("force-magic")?.unwrap_or(false), ..FileWants::NONE };
