@@ -7,6 +7,7 @@ use crate::http1::events::Event;
 use crate::parser::Shared;
 use crate::window::Window;
 use margay_flow::Direction;
+use margay_packet::Time;
 
 use super::chunked::Chunk;
 use super::headers::Headers;
@@ -35,6 +36,8 @@ pub(super) struct FileWish {
     pub name: Vec<u8>,
     /// Its place in the whole.
     pub range: Option<(u64, u64)>,
+    /// The whole that it is a range of: its name among servers, and its length.
+    pub whole: Option<(Vec<u8>, u64)>,
 }
 
 /// A body.
@@ -66,6 +69,7 @@ pub(super) struct BodyCx<'a> {
     pub files: &'a crate::file::FileConfig,
     pub server: &'a ServerConfig,
     pub memcap: u64,
+    pub time: Time,
 }
 
 impl Body {
@@ -145,6 +149,9 @@ impl Body {
         if self.file.wanted && !self.opened {
             self.opened = true;
             files.open(&mut cx.shared.files, cx.files, dir, &self.file.name, self.file.range);
+            if let Some((key, total)) = &self.file.whole {
+                files.range_of(&mut cx.shared.files, cx.files, dir, key, *total, cx.time);
+            }
         }
     }
 

@@ -156,7 +156,7 @@ impl Default for ServerConfig {
             path: PathConfig::of(Personality::Ids),
             body_limit: [100 << 10, 100 << 10],
             window: [WindowLimits { min: 32 << 10, window: 4 << 10 }, WindowLimits { min: 40 << 10, window: 16 << 10 }],
-            layers: [0, 2],
+            layers: [2, 2],
             decompress: Limits::default(),
             swf: None,
             double_decode_path: false,

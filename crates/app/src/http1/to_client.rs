@@ -11,7 +11,7 @@ use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{Headers, trim};
 use super::line::{Ending, is_blank, next_line};
-use super::param::disposition_filename;
+use super::param::{ContentRange, content_range, disposition_filename};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version, says};
 use super::response;
@@ -108,7 +108,7 @@ impl Http1Parser {
             return Step::Stop(0, Outcome::Failed);
         }
         let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };
-        tx.response.body.file = FileWish { wanted: true, name: tx.path(server), range: None };
+        tx.response.body.file = FileWish { wanted: true, name: tx.path(server), ..FileWish::default() };
         tx.base.advance(DIR, HEADERS);
         self.response.scan = 0;
         self.begin_body(cx, DIR, Framing::Close);
@@ -177,7 +177,13 @@ impl Http1Parser {
         body.set_coding(&tx.response.headers, server, DIR, &mut events);
         let given =
             tx.response.headers.first(b"content-disposition").and_then(disposition_filename).map(<[u8]>::to_vec);
-        body.file = FileWish { wanted: true, name: given.unwrap_or_else(|| tx.path(server)), range: range(tx) };
+        let range = range(tx);
+        body.file = FileWish {
+            wanted: true,
+            name: given.unwrap_or_else(|| tx.path(server)),
+            range: range.map(|r| (r.start, r.end)),
+            whole: range.and_then(|r| r.total).map(|total| ([&tx.host[..], &tx.path(server)].concat(), total)),
+        };
         tx.response.body = body;
         for e in events {
             tx.event(e);
@@ -247,11 +253,11 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
 }
 
 /// The place of a body in the whole that `Content-Range` gives.
-fn range(tx: &mut Http1Tx) -> Option<(u64, u64)> {
+fn range(tx: &mut Http1Tx) -> Option<ContentRange> {
     let value = tx.response.headers.first(b"content-range")?;
-    let range = super::param::content_range(value);
+    let range = content_range(value);
     if range.is_none() && !value.contains(&b'*') {
         tx.event(Event::RangeInvalid);
     }
-    range.map(|r| (r.start, r.end))
+    range
 }

@@ -143,7 +143,7 @@ impl Http1Parser {
         if let Some(boundary) = boundary {
             body.multipart = Some(Box::new(multipart::Multipart::new(boundary)));
         } else if matches!(tx.method(), b"POST" | b"PUT") {
-            body.file = FileWish { wanted: true, name: tx.path(server), range: None };
+            body.file = FileWish { wanted: true, name: tx.path(server), ..FileWish::default() };
         }
         tx.request.body = body;
         for e in events {

@@ -144,7 +144,13 @@ impl Http1Tx {
         dir: Direction,
         f: impl FnOnce(&mut Body, &mut BodyCx<'_>, &mut crate::file::Files),
     ) {
-        let mut bcx = BodyCx { shared: cx.shared, files: &cx.config.files, server, memcap: cx.config.http1.memcap };
+        let mut bcx = BodyCx {
+            shared: cx.shared,
+            files: &cx.config.files,
+            server,
+            memcap: cx.config.http1.memcap,
+            time: cx.time,
+        };
         let body = match dir {
             Direction::ToServer => &mut self.request.body,
             Direction::ToClient => &mut self.response.body,
