@@ -1,9 +1,11 @@
 //! One function a fuzz target: `fuzz/fuzz_targets` call them with what the fuzzer makes up, and this crate's tests with
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
+mod decompress;
 mod rules;
 mod stream;
 
+pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use rules::{inspect, lists, rules};
 pub use stream::stream;
 
@@ -22,6 +24,11 @@ pub const TARGETS: &[Target] = &[
     ("rules", rules),
     ("lists", lists),
     ("inspect", inspect),
+    ("gzip", gzip),
+    ("deflate", deflate),
+    ("lzma", lzma),
+    ("brotli", brotli),
+    ("layers", layers),
 ];
 
 /// Capture readers: any bytes as a file.

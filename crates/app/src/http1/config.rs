@@ -22,11 +22,92 @@ pub enum Personality {
     Apache2,
 }
 
+impl Personality {
+    /// By the name in the configuration (`IIS_7_5`), in any case.
+    pub fn from_name(name: &str) -> Option<Personality> {
+        Self::NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|&(_, p)| p)
+    }
+
+    /// Names in the configuration.
+    pub const NAMES: [(&'static str, Personality); 10] = [
+        ("Minimal", Personality::Minimal),
+        ("Generic", Personality::Generic),
+        ("IDS", Personality::Ids),
+        ("IIS_4_0", Personality::Iis40),
+        ("IIS_5_0", Personality::Iis50),
+        ("IIS_5_1", Personality::Iis51),
+        ("IIS_6_0", Personality::Iis60),
+        ("IIS_7_0", Personality::Iis70),
+        ("IIS_7_5", Personality::Iis75),
+        ("Apache_2", Personality::Apache2),
+    ];
+}
+
+/// What becomes of a percent sign in a path that two hexadecimal digits do not follow
+/// (`path-url-encoding-invalid-handling`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InvalidEncoding {
+    /// It stays.
+    #[default]
+    Preserve,
+    /// It goes; what follows stays.
+    Remove,
+    /// What follows is taken for digits, as some servers do.
+    Decode,
+}
+
+/// How a path is normalised. A personality implies all of it; single settings may differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathConfig {
+    /// `path-convert-backslash-separators`: backslashes are slashes.
+    pub backslash: bool,
+    /// `path-separators-decode`: `%2f` is a slash (and `%5c`, where backslashes are); else it stays as it is written.
+    pub decode_separators: bool,
+    /// `path-separators-compress`: several slashes are one.
+    pub compress: bool,
+    /// `path-u-encoding-decode`: `%uXXXX` is a character.
+    pub u_encoding: bool,
+    /// `path-utf8-convert-bestfit`: UTF-8 becomes single bytes.
+    pub utf8_best_fit: bool,
+    /// `path-bestfit-replacement-char`: what stands for a character that no byte fits.
+    pub replacement: u8,
+    /// `path-convert-lowercase`.
+    pub lowercase: bool,
+    /// `path-nul-encoded-terminates`: the path ends at `%00`.
+    pub nul_encoded_ends: bool,
+    /// `path-nul-raw-terminates`: the path ends at a null byte.
+    pub nul_raw_ends: bool,
+    /// `path-url-encoding-invalid-handling`.
+    pub invalid: InvalidEncoding,
+}
+
+impl PathConfig {
+    /// What a personality implies.
+    pub const fn of(personality: Personality) -> PathConfig {
+        use Personality as P;
+        let windows = matches!(personality, P::Generic | P::Ids | P::Iis51 | P::Iis60 | P::Iis70 | P::Iis75);
+        PathConfig {
+            backslash: windows,
+            decode_separators: windows,
+            compress: windows || matches!(personality, P::Apache2),
+            u_encoding: matches!(personality, P::Ids | P::Iis60 | P::Iis70 | P::Iis75),
+            utf8_best_fit: matches!(personality, P::Ids),
+            replacement: b'?',
+            lowercase: false,
+            nul_encoded_ends: false,
+            nul_raw_ends: false,
+            invalid: InvalidEncoding::Preserve,
+        }
+    }
+}
+
 /// Settings for a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Habits.
+    /// Habits. Set it with [`ServerConfig::set_personality`], so that [`ServerConfig::path`] follows.
     pub personality: Personality,
+    /// How paths are normalised.
+    pub path: PathConfig,
     /// Most bytes of a body that are looked at, 0 for all: `request-body-limit`, `response-body-limit`.
     pub body_limit: [u64; 2],
     /// Windows of bodies, by direction.
@@ -72,9 +153,10 @@ impl Default for ServerConfig {
     fn default() -> Self {
         ServerConfig {
             personality: Personality::Ids,
+            path: PathConfig::of(Personality::Ids),
             body_limit: [100 << 10, 100 << 10],
             window: [WindowLimits { min: 32 << 10, window: 4 << 10 }, WindowLimits { min: 40 << 10, window: 16 << 10 }],
-            layers: [0, 2],
+            layers: [2, 2],
             decompress: Limits::default(),
             swf: None,
             double_decode_path: false,
@@ -86,6 +168,14 @@ impl Default for ServerConfig {
             headers_limit: 1024,
             randomize: false,
         }
+    }
+}
+
+impl ServerConfig {
+    /// Assumes a server's habits, paths included.
+    pub const fn set_personality(&mut self, personality: Personality) {
+        self.personality = personality;
+        self.path = PathConfig::of(personality);
     }
 }
 

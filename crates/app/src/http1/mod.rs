@@ -1,6 +1,24 @@
 //! HTTP/1 (RFC 9112), as servers and browsers read it rather than as it is written.
 
+pub mod auth;
+mod bestfit;
+mod body;
+mod buffers;
+mod chunked;
 mod config;
+pub mod events;
+mod headers;
+pub mod host;
+mod line;
+mod log;
+pub mod multipart;
+pub mod param;
+mod parser;
+mod request;
+mod response;
+mod to_client;
+mod to_server;
+mod tx;
 pub mod uri;
 
 use margay_flow::{Direction, FlowCore};
@@ -11,7 +29,19 @@ use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
-pub use config::{Config, LogOptions, ServerConfig};
+pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig, SwfConfig};
+pub use tx::Http1Tx;
+
+/// Progress of a transaction: places in the states of [`PROTOCOL`].
+const LINE: u8 = 1;
+/// See [`LINE`].
+const HEADERS: u8 = 2;
+/// See [`LINE`].
+const BODY: u8 = 3;
+/// See [`LINE`].
+const TRAILER: u8 = 4;
+/// See [`LINE`].
+const COMPLETE: u8 = 5;
 
 /// HTTP/1.
 pub static PROTOCOL: Protocol = Protocol {
@@ -29,7 +59,7 @@ pub static PROTOCOL: Protocol = Protocol {
         probes: &[],
     },
     parser,
-    buffers: &[],
+    buffers: buffers::BUFFERS,
     states: [
         &["request_started", "request_line", "request_headers", "request_body", "request_trailer", "request_complete"],
         &[
@@ -41,10 +71,10 @@ pub static PROTOCOL: Protocol = Protocol {
             "response_complete",
         ],
     ],
-    events: &[],
+    events: events::NAMES,
     log: "http",
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
-    unimplemented!("the parser comes with the next step")
+    Box::<parser::Http1Parser>::default()
 }

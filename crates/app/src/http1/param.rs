@@ -1,0 +1,147 @@
+//! Parameters of header values (`name="value"; …`), and the headers made of them that concern files.
+
+/// A parameter's value at the front of `data`, quoted (a quote behind a `\` does not end it) or up to a byte of `ends` or a
+/// blank; and what follows it. `None` where a quote is not closed. Escapes stay as they are written, which is how Suricata
+/// shows names of files; [`unescape`] undoes them.
+pub(super) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let Some(quoted) = data.strip_prefix(b"\"") else {
+        let end = data.iter().position(|b| ends.contains(b) || b.is_ascii_whitespace()).unwrap_or(data.len());
+        return Some(data.split_at(end));
+    };
+    let mut escaped = false;
+    let end = quoted.iter().position(|&b| {
+        let quote = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        quote
+    })?;
+    Some((quoted.get(..end)?, quoted.get(end + 1..)?))
+}
+
+/// A quoted value without its escapes (RFC 9110, section 5.6.4).
+pub(super) fn unescape(value: &[u8]) -> Vec<u8> {
+    let mut escaped = false;
+    let kept = value.iter().filter(|&&b| {
+        escaped = b == b'\\' && !escaped;
+        !escaped
+    });
+    kept.copied().collect()
+}
+
+/// The value of parameter `name`, in any case, of a header value: `form-data; name="a"; filename=b`.
+pub fn param<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    // The first part is the value itself.
+    let mut rest = header.get(header.iter().position(|&b| b == b';')?..)?;
+    loop {
+        rest = rest.get(rest.iter().position(|b| !b.is_ascii_whitespace() && *b != b';')?..)?;
+        let end = rest.iter().position(|b| matches!(b, b'=' | b';')).unwrap_or(rest.len());
+        let (key, after) = rest.split_at(end);
+        let Some(after) = after.strip_prefix(b"=") else {
+            rest = after;
+            continue;
+        };
+        let (text, after) = value(after.trim_ascii_start(), b";")?;
+        if key.trim_ascii().eq_ignore_ascii_case(name) {
+            return Some(text);
+        }
+        rest = after;
+    }
+}
+
+/// The file's name in a `Content-Disposition` (RFC 6266), as it is written; `None` where there is none or it is empty.
+pub fn disposition_filename(header: &[u8]) -> Option<&[u8]> {
+    param(header, b"filename").filter(|n| !n.is_empty())
+}
+
+/// A `Content-Range` (RFC 9110, section 14.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentRange {
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+    /// Length of the whole, where it is known.
+    pub total: Option<u64>,
+}
+
+/// Reads a `Content-Range`: `bytes 0-99/200`, `bytes 0-99/*`. `None` is an invalid one (`range_invalid`), or one that gives no
+/// range (`bytes */200`).
+pub fn content_range(header: &[u8]) -> Option<ContentRange> {
+    let header = header.trim_ascii();
+    let unit = header.get(..5).filter(|u| u.eq_ignore_ascii_case(b"bytes"))?;
+    let rest = header.get(unit.len()..)?;
+    if !rest.first().is_some_and(u8::is_ascii_whitespace) {
+        return None;
+    }
+    let text = std::str::from_utf8(rest.trim_ascii()).ok()?;
+    let (range, total) = text.split_once('/')?;
+    let (start, end) = range.split_once('-')?;
+    let (start, end) = (digits(start)?, digits(end)?);
+    let total = match total.trim() {
+        "*" => None,
+        n => Some(digits(n)?),
+    };
+    (start <= end && total.is_none_or(|t| end < t)).then_some(ContentRange { start, end, total })
+}
+
+fn digits(text: &str) -> Option<u64> {
+    let text = text.trim();
+    // `parse` takes a plus sign as well.
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (header, want) in [
+            ("form-data; name=\"f\"; filename=\"a b.exe\"", Some("a b.exe")),
+            ("attachment; filename=a.exe; size=3", Some("a.exe")),
+            ("attachment; FileName = \"x\\\"y\\\\z\"", Some("x\\\"y\\\\z")),
+            ("form-data; filename=\"a\\\"b\\\\c\\d\"", Some("a\\\"b\\\\c\\d")),
+            ("form-data; filename=\"C:\\dir\\file.txt\"", Some("C:\\dir\\file.txt")),
+            ("form-data; name=\"a; filename=b\"", None),
+            ("attachment;; inline; filename=x", Some("x")),
+            ("attachment; filename=\"x", None),
+            ("attachment; filename=", None),
+            ("attachment", None),
+            ("", None),
+        ] {
+            assert_eq!(disposition_filename(header.as_bytes()), want.map(str::as_bytes), "{header}");
+        }
+    }
+
+    #[test]
+    fn ranges() {
+        let range = |start, end, total| Some(ContentRange { start, end, total });
+        for (header, want) in [
+            ("bytes 0-99/200", range(0, 99, Some(200))),
+            (" Bytes  5-5/* ", range(5, 5, None)),
+            ("bytes */200", None),
+            ("bytes 9-5/20", None),
+            ("bytes 0-200/200", None),
+            ("bytes +1-2/3", None),
+            ("bytes 0-/3", None),
+            ("bytes=0-1/3", None),
+            ("items 0-1/3", None),
+            ("bytes 0-99999999999999999999/3", None),
+        ] {
+            assert_eq!(content_range(header.as_bytes()), want, "{header}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(header in proptest::collection::vec(prop_oneof![Just(b';'), Just(b'"'), Just(b'='), Just(b'\\'),
+            any::<u8>()], 0..80))
+        {
+            if let Some(name) = disposition_filename(&header) {
+                prop_assert!(name.len() <= header.len());
+            }
+            content_range(&header);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! A request with its response.
+
+use margay_flow::{Direction, FlowCore};
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::parser::Parse;
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::window::WindowLimits;
+
+use super::body::{Body, BodyCx};
+use super::config::ServerConfig;
+use super::events::Event;
+use super::headers::{Headers, trim};
+use super::request::{RequestLine, part};
+use super::response::StatusLine;
+use super::{host, uri};
+
+/// One side of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    /// Its first line, without line end.
+    pub line: Vec<u8>,
+    /// Its fields, with those of the trailer.
+    pub headers: Headers,
+    /// Its body.
+    pub body: Body,
+}
+
+/// A transaction of HTTP/1.
+#[derive(Debug, Default)]
+pub struct Http1Tx {
+    pub(super) base: TxBase,
+    pub(super) request: Message,
+    pub(super) response: Message,
+    pub(super) request_line: RequestLine,
+    pub(super) status_line: StatusLine,
+    /// No request was seen for the response.
+    pub(super) unmatched: bool,
+    /// The request is of HTTP/0.9.
+    pub(super) old: bool,
+    /// Normalised request target.
+    pub(super) uri: Vec<u8>,
+    /// Normalised host; empty where there is none.
+    pub(super) host: Vec<u8>,
+    /// Host as the request gives it, without normalisation.
+    pub(super) host_raw: Vec<u8>,
+    pub(super) port: Option<u16>,
+    /// Whether a `100 Continue` was seen.
+    pub(super) continued: bool,
+    window: [WindowLimits; 2],
+    /// Memory that was last counted for it.
+    counted: u64,
+}
+
+/// What the target of a request without a request is.
+pub(super) const NOT_SEEN: &[u8] = b"/libhtp::request_uri_not_seen";
+
+impl Http1Tx {
+    pub(super) fn new(id: u64, server: &ServerConfig, inline: bool) -> Self {
+        let mut window = server.window;
+        if inline {
+            for w in &mut window {
+                w.min = 0;
+            }
+        }
+        Http1Tx { base: TxBase { id, ..TxBase::default() }, window, ..Http1Tx::default() }
+    }
+
+    pub(super) const fn message(&self, dir: Direction) -> &Message {
+        match dir {
+            Direction::ToServer => &self.request,
+            Direction::ToClient => &self.response,
+        }
+    }
+
+    pub(super) const fn message_mut(&mut self, dir: Direction) -> &mut Message {
+        match dir {
+            Direction::ToServer => &mut self.request,
+            Direction::ToClient => &mut self.response,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        self.base.events.add(event as u8);
+    }
+
+    /// Method.
+    pub(super) fn method(&self) -> &[u8] {
+        part(&self.request.line, self.request_line.method)
+    }
+
+    /// Target as it came.
+    pub(super) fn uri_raw(&self) -> &[u8] {
+        if self.unmatched { NOT_SEEN } else { part(&self.request.line, self.request_line.uri) }
+    }
+
+    /// What makes a file's name where no field gives one: the normalised path.
+    pub(super) fn path(&self, server: &ServerConfig) -> Vec<u8> {
+        if self.unmatched {
+            return NOT_SEEN.to_vec();
+        }
+        let raw = self.uri_raw();
+        let mut out = Vec::new();
+        uri::normalise(uri::split(raw).path.unwrap_or(raw), server, &mut out);
+        out
+    }
+
+    /// Data of a body.
+    pub(super) fn body_data(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) {
+        self.with_body(cx, server, dir, |body, cx, files| body.data(cx, files, dir, data));
+        self.base.advance(dir, super::BODY);
+        self.base.touch(dir);
+    }
+
+    /// Data that came behind a request that announced no body: rules see it as one.
+    pub(super) fn late_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) {
+        let dir = Direction::ToServer;
+        self.request.body.file.wanted = false;
+        self.with_body(cx, server, dir, |body, cx, files| body.data(cx, files, dir, data));
+        self.base.touch(dir);
+        self.count(&mut cx.shared.counters.http_memory);
+    }
+
+    /// The end of a body.
+    pub(super) fn body_end(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, truncated: bool) {
+        self.with_body(cx, server, dir, |body, cx, files| body.end(cx, files, dir, truncated));
+        self.base.touch(dir);
+    }
+
+    /// Bytes of a body are missing.
+    pub(super) fn body_gap(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, len: u64) {
+        self.with_body(cx, server, dir, |body, cx, files| {
+            body.gap(cx, files, dir, len);
+        });
+        self.base.advance(dir, super::BODY);
+        self.base.touch(dir);
+    }
+
+    fn with_body(
+        &mut self,
+        cx: &mut Parse<'_>,
+        server: &ServerConfig,
+        dir: Direction,
+        f: impl FnOnce(&mut Body, &mut BodyCx<'_>, &mut crate::file::Files),
+    ) {
+        let mut bcx = BodyCx {
+            shared: cx.shared,
+            files: &cx.config.files,
+            server,
+            memcap: cx.config.http1.memcap,
+            time: cx.time,
+        };
+        let body = match dir {
+            Direction::ToServer => &mut self.request.body,
+            Direction::ToClient => &mut self.response.body,
+        };
+        f(body, &mut bcx, &mut self.base.files);
+        for e in body.events.drain(..) {
+            self.base.events.add(e as u8);
+        }
+    }
+
+    /// Counts the memory held.
+    pub(super) fn count(&mut self, total: &mut u64) {
+        let now = self.memory();
+        *total = total.saturating_sub(self.counted).saturating_add(now);
+        self.counted = now;
+    }
+
+    /// Takes what was counted away.
+    pub(super) fn uncount(&mut self, total: &mut u64) {
+        *total = total.saturating_sub(std::mem::take(&mut self.counted));
+    }
+
+    fn memory(&self) -> u64 {
+        let message = |m: &Message| m.line.capacity() + m.headers.memory() + m.body.window().memory();
+        (std::mem::size_of::<Self>() + message(&self.request) + message(&self.response) + self.uri.capacity()) as u64
+    }
+
+    /// Target, host and port are worked out, once all fields of the request are there.
+    pub(super) fn find_host(&mut self, flow: &FlowCore) {
+        let raw = part(&self.request.line, self.request_line.uri);
+        let connect = self.method() == b"CONNECT";
+        let target = if connect { host::connect(raw) } else { uri::split(raw) };
+        let header = self.request.headers.first(b"host").map(trim);
+        let mut events = Vec::new();
+        let (mut name, mut port) = (Vec::new(), None);
+        let mut raw_name = Vec::new();
+        if target.host.is_some() {
+            let valid;
+            (port, valid) = host::normalise_uri_host(&target, &mut name);
+            if !valid {
+                events.push(if connect { Event::AuthorityPort } else { Event::UriHostInvalid });
+            }
+            raw_name.clone_from(&name);
+        }
+        if let Some(h) = header {
+            let mut other = Vec::new();
+            let (other_port, valid) = host::normalise_host(h, &mut other);
+            if !valid {
+                events.push(Event::HeaderHostInvalid);
+            }
+            if target.host.is_none() {
+                (name, port) = (other, other_port);
+                raw_name = h.to_vec();
+            } else if host::ambiguous((&name, port), (&other, other_port)) {
+                events.push(Event::HostAmbiguous);
+            }
+        } else if self.request_line.version >= super::request::Version::V11 && target.host.is_none() {
+            events.push(Event::MissingHost);
+        }
+        if self.request.headers.repeated(b"host") {
+            events.push(Event::HostAmbiguous);
+        }
+        if let Some(p) = port
+            && p != flow.dport
+        {
+            events.push(Event::PortMismatch);
+        }
+        self.host = name;
+        self.host_raw = raw_name;
+        self.port = port;
+        for e in events {
+            self.event(e);
+        }
+    }
+
+    /// The data of a request's body that is still held, for alerts that show it.
+    pub fn request_body_held(&self) -> &[u8] {
+        self.request.body.window().held().0
+    }
+
+    /// The same of the response.
+    pub fn response_body_held(&self) -> &[u8] {
+        self.response.body.window().held().0
+    }
+
+    pub(super) fn limits(&self, dir: Direction) -> WindowLimits {
+        self.window.get(dir.index()).copied().unwrap_or(WindowLimits { min: 0, window: 0 })
+    }
+}
+
+impl Transaction for Http1Tx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        super::buffers::buffer(self, id, dir, index, scratch)
+    }
+
+    fn inspected(&mut self, dir: Direction) {
+        let limits = self.limits(dir);
+        let body = match dir {
+            Direction::ToServer => &mut self.request.body,
+            Direction::ToClient => &mut self.response.body,
+        };
+        let end = body.at_end();
+        body.window_mut().looked_at(limits, end);
+        self.base.files.inspected(dir, limits);
+    }
+
+    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+        super::log::log(self, json, &options.http, what);
+    }
+
+    fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {
+        super::log::forwarded_for(self, header, forward)
+    }
+}
