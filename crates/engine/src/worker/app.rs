@@ -5,7 +5,7 @@ use std::sync::Arc;
 use margay_app::session::SessionEvent;
 use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Parse, Shared, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
-use margay_output::event::{Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Header};
+use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
@@ -248,6 +248,10 @@ impl Rest {
                             header,
                             tx_id: Some((id, false)),
                             direction: None,
+                            xff: Some(Forwarded {
+                                direction: event::Direction::ToServer,
+                                find: &|header, forward| tx.forwarded_for(header, forward),
+                            }),
                             fields: &|json, n| {
                                 if let Some(o) = options.get(n) {
                                     tx.log(json, o, LogFor::Event);

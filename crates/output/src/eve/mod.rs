@@ -10,6 +10,7 @@ mod flow;
 mod header;
 mod packet;
 mod stats;
+mod xff;
 
 pub use alert::metadata_json;
 
@@ -121,13 +122,17 @@ impl Eve {
     /// Writes an event of the application layer.
     pub fn app(&mut self, event: &AppEvent<'_>) {
         self.line(|o| {
-            o.begin(&event.header, event.kind);
+            let client = o.client(event.kind, event.xff.as_ref());
+            o.begin(&client.header(&event.header), event.kind);
             o.context(&event.header);
             o.tx_id(event.tx_id);
             if let Some(d) = event.direction {
                 o.json.str("direction", d.name());
             }
             (event.fields)(o.json, o.number);
+            if client.overwrites().is_none() {
+                client.member(o.json);
+            }
             o.finish(event.header.pcap_filename);
         });
     }
