@@ -235,7 +235,7 @@ fn worker(
             counters: margay_app::AppCounters::default(),
             scratch: Vec::new(),
         },
-        options: Vec::new(),
+        options: settings::app_log_options(config)?,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, app, Arc::clone(&loaded.texts), outputs);
     rest.ethernet = settings::wants_ethernet(config)?;

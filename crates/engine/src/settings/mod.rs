@@ -1,5 +1,6 @@
 //! From the configuration's text to each crate's settings: every key that the engine reads is read here, once.
 
+mod app_log;
 mod decode;
 mod detect;
 mod flow;
@@ -9,7 +10,7 @@ mod stream;
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use flow::flow;
-pub(crate) use outputs::{open_outputs, wants_ethernet};
+pub(crate) use outputs::{app_log_options, open_outputs, wants_ethernet};
 pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};
