@@ -93,6 +93,11 @@ const NAMES: &[(AppProto, &str, &str)] = &[
 ];
 
 impl AppProto {
+    /// All of them; the number of each (`as u8`) is below 64.
+    pub fn all() -> impl Iterator<Item = AppProto> {
+        NAMES.iter().map(|n| n.0)
+    }
+
     /// Its name in events and counters: HTTP/1 is `http` there.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|n| n.0 == self).map_or("unknown", |n| n.1)

@@ -58,14 +58,16 @@ impl<'a> Found<'a> {
 pub struct TxDetect {
     /// Buffers (bit = number) that the prefilter has searched for good.
     pub searched: u64,
-    /// Whether rules without a pattern were made candidates.
-    pub begun: bool,
+    /// Rules without a pattern are candidates from some progress on: one more than that up to which they were made such.
+    pub begun: u8,
     /// Whether nothing is left to look at.
     pub done: bool,
     /// Rules that hold so far and wait for more, sorted: rule number, and one bit for each of its checks that held.
     pub waiting: Vec<(u32, u64)>,
     /// Rules that matched, or cannot any more, sorted: not to be looked at again.
     pub settled: Vec<u32>,
+    /// Rules that match once a file, sorted: rule number, and how many of the files of the direction it is done with.
+    pub files: Vec<(u32, u32)>,
 }
 
 /// What all transactions have.
@@ -92,6 +94,8 @@ pub struct TxBase {
     pub no_log: bool,
     /// Whether rules alerted on it.
     pub alerted: bool,
+    /// Bits that rules set (`xbits … track tx`), by number of their name.
+    pub bits: Vec<u32>,
 }
 
 impl TxBase {

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use margay_app::AppProto;
 use margay_flow::{Direction, FlowCore};
 use margay_packet::{DecodeEvent, Packet};
 use margay_rules::ast::{
@@ -76,27 +77,36 @@ pub struct StreamSizes {
     pub client: u64,
 }
 
-/// What is known of an application protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AppProto<'a> {
-    /// Not decided yet.
-    #[default]
-    Unknown,
-    /// Detection gave up.
-    Failed,
-    /// This one, by its name in rules.
-    Known(&'a str),
-}
-
 /// A flow's application protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AppProtos<'a> {
+pub struct AppProtos {
     /// As seen in what the client sent, and the server: by [`Direction::index`].
-    pub side: [AppProto<'a>; 2],
+    pub side: [AppProto; 2],
     /// Of the flow as a whole.
-    pub flow: AppProto<'a>,
+    pub flow: AppProto,
     /// What it was before a change of protocol (`original`).
-    pub original: AppProto<'a>,
+    pub original: AppProto,
+}
+
+/// A set of application protocols: those that a name in a rule means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProtoSet(u64);
+
+impl ProtoSet {
+    /// The protocols that `name` means; none where no protocol has it.
+    pub fn named(name: &str) -> ProtoSet {
+        ProtoSet(AppProto::all().filter(|p| p.is_meant_by(name)).fold(0, |set, p| set | 1 << p as u8))
+    }
+
+    /// Whether `p` is one of them.
+    pub const fn has(self, p: AppProto) -> bool {
+        self.0 & 1 << p as u8 != 0
+    }
+
+    /// Whether it is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
 }
 
 /// What checks look at, for one packet.
@@ -117,7 +127,7 @@ pub struct CheckInput<'a> {
     /// Stream events of the packet, one bit by number.
     pub stream_events: u128,
     /// Application protocols.
-    pub app: AppProtos<'a>,
+    pub app: AppProtos,
     /// Bits of hosts and pairs of hosts.
     pub hosts: Option<&'a HostVars>,
     /// Reputation of addresses; `None` where none is loaded.
@@ -196,7 +206,7 @@ enum Kind {
     Dsize(Compare),
     Checksum { layer: ChecksumLayer, valid: bool },
     StreamSize { side: StreamSide, value: Compare },
-    AppProto { name: Arc<str>, negated: bool, mode: AppProtoMode },
+    AppProto { protos: ProtoSet, negated: bool, mode: AppProtoMode },
     DecodeEvent(DecodeEvent),
     StreamEvent(u128),
     FlowAge(Compare),
@@ -298,7 +308,7 @@ impl CompiledCheck {
                     StreamSide::Either => server || client,
                 }
             }),
-            Kind::AppProto { name, negated, mode } => flow::app_proto(name, *negated, *mode, input),
+            Kind::AppProto { protos, negated, mode } => flow::app_proto(*protos, *negated, *mode, input),
             Kind::DecodeEvent(e) => p.events.contains(*e),
             Kind::StreamEvent(bit) => input.stream_events & bit != 0,
             Kind::FlowAge(c) => {

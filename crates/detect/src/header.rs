@@ -258,6 +258,8 @@ pub(crate) struct Header {
     pub(crate) sides: u8,
     /// `<>`
     pub(crate) both: bool,
+    /// `=>`: as written to the server, the other way round to the client.
+    pub(crate) transaction: bool,
     pub(crate) src: SetId,
     pub(crate) dst: SetId,
     pub(crate) sport: SetId,
@@ -322,6 +324,7 @@ impl Header {
             sides,
             // With the same on both sides there is but one way.
             both: rule.arrow == Arrow::Both && (rule.src != rule.dst || rule.sport != rule.dport),
+            transaction: rule.arrow == Arrow::Transaction,
             src: sets.addresses(&rule.src)?,
             dst: sets.addresses(&rule.dst)?,
             sport: sets.ports(&rule.sport)?,
@@ -334,6 +337,9 @@ impl Header {
     pub(crate) fn ways(&self, k: &PacketKey, sets: &Sets, cache: &mut SetCache) -> u8 {
         if self.transports & k.transport == 0 || self.families & k.family == 0 || self.sides & k.side == 0 {
             return 0;
+        }
+        if self.transaction && k.side == TO_CLIENT {
+            return u8::from(self.other_way(k, sets, cache));
         }
         u8::from(self.one_way(k, sets, cache)) + u8::from(self.both && self.other_way(k, sets, cache))
     }

@@ -1,10 +1,12 @@
 //! What detection is given of a packet, and what it gives back.
 
+use margay_app::file::FileEngine;
+use margay_app::{AppProto, Parser};
 use margay_flow::{Direction, FlowAction, FlowCore};
 use margay_packet::Packet;
 use margay_rules::ast::Action;
 
-use crate::checks::{AppProto, AppProtos, StreamSizes};
+use crate::checks::{AppProtos, StreamSizes};
 
 /// Stream data that is due for inspection: what earlier packets were not inspected with, or enough of it to see what
 /// straddles the border.
@@ -36,7 +38,11 @@ pub struct Input<'a> {
     /// Whether the protocol of the packet's direction became known with this packet, or is known not to become so.
     pub protocol_detected: bool,
     /// Application protocols of the flow.
-    pub app: AppProtos<'a>,
+    pub app: AppProtos,
+    /// The parsers of the flow that have transactions, oldest first ([`margay_app::AppSession::parsers_mut`]).
+    pub txs: Option<&'a mut [Box<dyn Parser>]>,
+    /// What files need that are to be stored.
+    pub files: Option<&'a mut FileEngine>,
     /// Sizes of the TCP session's streams; `None` where there is no session.
     pub stream_sizes: Option<StreamSizes>,
     /// Whether drops are carried out.
@@ -56,6 +62,8 @@ impl<'a> Input<'a> {
             stream_events: 0,
             protocol_detected: false,
             app: AppProtos { side: [AppProto::Unknown; 2], flow: AppProto::Unknown, original: AppProto::Unknown },
+            txs: None,
+            files: None,
             stream_sizes: None,
             ips: false,
         }
@@ -73,8 +81,14 @@ pub struct Alert {
     pub blocked: bool,
     /// Whether the match was in stream data.
     pub stream: bool,
-    /// The transaction that matched.
+    /// The transaction that matched, or is guessed to be the one.
     pub tx_id: Option<u64>,
+    /// The parser in [`Input::txs`] that has it.
+    pub parser: u8,
+    /// Whether the rule did not match on the transaction, which is just the one that was going on.
+    pub tx_guessed: bool,
+    /// The file that matched: its place among the transaction's files, of both directions.
+    pub file: Option<u32>,
 }
 
 /// What is to become of a packet.

@@ -7,7 +7,7 @@ use margay_packet::{Packet, PacketSource};
 use margay_rules::ast::{Action, NewAction};
 
 use crate::buffer::PacketBuffer;
-use crate::checks::{AppProto, CheckInput};
+use crate::checks::CheckInput;
 use crate::detect::Detect;
 use crate::effect::EffectTarget;
 use crate::group::{Group, Has, Needs, Source};
@@ -389,7 +389,16 @@ impl DetectState {
                 self.counters.alert_queue_overflow += 1;
             } else {
                 let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
-                self.alerts.push(Alert { rule: m.rule, action, blocked, stream: m.stream, tx_id: m.tx_id });
+                self.alerts.push(Alert {
+                    rule: m.rule,
+                    action,
+                    blocked,
+                    stream: m.stream,
+                    tx_id: m.tx_id,
+                    parser: 0,
+                    tx_guessed: false,
+                    file: None,
+                });
                 if !rule.tags.is_empty() {
                     verdict.tagged = false;
                 }
@@ -472,7 +481,7 @@ fn has(input: &Input<'_>, payload: &[u8]) -> Has {
     add(input.stream_events != 0, Needs::STREAM_EVENT);
     add(!input.packet.events.is_empty(), Needs::DECODE_EVENT);
     add(input.protocol_detected, Needs::PROTOCOL);
-    add(matches!(input.app.flow, AppProto::Known(_)), Needs::APP);
+    add(input.app.flow.is_known(), Needs::APP);
     Has {
         needs,
         flags: input.packet.tcp().map_or(0, |t| t.flags()),

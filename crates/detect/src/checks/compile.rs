@@ -1,11 +1,9 @@
 //! Checks of the tree to checks with numbers for names.
 
-use std::sync::Arc;
-
 use margay_packet::DecodeEvent;
 use margay_rules::ast::{Check, FlowIntCheck, FlowIntValue, XBitTrack};
 
-use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names};
+use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet};
 use crate::inspect::CompileError;
 
 /// A flowint's right side.
@@ -80,7 +78,7 @@ impl CompiledCheck {
             Check::Checksum { layer, valid } => Kind::Checksum { layer: *layer, valid: *valid },
             Check::StreamSize { side, value } => Kind::StreamSize { side: *side, value: *value },
             Check::AppProto { name, negated, mode } => {
-                Kind::AppProto { name: Arc::from(name.as_str()), negated: *negated, mode: *mode }
+                Kind::AppProto { protos: ProtoSet::named(name), negated: *negated, mode: *mode }
             }
             Check::DecodeEvent(name) => match DecodeEvent::from_name(name) {
                 Some(e) => Kind::DecodeEvent(e),

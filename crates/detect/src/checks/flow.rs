@@ -1,10 +1,11 @@
 //! Checks of a flow, its variables and its protocols.
 
+use margay_app::AppProto;
 use margay_flow::Direction;
 use margay_packet::PacketSource;
 use margay_rules::ast::{AppProtoMode, Compare, FlowCheck, FlowSide, Side, XBitTrack};
 
-use super::{AppProto, CheckInput, IntOp, IntValue};
+use super::{CheckInput, IntOp, IntValue, ProtoSet};
 use crate::hostvars::HostKey;
 
 /// `flow`: `established`, `not_established` and `stateless` need a flow. A packet without one goes to the server.
@@ -73,16 +74,12 @@ pub(super) fn side(side: FlowSide, value: Compare, counts: [u64; 2]) -> bool {
 }
 
 /// `app-layer-protocol`: while a protocol is not decided, neither it nor its negation matches.
-pub(super) fn app_proto(name: &str, negated: bool, mode: AppProtoMode, input: &CheckInput<'_>) -> bool {
+pub(super) fn app_proto(protos: ProtoSet, negated: bool, mode: AppProtoMode, input: &CheckInput<'_>) -> bool {
     if input.flow.is_none() {
         return false;
     }
     // `None` while not decided.
-    let is = |p: AppProto<'_>| match p {
-        AppProto::Unknown => None,
-        AppProto::Failed => Some(name == "failed"),
-        AppProto::Known(actual) => Some(same(name, actual)),
-    };
+    let is = |p: AppProto| (p != AppProto::Unknown).then(|| protos.has(p));
     let app = &input.app;
     let [server, client] = app.side.map(is);
     let found = match mode {
@@ -98,13 +95,4 @@ pub(super) fn app_proto(name: &str, negated: bool, mode: AppProtoMode, input: &C
         },
     };
     found.is_some_and(|f| f != negated)
-}
-
-/// Whether a rule's protocol covers a flow's: `http` is both of its versions, `dns` also goes over HTTP/2.
-fn same(rule: &str, actual: &str) -> bool {
-    rule == actual
-        || matches!(
-            (rule, actual),
-            ("http", "http1" | "http2") | ("http1", "http") | ("dns" | "http2" | "http", "doh2")
-        )
 }

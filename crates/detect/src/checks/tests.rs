@@ -283,12 +283,12 @@ fn application_protocols() {
         for mode in [Dir, Either, Final] {
             assert!(!yes("tls", false, mode, &i) && !yes("tls", true, mode, &i));
         }
-        i.app.side = [AppProto::Known("tls"), AppProto::Unknown];
+        i.app.side = [AppProto::Tls, AppProto::Unknown];
         assert!(yes("tls", false, Dir, &i) && !yes("tls", true, Dir, &i) && yes("http", true, Dir, &i));
         assert!(!yes("http", true, Either, &i) && yes("tls", false, Either, &i) && !yes("tls", true, ToClient, &i));
         i.app.side[1] = AppProto::Failed;
         assert!(yes("failed", false, ToClient, &i) && yes("http", true, Either, &i));
-        i.app.flow = AppProto::Known("http1");
+        i.app.flow = AppProto::Http1;
         assert!(yes("http", false, Final, &i) && !yes("http", true, Final, &i));
     });
 }

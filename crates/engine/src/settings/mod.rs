@@ -3,12 +3,14 @@
 mod app_log;
 mod decode;
 mod detect;
+mod files;
 mod flow;
 mod outputs;
 mod stream;
 
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
+pub(crate) use files::files;
 pub(crate) use flow::flow;
 pub(crate) use outputs::{app_log_options, open_outputs, wants_ethernet};
 pub(crate) use stream::stream;
