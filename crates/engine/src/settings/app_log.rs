@@ -1,23 +1,10 @@
-//! What an `eve-log` shows of the application layer: `http`, `files`, bodies of alerts, `xff`.
+//! What an `eve-log` shows of the application layer: `http`, bodies of alerts, `xff`.
 
 use margay_app::AppLogOptions;
 use margay_app::http1::LogOptions;
 use margay_config::{ConfigError, Node};
 use margay_output::event::EventType;
 use margay_output::settings::{Xff, XffMode, XffSettings};
-
-/// What outputs want to know of files. It is found out once for all of them, and all of them show it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct FileDemands {
-    /// `force-magic`.
-    pub(crate) magic: bool,
-    /// `force-hash: [md5]`.
-    pub(crate) md5: bool,
-    /// `force-hash: [sha1]`.
-    pub(crate) sha1: bool,
-    /// `force-hash: [sha256]`.
-    pub(crate) sha256: bool,
-}
 
 /// Headers that `http: custom:` may name: those that Suricata knows, with hyphens.
 const CUSTOM: &[&str] = &[
@@ -83,7 +70,6 @@ const XFF_HEADER: &str = "X-Forwarded-For";
 pub(super) struct AppLog {
     pub(super) options: AppLogOptions,
     pub(super) xff: XffSettings,
-    pub(super) files: FileDemands,
 }
 
 impl AppLog {
@@ -116,7 +102,8 @@ impl AppLog {
                 self.options.http_body_printable = node.bool("http-body-printable")?.unwrap_or(false);
             }
             EventType::Http => self.options.http = http(node, warnings)?,
-            _ => self.files = files(node, warnings)?,
+            // What is found out of files is one for all outputs: see `files`.
+            _ => {}
         }
         Ok(())
     }
@@ -158,52 +145,11 @@ fn http(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptions, Config
     Ok(o)
 }
 
-/// `force-magic`, `force-hash` and the old `force-md5` of `files` or `file-store`.
-///
-/// # Errors
-/// A value that cannot be read.
-pub(super) fn files(node: Node<'_>, warnings: &mut Vec<String>) -> Result<FileDemands, ConfigError> {
-    let mut d = FileDemands { magic: node.bool("force-magic")?.unwrap_or(false), ..FileDemands::default() };
-    if let Some(old) = node.bool("force-md5")? {
-        warnings.push(format!(
-            "{}: deprecated 'force-md5' option found; please use 'force-hash: [md5]' instead",
-            node.place()
-        ));
-        d.md5 = old;
-    }
-    if let Some(list) = node.node("force-hash") {
-        for name in list.values() {
-            match name.to_ascii_lowercase().as_str() {
-                "md5" => d.md5 = true,
-                "sha1" => d.sha1 = true,
-                "sha256" => d.sha256 = true,
-                _ => warnings.push(format!(
-                    "{}: force-hash: \"{name}\" is none of md5, sha1 and sha256 and is not computed",
-                    list.place()
-                )),
-            }
-        }
-    }
-    Ok(d)
-}
-
-impl FileDemands {
-    /// What either wants.
-    pub(super) const fn and(self, other: FileDemands) -> FileDemands {
-        FileDemands {
-            magic: self.magic || other.magic,
-            md5: self.md5 || other.md5,
-            sha1: self.sha1 || other.sha1,
-            sha256: self.sha256 || other.sha256,
-        }
-    }
-}
-
 /// Reads an `xff` section; `None` where it is off.
 ///
 /// # Errors
 /// A value that cannot be read.
-pub(super) fn xff(node: Node<'_>, warnings: &mut Vec<String>) -> Result<Option<Xff>, ConfigError> {
+fn xff(node: Node<'_>, warnings: &mut Vec<String>) -> Result<Option<Xff>, ConfigError> {
     if !node.bool("enabled")?.unwrap_or(false) {
         return Ok(None);
     }

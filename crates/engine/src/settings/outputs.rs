@@ -12,7 +12,7 @@ use margay_output::settings::{
 };
 use margay_output::{OutputSpec, Outputs, info, warning};
 
-use super::app_log::{self, AppLog, FileDemands};
+use super::app_log::AppLog;
 use super::now;
 use crate::Failed;
 
@@ -22,8 +22,6 @@ pub(crate) struct Specs {
     pub(crate) outputs: Vec<OutputSpec>,
     /// What each `eve-log` shows of the application layer, in their order.
     pub(crate) app: Vec<AppLogOptions>,
-    /// What any of them wants to know of files.
-    pub(crate) files: FileDemands,
     /// Sentences for the log.
     pub(crate) warnings: Vec<String>,
 }
@@ -33,7 +31,7 @@ pub(crate) struct Specs {
 /// # Errors
 /// A value that cannot be read; an output or logger twice where only one can be.
 pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError> {
-    let mut specs = Specs { outputs: Vec::new(), app: Vec::new(), files: FileDemands::default(), warnings: Vec::new() };
+    let mut specs = Specs { outputs: Vec::new(), app: Vec::new(), warnings: Vec::new() };
     let Some(list) = config.node("outputs") else { return Ok(specs) };
     let mut anomaly = false;
     for item in list.children() {
@@ -51,7 +49,6 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
                 }
                 specs.outputs.push(OutputSpec::Eve(Box::new(eve)));
                 specs.app.push(app.options);
-                specs.files = specs.files.and(app.files);
             }
             "stats" => {
                 let options = stats(Some(node), StatsOptions { null_values: false, ..StatsOptions::default() })?;
@@ -60,11 +57,8 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
                     .push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
             }
             "pcap-log" => specs.outputs.push(OutputSpec::PcapLog(pcap(node, dir)?)),
-            // Digests that it wants are computed whether or not there is a store.
-            "file-store" => {
-                specs.files = specs.files.and(app_log::files(node, &mut specs.warnings)?);
-                specs.warnings.push(not_here(node, name));
-            }
+            // Read with the settings of files.
+            "file-store" => {}
             // These have nothing to write in this release.
             "tls-store" | "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua" | "alert-debug" | "syslog"
             | "alert-syslog" => specs.warnings.push(not_here(node, name)),
@@ -84,16 +78,6 @@ fn not_here(node: Node<'_>, name: &str) -> String {
 /// As [`outputs`].
 pub(crate) fn app_log_options(config: &Config) -> Result<Vec<AppLogOptions>, ConfigError> {
     outputs(config, Path::new("")).map(|s| s.app)
-}
-
-/// What outputs want to know of files: `force-magic` and `force-hash` of `files` and `file-store`.
-///
-/// # Errors
-/// As [`outputs`].
-// Taken over by the settings of files.
-#[allow(dead_code)]
-pub(crate) fn file_demands(config: &Config) -> Result<FileDemands, ConfigError> {
-    outputs(config, Path::new("")).map(|s| s.files)
 }
 
 /// `filename` of an output: as given where absolute, else in the log folder.
@@ -431,19 +415,6 @@ mod tests {
             .map(|(says, w)| w.contains(says))
             .collect();
         assert_eq!(says, [true; 3], "{:?}", s.warnings);
-    }
-
-    #[test]
-    fn what_any_output_wants_of_files() {
-        let s = read(
-            "  - eve-log:\n      enabled: yes\n      types: [{files: {force-magic: yes, force-hash: [md5, crc]}}]\n  - \
-             eve-log:\n      enabled: yes\n      types: [{files: {force-hash: sha256, force-md5: no}}]\n  - file-store:\n      \
-             enabled: yes\n      force-hash: [sha1]\n",
-        );
-        assert_eq!(s.files, FileDemands { magic: true, md5: true, sha1: true, sha256: true });
-        assert!(s.warnings[0].contains("\"crc\"") && s.warnings[1].contains("force-md5"), "{:?}", s.warnings);
-        let s = read("  - eve-log:\n      enabled: yes\n      types: [files, http]\n");
-        assert_eq!(s.files, FileDemands::default());
     }
 
     #[test]
