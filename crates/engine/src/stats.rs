@@ -130,6 +130,7 @@ impl Reporter {
             }
         }
         app_counters(&rest.app.shared.counters, &mut add);
+        rest.app.shared.files.for_each_counter(&rest.app.config.files, &mut add);
         if rest.outputs.wants_pcap() {
             let c = rest.outputs.pcap_counters();
             add("pcap_log.written", c.written);
