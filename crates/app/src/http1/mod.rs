@@ -1,14 +1,14 @@
 //! HTTP/1 (RFC 9112), as servers and browsers read it rather than as it is written.
 
 mod config;
+mod recognition;
 pub mod uri;
 
-use margay_flow::{Direction, FlowCore};
+use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::proto::AppProto;
-use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
 pub use config::{Config, LogOptions, ServerConfig};
@@ -17,17 +17,7 @@ pub use config::{Config, LogOptions, ServerConfig};
 pub static PROTOCOL: Protocol = Protocol {
     proto: AppProto::Http1,
     config: "http",
-    recognition: Recognition {
-        patterns: &[Pattern {
-            transport: 6,
-            dir: Direction::ToServer,
-            bytes: b"GET ",
-            nocase: true,
-            offset: 0,
-            depth: 4,
-        }],
-        probes: &[],
-    },
+    recognition: recognition::RECOGNITION,
     parser,
     buffers: &[],
     states: [

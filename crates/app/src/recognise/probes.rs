@@ -1,0 +1,1 @@
+//! Functions that tell protocols that no literal tells.
