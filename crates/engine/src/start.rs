@@ -47,7 +47,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ListRunmodes => say(about::runmodes()),
         Command::ListKeywords(what) => say(&rules::list_keywords(&what)),
         Command::ListRuleProtos => say(&rules::list_protocols()),
-        Command::ListAppLayerProtos => say("=========Supported App Layer Protocols=========\n"),
+        Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
         Command::ListAppLayerHooks => say("=========Supported App Layer Hooks=========\n"),
         Command::Own(own, _) => {
             let name = match own {
@@ -229,7 +229,10 @@ fn worker(
         None => None,
     };
     let app = AppLane {
-        config: Arc::new(margay_app::AppConfig::default()),
+        config: Arc::new(margay_app::AppConfig {
+            recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
+            ..margay_app::AppConfig::default()
+        }),
         shared: margay_app::Shared {
             files: margay_app::file::FileEngine::default(),
             counters: margay_app::AppCounters::default(),

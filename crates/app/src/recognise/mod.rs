@@ -137,6 +137,8 @@ struct Side {
     begun: bool,
     /// No pattern can match any more.
     searched: bool,
+    /// What it was recognised as.
+    found: Option<AppProto>,
 }
 
 /// What is known of a flow so far. [`Default`] is the state to begin with, at first and where the protocol changes.
@@ -262,22 +264,24 @@ impl Recogniser {
             return Recognised::More;
         }
         let (sets, probes) = (&self.patterns[t], &self.probes[t]);
+        let likely = state.side(dir.reverse()).found;
         let side = state.side(dir);
         if !side.begun {
             side.begun = true;
             (side.probes, side.turned) = candidates(probes, flow);
         }
         let datagram = flow.proto == UDP;
+        let midstream_tcp = !datagram && midstream(flow);
         let whole = side.gone == 0;
         // The literal that ends first, if there is one.
         let mut best: Option<(usize, AppProto, bool)> = None;
         if !side.searched {
             let own = sets.of(dir);
             // A flow that was picked up in its middle may be the wrong way round.
-            let other = (!datagram && midstream(flow)).then(|| sets.of(dir.reverse()));
+            let other = midstream_tcp.then(|| sets.of(dir.reverse()));
             if whole {
-                best = own.find(data).map(|(end, proto)| (end, proto, false));
-                let turned = other.and_then(|o| o.find(data)).map(|(end, proto)| (end, proto, true));
+                best = own.find(data, likely).map(|(end, proto)| (end, proto, false));
+                let turned = other.and_then(|o| o.find(data, likely)).map(|(end, proto)| (end, proto, true));
                 if let Some(found) = turned
                     && best.is_none_or(|b| found.0 < b.0)
                 {
@@ -297,17 +301,23 @@ impl Recogniser {
             (side.probes, side.turned) = (0, 0);
         }
         match best {
-            Some((_, proto, reverse)) => Recognised::Known { proto, reverse },
-            None if side.searched && side.probes | side.turned == 0 => {
-                if datagram {
-                    // The next datagram is a beginning again.
-                    side.begun = false;
-                    side.searched = false;
-                }
-                Recognised::Failed
+            Some((_, proto, reverse)) => {
+                side.found = Some(proto);
+                // Of a connection whose handshake was seen it is known who opened it.
+                Recognised::Known { proto, reverse: reverse && (datagram || midstream_tcp) }
             }
+            None if side.searched && side.probes | side.turned == 0 => Recognised::Failed,
             None => Recognised::More,
         }
+    }
+}
+
+/// The side that must speak first where a protocol has one: what the other side says first is not taken for it
+/// (`applayer_wrong_direction_first_data`), and the flow is not recognised.
+pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
+    match proto {
+        AppProto::Tls => Some(Direction::ToServer),
+        _ => None,
     }
 }
 
@@ -319,7 +329,7 @@ fn midstream(flow: &FlowCore) -> bool {
 /// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.
 fn candidates(probes: &[PortProbe], flow: &FlowCore) -> (u64, u64) {
     let (mut straight, mut turned) = (0, 0);
-    let may_turn = flow.proto == UDP || midstream(flow);
+    let may_turn = flow.proto == TCP && midstream(flow);
     for (i, p) in probes.iter().enumerate().take(PROBES_MAX) {
         if p.any || p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
             straight |= 1 << i;

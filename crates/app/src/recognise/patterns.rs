@@ -56,12 +56,12 @@ impl PatternSet {
         PatternSet { automaton, patterns, depth }
     }
 
-    /// The pattern that ends first, and of several that end there the one that was named first: where it ends, and whose
-    /// it is.
-    pub(super) fn find(&self, data: &[u8]) -> Option<(usize, AppProto)> {
+    /// The pattern that ends first, and of several that end there that of the protocol `likely` or the one that was named
+    /// first: where it ends, and whose it is.
+    pub(super) fn find(&self, data: &[u8], likely: Option<AppProto>) -> Option<(usize, AppProto)> {
         let automaton = self.automaton.as_ref()?;
         let data = data.get(..self.depth).unwrap_or(data);
-        let mut best: Option<(usize, usize, AppProto)> = None;
+        let mut best: Option<(usize, (bool, usize), AppProto)> = None;
         for m in automaton.find_overlapping_iter(data) {
             if best.is_some_and(|b| b.0 < m.end()) {
                 break;
@@ -70,8 +70,9 @@ impl PatternSet {
             let Some((proto, p)) = self.patterns.get(number) else { continue };
             let placed = m.start() >= usize::from(p.offset) && m.end() <= usize::from(p.depth);
             let same = p.nocase || data.get(m.start()..m.end()) == Some(p.bytes);
-            if placed && same && best.is_none_or(|b| number < b.1) {
-                best = Some((m.end(), number, *proto));
+            let rank = (likely != Some(*proto), number);
+            if placed && same && best.is_none_or(|b| rank < b.1) {
+                best = Some((m.end(), rank, *proto));
             }
         }
         best.map(|(end, _, proto)| (end, proto))

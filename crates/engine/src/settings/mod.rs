@@ -4,12 +4,14 @@ mod decode;
 mod detect;
 mod flow;
 mod outputs;
+mod recognise;
 mod stream;
 
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use flow::flow;
 pub(crate) use outputs::{open_outputs, wants_ethernet};
+pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};
