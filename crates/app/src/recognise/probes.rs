@@ -72,8 +72,8 @@ pub(super) fn dcerpc(_: Direction, data: &[u8]) -> Probed {
         _ => return Probed::No,
     }
     match data.first_chunk::<8>() {
-        // Drafts of integer representation: big or little endian; ASCII or EBCDIC; the rest is reserved.
-        Some(head) => yes_if(head[4] & 0xee == 0 && head[6] == 0 && head[7] == 0),
+        // Integers big or little endian, text ASCII or EBCDIC; one of four floating-point formats.
+        Some(head) => yes_if(head[4] & 0xee == 0 && head[5] <= 3),
         None => Probed::More,
     }
 }
