@@ -49,7 +49,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ListRunmodes => say(about::runmodes()),
         Command::ListKeywords(what) => say(&rules::list_keywords(&what)),
         Command::ListRuleProtos => say(&rules::list_protocols()),
-        Command::ListAppLayerProtos => say("=========Supported App Layer Protocols=========\n"),
+        Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
         Command::ListAppLayerHooks => say("=========Supported App Layer Hooks=========\n"),
         Command::Own(own, _) => {
             let name = match own {
@@ -247,7 +247,11 @@ fn worker(
         scratch: Vec::new(),
     };
     let app = AppLane {
-        config: Arc::new(margay_app::AppConfig { files, ..margay_app::AppConfig::default() }),
+        config: Arc::new(margay_app::AppConfig {
+            recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
+            files,
+            ..margay_app::AppConfig::default()
+        }),
         shared,
         record,
         options: settings::app_log_options(config)?,

@@ -2,6 +2,7 @@
 //! of two proxies, with what version 8 adds (`ip_v`).
 #![allow(clippy::unwrap_used)]
 
+use margay_output::eve::Record;
 use margay_output::event::*;
 use margay_output::json::Json;
 use margay_output::settings::{EveSettings, SinkSettings, Xff, XffMode};
@@ -153,7 +154,10 @@ fn alerts_with_their_transaction() {
     let (own, proxied, member) = ("10.16.1.11", "10.3.3.3", r#","xff":"10.3.3.3""#);
     assert_eq!(read(dir.path(), &mut o, "extra"), [line(own, own, member, &flow(own))]);
     assert_eq!(read(dir.path(), &mut o, "over"), [line(proxied, proxied, member, &flow(proxied))]);
-    assert_eq!(read(dir.path(), &mut o, "none"), [line(own, own, "", r#","direction":"to_client""#)]);
+    assert_eq!(
+        read(dir.path(), &mut o, "none"),
+        [line(own, own, "", r#","app_proto":"http","app_proto_tc":"failed","direction":"to_client""#)]
+    );
     let fast = read(dir.path(), &mut o, "fast");
     assert!(fast[0].ends_with("{TCP} 82.165.177.154:80 -> 10.16.1.11:46676"), "{}", fast[0]);
 }
@@ -231,6 +235,48 @@ fn transactions_and_files() {
     assert_eq!(lines("extra"), [http(own, r#","xff":"10.2.2.2""#), file(own, r#","xff":"10.3.3.3""#)]);
     assert_eq!(lines("over"), [http("10.2.2.2", ""), file("10.3.3.3", "")]);
     assert_eq!(lines("none"), [http(own, ""), file(own, "")]);
+}
+
+#[test]
+fn records_of_stored_files() {
+    if !utc() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (mode, client, member) in
+        [(XffMode::ExtraData, "10.16.1.11", r#","xff":"10.3.3.3""#), (XffMode::Overwrite, "10.3.3.3", "")]
+    {
+        let record = std::cell::RefCell::new(Record::new(xff(mode, false)));
+        decode(
+            TO_CLIENT,
+            9,
+            Time::new(1_518_814_152, 820_418),
+            |p, _| {
+                let event = AppEvent {
+                    kind: EventType::Fileinfo,
+                    header: Header { flow_id: Some(88174638900133), ..Header::of(p) },
+                    tx_id: None,
+                    direction: None,
+                    xff: Some(Forwarded { direction: Direction::ToClient, find: &find }),
+                    fields: &|j, n| {
+                        assert_eq!(n, usize::MAX, "a record is of no eve-log");
+                        j.json("fileinfo", br#"{"filename":"/"}"#);
+                    },
+                };
+                // Twice: the buffer is used again.
+                record.borrow_mut().render(&event);
+                let mut record = record.borrow_mut();
+                let line = std::str::from_utf8(record.render(&event)).unwrap();
+                assert_eq!(
+                    line,
+                    format!(
+                        r#"{{"timestamp":"2018-02-16T20:49:12.820418+0000","flow_id":88174638900133,"pcap_cnt":9,"event_type":"fileinfo","src_ip":"82.165.177.154","src_port":80,"dest_ip":"{client}","dest_port":46676,"proto":"TCP","ip_v":4,"pkt_src":"wire/pcap","fileinfo":{{"filename":"/"}}{member}}}"#
+                    )
+                );
+            },
+            &mut outputs(dir.path()),
+        );
+    }
 }
 
 #[test]

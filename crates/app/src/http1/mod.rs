@@ -9,6 +9,7 @@ mod headers;
 mod line;
 mod log;
 mod parser;
+mod recognition;
 mod request;
 mod response;
 mod to_client;
@@ -16,12 +17,11 @@ mod to_server;
 mod tx;
 pub mod uri;
 
-use margay_flow::{Direction, FlowCore};
+use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::proto::AppProto;
-use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
 pub use config::{Config, LogOptions, ServerConfig};
@@ -42,17 +42,7 @@ const COMPLETE: u8 = 5;
 pub static PROTOCOL: Protocol = Protocol {
     proto: AppProto::Http1,
     config: "http",
-    recognition: Recognition {
-        patterns: &[Pattern {
-            transport: 6,
-            dir: Direction::ToServer,
-            bytes: b"GET ",
-            nocase: true,
-            offset: 0,
-            depth: 4,
-        }],
-        probes: &[],
-    },
+    recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
     states: [

@@ -6,6 +6,7 @@ mod detect;
 mod files;
 mod flow;
 mod outputs;
+mod recognise;
 mod stream;
 
 pub(crate) use decode::{decode, host_policies};
@@ -13,6 +14,7 @@ pub(crate) use detect::detect;
 pub(crate) use files::{check_store, files};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{app_log_options, open_outputs, wants_ethernet};
+pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};

@@ -71,12 +71,13 @@ impl Out<'_> {
             self.json.str("ts_progress", ts);
             self.json.str("tc_progress", tc);
         }
-        if options.app_layer {
-            if let Some(app) = e.app {
-                app(self.json, self.number);
-            }
-            self.app_protos(&e.app_protos);
+        if options.app_layer
+            && let Some(app) = e.app
+        {
+            app(self.json, self.number);
         }
+        // Suricata names the protocol whether or not the layer's own members are wanted.
+        self.app_protos(&e.app_protos);
         if let Some(d) = e.direction {
             self.json.str("direction", d.name());
         }
