@@ -20,4 +20,9 @@ pub struct AppLogOptions {
     pub http: crate::http1::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
+    /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.
+    pub http_body: bool,
+    /// Alerts: bodies as printable text (`http-body-printable`), as `http_request_body_printable` and
+    /// `http_response_body_printable`; both stand before those in base64.
+    pub http_body_printable: bool,
 }

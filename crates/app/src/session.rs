@@ -221,7 +221,7 @@ impl AppSession {
         if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
             *n += 1;
         }
-        if let Some(p) = protocol(proto) {
+        if let Some(p) = protocol(proto).filter(|_| cx.config.recogniser.parses(proto)) {
             self.parsers.push((p.parser)(cx.config, cx.flow));
             self.parsing = true;
         }

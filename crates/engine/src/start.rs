@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use margay_app::file::{FileEngine, FileWants};
 use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EngineStats;
 use margay_output::event::EventType;
+use margay_output::settings::XffMode;
 use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
 use margay_stream::StreamEngine;
@@ -47,7 +49,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ListRunmodes => say(about::runmodes()),
         Command::ListKeywords(what) => say(&rules::list_keywords(&what)),
         Command::ListRuleProtos => say(&rules::list_protocols()),
-        Command::ListAppLayerProtos => say("=========Supported App Layer Protocols=========\n"),
+        Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
         Command::ListAppLayerHooks => say("=========Supported App Layer Hooks=========\n"),
         Command::Own(own, _) => {
             let name = match own {
@@ -228,14 +230,31 @@ fn worker(
         Some(d) => Some((Arc::clone(d), state(d)?)),
         None => None,
     };
+    let files = settings::files(config, dir)?;
+    if let Some(store) = &files.store {
+        store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
+    }
+    let record = margay_output::eve::Record::new(files.store.as_ref().and_then(|s| s.xff.as_ref()).map(|x| {
+        margay_output::settings::Xff {
+            mode: if x.overwrite { XffMode::Overwrite } else { XffMode::ExtraData },
+            forward: x.forward,
+            header: x.header.as_str().into(),
+        }
+    }));
+    let shared = margay_app::Shared {
+        files: FileEngine::new(&files, FileWants::NONE).map_err(|e| Failed::new("files", e.to_string()))?,
+        counters: margay_app::AppCounters::default(),
+        scratch: Vec::new(),
+    };
     let app = AppLane {
-        config: Arc::new(margay_app::AppConfig::default()),
-        shared: margay_app::Shared {
-            files: margay_app::file::FileEngine::default(),
-            counters: margay_app::AppCounters::default(),
-            scratch: Vec::new(),
-        },
-        options: Vec::new(),
+        config: Arc::new(margay_app::AppConfig {
+            recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
+            files,
+            ..margay_app::AppConfig::default()
+        }),
+        shared,
+        record,
+        options: settings::app_log_options(config)?,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, app, Arc::clone(&loaded.texts), outputs);
     rest.ethernet = settings::wants_ethernet(config)?;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use margay_config::{Config, ConfigError};
 use margay_output::event::{Counter, EngineStats, StatsEvent};
 
+use margay_app::{AppCounters, AppProto, PROTOCOLS};
+
 use crate::settings::{self, flag, number};
 use crate::worker::Worker;
 
@@ -127,6 +129,8 @@ impl Reporter {
                 add(name, 0);
             }
         }
+        app_counters(&rest.app.shared.counters, &mut add);
+        rest.app.shared.files.for_each_counter(&rest.app.config.files, &mut add);
         if rest.outputs.wants_pcap() {
             let c = rest.outputs.pcap_counters();
             add("pcap_log.written", c.written);
@@ -134,5 +138,91 @@ impl Reporter {
             add("pcap_log.lost", c.lost);
         }
         add("eve.lost", lost);
+    }
+}
+
+/// Gives the application layer's counters in the order they are shown: those of the protocols that there are parsers for.
+pub(crate) fn app_counters(counters: &AppCounters, f: &mut dyn FnMut(&str, u64)) {
+    let at = |list: &[u64; 64], proto: AppProto| list.get(proto as usize).copied().unwrap_or(0);
+    let [tcp, udp] = &counters.flows;
+    let flows = |proto: AppProto, transport: usize| at(if transport == 0 { tcp } else { udp }, proto);
+    // TCP's first, then UDP's. A protocol that is spoken over both has two names.
+    let mut names: Vec<(String, AppProto, usize)> = Vec::new();
+    for (transport, number, suffix) in [(0, 6u8, "_tcp"), (1, 17, "_udp")] {
+        for p in PROTOCOLS {
+            let is_over = |n: u8| {
+                p.recognition.patterns.iter().any(|p| p.transport == n)
+                    || p.recognition.probes.iter().any(|p| p.transport == n)
+            };
+            let other = is_over(23 - number);
+            if is_over(number) {
+                names.push((format!("{}{}", p.proto.name(), if other { suffix } else { "" }), p.proto, transport));
+            }
+        }
+        names.push((format!("failed{suffix}"), AppProto::Failed, transport));
+    }
+    for (name, proto, transport) in &names {
+        f(&format!("app_layer.flow.{name}"), flows(*proto, *transport));
+    }
+    // Transactions, gaps and failures are counted by protocol: one that is spoken over both has them with its first name.
+    let first = |i: usize, proto: AppProto| names.iter().position(|n| n.1 == proto) == Some(i);
+    let parsed = || names.iter().enumerate().filter(|(_, n)| n.1 != AppProto::Failed);
+    for (i, (name, proto, _)) in parsed() {
+        f(&format!("app_layer.tx.{name}"), if first(i, *proto) { at(&counters.txs, *proto) } else { 0 });
+    }
+    for (i, (name, proto, transport)) in parsed() {
+        let of = |list| if first(i, *proto) { at(list, *proto) } else { 0 };
+        if *transport == 0 {
+            f(&format!("app_layer.error.{name}.gap"), of(&counters.gaps));
+        }
+        // Memory that cannot be had ends the process, and there is no other way to fail: both stay 0.
+        f(&format!("app_layer.error.{name}.alloc"), 0);
+        f(&format!("app_layer.error.{name}.parser"), of(&counters.failed));
+        f(&format!("app_layer.error.{name}.internal"), 0);
+    }
+    f("app_layer.error.failed_tcp.gap", at(&counters.gaps, AppProto::Failed));
+    f("app_layer.expectations", 0);
+    f("http.memuse", counters.http_memory);
+    f("http.memcap", counters.http_memcap);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_protocols() {
+        let mut c = AppCounters::default();
+        c.flows[0][AppProto::Http1 as usize] = 3;
+        c.flows[1][AppProto::Failed as usize] = 2;
+        c.txs[AppProto::Http1 as usize] = 7;
+        c.gaps[AppProto::Http1 as usize] = 1;
+        c.failed[AppProto::Http1 as usize] = 4;
+        c.http_memcap = 5;
+        let mut seen = Vec::new();
+        app_counters(&c, &mut |name, value| seen.push((name.to_owned(), value)));
+        let at = |name: &str| seen.iter().position(|s| s.0 == name).unwrap_or_else(|| panic!("no {name}"));
+        for (name, value) in [
+            ("app_layer.flow.http", 3),
+            ("app_layer.flow.failed_tcp", 0),
+            ("app_layer.flow.failed_udp", 2),
+            ("app_layer.tx.http", 7),
+            ("app_layer.error.http.gap", 1),
+            ("app_layer.error.http.alloc", 0),
+            ("app_layer.error.http.parser", 4),
+            ("app_layer.error.http.internal", 0),
+            ("app_layer.error.failed_tcp.gap", 0),
+            ("app_layer.expectations", 0),
+            ("http.memuse", 0),
+            ("http.memcap", 5),
+        ] {
+            assert_eq!(seen[at(name)].1, value, "{name}");
+        }
+        assert!(at("app_layer.flow.http") < at("app_layer.flow.failed_tcp"));
+        assert!(at("app_layer.error.http.gap") < at("app_layer.error.http.parser"));
+        let mut names: Vec<&String> = seen.iter().map(|s| &s.0).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), seen.len(), "a name is there twice");
     }
 }

@@ -378,6 +378,22 @@ pub struct AppProtos<'a> {
     pub expected: Option<&'a str>,
 }
 
+impl<'a> AppProtos<'a> {
+    /// From the names of the flow's protocol, of that of each direction (to the server, to the client), of the one before a
+    /// change, and of the one that was expected: what says nothing new is left out. `None` is a protocol not known yet, and
+    /// `failed` one that was looked for and not found.
+    pub fn new(
+        proto: Option<&'a str>,
+        sides: [Option<&'a str>; 2],
+        original: Option<&'a str>,
+        expected: Option<&'a str>,
+    ) -> Self {
+        let other = |name: Option<&'a str>| name.filter(|&n| proto != Some(n));
+        let [to_server, to_client] = sides.map(other);
+        AppProtos { proto, to_server, to_client, original: other(original), expected: other(expected) }
+    }
+}
+
 /// Counters and addresses of the flow an alert belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowSummary {
@@ -389,6 +405,17 @@ pub struct FlowSummary {
     pub start: Time,
     /// The flow's own addresses: source is the client.
     pub addresses: Addresses,
+}
+
+/// Where the client's address can be asked for as a proxy gives it in a header: for outputs with `xff`.
+#[derive(Clone, Copy)]
+pub struct Forwarded<'a> {
+    /// Which of the header's addresses is the client's: the source where they are those of something that goes to the
+    /// server, the destination where it goes to the client.
+    pub direction: Direction,
+    /// Looks for the header of that name in any case, and gives its address: the first of a list with `true`, else the
+    /// last.
+    pub find: &'a dyn Fn(&str, bool) -> Option<IpAddr>,
 }
 
 /// The payload that an alert shows.
@@ -418,8 +445,8 @@ pub struct AlertEvent<'a> {
     pub engine: Option<&'a str>,
     /// Transaction, and whether it was only assumed (`tx_guessed`).
     pub tx_id: Option<(u64, bool)>,
-    /// Client address from a proxy's header, for `xff` with mode `extra-data`.
-    pub xff: Option<&'a [u8]>,
+    /// The client behind a proxy, from the alert's transaction, or where it has none, from any of the flow.
+    pub xff: Option<Forwarded<'a>>,
     /// What data sets have to say: the members of `context`.
     pub context: Option<Fields<'a>>,
     /// Progress of the transaction to the server and to the client, by the names of the protocol's states.
@@ -626,6 +653,8 @@ pub struct AppEvent<'a> {
     pub tx_id: Option<(u64, bool)>,
     /// Direction, where the type shows it.
     pub direction: Option<Direction>,
+    /// The client behind a proxy: for `http` and `fileinfo`.
+    pub xff: Option<Forwarded<'a>>,
     /// The type's own members.
     pub fields: Fields<'a>,
 }

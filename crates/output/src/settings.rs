@@ -1,6 +1,7 @@
 //! Options of the outputs, with Suricata 8's defaults. The engine fills them in from the configuration.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::event::EventTypes;
 
@@ -203,6 +204,8 @@ pub struct EveSettings {
     pub flow: FlowOptions,
     /// Options of `stats`.
     pub stats: StatsOptions,
+    /// `xff` of `alert`, `http` and `files`.
+    pub xff: XffSettings,
 }
 
 impl EveSettings {
@@ -225,8 +228,40 @@ impl EveSettings {
             drop: DropOptions::default(),
             flow: FlowOptions::default(),
             stats: StatsOptions::default(),
+            xff: XffSettings::default(),
         }
     }
+}
+
+/// `xff:`: what is done with the address of the client that a proxy names in a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xff {
+    /// `mode`.
+    pub mode: XffMode,
+    /// `deployment: forward`, where the first address of a list is the client's; with `reverse` it is the last one.
+    pub forward: bool,
+    /// `header`: which one names the address, in any case.
+    pub header: Arc<str>,
+}
+
+/// `xff.mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XffMode {
+    /// `extra-data`: a further member, `xff`.
+    ExtraData,
+    /// `overwrite`: it stands in place of the client's address.
+    Overwrite,
+}
+
+/// `xff:` by type: a type's own section, else that of the `eve-log`; `None` where it is off.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct XffSettings {
+    /// For `alert`.
+    pub alert: Option<Xff>,
+    /// For `http`.
+    pub http: Option<Xff>,
+    /// For `files`.
+    pub files: Option<Xff>,
 }
 
 /// `alert:` of an `eve-log`.
@@ -256,8 +291,6 @@ pub struct AlertOptions {
     pub verdict: bool,
     /// `tagged-packets`: write packets that a `tag` keeps.
     pub tagged_packets: bool,
-    /// `xff.enabled` with mode `extra-data`. With `overwrite` the engine changes the header's addresses.
-    pub xff: bool,
 }
 
 impl AlertOptions {
@@ -282,7 +315,6 @@ impl Default for AlertOptions {
             rule_reference: false,
             verdict: false,
             tagged_packets: true,
-            xff: false,
         }
     }
 }

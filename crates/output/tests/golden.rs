@@ -4,7 +4,7 @@
 
 use margay_output::eve::metadata_json;
 use margay_output::event::*;
-use margay_output::settings::{EveSettings, SinkSettings, StatsOptions};
+use margay_output::settings::{EveSettings, SinkSettings, StatsOptions, Xff, XffMode};
 use margay_output::{OutputSpec, Outputs};
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
 
@@ -233,7 +233,7 @@ fn an_alert_with_everything() {
     let mut r = run(|s| {
         s.alert.rule_reference = true;
         s.alert.payload_length = true;
-        s.alert.xff = true;
+        s.xff.alert = Some(Xff { mode: XffMode::ExtraData, forward: true, header: "X-Forwarded-For".into() });
         s.version = Some("8.0.6".into());
         s.sensor_name = Some("lab".into());
     });
@@ -263,7 +263,8 @@ fn an_alert_with_everything() {
             entropy: &[("file_data", 4.150007324019584)],
         };
         e.tx_id = Some((0, true));
-        e.xff = Some(b"10.2.2.2");
+        let find = |_: &str, forward: bool| forward.then(|| [10, 2, 2, 2].into());
+        e.xff = Some(Forwarded { direction: Direction::ToClient, find: &find });
         e.progress = Some(("request_complete", "response_complete"));
         let app = |j: &mut margay_output::json::Json, n: usize| {
             assert_eq!(n, 0);
@@ -561,6 +562,7 @@ fn tagged_packets_and_arp_and_protocols() {
             header: Header::of(p),
             tx_id: None,
             direction: None,
+            xff: None,
             fields: &|j, _| j.json("dns", b"{}"),
         });
     });

@@ -4,15 +4,16 @@ use std::net::IpAddr;
 
 use margay_json::Json;
 
+use crate::config::AppLogOptions;
 use crate::tx::LogFor;
 
-use super::LogOptions;
-use super::headers::trim;
+use super::headers::{Headers, trim};
 use super::request::part;
 use super::tx::Http1Tx;
 
 /// Appends `"http":{...}`. Alerts and files have the extended form whatever the `http` output's own setting is.
-pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &LogOptions, what: LogFor) {
+pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+    let http = &options.http;
     json.object("http");
     let request = &tx.request.headers;
     let response = &tx.response.headers;
@@ -31,37 +32,32 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &LogOptions, what: Log
     if let Some(v) = request.joined(b"user-agent", &mut scratch) {
         json.bytes("http_user_agent", v);
     }
+    scratch.clear();
     if let Some(v) = request.joined(b"x-forwarded-for", &mut scratch) {
         json.bytes("xff", v);
     }
+    scratch.clear();
     if let Some(v) = response.joined(b"content-type", &mut scratch) {
         let kind = v.split(|&b| b == b';').next().unwrap_or(v);
         json.bytes("http_content_type", trim(kind));
     }
     content_range(tx, json);
-    if what == LogFor::Event {
-        for name in &options.custom {
-            custom(tx, json, name);
-        }
-    }
-    if options.extended || what != LogFor::Event {
+    if http.extended || what != LogFor::Event {
         extended(tx, json);
     }
-    if what == LogFor::Event {
-        let dump = [("request_headers", request), ("response_headers", response)];
-        for ((key, headers), wanted) in dump.into_iter().zip(options.dump_headers) {
-            if !wanted {
-                continue;
+    match what {
+        LogFor::Event => {
+            let [all_request, all_response] = http.dump_headers;
+            for (key, headers, all) in
+                [("request_headers", request, all_request), ("response_headers", response, all_response)]
+            {
+                if all || !http.custom.is_empty() {
+                    fields(json, key, headers, (!all).then_some(&http.custom));
+                }
             }
-            json.array(key);
-            for (name, value) in headers.each() {
-                json.item_object();
-                json.bytes("name", name);
-                json.bytes("value", value);
-                json.end_object();
-            }
-            json.end_array();
         }
+        LogFor::Alert => bodies(tx, json, options),
+        LogFor::File => {}
     }
     json.end_object();
 }
@@ -104,18 +100,40 @@ fn extended(tx: &Http1Tx, json: &mut Json) {
     json.uint("length", tx.response.body.transferred);
 }
 
-/// A field of `custom`, in the request or else in the response, under its own name with underscores.
-fn custom(tx: &Http1Tx, json: &mut Json, name: &str) {
-    let field = name.replace('_', "-");
+/// Header fields in the order they came, each name once with all its values: all of them, or those of `custom`. Nothing
+/// where there is none.
+fn fields(json: &mut Json, key: &str, headers: &Headers, custom: Option<&[String]>) {
+    let wanted = |name: &[u8]| custom.is_none_or(|c| c.iter().any(|w| w.as_bytes().eq_ignore_ascii_case(name)));
     let mut scratch = Vec::new();
-    let mut other = Vec::new();
-    let value = tx
-        .request
-        .headers
-        .joined(field.as_bytes(), &mut scratch)
-        .or_else(|| tx.response.headers.joined(field.as_bytes(), &mut other));
-    if let Some(v) = value {
-        json.bytes(&name.replace('-', "_"), v);
+    let mut open = false;
+    for name in headers.names().filter(|n| wanted(n)) {
+        scratch.clear();
+        let Some(value) = headers.joined(name, &mut scratch) else { continue };
+        if !open {
+            json.array(key);
+            open = true;
+        }
+        json.item_object();
+        json.bytes("name", name);
+        json.bytes("value", value);
+        json.end_object();
+    }
+    if open {
+        json.end_array();
+    }
+}
+
+/// What is held of the bodies, for alerts that show it.
+fn bodies(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions) {
+    let held = [
+        ("http_request_body", "http_request_body_printable", tx.request.body.window().held().0),
+        ("http_response_body", "http_response_body_printable", tx.response.body.window().held().0),
+    ];
+    for (_, key, body) in held.iter().filter(|h| options.http_body_printable && !h.2.is_empty()) {
+        json.printable(key, body);
+    }
+    for (key, _, body) in held.iter().filter(|h| options.http_body && !h.2.is_empty()) {
+        json.base64(key, body);
     }
 }
 

@@ -14,6 +14,7 @@ mod log;
 pub mod multipart;
 pub mod param;
 mod parser;
+mod recognition;
 mod request;
 mod response;
 mod to_client;
@@ -21,12 +22,11 @@ mod to_server;
 mod tx;
 pub mod uri;
 
-use margay_flow::{Direction, FlowCore};
+use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::proto::AppProto;
-use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
 pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig, SwfConfig};
@@ -47,17 +47,7 @@ const COMPLETE: u8 = 5;
 pub static PROTOCOL: Protocol = Protocol {
     proto: AppProto::Http1,
     config: "http",
-    recognition: Recognition {
-        patterns: &[Pattern {
-            transport: 6,
-            dir: Direction::ToServer,
-            bytes: b"GET ",
-            nocase: true,
-            offset: 0,
-            depth: 4,
-        }],
-        probes: &[],
-    },
+    recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
     states: [

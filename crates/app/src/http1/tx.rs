@@ -266,7 +266,7 @@ impl Transaction for Http1Tx {
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
-        super::log::log(self, json, &options.http, what);
+        super::log::log(self, json, options, what);
     }
 
     fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {

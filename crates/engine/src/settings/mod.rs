@@ -1,17 +1,20 @@
 //! From the configuration's text to each crate's settings: every key that the engine reads is read here, once.
 
+mod app_log;
 mod decode;
 mod detect;
 mod files;
 mod flow;
 mod outputs;
+mod recognise;
 mod stream;
 
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use files::{check_store, files};
 pub(crate) use flow::flow;
-pub(crate) use outputs::{open_outputs, wants_ethernet};
+pub(crate) use outputs::{app_log_options, open_outputs, wants_ethernet};
+pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};

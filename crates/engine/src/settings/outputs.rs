@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use margay_app::AppLogOptions;
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
 use margay_output::pcaplog::{Compression, Conditional, PcapLogSettings, PcapMode};
@@ -11,6 +12,7 @@ use margay_output::settings::{
 };
 use margay_output::{OutputSpec, Outputs, info, warning};
 
+use super::app_log::AppLog;
 use super::now;
 use crate::Failed;
 
@@ -18,6 +20,8 @@ use crate::Failed;
 #[derive(Debug)]
 pub(crate) struct Specs {
     pub(crate) outputs: Vec<OutputSpec>,
+    /// What each `eve-log` shows of the application layer, in their order.
+    pub(crate) app: Vec<AppLogOptions>,
     /// Sentences for the log.
     pub(crate) warnings: Vec<String>,
 }
@@ -27,7 +31,7 @@ pub(crate) struct Specs {
 /// # Errors
 /// A value that cannot be read; an output or logger twice where only one can be.
 pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError> {
-    let mut specs = Specs { outputs: Vec::new(), warnings: Vec::new() };
+    let mut specs = Specs { outputs: Vec::new(), app: Vec::new(), warnings: Vec::new() };
     let Some(list) = config.node("outputs") else { return Ok(specs) };
     let mut anomaly = false;
     for item in list.children() {
@@ -39,11 +43,12 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
         match name {
             "fast" => specs.outputs.push(OutputSpec::Fast(sink(node, dir, "fast.log")?)),
             "eve-log" => {
-                let eve = eve(config, node, dir, &mut specs.warnings)?;
+                let (eve, app) = eve(config, node, dir, &mut specs.warnings)?;
                 if eve.types.contains(EventType::Anomaly) && std::mem::replace(&mut anomaly, true) {
                     return Err(node.error("only one 'anomaly' logger can be enabled"));
                 }
                 specs.outputs.push(OutputSpec::Eve(Box::new(eve)));
+                specs.app.push(app.options);
             }
             "stats" => {
                 let options = stats(Some(node), StatsOptions { null_values: false, ..StatsOptions::default() })?;
@@ -52,15 +57,27 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
                     .push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
             }
             "pcap-log" => specs.outputs.push(OutputSpec::PcapLog(pcap(node, dir)?)),
+            // Read with the settings of files.
+            "file-store" => {}
             // These have nothing to write in this release.
-            "file-store" | "tls-store" | "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua"
-            | "alert-debug" | "syslog" | "alert-syslog" => specs
-                .warnings
-                .push(format!("{}: the output \"{name}\" is not in this release and writes nothing", node.place())),
+            "tls-store" | "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua" | "alert-debug" | "syslog"
+            | "alert-syslog" => specs.warnings.push(not_here(node, name)),
             other => return Err(node.error(format!("there is no output called \"{other}\""))),
         }
     }
     Ok(specs)
+}
+
+fn not_here(node: Node<'_>, name: &str) -> String {
+    format!("{}: the output \"{name}\" is not in this release and writes nothing", node.place())
+}
+
+/// What each `eve-log` shows of the application layer, in the order of their numbers.
+///
+/// # Errors
+/// As [`outputs`].
+pub(crate) fn app_log_options(config: &Config) -> Result<Vec<AppLogOptions>, ConfigError> {
+    outputs(config, Path::new("")).map(|s| s.app)
 }
 
 /// `filename` of an output: as given where absolute, else in the log folder.
@@ -191,7 +208,12 @@ fn interval(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor).filter(|&s| s > 0)
 }
 
-fn eve(config: &Config, node: Node<'_>, dir: &Path, warnings: &mut Vec<String>) -> Result<EveSettings, ConfigError> {
+fn eve(
+    config: &Config,
+    node: Node<'_>,
+    dir: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<(EveSettings, AppLog), ConfigError> {
     let mut eve = EveSettings::file(file(node, dir, "eve.json"), EventTypes::NONE);
     eve.sink = sink(node, dir, "eve.json")?;
     eve.threaded = node.bool("threaded")?.unwrap_or(false);
@@ -208,7 +230,8 @@ fn eve(config: &Config, node: Node<'_>, dir: &Path, warnings: &mut Vec<String>) 
     if node.bool("suricata-version")?.unwrap_or(false) {
         eve.version = Some(crate::VERSION.into());
     }
-    let Some(types) = node.node("types") else { return Ok(eve) };
+    let Some(types) = node.node("types") else { return Ok((eve, AppLog::default())) };
+    let mut app = AppLog::default();
     let mut alert_tags = false;
     for item in types.children() {
         let (name, options) = item.entry();
@@ -222,7 +245,14 @@ fn eve(config: &Config, node: Node<'_>, dir: &Path, warnings: &mut Vec<String>) 
         {
             continue;
         }
+        if eve.types.contains(kind) {
+            warnings.push(format!(
+                "{}: \"{name}\" is listed twice in this eve-log: it is written once, with the later options",
+                item.place()
+            ));
+        }
         eve.types = eve.types.with(kind);
+        app.read(kind, node, options, warnings)?;
         match kind {
             EventType::Alert => {
                 eve.alert = alert(options)?;
@@ -249,7 +279,8 @@ fn eve(config: &Config, node: Node<'_>, dir: &Path, warnings: &mut Vec<String>) 
     if alert_tags {
         eve.types = eve.types.with(EventType::Packet);
     }
-    Ok(eve)
+    eve.xff = app.xff.clone();
+    Ok((eve, app))
 }
 
 fn alert(node: Option<Node<'_>>) -> Result<AlertOptions, ConfigError> {
@@ -304,6 +335,7 @@ fn stats(node: Option<Node<'_>>, d: StatsOptions) -> Result<StatsOptions, Config
 #[cfg(test)]
 mod tests {
     use super::*;
+    use margay_output::settings::{Xff, XffMode};
 
     fn specs(text: &str) -> Result<usize, ConfigError> {
         let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t")?;
@@ -320,6 +352,69 @@ mod tests {
         let Some(OutputSpec::Eve(eve)) = s.outputs.get(1) else { panic!("no eve-log") };
         assert!(eve.alert.payload && eve.types.contains(EventType::Flow) && !eve.types.contains(EventType::Stats));
         assert_eq!(eve.sink.path, Path::new("logs/eve.json"));
+    }
+
+    fn read(text: &str) -> Specs {
+        let config = Config::from_str(&format!("%YAML 1.1\n---\noutputs:\n{text}"), "t").unwrap();
+        assert_eq!(app_log_options(&config).unwrap().len(), outputs(&config, Path::new("")).unwrap().app.len());
+        outputs(&config, Path::new("logs")).unwrap()
+    }
+
+    fn eve_of(specs: &Specs, n: usize) -> &EveSettings {
+        match specs.outputs.iter().filter(|s| matches!(s, OutputSpec::Eve(_))).nth(n) {
+            Some(OutputSpec::Eve(e)) => e,
+            _ => panic!("no such eve-log"),
+        }
+    }
+
+    #[test]
+    fn options_of_protocols_are_each_outputs_own() {
+        let s = read(
+            "  - eve-log:\n      enabled: no\n      types: [http]\n  - eve-log:\n      enabled: yes\n      types:\n        \
+             - http: {extended: yes, custom: [Accept-Encoding, content_length, foo, Date, date]}\n        - alert: \
+             {http-body: yes}\n  - fast: {enabled: yes}\n  - eve-log:\n      enabled: yes\n      types:\n        - http: \
+             {dump-all-headers: both, custom: [date]}\n        - alert: {http-body-printable: yes}\n  - eve-log:\n      \
+             enabled: yes\n      types: [http, {http: {dump-all-headers: requests}}]\n",
+        );
+        let [a, b, c] = &s.app[..] else { panic!("{}", s.app.len()) };
+        assert!(a.http.extended && !b.http.extended);
+        assert_eq!(a.http.custom, ["accept-encoding", "content-length", "date"]);
+        assert_eq!(
+            (a.http.dump_headers, b.http.dump_headers, c.http.dump_headers),
+            ([false; 2], [true; 2], [false; 2])
+        );
+        assert!(b.http.custom.is_empty());
+        assert_eq!((a.http_body, a.http_body_printable), (true, false));
+        assert_eq!((b.http_body, b.http_body_printable), (false, true));
+        for (warning, says) in
+            s.warnings.iter().zip(["\"foo\"", "no need for custom", "listed twice", "\"requests\" is none of"])
+        {
+            assert!(warning.contains(says), "{warning}");
+        }
+        assert_eq!(s.warnings.len(), 4);
+    }
+
+    #[test]
+    fn xff_of_a_type_stands_before_that_of_the_output() {
+        let s = read(
+            "  - eve-log:\n      enabled: yes\n      xff: {enabled: yes, mode: overwrite, deployment: forward, header: X-Real}\n      \
+             types:\n        - alert: {xff: {enabled: no}}\n        - http: {xff: {enabled: yes}}\n        - files\n  - \
+             eve-log:\n      enabled: yes\n      types:\n        - alert: {xff: {enabled: yes, mode: more, deployment: \
+             sideways, header: x}}\n        - http\n",
+        );
+        let (a, b) = (&eve_of(&s, 0).xff, &eve_of(&s, 1).xff);
+        let xff = |mode, forward, header: &str| Some(Xff { mode, forward, header: header.into() });
+        assert_eq!(a.alert, None);
+        assert_eq!(a.http, xff(XffMode::ExtraData, false, "X-Forwarded-For"));
+        assert_eq!(a.files, xff(XffMode::Overwrite, true, "X-Real"));
+        assert_eq!(b.alert, xff(XffMode::ExtraData, false, "x"));
+        assert_eq!((&b.http, &b.files), (&None, &None));
+        let says: Vec<bool> = ["header", "XFF mode more", "XFF deployment sideways"]
+            .iter()
+            .zip(&s.warnings)
+            .map(|(says, w)| w.contains(says))
+            .collect();
+        assert_eq!(says, [true; 3], "{:?}", s.warnings);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The application layer: fed with what the stream has in order, its transactions logged when they are complete.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use margay_app::session::SessionEvent;
 use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Parse, Shared, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
-use margay_output::event::{Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Header};
+use margay_output::eve::Record;
+use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
@@ -21,6 +23,8 @@ pub(crate) struct AppLane {
     pub(crate) shared: Shared,
     /// What each `eve-log` output shows, in their order.
     pub(crate) options: Vec<AppLogOptions>,
+    /// Makes records of stored files.
+    pub(crate) record: Record,
 }
 
 /// A flow's application layer, and how far it was fed.
@@ -43,18 +47,18 @@ pub(crate) struct Heard {
 }
 
 impl FlowApp {
+    /// The client behind a proxy, from any transaction of the flow.
+    pub(crate) fn forwarded_for(&self, header: &str, forward: bool) -> Option<IpAddr> {
+        let parsers = self.session.parsers().iter();
+        let mut txs = parsers.flat_map(|p| p.txs().filter_map(|id| p.tx(id)));
+        txs.find_map(|tx| tx.forwarded_for(header, forward))
+    }
+
     /// The flow's protocols, as events name them.
     pub(crate) fn names(&self) -> AppProtos<'static> {
         let s = &self.session;
-        let known = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
-        let side = |p: AppProto| if p == s.proto { None } else { known(p) };
-        AppProtos {
-            proto: known(s.proto),
-            to_server: side(s.side[0]),
-            to_client: side(s.side[1]),
-            original: if s.original == s.proto { None } else { known(s.original) },
-            expected: None,
-        }
+        let name = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
+        AppProtos::new(name(s.proto), s.side.map(name), name(s.original), None)
     }
 }
 
@@ -201,13 +205,13 @@ impl Rest {
         if !app.session.has_txs() {
             return;
         }
-        let header = Header {
-            flow_id: Some(flow.core.id),
-            pcap_filename: self.file.as_deref(),
-            addresses: Some(addresses(&flow.core)),
-            ..Header::of(p)
-        };
+        // Anomalies have the addresses of the packet that they came up with, transactions those of the flow.
+        let packet_header =
+            Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        let header = Header { addresses: Some(addresses(&flow.core)), ..packet_header };
         let detects = self.detect.is_some();
+        let of_client = p.src == flow.core.src && p.sport == flow.core.sport;
+        let way = if of_client { Direction::ToServer } else { Direction::ToClient };
         let names = app.names();
         for parser in app.session.parsers_mut() {
             let Some(proto) = protocol(parser.proto()) else { continue };
@@ -216,12 +220,15 @@ impl Rest {
                 let Some(tx) = parser.tx_mut(id) else { continue };
                 let done = [0, 1].map(|i| tx.base().progress[i] >= complete[i]);
                 let whole = done == [true; 2];
+                let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
+                let free = end || (whole && inspected);
+                self.app.log_files(&mut self.outputs, &header, names.proto, tx, (!free).then_some(way));
                 if !tx.base().events.is_empty() && self.outputs.wants(EventType::Anomaly) {
                     let new: Vec<u8> = tx.base_mut().events.take_new().to_vec();
                     for n in new {
                         let name = proto.events.get(usize::from(n)).copied().unwrap_or_default();
                         self.outputs.anomaly(&AnomalyEvent {
-                            header,
+                            header: packet_header,
                             anomaly: Anomaly::AppLayer {
                                 event: &name.to_ascii_uppercase(),
                                 app_proto: names.proto.unwrap_or_default(),
@@ -248,6 +255,10 @@ impl Rest {
                             header,
                             tx_id: Some((id, false)),
                             direction: None,
+                            xff: Some(Forwarded {
+                                direction: event::Direction::ToServer,
+                                find: &|header, forward| tx.forwarded_for(header, forward),
+                            }),
                             fields: &|json, n| {
                                 if let Some(o) = options.get(n) {
                                     tx.log(json, o, LogFor::Event);
@@ -256,8 +267,7 @@ impl Rest {
                         });
                     }
                 }
-                let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
-                if end || (whole && inspected) {
+                if free {
                     parser.free_tx(&mut self.app.shared, id);
                 }
             }

@@ -68,7 +68,9 @@ impl Rest {
         if flow.ext.app.is_some() {
             let mut bytes = [0u8; HEADERS];
             let core = flow.core.clone();
-            let packet = pseudo(&core, Direction::ToServer, self.now, &mut bytes);
+            // As from the side that spoke, where only one did.
+            let way = if core.pkts[0] == 0 { Direction::ToClient } else { Direction::ToServer };
+            let packet = pseudo(&core, way, self.now, &mut bytes);
             self.log_app(&packet, flow, true);
         }
     }

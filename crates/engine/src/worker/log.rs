@@ -1,11 +1,11 @@
 //! From what happened to events: fills in what the outputs write.
 
-use margay_app::LogFor;
+use margay_app::{LogFor, protocol};
 use margay_detect::{Detect, Reject};
 use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowState};
 use margay_output::event::{
     self, Addresses, AlertEvent, Anomaly, AnomalyEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent, FlowSummary,
-    Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
+    Forwarded, Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
 };
 use margay_output::json::Json;
 use margay_packet::{L3, Packet, PacketSource};
@@ -13,6 +13,7 @@ use margay_rules::ast::Action;
 use margay_stream::StreamEvent;
 
 use super::app::FlowApp;
+use super::fileinfo::alert_files;
 use super::{DropReason, Fate, FlowExt, Rest};
 
 /// Memory reused from event to event.
@@ -130,10 +131,23 @@ impl Rest {
         for a in alerts {
             self.counters.alerts += 1;
             self.file_alerts += 1;
-            let tx = a.tx_id.and_then(|id| app.and_then(|app| app.session.parsers().last()?.tx(id)));
+            let parser = app.and_then(|app| app.session.parsers().last());
+            let tx = a.tx_id.and_then(|id| parser?.tx(id));
+            let progress = tx.zip(parser.and_then(|p| protocol(p.proto()))).and_then(|(tx, protocol)| {
+                let [ts, tc] = tx.base().progress.map(usize::from);
+                Some((*protocol.states[0].get(ts)?, *protocol.states[1].get(tc)?))
+            });
+            // An alert that is about no transaction may be about any.
+            let find = |header: &str, forward: bool| match tx {
+                Some(tx) => tx.forwarded_for(header, forward),
+                None => app?.forwarded_for(header, forward),
+            };
             let fields = |json: &mut Json, n: usize| {
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);
+                    if let Some((_, way)) = flow {
+                        alert_files(tx, way, json, &o.files);
+                    }
                 }
             };
             let event = AlertEvent {
@@ -144,9 +158,9 @@ impl Rest {
                 would_drop: !self.ips && a.action == Action::Drop,
                 engine: None,
                 tx_id: a.tx_id.map(|t| (t, false)),
-                xff: None,
+                xff: app.zip(flow).map(|(_, (_, d))| Forwarded { direction: direction(d), find: &find }),
                 context: None,
-                progress: None,
+                progress,
                 app: if tx.is_some() { Some(&fields) } else { None },
                 app_protos: names,
                 direction: flow.map(|(_, d)| direction(d)),

@@ -6,6 +6,7 @@
 mod app;
 mod detection;
 mod end;
+mod fileinfo;
 mod ips;
 mod log;
 mod tcp;

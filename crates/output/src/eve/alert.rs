@@ -8,6 +8,7 @@ use crate::names::{has_ports, link_type};
 
 use super::Out;
 use super::header::proto;
+use super::xff::Client;
 
 /// Renders the `metadata` of a rule, done once when rules are loaded: keys in alphabetical order, each with a list of its
 /// values, the last one first. `None` where there is none to show; words without a value are not shown.
@@ -34,11 +35,13 @@ pub fn metadata_json(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
 impl Out<'_> {
     pub(super) fn alert(&mut self, e: &AlertEvent<'_>) {
         let options = self.settings.alert;
-        self.begin(&e.header, EventType::Alert);
+        let client = self.client(EventType::Alert, e.xff.as_ref());
+        let header = client.header(&e.header);
+        self.begin(&header, EventType::Alert);
         self.context(&e.header);
         self.tx_id(e.tx_id);
 
-        self.alert_object(&e.signature, e.blocked, e.header.addresses.as_ref(), |o, s| {
+        self.alert_object(&e.signature, e.blocked, header.addresses.as_ref(), |o, s| {
             let j = &mut *o.json;
             if options.rule_metadata
                 && let Some(metadata) = s.metadata
@@ -56,11 +59,7 @@ impl Out<'_> {
             if let Some(engine) = e.engine {
                 j.str("engine", engine);
             }
-            if options.xff
-                && let Some(xff) = e.xff
-            {
-                j.bytes("xff", xff);
-            }
+            client.member(j);
             if let Some(context) = e.context {
                 j.object("context");
                 context(j, o.number);
@@ -72,19 +71,20 @@ impl Out<'_> {
             self.json.str("ts_progress", ts);
             self.json.str("tc_progress", tc);
         }
-        if options.app_layer {
-            if let Some(app) = e.app {
-                app(self.json, self.number);
-            }
-            self.app_protos(&e.app_protos);
+        if options.app_layer
+            && let Some(app) = e.app
+        {
+            app(self.json, self.number);
         }
+        // Suricata names the protocol whether or not the layer's own members are wanted.
+        self.app_protos(&e.app_protos);
         if let Some(d) = e.direction {
             self.json.str("direction", d.name());
         }
         if options.flow
             && let Some(flow) = &e.flow
         {
-            self.flow_summary(flow);
+            self.flow_summary(flow, &client);
         }
         if let Some(payload) = &e.payload {
             self.payload(payload);
@@ -170,7 +170,7 @@ impl Out<'_> {
         }
     }
 
-    fn flow_summary(&mut self, f: &FlowSummary) {
+    fn flow_summary(&mut self, f: &FlowSummary, client: &Client) {
         let j = &mut *self.json;
         j.object("flow");
         j.uint("pkts_toserver", f.pkts[0]);
@@ -178,7 +178,7 @@ impl Out<'_> {
         j.uint("bytes_toserver", f.bytes[0]);
         j.uint("bytes_toclient", f.bytes[1]);
         j.time("start", f.start, self.clock);
-        j.ip("src_ip", f.addresses.src);
+        j.ip("src_ip", client.overwrites().unwrap_or(f.addresses.src));
         j.ip("dest_ip", f.addresses.dst);
         if has_ports(f.addresses.proto) {
             j.uint("src_port", u64::from(f.addresses.sport));

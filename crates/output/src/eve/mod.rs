@@ -10,6 +10,7 @@ mod flow;
 mod header;
 mod packet;
 mod stats;
+mod xff;
 
 pub use alert::metadata_json;
 
@@ -18,7 +19,7 @@ use crate::event::{
     PacketEvent, StatsEvent,
 };
 use crate::json::Json;
-use crate::settings::EveSettings;
+use crate::settings::{EveSettings, Xff};
 use crate::sinks::Sink;
 use crate::time::Clock;
 
@@ -28,6 +29,49 @@ pub(crate) struct Out<'a> {
     clock: &'a mut Clock,
     settings: &'a EveSettings,
     number: usize,
+}
+
+impl Out<'_> {
+    fn app(&mut self, event: &AppEvent<'_>) {
+        let client = self.client(event.kind, event.xff.as_ref());
+        self.begin(&client.header(&event.header), event.kind);
+        self.context(&event.header);
+        self.tx_id(event.tx_id);
+        if let Some(d) = event.direction {
+            self.json.str("direction", d.name());
+        }
+        (event.fields)(self.json, self.number);
+        if client.overwrites().is_none() {
+            client.member(self.json);
+        }
+        self.finish(event.header.pcap_filename);
+    }
+}
+
+/// Makes events of files for records beside stored files (`write-fileinfo`), which belong to no `eve-log`.
+#[derive(Debug)]
+pub struct Record {
+    settings: EveSettings,
+    json: Json,
+    clock: Clock,
+}
+
+impl Record {
+    /// With `xff` of the file store.
+    pub fn new(xff: Option<Xff>) -> Self {
+        let mut settings = EveSettings::file("", EventTypes::NONE.with(EventType::Fileinfo));
+        settings.xff.files = xff;
+        Record { settings, json: Json::new(), clock: Clock::system() }
+    }
+
+    /// The event as one JSON object, without a line feed. [`AppEvent::fields`] is called with `usize::MAX`.
+    pub fn render(&mut self, event: &AppEvent<'_>) -> &[u8] {
+        self.json.clear();
+        self.json.raw(b"{");
+        Out { json: &mut self.json, clock: &mut self.clock, settings: &self.settings, number: usize::MAX }.app(event);
+        self.json.raw(b"}");
+        self.json.as_bytes()
+    }
 }
 
 /// One `eve-log` output.
@@ -120,16 +164,7 @@ impl Eve {
 
     /// Writes an event of the application layer.
     pub fn app(&mut self, event: &AppEvent<'_>) {
-        self.line(|o| {
-            o.begin(&event.header, event.kind);
-            o.context(&event.header);
-            o.tx_id(event.tx_id);
-            if let Some(d) = event.direction {
-                o.json.str("direction", d.name());
-            }
-            (event.fields)(o.json, o.number);
-            o.finish(event.header.pcap_filename);
-        });
+        self.line(|o| o.app(event));
     }
 
     /// Writes the counters.

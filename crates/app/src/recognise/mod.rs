@@ -1,0 +1,423 @@
+//! Which protocol a flow speaks: by patterns, by port and by probing, in both directions.
+//!
+//! Each direction is looked at by itself, from its first byte on. Literals ([`Pattern`]) of all protocols are searched
+//! together, by one automaton for each transport and direction, no further than the longest of them reaches. Where the
+//! port is one of a protocol's, or where it may be on any port, its [`Probe`]s are asked as well. Whichever needs the
+//! fewest bytes decides, so that it does not matter in which pieces the bytes arrive: a probe answers [`Probed::More`]
+//! for every beginning that is too short, and does not change its mind.
+//!
+//! A direction is given up ([`Recognised::Failed`]) when it is longer than any pattern and no probe is left. Fewer bytes,
+//! even at the stream's end, leave it open.
+//!
+//! Protocols with a parser are in [`crate::PROTOCOLS`]; those in [`others`] are named in events and rules, and no more.
+
+pub mod others;
+mod patterns;
+pub mod probes;
+mod settings;
+
+use margay_flow::{Direction, FlowCore};
+
+use crate::proto::AppProto;
+use crate::registry::PROTOCOLS;
+use patterns::PatternSets;
+
+pub use settings::{Mode, Ports, ProtocolSettings, RecogniseSettings};
+
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// Most bytes of a direction that a probe sees: one that cannot tell by then never will.
+const PROBE_MAX: usize = 2048;
+/// Most probes of a transport: they are bits of a word.
+const PROBES_MAX: usize = 64;
+/// TCP's SYN.
+const SYN: u8 = 0x02;
+
+/// How a protocol is recognised.
+#[derive(Debug, Clone, Copy)]
+pub struct Recognition {
+    /// Patterns; any one of them tells it.
+    pub patterns: &'static [Pattern],
+    /// Probes; asked where the port is one of theirs and no pattern matched.
+    pub probes: &'static [Probe],
+}
+
+/// A literal that tells a protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct Pattern {
+    /// IP protocol: 6 or 17.
+    pub transport: u8,
+    /// Direction that it is sent in.
+    pub dir: Direction,
+    /// The literal.
+    pub bytes: &'static [u8],
+    /// Whether case does not matter.
+    pub nocase: bool,
+    /// Where it may begin at the earliest.
+    pub offset: u16,
+    /// Where it must end at the latest.
+    pub depth: u16,
+}
+
+impl Pattern {
+    /// A pattern of TCP that stands at the very beginning of a direction, as it is written.
+    pub const fn tcp(dir: Direction, bytes: &'static [u8]) -> Pattern {
+        Pattern { transport: TCP, dir, bytes, nocase: false, offset: 0, depth: bytes.len() as u16 }
+    }
+
+    /// The same, in any case.
+    pub const fn nocase(self) -> Pattern {
+        Pattern { nocase: true, ..self }
+    }
+
+    /// The same, beginning at `offset`.
+    pub const fn at(self, offset: u16) -> Pattern {
+        Pattern { offset, depth: offset + self.bytes.len() as u16, ..self }
+    }
+
+    /// The same, ending by `depth`.
+    pub const fn within(self, depth: u16) -> Pattern {
+        Pattern { depth, ..self }
+    }
+}
+
+/// What a probe says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probed {
+    /// It is this protocol; with `reverse` the bytes go the other way than thought.
+    Yes {
+        /// The flow was picked up the wrong way round.
+        reverse: bool,
+    },
+    /// It is not.
+    No,
+    /// There is not enough to tell.
+    More,
+}
+
+/// A function that tells a protocol from the first bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe {
+    /// IP protocol: 6 or 17.
+    pub transport: u8,
+    /// Ports of the server it is asked for, where the configuration (`detection-ports`) names none; empty for any port.
+    pub ports: &'static [u16],
+    /// Looks at the first bytes of a direction. More bytes behind those that it said `Yes` or `No` to change nothing.
+    pub probe: fn(Direction, &[u8]) -> Probed,
+}
+
+/// What came of looking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recognised {
+    /// It is this protocol.
+    Known {
+        /// Which.
+        proto: AppProto,
+        /// The flow was picked up the wrong way round: what looked like the client is the server.
+        reverse: bool,
+    },
+    /// More bytes are needed.
+    More,
+    /// It is none that is known.
+    Failed,
+}
+
+/// What is known of one direction of a flow so far.
+#[derive(Debug, Clone, Default)]
+struct Side {
+    /// Probes still to be asked, a bit each; those of `turned` as if the flow were the other way round.
+    probes: u64,
+    turned: u64,
+    /// Bytes of its beginning that are gone ([`RecogniseState::consumed`]).
+    gone: u32,
+    /// Whether the probes for its ports were looked up.
+    begun: bool,
+    /// No pattern can match any more.
+    searched: bool,
+    /// What it was recognised as.
+    found: Option<AppProto>,
+}
+
+/// What is known of a flow so far. [`Default`] is the state to begin with, at first and where the protocol changes.
+#[derive(Debug, Clone, Default)]
+pub struct RecogniseState {
+    sides: [Side; 2],
+}
+
+impl RecogniseState {
+    /// Bytes of a direction were taken while it was not recognised (the other one was): what [`Recogniser::recognise`]
+    /// sees from now on begins behind them.
+    pub fn consumed(&mut self, dir: Direction, bytes: usize) {
+        let [client, server] = &mut self.sides;
+        let side = if dir == Direction::ToServer { client } else { server };
+        side.gone = side.gone.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// Forgets all: another protocol begins.
+    pub fn reset(&mut self) {
+        *self = RecogniseState::default();
+    }
+
+    fn side(&mut self, dir: Direction) -> &mut Side {
+        let [client, server] = &mut self.sides;
+        if dir == Direction::ToServer { client } else { server }
+    }
+}
+
+/// A probe with the ports that it is asked for.
+#[derive(Debug)]
+struct PortProbe {
+    proto: AppProto,
+    /// Ports of the server, and of the client; both empty for any port.
+    dp: Ports,
+    sp: Ports,
+    any: bool,
+    probe: fn(Direction, &[u8]) -> Probed,
+}
+
+/// What all flows are looked at with.
+#[derive(Debug)]
+pub struct Recogniser {
+    patterns: [PatternSets; 2],
+    probes: [Vec<PortProbe>; 2],
+    modes: [Mode; 64],
+}
+
+impl Default for Recogniser {
+    fn default() -> Self {
+        Recogniser::new(&RecogniseSettings::default())
+    }
+}
+
+const fn transport_index(transport: u8) -> Option<usize> {
+    match transport {
+        TCP => Some(0),
+        UDP => Some(1),
+        _ => None,
+    }
+}
+
+impl Recogniser {
+    /// Made from what is known of the protocols, and from what the configuration says of them.
+    pub fn new(settings: &RecogniseSettings) -> Self {
+        let mut modes = [Mode::Off; 64];
+        let (mut patterns, mut probes) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        for known in known() {
+            for (index, transport) in [TCP, UDP].into_iter().enumerate() {
+                let uses = known.recognition.patterns.iter().any(|p| p.transport == transport)
+                    || known.recognition.probes.iter().any(|p| p.transport == transport);
+                if !uses {
+                    continue;
+                }
+                let set = settings.of(known.proto, transport);
+                let mode = set.mode.unwrap_or(known.mode);
+                if mode == Mode::Off {
+                    continue;
+                }
+                if let Some(m) = modes.get_mut(known.proto as usize)
+                    && *m != Mode::On
+                {
+                    *m = mode;
+                }
+                let of = known.recognition.patterns.iter().filter(|p| p.transport == transport);
+                patterns[index].extend(of.map(|p| (known.proto, *p)));
+                for p in known.recognition.probes.iter().filter(|p| p.transport == transport) {
+                    if probes[index].len() == PROBES_MAX {
+                        break;
+                    }
+                    let by_default = || Ports::of(p.ports);
+                    let (dp, sp) = (set.dp.clone().unwrap_or_else(by_default), set.sp.clone().unwrap_or_default());
+                    let any = p.ports.is_empty() || dp.is_any();
+                    probes[index].push(PortProbe { proto: known.proto, dp, sp, any, probe: p.probe });
+                }
+            }
+        }
+        Recogniser { patterns: patterns.map(|p| PatternSets::new(&p)), probes, modes }
+    }
+
+    /// What is done with a protocol's flows: [`Mode::On`] where they are parsed.
+    pub fn mode(&self, proto: AppProto) -> Mode {
+        self.modes.get(proto as usize).copied().unwrap_or_default()
+    }
+
+    /// Whether a protocol's flows are parsed, rather than only named.
+    pub fn parses(&self, proto: AppProto) -> bool {
+        self.mode(proto) == Mode::On && PROTOCOLS.iter().any(|p| p.proto == proto)
+    }
+
+    /// Looks at the first bytes of a direction. `data` is all there is from its start (but see
+    /// [`RecogniseState::consumed`]), or of UDP one datagram; `end` says that no more will come, which decides nothing:
+    /// what was too short to tell stays unknown.
+    pub fn recognise(
+        &self,
+        state: &mut RecogniseState,
+        flow: &FlowCore,
+        dir: Direction,
+        data: &[u8],
+        _end: bool,
+    ) -> Recognised {
+        let Some(t) = transport_index(flow.proto) else { return Recognised::Failed };
+        if data.is_empty() {
+            return Recognised::More;
+        }
+        let (sets, probes) = (&self.patterns[t], &self.probes[t]);
+        let likely = state.side(dir.reverse()).found;
+        let side = state.side(dir);
+        if !side.begun {
+            side.begun = true;
+            (side.probes, side.turned) = candidates(probes, flow);
+        }
+        let datagram = flow.proto == UDP;
+        let midstream_tcp = !datagram && midstream(flow);
+        let whole = side.gone == 0;
+        // The literal that ends first, if there is one.
+        let mut best: Option<(usize, AppProto, bool)> = None;
+        if !side.searched {
+            let own = sets.of(dir);
+            // A flow that was picked up in its middle may be the wrong way round.
+            let other = midstream_tcp.then(|| sets.of(dir.reverse()));
+            if whole {
+                best = own.find(data, likely).map(|(end, proto)| (end, proto, false));
+                let turned = other.and_then(|o| o.find(data, likely)).map(|(end, proto)| (end, proto, true));
+                if let Some(found) = turned
+                    && best.is_none_or(|b| found.0 < b.0)
+                {
+                    best = Some(found);
+                }
+            }
+            let depth = sets.depth();
+            side.searched = datagram || data.len().saturating_add(side.gone as usize) >= depth;
+        }
+        if whole {
+            let (seen, last) = match data.get(..PROBE_MAX) {
+                Some(first) => (first, true),
+                None => (data, datagram),
+            };
+            ask(probes, side, dir, seen, last, &mut best);
+        } else {
+            (side.probes, side.turned) = (0, 0);
+        }
+        match best {
+            Some((_, proto, reverse)) => {
+                side.found = Some(proto);
+                // Of a connection whose handshake was seen it is known who opened it.
+                Recognised::Known { proto, reverse: reverse && (datagram || midstream_tcp) }
+            }
+            None if side.searched && side.probes | side.turned == 0 => Recognised::Failed,
+            None => Recognised::More,
+        }
+    }
+}
+
+/// The side that must speak first where a protocol has one: what the other side says first is not taken for it
+/// (`applayer_wrong_direction_first_data`), and the flow is not recognised.
+pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
+    match proto {
+        AppProto::Tls => Some(Direction::ToServer),
+        _ => None,
+    }
+}
+
+/// Whether a TCP flow's handshake was not seen.
+fn midstream(flow: &FlowCore) -> bool {
+    flow.tcp_flags.iter().all(|f| f & SYN == 0)
+}
+
+/// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.
+fn candidates(probes: &[PortProbe], flow: &FlowCore) -> (u64, u64) {
+    let (mut straight, mut turned) = (0, 0);
+    let may_turn = flow.proto == TCP && midstream(flow);
+    for (i, p) in probes.iter().enumerate().take(PROBES_MAX) {
+        if p.any || p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
+            straight |= 1 << i;
+        } else if may_turn && (p.dp.contains(flow.sport) || p.sp.contains(flow.dport)) {
+            turned |= 1 << i;
+        }
+    }
+    (straight, turned)
+}
+
+/// Asks the probes that are left; what one of them finds in fewer bytes than `best` needed takes its place. With `last`
+/// those that cannot tell are not asked again.
+fn ask(
+    probes: &[PortProbe],
+    side: &mut Side,
+    dir: Direction,
+    data: &[u8],
+    last: bool,
+    best: &mut Option<(usize, AppProto, bool)>,
+) {
+    for turned in [false, true] {
+        let mut left = if turned { side.turned } else { side.probes };
+        let mut stay = left;
+        while left != 0 {
+            let i = left.trailing_zeros();
+            left &= left - 1;
+            let Some(p) = probes.get(i as usize) else { continue };
+            let towards = if turned { dir.reverse() } else { dir };
+            match (p.probe)(towards, data) {
+                Probed::Yes { reverse } => {
+                    let needed = needs(p.probe, towards, data);
+                    if best.is_none_or(|b| needed < b.0) {
+                        *best = Some((needed, p.proto, reverse != turned));
+                    }
+                }
+                Probed::No => stay &= !(1 << i),
+                Probed::More if last => stay &= !(1 << i),
+                Probed::More => {}
+            }
+        }
+        if turned {
+            side.turned = stay;
+        } else {
+            side.probes = stay;
+        }
+    }
+}
+
+/// The length of the shortest beginning of `data` that a probe says `Yes` to, as it does to all of it.
+fn needs(probe: fn(Direction, &[u8]) -> Probed, dir: Direction, data: &[u8]) -> usize {
+    let (mut low, mut high) = (0, data.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match probe(dir, data.get(..middle).unwrap_or(data)) {
+            Probed::More => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    low
+}
+
+/// A protocol that can be recognised, with a parser or without.
+struct Known {
+    proto: AppProto,
+    recognition: Recognition,
+    /// What is done with it where the configuration says nothing.
+    mode: Mode,
+}
+
+fn known() -> impl Iterator<Item = Known> {
+    let parsed = PROTOCOLS.iter().map(|p| Known { proto: p.proto, recognition: p.recognition, mode: Mode::On });
+    // One that has got its parser is not looked for twice.
+    let others = others::OTHERS.iter().filter(|o| PROTOCOLS.iter().all(|p| p.proto != o.proto)).map(|o| Known {
+        proto: o.proto,
+        recognition: o.recognition,
+        mode: if o.on { Mode::On } else { Mode::Off },
+    });
+    parsed.chain(others)
+}
+
+/// What the configuration may say something of: each protocol that can be recognised, with its key below
+/// `app-layer.protocols`.
+pub fn configurable() -> impl Iterator<Item = (AppProto, &'static str)> {
+    let parsed = PROTOCOLS.iter().map(|p| (p.proto, p.config));
+    let others =
+        others::OTHERS.iter().filter(|o| PROTOCOLS.iter().all(|p| p.proto != o.proto)).map(|o| (o.proto, o.config));
+    parsed.chain(others)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The literals of all protocols, searched together.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use margay_flow::Direction;
+
+use super::Pattern;
+use crate::proto::AppProto;
+
+/// The patterns of a transport, by direction.
+#[derive(Debug)]
+pub(super) struct PatternSets {
+    sets: [PatternSet; 2],
+    depth: usize,
+}
+
+impl PatternSets {
+    pub(super) fn new(patterns: &[(AppProto, Pattern)]) -> Self {
+        let sets = [Direction::ToServer, Direction::ToClient].map(|d| PatternSet::new(patterns, d));
+        // Either direction waits for as many bytes as the other: a flow may turn out to be the wrong way round.
+        let depth = patterns.iter().map(|(_, p)| usize::from(p.depth)).max().unwrap_or(0);
+        PatternSets { sets, depth }
+    }
+
+    pub(super) fn of(&self, dir: Direction) -> &PatternSet {
+        let [client, server] = &self.sets;
+        if dir == Direction::ToServer { client } else { server }
+    }
+
+    /// Behind how many bytes no pattern ends.
+    pub(super) const fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
+/// The patterns of a transport and direction.
+#[derive(Debug)]
+pub(super) struct PatternSet {
+    /// Without regard to case; `None` where there is nothing to search.
+    automaton: Option<AhoCorasick>,
+    /// By the automaton's numbers.
+    patterns: Vec<(AppProto, Pattern)>,
+    depth: usize,
+}
+
+impl PatternSet {
+    fn new(patterns: &[(AppProto, Pattern)], dir: Direction) -> Self {
+        let patterns: Vec<_> = patterns.iter().filter(|(_, p)| p.dir == dir && !p.bytes.is_empty()).copied().collect();
+        let depth = patterns.iter().map(|(_, p)| usize::from(p.depth)).max().unwrap_or(0);
+        // The literals are ours, few and short: the automaton fits.
+        let automaton = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .build(patterns.iter().map(|(_, p)| p.bytes))
+            .ok()
+            .filter(|_| !patterns.is_empty());
+        PatternSet { automaton, patterns, depth }
+    }
+
+    /// The pattern that ends first, and of several that end there that of the protocol `likely` or the one that was named
+    /// first: where it ends, and whose it is.
+    pub(super) fn find(&self, data: &[u8], likely: Option<AppProto>) -> Option<(usize, AppProto)> {
+        let automaton = self.automaton.as_ref()?;
+        let data = data.get(..self.depth).unwrap_or(data);
+        let mut best: Option<(usize, (bool, usize), AppProto)> = None;
+        for m in automaton.find_overlapping_iter(data) {
+            if best.is_some_and(|b| b.0 < m.end()) {
+                break;
+            }
+            let number = m.pattern().as_usize();
+            let Some((proto, p)) = self.patterns.get(number) else { continue };
+            let placed = m.start() >= usize::from(p.offset) && m.end() <= usize::from(p.depth);
+            let same = p.nocase || data.get(m.start()..m.end()) == Some(p.bytes);
+            let rank = (likely != Some(*proto), number);
+            if placed && same && best.is_none_or(|b| rank < b.1) {
+                best = Some((m.end(), rank, *proto));
+            }
+        }
+        best.map(|(end, _, proto)| (end, proto))
+    }
+}

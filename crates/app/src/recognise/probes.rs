@@ -1,0 +1,349 @@
+//! Functions that tell protocols that no literal tells.
+//!
+//! Each looks at as few bytes as it can, says [`Probed::More`] while those are not there, and once it has said something
+//! else says the same of whatever is longer. Those of UDP see whole datagrams: there `More` means that it is too short,
+//! and lengths may be compared.
+
+use margay_flow::Direction;
+
+use super::Probed;
+
+const YES: Probed = Probed::Yes { reverse: false };
+
+fn yes_if(condition: bool) -> Probed {
+    if condition { YES } else { Probed::No }
+}
+
+fn be16(data: &[u8], at: usize) -> Option<u16> {
+    data.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
+}
+
+fn be32(data: &[u8], at: usize) -> Option<u32> {
+    data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
+}
+
+/// A length as BER writes it (X.690 section 8.1.3), definite, of at most four bytes: it and how many bytes it takes.
+/// `Err(true)` where more bytes are needed.
+fn ber_length(data: &[u8]) -> Result<(u32, usize), bool> {
+    let first = *data.first().ok_or(true)?;
+    if first < 0x80 {
+        return Ok((u32::from(first), 1));
+    }
+    let count = usize::from(first & 0x7f);
+    if !(1..=4).contains(&count) {
+        return Err(false);
+    }
+    let bytes = data.get(1..=count).ok_or(true)?;
+    Ok((bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b)), 1 + count))
+}
+
+fn unless<T>(result: Result<T, bool>, then: impl FnOnce(T) -> Probed) -> Probed {
+    match result {
+        Ok(t) => then(t),
+        Err(true) => Probed::More,
+        Err(false) => Probed::No,
+    }
+}
+
+/// TLS on its own port: an SSL 2.0 greeting that offers SSL 3 or TLS (RFC 5246 appendix E.2).
+pub(super) fn tls_v2_hello(dir: Direction, data: &[u8]) -> Probed {
+    let Some(head) = data.first_chunk::<5>() else { return Probed::More };
+    yes_if(dir == Direction::ToServer && head[0] & 0x80 != 0 && head[2] == 1 && head[3] == 3)
+}
+
+/// What is behind a NetBIOS session header (RFC 1002 section 4.3): SMB, maybe behind other packets of the session.
+pub(super) fn smb(_: Direction, data: &[u8]) -> Probed {
+    let Some(&kind) = data.first() else { return Probed::More };
+    match kind {
+        // A keep-alive has nothing in it.
+        0x85 => match data.get(4..) {
+            Some(rest) if !rest.is_empty() => yes_if(matches!(rest.first(), Some(0x00 | 0x81..=0x85))),
+            _ => Probed::More,
+        },
+        _ => Probed::No,
+    }
+}
+
+/// DCE/RPC, connection-oriented (C706 section 12.6.1): version 5.0, and a fragment that has at least its own header.
+pub(super) fn dcerpc(_: Direction, data: &[u8]) -> Probed {
+    match data {
+        [5, 0, ..] => {}
+        [] | [5] => return Probed::More,
+        _ => return Probed::No,
+    }
+    match data.first_chunk::<8>() {
+        // Integers big or little endian, text ASCII or EBCDIC; one of four floating-point formats.
+        Some(head) => yes_if(head[4] & 0xee == 0 && head[5] <= 3),
+        None => Probed::More,
+    }
+}
+
+/// DCE/RPC, connectionless (C706 section 12.5.1).
+pub(super) fn dcerpc_udp(_: Direction, data: &[u8]) -> Probed {
+    let Some(head) = data.first_chunk::<80>() else { return Probed::No };
+    yes_if(head[0] == 4 && head[1] <= 19 && head[3] & 0xfc == 0 && head[4] & 0xee == 0 && head[5] <= 3)
+}
+
+/// TPKT (RFC 1006 section 6) with a connection-oriented transport unit (X.224) in it.
+pub(super) fn rdp(_: Direction, data: &[u8]) -> Probed {
+    if let Some(b) = data.first()
+        && *b != 3
+    {
+        return Probed::No;
+    }
+    let Some(head) = data.first_chunk::<6>() else { return Probed::More };
+    let length = u16::from_be_bytes([head[2], head[3]]);
+    yes_if(head[1] == 0 && length >= 7 && matches!(head[5] & 0xf0, 0xd0..=0xf0))
+}
+
+/// A DNS message (RFC 1035 section 4.1) of `data`, from its header and the first question's first label.
+fn dns_message(dir: Direction, data: &[u8]) -> Probed {
+    let Some(head) = data.first_chunk::<12>() else { return Probed::More };
+    let count = |at: usize| usize::from(u16::from_be_bytes([head[at], head[at + 1]]));
+    let (questions, records) = (count(4), count(6) + count(8) + count(10));
+    let response = head[2] & 0x80 != 0;
+    // A question takes five bytes at least; nobody asks many.
+    if questions > 16 || (questions == 0 && records == 0 && !response && data.len() < 17) {
+        return Probed::No;
+    }
+    if questions > 0 {
+        let Some(label) = data.get(12) else { return Probed::More };
+        if matches!(label >> 6, 1 | 2) {
+            return Probed::No;
+        }
+        if data.len() < 12 + 5 * questions {
+            return Probed::More;
+        }
+    }
+    Probed::Yes { reverse: response == (dir == Direction::ToServer) }
+}
+
+/// DNS over UDP.
+pub(super) fn dns_udp(dir: Direction, data: &[u8]) -> Probed {
+    dns_message(dir, data)
+}
+
+/// Multicast DNS (RFC 6762): both ends have the same port, and either may answer unasked.
+pub(super) fn mdns(dir: Direction, data: &[u8]) -> Probed {
+    match dns_message(dir, data) {
+        Probed::Yes { .. } => YES,
+        other => other,
+    }
+}
+
+/// DNS over TCP (RFC 1035 section 4.2.2): a length, and the message.
+pub(super) fn dns_tcp(dir: Direction, data: &[u8]) -> Probed {
+    match be16(data, 0) {
+        None => Probed::More,
+        Some(0..=11) => Probed::No,
+        Some(_) => dns_message(dir, data.get(2..).unwrap_or(&[])),
+    }
+}
+
+/// NTP (RFC 5905 section 7.3), versions 3 and 4.
+pub(super) fn ntp(_: Direction, data: &[u8]) -> Probed {
+    let Some(&first) = data.first() else { return Probed::More };
+    yes_if(matches!(first >> 3 & 7, 3 | 4) && data.len() >= 48)
+}
+
+/// TFTP (RFC 1350 section 5, RFC 2347).
+pub(super) fn tftp(_: Direction, data: &[u8]) -> Probed {
+    match data {
+        [0, 1..=6, _, _, ..] => YES,
+        _ => Probed::No,
+    }
+}
+
+/// SNMP (RFC 1157 section 4, RFC 3416, RFC 3412 section 6): a sequence that begins with the version.
+pub(super) fn snmp(_: Direction, data: &[u8]) -> Probed {
+    if data.first() != Some(&0x30) {
+        return Probed::No;
+    }
+    unless(ber_length(data.get(1..).unwrap_or(&[])), |(_, n)| match data.get(1 + n..) {
+        // A community; or the header of version 3.
+        Some([2, 1, 0 | 1, 4, ..] | [2, 1, 3, 0x30, ..]) => YES,
+        _ => Probed::No,
+    })
+}
+
+/// DHCP (RFC 2131 section 2): by its size.
+pub(super) fn dhcp(_: Direction, data: &[u8]) -> Probed {
+    yes_if(data.len() >= 240)
+}
+
+/// IKE (RFC 2408 section 3.1, RFC 7296 section 3.1): version 1.0 or 2.0, and the length that the datagram has.
+pub(super) fn ike(_: Direction, data: &[u8]) -> Probed {
+    let version = data.get(17).copied().unwrap_or(0);
+    yes_if(matches!(version, 0x10 | 0x20) && be32(data, 24).is_some_and(|n| n as usize == data.len() && n >= 28))
+}
+
+/// Kerberos (RFC 4120 section 5): an application tag with a sequence in it.
+fn krb5_message(data: &[u8]) -> Probed {
+    let Some(&tag) = data.first() else { return Probed::More };
+    if tag & 0xe0 != 0x60 {
+        return Probed::No;
+    }
+    unless(ber_length(data.get(1..).unwrap_or(&[])), |(_, n)| match data.get(1 + n) {
+        Some(b) => yes_if(*b == 0x30),
+        None => Probed::More,
+    })
+}
+
+/// Kerberos over UDP.
+pub(super) fn krb5_udp(_: Direction, data: &[u8]) -> Probed {
+    krb5_message(data)
+}
+
+/// Kerberos over TCP (RFC 4120 section 7.2.2): a length, and the message.
+pub(super) fn krb5_tcp(_: Direction, data: &[u8]) -> Probed {
+    match be32(data, 0) {
+        None => Probed::More,
+        Some(n) if !(10..=16384).contains(&n) => Probed::No,
+        Some(_) => krb5_message(data.get(4..).unwrap_or(&[])),
+    }
+}
+
+/// QUIC (RFC 8999, RFC 9000 section 17) and its forerunner: on its ports anything but what cannot be.
+pub(super) fn quic(_: Direction, data: &[u8]) -> Probed {
+    let Some(&first) = data.first() else { return Probed::More };
+    if first & 0x80 == 0 {
+        // Without the fixed bit it is the forerunner's public header: a version and a nonce do not go together.
+        return yes_if(first & 0x40 != 0 || first & 0x05 != 0x05);
+    }
+    let Some(version) = be32(data, 1) else { return Probed::No };
+    let kind = first >> 4 & 3;
+    let initial = match version {
+        // Negotiation, and versions before there was an Initial packet: Q039 to Q046.
+        0 | 0x5130_3330..=0x5130_3439 => false,
+        // RFC 9369 section 3.2.
+        0x6b33_43cf => kind == 1,
+        _ => kind == 0,
+    };
+    // RFC 9000 section 14.1.
+    yes_if(!initial || data.len() >= 1200)
+}
+
+/// ONC RPC (RFC 5531 section 9): a call of NFS, or a reply.
+fn rpc(message: &[u8]) -> Probed {
+    let Some(kind) = be32(message, 4) else { return Probed::More };
+    match kind {
+        0 => match (be32(message, 8), be32(message, 12), be32(message, 16)) {
+            (Some(rpc), Some(program), Some(version)) => {
+                yes_if(rpc == 2 && program == 100_003 && (2..=4).contains(&version))
+            }
+            _ => Probed::More,
+        },
+        1 => match be32(message, 8) {
+            Some(status) => yes_if(status <= 1),
+            None => Probed::More,
+        },
+        _ => Probed::No,
+    }
+}
+
+/// NFS over UDP.
+pub(super) fn nfs_udp(_: Direction, data: &[u8]) -> Probed {
+    rpc(data)
+}
+
+/// NFS over TCP: behind a record mark (RFC 5531 section 11).
+pub(super) fn nfs_tcp(_: Direction, data: &[u8]) -> Probed {
+    match be32(data, 0) {
+        None => Probed::More,
+        Some(mark) if mark & 0x7fff_ffff < 12 => Probed::No,
+        Some(_) => rpc(data.get(4..).unwrap_or(&[])),
+    }
+}
+
+/// MQTT (MQTT 5.0 section 2.1): a type, and a length in at most four bytes.
+pub(super) fn mqtt(_: Direction, data: &[u8]) -> Probed {
+    let Some((&first, rest)) = data.split_first() else { return Probed::More };
+    if first >> 4 == 0 || first & 0x06 == 0x06 {
+        return Probed::No;
+    }
+    for i in 0..4 {
+        match rest.get(i) {
+            None => return Probed::More,
+            Some(b) if b & 0x80 == 0 => return YES,
+            Some(_) => {}
+        }
+    }
+    Probed::No
+}
+
+/// Telnet (RFC 854): on its port anything; what begins with no command only where it is longer than any other
+/// protocol's pattern.
+pub(super) fn telnet(_: Direction, data: &[u8]) -> Probed {
+    match data {
+        [0xff, 0xf0..=0xff, ..] => YES,
+        d if d.len() > 32 => YES,
+        _ => Probed::More,
+    }
+}
+
+/// LDAP (RFC 4511 section 4.1.1): a sequence of message number and operation.
+pub(super) fn ldap(_: Direction, data: &[u8]) -> Probed {
+    match data.first() {
+        None => return Probed::More,
+        Some(0x30) => {}
+        Some(_) => return Probed::No,
+    }
+    unless(ber_length(data.get(1..).unwrap_or(&[])), |(_, n)| {
+        let Some(message) = data.get(1 + n..) else { return Probed::More };
+        match message {
+            [] | [2] => Probed::More,
+            [2, len @ 1..=4, rest @ ..] => match rest.get(usize::from(*len)) {
+                None => Probed::More,
+                Some(op) => yes_if(matches!(op, 0x60..=0x79 | 0x42 | 0x4a | 0x50)),
+            },
+            _ => Probed::No,
+        }
+    })
+}
+
+/// PostgreSQL (protocol 3.0, section 55.7): the greeting; or a message with type and length.
+pub(super) fn pgsql(dir: Direction, data: &[u8]) -> Probed {
+    if dir == Direction::ToServer {
+        return match (be32(data, 0), be32(data, 4)) {
+            // 3.0, CancelRequest, SSLRequest, GSSENCRequest.
+            (Some(n), Some(code)) => {
+                yes_if((8..10_000).contains(&n) && matches!(code, 0x0003_0000 | 0x04d2_162e..=0x04d2_1630))
+            }
+            _ => Probed::More,
+        };
+    }
+    match data.first() {
+        None => Probed::More,
+        Some(b'S' | b'N') if data.len() == 1 => Probed::More,
+        Some(b'R' | b'E') => match be32(data, 1) {
+            None => Probed::More,
+            Some(n) => yes_if((8..0x1_0000).contains(&n)),
+        },
+        Some(_) => Probed::No,
+    }
+}
+
+/// Modbus over TCP (Modbus messaging guide 1.0b section 3.1.3): protocol 0, and a length.
+pub(super) fn modbus(_: Direction, data: &[u8]) -> Probed {
+    match (be16(data, 2), be16(data, 4)) {
+        (Some(proto), Some(len)) => yes_if(proto == 0 && (2..=254).contains(&len)),
+        _ => Probed::More,
+    }
+}
+
+/// DNP3 (IEEE 1815 section 9.2.4): start bytes, and a length.
+pub(super) fn dnp3(_: Direction, data: &[u8]) -> Probed {
+    match data {
+        [5, 0x64, len, ..] => yes_if(*len >= 5),
+        [] | [5] | [5, 0x64] => Probed::More,
+        _ => Probed::No,
+    }
+}
+
+/// EtherNet/IP (ODVA volume 2, section 2-3.1): a command that is known, and no unknown options.
+pub(super) fn enip(_: Direction, data: &[u8]) -> Probed {
+    let Some(head) = data.first_chunk::<24>() else { return Probed::More };
+    let command = u16::from_le_bytes([head[0], head[1]]);
+    let known = matches!(command, 0x00 | 0x04 | 0x63..=0x66 | 0x6f | 0x70 | 0x72 | 0x73);
+    yes_if(known && head[20..24] == [0; 4])
+}

@@ -1,0 +1,94 @@
+//! `fileinfo` events and records of stored files.
+
+use margay_app::file::{FileLogOptions, log};
+use margay_app::{AppConfig, AppLogOptions, LogFor, Shared, Transaction};
+use margay_flow::Direction;
+use margay_output::Outputs;
+use margay_output::event::{Addresses, AppEvent, EventType, Forwarded, Header};
+
+use super::app::AppLane;
+use super::log::direction;
+
+impl AppLane {
+    /// Logs the files of a transaction that are at their end: those that went in direction `only`, which detection has just
+    /// looked at; without it all of them, for nothing more will come of the transaction.
+    ///
+    /// `header` has the flow's addresses; a file is shown with those of the direction that it went in.
+    pub(super) fn log_files(
+        &mut self,
+        outputs: &mut Outputs,
+        header: &Header<'_>,
+        app_proto: Option<&str>,
+        tx: &mut dyn Transaction,
+        only: Option<Direction>,
+    ) {
+        if tx.base().files.is_empty() {
+            return;
+        }
+        let AppLane { config, shared, options, record } = self;
+        let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
+        if only.is_none() {
+            tx.base_mut().files.finish(engine, config);
+        }
+        tx.base_mut().files.flush(engine, config);
+        let records = config.store.as_ref().is_some_and(|s| s.write_fileinfo);
+        loop {
+            let files = &tx.base().files;
+            let wanted = |i: &usize| {
+                only.is_none_or(|d| files.all().get(*i).is_some_and(|f| f.to_client == (d == Direction::ToClient)))
+            };
+            let Some(index) = files.due_for_log().find(wanted) else { return };
+            let whole = &*tx;
+            let id = whole.base().id;
+            if let Some(file) = whole.base().files.all().get(index)
+                && (records || outputs.wants(EventType::Fileinfo))
+            {
+                let way = if file.to_client { Direction::ToClient } else { Direction::ToServer };
+                let default = AppLogOptions::default();
+                let event = AppEvent {
+                    kind: EventType::Fileinfo,
+                    header: towards(header, way),
+                    tx_id: None,
+                    direction: None,
+                    xff: Some(Forwarded {
+                        direction: direction(way),
+                        find: &|header, forward| whole.forwarded_for(header, forward),
+                    }),
+                    fields: &|json, n| {
+                        let options = options.get(n).unwrap_or(&default);
+                        whole.log(json, options, LogFor::File);
+                        if let Some(proto) = app_proto {
+                            json.str("app_proto", proto);
+                        }
+                        log(file, id, json, &options.files);
+                    },
+                };
+                outputs.app(&event);
+                if records {
+                    engine.write_record(config, file, header.time, record.render(&event));
+                }
+            }
+            tx.base_mut().files.set_logged(index);
+        }
+    }
+}
+
+/// A flow's header as that of something that goes in a direction.
+fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
+    let mut h = *header;
+    if way == Direction::ToClient {
+        h.addresses = h.addresses.map(|a| Addresses { src: a.dst, sport: a.dport, dst: a.src, dport: a.sport, ..a });
+    }
+    h
+}
+
+/// Appends the files that an alert of a packet in direction `way` is about.
+pub(super) fn alert_files(
+    tx: &dyn Transaction,
+    way: Direction,
+    json: &mut margay_output::json::Json,
+    options: &FileLogOptions,
+) {
+    let base = tx.base();
+    margay_app::file::log_files(base.files.of(way), base.id, json, options);
+}
