@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use margay_app::{AppProto, PROTOCOLS, Protocol};
 use margay_rules::ast::{GlobalThreshold, Place, Rule};
 
 use crate::checks::{CheckEnv, Names};
@@ -17,6 +18,7 @@ use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
 use crate::threshold::Thresholds;
+use crate::tx::{TxBuilder, TxGroups};
 
 /// What came of compiling rules.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub struct CompileReport {
     pub loaded: usize,
     /// Of these, IP-only rules.
     pub ip_only: usize,
+    /// Of these, rules that look at transactions.
+    pub transactions: usize,
     /// Of these, rules that a pattern stands for.
     pub prefiltered: usize,
     /// Rule groups.
@@ -51,6 +55,8 @@ pub struct Detect {
     pub(crate) sets: Sets,
     pub(crate) groups: Groups,
     pub(crate) ip_only: IpOnly,
+    pub(crate) txs: TxGroups,
+    pub(crate) protocols: &'static [&'static Protocol],
     pub(crate) thresholds: Thresholds,
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) config: DetectConfig,
@@ -86,6 +92,16 @@ impl Detect {
         environment: &Environment<'_>,
         config: &DetectConfig,
     ) -> Result<(Detect, CompileReport), MpmError> {
+        Self::compile_with(rules, environment, config, PROTOCOLS)
+    }
+
+    /// Compiles `rules` for the transactions of `protocols`.
+    pub(crate) fn compile_with(
+        rules: Vec<Rule>,
+        environment: &Environment<'_>,
+        config: &DetectConfig,
+        protocols: &'static [&'static Protocol],
+    ) -> Result<(Detect, CompileReport), MpmError> {
         let mut report = CompileReport::default();
         let limits = InspectLimits {
             recursion: config.inspection_recursion_limit,
@@ -106,18 +122,21 @@ impl Detect {
             reputation_category: &|name| reputation.category(name),
         };
         let mut compiled = Vec::with_capacity(rules.len());
-        rules.retain(|rule| match CompiledRule::compile(rule, &mut env, &mut sets, &limits) {
-            Ok(c) => {
-                compiled.push(c);
-                true
-            }
-            Err(Refused::Error(e)) => {
-                report.errors.push((rule.place.clone(), e));
-                false
-            }
-            Err(Refused::Unsupported(e)) => {
-                report.set_aside.push((rule.place.clone(), e));
-                false
+        let mut txs = TxBuilder::new(protocols);
+        rules.retain(|rule| {
+            match CompiledRule::compile(rule, compiled.len(), &mut env, &mut sets, &mut txs, &limits) {
+                Ok(c) => {
+                    compiled.push(c);
+                    true
+                }
+                Err(Refused::Error(e)) => {
+                    report.errors.push((rule.place.clone(), e));
+                    false
+                }
+                Err(Refused::Unsupported(e)) => {
+                    report.set_aside.push((rule.place.clone(), e));
+                    false
+                }
             }
         });
         report.loaded = rules.len();
@@ -128,7 +147,7 @@ impl Detect {
             .collect();
         report.ip_only = ip_rules.len();
         let grouped: Vec<GroupRule<'_>> = numbered()
-            .filter(|(_, (_, c))| c.kind != RuleKind::IpOnly)
+            .filter(|(_, (_, c))| !matches!(c.kind, RuleKind::IpOnly | RuleKind::AppTransaction))
             .map(|(rule, (r, c))| GroupRule {
                 rule,
                 header: c.header,
@@ -141,6 +160,9 @@ impl Detect {
         let mut cache = MatcherCache::new(config.mpm_algo);
         let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
         report.groups = counts;
+        let txs = txs.finish(&mut cache)?;
+        report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
+        report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
         let matchers = cache.into_matchers();
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
@@ -150,6 +172,8 @@ impl Detect {
         let ip_only = IpOnly::new(&ip_rules);
         let detect = Detect {
             ip_only,
+            txs,
+            protocols,
             groups,
             thresholds,
             matchers,
@@ -161,6 +185,11 @@ impl Detect {
             rules,
         };
         Ok((detect, report))
+    }
+
+    /// The progress of a complete transaction, by direction.
+    pub(crate) fn complete(&self, proto: AppProto) -> [u8; 2] {
+        self.protocols.iter().find(|p| p.proto == proto).map_or([0; 2], |p| p.complete())
     }
 
     /// The rules in the order they are evaluated in; alerts name them by their place here.

@@ -46,6 +46,7 @@ mod tag;
 mod tests;
 mod threshold;
 pub mod transform;
+mod tx;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};

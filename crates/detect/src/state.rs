@@ -21,6 +21,7 @@ use crate::rule::{CompiledRule, Inspection};
 use crate::tag::{Tagged, Tags};
 use crate::threshold::{Outcome, Subject, ThresholdState};
 use crate::transform::TransformScratch;
+use crate::tx::TxScratch;
 
 /// What detection counts, since the worker started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,10 +61,14 @@ impl DetectCounters {
 
 /// A rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Match {
-    rule: u32,
-    tx_id: Option<u64>,
-    stream: bool,
+pub(crate) struct Match {
+    pub(crate) rule: u32,
+    pub(crate) tx_id: Option<u64>,
+    pub(crate) stream: bool,
+    /// The transaction's parser, by its place.
+    pub(crate) parser: u8,
+    /// The file, by its place among those of the direction.
+    pub(crate) file: Option<u32>,
 }
 
 /// Whether the engine made a packet up, to have what is left of a stream inspected.
@@ -74,18 +79,21 @@ fn made_up(p: &Packet<'_>) -> bool {
 /// One worker's state.
 #[derive(Debug)]
 pub struct DetectState {
-    scratch: Scratch,
-    context: InspectContext,
-    transforms: TransformScratch,
-    cache: SetCache,
+    pub(crate) scratch: Scratch,
+    pub(crate) context: InspectContext,
+    pub(crate) transforms: TransformScratch,
+    pub(crate) cache: SetCache,
     candidates: Vec<u32>,
-    matches: Vec<Match>,
+    /// Whether the packet is the first of its flow's direction.
+    flow_start: bool,
+    pub(crate) matches: Vec<Match>,
     alerts: Vec<Alert>,
     replacements: Vec<(u32, Arc<[u8]>)>,
+    pub(crate) tx: TxScratch,
     thresholds: ThresholdState,
     tags: Tags,
-    hosts: HostVars,
-    counters: DetectCounters,
+    pub(crate) hosts: HostVars,
+    pub(crate) counters: DetectCounters,
     /// Every rule is a candidate for every packet: what the prefilters' answers are compared with.
     #[cfg(test)]
     pub(crate) everything: bool,
@@ -104,9 +112,11 @@ impl DetectState {
             transforms: TransformScratch::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
+            flow_start: false,
             matches: Vec::with_capacity(256),
             alerts: Vec::with_capacity(c.alert_max()),
             replacements: Vec::new(),
+            tx: TxScratch::default(),
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
             hosts: HostVars::new(c.host_entries),
@@ -126,6 +136,7 @@ impl DetectState {
         for m in &detect.matchers {
             self.scratch.prepare(m)?;
         }
+        self.tx.prepare(detect.txs.slots());
         self.thresholds = ThresholdState::new(detect.config.threshold_entries);
         Ok(())
     }
@@ -171,7 +182,8 @@ impl DetectState {
         self.counters.packets += 1;
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
-        if !made_up(input.packet) && self.first_of_direction(input) {
+        self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
+        if self.flow_start {
             self.candidates.clear();
             detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
             #[cfg(test)]
@@ -183,6 +195,9 @@ impl DetectState {
         #[cfg(test)]
         self.add_everything(detect, false);
         self.run(detect, input, &key, &mut verdict);
+        if input.txs.is_some() {
+            self.inspect_txs(detect, input, &key, &mut verdict);
+        }
         self.decide(detect, input, verdict)
     }
 
@@ -257,7 +272,7 @@ impl DetectState {
             for _ in 0..rule.header.ways(key, &detect.sets, &mut self.cache) {
                 if let Some(stream) = self.holds(detect, rule, input) {
                     self.apply(rule, input, verdict);
-                    self.matches.push(Match { rule: number, tx_id: None, stream });
+                    self.matches.push(Match { rule: number, tx_id: None, stream, parser: 0, file: None });
                 }
             }
         }
@@ -275,6 +290,7 @@ impl DetectState {
             hosts: Some(&mut self.hosts),
             bypass: verdict.bypass,
             mark: verdict.mark,
+            tx: None,
         };
         for e in &rule.effects {
             e.apply(&mut target);
@@ -289,18 +305,7 @@ impl DetectState {
             return None;
         }
         if !rule.checks.is_empty() {
-            let check = CheckInput {
-                packet: input.packet,
-                flow: input.flow.as_deref(),
-                direction: input.dir.unwrap_or(Direction::ToServer),
-                established: input.established,
-                stream_data: rule.stream_only && !input.chunks.is_empty(),
-                stream_sizes: input.stream_sizes,
-                stream_events: input.stream_events,
-                app: input.app,
-                hosts: Some(&self.hosts),
-                reputation: Some(&*detect.reputation),
-            };
+            let check = self.check_input(detect, rule, input);
             if !rule.checks.iter().all(|c| c.holds(&check)) {
                 return None;
             }
@@ -314,7 +319,35 @@ impl DetectState {
         if rule.payload.is_empty() {
             return Some(false);
         }
-        if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream) {
+        self.payload_holds(rule, input)
+    }
+
+    /// What checks of packet and flow look at.
+    pub(crate) fn check_input<'s>(
+        &'s self,
+        detect: &'s Detect,
+        rule: &CompiledRule,
+        input: &'s Input<'_>,
+    ) -> CheckInput<'s> {
+        CheckInput {
+            packet: input.packet,
+            flow: input.flow.as_deref(),
+            direction: input.dir.unwrap_or(Direction::ToServer),
+            established: input.established,
+            stream_data: rule.stream_only && !input.chunks.is_empty(),
+            stream_sizes: input.stream_sizes,
+            stream_events: input.stream_events,
+            app: input.app,
+            app_events: input.app_events,
+            flow_start: self.flow_start,
+            hosts: Some(&self.hosts),
+            reputation: Some(&*detect.reputation),
+        }
+    }
+
+    /// Whether a rule's checks of payload or stream hold; and whether that was in stream data.
+    pub(crate) fn payload_holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
+        if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks {
                 if self.all(&rule.payload, chunk.data) {
                     return Some(true);
