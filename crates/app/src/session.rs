@@ -2,10 +2,57 @@
 
 use margay_flow::Direction;
 
-use crate::parser::{Outcome, Parse, Parser};
+use crate::parser::{Outcome, Parse, Parser, Shared};
 use crate::proto::AppProto;
 use crate::recognise::{RecogniseState, Recognised};
 use crate::registry::protocol;
+
+/// What is odd about a flow's protocols: events of packets, `app-layer-event:applayer_*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SessionEvent {
+    /// The two directions speak different protocols.
+    MismatchBothDirections,
+    /// The side that spoke first should not have.
+    WrongDirectionFirstData,
+    /// One direction could not be recognised, the other could.
+    OnlyOneDirection,
+    /// Recognition was not possible any more.
+    DetectionSkipped,
+    /// STARTTLS was agreed, and no TLS came.
+    NoTlsAfterStarttls,
+    /// Another protocol than the expected one came after a change.
+    UnexpectedProtocol,
+}
+
+impl SessionEvent {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [SessionEvent; 6] = [
+        SessionEvent::MismatchBothDirections,
+        SessionEvent::WrongDirectionFirstData,
+        SessionEvent::OnlyOneDirection,
+        SessionEvent::DetectionSkipped,
+        SessionEvent::NoTlsAfterStarttls,
+        SessionEvent::UnexpectedProtocol,
+    ];
+
+    /// Its name in rules; events have it in capitals.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SessionEvent::MismatchBothDirections => "applayer_mismatch_protocol_both_directions",
+            SessionEvent::WrongDirectionFirstData => "applayer_wrong_direction_first_data",
+            SessionEvent::OnlyOneDirection => "applayer_detect_protocol_only_one_direction",
+            SessionEvent::DetectionSkipped => "applayer_proto_detection_skipped",
+            SessionEvent::NoTlsAfterStarttls => "applayer_no_tls_after_starttls",
+            SessionEvent::UnexpectedProtocol => "applayer_unexpected_protocol",
+        }
+    }
+
+    /// Its bit in sets.
+    pub const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
 
 /// A flow's application layer.
 #[derive(Debug, Default)]
@@ -19,6 +66,22 @@ pub struct AppSession {
     state: RecogniseState,
     /// The parser, and before it that of the protocol before, while it has transactions.
     parsers: Vec<Box<dyn Parser>>,
+    /// Whether the last of `parsers` still parses.
+    parsing: bool,
+    /// Events not yet taken, one bit each.
+    events: u8,
+    /// Whether a protocol became known, or known not to become so, and nobody asked yet, by direction.
+    news: [bool; 2],
+    /// Which direction's data came first.
+    first: Option<Direction>,
+    /// Whether a direction was told of its end.
+    ended: [bool; 2],
+    /// Whether files of a direction were told that no more of it is looked at.
+    truncated: [bool; 2],
+    /// Nothing more is wanted.
+    off: bool,
+    /// Transactions of parsers that are gone.
+    past_txs: u64,
 }
 
 /// What came of feeding a session.
@@ -26,20 +89,180 @@ pub struct AppSession {
 pub struct Fed {
     /// Bytes that are not needed any more.
     pub consumed: usize,
-    /// The application layer wants no more of this flow.
-    pub off: bool,
+    /// What is left should be offered again at once: to another protocol.
+    pub again: bool,
 }
 
+const WAIT: Fed = Fed { consumed: 0, again: false };
+
 impl AppSession {
-    /// Bytes of a direction: what was left of the last call and what came since.
+    /// Bytes of a direction: what was left of the last call and what came since. With [`Parse::end`] no more will come.
     pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Fed {
-        let _ = (Outcome::More, protocol(AppProto::Unknown));
-        match cx.config.recogniser.recognise(&mut self.state, cx.flow, dir, data, cx.end) {
-            Recognised::Known { proto, .. } => self.proto = proto,
-            Recognised::More => {}
-            Recognised::Failed => self.proto = AppProto::Failed,
+        if self.off {
+            return Fed { consumed: data.len(), again: false };
         }
-        Fed { consumed: 0, off: self.proto == AppProto::Failed }
+        if !data.is_empty() {
+            self.first.get_or_insert(dir);
+        }
+        let before = self.proto;
+        self.recognise(cx, dir, data);
+        if !self.proto.is_known() {
+            if self.proto == AppProto::Failed {
+                self.off = true;
+                return Fed { consumed: data.len(), again: false };
+            }
+            return WAIT;
+        }
+        if cx.end {
+            self.ended[dir.index()] = true;
+        }
+        let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing) else {
+            self.off = true;
+            return Fed { consumed: data.len(), again: false };
+        };
+        let parsed = parser.data(cx, dir, data);
+        let mut fed = self.went_on(cx, parsed.outcome, parsed.consumed.min(data.len()));
+        // What the other direction held back may be wanted now.
+        fed.again |= before != self.proto;
+        fed
+    }
+
+    /// Bytes of a direction are missing.
+    pub fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
+        if self.off {
+            return;
+        }
+        match self.parsers.last_mut().filter(|_| self.parsing) {
+            Some(parser) => {
+                let outcome = parser.gap(cx, dir, len);
+                if outcome == Outcome::Failed
+                    && let Some(n) = cx.shared.counters.gaps.get_mut(self.proto as usize)
+                {
+                    *n += 1;
+                }
+                self.went_on(cx, outcome, 0);
+            }
+            // Nothing can be recognised behind a hole.
+            None => {
+                if self.side[dir.index()] == AppProto::Unknown {
+                    self.give_up(dir);
+                }
+            }
+        }
+    }
+
+    fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
+        match outcome {
+            Outcome::More => Fed { consumed, again: false },
+            Outcome::Done => {
+                (self.off, self.parsing) = (true, false);
+                Fed { consumed, again: false }
+            }
+            Outcome::Failed => {
+                (self.off, self.parsing) = (true, false);
+                if let Some(n) = cx.shared.counters.failed.get_mut(self.proto as usize) {
+                    *n += 1;
+                }
+                Fed { consumed, again: false }
+            }
+            Outcome::Change(to) => {
+                if self.original == AppProto::Unknown {
+                    self.original = self.proto;
+                }
+                self.state = RecogniseState::default();
+                self.parsing = false;
+                (self.side, self.first) = ([AppProto::Unknown; 2], None);
+                self.proto = AppProto::Unknown;
+                if let Some(to) = to {
+                    self.side = [to; 2];
+                    self.start(cx, to);
+                }
+                Fed { consumed, again: true }
+            }
+        }
+    }
+
+    /// Finds out what a direction speaks, where that is not known yet.
+    fn recognise(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) {
+        if self.side[dir.index()] != AppProto::Unknown {
+            return;
+        }
+        match cx.config.recogniser.recognise(&mut self.state, cx.flow, dir, data, cx.end) {
+            Recognised::More => {}
+            Recognised::Known { proto, .. } => {
+                self.side[dir.index()] = proto;
+                self.news[dir.index()] = true;
+                let other = self.side[dir.reverse().index()];
+                if other.is_known() {
+                    if other != proto {
+                        self.events |= SessionEvent::MismatchBothDirections.bit();
+                    }
+                    return;
+                }
+                self.start(cx, proto);
+            }
+            Recognised::Failed => self.give_up(dir),
+        }
+    }
+
+    fn give_up(&mut self, dir: Direction) {
+        self.side[dir.index()] = AppProto::Failed;
+        self.news[dir.index()] = true;
+        match self.side[dir.reverse().index()] {
+            AppProto::Failed => self.proto = AppProto::Failed,
+            AppProto::Unknown => {}
+            _ => self.events |= SessionEvent::OnlyOneDirection.bit(),
+        }
+    }
+
+    fn start(&mut self, cx: &mut Parse<'_>, proto: AppProto) {
+        self.proto = proto;
+        let udp = usize::from(cx.flow.proto == 17);
+        if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
+            *n += 1;
+        }
+        if let Some(p) = protocol(proto) {
+            self.parsers.push((p.parser)(cx.config, cx.flow));
+            self.parsing = true;
+        }
+    }
+
+    /// No more of a direction is looked at (the stream's depth): what files it has are cut off.
+    pub fn truncate(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+        if std::mem::replace(&mut self.truncated[dir.index()], true) {
+            return;
+        }
+        for parser in &mut self.parsers {
+            for id in parser.txs() {
+                if let Some(tx) = parser.tx_mut(id) {
+                    let base = tx.base_mut();
+                    if base.files.is_open(dir) {
+                        base.files.close(&mut cx.shared.files, &cx.config.files, dir, true);
+                        base.touch(dir);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether nothing more is wanted.
+    pub const fn is_off(&self) -> bool {
+        self.off
+    }
+
+    /// Whether a direction was told that no more will come.
+    pub const fn is_ended(&self, dir: Direction) -> bool {
+        self.ended[dir.index()]
+    }
+
+    /// Events since the last call, one bit each ([`SessionEvent::bit`]).
+    pub const fn take_events(&mut self) -> u8 {
+        std::mem::replace(&mut self.events, 0)
+    }
+
+    /// Whether the protocol of a direction became known, or known not to become so, since the last call.
+    pub const fn take_news(&mut self, dir: Direction) -> bool {
+        std::mem::replace(&mut self.news[dir.index()], false)
     }
 
     /// The parsers that have transactions: that of the protocol spoken now last.
@@ -50,5 +273,23 @@ impl AppSession {
     /// The same, to write to.
     pub fn parsers_mut(&mut self) -> &mut [Box<dyn Parser>] {
         &mut self.parsers
+    }
+
+    /// Whether there is a transaction.
+    pub fn has_txs(&self) -> bool {
+        self.parsers.iter().any(|p| !p.txs().is_empty())
+    }
+
+    /// Transactions of the flow so far (`tx_cnt`).
+    pub fn tx_count(&self) -> u64 {
+        self.past_txs + self.parsers.iter().map(|p| p.txs().end).sum::<u64>()
+    }
+
+    /// Frees parsers of protocols that are not spoken any more, where they have no transaction left.
+    pub fn tidy(&mut self, _shared: &mut Shared) {
+        let keep = usize::from(self.parsing);
+        while self.parsers.len() > keep && self.parsers.first().is_some_and(|p| p.txs().is_empty()) {
+            self.past_txs += self.parsers.remove(0).txs().end;
+        }
     }
 }

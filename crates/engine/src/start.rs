@@ -19,7 +19,7 @@ use crate::exception::Policies;
 use crate::rules::Loaded;
 use crate::signals::Signals;
 use crate::stats::Reporter;
-use crate::worker::{Lane, Rest, Worker};
+use crate::worker::{AppLane, Lane, Rest, Worker};
 use crate::{Failed, files, info as about, logging, rules, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -228,7 +228,16 @@ fn worker(
         Some(d) => Some((Arc::clone(d), state(d)?)),
         None => None,
     };
-    let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, Arc::clone(&loaded.texts), outputs);
+    let app = AppLane {
+        config: Arc::new(margay_app::AppConfig::default()),
+        shared: margay_app::Shared {
+            files: margay_app::file::FileEngine::default(),
+            counters: margay_app::AppCounters::default(),
+            scratch: Vec::new(),
+        },
+        options: Vec::new(),
+    };
+    let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, app, Arc::clone(&loaded.texts), outputs);
     rest.ethernet = settings::wants_ethernet(config)?;
     Ok(Worker {
         // Keywords on checksums see them as they are, whatever `-k` says.

@@ -2,12 +2,14 @@
 
 mod decode;
 mod detect;
+mod files;
 mod flow;
 mod outputs;
 mod stream;
 
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
+pub(crate) use files::files;
 pub(crate) use flow::flow;
 pub(crate) use outputs::{open_outputs, wants_ethernet};
 pub(crate) use stream::stream;

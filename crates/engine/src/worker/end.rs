@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 
+use super::app::Heard;
 use super::tcp::{Seen, is_established};
 use super::{Fate, FlowExt, Rest};
 
@@ -17,9 +18,14 @@ impl Rest {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
         if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass {
-            for dir in [Direction::ToServer, Direction::ToClient] {
-                self.flush(&mut flow, dir);
+            let heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
+            if let Some(s) = flow.ext.tcp.as_deref_mut() {
+                s.app_disable();
             }
+            for dir in [Direction::ToServer, Direction::ToClient] {
+                self.flush(&mut flow, dir, heard);
+            }
+            self.end_app(&mut flow);
         }
         self.log_flow(&flow, reason.name());
         if let Some(session) = &flow.ext.tcp {
@@ -32,18 +38,38 @@ impl Rest {
     }
 
     /// Inspects what is left of one direction, with a packet made up for it.
-    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
+    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) {
+        let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs());
         // A hole divides what is left: one packet for each stretch, and no more than can be honest.
         for _ in 0..FLUSHES_MAX {
-            if self.detect.is_none() || !flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir)) {
+            let left = flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir));
+            if self.detect.is_none() || !(left || std::mem::take(&mut txs)) {
                 return;
             }
             let mut bytes = [0u8; HEADERS];
             let packet = pseudo(&flow.core, dir, self.now, &mut bytes);
             let established = is_established(flow.core.state);
-            let seen = Seen { flush: true, in_stream: true, established, ..Seen::default() };
+            let seen = Seen {
+                flush: true,
+                in_stream: true,
+                established,
+                heard: std::mem::take(&mut heard),
+                ..Seen::default()
+            };
             let mut fate = Fate::default();
             self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
+        }
+    }
+}
+
+impl Rest {
+    /// Logs what is left of a flow's transactions.
+    fn end_app(&mut self, flow: &mut Flow<FlowExt>) {
+        if flow.ext.app.is_some() {
+            let mut bytes = [0u8; HEADERS];
+            let core = flow.core.clone();
+            let packet = pseudo(&core, Direction::ToServer, self.now, &mut bytes);
+            self.log_app(&packet, flow, true);
         }
     }
 }

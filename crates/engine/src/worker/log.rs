@@ -1,15 +1,18 @@
 //! From what happened to events: fills in what the outputs write.
 
+use margay_app::LogFor;
 use margay_detect::{Detect, Reject};
 use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowState};
 use margay_output::event::{
-    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppProtos, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
-    FlowSummary, Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
+    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent, FlowSummary,
+    Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
 };
+use margay_output::json::Json;
 use margay_packet::{L3, Packet, PacketSource};
 use margay_rules::ast::Action;
 use margay_stream::StreamEvent;
 
+use super::app::FlowApp;
 use super::{DropReason, Fate, FlowExt, Rest};
 
 /// Memory reused from event to event.
@@ -121,9 +124,18 @@ impl Rest {
             header.vars = Vars { flowbits: &bits, flowints: &ints, ..Vars::default() };
         }
         let verdict = verdict(fate);
+        let app = flow.and_then(|(f, _)| f.ext.app.as_deref());
+        let names = app.map(FlowApp::names).unwrap_or_default();
+        let options = &self.app.options;
         for a in alerts {
             self.counters.alerts += 1;
             self.file_alerts += 1;
+            let tx = a.tx_id.and_then(|id| app.and_then(|app| app.session.parsers().last()?.tx(id)));
+            let fields = |json: &mut Json, n: usize| {
+                if let (Some(tx), Some(o)) = (tx, options.get(n)) {
+                    tx.log(json, o, LogFor::Alert);
+                }
+            };
             let event = AlertEvent {
                 header,
                 packet: p,
@@ -135,8 +147,8 @@ impl Rest {
                 xff: None,
                 context: None,
                 progress: None,
-                app: None,
-                app_protos: AppProtos::default(),
+                app: if tx.is_some() { Some(&fields) } else { None },
+                app_protos: names,
                 direction: flow.map(|(_, d)| direction(d)),
                 flow: flow.map(|(f, _)| summary(&f.core)),
                 payload: if a.stream {
@@ -222,7 +234,7 @@ impl Rest {
         };
         let event = FlowEvent {
             header,
-            app_protos: AppProtos::default(),
+            app_protos: flow.ext.app.as_deref().map(FlowApp::names).unwrap_or_default(),
             pkts: core.pkts,
             bytes: core.bytes,
             start: core.start,
@@ -245,7 +257,7 @@ impl Rest {
             },
             bypassed: None,
             exception_policies: &exceptions,
-            tx_cnt: 0,
+            tx_cnt: flow.ext.app.as_ref().map_or(0, |a| a.session.tx_count()),
             elephant: false,
             ttl: core.ttl,
             tcp: (core.proto == 6).then(|| self.tcp_summary(flow)),

@@ -3,6 +3,7 @@
 //! [`Worker`] owns all that a packet touches. The decoder stands beside the rest ([`Lane`]), since it calls back into it
 //! with each packet it finds.
 
+mod app;
 mod detection;
 mod end;
 mod ips;
@@ -19,6 +20,7 @@ use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time};
 use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
+pub(crate) use app::AppLane;
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleText;
 
@@ -27,6 +29,8 @@ pub(crate) use log::RuleText;
 pub(crate) struct FlowExt {
     /// The TCP session, from the first packet that made one.
     pub(crate) tcp: Option<Box<TcpSession>>,
+    /// The application layer, from the first data on.
+    pub(crate) app: Option<Box<app::FlowApp>>,
     /// Exception policies that took effect.
     pub(crate) exceptions: Vec<(Condition, Policy)>,
     /// Ethernet addresses, where an output wants them: to the server and to the client.
@@ -118,6 +122,7 @@ pub(crate) struct Rest {
     pub(crate) ips: bool,
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<(Arc<Detect>, DetectState)>,
+    pub(crate) app: AppLane,
     pub(crate) outputs: Outputs,
     pub(crate) counters: Counters,
     pub(crate) scratch: log::Scratch,
@@ -267,6 +272,7 @@ impl Lane {
             None => packet,
         };
         rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
+        rest.log_recognition(packet, flow, seen.heard.events);
         if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::FlowDrop);
         }
@@ -276,6 +282,7 @@ impl Lane {
         if fate.drop.is_some() {
             rest.log_drop(packet, Some((flow, dir)), *fate);
         }
+        rest.log_app(packet, flow, false);
         if seen.bypass || rest.take_bypass() {
             flows.set_state(at, FlowState::LocalBypassed);
         }
@@ -291,6 +298,7 @@ impl Rest {
         ips: bool,
         stream: StreamEngine,
         detect: Option<(Arc<Detect>, DetectState)>,
+        app: AppLane,
         texts: Arc<Vec<RuleText>>,
         outputs: Outputs,
     ) -> Rest {
@@ -298,6 +306,7 @@ impl Rest {
             ips,
             stream,
             detect,
+            app,
             shown: outputs.stream_payload(),
             outputs,
             counters: Counters::default(),

@@ -4,6 +4,7 @@ use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
 use margay_stream::{Exception, StreamEvents};
 
+use super::app::Heard;
 use super::{DropReason, Fate, FlowExt, Lane, Rest};
 use crate::exception::{Condition, Policy};
 
@@ -24,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) rewrite: bool,
     /// Nothing more is to be seen of the flow.
     pub(crate) bypass: bool,
+    /// What the application layer made of the data that the packet made available.
+    pub(crate) heard: Heard,
 }
 
 impl Lane {
@@ -74,7 +77,9 @@ impl Lane {
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
+        let heard = rest.feed_tcp(flow, direction, false);
         let seen = Seen {
+            heard,
             events: out.events,
             state: out.state,
             established,
@@ -98,7 +103,6 @@ impl Rest {
         if let Some(s) = flow.ext.tcp.as_deref_mut()
             && !std::mem::replace(&mut flow.ext.session_told, true)
         {
-            s.app_disable();
             if self.detect.is_none() {
                 s.raw_disable();
             }

@@ -1,0 +1,178 @@
+//! What one worker needs for files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use margay_packet::Time;
+
+use super::magic::{self, MagicError};
+use super::store::{self, StoreConfig, StoreError};
+use super::{File, StoreState};
+
+/// What somebody wants of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileWants {
+    /// Rules look at files' data ([`File::data`]).
+    pub data: bool,
+    /// Rules (`filemagic`) or logs (`force-magic`) ask what kind of file it is.
+    pub magic: bool,
+    /// MD5: `filemd5`, `force-hash: [md5]`.
+    pub md5: bool,
+    /// SHA-1: `filesha1`, `force-hash: [sha1]`.
+    pub sha1: bool,
+    /// SHA-256: `filesha256`, `force-hash: [sha256]`.
+    pub sha256: bool,
+    /// Rules ask for files to be stored (`filestore`).
+    pub store: bool,
+}
+
+impl FileWants {
+    /// Nothing.
+    pub const NONE: FileWants =
+        FileWants { data: false, magic: false, md5: false, sha1: false, sha256: false, store: false };
+
+    /// What either wants.
+    #[must_use]
+    pub const fn or(self, other: FileWants) -> FileWants {
+        FileWants {
+            data: self.data || other.data,
+            magic: self.magic || other.magic,
+            md5: self.md5 || other.md5,
+            sha1: self.sha1 || other.sha1,
+            sha256: self.sha256 || other.sha256,
+            store: self.store || other.store,
+        }
+    }
+}
+
+impl Default for FileWants {
+    /// Data, for detection; nothing else.
+    fn default() -> Self {
+        FileWants { data: true, ..FileWants::NONE }
+    }
+}
+
+/// Settings of files.
+#[derive(Debug, Clone)]
+pub struct FileConfig {
+    /// What the outputs want, whatever rules ask for: `force-magic`, `force-hash`.
+    pub force: FileWants,
+    /// The file store, where it is on.
+    pub store: Option<StoreConfig>,
+    /// `magic-file`: libmagic's database; `None` for its own.
+    pub magic_file: Option<PathBuf>,
+    /// Most files of a transaction; those after them are not followed.
+    pub max_files: u32,
+    /// Most bytes of a file's data that wait for detection; more than that is dropped unseen.
+    pub window_limit: usize,
+    /// Most bytes that a worker holds of files that rules may yet store; files beyond it are not stored any more.
+    pub hold_limit: u64,
+}
+
+impl Default for FileConfig {
+    fn default() -> Self {
+        FileConfig {
+            force: FileWants::NONE,
+            store: None,
+            magic_file: None,
+            max_files: 1024,
+            window_limit: 4 << 20,
+            hold_limit: 256 << 20,
+        }
+    }
+}
+
+impl FileConfig {
+    /// The depth up to which a body or a stream is followed where its files may be stored, given the one that holds
+    /// otherwise; 0 is without end. `file-store.stream-depth` makes a depth larger, and one without end smaller.
+    pub fn depth(&self, otherwise: u64) -> u64 {
+        match self.store.as_ref().and_then(|s| s.stream_depth) {
+            None => otherwise,
+            Some(0) => 0,
+            Some(d) => d.max(otherwise),
+        }
+    }
+}
+
+/// What rules asked for of all files of a flow. The session keeps it and puts it into [`FileEngine::flow`] before the
+/// flow's parser is fed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlowFiles {
+    /// By direction: files are stored, as the rule with this sid asked first.
+    pub store: [Option<u32>; 2],
+}
+
+/// What was counted about files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileCounters {
+    /// Files that could not stay open because there were `max-open-files` (`file_store.open_files_max_hit`).
+    pub open_files_max_hit: u64,
+    /// Things that could not be done in the store (`file_store.fs_errors`).
+    pub fs_errors: u64,
+    /// Files that were not followed because their transaction had too many.
+    pub over_max_files: u64,
+    /// Files of which data went unseen by detection because too much of it waited.
+    pub over_window: u64,
+    /// Files that rules could not store any more because a worker held too much.
+    pub over_hold: u64,
+}
+
+/// What one worker needs for files: what is wanted of them, the store, counters.
+#[derive(Debug, Default)]
+pub struct FileEngine {
+    /// What the rules want.
+    pub wants: FileWants,
+    /// What rules asked for of the flow that is being parsed.
+    pub flow: FlowFiles,
+    /// Counters.
+    pub counters: FileCounters,
+    pub(super) magic_file: Option<PathBuf>,
+    /// Bytes held of files that may be stored yet.
+    pub(super) held: Arc<AtomicU64>,
+    /// The first error of the store, until it is said.
+    error: Option<StoreError>,
+    failed: bool,
+}
+
+impl FileEngine {
+    /// What a worker needs, given what its rules want. To be called by the worker's own thread: libmagic's database is
+    /// loaded for it where it is wanted.
+    ///
+    /// # Errors
+    /// libmagic is wanted and cannot be used.
+    pub fn new(config: &FileConfig, wants: FileWants) -> Result<FileEngine, MagicError> {
+        if wants.magic || config.force.magic {
+            magic::check(config.magic_file.as_deref())?;
+        }
+        Ok(FileEngine { wants, magic_file: config.magic_file.clone(), ..FileEngine::default() })
+    }
+
+    /// The first error of the store, once: what follows is only counted.
+    pub fn take_error(&mut self) -> Option<StoreError> {
+        self.error.take()
+    }
+
+    /// Bytes held now of files that rules may yet store.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Writes the record of a stored file (`write-fileinfo`), given as JSON, beside it; `time` is that of the packet. Does
+    /// nothing where records are off or the file was not stored.
+    pub fn write_record(&mut self, config: &FileConfig, file: &File, time: Time, json: &[u8]) {
+        let (Some(store), StoreState::Done(id)) = (&config.store, &file.store) else { return };
+        let Some(sha256) = file.digests.sha256.filter(|_| store.write_fileinfo) else { return };
+        if let Err(e) = store::write_record(store, &sha256, time.0.div_euclid(1_000_000), *id, json) {
+            self.failed(e);
+        }
+    }
+
+    pub(super) fn failed(&mut self, error: StoreError) {
+        self.counters.fs_errors += 1;
+        if !self.failed {
+            self.failed = true;
+            self.error = Some(error);
+        }
+    }
+}

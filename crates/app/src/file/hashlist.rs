@@ -1,0 +1,248 @@
+//! Lists of digests for `filemd5`, `filesha1` and `filesha256`: one in hexadecimal at the start of each line, as `md5sum`
+//! and its like write them; what follows it, empty lines and lines that begin with `#` are skipped.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// Which digest a list is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HashKind {
+    /// 16 bytes.
+    Md5,
+    /// 20 bytes.
+    Sha1,
+    /// 32 bytes.
+    Sha256,
+}
+
+impl HashKind {
+    /// Bytes of a digest.
+    pub const fn size(self) -> usize {
+        match self {
+            HashKind::Md5 => 16,
+            HashKind::Sha1 => 20,
+            HashKind::Sha256 => 32,
+        }
+    }
+
+    /// Name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            HashKind::Md5 => "MD5",
+            HashKind::Sha1 => "SHA-1",
+            HashKind::Sha256 => "SHA-256",
+        }
+    }
+}
+
+/// Why a list could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum HashListError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line does not begin with a digest.
+    #[error("{}:{line}: the line does not begin with a {} digest, which is {} hexadecimal digits", path.display(), kind.name(), kind.size() * 2)]
+    Line {
+        /// File.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What was expected.
+        kind: HashKind,
+    },
+}
+
+/// A set of digests: sorted, one behind the other, looked up by bisection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HashList {
+    kind: HashKind,
+    digests: Vec<u8>,
+}
+
+/// Longest line that is read; more of it is skipped.
+const LINE_MAX: u64 = 8192;
+
+impl HashList {
+    /// Loads a list.
+    ///
+    /// # Errors
+    /// The file cannot be read; a line has no digest where one is due.
+    pub fn load(path: &Path, kind: HashKind) -> Result<HashList, HashListError> {
+        let read = |source| HashListError::Read { path: path.to_owned(), source };
+        let file = std::fs::File::open(path).map_err(read)?;
+        Self::read(&mut BufReader::new(file), kind).map_err(|e| match e {
+            Failed::Io(source) => HashListError::Read { path: path.to_owned(), source },
+            Failed::Line(line) => HashListError::Line { path: path.to_owned(), line, kind },
+        })
+    }
+
+    /// Reads a list.
+    fn read(input: &mut dyn BufRead, kind: HashKind) -> Result<HashList, Failed> {
+        let len = kind.size();
+        let mut digests: Vec<[u8; 32]> = Vec::new();
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let n = std::io::Read::take(&mut *input, LINE_MAX).read_until(b'\n', &mut line)?;
+            if n == 0 {
+                break;
+            }
+            if line.last() != Some(&b'\n') && n as u64 == LINE_MAX {
+                skip_line(input)?;
+            }
+            let text = line.trim_ascii();
+            if text.is_empty() || text.starts_with(b"#") {
+                continue;
+            }
+            let digest = text.get(..len * 2).and_then(unhex).ok_or(Failed::Line(number))?;
+            if text.get(len * 2).is_some_and(u8::is_ascii_hexdigit) {
+                return Err(Failed::Line(number));
+            }
+            digests.push(digest);
+        }
+        digests.sort_unstable();
+        digests.dedup();
+        let digests = digests.iter().flat_map(|d| d.iter().copied().take(len)).collect();
+        Ok(HashList { kind, digests })
+    }
+
+    /// Which digest it is of.
+    pub const fn kind(&self) -> HashKind {
+        self.kind
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.digests.len() / self.kind.size()
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+
+    /// Whether a digest is in the list; one of another length is not.
+    pub fn contains(&self, digest: &[u8]) -> bool {
+        let len = self.kind.size();
+        if digest.len() != len {
+            return false;
+        }
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.digests.get(middle * len..(middle + 1) * len).map(|d| d.cmp(digest)) {
+                Some(std::cmp::Ordering::Equal) => return true,
+                Some(std::cmp::Ordering::Less) => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        false
+    }
+}
+
+enum Failed {
+    Io(std::io::Error),
+    Line(usize),
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(e: std::io::Error) -> Self {
+        Failed::Io(e)
+    }
+}
+
+fn skip_line(input: &mut dyn BufRead) -> std::io::Result<()> {
+    loop {
+        let buf = input.fill_buf()?;
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let (n, end) = match buf.iter().position(|&b| b == b'\n') {
+            Some(i) => (i + 1, true),
+            None => (buf.len(), false),
+        };
+        input.consume(n);
+        if end {
+            return Ok(());
+        }
+    }
+}
+
+/// Up to 64 hexadecimal digits as bytes, the rest zero.
+fn unhex(text: &[u8]) -> Option<[u8; 32]> {
+    let mut out = [0; 32];
+    for (o, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        let [a, b] = pair else { return None };
+        let digit = |c: u8| (c as char).to_digit(16);
+        *o = u8::try_from(digit(*a)? << 4 | digit(*b)?).ok()?;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str, kind: HashKind) -> Result<HashList, usize> {
+        HashList::read(&mut text.as_bytes(), kind).map_err(|e| match e {
+            Failed::Line(n) => n,
+            Failed::Io(e) => panic!("{e}"),
+        })
+    }
+
+    #[test]
+    fn md5sum_output() {
+        let l = list(
+            "# a comment\n\n900150983cd24fb0d6963f7d28e17f72  abc.txt\nD41D8CD98F00B204E9800998ECF8427E\r\n\
+             900150983cd24fb0d6963f7d28e17f72\n",
+            HashKind::Md5,
+        )
+        .expect("a list");
+        assert_eq!(l.len(), 2);
+        let abc = unhex(b"900150983cd24fb0d6963f7d28e17f72").expect("hex");
+        let empty = unhex(b"d41d8cd98f00b204e9800998ecf8427e").expect("hex");
+        assert!(l.contains(&abc[..16]) && l.contains(&empty[..16]));
+        assert!(!l.contains(&[0; 16]) && !l.contains(&[0xff; 16]) && !l.contains(&abc));
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        assert_eq!(list("\n900150983cd24fb0d6963f7d28e17f7\n", HashKind::Md5), Err(2));
+        assert_eq!(list("900150983cd24fb0d6963f7d28e17fxx\n", HashKind::Md5), Err(1));
+        // A digest of another kind.
+        assert_eq!(list("a9993e364706816aba3e25717850c26c9cd0d89d\n", HashKind::Md5), Err(1));
+        assert!(list("a9993e364706816aba3e25717850c26c9cd0d89d", HashKind::Sha1).is_ok());
+        assert!(list("", HashKind::Sha256).is_ok_and(|l| l.is_empty() && !l.contains(&[0; 32])));
+    }
+
+    #[test]
+    fn a_long_line_is_one_line() {
+        let text = format!("900150983cd24fb0d6963f7d28e17f72 {}\nx\n", "y".repeat(100_000));
+        assert_eq!(list(&text, HashKind::Md5), Err(2));
+    }
+
+    #[test]
+    fn every_one_is_found() {
+        let text: String = (0..1000u32).map(|i| format!("{:064x}\n", u64::from(i) * 7_919_777)).collect();
+        let l = list(&text, HashKind::Sha256).expect("a list");
+        for i in 0..1000u64 {
+            let d = unhex(format!("{:064x}", i * 7_919_777).as_bytes()).expect("hex");
+            assert!(l.contains(&d));
+            let mut e = d;
+            e[0] = 1;
+            assert!(!l.contains(&e));
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error() {
+        let e = HashList::load(Path::new("/nonexistent/list.md5"), HashKind::Md5).expect_err("missing");
+        assert!(e.to_string().starts_with("/nonexistent/list.md5: cannot be read"), "{e}");
+    }
+}

@@ -1,0 +1,186 @@
+//! Files: `outputs: - file-store:`, and what `eve-log`'s `files` forces to be found out of them.
+
+use std::path::Path;
+
+use margay_app::file::{FileConfig, FileWants, StoreConfig, Xff};
+use margay_config::{Config, ConfigError, Node};
+use margay_output::warning;
+
+use super::size;
+
+/// Reads the settings of files; `log_dir` is what a relative directory of the store is relative to.
+///
+/// # Errors
+/// A value that cannot be read; a file store of another version than 2, or two of them.
+pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, ConfigError> {
+    let mut files = FileConfig {
+        magic_file: config.get("magic-file").filter(|p| !p.is_empty()).map(Into::into),
+        ..FileConfig::default()
+    };
+    for item in config.node("outputs").iter().flat_map(Node::children) {
+        let (name, Some(node)) = item.entry() else { continue };
+        if !matches!(name, "file-store" | "eve-log") || !node.bool("enabled")?.unwrap_or(false) {
+            continue;
+        }
+        if name == "file-store" {
+            if node.int("version")? != Some(2) {
+                return Err(node.error(
+                    "file-store: only version 2 of the file store is known; write \"version: 2\" and see what changed \
+                     with it",
+                ));
+            }
+            if files.store.is_some() {
+                return Err(node.error("file-store: only one file store can be enabled"));
+            }
+            files.store = Some(store(config, node, log_dir)?);
+            files.force = files.force.or(forced(node)?);
+            continue;
+        }
+        for kind in node.node("types").iter().flat_map(Node::children) {
+            if let ("files", Some(options)) = kind.entry()
+                && options.bool("enabled")?.unwrap_or(true)
+            {
+                files.force = files.force.or(forced(options)?);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// `force-magic`, `force-hash` and the older `force-md5` of a node.
+fn forced(node: Node<'_>) -> Result<FileWants, ConfigError> {
+    let mut wants = FileWants { magic: node.bool("force-magic")?.unwrap_or(false), ..FileWants::NONE };
+    if node.bool("force-md5")?.unwrap_or(false) {
+        warning!("file", "{}: force-md5 is deprecated; write \"force-hash: [md5]\"", node.place());
+        wants.md5 = true;
+    }
+    for name in node.node("force-hash").iter().flat_map(Node::values) {
+        match name.to_ascii_lowercase().as_str() {
+            "md5" => wants.md5 = true,
+            "sha1" => wants.sha1 = true,
+            "sha256" => wants.sha256 = true,
+            _ => warning!(
+                "file",
+                "{}: force-hash: there is no hash called \"{name}\"; there are md5, sha1 and sha256",
+                node.place()
+            ),
+        }
+    }
+    Ok(wants)
+}
+
+fn store(config: &Config, node: Node<'_>, log_dir: &Path) -> Result<StoreConfig, ConfigError> {
+    let mut s = StoreConfig::new(log_dir.join(node.get("dir").filter(|d| !d.is_empty()).unwrap_or("filestore")));
+    s.force = node.bool("force-filestore")?.unwrap_or(false);
+    s.write_fileinfo = node.bool("write-fileinfo")?.unwrap_or(false);
+    let open = node.int("max-open-files")?.unwrap_or(0);
+    s.max_open_files = u32::try_from(open).map_err(|_| {
+        node.node("max-open-files").unwrap_or(node).error(format!("max-open-files: {open} is out of range"))
+    })?;
+    if let Some(depth) = node.size("stream-depth")? {
+        let stream = size(config, "stream.reassembly.depth", margay_stream::StreamConfig::default().depth)?;
+        if depth > 0 && (depth <= stream) {
+            warning!(
+                "filestore",
+                "file-store.stream-depth value {depth} has no effect since it's less than stream.reassembly.depth value."
+            );
+        } else {
+            s.stream_depth = Some(depth);
+        }
+    }
+    if let Some(x) = node.node("xff")
+        && x.bool("enabled")?.unwrap_or(false)
+    {
+        let one_of = |key: &str, normal: &str, other: &str| match x.get(key) {
+            None => false,
+            Some(v) if v.eq_ignore_ascii_case(normal) => false,
+            Some(v) if v.eq_ignore_ascii_case(other) => true,
+            Some(v) => {
+                warning!("filestore", "{}: {key}: \"{v}\" is not known; it is taken as {normal}", x.place());
+                false
+            }
+        };
+        s.xff = Some(Xff {
+            overwrite: one_of("mode", "extra-data", "overwrite"),
+            forward: one_of("deployment", "reverse", "forward"),
+            header: x.get("header").filter(|h| !h.is_empty()).unwrap_or("X-Forwarded-For").to_owned(),
+        });
+    }
+    Ok(s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<FileConfig, ConfigError> {
+        files(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), Path::new("logs"))
+    }
+
+    #[test]
+    fn reads_a_store() {
+        let f = read(
+            "outputs:\n  - file-store:\n      version: 2\n      enabled: yes\n      write-fileinfo: yes\n      \
+             force-filestore: yes\n      stream-depth: 0\n      max-open-files: 100\n      force-hash: [SHA1, md5]\n      \
+             xff:\n        enabled: yes\n        mode: overwrite\n        header: X-Real-IP\n",
+        )
+        .unwrap();
+        let s = f.store.unwrap();
+        assert_eq!(s.dir, Path::new("logs/filestore"));
+        assert_eq!((s.force, s.write_fileinfo, s.stream_depth, s.max_open_files), (true, true, Some(0), 100));
+        assert_eq!(s.xff, Some(Xff { overwrite: true, forward: false, header: "X-Real-IP".into() }));
+        assert_eq!(f.force, FileWants { md5: true, sha1: true, ..FileWants::NONE });
+    }
+
+    #[test]
+    fn a_relative_directory_is_below_the_log() {
+        let dir = |d: &str| {
+            let text = format!("outputs:\n  - file-store:\n      version: 2\n      enabled: yes\n      dir: {d}\n");
+            read(&text).unwrap().store.unwrap().dir
+        };
+        assert_eq!(dir("files"), Path::new("logs/files"));
+        assert_eq!(dir("/var/files"), Path::new("/var/files"));
+    }
+
+    #[test]
+    fn other_versions_are_refused() {
+        for version in ["", "      version: 1\n", "      version: 3\n", "      version: x\n"] {
+            assert!(read(&format!("outputs:\n  - file-store:\n{version}      enabled: yes\n")).is_err(), "{version}");
+            let off = format!("outputs:\n  - file-store:\n{version}      enabled: no\n");
+            assert!(read(&off).unwrap().store.is_none());
+        }
+        let one = "  - file-store:\n      version: 2\n      enabled: yes\n";
+        assert!(read(&format!("outputs:\n{one}{one}")).is_err());
+        assert!(read(&format!("outputs:\n{one}      max-open-files: -1\n")).is_err());
+    }
+
+    #[test]
+    fn a_depth_below_that_of_the_stream_has_no_effect() {
+        let depth = |file: &str, stream: &str| {
+            let text = format!(
+                "outputs:\n  - file-store:\n      version: 2\n      enabled: yes\n      stream-depth: {file}\n\
+                 stream:\n  reassembly:\n    depth: {stream}\n"
+            );
+            read(&text).unwrap().store.unwrap().stream_depth
+        };
+        assert_eq!(depth("10000", "1mb"), None);
+        assert_eq!(depth("100000", "0"), Some(100_000));
+        assert_eq!(depth("2mb", "1mb"), Some(2 << 20));
+        assert_eq!(depth("0", "1mb"), Some(0));
+    }
+
+    #[test]
+    fn logs_force_hashes() {
+        let f = read(
+            "outputs:\n  - eve-log:\n      enabled: yes\n      types:\n        - alert\n        - files:\n            \
+             force-magic: yes\n            force-hash: [sha256]\n  - eve-log:\n      enabled: no\n      types:\n        - \
+             files:\n            force-hash: [md5]\n",
+        )
+        .unwrap();
+        assert_eq!(f.force, FileWants { magic: true, sha256: true, ..FileWants::NONE });
+        assert_eq!(
+            read("outputs:\n  - eve-log:\n      enabled: yes\n      types: [files]\n").unwrap().force,
+            FileWants::NONE
+        );
+    }
+}

@@ -1,0 +1,267 @@
+//! The application layer: fed with what the stream has in order, its transactions logged when they are complete.
+
+use std::sync::Arc;
+
+use margay_app::session::SessionEvent;
+use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Parse, Shared, protocol};
+use margay_flow::{Direction, Flow, FlowCore};
+use margay_output::event::{Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Header};
+use margay_packet::{Packet, Time};
+use margay_stream::{AppData, TcpSession, TcpState};
+
+use super::log::addresses;
+use super::{FlowExt, Rest};
+
+/// Most pieces that one packet hands over in one direction: stretches between holes.
+const PIECES_MAX: usize = 1024;
+
+/// A worker's application layer.
+pub(crate) struct AppLane {
+    pub(crate) config: Arc<AppConfig>,
+    pub(crate) shared: Shared,
+    /// What each `eve-log` output shows, in their order.
+    pub(crate) options: Vec<AppLogOptions>,
+}
+
+/// A flow's application layer, and how far it was fed.
+#[derive(Debug, Default)]
+pub(crate) struct FlowApp {
+    pub(crate) session: AppSession,
+    /// By direction, the stream offset up to which data was offered and not all taken.
+    offered: [u64; 2],
+    /// Packet events not yet seen to.
+    pub(crate) events: u8,
+}
+
+/// What a packet's data came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Heard {
+    /// Events of recognition ([`margay_app::session::SessionEvent::bit`]).
+    pub(crate) events: u8,
+    /// The protocol of the packet's direction became known, or known not to become so.
+    pub(crate) detected: bool,
+}
+
+impl FlowApp {
+    /// The flow's protocols, as events name them.
+    pub(crate) fn names(&self) -> AppProtos<'static> {
+        let s = &self.session;
+        let known = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
+        let side = |p: AppProto| if p == s.proto { None } else { known(p) };
+        AppProtos {
+            proto: known(s.proto),
+            to_server: side(s.side[0]),
+            to_client: side(s.side[1]),
+            original: if s.original == s.proto { None } else { known(s.original) },
+            expected: None,
+        }
+    }
+}
+
+struct Feeder<'a> {
+    lane: &'a mut AppLane,
+    core: &'a FlowCore,
+    time: Time,
+    inline: bool,
+    all: bool,
+}
+
+impl Feeder<'_> {
+    fn cx(&mut self, end: bool) -> Parse<'_> {
+        Parse {
+            config: &self.lane.config,
+            shared: &mut self.lane.shared,
+            flow: self.core,
+            time: self.time,
+            end,
+            inline: self.inline,
+        }
+    }
+
+    /// Hands over what a direction has; whether the other direction should be offered what it holds again.
+    fn side(&mut self, tcp: &mut TcpSession, app: &mut Option<Box<FlowApp>>, d: Direction) -> bool {
+        let mut again = false;
+        for _ in 0..PIECES_MAX {
+            let (consumed, stop);
+            match tcp.app_data(d, self.all) {
+                None => break,
+                Some(AppData::Gap(n)) => {
+                    let app = app.get_or_insert_default();
+                    app.session.gap(&mut self.cx(false), d, n);
+                    (consumed, stop) = (n, app.session.is_off());
+                }
+                Some(AppData::Data { offset, bytes }) => {
+                    let app = app.get_or_insert_default();
+                    let end = offset + bytes.len() as u64;
+                    let offered = app.offered.get_mut(d.index());
+                    if offered.as_ref().is_some_and(|o| **o == end) {
+                        break;
+                    }
+                    let fed = app.session.data(&mut self.cx(false), d, bytes);
+                    consumed = fed.consumed as u64;
+                    if fed.again {
+                        app.offered = [0; 2];
+                        again = true;
+                    } else if let Some(o) = app.offered.get_mut(d.index()) {
+                        *o = end;
+                    }
+                    stop = app.session.is_off() || (!fed.again && fed.consumed < bytes.len());
+                    if fed.again && fed.consumed == 0 && !app.session.proto.is_known() {
+                        tcp.app_consume(d, consumed);
+                        break;
+                    }
+                }
+            }
+            tcp.app_consume(d, consumed);
+            if stop {
+                break;
+            }
+        }
+        again
+    }
+
+    /// Tells the session that a direction is at its end, with what it still holds.
+    fn end(&mut self, tcp: &mut TcpSession, app: &mut FlowApp, d: Direction) {
+        if app.session.is_ended(d) || app.session.is_off() {
+            return;
+        }
+        let held = match tcp.app_data(d, self.all) {
+            Some(AppData::Data { bytes, .. }) => bytes,
+            _ => &[],
+        };
+        let fed = app.session.data(&mut self.cx(true), d, held);
+        tcp.app_consume(d, fed.consumed as u64);
+    }
+}
+
+impl Rest {
+    /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
+    /// all that is left, for this is the flow's end.
+    pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+        let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
+        let app = &mut flow.ext.app;
+        if app.as_ref().is_some_and(|a| a.session.is_off()) {
+            return Heard::default();
+        }
+        let mut feeder = Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all };
+        // What the packet acknowledges was sent before it.
+        let order = [dir.reverse(), dir];
+        for _ in 0..2 {
+            let mut again = false;
+            for d in order {
+                again |= feeder.side(tcp, app, d);
+            }
+            if !again {
+                break;
+            }
+        }
+        let Some(app) = app.as_deref_mut() else { return Heard::default() };
+        for d in order {
+            if tcp.depth_reached(d) && tcp.app_data(d, all).is_none() {
+                app.session.truncate(&mut feeder.cx(false), d);
+            }
+        }
+        if all || tcp.state() == TcpState::Closed {
+            for d in order {
+                feeder.end(tcp, app, d);
+            }
+        }
+        if app.session.is_off() {
+            tcp.app_disable();
+        }
+        self.stream.account(tcp);
+        app.events |= app.session.take_events();
+        Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir) }
+    }
+
+    /// Logs the events of recognition that came with a packet.
+    pub(super) fn log_recognition(&mut self, p: &Packet<'_>, flow: &Flow<FlowExt>, events: u8) {
+        if events == 0 || !self.outputs.wants(EventType::Anomaly) {
+            return;
+        }
+        let header = Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        let proto = flow.ext.app.as_ref().and_then(|a| a.names().proto);
+        for e in SessionEvent::ALL.iter().filter(|e| events & e.bit() != 0) {
+            self.outputs.anomaly(&AnomalyEvent {
+                header,
+                anomaly: Anomaly::AppLayer {
+                    event: &e.name().to_ascii_uppercase(),
+                    app_proto: proto.unwrap_or("unknown"),
+                    layer: "proto_detect",
+                },
+                tx_id: None,
+                packet: Some(p),
+            });
+        }
+    }
+
+    /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
+    pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        if !app.session.has_txs() {
+            return;
+        }
+        let header = Header {
+            flow_id: Some(flow.core.id),
+            pcap_filename: self.file.as_deref(),
+            addresses: Some(addresses(&flow.core)),
+            ..Header::of(p)
+        };
+        let detects = self.detect.is_some();
+        let names = app.names();
+        for parser in app.session.parsers_mut() {
+            let Some(proto) = protocol(parser.proto()) else { continue };
+            let complete = proto.complete();
+            for id in parser.txs() {
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                let done = [0, 1].map(|i| tx.base().progress[i] >= complete[i]);
+                let whole = done == [true; 2];
+                if !tx.base().events.is_empty() && self.outputs.wants(EventType::Anomaly) {
+                    let new: Vec<u8> = tx.base_mut().events.take_new().to_vec();
+                    for n in new {
+                        let name = proto.events.get(usize::from(n)).copied().unwrap_or_default();
+                        self.outputs.anomaly(&AnomalyEvent {
+                            header,
+                            anomaly: Anomaly::AppLayer {
+                                event: &name.to_ascii_uppercase(),
+                                app_proto: names.proto.unwrap_or_default(),
+                                layer: "proto_parser",
+                            },
+                            tx_id: Some(id),
+                            packet: Some(p),
+                        });
+                    }
+                }
+                if (whole || end) && !tx.base().logged {
+                    tx.base_mut().logged = true;
+                    if let Some(n) = self.app.shared.counters.txs.get_mut(proto.proto as usize) {
+                        *n += 1;
+                    }
+                    let tx = &*tx;
+                    if !tx.base().no_log
+                        && let Some(kind) = EventType::from_name(proto.log)
+                        && self.outputs.wants(kind)
+                    {
+                        let options = &self.app.options;
+                        self.outputs.app(&AppEvent {
+                            kind,
+                            header,
+                            tx_id: Some((id, false)),
+                            direction: None,
+                            fields: &|json, n| {
+                                if let Some(o) = options.get(n) {
+                                    tx.log(json, o, LogFor::Event);
+                                }
+                            },
+                        });
+                    }
+                }
+                let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
+                if end || (whole && inspected) {
+                    parser.free_tx(&mut self.app.shared, id);
+                }
+            }
+        }
+        app.session.tidy(&mut self.app.shared);
+    }
+}
