@@ -1,9 +1,11 @@
 //! All rules, compiled: what workers share.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
-use margay_rules::ast::{GlobalThreshold, Place, Rule};
+use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Rule};
 
 use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
@@ -72,13 +74,21 @@ pub struct Environment<'a> {
     pub reputation: Arc<IpReputation>,
     /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
+    /// Where files that rules name are looked for, if not beside the rules (`default-rule-path`).
+    pub rule_folder: Option<&'a Path>,
     /// The rules that were in use before a reload: names of bits and integers keep their numbers.
     pub previous: Option<&'a Detect>,
 }
 
 impl Default for Environment<'_> {
     fn default() -> Self {
-        Environment { thresholds: &[], reputation: Arc::default(), stream_event: &|_| None, previous: None }
+        Environment {
+            thresholds: &[],
+            reputation: Arc::default(),
+            stream_event: &|_| None,
+            rule_folder: None,
+            previous: None,
+        }
     }
 }
 
@@ -122,7 +132,7 @@ impl Detect {
             reputation_category: &|name| reputation.category(name),
         };
         let mut compiled = Vec::with_capacity(rules.len());
-        let mut txs = TxBuilder::new(protocols);
+        let mut txs = TxBuilder::new(protocols, environment.rule_folder);
         rules.retain(|rule| {
             match CompiledRule::compile(rule, compiled.len(), &mut env, &mut sets, &mut txs, &limits) {
                 Ok(c) => {
@@ -185,6 +195,28 @@ impl Detect {
             rules,
         };
         Ok((detect, report))
+    }
+
+    /// What the rules want of files.
+    pub fn file_wants(&self) -> FileWants {
+        let mut w = FileWants::NONE;
+        for rule in &self.rules {
+            for b in rule.buffers.iter().filter(|b| b.app) {
+                w.data |= b.buffer == "file.data";
+                w.magic |= b.buffer == "file.magic";
+            }
+            for c in &rule.checks {
+                match c {
+                    Check::File(FileCheck::Magic { .. }) => w.magic = true,
+                    Check::File(FileCheck::Hash { kind: FileHash::Md5, .. }) => w.md5 = true,
+                    Check::File(FileCheck::Hash { kind: FileHash::Sha1, .. }) => w.sha1 = true,
+                    Check::File(FileCheck::Hash { kind: FileHash::Sha256, .. }) => w.sha256 = true,
+                    _ => {}
+                }
+            }
+            w.store |= rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }));
+        }
+        w
     }
 
     /// The progress of a complete transaction, by direction.

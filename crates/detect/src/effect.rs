@@ -1,10 +1,12 @@
 //! What a rule does once it matched, besides its action: bits, integers, bypass, marks.
 
 use margay_app::TxBase;
-use margay_app::file::FileEngine;
+use margay_app::file::{FileEngine, StoreScope};
 use margay_flow::{Direction, FlowVars};
 use margay_packet::Packet;
-use margay_rules::ast::{BitOp, ConfigKind, ConfigScope, ConfigWhat, Effect, FlowIntOp, XBitTrack};
+use margay_rules::ast::{
+    BitOp, ConfigKind, ConfigScope, ConfigWhat, Effect, FileScope, FileSide, FlowIntOp, XBitTrack,
+};
 
 use crate::checks::{IntValue, Names, int_value, track};
 use crate::hostvars::{HostKey, HostVars};
@@ -44,6 +46,13 @@ pub enum CompiledEffect {
     },
     /// Keeps the transaction out of the log.
     NoLog,
+    /// Stores files.
+    FileStore {
+        /// Of which directions; `None` for that which matched.
+        side: Option<FileSide>,
+        /// Which of them.
+        scope: FileScope,
+    },
     /// Sets bits of the packet's mark.
     NfqMark {
         /// The mark.
@@ -90,8 +99,10 @@ pub struct TxTarget<'a> {
     pub base: &'a mut TxBase,
     /// The direction that matched.
     pub dir: Direction,
-    /// The file that matched, by its place among those of the direction.
+    /// The file that matched, by its place among all of the transaction.
     pub file: Option<u32>,
+    /// Number of the rule that matched.
+    pub sid: u32,
     /// What files need that are to be stored.
     pub files: Option<&'a mut FileEngine>,
 }
@@ -135,9 +146,7 @@ impl CompiledEffect {
                     "this build has only logging disable, type tx, scope tx",
                 ));
             }
-            Effect::FileStore { .. } => {
-                return Err(CompileError::unsupported("filestore", "this build does not have it"));
-            }
+            Effect::FileStore { side, scope } => CompiledEffect::FileStore { side: *side, scope: *scope },
             Effect::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build does not have it"));
             }
@@ -208,9 +217,42 @@ impl CompiledEffect {
                     tx.base.no_log = true;
                 }
             }
+            CompiledEffect::FileStore { side, scope } => {
+                if let Some(tx) = &mut target.tx {
+                    tx.store(*side, *scope);
+                }
+            }
             CompiledEffect::Bypass => target.bypass = true,
             CompiledEffect::NfqMark { mark, mask } => target.mark = Some((*mark, *mask)),
         }
+    }
+}
+
+impl TxTarget<'_> {
+    fn store(&mut self, side: Option<FileSide>, scope: FileScope) {
+        let server = match side {
+            None => self.dir == Direction::ToServer,
+            Some(side) => side != FileSide::ToClient,
+        };
+        let client = match side {
+            None => self.dir == Direction::ToClient,
+            Some(side) => side != FileSide::ToServer,
+        };
+        let dirs = [server, client];
+        let scope = match (scope, self.file) {
+            (FileScope::File, Some(f)) => StoreScope::File(f as usize),
+            // Without one that matched, those of the other direction.
+            (FileScope::File | FileScope::Transaction, _) => StoreScope::Tx,
+            (FileScope::Flow, _) => {
+                if let Some(engine) = self.files.as_deref_mut() {
+                    for (flow, _) in engine.flow.store.iter_mut().zip(dirs).filter(|(_, on)| *on) {
+                        flow.get_or_insert(self.sid);
+                    }
+                }
+                StoreScope::Flow
+            }
+        };
+        self.base.files.request_store(dirs, scope, self.sid);
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct Match {
     pub(crate) stream: bool,
     /// The transaction's parser, by its place.
     pub(crate) parser: u8,
-    /// The file, by its place among those of the direction.
+    /// The file, by its place among all of the transaction.
     pub(crate) file: Option<u32>,
 }
 
@@ -404,6 +404,7 @@ impl DetectState {
         let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
         let max = detect.config.alert_max();
         let mut flow_action = FlowAction::None;
+        let guess = if detect.config.guess_tx { only_tx(input) } else { None };
         for i in 0..self.matches.len() {
             let Some(&m) = self.matches.get(i) else { break };
             let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
@@ -422,15 +423,16 @@ impl DetectState {
                 self.counters.alert_queue_overflow += 1;
             } else {
                 let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
+                let guessed = guess.filter(|_| m.tx_id.is_none() && !rule.payload.is_empty());
                 self.alerts.push(Alert {
                     rule: m.rule,
                     action,
                     blocked,
                     stream: m.stream,
-                    tx_id: m.tx_id,
-                    parser: 0,
-                    tx_guessed: false,
-                    file: None,
+                    tx_id: m.tx_id.or(guessed.map(|g| g.1)),
+                    parser: guessed.map_or(m.parser, |g| g.0),
+                    tx_guessed: guessed.is_some(),
+                    file: m.file,
                 });
                 if !rule.tags.is_empty() {
                     verdict.tagged = false;
@@ -474,6 +476,15 @@ impl DetectState {
         }
         verdict
     }
+}
+
+/// The transaction that is going on, where there is one only: its parser's place, and its number.
+fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
+    let parsers = input.txs.as_deref()?;
+    let mut all =
+        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(|&id| p.tx(id).is_some()).map(move |id| (n, id)));
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
 }
 
 fn set_action(flow: &mut FlowCore, action: FlowAction) {

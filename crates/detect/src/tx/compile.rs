@@ -1,12 +1,16 @@
 //! Rules to plans.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use margay_app::{BufferDef, BufferKind, PROTOCOLS, Protocol};
+use margay_app::file::{HashKind, HashList};
+use margay_app::{BufferDef, BufferKind, Protocol};
 use margay_flow::Direction;
 use margay_rules::ast::{
-    Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileScope, FileSide, Rule, Side, XBitTrack,
+    Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide, Rule, Side,
+    XBitTrack,
 };
 
 use super::group::GroupsBuilder;
@@ -25,6 +29,37 @@ const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 pub(crate) struct TxBuilder {
     protocols: &'static [&'static Protocol],
     groups: GroupsBuilder,
+    lists: HashLists,
+}
+
+/// Lists of digests, each read once.
+#[derive(Debug, Default)]
+struct HashLists {
+    /// Where lists are that are not beside the rules.
+    folder: Option<PathBuf>,
+    read: HashMap<(PathBuf, HashKind), Arc<HashList>>,
+}
+
+impl HashLists {
+    /// The list that `rule` names: beside the file of rules, else in the folder of rules.
+    fn get(&mut self, kind: FileHash, name: &str, rule: &Rule) -> Result<Arc<HashList>, Refused> {
+        let kind = match kind {
+            FileHash::Md5 => HashKind::Md5,
+            FileHash::Sha1 => HashKind::Sha1,
+            FileHash::Sha256 => HashKind::Sha256,
+        };
+        let beside = Path::new(&*rule.place.file).parent().unwrap_or(Path::new("")).join(name);
+        let path = match &self.folder {
+            Some(folder) if !beside.exists() => folder.join(name),
+            _ => beside,
+        };
+        let key = (path, kind);
+        if let Some(list) = self.read.get(&key) {
+            return Ok(list.clone());
+        }
+        let list = HashList::load(&key.0, kind).map_err(|e| Refused::Error(e.to_string()))?;
+        Ok(self.read.entry(key).or_insert(Arc::new(list)).clone())
+    }
 }
 
 /// Where a buffer of a rule is found in one protocol and direction.
@@ -40,15 +75,11 @@ enum Place {
     Other,
 }
 
-impl Default for TxBuilder {
-    fn default() -> Self {
-        TxBuilder::new(PROTOCOLS)
-    }
-}
-
 impl TxBuilder {
-    pub(crate) fn new(protocols: &'static [&'static Protocol]) -> Self {
-        TxBuilder { protocols, groups: GroupsBuilder::default() }
+    /// One for the transactions of `protocols`; lists of digests that are not beside their rules are in `folder`.
+    pub(crate) fn new(protocols: &'static [&'static Protocol], folder: Option<&Path>) -> Self {
+        let lists = HashLists { folder: folder.map(Path::to_owned), read: HashMap::new() };
+        TxBuilder { protocols, groups: GroupsBuilder::default(), lists }
     }
 
     /// Compiles the part of `rule`, which gets number `number`, that looks at transactions.
@@ -69,7 +100,7 @@ impl TxBuilder {
                 false => None,
             });
         }
-        let files = file_tests(rule, &numbers, &mut checks, limits)?;
+        let files = file_tests(rule, &numbers, &mut checks, &mut self.lists, limits)?;
         let named = match &rule.protocol {
             margay_rules::ast::Protocol::App(name) => Some(ProtoSet::named(name)),
             _ => None,
@@ -282,6 +313,7 @@ fn file_tests(
     rule: &Rule,
     numbers: &[Option<u16>],
     checks: &mut Vec<CompiledBuffer>,
+    lists: &mut HashLists,
     limits: &InspectLimits,
 ) -> Result<Arc<[FileTest]>, Refused> {
     let mut tests = Vec::new();
@@ -301,7 +333,9 @@ fn file_tests(
             FileCheck::Magic { text, negated } => {
                 FileTest::Magic(push(checks, &literal(text, *negated, false), limits)?)
             }
-            FileCheck::Hash { .. } => return Err(Refused::Unsupported("this build has no digests of files".into())),
+            FileCheck::Hash { kind, list, negated } => {
+                FileTest::Hash { list: lists.get(*kind, list, rule)?, negated: *negated }
+            }
             FileCheck::Size(c) => FileTest::Size(*c),
         });
     }

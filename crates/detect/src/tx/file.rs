@@ -1,6 +1,8 @@
 //! Checks of files: all that a rule has must hold for one and the same file.
 
-use margay_app::file::{File, FileState};
+use std::sync::Arc;
+
+use margay_app::file::{File, FileEngine, HashList};
 use margay_rules::ast::Compare;
 
 use super::TxRule;
@@ -13,6 +15,8 @@ pub(crate) enum FileTest {
     Name(u16),
     /// Checks of what it is recognised as.
     Magic(u16),
+    /// Whether its digest is in a list, or is not.
+    Hash { list: Arc<HashList>, negated: bool },
     /// Its size.
     Size(Compare),
 }
@@ -27,41 +31,36 @@ pub(crate) enum FileOutcome {
 }
 
 impl FileTest {
-    pub(crate) fn of(&self, rule: &TxRule, file: &File, context: &mut InspectContext) -> FileOutcome {
+    pub(crate) fn of(
+        &self,
+        rule: &TxRule,
+        file: &File,
+        engine: Option<&FileEngine>,
+        context: &mut InspectContext,
+    ) -> FileOutcome {
         let yes = |b| if b { FileOutcome::Yes } else { FileOutcome::No };
+        let unknown = if file.ended() { FileOutcome::No } else { FileOutcome::Later };
         match self {
             FileTest::Name(check) => match rule.checks.get(usize::from(*check)) {
-                Some(c) if !file.name.is_empty() => yes(c.matches(&file.name, context)),
+                Some(c) if !file.name().is_empty() => yes(c.matches(file.name(), context)),
                 _ => FileOutcome::No,
             },
-            FileTest::Magic(check) => match (rule.checks.get(usize::from(*check)), magic(file)) {
-                (Some(c), Some(magic)) => yes(c.matches(magic, context)),
-                _ if file.state == FileState::Open => FileOutcome::Later,
-                _ => FileOutcome::No,
+            FileTest::Magic(check) => {
+                match (rule.checks.get(usize::from(*check)), engine.and_then(|e| file.magic(e))) {
+                    (Some(c), Some(magic)) => yes(c.matches(magic, context)),
+                    _ => unknown,
+                }
+            }
+            FileTest::Hash { list, negated } => match file.digest(list.kind()) {
+                Some(digest) => yes(list.contains(digest) != *negated),
+                None => unknown,
             },
-            FileTest::Size(c) => size(c, file),
+            // Of a file that was not wholly seen only that it is bigger can be said.
+            FileTest::Size(c) if file.size_known() => yes(c.holds(file.size())),
+            FileTest::Size(c @ (Compare::Greater(_) | Compare::GreaterEqual(_))) if c.holds(file.size()) => {
+                FileOutcome::Yes
+            }
+            FileTest::Size(_) => unknown,
         }
     }
-}
-
-/// `filesize`: of a file that was not wholly seen only what is bigger can be said.
-fn size(c: &Compare, file: &File) -> FileOutcome {
-    let holds = c.holds(file.size);
-    match file.state {
-        FileState::Closed if holds => FileOutcome::Yes,
-        FileState::Closed => FileOutcome::No,
-        _ if holds && matches!(c, Compare::Greater(_) | Compare::GreaterEqual(_)) => FileOutcome::Yes,
-        FileState::Open => FileOutcome::Later,
-        _ => FileOutcome::No,
-    }
-}
-
-/// What a file is recognised as, once that is known.
-pub(crate) fn magic(_file: &File) -> Option<&[u8]> {
-    None
-}
-
-/// What is due of a file's data.
-pub(crate) fn due(file: &File) -> Option<(&[u8], u64)> {
-    Some(file.window.held())
 }

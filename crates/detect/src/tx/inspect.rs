@@ -1,9 +1,11 @@
 //! Looking at a transaction: which rules may hold, and which do.
 
+use margay_app::file::FileEngine;
+use margay_app::window::WindowLimits;
 use margay_app::{AppProto, BufferKind, Found, Transaction, TxDetect};
 use margay_flow::Direction;
 
-use super::file::{FileOutcome, due, magic};
+use super::file::FileOutcome;
 use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
@@ -64,11 +66,14 @@ struct View<'a> {
     dir: Direction,
     progress: u8,
     complete: bool,
+    /// What files are looked at with.
+    engine: Option<&'a FileEngine>,
+    limits: WindowLimits,
 }
 
 /// What came of looking at a rule's steps.
 enum Eval {
-    /// All hold; with the file that did, by its place among those of the direction.
+    /// All hold; with the file that did, by its place among all of the transaction.
     Match(Option<u32>),
     /// Nothing speaks against it; these hold.
     Wait(u64),
@@ -112,7 +117,8 @@ impl DetectState {
                 {
                     self.inspect_tx(detect, group, input, key, verdict, tx, (proto, number, id, dir, end));
                 }
-                tx.base_mut().detect[i].done = end;
+                let base = tx.base_mut();
+                base.detect[i].done = end;
                 tx.inspected(dir);
             }
         }
@@ -133,12 +139,13 @@ impl DetectState {
         for c in self.tx.slots.iter_mut().take(group.slots.len()) {
             c.held = Held::Unknown;
         }
+        let limits = tx.file_window(dir);
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
         let mut seen = std::mem::take(&mut base.detect[dir.index()]);
         let mut candidates = std::mem::take(&mut self.tx.candidates);
         candidates.clear();
-        let view = View { tx: &*tx, group, dir, progress, complete };
+        let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
         self.tx_candidates(view, &mut seen, &mut candidates);
         candidates.sort_unstable();
         candidates.dedup();
@@ -176,13 +183,14 @@ impl DetectState {
             let mut files_from = file_mark(&seen, number);
             let mut state = state;
             loop {
-                let view = View { tx: &*tx, group, dir, progress, complete };
+                let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
                 match self.evaluate(rule, txr, plan, state, files_from, view, input) {
                     Eval::Match(_) if txr.both && !other_half(txr, plan, view, number) => {
                         kept.push((number, plan.full));
                     }
                     Eval::Match(file) => {
-                        self.tx_matched(rule, input, verdict, tx, dir, file);
+                        let sid = detect.rules.get(number as usize).map_or(0, |r| r.sid);
+                        self.tx_matched(rule, sid, input, verdict, tx, dir, file);
                         self.matches.push(Match { rule: number, tx_id: Some(id), stream: false, parser, file });
                         if let Some(f) = file {
                             // Once a file: the rest has held, and the next file may be there already.
@@ -216,7 +224,7 @@ impl DetectState {
 
     /// The rules that what is new in a transaction makes candidates.
     fn tx_candidates(&mut self, view: View<'_>, seen: &mut TxDetect, out: &mut Vec<u32>) {
-        let View { tx, group, dir, progress, complete } = view;
+        let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
         // One more than the progress up to which it was done before.
         let from = group.always.partition_point(|a| a.0 < seen.begun);
@@ -297,9 +305,11 @@ impl DetectState {
     }
 
     /// Does what a rule does once it matched a transaction.
+    #[allow(clippy::too_many_arguments)]
     fn tx_matched(
         &mut self,
         rule: &CompiledRule,
+        sid: u32,
         input: &mut Input<'_>,
         verdict: &mut Verdict,
         tx: &mut dyn Transaction,
@@ -315,7 +325,7 @@ impl DetectState {
             hosts: Some(&mut self.hosts),
             bypass: verdict.bypass,
             mark: verdict.mark,
-            tx: Some(TxTarget { base: tx.base_mut(), dir, file, files: input.files.as_deref_mut() }),
+            tx: Some(TxTarget { base: tx.base_mut(), dir, file, sid, files: input.files.as_deref_mut() }),
         };
         for e in &rule.effects {
             e.apply(&mut target);
@@ -360,10 +370,11 @@ impl DetectState {
                 }
                 What::File(tests) => {
                     let mut found = Outcome::Later;
-                    for (f, number) in view.tx.base().files.of(view.dir).zip(0u32..).skip(files_from as usize) {
+                    let files = view.tx.base().files.all().iter().zip(0u32..).skip(files_from as usize);
+                    for (f, number) in files.filter(|(f, _)| f.to_client == (view.dir == Direction::ToClient)) {
                         let mut all = FileOutcome::Yes;
                         for t in tests.iter() {
-                            match t.of(txr, f, &mut self.context) {
+                            match t.of(txr, f, view.engine, &mut self.context) {
                                 FileOutcome::Yes => {}
                                 other => {
                                     all = other;
@@ -569,23 +580,23 @@ fn each(
         }
         SlotSource::FileData => {
             for file in files {
-                if let Some((data, _)) = due(file)
-                    && !data.is_empty()
-                    && give(data, false, context)
+                if let Some(found) = file.data(view.limits)
+                    && !found.data.is_empty()
+                    && give(found.data, found.end, context)
                 {
                     return;
                 }
             }
         }
         SlotSource::FileName => {
-            for file in files.filter(|x| !x.name.is_empty()) {
-                if give(&file.name, true, context) {
+            for file in files.filter(|x| !x.name().is_empty()) {
+                if give(file.name(), true, context) {
                     return;
                 }
             }
         }
         SlotSource::FileMagic => {
-            for m in files.filter_map(magic) {
+            for m in files.filter_map(|x| x.magic(view.engine?)) {
                 if give(m, true, context) {
                     return;
                 }
