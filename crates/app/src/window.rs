@@ -1,7 +1,7 @@
 //! Data that is inspected as it streams by: bodies and files of any size in constant memory.
 
 /// How much of streamed data is looked at, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowLimits {
     /// Bytes that must be there before the first look, unless the data is at its end (`*-body-minimal-inspect-size`).
     pub min: u32,

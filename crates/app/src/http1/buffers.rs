@@ -1,0 +1,167 @@
+//! What HTTP/1 offers to rules.
+
+use margay_flow::Direction;
+
+use crate::tx::{BufferDef, BufferKind, Found};
+
+use super::request::part;
+use super::tx::Http1Tx;
+use super::{BODY, HEADERS, LINE};
+
+macro_rules! buffers {
+    ($($id:ident $name:literal $kind:ident $request:expr, $response:expr;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        enum Buffer { $($id),* }
+
+        const ALL: &[Buffer] = &[$(Buffer::$id),*];
+
+        /// Buffers for rules; numbers are those of [`ALL`].
+        pub(super) static BUFFERS: &[BufferDef] = &[$(BufferDef {
+            name: $name, id: Buffer::$id as u8, kind: BufferKind::$kind, progress: [$request, $response],
+        }),*];
+    };
+}
+
+buffers! {
+    Uri "http.uri" Single Some(LINE), None;
+    UriRaw "http.uri.raw" Single Some(LINE), None;
+    Method "http.method" Single Some(LINE), None;
+    RequestLine "http.request_line" Single Some(LINE), None;
+    ResponseLine "http.response_line" Single None, Some(LINE);
+    StatCode "http.stat_code" Single None, Some(LINE);
+    StatMsg "http.stat_msg" Single None, Some(LINE);
+    Protocol "http.protocol" Single Some(LINE), Some(LINE);
+    Header "http.header" Single Some(HEADERS), Some(HEADERS);
+    HeaderRaw "http.header.raw" Single Some(HEADERS), Some(HEADERS);
+    HeaderNames "http.header_names" Single Some(HEADERS), Some(HEADERS);
+    RequestHeader "http.request_header" Multi Some(HEADERS), None;
+    ResponseHeader "http.response_header" Multi None, Some(HEADERS);
+    Start "http.start" Single Some(HEADERS), Some(HEADERS);
+    Cookie "http.cookie" Single Some(HEADERS), Some(HEADERS);
+    UserAgent "http.user_agent" Single Some(HEADERS), None;
+    Host "http.host" Single Some(HEADERS), None;
+    HostRaw "http.host.raw" Single Some(HEADERS), None;
+    Accept "http.accept" Single Some(HEADERS), None;
+    AcceptLang "http.accept_lang" Single Some(HEADERS), None;
+    AcceptEnc "http.accept_enc" Single Some(HEADERS), None;
+    Referer "http.referer" Single Some(HEADERS), None;
+    Connection "http.connection" Single Some(HEADERS), Some(HEADERS);
+    ContentLen "http.content_len" Single Some(HEADERS), Some(HEADERS);
+    ContentType "http.content_type" Single Some(HEADERS), Some(HEADERS);
+    Location "http.location" Single None, Some(HEADERS);
+    Server "http.server" Single None, Some(HEADERS);
+    RequestBody "http.request_body" Stream Some(BODY), None;
+    ResponseBody "http.response_body" Stream None, Some(BODY);
+    FileData "file.data" Stream None, Some(BODY);
+}
+
+/// See [`crate::Transaction::buffer`].
+pub(super) fn buffer<'a>(
+    tx: &'a Http1Tx,
+    id: u8,
+    dir: Direction,
+    index: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Found<'a>> {
+    let buffer = *ALL.get(id as usize)?;
+    let def = BUFFERS.get(id as usize)?;
+    let needed = def.progress.get(dir.index()).copied().flatten()?;
+    if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) {
+        return None;
+    }
+    if index > 0 && def.kind != BufferKind::Multi {
+        return None;
+    }
+    let message = tx.message(dir);
+    let to_server = dir == Direction::ToServer;
+    let field = |name: &[u8], scratch: &'a mut Vec<u8>| message.headers.joined(name, scratch);
+    let line = &tx.request.line;
+    let some = |b: &'a [u8]| (!b.is_empty()).then_some(b);
+    let data = match buffer {
+        Buffer::Uri => some(&tx.uri),
+        Buffer::UriRaw => some(tx.uri_raw()),
+        Buffer::Method => some(tx.method()),
+        Buffer::RequestLine | Buffer::ResponseLine => some(&message.line),
+        Buffer::StatCode => some(part(&message.line, tx.status_line.status)),
+        Buffer::StatMsg => some(part(&message.line, tx.status_line.message)),
+        Buffer::Protocol if to_server => some(part(line, tx.request_line.protocol)),
+        Buffer::Protocol => some(part(&message.line, tx.status_line.protocol)),
+        Buffer::Header => {
+            message.headers.all(cookie(to_server), scratch);
+            some(scratch)
+        }
+        Buffer::HeaderRaw => some(message.headers.raw()),
+        Buffer::HeaderNames => {
+            if message.headers.is_empty() {
+                return None;
+            }
+            scratch.extend_from_slice(b"\r\n");
+            for name in message.headers.names() {
+                scratch.extend_from_slice(name);
+                scratch.extend_from_slice(b"\r\n");
+            }
+            scratch.extend_from_slice(b"\r\n");
+            some(scratch)
+        }
+        Buffer::RequestHeader | Buffer::ResponseHeader => {
+            if !message.headers.one(index, scratch) {
+                return None;
+            }
+            some(scratch)
+        }
+        Buffer::Start => {
+            if message.line.is_empty() {
+                return None;
+            }
+            scratch.extend_from_slice(&message.line);
+            scratch.extend_from_slice(b"\r\n");
+            message.headers.all(b"", scratch);
+            if !message.headers.is_empty() {
+                scratch.extend_from_slice(b"\r\n");
+            }
+            some(scratch)
+        }
+        Buffer::Cookie => field(cookie(to_server), scratch),
+        Buffer::UserAgent => field(b"user-agent", scratch),
+        Buffer::Host => some(&tx.host),
+        Buffer::HostRaw => some(&tx.host_raw),
+        Buffer::Accept => field(b"accept", scratch),
+        Buffer::AcceptLang => field(b"accept-language", scratch),
+        Buffer::AcceptEnc => field(b"accept-encoding", scratch),
+        Buffer::Referer => field(b"referer", scratch),
+        Buffer::Connection => field(b"connection", scratch),
+        Buffer::ContentLen => field(b"content-length", scratch),
+        Buffer::ContentType => field(b"content-type", scratch),
+        Buffer::Location => field(b"location", scratch),
+        Buffer::Server => field(b"server", scratch),
+        Buffer::RequestBody | Buffer::ResponseBody | Buffer::FileData => {
+            let body = &message.body;
+            if body.window().total() == 0 {
+                return None;
+            }
+            let end = body.at_end();
+            let (data, offset) = body.window().due(tx.limits(dir), end)?;
+            return Some(Found { data, offset, end });
+        }
+    };
+    data.map(Found::whole)
+}
+
+/// The field that `http.cookie` shows and `http.header` leaves out.
+const fn cookie(to_server: bool) -> &'static [u8] {
+    if to_server { b"cookie" } else { b"set-cookie" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places() {
+        assert!(BUFFERS.len() <= 64);
+        for (i, b) in BUFFERS.iter().enumerate() {
+            assert_eq!(usize::from(b.id), i, "{}", b.name);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Header fields of one message: kept as they came, and taken apart into names and values.
+//!
+//! A field is only taken apart when the line behind it shows that it is not continued (RFC 9112, section 5.2). Values of a
+//! repeated field are kept apart, linked to the first one, and joined when somebody asks for them: joining as they come would
+//! cost the square of their length.
+
+/// Times a field may be repeated; more are dropped.
+const MAX_REPETITIONS: u16 = 64;
+/// No further field of the name.
+const NONE: u32 = u32::MAX;
+
+/// What was wrong with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct FieldFlags {
+    /// There was no colon.
+    pub no_colon: bool,
+    /// The name is empty or no token.
+    pub invalid: bool,
+    /// It came too often, and was dropped.
+    pub dropped: bool,
+    /// There were too many fields.
+    pub too_many: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Field {
+    name: (u32, u32),
+    value: (u32, u32),
+    /// Whether it is the first one of its name.
+    first: bool,
+    /// The next one of its name.
+    next: u32,
+    /// Of a first one: the last one of its name, and how many there are.
+    tail: u32,
+    count: u16,
+}
+
+/// The fields of a message.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Headers {
+    /// As they came, with line ends, and the empty line.
+    raw: Vec<u8>,
+    /// Names and values.
+    text: Vec<u8>,
+    list: Vec<Field>,
+    /// The field that may be continued, without line ends.
+    pending: Vec<u8>,
+    has_pending: bool,
+    pending_colon: bool,
+}
+
+/// White space of C's `isspace`.
+pub(super) const fn space(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
+}
+
+/// Without white space around it.
+pub(super) fn trim(b: &[u8]) -> &[u8] {
+    trim_by(b, space)
+}
+
+/// Without what `f` holds for around it.
+pub(super) fn trim_by(mut b: &[u8], f: impl Fn(u8) -> bool) -> &[u8] {
+    while let [first, rest @ ..] = b {
+        if !f(*first) {
+            break;
+        }
+        b = rest;
+    }
+    while let [rest @ .., last] = b {
+        if !f(*last) {
+            break;
+        }
+        b = rest;
+    }
+    b
+}
+
+const fn token(b: u8) -> bool {
+    matches!(b, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~')
+}
+
+/// Whether all of a name is of a token's characters (RFC 9110, section 5.6.2), and there is some.
+pub(super) fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&b| token(b))
+}
+
+/// Whether two names are the same in any case; null bytes in `found` do not count.
+fn same(found: &[u8], wanted: &[u8]) -> bool {
+    if found.len() == wanted.len() {
+        return found.eq_ignore_ascii_case(wanted);
+    }
+    found.len() > wanted.len()
+        && found
+            .iter()
+            .filter(|&&b| b != 0)
+            .map(u8::to_ascii_lowercase)
+            .eq(wanted.iter().filter(|&&b| b != 0).map(u8::to_ascii_lowercase))
+}
+
+impl Headers {
+    /// Adds a line's bytes, line end included, to what is kept as it came.
+    pub(super) fn add_raw(&mut self, line: &[u8]) {
+        self.raw.extend_from_slice(line);
+    }
+
+    /// All as it came.
+    pub(super) fn raw(&self) -> &[u8] {
+        &self.raw
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory(&self) -> usize {
+        self.raw.capacity()
+            + self.text.capacity()
+            + self.pending.capacity()
+            + self.list.capacity() * std::mem::size_of::<Field>()
+    }
+
+    /// Begins a field; the one before must have been finished.
+    pub(super) fn begin(&mut self, line: &[u8]) {
+        self.pending.clear();
+        self.pending.extend_from_slice(line);
+        self.has_pending = true;
+        self.pending_colon = line.contains(&b':');
+    }
+
+    /// Continues the field that was begun, to at most `limit` bytes; false where there is none.
+    pub(super) fn fold(&mut self, line: &[u8], limit: usize) -> bool {
+        if !self.has_pending {
+            return false;
+        }
+        let room = limit.saturating_sub(self.pending.len());
+        self.pending.extend_from_slice(line.get(..room.min(line.len())).unwrap_or(line));
+        self.pending_colon |= line.contains(&b':');
+        true
+    }
+
+    /// Whether the field that was begun has its colon.
+    pub(super) const fn has_colon(&self) -> bool {
+        self.has_pending && self.pending_colon
+    }
+
+    /// Bytes of the field that was begun.
+    pub(super) fn pending_len(&self) -> usize {
+        if self.has_pending { self.pending.len() } else { 0 }
+    }
+
+    /// Finishes the field that was begun.
+    pub(super) fn finish(&mut self, limit: u32) -> FieldFlags {
+        let mut flags = FieldFlags::default();
+        if !std::mem::take(&mut self.has_pending) {
+            return flags;
+        }
+        if limit != 0 && self.list.len() >= limit as usize {
+            flags.too_many = true;
+            return flags;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let (name, value) = match pending.iter().position(|&b| b == b':') {
+            Some(colon) => (trim(pending.get(..colon).unwrap_or(&[])), trim(pending.get(colon + 1..).unwrap_or(&[]))),
+            None => {
+                flags.no_colon = true;
+                (&[][..], trim(&pending))
+            }
+        };
+        flags.invalid = !flags.no_colon && !is_token(name);
+        self.push(name, value, &mut flags);
+        self.pending = pending;
+        flags
+    }
+
+    fn push(&mut self, name: &[u8], value: &[u8], flags: &mut FieldFlags) {
+        let at = self.list.len() as u32;
+        let before = self.find(name).filter(|_| !name.is_empty());
+        if let Some(first) = before {
+            let Some(f) = self.list.get_mut(first) else { return };
+            if f.count > MAX_REPETITIONS {
+                flags.dropped = true;
+                return;
+            }
+            f.count += 1;
+            let tail = std::mem::replace(&mut f.tail, at);
+            if let Some(t) = self.list.get_mut(tail as usize) {
+                t.next = at;
+            }
+        }
+        let name = self.put(name);
+        let value = self.put(value);
+        self.list.push(Field { name, value, first: before.is_none(), next: NONE, tail: at, count: 1 });
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> (u32, u32) {
+        let at = self.text.len() as u32;
+        self.text.extend_from_slice(bytes);
+        (at, bytes.len() as u32)
+    }
+
+    fn bytes(&self, (at, len): (u32, u32)) -> &[u8] {
+        self.text.get(at as usize..(at as usize).saturating_add(len as usize)).unwrap_or(&[])
+    }
+
+    /// Number of the first field of a name, in any case.
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        self.list.iter().position(|f| f.first && same(self.bytes(f.name), name))
+    }
+
+    /// Value of the first field of a name.
+    pub(super) fn first(&self, name: &[u8]) -> Option<&[u8]> {
+        let f = self.list.get(self.find(name)?)?;
+        Some(self.bytes(f.value))
+    }
+
+    /// Whether a field came more than once.
+    pub(super) fn repeated(&self, name: &[u8]) -> bool {
+        self.find(name).and_then(|i| self.list.get(i)).is_some_and(|f| f.count > 1)
+    }
+
+    /// All values of a name, joined by `, ` in `scratch` where there are several.
+    pub(super) fn joined<'a>(&'a self, name: &[u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let i = self.find(name)?;
+        let f = self.list.get(i)?;
+        if f.next == NONE {
+            return Some(self.bytes(f.value));
+        }
+        self.join(i, scratch);
+        Some(scratch)
+    }
+
+    /// Appends all values of the name of field `first`.
+    fn join(&self, first: usize, out: &mut Vec<u8>) {
+        let mut at = first as u32;
+        while let Some(f) = self.list.get(at as usize) {
+            if at as usize != first {
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(self.bytes(f.value));
+            at = f.next;
+        }
+    }
+
+    /// All values of a name, one by one.
+    pub(super) fn values<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+        let mut at = self.find(name).map_or(NONE, |i| i as u32);
+        std::iter::from_fn(move || {
+            let f = self.list.get(at as usize)?;
+            at = f.next;
+            Some(self.bytes(f.value))
+        })
+    }
+
+    /// Names of the first field of each name.
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.list.iter().filter(|f| f.first).map(|f| self.bytes(f.name))
+    }
+
+    /// Each field as it came: name, value.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.list.iter().map(|f| (self.bytes(f.name), self.bytes(f.value)))
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Appends `Name: value` of the field of number `index`, counting names, not fields; false where there is none.
+    pub(super) fn one(&self, index: usize, out: &mut Vec<u8>) -> bool {
+        let mut firsts = self.list.iter().enumerate().filter(|(_, f)| f.first);
+        let Some((i, f)) = firsts.nth(index) else { return false };
+        out.extend_from_slice(self.bytes(f.name));
+        out.extend_from_slice(b": ");
+        self.join(i, out);
+        true
+    }
+
+    /// Appends `Name: value` and a line end for each name but `without`.
+    pub(super) fn all(&self, without: &[u8], out: &mut Vec<u8>) {
+        for (i, f) in self.list.iter().enumerate().filter(|(_, f)| f.first) {
+            let name = self.bytes(f.name);
+            if !without.is_empty() && name.eq_ignore_ascii_case(without) {
+                continue;
+            }
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            self.join(i, out);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(lines: &[&[u8]]) -> Headers {
+        let mut h = Headers::default();
+        for l in lines {
+            if l.first().is_some_and(|b| *b == b' ') {
+                h.fold(l, 1000);
+                continue;
+            }
+            h.finish(0);
+            h.begin(l);
+        }
+        h.finish(0);
+        h
+    }
+
+    #[test]
+    fn repeated_fields_are_joined_when_asked_for() {
+        let h = parsed(&[b"A: 1", b"B:x", b"a:  2 ", b"A: 3", b"nocolon"]);
+        let mut s = Vec::new();
+        assert_eq!(h.joined(b"a", &mut s), Some(&b"1, 2, 3"[..]));
+        let mut all = Vec::new();
+        h.all(b"b", &mut all);
+        assert_eq!(all, b"A: 1, 2, 3\r\n: nocolon\r\n");
+        assert_eq!(h.names().collect::<Vec<_>>(), [&b"A"[..], b"B", b""]);
+        let mut one = Vec::new();
+        assert!(h.one(1, &mut one) && !h.one(3, &mut Vec::new()));
+        assert_eq!(one, b"B: x");
+    }
+
+    #[test]
+    fn folded_lines_are_of_the_value() {
+        let h = parsed(&[b"A: 1", b"  2", b"B", b" : 3"]);
+        assert_eq!(h.first(b"A"), Some(&b"1  2"[..]));
+        assert_eq!(h.first(b"B"), Some(&b"3"[..]));
+    }
+
+    #[test]
+    fn null_bytes_in_a_name_do_not_hide_it() {
+        let h = parsed(&[b"Content\0-Encoding\x0b: gzip"]);
+        assert_eq!(h.first(b"content-encoding"), Some(&b"gzip"[..]));
+    }
+
+    #[test]
+    fn too_many_repetitions_are_dropped() {
+        let mut h = Headers::default();
+        let mut dropped = 0;
+        for _ in 0..100 {
+            h.begin(b"A: b");
+            dropped += usize::from(h.finish(0).dropped);
+        }
+        assert_eq!(dropped, 100 - 65);
+        for _ in 0..100 {
+            h.begin(b"B: b");
+            h.finish(70);
+        }
+        assert_eq!(h.each().count(), 70);
+    }
+}

@@ -1,0 +1,562 @@
+//! The state machine: lines, fields and bodies of both directions, and which response is whose.
+//!
+//! Each direction is a [`Side`]. A step looks at what is there and says how much of it is used; steps go on until one needs
+//! more. Lines and fields are used as soon as they are whole, bodies as they come, so that little ever waits. What differs
+//! between the directions is in `to_server` and `to_client`.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use margay_flow::Direction;
+
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::proto::AppProto;
+use crate::tx::Transaction;
+
+use super::body::Framing;
+use super::chunked::{self, Chunk};
+use super::config::ServerConfig;
+use super::events::Event;
+use super::headers::FieldFlags;
+use super::line::{Ending, Line, is_blank, next_line};
+use super::tx::Http1Tx;
+use super::{BODY, COMPLETE, TRAILER};
+
+/// What a direction is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    /// Before a message, at its first line.
+    #[default]
+    Start,
+    /// Behind a request line without a protocol.
+    Protocol,
+    /// In the fields.
+    Headers,
+    /// In the body.
+    Body,
+    /// In the fields behind a chunked body.
+    Trailer,
+    /// Behind CONNECT, until its response comes.
+    Connect,
+    /// What comes is not looked at.
+    Ignore,
+    /// After a gap, until something looks like a message.
+    Lost,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub state: State,
+    /// The transaction at hand, or the next one.
+    pub tx: u64,
+    /// How far what waits is known to have no line end.
+    pub scan: usize,
+    pub framing: Framing,
+    /// What ended the line before.
+    pub last: Ending,
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Side { state: State::Start, tx: 0, scan: 0, framing: Framing::None, last: Ending::CrLf }
+    }
+}
+
+/// What a step came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// So many bytes were used; go on. With 0 bytes the state has changed.
+    Used(usize),
+    /// More is needed.
+    More,
+    /// Behind so many bytes the parser is done.
+    Stop(usize, Outcome),
+}
+
+/// A flow's HTTP/1 parser.
+#[derive(Debug, Default)]
+pub(super) struct Http1Parser {
+    txs: VecDeque<Option<Box<Http1Tx>>>,
+    /// Number of the first of `txs`.
+    first: u64,
+    pub request: Side,
+    pub response: Side,
+}
+
+impl Http1Parser {
+    pub(super) const fn side(&mut self, dir: Direction) -> &mut Side {
+        match dir {
+            Direction::ToServer => &mut self.request,
+            Direction::ToClient => &mut self.response,
+        }
+    }
+
+    /// Number of the next transaction.
+    pub(super) fn next(&self) -> u64 {
+        self.first.saturating_add(self.txs.len() as u64)
+    }
+
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut Http1Tx> {
+        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.txs.get_mut(i)?.as_deref_mut()
+    }
+
+    pub(super) fn peek(&self, id: u64) -> Option<&Http1Tx> {
+        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.txs.get(i)?.as_deref()
+    }
+
+    /// The transaction a direction is at.
+    pub(super) fn current(&mut self, dir: Direction) -> Option<&mut Http1Tx> {
+        let id = self.side(dir).tx;
+        self.get(id)
+    }
+
+    /// Makes a transaction; `None` where there are too many.
+    pub(super) fn make(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Option<u64> {
+        if server.max_tx != 0 && self.txs.len() >= server.max_tx as usize {
+            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Http1 as usize) {
+                *n += 1;
+            }
+            return None;
+        }
+        let id = self.next();
+        let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
+        self.txs.push_back(Some(Box::new(Http1Tx::new(id, server, inline))));
+        Some(id)
+    }
+
+    fn step(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) -> Step {
+        match self.side(dir).state {
+            State::Start | State::Lost => match dir {
+                Direction::ToServer => self.request_line(cx, server, data),
+                Direction::ToClient => self.status_line(cx, server, data),
+            },
+            State::Protocol => self.request_protocol(cx, server, data),
+            State::Headers | State::Trailer => self.headers(cx, server, dir, data),
+            State::Body => self.body(cx, server, dir, data),
+            State::Connect => Step::More,
+            State::Ignore => {
+                if data.is_empty() {
+                    Step::More
+                } else {
+                    Step::Used(data.len())
+                }
+            }
+        }
+    }
+
+    /// A line of the fields.
+    fn headers(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) -> Step {
+        let lenient = dir == Direction::ToClient;
+        let end = cx.end;
+        let side = self.side(dir);
+        let Some(line) = next_line(data, &mut side.scan, lenient, end) else {
+            return if data.len() > server.field_limit as usize { self.too_long(dir) } else { Step::More };
+        };
+        if line.total > server.field_limit as usize {
+            return self.too_long(dir);
+        }
+        let mut total = line.total;
+        let last = side.last;
+        let content = data.get(..line.content).unwrap_or(&[]);
+        let mut over = content.is_empty() && line.ending != Ending::Cr;
+        if over && lenient && last == Ending::LfCr {
+            // Lines that end with LF CR: two empty ones are one.
+            match data.get(total..total + 2) {
+                Some(b"\r\n") => total += 2,
+                None if !end && data.get(total).is_none_or(|&b| b == b'\r') => return Step::More,
+                _ => {}
+            }
+        }
+        if lenient && !over && line.ending == Ending::Lf && last == Ending::Lf && is_blank(content) {
+            // White space between two bare LFs is an empty line, unless a better one follows.
+            match data.get(total) {
+                None if !end => return Step::More,
+                Some(b'\n' | b'\r') => {}
+                _ => over = true,
+            }
+        }
+        self.side(dir).last = line.ending;
+        let limit = server.field_limit as usize;
+        let Some(tx) = self.current(dir) else { return Step::Stop(0, Outcome::Failed) };
+        let trailer = tx.base.progress.get(dir.index()).is_some_and(|&p| p >= TRAILER);
+        let headers = &mut tx.message_mut(dir).headers;
+        headers.add_raw(data.get(..total).unwrap_or(&[]));
+        if over {
+            let flags = headers.finish(server.headers_limit);
+            if let Some(stop) = Self::flag(tx, dir, flags) {
+                return stop;
+            }
+            if trailer {
+                self.complete(cx, dir);
+                return Step::Used(total);
+            }
+            let outcome = match dir {
+                Direction::ToServer => self.request_fields(cx, server),
+                Direction::ToClient => self.response_fields(cx, server),
+            };
+            return if outcome == Outcome::More { Step::Used(total) } else { Step::Stop(total, outcome) };
+        }
+        if content.is_empty() {
+            return Step::Used(total);
+        }
+        let folded = matches!(content.first(), Some(b' ' | b'\t')) || (lenient && content.first() == Some(&0));
+        // A continued line with a colon of its own is a field for some.
+        let own = lenient && folded && headers.has_colon() && content.contains(&b':');
+        if folded && !own {
+            if headers.pending_len() + content.len() > limit {
+                return self.too_long(dir);
+            }
+            if headers.fold(content, limit) {
+                return Step::Used(total);
+            }
+        }
+        let flags = headers.finish(server.headers_limit);
+        headers.begin(content);
+        if folded {
+            tx.event(if lenient { Event::ResponseFolding } else { Event::RequestFolding });
+        }
+        Self::flag(tx, dir, flags).unwrap_or(Step::Used(total))
+    }
+
+    fn flag(tx: &mut Http1Tx, dir: Direction, flags: FieldFlags) -> Option<Step> {
+        let one_of = |request, response| if dir == Direction::ToServer { request } else { response };
+        if flags.no_colon {
+            tx.event(one_of(Event::RequestMissingColon, Event::ResponseMissingColon));
+        }
+        if flags.invalid {
+            tx.event(one_of(Event::RequestHeaderInvalid, Event::ResponseHeaderInvalid));
+        }
+        if flags.dropped {
+            tx.event(one_of(Event::RequestRepetition, Event::ResponseRepetition));
+        }
+        if flags.too_many {
+            tx.event(one_of(Event::RequestTooManyHeaders, Event::ResponseTooManyHeaders));
+            tx.base.touch(dir);
+            return Some(Step::Stop(0, Outcome::Failed));
+        }
+        None
+    }
+
+    /// A line is longer than it may be.
+    pub(super) fn too_long(&mut self, dir: Direction) -> Step {
+        let event = if dir == Direction::ToServer { Event::RequestTooLong } else { Event::ResponseTooLong };
+        if let Some(tx) = self.current(dir) {
+            tx.event(event);
+            tx.base.touch(dir);
+        }
+        Step::Stop(0, Outcome::Failed)
+    }
+
+    /// A body begins.
+    pub(super) fn begin_body(&mut self, cx: &mut Parse<'_>, dir: Direction, framing: Framing) {
+        if matches!(framing, Framing::None | Framing::Length(0)) {
+            self.complete(cx, dir);
+            return;
+        }
+        let side = self.side(dir);
+        side.framing = framing;
+        side.state = State::Body;
+        if let Some(tx) = self.current(dir) {
+            tx.base.advance(dir, BODY);
+        }
+    }
+
+    /// Bytes of a body.
+    fn body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) -> Step {
+        let framing = self.side(dir).framing;
+        if data.is_empty() {
+            return Step::More;
+        }
+        match framing {
+            Framing::None => {
+                self.complete(cx, dir);
+                Step::Used(0)
+            }
+            Framing::Close => {
+                self.payload(cx, server, dir, data);
+                Step::Used(data.len())
+            }
+            Framing::Length(left) => {
+                let n = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                self.payload(cx, server, dir, data.get(..n).unwrap_or(data));
+                let left = left.saturating_sub(n as u64);
+                self.side(dir).framing = Framing::Length(left);
+                if left == 0 {
+                    self.complete(cx, dir);
+                }
+                Step::Used(n)
+            }
+            Framing::Chunked(chunk) => self.chunk(cx, server, dir, data, chunk),
+        }
+    }
+
+    fn chunk(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8], at: Chunk) -> Step {
+        match at {
+            Chunk::Data(left) => {
+                let n = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                self.payload(cx, server, dir, data.get(..n).unwrap_or(data));
+                let left = left.saturating_sub(n as u64);
+                self.side(dir).framing = Framing::Chunked(if left == 0 { Chunk::End } else { Chunk::Data(left) });
+                Step::Used(n)
+            }
+            Chunk::End => {
+                // What is behind the data up to the line's end is of no chunk.
+                let lf = data.iter().position(|&b| b == b'\n');
+                let n = lf.map_or(data.len(), |i| i + 1);
+                self.framed(dir, n);
+                if lf.is_some() {
+                    self.side(dir).framing = Framing::Chunked(Chunk::Size);
+                }
+                Step::Used(n)
+            }
+            Chunk::Size => self.chunk_size(cx, dir, data),
+        }
+    }
+
+    fn chunk_size(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Step {
+        /// Longest line of a size, with its extension.
+        const LONGEST: usize = 4096;
+        let end = cx.end;
+        let line = next_line(data, &mut self.side(dir).scan, false, end);
+        let known = data.get(..line.map_or(data.len(), |l| l.content)).unwrap_or(data);
+        if let Some(Line { total, .. }) = line
+            && chunked::blank(known)
+        {
+            self.framed(dir, total);
+            return Step::Used(total);
+        }
+        let size = chunked::size(known);
+        let hopeless = size.len.is_none() && !chunked::blank(known);
+        let Some(line) = line.filter(|_| !hopeless) else {
+            if hopeless || known.len() > LONGEST {
+                return self.chunk_invalid(dir);
+            }
+            return Step::More;
+        };
+        if dir == Direction::ToServer
+            && size.extension
+            && let Some(tx) = self.current(dir)
+        {
+            tx.event(Event::RequestChunkExtension);
+        }
+        self.framed(dir, line.total);
+        match size.len {
+            Some(0) => {
+                if let Some(tx) = self.current(dir) {
+                    tx.base.advance(dir, TRAILER);
+                }
+                let side = self.side(dir);
+                side.state = State::Trailer;
+                side.last = Ending::CrLf;
+            }
+            Some(n) => self.side(dir).framing = Framing::Chunked(Chunk::Data(n)),
+            None => return self.chunk_invalid(dir),
+        }
+        Step::Used(line.total)
+    }
+
+    /// The size is none: a response's body is taken as it is up to the end, as browsers do.
+    fn chunk_invalid(&mut self, dir: Direction) -> Step {
+        let request = dir == Direction::ToServer;
+        let side = self.side(dir);
+        side.framing = Framing::Close;
+        side.scan = 0;
+        if let Some(tx) = self.current(dir) {
+            tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
+            tx.base.touch(dir);
+        }
+        Step::Used(0)
+    }
+
+    fn payload(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) {
+        if let Some(tx) = self.current(dir) {
+            tx.body_data(cx, server, dir, data);
+        }
+    }
+
+    /// Bytes that frame a body.
+    fn framed(&mut self, dir: Direction, n: usize) {
+        if let Some(tx) = self.current(dir) {
+            let body = &mut tx.message_mut(dir).body;
+            body.transferred = body.transferred.saturating_add(n as u64);
+        }
+    }
+
+    /// A direction's message is complete.
+    pub(super) fn complete(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+        self.finish(cx, dir, false);
+    }
+
+    /// A direction's message is at its end, complete or not.
+    pub(super) fn finish(&mut self, cx: &mut Parse<'_>, dir: Direction, truncated: bool) {
+        let config = cx.config;
+        let server = config.http1.server(cx.flow.dst);
+        if let Some(tx) = self.current(dir) {
+            tx.body_end(cx, server, dir, truncated);
+            tx.base.advance(dir, COMPLETE);
+            tx.count(&mut cx.shared.counters.http_memory);
+        }
+        let next = self.next();
+        let side = self.side(dir);
+        side.state = State::Start;
+        side.framing = Framing::None;
+        side.scan = 0;
+        side.last = Ending::CrLf;
+        side.tx = match dir {
+            Direction::ToServer => next,
+            Direction::ToClient => side.tx.saturating_add(1),
+        };
+    }
+
+    /// The stream of a direction ends: what was begun is as complete as it gets.
+    fn stream_end(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction) {
+        let side = self.side(dir);
+        match side.state {
+            State::Start | State::Connect | State::Ignore | State::Lost => {}
+            State::Protocol => self.complete(cx, dir),
+            State::Body => {
+                let truncated = side.framing != Framing::Close;
+                self.finish(cx, dir, truncated);
+            }
+            State::Headers | State::Trailer => {
+                if let Some(tx) = self.current(dir) {
+                    let flags = tx.message_mut(dir).headers.finish(server.headers_limit);
+                    let _ = Self::flag(tx, dir, flags);
+                }
+                if dir == Direction::ToServer
+                    && self.request.state == State::Headers
+                    && let Some(tx) = self.current(dir)
+                {
+                    tx.find_host(cx.flow);
+                }
+                self.finish(cx, dir, false);
+            }
+        }
+    }
+
+    /// Bytes are missing: inside a body they are skipped, elsewhere the next message is looked for.
+    fn skip(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, len: u64) {
+        let side = self.side(dir);
+        side.scan = 0;
+        let framing = side.framing;
+        let inside = match (side.state, framing) {
+            (State::Body, Framing::Length(left)) => left.min(len),
+            (State::Body, Framing::Chunked(Chunk::Data(left))) => left.min(len),
+            (State::Body, Framing::Close) => len,
+            (State::Ignore | State::Connect, _) => return,
+            (State::Start, _) => {
+                side.state = State::Lost;
+                return;
+            }
+            (State::Lost, _) => return,
+            _ => 0,
+        };
+        if inside > 0
+            && let Some(tx) = self.current(dir)
+        {
+            tx.body_gap(cx, server, dir, inside);
+        }
+        match framing {
+            Framing::Length(left) if inside == len => {
+                self.side(dir).framing = Framing::Length(left - inside);
+                if left == inside {
+                    self.finish(cx, dir, true);
+                }
+            }
+            Framing::Chunked(Chunk::Data(left)) if inside == len => {
+                self.side(dir).framing =
+                    Framing::Chunked(if left == inside { Chunk::End } else { Chunk::Data(left - inside) });
+            }
+            Framing::Close if inside > 0 => {}
+            _ => {
+                self.finish(cx, dir, true);
+                self.side(dir).state = State::Lost;
+            }
+        }
+    }
+}
+
+impl Parser for Http1Parser {
+    fn proto(&self) -> AppProto {
+        AppProto::Http1
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let config = cx.config;
+        let server = config.http1.server(cx.flow.dst);
+        let mut at = 0;
+        let mut outcome = Outcome::More;
+        let before = self.side(dir).tx;
+        // A step that uses nothing changes the state, and no two of them follow each other without end.
+        let mut idle = 0;
+        while idle < 8 {
+            let rest = data.get(at..).unwrap_or(&[]);
+            if rest.is_empty() && self.side(dir).state != State::Start && !cx.end {
+                break;
+            }
+            match self.step(cx, server, dir, rest) {
+                Step::Used(n) => {
+                    idle = if n == 0 { idle + 1 } else { 0 };
+                    at += n;
+                    if n > 0 {
+                        self.side(dir).scan = 0;
+                    }
+                    if at >= data.len() && n > 0 {
+                        break;
+                    }
+                }
+                Step::More => break,
+                Step::Stop(n, what) => {
+                    at += n;
+                    outcome = what;
+                    break;
+                }
+            }
+        }
+        if cx.end && outcome == Outcome::More {
+            self.stream_end(cx, server, dir);
+        }
+        // What was finished was counted then.
+        for id in [before, self.side(dir).tx] {
+            if let Some(tx) = self.get(id) {
+                tx.count(&mut cx.shared.counters.http_memory);
+            }
+        }
+        Parsed { consumed: at.min(data.len()), outcome }
+    }
+
+    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        let config = cx.config;
+        let server = config.http1.server(cx.flow.dst);
+        self.skip(cx, server, dir, len);
+        Outcome::More
+    }
+
+    fn txs(&self) -> Range<u64> {
+        self.first..self.next()
+    }
+
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        self.peek(id).map(|t| t as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        self.get(id).map(|t| t as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, shared: &mut Shared, id: u64) {
+        let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
+        if let Some(slot) = self.txs.get_mut(i)
+            && let Some(mut tx) = slot.take()
+        {
+            tx.uncount(&mut shared.counters.http_memory);
+        }
+        while let Some(None) = self.txs.front() {
+            self.txs.pop_front();
+            self.first += 1;
+        }
+    }
+}

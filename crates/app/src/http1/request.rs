@@ -1,0 +1,217 @@
+//! Request lines and what follows from a request's fields.
+
+use super::headers::{is_token, space, trim};
+
+/// Version of HTTP, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Version {
+    /// None that can be read.
+    #[default]
+    Unknown,
+    /// 0.9: a line, and a body until the end.
+    V09,
+    /// 1.0.
+    V10,
+    /// 1.1, or anything later.
+    V11,
+}
+
+/// Reads `HTTP/1.1`, with white space where it should not be.
+pub(super) fn version(text: &[u8]) -> Version {
+    let text = trim(text);
+    let Some((name, rest)) = text.split_at_checked(4) else { return Version::Unknown };
+    if !name.eq_ignore_ascii_case(b"HTTP") {
+        return Version::Unknown;
+    }
+    let number: Vec<u8> = rest.iter().copied().filter(|&b| !space(b)).take(16).collect();
+    match number.as_slice() {
+        b"/0.9" => Version::V09,
+        b"/1.0" | b"/1.00" => Version::V10,
+        [b'/', b'1'..=b'9', b'.', b'0'..=b'9', ..] => Version::V11,
+        _ => Version::Unknown,
+    }
+}
+
+/// A part of a line: offset and length.
+pub(super) type Part = (u32, u32);
+
+/// The bytes of a part.
+pub(super) fn part(line: &[u8], (at, len): Part) -> &[u8] {
+    line.get(at as usize..(at as usize).saturating_add(len as usize)).unwrap_or(&[])
+}
+
+/// A request line, taken apart (RFC 9112, section 3).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RequestLine {
+    pub method: Part,
+    pub uri: Part,
+    pub protocol: Part,
+    pub version: Version,
+    pub leading_space: bool,
+    /// The method is followed by something else than one space.
+    pub method_delimiter: bool,
+    /// The target is followed by something else than one space.
+    pub uri_delimiter: bool,
+    /// There is only one word.
+    pub incomplete: bool,
+    /// The method is no token.
+    pub invalid: bool,
+    /// There is something behind the target that is no protocol.
+    pub odd_protocol: bool,
+}
+
+/// Takes a request line apart. The target goes up to the last white space if a protocol is behind it: targets with spaces are
+/// seen in attacks, and servers that allow them.
+pub(super) fn request_line(line: &[u8]) -> RequestLine {
+    let mut out = RequestLine::default();
+    let start = line.iter().take_while(|&&b| space(b) || b == 0).count();
+    out.leading_space = start > 0;
+    let word = line.get(start..).unwrap_or(&[]).iter().take_while(|&&b| !space(b)).count();
+    out.method = (start as u32, word as u32);
+    out.invalid = !is_token(part(line, out.method));
+    let gap = line.get(start + word..).unwrap_or(&[]).iter().take_while(|&&b| space(b)).count();
+    out.method_delimiter = gap != 0 && line.get(start + word..start + word + gap) != Some(b" ");
+    let from = start + word + gap;
+    let mut to = line.len();
+    while to > from && line.get(to - 1).is_some_and(|&b| space(b)) {
+        to -= 1;
+    }
+    if from >= to {
+        out.incomplete = true;
+        out.uri = (to as u32, 0);
+        out.version = Version::V09;
+        return out;
+    }
+    let rest = line.get(from..to).unwrap_or(&[]);
+    // The protocol is the last word, or from the last `HTTP` behind white space on (`HTTP / 1.1`).
+    let last = rest.iter().rposition(|&b| space(b)).map(|i| i + 1);
+    let http = rest
+        .windows(6)
+        .rposition(|w| {
+            space(w[0]) && w.get(1..5).is_some_and(|h| h.eq_ignore_ascii_case(b"HTTP")) && (w[5] == b'/' || space(w[5]))
+        })
+        .map(|i| i + 1);
+    let protocol = http.or(last.filter(|&l| rest.get(l..l + 4).is_some_and(|w| w.eq_ignore_ascii_case(b"HTTP"))));
+    match protocol {
+        Some(p) => {
+            let mut end = p;
+            while end > 0 && rest.get(end - 1).is_some_and(|&b| space(b)) {
+                end -= 1;
+            }
+            out.uri_delimiter = rest.get(end..p) != Some(b" ");
+            out.uri = (from as u32, end as u32);
+            out.protocol = ((from + p) as u32, (rest.len() - p) as u32);
+            out.version = version(part(line, out.protocol));
+        }
+        None => {
+            out.uri = (from as u32, rest.len() as u32);
+            out.version = Version::V09;
+            out.odd_protocol = last.is_some();
+        }
+    }
+    out
+}
+
+/// Methods that are known: RFC 9110, WebDAV and its extensions.
+pub(super) fn known_method(method: &[u8]) -> bool {
+    const METHODS: &[&[u8]] = &[
+        b"HEAD",
+        b"GET",
+        b"PUT",
+        b"POST",
+        b"DELETE",
+        b"CONNECT",
+        b"OPTIONS",
+        b"TRACE",
+        b"PATCH",
+        b"PROPFIND",
+        b"PROPPATCH",
+        b"MKCOL",
+        b"COPY",
+        b"MOVE",
+        b"LOCK",
+        b"UNLOCK",
+        b"VERSION-CONTROL",
+        b"CHECKOUT",
+        b"UNCHECKOUT",
+        b"CHECKIN",
+        b"UPDATE",
+        b"LABEL",
+        b"REPORT",
+        b"MKWORKSPACE",
+        b"MKACTIVITY",
+        b"BASELINE-CONTROL",
+        b"MERGE",
+        b"INVALID",
+    ];
+    METHODS.contains(&method)
+}
+
+/// Whether a line can be a request line: a known method, or a protocol at its end.
+pub(super) fn plausible(line: &[u8]) -> bool {
+    let l = request_line(line);
+    known_method(part(line, l.method)) || (!l.invalid && l.version > Version::V09)
+}
+
+/// The value of `Content-Length`: digits, behind what is none of them; `None` where there is none. The flag says that there
+/// was something else than digits.
+pub(super) fn content_length(value: &[u8]) -> (Option<u64>, bool) {
+    let value = trim(value);
+    let skip = value.iter().take_while(|b| !b.is_ascii_digit()).count();
+    let digits: &[u8] = value.get(skip..).unwrap_or(&[]);
+    let n = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+    let odd = skip > 0 || n != digits.len();
+    let mut len = if n == 0 { None } else { Some(0u64) };
+    for b in digits.iter().take(n) {
+        len = len.and_then(|l| l.checked_mul(10)).and_then(|l| l.checked_add(u64::from(b - b'0')));
+    }
+    (len.filter(|&l| l <= i64::MAX as u64), odd)
+}
+
+/// Whether `Transfer-Encoding` says `chunked` in any way that somebody may take for it; null bytes do not count.
+pub(super) fn says(value: &[u8], word: &[u8]) -> bool {
+    if value.contains(&0) {
+        let clean: Vec<u8> = value.iter().copied().filter(|&b| b != 0).collect();
+        return says(&clean, word);
+    }
+    value.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[u8]) -> (String, String, String, Version) {
+        let l = request_line(line);
+        let s = |p| String::from_utf8_lossy(part(line, p)).into_owned();
+        (s(l.method), s(l.uri), s(l.protocol), l.version)
+    }
+
+    #[test]
+    fn lines_are_taken_apart() {
+        let w = |m: &str, u: &str, p: &str, v| (m.to_owned(), u.to_owned(), p.to_owned(), v);
+        assert_eq!(words(b"GET / HTTP/1.1"), w("GET", "/", "HTTP/1.1", Version::V11));
+        assert_eq!(words(b"  GET\t /a b  HTTP/1.0 "), w("GET", "/a b", "HTTP/1.0", Version::V10));
+        assert_eq!(words(b"GET /x"), w("GET", "/x", "", Version::V09));
+        assert_eq!(words(b"GET /x junk"), w("GET", "/x junk", "", Version::V09));
+        assert_eq!(words(b"GET"), w("GET", "", "", Version::V09));
+        assert_eq!(words(b"GET / HTTP / 1.1"), w("GET", "/", "HTTP / 1.1", Version::V11));
+        assert_eq!(words(b"GET / HTTP/X"), w("GET", "/", "HTTP/X", Version::Unknown));
+        assert_eq!(words(b""), w("", "", "", Version::V09));
+    }
+
+    #[test]
+    fn lengths() {
+        assert_eq!(content_length(b" 68 "), (Some(68), false));
+        assert_eq!(content_length(b"(68) 34"), (Some(68), true));
+        assert_eq!(content_length(b"68A"), (Some(68), true));
+        assert_eq!(content_length(b"-"), (None, true));
+        assert_eq!(content_length(b"99999999999999999999"), (None, false));
+    }
+
+    #[test]
+    fn codings_are_found_in_junk() {
+        assert!(says(b"x chUnked;", b"chunked") && says(b"chun\0ked", b"chunked"));
+        assert!(!says(b"chunke", b"chunked"));
+    }
+}

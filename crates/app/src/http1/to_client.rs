@@ -1,0 +1,227 @@
+//! Responses: whose they are, the status line, what the fields mean for what follows.
+
+use margay_flow::Direction;
+
+use crate::parser::{Outcome, Parse};
+use crate::proto::AppProto;
+
+use super::body::{FileWish, Framing};
+use super::chunked::Chunk;
+use super::config::ServerConfig;
+use super::events::Event;
+use super::headers::{Headers, trim};
+use super::line::{Ending, is_blank, next_line};
+use super::parser::{Http1Parser, State, Step};
+use super::request::{self, Version, says};
+use super::response;
+use super::to_server::range;
+use super::tx::{Http1Tx, disposition_name};
+use super::{COMPLETE, HEADERS, LINE};
+
+const DIR: Direction = Direction::ToClient;
+/// A first line longer than this that is no status line is data.
+const LONGEST_JUNK: usize = 1024;
+
+impl Http1Parser {
+    /// The first line of a response.
+    pub(super) fn status_line(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
+        if data.is_empty() {
+            return Step::More;
+        }
+        let line = next_line(data, &mut self.response.scan, true, cx.end);
+        let status = match line {
+            Some(l) => {
+                let content = data.get(..l.content).unwrap_or(&[]);
+                if is_blank(content) {
+                    return Step::Used(l.total);
+                }
+                response::is_status(content) == Some(true)
+            }
+            None => match response::is_status(data) {
+                Some(true) if data.len() > server.field_limit as usize => {
+                    let Some(()) = self.whose(cx, server) else { return Step::Stop(0, Outcome::Failed) };
+                    return self.too_long(DIR);
+                }
+                Some(false) if data.len() > LONGEST_JUNK => false,
+                _ => return Step::More,
+            },
+        };
+        if !status {
+            return self.no_status(cx, server, data, line.map(|l| l.total));
+        }
+        let Some(line) = line else { return Step::More };
+        let content = data.get(..line.content).unwrap_or(&[]);
+        if self.whose(cx, server).is_none() {
+            return Step::Stop(0, Outcome::Failed);
+        }
+        if line.total > server.field_limit as usize {
+            return self.too_long(DIR);
+        }
+        self.response.last = line.ending;
+        self.response.state = State::Headers;
+        let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };
+        let parsed = response::status_line(content);
+        tx.response.line.clear();
+        tx.response.line.extend_from_slice(content);
+        tx.status_line = parsed;
+        if parsed.version == Version::Unknown {
+            tx.event(Event::ResponseProtocol);
+        }
+        if parsed.number.is_none() {
+            tx.event(Event::ResponseStatus);
+        }
+        tx.base.advance(DIR, LINE);
+        Step::Used(line.total)
+    }
+
+    /// What comes where a status line should be is none: a line of junk before one, or a body without anything before it.
+    fn no_status(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8], line: Option<usize>) -> Step {
+        if let Some(total) = line.filter(|&t| t <= LONGEST_JUNK) {
+            let next = data.get(total..).unwrap_or(&[]);
+            match response::is_status(next) {
+                Some(true) => return Step::Used(total),
+                None if !cx.end => return Step::More,
+                _ if self.response.state == State::Lost => return Step::Used(total),
+                _ => {}
+            }
+        } else if self.response.state == State::Lost {
+            return Step::Used(line.unwrap_or(data.len()));
+        }
+        if self.whose(cx, server).is_none() {
+            return Step::Stop(0, Outcome::Failed);
+        }
+        let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };
+        tx.response.body.file = FileWish { wanted: true, name: tx.path(server), range: None };
+        tx.base.advance(DIR, HEADERS);
+        self.response.scan = 0;
+        self.begin_body(cx, DIR, Framing::Close);
+        Step::Used(0)
+    }
+
+    /// Finds the transaction of a response that begins, or makes one; `None` where there are too many.
+    fn whose(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Option<()> {
+        if self.request.state == State::Protocol && self.request.tx == self.response.tx {
+            // An answer shows that the line was all.
+            let _ = self.old_protocol(cx);
+        }
+        while self.response.tx < self.next() && self.peek(self.response.tx).is_none() {
+            self.response.tx += 1;
+        }
+        if self.response.tx >= self.next() {
+            let id = self.make(cx, server)?;
+            self.response.tx = id;
+            if matches!(self.request.state, State::Start | State::Lost) {
+                self.request.tx = self.next();
+            }
+            let tx = self.get(id)?;
+            tx.unmatched = true;
+            tx.event(Event::Unmatched);
+            tx.base.advance(Direction::ToServer, COMPLETE);
+        }
+        let tx = self.get(self.response.tx)?;
+        tx.responded = true;
+        Some(())
+    }
+
+    /// The fields of a response are there.
+    pub(super) fn response_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Outcome {
+        let Some(tx) = self.current(DIR) else { return Outcome::Failed };
+        let number = tx.status_line.number;
+        let headers = &tx.response.headers;
+        let length = headers.first(b"content-length");
+        let has_body = headers.first(b"transfer-encoding").is_some()
+            || length.is_some_and(|v| request::content_length(v).0.is_some_and(|n| n > 0));
+        if number == Some(100) && !has_body {
+            return self.interim();
+        }
+        if tx.method() == b"CONNECT" && number.is_some_and(|n| (200..300).contains(&n)) {
+            tx.base.advance(DIR, HEADERS);
+            self.complete(cx, DIR);
+            return Outcome::Change(None);
+        }
+        if number == Some(101) && !has_body {
+            let upgrade = headers.first(b"upgrade").map(trim);
+            let outcome = if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"h2c")) {
+                Outcome::Change(Some(AppProto::Http2))
+            } else if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket")) {
+                Outcome::Change(Some(AppProto::Websocket))
+            } else {
+                Outcome::Done
+            };
+            tx.base.advance(DIR, HEADERS);
+            self.complete(cx, DIR);
+            return outcome;
+        }
+        let mut events = Vec::new();
+        let framing = framing(tx, has_body, &mut events);
+        let mut body = std::mem::take(&mut tx.response.body);
+        body.set_coding(&tx.response.headers, server, DIR, &mut events);
+        let given = tx.response.headers.first(b"content-disposition").and_then(disposition_name);
+        body.file = FileWish { wanted: true, name: given.unwrap_or_else(|| tx.path(server)), range: range(tx, DIR) };
+        tx.response.body = body;
+        for e in events {
+            tx.event(e);
+        }
+        tx.base.advance(DIR, HEADERS);
+        if self.request.state == State::Connect {
+            self.request.state = State::Start;
+        }
+        self.begin_body(cx, DIR, framing);
+        Outcome::More
+    }
+
+    /// `100 Continue`: the response is still to come.
+    fn interim(&mut self) -> Outcome {
+        if let Some(tx) = self.current(DIR) {
+            if std::mem::replace(&mut tx.continued, true) {
+                tx.event(Event::ContinueSeen);
+            }
+            tx.response.headers = Headers::default();
+            tx.response.line.clear();
+            tx.status_line = response::StatusLine::default();
+        }
+        self.response.state = State::Start;
+        self.response.last = Ending::CrLf;
+        Outcome::More
+    }
+}
+
+/// How the end of a response's body is known (RFC 9112, section 6.3); a length or coding that is given counts even where
+/// there should be no body.
+fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
+    let headers = &tx.response.headers;
+    if headers.repeated(b"content-length") {
+        events.push(Event::ResponseContentLengthTwice);
+    }
+    if headers.first(b"content-type").is_some_and(|v| says(v, b"multipart/byteranges")) {
+        events.push(Event::MultipartByteranges);
+    }
+    if tx.method() == b"HEAD" {
+        return Framing::None;
+    }
+    if !has_body && tx.status_line.number.is_some_and(|n| matches!(n, 100..=199 | 204 | 304)) {
+        return Framing::None;
+    }
+    if headers.first(b"transfer-encoding").is_some() {
+        let mut values = headers.values(b"transfer-encoding");
+        if values.any(|v| says(v, b"chunked")) {
+            let exact = headers.first(b"transfer-encoding").is_some_and(|v| trim(v).eq_ignore_ascii_case(b"chunked"));
+            if !exact || headers.repeated(b"transfer-encoding") {
+                events.push(Event::AbnormalTransferEncoding);
+            }
+            if matches!(tx.status_line.version, Version::V09 | Version::V10) {
+                events.push(Event::ChunkedOldProtocol);
+            }
+            return Framing::Chunked(Chunk::Size);
+        }
+        events.push(Event::ResponseTransferEncoding);
+    }
+    match headers.first(b"content-length").map(request::content_length) {
+        None => Framing::Close,
+        Some((Some(n), _)) => Framing::Length(n),
+        Some((None, _)) => {
+            events.push(Event::ResponseContentLength);
+            Framing::Close
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Requests: the line, what its fields mean for what follows.
+
+use margay_flow::Direction;
+
+use crate::parser::{Outcome, Parse};
+
+use super::body::{FileWish, Framing};
+use super::chunked::Chunk;
+use super::config::ServerConfig;
+use super::events::Event;
+use super::headers::trim;
+use super::line::{Ending, is_blank, next_line};
+use super::parser::{Http1Parser, State, Step};
+use super::request::{self, Version};
+use super::tx::Http1Tx;
+use super::{HEADERS, LINE, uri};
+
+const DIR: Direction = Direction::ToServer;
+
+impl Http1Parser {
+    /// The first line of a request.
+    pub(super) fn request_line(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
+        let Some(line) = next_line(data, &mut self.request.scan, false, cx.end) else {
+            if data.len() <= server.field_limit as usize {
+                return Step::More;
+            }
+            if let Some(id) = self.make(cx, server) {
+                self.request.tx = id;
+            }
+            return self.too_long(DIR);
+        };
+        let content = data.get(..line.content).unwrap_or(&[]);
+        if is_blank(content) {
+            return Step::Used(line.total);
+        }
+        if self.request.state == State::Lost && !request::plausible(content) {
+            return Step::Used(line.total);
+        }
+        if line.total > server.field_limit as usize {
+            if let Some(id) = self.make(cx, server) {
+                self.request.tx = id;
+            }
+            return self.too_long(DIR);
+        }
+        if line.ending == Ending::End && !request::plausible(content) {
+            return Step::Used(line.total);
+        }
+        let Some(id) = self.make(cx, server) else { return Step::Stop(0, Outcome::Failed) };
+        self.request.tx = id;
+        self.request.last = line.ending;
+        let Some(tx) = self.get(id) else { return Step::Stop(0, Outcome::Failed) };
+        let parsed = request::request_line(content);
+        tx.request.line.extend_from_slice(content);
+        tx.request_line = parsed;
+        let known = request::known_method(tx.method());
+        let mut events = Vec::new();
+        for (is, event) in [
+            (parsed.leading_space, Event::LeadingWhitespace),
+            (parsed.method_delimiter, Event::MethodDelimiter),
+            (parsed.uri_delimiter, Event::UriDelimiter),
+            (parsed.incomplete, Event::LineIncomplete),
+            (parsed.invalid || (!known && parsed.incomplete), Event::LineInvalid),
+        ] {
+            if is {
+                events.push(event);
+            }
+        }
+        let mut normal = Vec::new();
+        let flags = uri::normalise(request::part(&tx.request.line, parsed.uri), server, &mut normal);
+        if flags.double_encoded {
+            events.push(Event::DoubleEncodedUri);
+        }
+        if flags.host_invalid {
+            events.push(Event::UriHostInvalid);
+        }
+        tx.uri = normal;
+        for e in events {
+            tx.event(e);
+        }
+        tx.base.advance(DIR, LINE);
+        self.request.state = if parsed.version == Version::V09 { State::Protocol } else { State::Headers };
+        Step::Used(line.total)
+    }
+
+    /// Behind a line without a protocol: fields show that it was only left out, anything else that it is HTTP/0.9.
+    pub(super) fn request_protocol(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
+        let Some(line) = next_line(data, &mut self.request.scan, false, cx.end) else {
+            return if data.len() > server.field_limit as usize { self.old_protocol(cx) } else { Step::More };
+        };
+        let content = data.get(..line.content).unwrap_or(&[]);
+        let is_field =
+            content.iter().position(|&b| b == b':').is_some_and(|colon| colon > 0) && !request::plausible(content);
+        let has_protocol_word = self.current(DIR).is_some_and(|tx| tx.request_line.odd_protocol);
+        let more = is_field || (has_protocol_word && !is_blank(content));
+        if !more {
+            return self.old_protocol(cx);
+        }
+        if let Some(tx) = self.current(DIR) {
+            tx.event(Event::MissingProtocol);
+            tx.request_line.version = Version::Unknown;
+        }
+        self.request.state = State::Headers;
+        self.request.scan = 0;
+        Step::Used(0)
+    }
+
+    /// It is HTTP/0.9: what follows the line is none of a request.
+    pub(super) fn old_protocol(&mut self, cx: &mut Parse<'_>) -> Step {
+        self.complete(cx, DIR);
+        self.request.state = State::Ignore;
+        Step::Used(0)
+    }
+
+    /// The fields of a request are there.
+    pub(super) fn request_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Outcome {
+        let flow = cx.flow;
+        let Some(tx) = self.current(DIR) else { return Outcome::Failed };
+        tx.find_host(flow);
+        authorisation(tx);
+        let mut events = Vec::new();
+        let framing = framing(tx, &mut events);
+        let tx_headers = &tx.request.headers;
+        let mut body = std::mem::take(&mut tx.request.body);
+        body.set_coding(tx_headers, server, DIR, &mut events);
+        if matches!(tx.method(), b"POST" | b"PUT") {
+            body.file = FileWish { wanted: true, name: tx.path(server), range: range(tx, DIR) };
+        }
+        tx.request.body = body;
+        for e in events {
+            tx.event(e);
+        }
+        tx.base.advance(DIR, HEADERS);
+        if tx.method() == b"CONNECT" {
+            self.complete(cx, DIR);
+            self.request.state = State::Connect;
+            return Outcome::More;
+        }
+        self.begin_body(cx, DIR, framing);
+        Outcome::More
+    }
+}
+
+/// How the end of a request's body is known.
+fn framing(tx: &Http1Tx, events: &mut Vec<Event>) -> Framing {
+    let headers = &tx.request.headers;
+    let length = headers.first(b"content-length");
+    let chunked = headers.values(b"transfer-encoding").any(|v| request::says(v, b"chunked"));
+    if headers.repeated(b"content-length") {
+        events.push(Event::RequestContentLengthTwice);
+    }
+    if let Some(first) = headers.first(b"transfer-encoding") {
+        if chunked {
+            if !trim(first).eq_ignore_ascii_case(b"chunked") || headers.repeated(b"transfer-encoding") {
+                events.push(Event::RequestTransferEncoding);
+            }
+            return Framing::Chunked(Chunk::Size);
+        }
+        events.push(Event::RequestTransferEncoding);
+    }
+    match length.map(request::content_length) {
+        None => Framing::None,
+        Some((Some(n), _)) => Framing::Length(n),
+        Some((None, _)) => {
+            events.push(Event::RequestContentLength);
+            Framing::None
+        }
+    }
+}
+
+/// Credentials in a scheme that is not known.
+fn authorisation(tx: &mut Http1Tx) {
+    let Some(value) = tx.request.headers.first(b"authorization") else { return };
+    let scheme = trim(value).split(|&b| b == b' ' || b == b'\t').next().unwrap_or(&[]);
+    let known = [&b"basic"[..], b"digest", b"bearer"].iter().any(|k| scheme.eq_ignore_ascii_case(k));
+    if !known {
+        tx.event(Event::AuthUnrecognised);
+    }
+}
+
+/// The place of a body in the whole that `Content-Range` gives.
+pub(super) fn range(tx: &mut Http1Tx, dir: Direction) -> Option<(u64, u64)> {
+    match tx.content_range(dir)? {
+        Ok(r) => r.start.zip(r.end),
+        Err(()) => {
+            tx.event(Event::RangeInvalid);
+            None
+        }
+    }
+}
