@@ -191,7 +191,9 @@ impl DetectState {
                     Eval::Match(file) => {
                         let sid = detect.rules.get(number as usize).map_or(0, |r| r.sid);
                         self.tx_matched(rule, sid, input, verdict, tx, dir, file);
-                        self.matches.push(Match { rule: number, tx_id: Some(id), stream: false, parser, file });
+                        // What a transaction over TCP was parsed from is the stream.
+                        let stream = input.packet.is_tcp();
+                        self.matches.push(Match { rule: number, tx_id: Some(id), stream, parser, file });
                         if let Some(f) = file {
                             // Once a file: the rest has held, and the next file may be there already.
                             files_from = f.saturating_add(1);
