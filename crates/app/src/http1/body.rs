@@ -181,10 +181,16 @@ impl Body {
             return;
         }
         self.open(cx, files, dir);
-        if self.opened {
-            files.append(&mut cx.shared.files, cx.files, dir, piece);
-        }
         let limit = cx.server.body_limit.get(dir.index()).copied().unwrap_or(0);
+        if self.opened && files.is_open(dir) {
+            let depth = files.depth(cx.files, dir, limit);
+            let room = if depth == 0 { u64::MAX } else { depth.saturating_sub(self.decoded) };
+            let keep = piece.get(..room.min(piece.len() as u64) as usize).unwrap_or(piece);
+            files.append(&mut cx.shared.files, cx.files, dir, keep);
+            if keep.len() < piece.len() {
+                files.close(&mut cx.shared.files, cx.files, dir, true);
+            }
+        }
         if !self.limited {
             let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.decoded) };
             let keep = piece.get(..room.min(piece.len() as u64) as usize).unwrap_or(piece);

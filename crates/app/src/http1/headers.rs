@@ -223,6 +223,7 @@ impl Headers {
         if f.next == NONE {
             return Some(self.bytes(f.value));
         }
+        scratch.clear();
         self.join(i, scratch);
         Some(scratch)
     }

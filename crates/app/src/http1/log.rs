@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::tx::LogFor;
@@ -19,7 +18,9 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &LogOptions, what: Log
     let response = &tx.response.headers;
     let mut scratch = Vec::new();
     if !tx.host.is_empty() {
-        json.bytes("hostname", &tx.host);
+        // As the client wrote it, without port.
+        let written = tx.host_raw.get(..tx.host.len()).filter(|w| w.eq_ignore_ascii_case(&tx.host));
+        json.bytes("hostname", written.unwrap_or(&tx.host));
     }
     if let Some(port) = tx.port {
         json.uint("http_port", u64::from(port));
@@ -30,7 +31,10 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &LogOptions, what: Log
     if let Some(v) = request.joined(b"user-agent", &mut scratch) {
         json.bytes("http_user_agent", v);
     }
-    if let Some(v) = response.first(b"content-type") {
+    if let Some(v) = request.joined(b"x-forwarded-for", &mut scratch) {
+        json.bytes("xff", v);
+    }
+    if let Some(v) = response.joined(b"content-type", &mut scratch) {
         let kind = v.split(|&b| b == b';').next().unwrap_or(v);
         json.bytes("http_content_type", trim(kind));
     }
@@ -66,7 +70,7 @@ fn content_range(tx: &Http1Tx, json: &mut Json) {
     let Some(raw) = tx.response.headers.first(b"content-range") else { return };
     json.object("content_range");
     json.bytes("raw", raw);
-    if let Some(Ok(r)) = tx.content_range(Direction::ToClient) {
+    if let Some(Ok(r)) = tx.content_range() {
         for (key, value) in [("start", r.start), ("end", r.end), ("size", r.size)] {
             if let Some(v) = value {
                 json.uint(key, v);

@@ -24,7 +24,7 @@ use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
 use crate::registry::Protocol;
 
-pub use config::{Config, LogOptions, ServerConfig};
+pub use config::{Config, LogOptions, ServerConfig, SwfConfig};
 pub use tx::Http1Tx;
 
 /// Progress of a transaction: places in the states of [`PROTOCOL`].

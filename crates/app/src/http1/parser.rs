@@ -19,6 +19,7 @@ use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::FieldFlags;
 use super::line::{Ending, Line, is_blank, next_line};
+use super::response::is_status;
 use super::tx::Http1Tx;
 use super::{BODY, COMPLETE, TRAILER};
 
@@ -55,11 +56,13 @@ pub(super) struct Side {
     pub framing: Framing,
     /// What ended the line before.
     pub last: Ending,
+    /// Bytes that wait for more.
+    pub waiting: usize,
 }
 
 impl Default for Side {
     fn default() -> Self {
-        Side { state: State::Start, tx: 0, scan: 0, framing: Framing::None, last: Ending::CrLf }
+        Side { state: State::Start, tx: 0, scan: 0, framing: Framing::None, last: Ending::CrLf, waiting: 0 }
     }
 }
 
@@ -190,8 +193,9 @@ impl Http1Parser {
                 return stop;
             }
             if trailer {
+                let tail = self.tail(cx, server, dir, data.get(total..).unwrap_or(&[]));
                 self.complete(cx, dir);
-                return Step::Used(total);
+                return Step::Used(total + tail);
             }
             let outcome = match dir {
                 Direction::ToServer => self.request_fields(cx, server),
@@ -285,12 +289,34 @@ impl Http1Parser {
                 let left = left.saturating_sub(n as u64);
                 self.side(dir).framing = Framing::Length(left);
                 if left == 0 {
+                    let tail = self.tail(cx, server, dir, data.get(n..).unwrap_or(&[]));
                     self.complete(cx, dir);
+                    return Step::Used(n + tail);
                 }
                 Step::Used(n)
             }
             Framing::Chunked(chunk) => self.chunk(cx, server, dir, data, chunk),
         }
+    }
+
+    /// What a server sends behind the end of a body that is no further response: it is taken as a part of the body. Only
+    /// what is there already is looked at, since the response has ended.
+    fn tail(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, rest: &[u8]) -> usize {
+        if dir == Direction::ToServer {
+            return 0;
+        }
+        let mut n = 0;
+        while let Some(left) = rest.get(n..).filter(|l| !l.is_empty()) {
+            let line = left.iter().position(|&b| b == b'\n').map_or(left, |i| left.get(..=i).unwrap_or(left));
+            if is_status(line) == Some(true) || (is_status(line).is_none() && !is_blank(line)) {
+                break;
+            }
+            n += line.len();
+        }
+        if n > 0 {
+            self.payload(cx, server, dir, rest.get(..n).unwrap_or(rest));
+        }
+        n
     }
 
     fn chunk(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8], at: Chunk) -> Step {
@@ -358,16 +384,19 @@ impl Http1Parser {
         Step::Used(line.total)
     }
 
-    /// The size is none: a response's body is taken as it is up to the end, as browsers do.
+    /// The size is none: a response's body is taken as it is up to the end, as browsers do; a request's cannot be followed.
     fn chunk_invalid(&mut self, dir: Direction) -> Step {
         let request = dir == Direction::ToServer;
-        let side = self.side(dir);
-        side.framing = Framing::Close;
-        side.scan = 0;
         if let Some(tx) = self.current(dir) {
             tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
             tx.base.touch(dir);
         }
+        if request {
+            return Step::Stop(0, Outcome::Failed);
+        }
+        let side = self.side(dir);
+        side.framing = Framing::Close;
+        side.scan = 0;
         Step::Used(0)
     }
 
@@ -418,8 +447,8 @@ impl Http1Parser {
             State::Start | State::Connect | State::Ignore | State::Lost => {}
             State::Protocol => self.complete(cx, dir),
             State::Body => {
-                let truncated = side.framing != Framing::Close;
-                self.finish(cx, dir, truncated);
+                // What is missing at the end was never sent: a file is as long as it is.
+                self.complete(cx, dir);
             }
             State::Headers | State::Trailer => {
                 if let Some(tx) = self.current(dir) {
@@ -516,6 +545,7 @@ impl Parser for Http1Parser {
                 }
             }
         }
+        self.side(dir).waiting = data.len().saturating_sub(at);
         if cx.end && outcome == Outcome::More {
             self.stream_end(cx, server, dir);
         }

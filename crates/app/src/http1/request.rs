@@ -56,8 +56,6 @@ pub(super) struct RequestLine {
     pub incomplete: bool,
     /// The method is no token.
     pub invalid: bool,
-    /// There is something behind the target that is no protocol.
-    pub odd_protocol: bool,
 }
 
 /// Takes a request line apart. The target goes up to the last white space if a protocol is behind it: targets with spaces are
@@ -85,13 +83,8 @@ pub(super) fn request_line(line: &[u8]) -> RequestLine {
     let rest = line.get(from..to).unwrap_or(&[]);
     // The protocol is the last word, or from the last `HTTP` behind white space on (`HTTP / 1.1`).
     let last = rest.iter().rposition(|&b| space(b)).map(|i| i + 1);
-    let http = rest
-        .windows(6)
-        .rposition(|w| {
-            space(w[0]) && w.get(1..5).is_some_and(|h| h.eq_ignore_ascii_case(b"HTTP")) && (w[5] == b'/' || space(w[5]))
-        })
-        .map(|i| i + 1);
-    let protocol = http.or(last.filter(|&l| rest.get(l..l + 4).is_some_and(|w| w.eq_ignore_ascii_case(b"HTTP"))));
+    let is_http = |w: &[u8]| matches!(w, [s, h @ .., e] if space(*s) && h.eq_ignore_ascii_case(b"HTTP") && (*e == b'/' || space(*e)));
+    let protocol = rest.windows(6).rposition(is_http).map(|i| i + 1).or(last);
     match protocol {
         Some(p) => {
             let mut end = p;
@@ -106,7 +99,6 @@ pub(super) fn request_line(line: &[u8]) -> RequestLine {
         None => {
             out.uri = (from as u32, rest.len() as u32);
             out.version = Version::V09;
-            out.odd_protocol = last.is_some();
         }
     }
     out
@@ -193,7 +185,7 @@ mod tests {
         assert_eq!(words(b"GET / HTTP/1.1"), w("GET", "/", "HTTP/1.1", Version::V11));
         assert_eq!(words(b"  GET\t /a b  HTTP/1.0 "), w("GET", "/a b", "HTTP/1.0", Version::V10));
         assert_eq!(words(b"GET /x"), w("GET", "/x", "", Version::V09));
-        assert_eq!(words(b"GET /x junk"), w("GET", "/x junk", "", Version::V09));
+        assert_eq!(words(b"GET /x junk"), w("GET", "/x", "junk", Version::Unknown));
         assert_eq!(words(b"GET"), w("GET", "", "", Version::V09));
         assert_eq!(words(b"GET / HTTP / 1.1"), w("GET", "/", "HTTP / 1.1", Version::V11));
         assert_eq!(words(b"GET / HTTP/X"), w("GET", "/", "HTTP/X", Version::Unknown));

@@ -14,7 +14,6 @@ use super::line::{Ending, is_blank, next_line};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version, says};
 use super::response;
-use super::to_server::range;
 use super::tx::{Http1Tx, disposition_name};
 use super::{COMPLETE, HEADERS, LINE};
 
@@ -27,6 +26,9 @@ impl Http1Parser {
     pub(super) fn status_line(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
         if data.is_empty() {
             return Step::More;
+        }
+        if self.answers_old() {
+            return self.bare_body(cx, server);
         }
         let line = next_line(data, &mut self.response.scan, true, cx.end);
         let status = match line {
@@ -87,6 +89,20 @@ impl Http1Parser {
         } else if self.response.state == State::Lost {
             return Step::Used(line.unwrap_or(data.len()));
         }
+        self.bare_body(cx, server)
+    }
+
+    /// Whether the request at hand is of HTTP/0.9, whose responses have neither status nor fields.
+    fn answers_old(&mut self) -> bool {
+        if self.request.state == State::Protocol && self.request.tx == self.response.tx {
+            // With something behind the line it is no HTTP/0.9.
+            return self.request.waiting == 0;
+        }
+        self.current(DIR).is_some_and(|tx| tx.old)
+    }
+
+    /// A body without anything before it, up to the end.
+    fn bare_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Step {
         if self.whose(cx, server).is_none() {
             return Step::Stop(0, Outcome::Failed);
         }
@@ -101,8 +117,12 @@ impl Http1Parser {
     /// Finds the transaction of a response that begins, or makes one; `None` where there are too many.
     fn whose(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Option<()> {
         if self.request.state == State::Protocol && self.request.tx == self.response.tx {
-            // An answer shows that the line was all.
-            let _ = self.old_protocol(cx);
+            // An answer shows that the line was all, unless something is behind it.
+            if self.request.waiting == 0 {
+                let _ = self.old_protocol(cx);
+            } else {
+                self.missing_protocol();
+            }
         }
         while self.response.tx < self.next() && self.peek(self.response.tx).is_none() {
             self.response.tx += 1;
@@ -118,9 +138,7 @@ impl Http1Parser {
             tx.event(Event::Unmatched);
             tx.base.advance(Direction::ToServer, COMPLETE);
         }
-        let tx = self.get(self.response.tx)?;
-        tx.responded = true;
-        Some(())
+        self.get(self.response.tx).map(|_| ())
     }
 
     /// The fields of a response are there.
@@ -157,7 +175,7 @@ impl Http1Parser {
         let mut body = std::mem::take(&mut tx.response.body);
         body.set_coding(&tx.response.headers, server, DIR, &mut events);
         let given = tx.response.headers.first(b"content-disposition").and_then(disposition_name);
-        body.file = FileWish { wanted: true, name: given.unwrap_or_else(|| tx.path(server)), range: range(tx, DIR) };
+        body.file = FileWish { wanted: true, name: given.unwrap_or_else(|| tx.path(server)), range: range(tx) };
         tx.response.body = body;
         for e in events {
             tx.event(e);
@@ -222,6 +240,17 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
         Some((None, _)) => {
             events.push(Event::ResponseContentLength);
             Framing::Close
+        }
+    }
+}
+
+/// The place of a body in the whole that `Content-Range` gives.
+fn range(tx: &mut Http1Tx) -> Option<(u64, u64)> {
+    match tx.content_range()? {
+        Ok(r) => r.start.zip(r.end),
+        Err(()) => {
+            tx.event(Event::RangeInvalid);
+            None
         }
     }
 }

@@ -9,7 +9,7 @@ use super::chunked::Chunk;
 use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::trim;
-use super::line::{Ending, is_blank, next_line};
+use super::line::{is_blank, next_line};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
 use super::tx::Http1Tx;
@@ -42,7 +42,7 @@ impl Http1Parser {
             }
             return self.too_long(DIR);
         }
-        if line.ending == Ending::End && !request::plausible(content) {
+        if !request::plausible(content) && self.unexpected(cx, server, data.get(..line.total).unwrap_or(content)) {
             return Step::Used(line.total);
         }
         let Some(id) = self.make(cx, server) else { return Step::Stop(0, Outcome::Failed) };
@@ -82,30 +82,46 @@ impl Http1Parser {
         Step::Used(line.total)
     }
 
-    /// Behind a line without a protocol: fields show that it was only left out, anything else that it is HTTP/0.9.
+    /// Behind a line without a protocol: lines that are no further request show that it was only left out; else it is HTTP/0.9.
     pub(super) fn request_protocol(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) -> Step {
         let Some(line) = next_line(data, &mut self.request.scan, false, cx.end) else {
             return if data.len() > server.field_limit as usize { self.old_protocol(cx) } else { Step::More };
         };
         let content = data.get(..line.content).unwrap_or(&[]);
-        let is_field =
-            content.iter().position(|&b| b == b':').is_some_and(|colon| colon > 0) && !request::plausible(content);
-        let has_protocol_word = self.current(DIR).is_some_and(|tx| tx.request_line.odd_protocol);
-        let more = is_field || (has_protocol_word && !is_blank(content));
-        if !more {
+        if content.is_empty() || request::plausible(content) {
             return self.old_protocol(cx);
         }
+        self.missing_protocol();
+        Step::Used(0)
+    }
+
+    /// The protocol was left out of the line.
+    pub(super) fn missing_protocol(&mut self) {
         if let Some(tx) = self.current(DIR) {
             tx.event(Event::MissingProtocol);
+            tx.base.touch(DIR);
             tx.request_line.version = Version::Unknown;
         }
         self.request.state = State::Headers;
         self.request.scan = 0;
-        Step::Used(0)
+    }
+
+    /// What follows a request is no request: it is taken for a body that nobody announced. False where there was none before.
+    fn unexpected(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, line: &[u8]) -> bool {
+        let Some(tx) = self.request.tx.checked_sub(1).and_then(|id| self.get(id)) else { return false };
+        if tx.unmatched {
+            return false;
+        }
+        tx.event(Event::BodyUnexpected);
+        tx.late_body(cx, server, line);
+        true
     }
 
     /// It is HTTP/0.9: what follows the line is none of a request.
     pub(super) fn old_protocol(&mut self, cx: &mut Parse<'_>) -> Step {
+        if let Some(tx) = self.current(DIR) {
+            tx.old = true;
+        }
         self.complete(cx, DIR);
         self.request.state = State::Ignore;
         Step::Used(0)
@@ -123,7 +139,7 @@ impl Http1Parser {
         let mut body = std::mem::take(&mut tx.request.body);
         body.set_coding(tx_headers, server, DIR, &mut events);
         if matches!(tx.method(), b"POST" | b"PUT") {
-            body.file = FileWish { wanted: true, name: tx.path(server), range: range(tx, DIR) };
+            body.file = FileWish { wanted: true, name: tx.path(server), range: None };
         }
         tx.request.body = body;
         for e in events {
@@ -174,16 +190,5 @@ fn authorisation(tx: &mut Http1Tx) {
     let known = [&b"basic"[..], b"digest", b"bearer"].iter().any(|k| scheme.eq_ignore_ascii_case(k));
     if !known {
         tx.event(Event::AuthUnrecognised);
-    }
-}
-
-/// The place of a body in the whole that `Content-Range` gives.
-pub(super) fn range(tx: &mut Http1Tx, dir: Direction) -> Option<(u64, u64)> {
-    match tx.content_range(dir)? {
-        Ok(r) => r.start.zip(r.end),
-        Err(()) => {
-            tx.event(Event::RangeInvalid);
-            None
-        }
     }
 }

@@ -45,8 +45,8 @@ pub struct Http1Tx {
     pub(super) status_line: StatusLine,
     /// No request was seen for the response.
     pub(super) unmatched: bool,
-    /// Whether a response began.
-    pub(super) responded: bool,
+    /// The request is of HTTP/0.9.
+    pub(super) old: bool,
     /// Normalised request target.
     pub(super) uri: Vec<u8>,
     /// Normalised host; empty where there is none.
@@ -121,6 +121,15 @@ impl Http1Tx {
         self.base.touch(dir);
     }
 
+    /// Data that came behind a request that announced no body: rules see it as one.
+    pub(super) fn late_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, data: &[u8]) {
+        let dir = Direction::ToServer;
+        self.request.body.file.wanted = false;
+        self.with_body(cx, server, dir, |body, cx, files| body.data(cx, files, dir, data));
+        self.base.touch(dir);
+        self.count(&mut cx.shared.counters.http_memory);
+    }
+
     /// The end of a body.
     pub(super) fn body_end(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, truncated: bool) {
         self.with_body(cx, server, dir, |body, cx, files| body.end(cx, files, dir, truncated));
@@ -175,7 +184,10 @@ impl Http1Tx {
     pub(super) fn find_host(&mut self, flow: &FlowCore) {
         let raw = part(&self.request.line, self.request_line.uri);
         let target = uri::split(raw);
-        let from_uri = if self.method() == b"CONNECT" { None } else { target.host };
+        // The target of CONNECT is host and port, and nothing else (RFC 9112, section 3.2.3).
+        let connect = self.method() == b"CONNECT";
+        let from_uri = if connect { Some(raw) } else { target.host };
+        let target = if connect { uri::Uri::default() } else { target };
         let port = target.port.map(|p| std::str::from_utf8(p).ok().and_then(|p| p.parse::<u16>().ok()));
         let header = self.request.headers.first(b"host").map(trim);
         let mut events = Vec::new();
@@ -185,7 +197,7 @@ impl Http1Tx {
             (Some(u), h) => {
                 let (p, valid) = uri::normalise_host(u, &mut host);
                 if !valid {
-                    events.push(Event::UriHostInvalid);
+                    events.push(if connect { Event::AuthorityPort } else { Event::UriHostInvalid });
                 }
                 host_port = match port {
                     Some(None) => {
@@ -238,9 +250,9 @@ impl Http1Tx {
         }
     }
 
-    /// What `Content-Range` of a side says; `Err` where it cannot be read.
-    pub(super) fn content_range(&self, dir: Direction) -> Option<Result<ContentRange, ()>> {
-        self.message(dir).headers.first(b"content-range").map(content_range)
+    /// What `Content-Range` of the response says; `Err` where it cannot be read.
+    pub(super) fn content_range(&self) -> Option<Result<ContentRange, ()>> {
+        self.response.headers.first(b"content-range").map(content_range)
     }
 
     /// The data of a request's body that is still held, for alerts that show it.

@@ -1,0 +1,413 @@
+//! Conversations through the HTTP/1 parser: what it makes of them, and that it makes the same of any way to cut them.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use margay_app::file::FileEngine;
+use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_flow::{FlowAction, FlowCore, FlowState, FlowVars};
+use margay_json::Json;
+use margay_packet::{Time, Vlans};
+use proptest::prelude::*;
+
+fn flow() -> FlowCore {
+    FlowCore {
+        id: 1,
+        src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        dst: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+        sport: 40_000,
+        dport: 80,
+        proto: 6,
+        spi: 0,
+        vlans: Vlans::default(),
+        recursion: 0,
+        start: Time::default(),
+        last: Time::default(),
+        pkts: [0; 2],
+        bytes: [0; 2],
+        bypassed: [(0, 0); 2],
+        state: FlowState::Established,
+        action: FlowAction::None,
+        alerted: false,
+        first_seen: [false; 2],
+        vars: FlowVars::default(),
+        tcp_flags: [0; 2],
+        ttl: [(0, 0); 2],
+        emergency: false,
+    }
+}
+
+/// A parser with what it needs, fed as a session feeds it.
+struct Talk {
+    config: AppConfig,
+    flow: FlowCore,
+    shared: Shared,
+    parser: Box<dyn Parser>,
+    waiting: [Vec<u8>; 2],
+    outcome: Outcome,
+}
+
+impl Talk {
+    fn with(config: AppConfig) -> Talk {
+        let flow = flow();
+        let parser = (protocol(AppProto::Http1).expect("HTTP/1 has a parser").parser)(&config, &flow);
+        let shared = Shared { files: FileEngine::default(), counters: Default::default(), scratch: Vec::new() };
+        Talk { config, flow, shared, parser, waiting: [Vec::new(), Vec::new()], outcome: Outcome::More }
+    }
+
+    fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        if self.outcome != Outcome::More {
+            return;
+        }
+        let waiting = &mut self.waiting[dir.index()];
+        waiting.extend_from_slice(data);
+        let mut cx = Parse {
+            config: &self.config,
+            shared: &mut self.shared,
+            flow: &self.flow,
+            time: Time::default(),
+            end,
+            inline: false,
+        };
+        let parsed = self.parser.data(&mut cx, dir, waiting);
+        assert!(parsed.consumed <= waiting.len());
+        waiting.drain(..parsed.consumed);
+        self.outcome = parsed.outcome;
+    }
+
+    fn gap(&mut self, dir: Direction, len: u64) {
+        self.waiting[dir.index()].clear();
+        let mut cx = Parse {
+            config: &self.config,
+            shared: &mut self.shared,
+            flow: &self.flow,
+            time: Time::default(),
+            end: false,
+            inline: false,
+        };
+        self.outcome = self.parser.gap(&mut cx, dir, len);
+    }
+
+    fn end(&mut self) {
+        self.feed(ToServer, b"", true);
+        self.feed(ToClient, b"", true);
+    }
+
+    /// Everything that rules and logs can see.
+    fn seen(&self) -> Vec<String> {
+        let protocol = protocol(AppProto::Http1).expect("HTTP/1 has a parser");
+        let mut out = vec![format!("{:?}", self.outcome)];
+        for tx in self.parser.txs().filter_map(|id| self.parser.tx(id)) {
+            out.push(format!("tx {} {:?}", tx.base().id, tx.base().progress));
+            let mut events: Vec<_> =
+                tx.base().events.as_slice().iter().map(|&e| protocol.events[usize::from(e)]).collect();
+            events.sort_unstable();
+            out.push(format!("{events:?}"));
+            for def in protocol.buffers {
+                for dir in [ToServer, ToClient] {
+                    for index in 0.. {
+                        let mut scratch = Vec::new();
+                        let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
+                        out.push(format!("{} {dir:?} {}", def.name, found.data.escape_ascii()));
+                        if def.kind != BufferKind::Multi {
+                            break;
+                        }
+                    }
+                }
+            }
+            for f in tx.base().files.all() {
+                out.push(format!("file {} {} {:?} {:?}", f.name().escape_ascii(), f.size(), f.state, f.range));
+            }
+            let mut json = Json::new();
+            let mut options = AppLogOptions::default();
+            options.http.extended = true;
+            json.item_object();
+            tx.log(&mut json, &options, LogFor::Event);
+            json.end_object();
+            out.push(String::from_utf8_lossy(json.as_bytes()).into_owned());
+        }
+        out
+    }
+}
+
+fn talk(parts: &[(Direction, &[u8])]) -> Vec<String> {
+    let mut t = Talk::with(AppConfig::default());
+    for (dir, data) in parts {
+        t.feed(*dir, data, false);
+    }
+    t.end();
+    t.seen()
+}
+
+#[track_caller]
+fn has(seen: &[String], wanted: &[&str]) {
+    for w in wanted {
+        assert!(seen.iter().any(|s| s == w), "no {w} in {seen:#?}");
+    }
+}
+
+const PLAIN: &[(Direction, &[u8])] = &[
+    (
+        ToServer,
+        b"GET /a?q=1 HTTP/1.1\r\nHost: www.example\r\nCookie: a=1\r\nCookie: b=2\r\nX-A:  one \r\nx-a: two\r\nFold: a\r\n  b\r\n\r\n",
+    ),
+    (
+        ToClient,
+        b"HTTP/1.1 200 Very OK\r\nContent-Type: text/html; charset=x\r\nSet-Cookie: s=1\r\nContent-Length: 5\r\n\r\nhello",
+    ),
+    (ToServer, b"POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+    (ToServer, b"HEAD /h HTTP/1.1\r\nHost: h\r\n\r\nPUT /u HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz"),
+    (
+        ToClient,
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Made\r\nTransfer-Encoding: chunked\r\nLocation: /x\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nTrail: er\r\n\r\n",
+    ),
+    (ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nHTTP/1.0 206 Part\r\nContent-Range: bytes 5-9/20\r\n\r\n12345"),
+];
+
+#[test]
+fn buffers_and_log() {
+    has(
+        &talk(PLAIN),
+        &[
+            "http.header ToServer Host: www.example\\r\\nX-A: one, two\\r\\nFold: a  b\\r\\n",
+            "http.header.raw ToClient Content-Type: text/html; charset=x\\r\\nSet-Cookie: s=1\\r\\nContent-Length: 5\\r\\n\\r\\n",
+            "http.header_names ToServer \\r\\nHost\\r\\nCookie\\r\\nX-A\\r\\nFold\\r\\n\\r\\n",
+            "http.cookie ToServer a=1, b=2",
+            "http.cookie ToClient s=1",
+            "http.start ToServer GET /a?q=1 HTTP/1.1\\r\\nHost: www.example\\r\\nCookie: a=1, b=2\\r\\nX-A: one, two\\r\\nFold: a  b\\r\\n\\r\\n",
+            "http.stat_msg ToClient Very OK",
+            "http.request_header ToServer X-A: one, two",
+            "file.data ToClient hello",
+            "http.request_body ToServer abcde",
+            "http.header ToClient Transfer-Encoding: chunked\\r\\nLocation: /x\\r\\nTrail: er\\r\\n",
+            "file /p 5 Closed None",
+            "file /u 3 Closed None",
+            "file /u 5 Closed Some((5, 9))",
+            r#"{"http":{"hostname":"h","url":"/p","http_method":"POST","protocol":"HTTP/1.1","status":201,"redirect":"/x","length":18}}"#,
+            r#"{"http":{"hostname":"www.example","url":"/a?q=1","http_content_type":"text/html","http_method":"GET","protocol":"HTTP/1.1","status":200,"length":5}}"#,
+            r#"{"http":{"hostname":"h","url":"/h","http_method":"HEAD","protocol":"HTTP/1.1","status":200,"length":0}}"#,
+        ],
+    );
+}
+
+#[test]
+fn chunks_that_are_none_are_a_body_as_it_is() {
+    let seen = talk(&[
+        (ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
+        (ToClient, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: x chunked\r\n\r\nnot chunked"),
+    ]);
+    has(&seen, &["file.data ToClient not chunked"]);
+}
+
+#[test]
+fn lines_end_as_browsers_take_them() {
+    for head in [
+        "HTTP/1.1 200 ok\rA: b\rTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 ok\n\rA: b\n\rTransfer-Encoding: chunked\n\r\r\n\r\n",
+        "HTTP/1.1 200 ok\nA: b\nTransfer-Encoding\n :chunked\nB: c\n \n",
+        "HTTP/1.1 200 ok\r\nA: b\r\n\r\r\nTransfer-Encoding: chunked\r\n\r\n",
+        " \t\r\n\0HTTP/1.1 200 ok\r\nA: b\r\n\tTransfer-Encoding:\0chunked\r\n\r\n",
+        "SIP/2.0 200 ok\r\nHTTP/1.1 200 ok\r\nA: b\r\nTransfer-Encoding:: chunked\r\n\r\n",
+    ] {
+        let body = b" 4\t\r\nX5O!\r\n\r\n4;x\r\nP%@A\r\n0\r\n\r\n";
+        let seen =
+            talk(&[(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"), (ToClient, &[head.as_bytes(), body].concat())]);
+        has(&seen, &["file.data ToClient X5O!P%@A"]);
+    }
+}
+
+#[test]
+fn requests_without_a_protocol() {
+    let seen = talk(&[(ToServer, b"GET /x\r\nNoColon\r\nUser-Agent: a\r\n\r\n")]);
+    has(&seen, &["http.user_agent ToServer a", "[\"request_field_missing_colon\", \"request_line_missing_protocol\"]"]);
+    let seen = talk(&[(ToServer, b"GET /x\r\n\r\n"), (ToClient, b"HTTP/1.1 200 no status")]);
+    has(&seen, &["file.data ToClient HTTP/1.1 200 no status", "file /x 22 Closed None"]);
+}
+
+#[test]
+fn responses_without_a_request() {
+    let seen = talk(&[(ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab")]);
+    has(
+        &seen,
+        &[
+            "[\"unable_to_match_response_to_request\"]",
+            r#"{"http":{"url":"/libhtp::request_uri_not_seen","status":200,"length":2}}"#,
+        ],
+    );
+}
+
+#[test]
+fn connect_and_upgrade_hand_over() {
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"CONNECT a:443 HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n", false);
+    assert_eq!(t.waiting[0], b"GET / HTTP/1.1\r\n");
+    t.feed(ToClient, b"HTTP/1.1 200 OK\r\n\r\nrest", false);
+    assert_eq!((t.outcome, &t.waiting[1][..]), (Outcome::Change(None), &b"rest"[..]));
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"CONNECT a:443 HTTP/1.1\r\n\r\n", false);
+    t.feed(ToClient, b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", false);
+    t.feed(ToServer, b"GET /after HTTP/1.1\r\n\r\n", false);
+    has(&t.seen(), &["http.uri ToServer /after"]);
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", false);
+    t.feed(ToClient, b"HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n\0\0", false);
+    assert_eq!((t.outcome, t.waiting[1].len()), (Outcome::Change(Some(AppProto::Http2)), 2));
+}
+
+#[test]
+fn gaps_in_bodies_are_skipped() {
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n", false);
+    t.feed(ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 70\r\n\r\n0123456789", false);
+    t.gap(ToClient, 50);
+    t.feed(ToClient, b"0123456789HTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\nx", false);
+    t.end();
+    has(&t.seen(), &["file /a 70 Truncated None", "file /b 1 Closed None"]);
+    // More than the body is missing: the next response is found.
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n", false);
+    t.feed(ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n01", false);
+    t.gap(ToClient, 50);
+    t.feed(ToClient, b"tail of what\nis gone\r\nHTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\nx", false);
+    t.end();
+    has(&t.seen(), &["file /a 7 Truncated None", "file /b 1 Closed None"]);
+}
+
+#[test]
+fn limits_hold() {
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"GET / HTTP/1.1\r\nA: ", false);
+    for _ in 0..20 {
+        t.feed(ToServer, &[b'a'; 1000], false);
+    }
+    assert_eq!(t.outcome, Outcome::Failed);
+    has(&t.seen(), &["[\"request_field_too_long\"]"]);
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"GET / HTTP/1.1\r\n", false);
+    for i in 0..2000 {
+        t.feed(ToServer, format!("A{i}: b\r\n").as_bytes(), false);
+    }
+    assert_eq!(t.outcome, Outcome::Failed);
+    has(&t.seen(), &["[\"request_too_many_headers\"]"]);
+    let mut t = Talk::with(AppConfig::default());
+    for _ in 0..600 {
+        t.feed(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false);
+    }
+    assert_eq!(
+        (t.outcome, t.parser.txs(), t.shared.counters.tx_limit[AppProto::Http1 as usize]),
+        (Outcome::Failed, 0..512, 1)
+    );
+}
+
+#[test]
+fn memory_is_given_back() {
+    let mut t = Talk::with(AppConfig::default());
+    for (dir, data) in PLAIN {
+        t.feed(*dir, data, false);
+    }
+    t.end();
+    assert!(t.shared.counters.http_memory > 0);
+    for id in t.parser.txs() {
+        t.parser.free_tx(&mut t.shared, id);
+    }
+    assert_eq!((t.shared.counters.http_memory, t.parser.txs()), (0, 4..4));
+}
+
+#[test]
+fn the_memcap_keeps_bodies_out() {
+    let mut config = AppConfig::default();
+    config.http1.memcap = 50_000;
+    let mut t = Talk::with(config);
+    t.feed(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false);
+    t.feed(ToClient, b"HTTP/1.1 200 OK\r\n\r\n", false);
+    for _ in 0..100 {
+        t.feed(ToClient, &[b'x'; 1000], false);
+    }
+    assert!(t.shared.counters.http_memcap > 0);
+    assert!(t.shared.counters.http_memory < 120_000, "{}", t.shared.counters.http_memory);
+}
+
+#[test]
+fn bodies_stream_by_in_windows() {
+    let mut t = Talk::with(AppConfig::default());
+    let data = protocol(AppProto::Http1).expect("HTTP/1 has a parser");
+    let id = data.buffers.iter().find(|b| b.name == "file.data").map(|b| b.id).expect("file.data is there");
+    t.feed(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false);
+    t.feed(ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n", false);
+    let mut looks = Vec::new();
+    for i in 0..90u8 {
+        t.feed(ToClient, &[i; 1000], false);
+        let tx = t.parser.tx_mut(0).expect("there is a transaction");
+        if let Some(f) = tx.buffer(id, ToClient, 0, &mut Vec::new()) {
+            looks.push((f.offset, f.data.len(), f.end));
+        }
+        tx.inspected(ToClient);
+    }
+    // From the least size on, each piece with the window before it.
+    assert_eq!(looks.first(), Some(&(0, 41_000, false)));
+    assert_eq!(looks.get(1), Some(&(41_000 - 16_384, 17_384, false)));
+    assert_eq!(looks.last().map(|l| (l.0 + l.1 as u64, l.2)), Some((90_000, true)));
+}
+
+#[test]
+fn what_follows_a_body_is_of_it() {
+    let seen = talk(&[
+        (ToServer, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n"),
+        (
+            ToClient,
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc\r\nde\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+        ),
+    ]);
+    has(&seen, &["file.data ToClient abc\\r\\nde\\r\\n", "file /a 9 Closed None", "file /b 1 Closed None"]);
+}
+
+/// Conversations that are cut in every way; in none of them is more behind a body than was announced, since that is only
+/// taken for a part of it where it comes at once.
+const CONVERSATIONS: &[&[(Direction, &[u8])]] = &[
+    PLAIN,
+    &[
+        (ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\njunk\r\nGET /2 HTTP/1.1\n\n"),
+        (ToClient, b"\n\rHTTP/1.1 200 ok\n\rA: b\n\rB: c\r\n \r\n d: e\r\nTransfer-Encoding\r\n :chunked\n\r\r\n\r\n4\r\nabcd\r\n0\n\n"),
+        (ToClient, b"junk\r\nHTTP/1.0 200 ok\rA: b\r\r\r\nContent-Length: 3\n \nabc"),
+    ],
+    &[
+        (ToServer, b"POST /x\n \n \nA: b\n\n"),
+        (ToClient, b" \0HTTP/1.1 204\r\nTransfer-Encoding: chunked\r\n\r\nzz"),
+    ],
+    &[(ToServer, b"GET /x\r\n\r\nGET /y\r\n"), (ToClient, b"plain body\r\nHTTP/1.1")],
+    &[(ToClient, b"no status\r\nat all"), (ToServer, b"GET / HTTP/1.0\r\n\r\n"), (ToServer, b"")],
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_cut_is_the_same(which in 0..CONVERSATIONS.len(), cuts in prop::collection::vec(1usize..40, 1..60)) {
+        let parts = CONVERSATIONS[which];
+        let mut t = Talk::with(AppConfig::default());
+        let mut cut = cuts.iter().cycle();
+        for (dir, data) in parts {
+            let mut rest = *data;
+            while !rest.is_empty() {
+                let n = (*cut.next().unwrap_or(&1)).min(rest.len());
+                t.feed(*dir, &rest[..n], false);
+                rest = &rest[n..];
+            }
+        }
+        t.end();
+        prop_assert_eq!(t.seen(), talk(parts));
+    }
+
+    #[test]
+    fn nothing_panics(parts in prop::collection::vec(
+        (any::<bool>(), prop::collection::vec(prop::sample::select(&b"GET / HTTP/1.1\r\n:; \t\0chunkedTransfer-Encoding0123aX\xff"[..]), 0..200)),
+        0..20,
+    )) {
+        let mut t = Talk::with(AppConfig::default());
+        for (client, data) in &parts {
+            t.feed(if *client { ToServer } else { ToClient }, data, false);
+        }
+        t.end();
+        t.seen();
+    }
+}
