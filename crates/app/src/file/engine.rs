@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use margay_packet::Time;
 
 use super::magic::{self, MagicError};
+use super::range::Ranges;
 use super::store::{self, StoreConfig, StoreError};
 use super::{File, StoreState};
 
@@ -68,6 +69,12 @@ pub struct FileConfig {
     pub window_limit: usize,
     /// Most bytes that a worker holds of files that rules may yet store; files beyond it are not stored any more.
     pub hold_limit: u64,
+    /// `byterange.memcap`: most bytes that a worker holds of files that are put together from ranges.
+    pub range_memcap: u64,
+    /// `byterange.max-size`: size of a file from which on its ranges are not put together.
+    pub range_max_size: u64,
+    /// `byterange.timeout`: seconds after which a file that got no further range is forgotten.
+    pub range_timeout: i64,
 }
 
 impl Default for FileConfig {
@@ -79,6 +86,9 @@ impl Default for FileConfig {
             max_files: 1024,
             window_limit: 4 << 20,
             hold_limit: 256 << 20,
+            range_memcap: 100 << 20,
+            range_max_size: 1 << 30,
+            range_timeout: 60,
         }
     }
 }
@@ -116,6 +126,8 @@ pub struct FileCounters {
     pub over_window: u64,
     /// Files that rules could not store any more because a worker held too much.
     pub over_hold: u64,
+    /// Files that were not put together from ranges because a worker held too much.
+    pub over_range: u64,
 }
 
 /// What one worker needs for files: what is wanted of them, the store, counters.
@@ -127,6 +139,7 @@ pub struct FileEngine {
     pub flow: FlowFiles,
     /// Counters.
     pub counters: FileCounters,
+    pub(super) ranges: Ranges,
     pub(super) magic_file: Option<PathBuf>,
     /// Bytes held of files that may be stored yet.
     pub(super) held: Arc<AtomicU64>,
@@ -151,6 +164,21 @@ impl FileEngine {
     /// The first error of the store, once: what follows is only counted.
     pub fn take_error(&mut self) -> Option<StoreError> {
         self.error.take()
+    }
+
+    /// Calls `f` with the name and value of every counter. Those of the store are only there where it is on, but for the
+    /// number of open files.
+    pub fn for_each_counter(&self, config: &FileConfig, f: &mut dyn FnMut(&str, u64)) {
+        let c = &self.counters;
+        if config.store.is_some() {
+            f("file_store.open_files_max_hit", c.open_files_max_hit);
+            f("file_store.fs_errors", c.fs_errors);
+            f("file_store.hold_limit_hit", c.over_hold);
+        }
+        f("file_store.open_files", config.store.as_ref().map_or(0, |s| s.shared.open_files()));
+        f("file.max_files_hit", c.over_max_files);
+        f("file.window_limit_hit", c.over_window);
+        f("file.range_memcap_hit", c.over_range);
     }
 
     /// Bytes held now of files that rules may yet store.

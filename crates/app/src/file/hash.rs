@@ -12,7 +12,7 @@ pub(super) struct Hasher {
     sha256: Option<Sha256>,
 }
 
-/// The digests of a file that was wholly seen, or (in the log) of what was seen of it.
+/// The digests of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digests {
     /// MD5 (RFC 1321).

@@ -19,6 +19,7 @@
 //! | data waiting for detection | [`FileConfig::window_limit`] | dropped unseen; [`FileCounters::over_window`] |
 //! | data held for `filestore` rules | [`FileConfig::hold_limit`] | the file is not stored; [`FileCounters::over_hold`] |
 //! | open temporary files | `max-open-files` | opened for each write; [`FileCounters::open_files_max_hit`] |
+//! | ranges of files put together | [`FileConfig::range_memcap`] | the oldest go; [`FileCounters::over_range`] |
 //! | rules that a file names | 32 | the first ones |
 
 mod engine;
@@ -27,6 +28,7 @@ pub mod hashlist;
 mod hold;
 mod log;
 mod magic;
+mod range;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use margay_flow::Direction;
+use margay_packet::Time;
 
 use crate::tx::Found;
 use crate::window::{Window, WindowLimits};
@@ -119,6 +122,8 @@ pub struct File {
     hasher: Option<Box<Hasher>>,
     digests: Digests,
     store: StoreState,
+    /// What it is a part of, where that is put together.
+    whole: Option<Box<[u8]>>,
     /// Detection has seen the end of it.
     seen: bool,
     logged: bool,
@@ -191,7 +196,7 @@ impl File {
         }
     }
 
-    /// The digests of what was seen, once nothing more will come: what logs show, of truncated files as well.
+    /// The digests of what was seen, once nothing more will come: what logs show. Of truncated files that is SHA-256 alone.
     pub fn digests(&self) -> &Digests {
         &self.digests
     }
@@ -229,6 +234,9 @@ impl File {
     }
 
     fn append(&mut self, engine: &mut FileEngine, config: &FileConfig, data: &[u8]) {
+        if let (Some(key), Some((start, _))) = (&self.whole, self.range) {
+            range::append(engine, config, key, start.saturating_add(self.size), data);
+        }
         self.size = self.size.saturating_add(data.len() as u64);
         if engine.wants.magic || config.force.magic {
             let room = magic::HEAD.saturating_sub(self.head.len());
@@ -291,6 +299,10 @@ impl File {
         self.state = if truncated || self.gaps { FileState::Truncated } else { FileState::Closed };
         if let Some(h) = self.hasher.take() {
             self.digests = h.finish();
+            if self.state != FileState::Closed {
+                // Of a part, only the digest that it is stored under is shown.
+                (self.digests.md5, self.digests.sha1) = (None, None);
+            }
         }
         if config.force.magic {
             self.magic(engine);
@@ -341,6 +353,8 @@ pub struct Files {
     open: [Option<usize>; 2],
     /// By direction: files are stored, as these rules asked.
     store: [Vec<u32>; 2],
+    /// All files before this index were logged.
+    logged: usize,
 }
 
 impl Files {
@@ -358,6 +372,22 @@ impl Files {
             engine.counters.over_max_files += 1;
             return;
         }
+        let file = self.new_file(engine, config, dir, name, range);
+        if let Some(o) = self.open.get_mut(dir.index()) {
+            *o = Some(self.list.len());
+        }
+        self.list.push(file);
+    }
+
+    /// A file, with what is wanted of it.
+    fn new_file(
+        &self,
+        engine: &FileEngine,
+        config: &FileConfig,
+        dir: Direction,
+        name: &[u8],
+        range: Option<(u64, u64)>,
+    ) -> File {
         let wants = engine.wants.or(config.force);
         let mut file = File {
             to_client: dir == Direction::ToClient,
@@ -379,10 +409,36 @@ impl Files {
                 file.request_store(Some(sid));
             }
         }
-        if let Some(o) = self.open.get_mut(dir.index()) {
-            *o = Some(self.list.len());
+        file
+    }
+
+    /// The open file of a direction is a range of a larger one of `total` bytes, which `key` names (host and path): it is
+    /// put together with its other ranges, and when the last one of them is closed, the whole file is added to that one's
+    /// transaction. To be called between [`Files::open`] and the first byte. A range that is all there is to the file is
+    /// from then on no range. `time` is that of the packet.
+    pub fn range_of(
+        &mut self,
+        engine: &mut FileEngine,
+        config: &FileConfig,
+        dir: Direction,
+        key: &[u8],
+        total: u64,
+        time: Time,
+    ) {
+        let Some(index) = self.open.get(dir.index()).copied().flatten() else { return };
+        let Some(file) = self.list.get_mut(index) else { return };
+        let Some((first, last)) = file.range.filter(|(f, l)| f <= l && *l < total && file.size == 0) else { return };
+        if first == 0 && last == total - 1 {
+            file.range = None;
+            return;
         }
-        self.list.push(file);
+        if total > config.range_max_size {
+            return;
+        }
+        file.whole = Some(key.into());
+        let (name, this) = (file.name.clone(), &*self);
+        let new = |engine: &FileEngine| this.new_file(engine, config, dir, &name, None);
+        range::begin(engine, config, key, total, dir == Direction::ToClient, time, new);
     }
 
     /// Data of the open file of a direction.
@@ -403,12 +459,21 @@ impl Files {
 
     /// The open file of a direction is at its end, or (`truncated`) will not be seen to its end.
     pub fn close(&mut self, engine: &mut FileEngine, config: &FileConfig, dir: Direction, truncated: bool) {
-        if let Some(f) = self.current(dir) {
-            f.close(engine, config, truncated);
-        }
+        let Some(file) = self.current(dir) else { return };
+        file.close(engine, config, truncated);
+        let whole = file.whole.take();
         if let Some(o) = self.open.get_mut(dir.index()) {
             *o = None;
         }
+        let Some(mut whole) = whole.and_then(|key| range::complete(engine, config, &key)) else { return };
+        if self.list.len() >= config.max_files as usize {
+            engine.counters.over_max_files += 1;
+            return;
+        }
+        for &sid in self.store.get(dir.index()).into_iter().flatten() {
+            whole.request_store(Some(sid));
+        }
+        self.list.push(whole);
     }
 
     /// Nothing more will come of the transaction: what is open ends as truncated.
@@ -424,7 +489,7 @@ impl Files {
         if config.store.is_none() {
             return;
         }
-        for f in &mut self.list {
+        for f in self.list.iter_mut().skip(self.logged) {
             f.flush(engine, config);
         }
     }
@@ -453,7 +518,7 @@ impl Files {
 
     /// Indexes of the files that ended and were not logged.
     pub fn due_for_log(&self) -> impl Iterator<Item = usize> + '_ {
-        self.list.iter().enumerate().filter(|(_, f)| f.ended() && !f.logged).map(|(i, _)| i)
+        self.list.iter().enumerate().skip(self.logged).filter(|(_, f)| f.ended() && !f.logged).map(|(i, _)| i)
     }
 
     /// A file's event was logged, or nobody logs it: what only rules and logs could want of it is freed.
@@ -464,6 +529,9 @@ impl Files {
             if matches!(f.store, StoreState::Maybe(_)) {
                 f.store = StoreState::No;
             }
+        }
+        while self.list.get(self.logged).is_some_and(|f| f.logged) {
+            self.logged += 1;
         }
     }
 

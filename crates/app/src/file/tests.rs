@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_json::Json;
-use margay_packet::Time;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -55,12 +55,13 @@ struct T {
     engine: FileEngine,
     config: FileConfig,
     files: Files,
+    now: Time,
 }
 
 impl T {
     fn new(config: FileConfig, wants: FileWants) -> T {
         let engine = FileEngine::new(&config, wants).expect("an engine");
-        T { engine, config, files: Files::default() }
+        T { engine, config, files: Files::default(), now: Time(0) }
     }
 
     fn open(&mut self, dir: Direction, name: &str) {
@@ -149,13 +150,13 @@ fn hashes_are_those_wanted() {
 
 #[test]
 fn a_truncated_file_has_no_digest_for_rules() {
-    let mut t = T::new(FileConfig::default(), FileWants { md5: true, ..FileWants::default() });
+    let mut t = T::new(FileConfig::default(), FileWants { md5: true, sha256: true, ..FileWants::default() });
     t.open(ToClient, "");
     t.append(ToClient, b"abc");
     t.close(ToClient, true);
     let f = &t.files.all()[0];
-    assert_eq!(f.md5(), None);
-    assert!(f.digests().md5.is_some() && !f.size_known() && f.ended());
+    assert_eq!((f.md5(), f.sha256()), (None, None));
+    assert!(f.digests().md5.is_none() && f.digests().sha256.is_some() && !f.size_known() && f.ended());
 }
 
 #[test]
@@ -384,5 +385,176 @@ fn depth_is_that_of_the_store() {
             s.stream_depth = Some(depth);
         }
         assert_eq!((config.depth(100), config.depth(0)), expected);
+    }
+}
+
+impl T {
+    /// A range of the file "whole" of `total` bytes, in a transaction of its own.
+    fn range(&mut self, first: u64, total: u64, data: &[u8]) {
+        self.files = Files::default();
+        let range = Some((first, first + data.len() as u64 - 1));
+        self.files.open(&mut self.engine, &self.config, ToClient, b"f", range);
+        self.files.range_of(&mut self.engine, &self.config, ToClient, b"whole", total, self.now);
+        for piece in data.chunks(2) {
+            self.append(ToClient, piece);
+        }
+        self.close(ToClient, false);
+    }
+
+    fn sizes(&self) -> Vec<u64> {
+        self.files.all().iter().map(File::size).collect()
+    }
+}
+
+#[test]
+fn ranges_are_put_together() {
+    let config = FileConfig { force: FileWants { md5: true, ..FileWants::NONE }, ..FileConfig::default() };
+    let mut t = T::new(config, FileWants::default());
+    t.range(0, 10, b"0123");
+    assert_eq!(t.sizes(), [4]);
+    assert!(t.log(0).contains(r#""size":4,"start":0,"end":3,"tx_id""#), "{}", t.log(0));
+    // Out of order, overlapping, and what was there before.
+    t.range(8, 10, b"89");
+    t.range(2, 10, b"2345");
+    t.range(0, 10, b"xxx");
+    assert_eq!(t.sizes(), [3]);
+    t.range(5, 10, b"567");
+    assert_eq!(t.sizes(), [3, 10]);
+    let limits = WindowLimits { min: 0, window: 0 };
+    let whole = &t.files.all()[1];
+    assert_eq!(whole.data(limits), Some(Found { data: b"0123456789", offset: 0, end: true }));
+    assert!(t.log(1).contains(r#""md5":"781e5e245d69b566979b86e28d23f2c7","stored":false,"size":10,"tx_id""#));
+    // It begins anew.
+    t.range(5, 10, b"56789");
+    assert_eq!(t.sizes(), [5]);
+    // All of it at once is no range.
+    t.range(0, 4, b"0123");
+    assert_eq!((t.sizes(), t.files.all()[0].range), (vec![4], None));
+}
+
+#[test]
+fn ranges_are_bounded_and_time_out() {
+    let config = FileConfig { range_memcap: 1000, ..FileConfig::default() };
+    let mut t = T::new(config, FileWants::default());
+    for i in 0..100u64 {
+        t.files = Files::default();
+        let key = i.to_be_bytes();
+        t.files.open(&mut t.engine, &t.config, ToClient, b"f", Some((50, 149)));
+        t.files.range_of(&mut t.engine, &t.config, ToClient, &key, 200, t.now);
+        t.append(ToClient, &[b'x'; 100]);
+        t.close(ToClient, false);
+    }
+    assert!(t.engine.counters.over_range >= 89, "{:?}", t.engine.counters);
+    let mut t = T::new(FileConfig::default(), FileWants::default());
+    t.range(0, 4, b"01");
+    t.now = Time(61_000_000);
+    t.range(2, 4, b"23");
+    assert_eq!(t.sizes(), [2]);
+    t.now = Time(62_000_000);
+    t.range(0, 4, b"01");
+    assert_eq!(t.sizes(), [2, 4]);
+}
+
+#[test]
+fn ranges_that_lie() {
+    let config = FileConfig { range_max_size: u64::MAX, ..FileConfig::default() };
+    let mut t = T::new(config, FileWants::default());
+    for (range, total) in [((5, 2), 10), ((0, 10), 10), ((0, u64::MAX), 0), ((u64::MAX, u64::MAX), u64::MAX)] {
+        t.files = Files::default();
+        t.files.open(&mut t.engine, &t.config, ToClient, b"f", Some(range));
+        t.files.range_of(&mut t.engine, &t.config, ToClient, b"whole", total, t.now);
+        t.append(ToClient, b"abc");
+        t.close(ToClient, false);
+        assert_eq!(t.sizes(), [3]);
+    }
+    // More than the range says, and at the very end of what can be counted.
+    t.files = Files::default();
+    t.files.open(&mut t.engine, &t.config, ToClient, b"f", Some((u64::MAX - 2, u64::MAX - 1)));
+    t.files.range_of(&mut t.engine, &t.config, ToClient, b"whole", u64::MAX, t.now);
+    t.append(ToClient, b"abcdef");
+    t.append(ToClient, b"abcdef");
+    t.close(ToClient, false);
+    assert_eq!(t.sizes(), [12]);
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Open(bool, Option<(u64, u64)>),
+    RangeOf(bool, u8, u64),
+    Append(bool, Vec<u8>),
+    Gap(bool, u64),
+    Close(bool, bool),
+    Request(usize, u32, u8),
+    Inspected(bool),
+    Log,
+    Next,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let len = prop_oneof![0u64..20, any::<u64>()];
+    prop_oneof![
+        3 => (any::<bool>(), prop::option::of((0u64..20, 0u64..20))).prop_map(|(d, r)| Op::Open(d, r)),
+        3 => (any::<bool>(), 0u8..2, len.clone()).prop_map(|(d, k, t)| Op::RangeOf(d, k, t)),
+        8 => (any::<bool>(), prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(d, b)| Op::Append(d, b)),
+        1 => (any::<bool>(), len).prop_map(|(d, n)| Op::Gap(d, n)),
+        3 => any::<(bool, bool)>().prop_map(|(d, t)| Op::Close(d, t)),
+        2 => (0usize..4, any::<u32>(), 0u8..3).prop_map(|(i, s, k)| Op::Request(i, s, k)),
+        2 => any::<bool>().prop_map(Op::Inspected),
+        2 => Just(Op::Log),
+        1 => Just(Op::Next),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Whatever comes: nothing is held in the end, nothing is left in `tmp`, and no more is held than there may be.
+    #[test]
+    fn nothing_is_left(ops in prop::collection::vec(op(), 0..60), seed in any::<u64>()) {
+        let dir = Dir::new(&format!("prop{seed}"));
+        let config = FileConfig { hold_limit: 40, window_limit: 30, range_memcap: 60, max_files: 3, ..dir.store() };
+        let wants = FileWants { store: true, sha256: true, ..FileWants::default() };
+        let mut t = T::new(config, wants);
+        let way = |c| if c { ToClient } else { ToServer };
+        for op in ops {
+            match op {
+                Op::Open(d, range) => {
+                    t.files.open(&mut t.engine, &t.config, way(d), b"f", range.map(|(a, n)| (a, a + n)));
+                }
+                Op::RangeOf(d, key, total) => {
+                    t.now.0 += 1_000_000;
+                    t.files.range_of(&mut t.engine, &t.config, way(d), &[key], total, t.now);
+                }
+                Op::Append(d, bytes) => t.append(way(d), &bytes),
+                Op::Gap(d, n) => t.files.gap(&mut t.engine, &t.config, way(d), n),
+                Op::Close(d, truncated) => t.close(way(d), truncated),
+                Op::Request(i, sid, kind) => {
+                    let scope = match kind { 0 => StoreScope::File(i), 1 => StoreScope::Tx, _ => StoreScope::Flow };
+                    t.files.request_store([sid & 1 > 0, sid & 2 > 0], scope, sid);
+                }
+                Op::Inspected(d) => t.files.inspected(way(d), WindowLimits { min: 4, window: 4 }),
+                Op::Log => {
+                    t.flush();
+                    for i in t.files.due_for_log().collect::<Vec<_>>() {
+                        prop_assert!(!t.files.all()[i].storing());
+                        t.log(i);
+                        t.files.set_logged(i);
+                    }
+                }
+                Op::Next => {
+                    t.files.finish(&mut t.engine, &t.config);
+                    t.flush();
+                    t.files = Files::default();
+                }
+            }
+            prop_assert!(t.engine.held() <= 40);
+            prop_assert!(t.files.all().len() <= 3);
+            prop_assert!(t.files.all().iter().all(|f| f.window.held().0.len() <= 42));
+        }
+        prop_assert_eq!(t.engine.counters.fs_errors, 0);
+        let held = std::sync::Arc::clone(&t.engine.held);
+        drop(t);
+        prop_assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 0);
+        prop_assert!(dir.found().iter().all(|f| !f.starts_with("tmp")));
     }
 }

@@ -6,7 +6,7 @@ use margay_app::file::{FileConfig, FileWants, StoreConfig, Xff};
 use margay_config::{Config, ConfigError, Node};
 use margay_output::warning;
 
-use super::size;
+use super::{number, size, wrong};
 
 /// Reads the settings of files; `log_dir` is what a relative directory of the store is relative to.
 ///
@@ -17,6 +17,12 @@ pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, Confi
         magic_file: config.get("magic-file").filter(|p| !p.is_empty()).map(Into::into),
         ..FileConfig::default()
     };
+    files.range_memcap = size(config, "app-layer.protocols.http.byterange.memcap", files.range_memcap)?;
+    files.range_max_size = size(config, "app-layer.protocols.http.byterange.max-size", files.range_max_size)?;
+    files.range_timeout = number(config, "app-layer.protocols.http.byterange.timeout", files.range_timeout)?;
+    if files.range_timeout < 0 {
+        return Err(wrong(config, "app-layer.protocols.http.byterange.timeout", "must not be negative"));
+    }
     for item in config.node("outputs").iter().flat_map(Node::children) {
         let (name, Some(node)) = item.entry() else { continue };
         if !matches!(name, "file-store" | "eve-log") || !node.bool("enabled")?.unwrap_or(false) {
@@ -45,6 +51,17 @@ pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, Confi
         }
     }
     Ok(files)
+}
+
+/// Says so where rules store files (`filestore`) and there is no store.
+pub(crate) fn check_store(config: &FileConfig, rules_store: bool) {
+    if rules_store && config.store.is_none() {
+        warning!(
+            "detect-filestore",
+            "One or more rule(s) depends on the file-store output log which is not enabled. Enable the output \
+             \"file-store\"."
+        );
+    }
 }
 
 /// `force-magic`, `force-hash` and the older `force-md5` of a node.
@@ -77,9 +94,11 @@ fn store(config: &Config, node: Node<'_>, log_dir: &Path) -> Result<StoreConfig,
     s.max_open_files = u32::try_from(open).map_err(|_| {
         node.node("max-open-files").unwrap_or(node).error(format!("max-open-files: {open} is out of range"))
     })?;
-    if let Some(depth) = node.size("stream-depth")? {
+    // "no" leaves the stream's own depth.
+    let depth = if node.get("stream-depth") == Some("no") { None } else { node.size("stream-depth")? };
+    if let Some(depth) = depth {
         let stream = size(config, "stream.reassembly.depth", margay_stream::StreamConfig::default().depth)?;
-        if depth > 0 && (depth <= stream) {
+        if depth > 0 && depth <= stream {
             warning!(
                 "filestore",
                 "file-store.stream-depth value {depth} has no effect since it's less than stream.reassembly.depth value."
@@ -167,6 +186,19 @@ mod tests {
         assert_eq!(depth("100000", "0"), Some(100_000));
         assert_eq!(depth("2mb", "1mb"), Some(2 << 20));
         assert_eq!(depth("0", "1mb"), Some(0));
+        assert_eq!(depth("no", "1mb"), None);
+    }
+
+    #[test]
+    fn reads_byterange() {
+        let text = |timeout| {
+            format!(
+                "app-layer:\n  protocols:\n    http:\n      byterange:\n        memcap: 1mb\n        timeout: {timeout}\n"
+            )
+        };
+        let f = read(&text("5")).unwrap();
+        assert_eq!((f.range_memcap, f.range_timeout), (1 << 20, 5));
+        assert!(read(&text("-1")).is_err());
     }
 
     #[test]

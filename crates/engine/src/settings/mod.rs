@@ -9,7 +9,7 @@ mod stream;
 
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
-pub(crate) use files::files;
+pub(crate) use files::{check_store, files};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{open_outputs, wants_ethernet};
 pub(crate) use stream::stream;
