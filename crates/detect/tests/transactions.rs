@@ -120,7 +120,8 @@ fn two_transactions_of_http() {
          alert http any any -> any any (http.uri; content:\"/b\"; xbits:set,seen,track tx; noalert; sid:8;)",
     );
     let both = b"GET /a HTTP/1.1\r\nHost: host\r\nUser-Agent: curl/8\r\n\r\nGET /b HTTP/1.1\r\nHost: host\r\n\r\n";
-    assert_eq!(t.send(SERVER, both), [(1, Some(0)), (2, Some(0)), (3, Some(0)), (7, Some(1))]);
+    // In the order of rules: those on bits come first.
+    assert_eq!(t.send(SERVER, both), [(7, Some(1)), (1, Some(0)), (2, Some(0)), (3, Some(0))]);
     assert_eq!(t.send(CLIENT, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot found"), []);
     assert_eq!(t.send(CLIENT, b"HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\n"), [(6, Some(1))]);
     assert_eq!(t.send(CLIENT, b"not found"), [(5, Some(1))]);

@@ -4,6 +4,7 @@ use margay_app::file::FileEngine;
 use margay_app::window::WindowLimits;
 use margay_app::{AppProto, BufferKind, Found, Transaction, TxDetect};
 use margay_flow::Direction;
+use margay_rules::ast::{Action, ActionScope};
 
 use super::file::FileOutcome;
 use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
@@ -318,6 +319,11 @@ impl DetectState {
         dir: Direction,
         file: Option<u32>,
     ) {
+        let base = tx.base_mut();
+        base.alerted |= rule.writes;
+        if rule.scope == Some(ActionScope::Transaction) && matches!(rule.action, Action::Pass | Action::Accept) {
+            base.passed = [true; 2];
+        }
         if rule.effects.is_empty() {
             return;
         }
