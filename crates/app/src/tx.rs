@@ -8,6 +8,7 @@ use margay_json::Json;
 use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
+use crate::window::WindowLimits;
 
 /// What a buffer is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +144,12 @@ pub trait Transaction: Debug + Send {
 
     /// Detection has looked at all that [`Transaction::buffer`] offers in a direction: streams move on.
     fn inspected(&mut self, dir: Direction);
+
+    /// When data of its files is due for inspection: the limits that [`Transaction::inspected`] moves them on by. Without
+    /// a minimum all is looked at that there is.
+    fn file_window(&self, _dir: Direction) -> WindowLimits {
+        WindowLimits { min: 0, window: 4096 }
+    }
 
     /// Appends the members of its log to an open object's place: `"http":{...}` with its key.
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor);

@@ -42,6 +42,7 @@ fn context() -> Context {
         ("TEREDO_PORTS", "3544"),
         ("SIP_PORTS", "[5060, 5061]"),
     ];
+    c.available = ["http", "http1", "file", "app-layer"].map(str::to_owned).into();
     c.ports.extend(ports.map(|(a, b)| (a.to_owned(), b.to_owned())));
     c
 }
@@ -93,7 +94,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let number = |name: &str| margay_rules::STREAM_EVENTS.iter().position(|e| *e == name)?.try_into().ok();
     let environment = Environment { stream_event: &number, ..Default::default() };
     let t = Instant::now();
-    loaded.rules.append(&mut loaded.set_aside);
+    let mut missing: HashMap<String, usize> = HashMap::new();
+    for r in &loaded.set_aside {
+        *missing.entry(r.missing.join(", ")).or_default() += 1;
+    }
+    let mut missing: Vec<_> = missing.into_iter().collect();
+    missing.sort_by_key(|m| std::cmp::Reverse(m.1));
+    for (m, n) in missing.iter().take(12) {
+        writeln!(out, "  {n:6} need {m}")?;
+    }
+    loaded.set_aside.clear();
     let (detect, report) = Detect::compile(loaded.rules, &environment, &DetectConfig::default())?;
     let took = t.elapsed();
     let mut why: HashMap<&str, usize> = HashMap::new();
@@ -107,9 +117,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     writeln!(
         out,
-        "compiled {} in {took:?}: {} IP-only, {} with a pattern, {:?}, {} matchers of {} patterns in {} KiB",
+        "compiled {} in {took:?}: {} IP-only, {} of transactions, {} with a pattern, {:?}, {} matchers of {} patterns in {} KiB",
         report.loaded,
         report.ip_only,
+        report.transactions,
         report.prefiltered,
         report.groups,
         report.matchers,

@@ -128,6 +128,10 @@ pub struct CheckInput<'a> {
     pub stream_events: u128,
     /// Application protocols.
     pub app: AppProtos,
+    /// Events of the application layer that are of no protocol, one bit by place in [`margay_rules::APP_LAYER_EVENTS`].
+    pub app_events: u8,
+    /// Whether the packet is the first of its flow's direction.
+    pub flow_start: bool,
     /// Bits of hosts and pairs of hosts.
     pub hosts: Option<&'a HostVars>,
     /// Reputation of addresses; `None` where none is loaded.
@@ -147,6 +151,8 @@ impl<'a> CheckInput<'a> {
             stream_sizes: None,
             stream_events: 0,
             app: AppProtos::default(),
+            app_events: 0,
+            flow_start: false,
             hosts: None,
             reputation: None,
         }
@@ -209,6 +215,8 @@ enum Kind {
     AppProto { protos: ProtoSet, negated: bool, mode: AppProtoMode },
     DecodeEvent(DecodeEvent),
     StreamEvent(u128),
+    AppLayerEvent(u8),
+    FlowStart,
     FlowAge(Compare),
     FlowPkts { side: FlowSide, value: Compare },
     FlowBytes { side: FlowSide, value: Compare },
@@ -219,6 +227,9 @@ enum Kind {
 }
 
 impl CompiledCheck {
+    /// A packet's being the first of its flow's direction (`tcp:flow_start`).
+    pub(crate) const FLOW_START: CompiledCheck = CompiledCheck(Kind::FlowStart);
+
     /// How much work it is, 0 to 9: rules run their checks from the lowest on.
     pub fn cost(&self) -> u8 {
         match &self.0 {
@@ -243,6 +254,8 @@ impl CompiledCheck {
             | Kind::Icmpv6Mtu(_)
             | Kind::IgmpType(_)
             | Kind::StreamEvent(_)
+            | Kind::AppLayerEvent(_)
+            | Kind::FlowStart
             | Kind::VlanId { .. }
             | Kind::VlanLayers(_) => 2,
             Kind::DecodeEvent(_)
@@ -311,6 +324,8 @@ impl CompiledCheck {
             Kind::AppProto { protos, negated, mode } => flow::app_proto(*protos, *negated, *mode, input),
             Kind::DecodeEvent(e) => p.events.contains(*e),
             Kind::StreamEvent(bit) => input.stream_events & bit != 0,
+            Kind::AppLayerEvent(bit) => input.app_events & bit != 0,
+            Kind::FlowStart => input.flow_start,
             Kind::FlowAge(c) => {
                 input.flow.is_some_and(|f| c.holds(f.last.secs().saturating_sub(f.start.secs()).max(0) as u64))
             }

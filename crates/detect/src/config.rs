@@ -35,6 +35,9 @@ pub struct DetectConfig {
     /// every packet is looked up in until the number is kept. Suricata's `detect.profile` chooses it by name; the
     /// number changes speed and memory, never what matches.
     pub port_groups: usize,
+    /// `detect.guess-applayer-tx`: rules without keywords of transactions alert with the one that is going on, where there
+    /// is but one.
+    pub guess_tx: bool,
 }
 
 impl Default for DetectConfig {
@@ -50,6 +53,7 @@ impl Default for DetectConfig {
             tag_entries: 64 * 1024,
             host_entries: 256 * 1024,
             port_groups: 256,
+            guess_tx: false,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! All rules, compiled: what workers share.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use margay_rules::ast::{GlobalThreshold, Place, Rule};
+use margay_app::file::FileWants;
+use margay_app::{AppProto, PROTOCOLS, Protocol};
+use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Rule};
 
 use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
@@ -17,6 +20,7 @@ use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
 use crate::threshold::Thresholds;
+use crate::tx::{TxBuilder, TxGroups};
 
 /// What came of compiling rules.
 #[derive(Debug, Default)]
@@ -31,6 +35,8 @@ pub struct CompileReport {
     pub loaded: usize,
     /// Of these, IP-only rules.
     pub ip_only: usize,
+    /// Of these, rules that look at transactions.
+    pub transactions: usize,
     /// Of these, rules that a pattern stands for.
     pub prefiltered: usize,
     /// Rule groups.
@@ -51,6 +57,8 @@ pub struct Detect {
     pub(crate) sets: Sets,
     pub(crate) groups: Groups,
     pub(crate) ip_only: IpOnly,
+    pub(crate) txs: TxGroups,
+    pub(crate) protocols: &'static [&'static Protocol],
     pub(crate) thresholds: Thresholds,
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) config: DetectConfig,
@@ -66,13 +74,21 @@ pub struct Environment<'a> {
     pub reputation: Arc<IpReputation>,
     /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
+    /// Where files that rules name are looked for, if not beside the rules (`default-rule-path`).
+    pub rule_folder: Option<&'a Path>,
     /// The rules that were in use before a reload: names of bits and integers keep their numbers.
     pub previous: Option<&'a Detect>,
 }
 
 impl Default for Environment<'_> {
     fn default() -> Self {
-        Environment { thresholds: &[], reputation: Arc::default(), stream_event: &|_| None, previous: None }
+        Environment {
+            thresholds: &[],
+            reputation: Arc::default(),
+            stream_event: &|_| None,
+            rule_folder: None,
+            previous: None,
+        }
     }
 }
 
@@ -85,6 +101,16 @@ impl Detect {
         rules: Vec<Rule>,
         environment: &Environment<'_>,
         config: &DetectConfig,
+    ) -> Result<(Detect, CompileReport), MpmError> {
+        Self::compile_with(rules, environment, config, PROTOCOLS)
+    }
+
+    /// Compiles `rules` for the transactions of `protocols`.
+    pub(crate) fn compile_with(
+        rules: Vec<Rule>,
+        environment: &Environment<'_>,
+        config: &DetectConfig,
+        protocols: &'static [&'static Protocol],
     ) -> Result<(Detect, CompileReport), MpmError> {
         let mut report = CompileReport::default();
         let limits = InspectLimits {
@@ -106,18 +132,21 @@ impl Detect {
             reputation_category: &|name| reputation.category(name),
         };
         let mut compiled = Vec::with_capacity(rules.len());
-        rules.retain(|rule| match CompiledRule::compile(rule, &mut env, &mut sets, &limits) {
-            Ok(c) => {
-                compiled.push(c);
-                true
-            }
-            Err(Refused::Error(e)) => {
-                report.errors.push((rule.place.clone(), e));
-                false
-            }
-            Err(Refused::Unsupported(e)) => {
-                report.set_aside.push((rule.place.clone(), e));
-                false
+        let mut txs = TxBuilder::new(protocols, environment.rule_folder);
+        rules.retain(|rule| {
+            match CompiledRule::compile(rule, compiled.len(), &mut env, &mut sets, &mut txs, &limits) {
+                Ok(c) => {
+                    compiled.push(c);
+                    true
+                }
+                Err(Refused::Error(e)) => {
+                    report.errors.push((rule.place.clone(), e));
+                    false
+                }
+                Err(Refused::Unsupported(e)) => {
+                    report.set_aside.push((rule.place.clone(), e));
+                    false
+                }
             }
         });
         report.loaded = rules.len();
@@ -128,7 +157,7 @@ impl Detect {
             .collect();
         report.ip_only = ip_rules.len();
         let grouped: Vec<GroupRule<'_>> = numbered()
-            .filter(|(_, (_, c))| c.kind != RuleKind::IpOnly)
+            .filter(|(_, (_, c))| !matches!(c.kind, RuleKind::IpOnly | RuleKind::AppTransaction))
             .map(|(rule, (r, c))| GroupRule {
                 rule,
                 header: c.header,
@@ -141,6 +170,9 @@ impl Detect {
         let mut cache = MatcherCache::new(config.mpm_algo);
         let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
         report.groups = counts;
+        let txs = txs.finish(&mut cache)?;
+        report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
+        report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
         let matchers = cache.into_matchers();
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
@@ -150,6 +182,8 @@ impl Detect {
         let ip_only = IpOnly::new(&ip_rules);
         let detect = Detect {
             ip_only,
+            txs,
+            protocols,
             groups,
             thresholds,
             matchers,
@@ -161,6 +195,33 @@ impl Detect {
             rules,
         };
         Ok((detect, report))
+    }
+
+    /// What the rules want of files.
+    pub fn file_wants(&self) -> FileWants {
+        let mut w = FileWants::NONE;
+        for rule in &self.rules {
+            for b in rule.buffers.iter().filter(|b| b.app) {
+                w.data |= b.buffer == "file.data";
+                w.magic |= b.buffer == "file.magic";
+            }
+            for c in &rule.checks {
+                match c {
+                    Check::File(FileCheck::Magic { .. }) => w.magic = true,
+                    Check::File(FileCheck::Hash { kind: FileHash::Md5, .. }) => w.md5 = true,
+                    Check::File(FileCheck::Hash { kind: FileHash::Sha1, .. }) => w.sha1 = true,
+                    Check::File(FileCheck::Hash { kind: FileHash::Sha256, .. }) => w.sha256 = true,
+                    _ => {}
+                }
+            }
+            w.store |= rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }));
+        }
+        w
+    }
+
+    /// The progress of a complete transaction, by direction.
+    pub(crate) fn complete(&self, proto: AppProto) -> [u8; 2] {
+        self.protocols.iter().find(|p| p.proto == proto).map_or([0; 2], |p| p.complete())
     }
 
     /// The rules in the order they are evaluated in; alerts name them by their place here.

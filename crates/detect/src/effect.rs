@@ -1,8 +1,12 @@
 //! What a rule does once it matched, besides its action: bits, integers, bypass, marks.
 
-use margay_flow::FlowVars;
+use margay_app::TxBase;
+use margay_app::file::{FileEngine, StoreScope};
+use margay_flow::{Direction, FlowVars};
 use margay_packet::Packet;
-use margay_rules::ast::{BitOp, Effect, FlowIntOp, XBitTrack};
+use margay_rules::ast::{
+    BitOp, ConfigKind, ConfigScope, ConfigWhat, Effect, FileScope, FileSide, FlowIntOp, XBitTrack,
+};
 
 use crate::checks::{IntValue, Names, int_value, track};
 use crate::hostvars::{HostKey, HostVars};
@@ -33,6 +37,22 @@ pub enum CompiledEffect {
     },
     /// Stops inspecting the flow.
     Bypass,
+    /// Changes a bit of the transaction.
+    TxBit {
+        /// Number of its name.
+        name: u32,
+        /// How.
+        op: BitOp,
+    },
+    /// Keeps the transaction out of the log.
+    NoLog,
+    /// Stores files.
+    FileStore {
+        /// Of which directions; `None` for that which matched.
+        side: Option<FileSide>,
+        /// Which of them.
+        scope: FileScope,
+    },
     /// Sets bits of the packet's mark.
     NfqMark {
         /// The mark.
@@ -69,6 +89,22 @@ pub struct EffectTarget<'a> {
     pub bypass: bool,
     /// The mark to set on the packet, and the bits of it that count.
     pub mark: Option<(u32, u32)>,
+    /// The transaction that matched.
+    pub tx: Option<TxTarget<'a>>,
+}
+
+/// What effects change of a transaction.
+pub struct TxTarget<'a> {
+    /// The transaction.
+    pub base: &'a mut TxBase,
+    /// The direction that matched.
+    pub dir: Direction,
+    /// The file that matched, by its place among all of the transaction.
+    pub file: Option<u32>,
+    /// Number of the rule that matched.
+    pub sid: u32,
+    /// What files need that are to be stored.
+    pub files: Option<&'a mut FileEngine>,
 }
 
 impl CompiledEffect {
@@ -90,13 +126,27 @@ impl CompiledEffect {
                 };
                 CompiledEffect::FlowInt(FlowIntEffect { name, op, value: int_value(value, names) })
             }
+            Effect::XBit { name, track: XBitTrack::Transaction, op, .. } => {
+                CompiledEffect::TxBit { name: names.intern(name), op: *op }
+            }
             Effect::XBit { name, track: t, op, expire } => {
                 CompiledEffect::XBit { name: names.intern(name), track: track(*t)?, op: *op, expire: *expire }
             }
             Effect::Bypass => CompiledEffect::Bypass,
             Effect::NfqMark { mark, mask } => CompiledEffect::NfqMark { mark: *mark, mask: *mask },
             Effect::Tag(_) | Effect::Replace | Effect::Action { .. } => return Ok(None),
-            Effect::Config { .. } => return Err(CompileError::unsupported("config", "this build does not have it")),
+            Effect::Config {
+                what: ConfigWhat::Logging,
+                kind: ConfigKind::Transaction,
+                scope: ConfigScope::Transaction,
+            } => CompiledEffect::NoLog,
+            Effect::Config { .. } => {
+                return Err(CompileError::unsupported(
+                    "config",
+                    "this build has only logging disable, type tx, scope tx",
+                ));
+            }
+            Effect::FileStore { side, scope } => CompiledEffect::FileStore { side: *side, scope: *scope },
             Effect::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build does not have it"));
             }
@@ -151,9 +201,58 @@ impl CompiledEffect {
                     XBitTrack::Transaction => {}
                 }
             }
+            CompiledEffect::TxBit { name, op } => {
+                let Some(tx) = &mut target.tx else { return };
+                let at = tx.base.bits.iter().position(|b| b == name);
+                match (op, at) {
+                    (BitOp::Set | BitOp::Toggle, None) => tx.base.bits.push(*name),
+                    (BitOp::Unset | BitOp::Toggle, Some(at)) => {
+                        tx.base.bits.swap_remove(at);
+                    }
+                    _ => {}
+                }
+            }
+            CompiledEffect::NoLog => {
+                if let Some(tx) = &mut target.tx {
+                    tx.base.no_log = true;
+                }
+            }
+            CompiledEffect::FileStore { side, scope } => {
+                if let Some(tx) = &mut target.tx {
+                    tx.store(*side, *scope);
+                }
+            }
             CompiledEffect::Bypass => target.bypass = true,
             CompiledEffect::NfqMark { mark, mask } => target.mark = Some((*mark, *mask)),
         }
+    }
+}
+
+impl TxTarget<'_> {
+    fn store(&mut self, side: Option<FileSide>, scope: FileScope) {
+        let server = match side {
+            None => self.dir == Direction::ToServer,
+            Some(side) => side != FileSide::ToClient,
+        };
+        let client = match side {
+            None => self.dir == Direction::ToClient,
+            Some(side) => side != FileSide::ToServer,
+        };
+        let dirs = [server, client];
+        let scope = match (scope, self.file) {
+            (FileScope::File, Some(f)) => StoreScope::File(f as usize),
+            // Without one that matched, those of the other direction.
+            (FileScope::File | FileScope::Transaction, _) => StoreScope::Tx,
+            (FileScope::Flow, _) => {
+                if let Some(engine) = self.files.as_deref_mut() {
+                    for (flow, _) in engine.flow.store.iter_mut().zip(dirs).filter(|(_, on)| *on) {
+                        flow.get_or_insert(self.sid);
+                    }
+                }
+                StoreScope::Flow
+            }
+        };
+        self.base.files.request_store(dirs, scope, self.sid);
     }
 }
 
@@ -197,7 +296,8 @@ mod tests {
         hosts: &mut HostVars,
     ) -> (bool, Option<(u32, u32)>) {
         let p = packet();
-        let mut t = EffectTarget { packet: &p, flow: Some(vars), hosts: Some(hosts), bypass: false, mark: None };
+        let mut t =
+            EffectTarget { packet: &p, flow: Some(vars), hosts: Some(hosts), bypass: false, mark: None, tx: None };
         for e in effects {
             CompiledEffect::compile(e, names).expect("compiles").expect("is ours").apply(&mut t);
         }
@@ -259,11 +359,9 @@ mod tests {
         assert_eq!(CompiledEffect::compile(&tag, &mut names), Ok(None));
         let other = Effect::Other { keyword: "filestore".into(), argument: String::new() };
         assert!(CompiledEffect::compile(&other, &mut names).is_err());
-        let tx = Effect::XBit { name: "x".into(), track: XBitTrack::Transaction, op: BitOp::Set, expire: 1 };
-        assert!(CompiledEffect::compile(&tx, &mut names).is_err());
         // Without a flow nothing happens, and nothing breaks.
         let p = packet();
-        let mut t = EffectTarget { packet: &p, flow: None, hosts: None, bypass: false, mark: None };
+        let mut t = EffectTarget { packet: &p, flow: None, hosts: None, bypass: false, mark: None, tx: None };
         let e = Effect::FlowBit { names: vec!["a".into()], op: BitOp::Set };
         CompiledEffect::compile(&e, &mut names).expect("compiles").expect("is ours").apply(&mut t);
     }

@@ -27,8 +27,13 @@ pub struct FastPattern {
 }
 
 /// Chooses the fast pattern of `rule`; `None` where it has no literal to prefilter with. `prefilterable` says whether
-/// the prefilter can look into a buffer, by its index in [`Rule::buffers`].
-pub fn choose(rule: &Rule, prefilterable: &dyn Fn(usize) -> bool) -> Option<FastPattern> {
+/// the prefilter can look into a buffer, by its index in [`Rule::buffers`]; `priority` which buffers are better to look
+/// into, whatever the literal: those with the higher number.
+pub fn choose(
+    rule: &Rule,
+    prefilterable: &dyn Fn(usize) -> bool,
+    priority: &dyn Fn(usize) -> u8,
+) -> Option<FastPattern> {
     let literals = || {
         rule.buffers.iter().enumerate().filter(|(b, buffer)| buffer.absent.is_none() && prefilterable(*b)).flat_map(
             |(b, buffer)| {
@@ -44,7 +49,8 @@ pub fn choose(rule: &Rule, prefilterable: &dyn Fn(usize) -> bool) -> Option<Fast
     let explicit = literals().find(|(_, _, c)| c.fast_pattern || c.fast_pattern_only || c.fast_pattern_chop.is_some());
     let (buffer, check, content) = explicit.or_else(|| {
         // The first of equals is kept: `max_by_key` would take the last.
-        literals().reduce(|best, next| if rank(next.2) > rank(best.2) { next } else { best })
+        let rank = |l: &(usize, usize, &Content)| (priority(l.0), rank(l.2));
+        literals().reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
     })?;
     Some(pattern(buffer, check, content))
 }
@@ -140,6 +146,7 @@ mod tests {
                     transforms: Vec::new(),
                     checks: contents.into_iter().map(BufferCheck::Content).collect(),
                     absent: None,
+                    side: None,
                 })
                 .collect(),
             effects: Vec::new(),
@@ -156,7 +163,7 @@ mod tests {
     }
 
     fn chosen(r: &Rule) -> FastPattern {
-        choose(r, &|_| true).expect("has one")
+        choose(r, &|_| true, &|_| 0).expect("has one")
     }
 
     #[test]
@@ -171,10 +178,10 @@ mod tests {
         let not = Content { negated: true, ..c("long negated literal") };
         let r = rule(vec![("payload", vec![not.clone(), c("ab")]), ("http.uri", vec![c("longer")])]);
         assert_eq!(chosen(&r).bytes, b"longer");
-        assert_eq!(choose(&r, &|b| b == 0).expect("has one").bytes, b"ab");
+        assert_eq!(choose(&r, &|b| b == 0, &|_| 0).expect("has one").bytes, b"ab");
         let wanted = Content { fast_pattern: true, ..not };
-        assert_eq!(choose(&rule(vec![("payload", vec![wanted])]), &|_| true), None);
-        assert_eq!(choose(&rule(vec![("payload", vec![])]), &|_| true), None);
+        assert_eq!(choose(&rule(vec![("payload", vec![wanted])]), &|_| true, &|_| 0), None);
+        assert_eq!(choose(&rule(vec![("payload", vec![])]), &|_| true, &|_| 0), None);
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub(crate) struct GroupRule<'a> {
 
 /// A matcher and the rules of its patterns.
 #[derive(Debug)]
-struct Prefilter {
+pub(crate) struct Prefilter {
     matcher: Matcher,
     /// For each pattern the end of its rules in `rules`; they begin where those of the pattern before end.
     ends: Box<[u32]>,
@@ -144,7 +144,7 @@ struct Prefilter {
 }
 
 impl Prefilter {
-    fn new(mut list: Vec<(&Pattern, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
+    pub(crate) fn new(mut list: Vec<(&Pattern, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
         list.sort_unstable();
         let (mut patterns, mut ends, mut rules): (Vec<Pattern>, Vec<u32>, Vec<u32>) = Default::default();
         for (p, rule) in list {
@@ -161,7 +161,7 @@ impl Prefilter {
         Ok(Prefilter { matcher, ends: ends.into_boxed_slice(), rules: rules.into_boxed_slice() })
     }
 
-    fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+    pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         for &id in self.matcher.scan(data, scratch) {
             let id = id as usize;
             let start = id.checked_sub(1).and_then(|i| self.ends.get(i)).copied().unwrap_or(0);

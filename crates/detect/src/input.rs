@@ -39,6 +39,9 @@ pub struct Input<'a> {
     pub protocol_detected: bool,
     /// Application protocols of the flow.
     pub app: AppProtos,
+    /// Events of the application layer that came with this packet and are of no protocol, one bit each by place in
+    /// [`margay_rules::APP_LAYER_EVENTS`].
+    pub app_events: u8,
     /// The parsers of the flow that have transactions, oldest first ([`margay_app::AppSession::parsers_mut`]).
     pub txs: Option<&'a mut [Box<dyn Parser>]>,
     /// What files need that are to be stored.
@@ -62,6 +65,7 @@ impl<'a> Input<'a> {
             stream_events: 0,
             protocol_detected: false,
             app: AppProtos { side: [AppProto::Unknown; 2], flow: AppProto::Unknown, original: AppProto::Unknown },
+            app_events: 0,
             txs: None,
             files: None,
             stream_sizes: None,

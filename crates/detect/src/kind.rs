@@ -2,7 +2,9 @@
 //!
 //! As the manual's "Rule Types and Categorization" has it, and as `--engine-analysis` of the reference reports it.
 
-use margay_rules::ast::{AddressSet, BitOp, BufferCheck, Check, Effect, FlowCheck, Protocol, Rule, Value};
+use margay_rules::ast::{
+    AddressSet, Arrow, BitOp, BufferCheck, Check, Effect, FlowCheck, Protocol, Rule, Value, XBitTrack,
+};
 
 /// The kind of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -100,9 +102,15 @@ fn needs(check: &Check) -> Needs {
         | Check::FlowElephant(_)
         | Check::VlanId { .. }
         | Check::VlanLayers(_) => Needs::Packet,
-        Check::AppEvent(_) | Check::UriLen { .. } | Check::FtpBounce | Check::Asn1(_) | Check::Other { .. } => {
-            Needs::Transaction
-        }
+        Check::XBit { track: XBitTrack::Transaction, .. } => Needs::Transaction,
+        Check::AppEvent(name) if !name.contains('.') => Needs::State,
+        Check::AppEvent(_)
+        | Check::File(_)
+        | Check::AppState { .. }
+        | Check::UriLen { .. }
+        | Check::FtpBounce
+        | Check::Asn1(_)
+        | Check::Other { .. } => Needs::Transaction,
         Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } | Check::GeoIp { .. } => Needs::Nothing,
         Check::Flow(_)
         | Check::FlowBit { .. }
@@ -115,6 +123,11 @@ fn needs(check: &Check) -> Needs {
         | Check::StreamEvent(_)
         | Check::Variable { .. } => Needs::State,
     }
+}
+
+/// Whether a check is one of a transaction, and not of packet or flow.
+pub(crate) fn is_of_transaction(check: &Check) -> bool {
+    matches!(needs(check), Needs::Transaction)
 }
 
 /// Whether a payload check of the rule is bound to a place in the payload.
@@ -181,8 +194,16 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
     let app_protocol = matches!(rule.protocol, Protocol::App(_));
     let transaction = rule.buffers.iter().any(|b| b.app)
         || rule.checks.iter().any(|c| matches!(needs(c), Needs::Transaction))
-        || rule.effects.iter().any(|e| matches!(e, Effect::Other { .. } | Effect::Config { .. }));
-    if transaction {
+        || rule.effects.iter().any(|e| {
+            matches!(
+                e,
+                Effect::Other { .. }
+                    | Effect::Config { .. }
+                    | Effect::FileStore { .. }
+                    | Effect::XBit { track: XBitTrack::Transaction, .. }
+            )
+        });
+    if transaction || rule.arrow == Arrow::Transaction || (app_protocol && rule.hook.is_some()) {
         return RuleKind::AppTransaction;
     }
     let flow = || rule.checks.iter().filter_map(|c| if let Check::Flow(f) = c { Some(f) } else { None });

@@ -16,7 +16,9 @@
 //! 4. **Verdict** for the packet and, for kinds that act on flows, the flow.
 //!
 //! Stream rules look at the chunks of stream data that come with a packet; at the packet's payload only where it went into
-//! no stream. Rules that need the transactions of a protocol are set aside when rules are compiled, with the reason.
+//! no stream. Rules on transactions (`tx`) look at those of the packet's direction that changed, after the packet's own
+//! rules: with the buffers that are there now, remembering what held for when the others come. Rules that need what this
+//! build does not have are set aside when rules are compiled, with the reason.
 //!
 //! Steps 1 and 2 allocate nothing once the worker is warm; all tables have a limit, a counter, and a stated policy. Given
 //! the same packets the same alerts come in the same order: nothing depends on the order in which matchers report or
@@ -46,6 +48,7 @@ mod tag;
 mod tests;
 mod threshold;
 pub mod transform;
+mod tx;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};

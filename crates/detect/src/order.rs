@@ -1,9 +1,9 @@
 //! The order of rules: which is evaluated first, which alert comes first, and so which `pass` stops which alerts.
 //!
 //! As documented under "Rule Prioritization": action, then who writes and who reads flowbits, flowints, flow and packet
-//! variables, bits of hosts and of pairs of hosts, then priority, and last the signature's number. For each kind of
-//! variable rules that only write it come first, then those that read and write, then those that only read, and last
-//! those that do neither.
+//! variables, bits of hosts, of pairs of hosts and of transactions, then priority, and last the signature's number. For
+//! each kind of variable rules that only write it come first, then those that read and write, then those that only read,
+//! and last those that do neither.
 
 use margay_rules::ast::{Action, BufferCheck, CaptureKind, Check, Effect, Rule, XBitTrack};
 
@@ -29,6 +29,7 @@ struct Key {
     pktvars: Rank,
     hostbits: Rank,
     pairbits: Rank,
+    txbits: Rank,
     priority: u32,
     sid: u32,
     gid: u32,
@@ -75,6 +76,10 @@ fn key(rule: &Rule, order: &[Action]) -> Key {
         pairbits: rank(
             effects(&|e| matches!(e, Effect::XBit { track: XBitTrack::Pair, .. })),
             checks(&|c| matches!(c, Check::XBit { track: XBitTrack::Pair, .. })),
+        ),
+        txbits: rank(
+            effects(&|e| matches!(e, Effect::XBit { track: XBitTrack::Transaction, .. })),
+            checks(&|c| matches!(c, Check::XBit { track: XBitTrack::Transaction, .. })),
         ),
         priority: rule.priority,
         sid: rule.sid,

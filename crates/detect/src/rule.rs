@@ -12,9 +12,10 @@ use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
 use crate::mpm::Pattern;
 use crate::transform::CompiledTransforms;
+use crate::tx::{TxBuilder, TxRule};
 
 /// Shorter patterns are in nearly every buffer, and slow the matcher down: such rules are candidates without one.
-const PATTERN_MIN: usize = 2;
+pub(crate) const PATTERN_MIN: usize = 2;
 
 /// A compiled rule. It has the number of its place in the final order.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct CompiledRule {
     pub(crate) headers: Box<[(PacketBuffer, Inspection)]>,
     pub(crate) effects: Box<[CompiledEffect]>,
     pub(crate) tags: Box<[Tag]>,
+    /// What it asks of transactions.
+    pub(crate) tx: Option<Box<TxRule>>,
     /// `tcp-stream`, `flow:only_stream`: never looked at in a packet's payload.
     pub(crate) stream_only: bool,
 }
@@ -67,30 +70,39 @@ impl CompiledRule {
     /// Compiles `rule`.
     pub(crate) fn compile(
         rule: &Rule,
+        number: usize,
         env: &mut CheckEnv<'_>,
         sets: &mut SetsBuilder,
+        txs: &mut TxBuilder,
         limits: &InspectLimits,
     ) -> Result<CompiledRule, Refused> {
         if !rule.missing.is_empty() {
             return Err(Refused::Unsupported(format!("this build does not have {}", rule.missing.join(", "))));
         }
         let kind = kind::kind(rule);
-        if kind == RuleKind::AppTransaction {
-            return Err(Refused::Unsupported("needs the transactions of an application protocol".into()));
-        }
         let header = Header::compile(rule, sets)
             .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
-        if let Protocol::App(name) = &rule.protocol {
-            let check = Check::AppProto { name: name.clone(), negated: false, mode: AppProtoMode::Final };
-            checks.push(CompiledCheck::compile(&check, env)?);
+        let of_tx = kind == RuleKind::AppTransaction;
+        match &rule.protocol {
+            // The parser whose transaction it is tells the protocol.
+            Protocol::App(_) if of_tx => {}
+            Protocol::App(name) => {
+                let check = Check::AppProto { name: name.clone(), negated: false, mode: AppProtoMode::Final };
+                checks.push(CompiledCheck::compile(&check, env)?);
+            }
+            _ => match rule.hook.as_deref() {
+                None | Some("all") => {}
+                Some("flow_start") => checks.push(CompiledCheck::FLOW_START),
+                Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
+            },
         }
-        for c in &rule.checks {
+        for c in rule.checks.iter().filter(|c| !(of_tx && kind::is_of_transaction(c))) {
             checks.push(CompiledCheck::compile(c, env)?);
         }
         checks.sort_by_key(CompiledCheck::cost);
         let (mut payload, mut headers) = (Vec::new(), Vec::new());
-        for b in &rule.buffers {
+        for b in rule.buffers.iter().filter(|b| !b.app) {
             if b.absent.is_some() {
                 return Err(Refused::Unsupported(format!("absent is not possible for {}", b.buffer)));
             }
@@ -114,7 +126,7 @@ impl CompiledRule {
                 Effect::Tag(t) => tags.push(*t),
                 Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => also_alert = true,
                 Effect::Action { action, scope: s } if *action == rule.action => match s {
-                    Some(ActionScope::Hook | ActionScope::Transaction) => {
+                    Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
                         return Err(Refused::Unsupported("an action for a hook or transaction".into()));
                     }
                     s => scope = *s,
@@ -125,6 +137,13 @@ impl CompiledRule {
                 e => effects.extend(CompiledEffect::compile(e, env.names)?),
             }
         }
+        let tx = match of_tx {
+            true => {
+                let number = u32::try_from(number).map_err(|_| Refused::Error("too many rules".into()))?;
+                Some(Box::new(txs.compile(rule, number, &header, env, limits)?))
+            }
+            false => None,
+        };
         let only_stream = rule.checks.iter().any(|c| matches!(c, Check::Flow(f) if f.stream == Some(true)));
         let silent = rule.noalert || matches!(rule.action, Action::Config);
         Ok(CompiledRule {
@@ -138,6 +157,7 @@ impl CompiledRule {
             headers: headers.into_boxed_slice(),
             effects: effects.into_boxed_slice(),
             tags: tags.into_boxed_slice(),
+            tx,
             stream_only: only_stream || (rule.protocol == Protocol::TcpStream && !rule.buffers.is_empty()),
         })
     }
@@ -145,7 +165,7 @@ impl CompiledRule {
     /// Whether the action holds for the whole flow.
     pub(crate) fn acts_on_flow(&self, in_stream: bool) -> bool {
         match self.scope {
-            Some(ActionScope::Packet) => false,
+            Some(ActionScope::Packet | ActionScope::Hook | ActionScope::Transaction) => false,
             Some(ActionScope::Flow) => true,
             _ => self.kind.acts_on_flow(in_stream),
         }
@@ -154,7 +174,7 @@ impl CompiledRule {
     /// How `rule`, of which `self` was compiled, becomes a candidate; and whether its pattern is in a header.
     pub(crate) fn trigger(&self, rule: &Rule) -> Trigger {
         let prefilterable = |i: usize| rule.buffers.get(i).is_some_and(|b| b.transforms.is_empty());
-        if let Some(f) = fast_pattern::choose(rule, &prefilterable)
+        if let Some(f) = fast_pattern::choose(rule, &prefilterable, &|_| 0)
             && let Some(buffer) = rule.buffers.get(f.buffer)
             && f.bytes.len() >= PATTERN_MIN
         {

@@ -21,6 +21,7 @@ use crate::rule::{CompiledRule, Inspection};
 use crate::tag::{Tagged, Tags};
 use crate::threshold::{Outcome, Subject, ThresholdState};
 use crate::transform::TransformScratch;
+use crate::tx::TxScratch;
 
 /// What detection counts, since the worker started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,10 +61,14 @@ impl DetectCounters {
 
 /// A rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Match {
-    rule: u32,
-    tx_id: Option<u64>,
-    stream: bool,
+pub(crate) struct Match {
+    pub(crate) rule: u32,
+    pub(crate) tx_id: Option<u64>,
+    pub(crate) stream: bool,
+    /// The transaction's parser, by its place.
+    pub(crate) parser: u8,
+    /// The file, by its place among all of the transaction.
+    pub(crate) file: Option<u32>,
 }
 
 /// Whether the engine made a packet up, to have what is left of a stream inspected.
@@ -74,18 +79,21 @@ fn made_up(p: &Packet<'_>) -> bool {
 /// One worker's state.
 #[derive(Debug)]
 pub struct DetectState {
-    scratch: Scratch,
-    context: InspectContext,
-    transforms: TransformScratch,
-    cache: SetCache,
+    pub(crate) scratch: Scratch,
+    pub(crate) context: InspectContext,
+    pub(crate) transforms: TransformScratch,
+    pub(crate) cache: SetCache,
     candidates: Vec<u32>,
-    matches: Vec<Match>,
+    /// Whether the packet is the first of its flow's direction.
+    flow_start: bool,
+    pub(crate) matches: Vec<Match>,
     alerts: Vec<Alert>,
     replacements: Vec<(u32, Arc<[u8]>)>,
+    pub(crate) tx: TxScratch,
     thresholds: ThresholdState,
     tags: Tags,
-    hosts: HostVars,
-    counters: DetectCounters,
+    pub(crate) hosts: HostVars,
+    pub(crate) counters: DetectCounters,
     /// Every rule is a candidate for every packet: what the prefilters' answers are compared with.
     #[cfg(test)]
     pub(crate) everything: bool,
@@ -104,9 +112,11 @@ impl DetectState {
             transforms: TransformScratch::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
+            flow_start: false,
             matches: Vec::with_capacity(256),
             alerts: Vec::with_capacity(c.alert_max()),
             replacements: Vec::new(),
+            tx: TxScratch::default(),
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
             hosts: HostVars::new(c.host_entries),
@@ -126,6 +136,7 @@ impl DetectState {
         for m in &detect.matchers {
             self.scratch.prepare(m)?;
         }
+        self.tx.prepare(detect.txs.slots());
         self.thresholds = ThresholdState::new(detect.config.threshold_entries);
         Ok(())
     }
@@ -171,7 +182,8 @@ impl DetectState {
         self.counters.packets += 1;
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
-        if !made_up(input.packet) && self.first_of_direction(input) {
+        self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
+        if self.flow_start {
             self.candidates.clear();
             detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
             #[cfg(test)]
@@ -183,6 +195,9 @@ impl DetectState {
         #[cfg(test)]
         self.add_everything(detect, false);
         self.run(detect, input, &key, &mut verdict);
+        if input.txs.is_some() {
+            self.inspect_txs(detect, input, &key, &mut verdict);
+        }
         self.decide(detect, input, verdict)
     }
 
@@ -257,7 +272,7 @@ impl DetectState {
             for _ in 0..rule.header.ways(key, &detect.sets, &mut self.cache) {
                 if let Some(stream) = self.holds(detect, rule, input) {
                     self.apply(rule, input, verdict);
-                    self.matches.push(Match { rule: number, tx_id: None, stream });
+                    self.matches.push(Match { rule: number, tx_id: None, stream, parser: 0, file: None });
                 }
             }
         }
@@ -275,6 +290,7 @@ impl DetectState {
             hosts: Some(&mut self.hosts),
             bypass: verdict.bypass,
             mark: verdict.mark,
+            tx: None,
         };
         for e in &rule.effects {
             e.apply(&mut target);
@@ -289,18 +305,7 @@ impl DetectState {
             return None;
         }
         if !rule.checks.is_empty() {
-            let check = CheckInput {
-                packet: input.packet,
-                flow: input.flow.as_deref(),
-                direction: input.dir.unwrap_or(Direction::ToServer),
-                established: input.established,
-                stream_data: rule.stream_only && !input.chunks.is_empty(),
-                stream_sizes: input.stream_sizes,
-                stream_events: input.stream_events,
-                app: input.app,
-                hosts: Some(&self.hosts),
-                reputation: Some(&*detect.reputation),
-            };
+            let check = self.check_input(detect, rule, input);
             if !rule.checks.iter().all(|c| c.holds(&check)) {
                 return None;
             }
@@ -314,7 +319,35 @@ impl DetectState {
         if rule.payload.is_empty() {
             return Some(false);
         }
-        if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream) {
+        self.payload_holds(rule, input)
+    }
+
+    /// What checks of packet and flow look at.
+    pub(crate) fn check_input<'s>(
+        &'s self,
+        detect: &'s Detect,
+        rule: &CompiledRule,
+        input: &'s Input<'_>,
+    ) -> CheckInput<'s> {
+        CheckInput {
+            packet: input.packet,
+            flow: input.flow.as_deref(),
+            direction: input.dir.unwrap_or(Direction::ToServer),
+            established: input.established,
+            stream_data: rule.stream_only && !input.chunks.is_empty(),
+            stream_sizes: input.stream_sizes,
+            stream_events: input.stream_events,
+            app: input.app,
+            app_events: input.app_events,
+            flow_start: self.flow_start,
+            hosts: Some(&self.hosts),
+            reputation: Some(&*detect.reputation),
+        }
+    }
+
+    /// Whether a rule's checks of payload or stream hold; and whether that was in stream data.
+    pub(crate) fn payload_holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
+        if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks {
                 if self.all(&rule.payload, chunk.data) {
                     return Some(true);
@@ -371,6 +404,7 @@ impl DetectState {
         let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
         let max = detect.config.alert_max();
         let mut flow_action = FlowAction::None;
+        let guess = if detect.config.guess_tx { only_tx(input) } else { None };
         for i in 0..self.matches.len() {
             let Some(&m) = self.matches.get(i) else { break };
             let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
@@ -389,15 +423,16 @@ impl DetectState {
                 self.counters.alert_queue_overflow += 1;
             } else {
                 let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
+                let guessed = guess.filter(|_| m.tx_id.is_none() && !rule.payload.is_empty());
                 self.alerts.push(Alert {
                     rule: m.rule,
                     action,
                     blocked,
                     stream: m.stream,
-                    tx_id: m.tx_id,
-                    parser: 0,
-                    tx_guessed: false,
-                    file: None,
+                    tx_id: m.tx_id.or(guessed.map(|g| g.1)),
+                    parser: guessed.map_or(m.parser, |g| g.0),
+                    tx_guessed: guessed.is_some(),
+                    file: m.file,
                 });
                 if !rule.tags.is_empty() {
                     verdict.tagged = false;
@@ -441,6 +476,15 @@ impl DetectState {
         }
         verdict
     }
+}
+
+/// The transaction that is going on, where there is one only: its parser's place, and its number.
+fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
+    let parsers = input.txs.as_deref()?;
+    let mut all =
+        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(|&id| p.tx(id).is_some()).map(move |id| (n, id)));
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
 }
 
 fn set_action(flow: &mut FlowCore, action: FlowAction) {

@@ -59,6 +59,7 @@ fn with_content(mut r: Rule, contents: Vec<Content>) -> Rule {
         transforms: vec![],
         checks: contents.into_iter().map(BufferCheck::Content).collect(),
         absent: None,
+        side: None,
     });
     r
 }
@@ -71,7 +72,7 @@ fn ip(a: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, a))
 }
 
-fn flow(sport: u16, dport: u16) -> FlowCore {
+pub(crate) fn flow(sport: u16, dport: u16) -> FlowCore {
     FlowCore {
         id: 1,
         src: ip(1),
@@ -99,7 +100,7 @@ fn flow(sport: u16, dport: u16) -> FlowCore {
 }
 
 /// A TCP header with ACK set, and `payload` behind it.
-fn tcp_bytes(payload: &[u8]) -> Vec<u8> {
+pub(crate) fn tcp_bytes(payload: &[u8]) -> Vec<u8> {
     let mut b = vec![0u8; 40];
     b[20 + 12] = 0x50;
     b[20 + 13] = tcp::flag::ACK | tcp::flag::PSH;
@@ -107,7 +108,7 @@ fn tcp_bytes(payload: &[u8]) -> Vec<u8> {
     b
 }
 
-fn packet(bytes: &[u8], dir: Direction, sport: u16, dport: u16) -> Packet<'_> {
+pub(crate) fn packet(bytes: &[u8], dir: Direction, sport: u16, dport: u16) -> Packet<'_> {
     let frame = Frame {
         data: bytes,
         wire_len: bytes.len() as u32,
@@ -360,7 +361,7 @@ fn rules_that_cannot_load_are_reported() {
     let bad = Rule { missing: vec!["lua".into()], ..alert(1, b"a") };
     let mut app = alert(2, b"a");
     app.buffers[0].app = true;
-    app.buffers[0].buffer = "http.uri".into();
+    app.buffers[0].buffer = "tls.sni".into();
     let (d, report) =
         Detect::compile(vec![bad, app, alert(3, b"a")], &Environment::default(), &DetectConfig::default()).unwrap();
     assert_eq!(report.set_aside.iter().map(|x| x.0.line).collect::<Vec<_>>(), [1, 2]);

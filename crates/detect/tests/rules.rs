@@ -140,7 +140,7 @@ fn rule_text_on_payloads() {
 fn fast_patterns_of_rule_text() {
     let best = |options: &str| {
         let rules = load(&format!("alert udp any any -> any any (msg:\"t\"; {options} sid:1;)"));
-        fast_pattern::choose(&rules[0], &|_| true).map(|f| String::from_utf8(f.bytes).expect("text"))
+        fast_pattern::choose(&rules[0], &|_| true, &|_| 0).map(|f| String::from_utf8(f.bytes).expect("text"))
     };
     assert_eq!(best("content:\"ab\"; content:\"abcd\"; content:!\"abcdef\";").as_deref(), Some("abcd"));
     assert_eq!(best("content:\"ab\"; fast_pattern; content:\"abcd\";").as_deref(), Some("ab"));
@@ -246,7 +246,7 @@ fn rules_of_all_cases_compile() {
             let loaded = margay_rules::load_bytes(&text, &file.display().to_string(), &ctx);
             for rule in loaded.rules.iter().chain(&loaded.set_aside) {
                 rules += 1;
-                let _ = fast_pattern::choose(rule, &|_| true);
+                let _ = fast_pattern::choose(rule, &|_| true, &|_| 0);
                 for b in &rule.buffers {
                     buffers += 1;
                     let result = CompiledTransforms::compile(&b.transforms, PcreLimits::default())

@@ -134,6 +134,7 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         reputation,
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         previous: None,
+        rule_folder: config.get("default-rule-path").map(Path::new),
     };
     let (detect, report) =
         Detect::compile(rules, &environment, &settings).map_err(|e| Failed::new("detect", e.to_string()))?;

@@ -370,8 +370,37 @@ pub enum Check {
     FtpBounce,
     /// `flowvar`, `pktvar`: a variable that `pcre` captured has this value
     Variable { kind: CaptureKind, name: String, value: Vec<u8>, negated: bool },
-    /// A check of a protocol or feature, as written (`dns.opcode`, `ssl_state`, `filesize` …)
+    /// `filename`, `fileext`, `filemagic`, `filemd5` …: all that a rule has hold for one file
+    File(FileCheck),
+    /// `app-layer-state`: the transaction is in this state, before it (`<`) or behind it (`>`)
+    AppState { state: String, order: std::cmp::Ordering },
+    /// A check of a protocol or feature, as written (`dns.opcode`, `ssl_state` …)
     Other { keyword: String, argument: String, negated: bool },
+}
+
+/// A check of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FileCheck {
+    /// `filename`: the name contains it, in any case
+    Name { text: Vec<u8>, negated: bool },
+    /// `fileext`: the name ends with a dot and it, in any case
+    Extension { text: Vec<u8>, negated: bool },
+    /// `filemagic`: what the file is recognised as contains it, in any case
+    Magic { text: Vec<u8>, negated: bool },
+    /// `filemd5`, `filesha1`, `filesha256`: the digest is in a list
+    Hash { kind: FileHash, list: String, negated: bool },
+    /// `filesize`, in bytes
+    Size(Compare),
+}
+
+/// A digest of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum FileHash {
+    Md5,
+    Sha1,
+    Sha256,
 }
 
 /// `ipopts:`

@@ -146,6 +146,7 @@ impl<'c> Builder<'c> {
             transforms: Vec::new(),
             checks: Vec::new(),
             absent: None,
+            side: None,
         };
         self.groups.push(Group { checks, info, sticky });
         self.groups.len() - 1

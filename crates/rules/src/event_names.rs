@@ -215,6 +215,16 @@ pub const STREAM: &[&str] = &[
 /// Decoder events that Suricata once had: rules that name one are left out with a warning.
 pub(crate) const DECODER_GONE: &[&str] = &["udp.hlen_invalid"];
 
+/// Events of the application layer that are of no protocol, as `app-layer-event` names them.
+pub const APP_LAYER: [&str; 6] = [
+    "applayer_mismatch_protocol_both_directions",
+    "applayer_wrong_direction_first_data",
+    "applayer_detect_protocol_only_one_direction",
+    "applayer_proto_detection_skipped",
+    "applayer_no_tls_after_starttls",
+    "applayer_unexpected_protocol",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

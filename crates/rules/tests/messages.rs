@@ -191,7 +191,7 @@ fn rules_of_what_is_not_here_are_set_aside() {
     assert_eq!(l.failed(), 1, "packet and state matches do not mix");
     let l = load("alert http any any -> any any (http.uri; content:\"a\"; filestore; sid:1;)");
     assert_eq!(l.set_aside[0].missing, ["http", "http.uri", "filestore"]);
-    assert!(matches!(l.set_aside[0].effects[0], Effect::Other { .. }));
+    assert!(matches!(l.set_aside[0].effects[0], Effect::FileStore { .. }));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Checks of the tree to checks with numbers for names.
 
 use margay_packet::DecodeEvent;
+use margay_rules::APP_LAYER_EVENTS;
 use margay_rules::ast::{Check, FlowIntCheck, FlowIntValue, XBitTrack};
 
 use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet};
@@ -105,10 +106,15 @@ impl CompiledCheck {
             Check::Rpc { program, version, procedure } => {
                 Kind::Rpc { program: *program, version: *version, procedure: *procedure }
             }
-            Check::AppEvent(_) => return missing("app-layer-event"),
+            Check::AppEvent(name) => match APP_LAYER_EVENTS.iter().position(|e| e == name) {
+                Some(n) => Kind::AppLayerEvent(1 << n),
+                None => return missing("app-layer-event"),
+            },
             Check::FlowElephant(_) => return missing("flow.elephant"),
             Check::GeoIp { .. } => return missing("geoip"),
             Check::UriLen { .. } => return missing("urilen"),
+            Check::File(_) => return missing("file"),
+            Check::AppState { .. } => return missing("app-layer-state"),
             Check::Asn1(_) => return missing("asn1"),
             Check::FtpBounce => return missing("ftpbounce"),
             Check::Variable { .. } => return missing("flowvar and pktvar"),

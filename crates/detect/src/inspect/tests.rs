@@ -137,7 +137,8 @@ fn math(op: MathOp, rvalue: i64) -> ByteMath {
 }
 
 fn compile(checks: Vec<BufferCheck>) -> CompiledBuffer {
-    let b = BufferChecks { buffer: "payload".into(), app: false, transforms: Vec::new(), checks, absent: None };
+    let b =
+        BufferChecks { buffer: "payload".into(), app: false, transforms: Vec::new(), checks, absent: None, side: None };
     CompiledBuffer::compile(&b, &InspectLimits::default()).expect("compiles")
 }
 
@@ -460,7 +461,14 @@ fn steps_are_limited_and_counted() {
 #[test]
 fn what_does_not_compile() {
     let fails = |checks| {
-        let b = BufferChecks { buffer: "payload".into(), app: false, transforms: Vec::new(), checks, absent: None };
+        let b = BufferChecks {
+            buffer: "payload".into(),
+            app: false,
+            transforms: Vec::new(),
+            checks,
+            absent: None,
+            side: None,
+        };
         CompiledBuffer::compile(&b, &InspectLimits::default()).expect_err("refused").to_string()
     };
     assert!(fails(checks![content("")]).starts_with("content:"));

@@ -5,7 +5,7 @@ use margay_detect::DetectConfig;
 use margay_detect::mpm::MpmAlgo;
 use margay_rules::ast::Action;
 
-use super::{number, size, wrong};
+use super::{flag, number, size, wrong};
 
 /// Bytes that one entry of a table by host is taken to need, for tables whose limit is in bytes.
 const HOST_ENTRY: u64 = 256;
@@ -49,6 +49,7 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
             .unwrap_or(usize::MAX)
             .max(1),
         port_groups: d.port_groups,
+        guess_tx: flag(config, "detect.guess-applayer-tx", d.guess_tx)?,
     })
 }
 

@@ -1,6 +1,6 @@
 //! What is checked in buffers: contents, expressions, numbers, and transforms before them.
 
-use super::Compare;
+use super::{Compare, Side};
 
 /// All checks of one buffer of a rule.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +10,8 @@ pub struct BufferChecks {
     pub buffer: String,
     /// Whether a protocol keyword named it (then matching needs that protocol's parser).
     pub app: bool,
+    /// The direction, where the rule gives one for a buffer that both have (`file.data:to_client`).
+    pub side: Option<Side>,
     /// Transforms, in order.
     pub transforms: Vec<Transform>,
     /// The checks.

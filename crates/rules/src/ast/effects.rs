@@ -25,8 +25,31 @@ pub enum Effect {
     Action { action: Action, scope: Option<ActionScope> },
     /// `config`
     Config { what: ConfigWhat, kind: ConfigKind, scope: ConfigScope },
-    /// `filestore` and whatever later protocols add, as written
+    /// `filestore`: which directions' files, `None` for that of the rule, and how many
+    FileStore { side: Option<FileSide>, scope: FileScope },
+    /// Whatever later protocols add, as written
     Other { keyword: String, argument: String },
+}
+
+/// Whose files `filestore` stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FileSide {
+    ToServer,
+    ToClient,
+    Both,
+}
+
+/// Which files `filestore` stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FileScope {
+    /// `file`: that which matched
+    File,
+    /// `tx`: all of the transaction
+    Transaction,
+    /// `ssn`, `flow`: all of the flow from now on
+    Flow,
 }
 
 /// How far an action of the header reaches.

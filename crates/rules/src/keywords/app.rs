@@ -1,10 +1,13 @@
 //! Keywords of application protocols other than HTTP, and of files: their buffers, and their other checks, which are kept
 //! as written until the protocol is there to make sense of them.
 
+use std::cmp::Ordering;
+
 use super::{Buffer, Direction, Keyword, Takes, need_protocol};
-use crate::ast::{Check, Effect};
+use crate::ast::{Check, Effect, FileCheck, FileHash, FileScope, FileSide, Side};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
+use crate::number::compare;
 use crate::protocol;
 
 const DNS: &[&str] = &["dns", "doh2"];
@@ -388,13 +391,13 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["ldap.responses.operation"], Takes::Value, LDAP),
     Keyword::app(&["ldap.responses.count"], Takes::Value, LDAP),
     Keyword::app(&["ldap.responses.result_code"], Takes::Value, LDAP),
-    Keyword::app(&["filesize"], Takes::Value, FILE).needs("file"),
-    Keyword::app(&["fileext"], Takes::Value, FILE).negatable().needs("file"),
-    Keyword::app(&["filename"], Takes::Value, FILE).negatable().needs("file"),
-    Keyword::app(&["filemagic"], Takes::Value, FILE).negatable().needs("file"),
-    Keyword::app(&["filemd5"], Takes::Value, FILE).negatable().needs("file"),
-    Keyword::app(&["filesha1"], Takes::Value, FILE).negatable().needs("file"),
-    Keyword::app(&["filesha256"], Takes::Value, FILE).negatable().needs("file"),
+    Keyword::value(&["filesize"], filesize).or_unquoted().needs("file"),
+    Keyword::value(&["fileext"], file_text).or_unquoted().negatable().needs("file"),
+    Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file"),
+    Keyword::value(&["filemagic"], file_text).or_unquoted().negatable().needs("file"),
+    Keyword::value(&["filemd5"], file_hash).or_unquoted().negatable().needs("file"),
+    Keyword::value(&["filesha1"], file_hash).or_unquoted().negatable().needs("file"),
+    Keyword::value(&["filesha256"], file_hash).or_unquoted().negatable().needs("file"),
     Keyword::maybe(&["filestore"], filestore).needs("file"),
     Keyword::value(&["frame"], frame).needs("frame"),
     Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
@@ -411,36 +414,92 @@ fn ftp_reply_received(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
-/// `file.data`, in old rules with a direction.
+/// `file.data`, with a direction in rules for transactions and in old ones.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     need_protocol(b, FILE, i.written);
-    match i.text.trim() {
-        "" => {}
-        "to_client" => b.to_client = true,
-        "to_server" => b.to_server = true,
+    let side = match i.text.trim() {
+        "" => None,
+        "to_client" => {
+            b.to_client = true;
+            Some(Side::ToClient)
+        }
+        "to_server" => {
+            b.to_server = true;
+            Some(Side::ToServer)
+        }
         t => {
             return fail(
                 "detect-file-data",
                 format!("unexpected option \"{t}\" to {}: to_server or to_client", i.written),
             );
         }
+    };
+    b.select(&FILE_DATA, FILE_DATA.name)?;
+    if let Some(g) = b.current.and_then(|c| b.groups.get_mut(c)) {
+        g.checks.side = side;
     }
-    b.select(&FILE_DATA, FILE_DATA.name)
+    Ok(())
+}
+
+fn file_keyword(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    need_protocol(b, FILE, i.written);
+    b.restrict(FILE)
+}
+
+fn file_text(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    file_keyword(b, i)?;
+    let (text, negated) = (super::content::decode(i.raw)?, i.negated);
+    if text.is_empty() {
+        return fail("detect-file", format!("{} is empty; give at least one character", i.name));
+    }
+    b.check(Check::File(match i.name {
+        "filename" => FileCheck::Name { text, negated },
+        "fileext" => FileCheck::Extension { text, negated },
+        _ => FileCheck::Magic { text, negated },
+    }));
+    Ok(())
+}
+
+fn file_hash(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    file_keyword(b, i)?;
+    let kind = match i.name {
+        "filemd5" => FileHash::Md5,
+        "filesha1" => FileHash::Sha1,
+        _ => FileHash::Sha256,
+    };
+    let list = i.text.trim().to_owned();
+    if list.is_empty() {
+        return fail("detect-filehash", format!("{} names no file with a list of digests", i.name));
+    }
+    b.check(Check::File(FileCheck::Hash { kind, list, negated: i.negated }));
+    Ok(())
+}
+
+fn filesize(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    file_keyword(b, i)?;
+    let Some(value) = compare(&i.text, u64::MAX) else {
+        return fail("detect-filesize", format!("invalid value for filesize: \"{}\"", i.text));
+    };
+    b.check(Check::File(FileCheck::Size(value)));
+    Ok(())
 }
 
 fn filestore(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-filestore";
-    need_protocol(b, FILE, "filestore");
-    b.restrict(FILE)?;
+    file_keyword(b, i)?;
+    let (mut side, mut scope) = (None, FileScope::File);
     for w in i.text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
-        if !matches!(
-            w,
-            "request" | "to_server" | "response" | "to_client" | "both" | "file" | "tx" | "ssn" | "flow" | "session"
-        ) {
-            return fail(M, format!("invalid filestore option \"{w}\""));
+        match w {
+            "request" | "to_server" => side = Some(FileSide::ToServer),
+            "response" | "to_client" => side = Some(FileSide::ToClient),
+            "both" => side = Some(FileSide::Both),
+            "file" => scope = FileScope::File,
+            "tx" => scope = FileScope::Transaction,
+            "ssn" | "flow" | "session" => scope = FileScope::Flow,
+            _ => return fail(M, format!("invalid filestore option \"{w}\"")),
         }
     }
-    b.rule.effects.push(Effect::Other { keyword: "filestore".to_owned(), argument: i.text.trim().to_owned() });
+    b.rule.effects.push(Effect::FileStore { side, scope });
     Ok(())
 }
 
@@ -473,10 +532,16 @@ static FRAME: Buffer = Buffer {
 };
 
 fn app_layer_state(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let argument = i.text.trim().to_owned();
-    if argument.is_empty() {
-        return fail("detect-app-layer-state", "app-layer-state names no state");
+    let text = i.text.trim();
+    let (order, state) = match text.as_bytes().first() {
+        Some(b'<') => (Ordering::Less, &text[1..]),
+        Some(b'>') => (Ordering::Greater, &text[1..]),
+        _ => (Ordering::Equal, text),
+    };
+    let state = state.trim();
+    if state.is_empty() || !state.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_') {
+        return fail("detect-app-layer-state", format!("app-layer-state names no state: \"{text}\""));
     }
-    b.check(Check::Other { keyword: i.name.to_owned(), argument, negated: i.negated });
+    b.check(Check::AppState { state: state.to_owned(), order });
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::Keyword;
 use crate::ast::{Check, Compare, IpRepOp, IpRepSide};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
-use crate::event_names::{DECODER, DECODER_GONE, STREAM};
+use crate::event_names::{APP_LAYER, DECODER, DECODER_GONE, STREAM};
 use crate::protocol;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
@@ -56,15 +56,7 @@ fn app_layer_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let t = i.text.trim();
     match t.split_once('.') {
         None => {
-            const PACKET: [&str; 6] = [
-                "applayer_mismatch_protocol_both_directions",
-                "applayer_wrong_direction_first_data",
-                "applayer_detect_protocol_only_one_direction",
-                "applayer_proto_detection_skipped",
-                "applayer_no_tls_after_starttls",
-                "applayer_unexpected_protocol",
-            ];
-            if !PACKET.contains(&t) {
+            if !APP_LAYER.contains(&t) {
                 return Err(Fail::new(
                     "app-layer-events",
                     format!("event \"{t}\" not present in app-layer-event's packet event table."),

@@ -1,0 +1,404 @@
+//! Rules to plans.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use margay_app::file::{HashKind, HashList};
+use margay_app::{BufferDef, BufferKind, Protocol};
+use margay_flow::Direction;
+use margay_rules::ast::{
+    Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide, Rule, Side,
+    XBitTrack,
+};
+
+use super::group::GroupsBuilder;
+use super::{FileTest, Plan, SlotSource, Step, TxGroups, TxRule, TxTrigger, What};
+use crate::checks::{CheckEnv, ProtoSet};
+use crate::fast_pattern;
+use crate::header::{Header, TO_CLIENT, TO_SERVER};
+use crate::inspect::{CompiledBuffer, InspectLimits};
+use crate::kind;
+use crate::mpm::{MatcherCache, MpmError, Pattern};
+use crate::rule::{PATTERN_MIN, Refused};
+
+const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
+
+/// Compiles rules that look at transactions, and gathers what they share.
+pub(crate) struct TxBuilder {
+    protocols: &'static [&'static Protocol],
+    groups: GroupsBuilder,
+    lists: HashLists,
+}
+
+/// Lists of digests, each read once.
+#[derive(Debug, Default)]
+struct HashLists {
+    /// Where lists are that are not beside the rules.
+    folder: Option<PathBuf>,
+    read: HashMap<(PathBuf, HashKind), Arc<HashList>>,
+}
+
+impl HashLists {
+    /// The list that `rule` names: beside the file of rules, else in the folder of rules.
+    fn get(&mut self, kind: FileHash, name: &str, rule: &Rule) -> Result<Arc<HashList>, Refused> {
+        let kind = match kind {
+            FileHash::Md5 => HashKind::Md5,
+            FileHash::Sha1 => HashKind::Sha1,
+            FileHash::Sha256 => HashKind::Sha256,
+        };
+        let beside = Path::new(&*rule.place.file).parent().unwrap_or(Path::new("")).join(name);
+        let path = match &self.folder {
+            Some(folder) if !beside.exists() => folder.join(name),
+            _ => beside,
+        };
+        let key = (path, kind);
+        if let Some(list) = self.read.get(&key) {
+            return Ok(list.clone());
+        }
+        let list = HashList::load(&key.0, kind).map_err(|e| Refused::Error(e.to_string()))?;
+        Ok(self.read.entry(key).or_insert(Arc::new(list)).clone())
+    }
+}
+
+/// Where a buffer of a rule is found in one protocol and direction.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The packet's payload or headers.
+    Packet,
+    Buffer(&'static BufferDef, u8),
+    FileData,
+    FileName,
+    FileMagic,
+    /// `=>`: in the other direction.
+    Other,
+}
+
+impl TxBuilder {
+    /// One for the transactions of `protocols`; lists of digests that are not beside their rules are in `folder`.
+    pub(crate) fn new(protocols: &'static [&'static Protocol], folder: Option<&Path>) -> Self {
+        let lists = HashLists { folder: folder.map(Path::to_owned), read: HashMap::new() };
+        TxBuilder { protocols, groups: GroupsBuilder::default(), lists }
+    }
+
+    /// Compiles the part of `rule`, which gets number `number`, that looks at transactions.
+    pub(crate) fn compile(
+        &mut self,
+        rule: &Rule,
+        number: u32,
+        header: &Header,
+        env: &mut CheckEnv<'_>,
+        limits: &InspectLimits,
+    ) -> Result<TxRule, Refused> {
+        let mut out = TxRule { plans: Box::default(), checks: Box::default(), both: rule.arrow == Arrow::Transaction };
+        let mut checks = Vec::new();
+        let mut numbers = Vec::with_capacity(rule.buffers.len());
+        for b in &rule.buffers {
+            numbers.push(match b.app && !b.checks.is_empty() {
+                true => Some(push(&mut checks, b, limits)?),
+                false => None,
+            });
+        }
+        let files = file_tests(rule, &numbers, &mut checks, &mut self.lists, limits)?;
+        let named = match &rule.protocol {
+            margay_rules::ast::Protocol::App(name) => Some(ProtoSet::named(name)),
+            _ => None,
+        };
+        let mut plans = Vec::new();
+        for protocol in self.protocols.iter().copied().filter(|p| named.is_none_or(|n| n.has(p.proto))) {
+            let mut of_protocol = Vec::new();
+            for dir in DIRECTIONS {
+                let side = if dir == Direction::ToServer { TO_SERVER } else { TO_CLIENT };
+                if header.sides & side == 0 && !out.both {
+                    continue;
+                }
+                of_protocol.extend(self.plan(rule, protocol, dir, &numbers, &files, env, limits)?);
+            }
+            if !out.both || of_protocol.len() == 2 {
+                plans.extend(of_protocol);
+            }
+        }
+        if plans.is_empty() {
+            return Err(Refused::Unsupported(
+                "no protocol of this build has all that the rule asks for in one direction".into(),
+            ));
+        }
+        for p in &plans {
+            self.groups.get(p.proto, p.dir).add(number, p);
+        }
+        (out.plans, out.checks) = (plans.into_boxed_slice(), checks.into_boxed_slice());
+        Ok(out)
+    }
+
+    pub(crate) fn finish(self, cache: &mut MatcherCache) -> Result<TxGroups, MpmError> {
+        self.groups.finish(cache)
+    }
+
+    /// What `rule` asks in one protocol and direction; `None` where it asks what is not there.
+    #[allow(clippy::too_many_arguments)]
+    fn plan(
+        &mut self,
+        rule: &Rule,
+        protocol: &'static Protocol,
+        dir: Direction,
+        numbers: &[Option<u16>],
+        files: &Arc<[FileTest]>,
+        env: &mut CheckEnv<'_>,
+        limits: &InspectLimits,
+    ) -> Result<Option<Plan>, Refused> {
+        let both = rule.arrow == Arrow::Transaction;
+        let complete = protocol.complete()[dir.index()];
+        let mut places = Vec::with_capacity(rule.buffers.len());
+        for b in &rule.buffers {
+            match place(b, protocol, dir, both) {
+                Some(p) => places.push(p),
+                None => return Ok(None),
+            }
+        }
+        let mut steps: Vec<Step> = Vec::new();
+        let mut slots = vec![None; places.len()];
+        let group = self.groups.get(protocol.proto, dir);
+        let mut payload = false;
+        let mut start_streams: Option<u8> = None;
+        for (i, (b, place)) in rule.buffers.iter().zip(&places).enumerate() {
+            let (source, progress, kind) = match *place {
+                Place::Packet => {
+                    payload |= kind::is_payload(&b.buffer);
+                    continue;
+                }
+                Place::Other => continue,
+                Place::Buffer(def, progress) => (SlotSource::Buffer(def.id), progress, def.kind),
+                Place::FileData => (SlotSource::FileData, 0, BufferKind::Stream),
+                Place::FileName => (SlotSource::FileName, 0, BufferKind::Multi),
+                Place::FileMagic => (SlotSource::FileMagic, 0, BufferKind::Multi),
+            };
+            let slot = group.slot(source, progress, kind, &b.transforms, limits.pcre)?;
+            slots[i] = Some(slot);
+            if tests_files(b) {
+                continue;
+            }
+            let check = numbers.get(i).copied().flatten();
+            let what = match (b.absent, check) {
+                (None, Some(check)) => What::Buffer { slot, check, kind },
+                (None, None) => continue,
+                (Some(or_else), check) => What::Absent { slot, or_else: check.filter(|_| or_else), kind },
+            };
+            if kind == BufferKind::Stream {
+                start_streams = Some(start_streams.map_or(progress, |p: u8| p.min(progress)));
+            }
+            steps.push(Step { progress, what });
+        }
+        if payload {
+            steps.push(Step { progress: 0, what: What::Payload });
+        }
+        let mut event = None;
+        for c in &rule.checks {
+            let what = match c {
+                Check::AppEvent(name) => match name.split_once('.') {
+                    None => continue,
+                    Some((of, name)) => {
+                        let number = protocol.events.iter().position(|e| *e == name);
+                        match number.and_then(|n| u8::try_from(n).ok()).filter(|_| protocol.proto.is_meant_by(of)) {
+                            Some(n) => {
+                                event = Some(n);
+                                (0, What::Event(n))
+                            }
+                            None => return Ok(None),
+                        }
+                    }
+                },
+                Check::UriLen { value, raw } => {
+                    let name = if *raw { "http.uri.raw" } else { "http.uri" };
+                    match find(protocol, name, dir) {
+                        Some((def, progress)) => {
+                            let slot = group.slot(SlotSource::Buffer(def.id), progress, def.kind, &[], limits.pcre)?;
+                            (progress, What::Length { slot, value: *value })
+                        }
+                        None if both => continue,
+                        None => return Ok(None),
+                    }
+                }
+                Check::AppState { state, order } => match state_of(protocol, dir, state) {
+                    Some(s) => (if *order == Ordering::Less { 0 } else { s }, What::State { state: s, order: *order }),
+                    None => return Ok(None),
+                },
+                Check::XBit { name, track: XBitTrack::Transaction, set } => {
+                    (0, What::Bit { name: env.names.intern(name), set: *set })
+                }
+                _ => continue,
+            };
+            steps.push(Step { progress: what.0, what: what.1 });
+        }
+        let mut hook = None;
+        if let Some(h) = &rule.hook {
+            let (name, before) = h.strip_prefix('<').map_or((h.as_str(), false), |n| (n, true));
+            match state_of(protocol, dir, name) {
+                Some(s) if before => {
+                    steps.push(Step { progress: 0, what: What::State { state: s, order: Ordering::Less } })
+                }
+                Some(s) => {
+                    hook = Some(s);
+                    steps.push(Step { progress: s, what: What::Reached });
+                }
+                None => return Ok(None),
+            }
+        }
+        let asks_file = (!files.is_empty() || stores_one(rule, dir)) && !(both && dir == Direction::ToServer);
+        steps.sort_by_key(|s| s.progress);
+        if asks_file {
+            steps.push(Step { progress: 0, what: What::File(files.clone()) });
+        }
+        if steps.len() > 60 {
+            return Err(Refused::Unsupported("more than 60 checks of buffers in one rule".into()));
+        }
+        let prefilterable = |i: usize| slots.get(i).is_some_and(|s: &Option<u16>| s.is_some());
+        let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| priority(&b.buffer));
+        let pattern = fast_pattern::choose(rule, &prefilterable, &priority).filter(|f| f.bytes.len() >= PATTERN_MIN);
+        let latest = steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);
+        let mut streamed = false;
+        let trigger = match pattern {
+            Some(f) => {
+                let slot = slots.get(f.buffer).copied().flatten().unwrap_or_default();
+                streamed = places.get(f.buffer).is_some_and(|p| match p {
+                    Place::Buffer(def, _) => def.kind == BufferKind::Stream,
+                    _ => true,
+                });
+                TxTrigger::Pattern(slot, Pattern { bytes: f.bytes, nocase: f.nocase })
+            }
+            None if steps.is_empty() && both => TxTrigger::Never,
+            None => match (asks_file, event, start_streams) {
+                (true, ..) => TxTrigger::File,
+                (_, Some(e), _) => TxTrigger::Event(e),
+                (_, _, Some(p)) => TxTrigger::Progress(p),
+                _ => TxTrigger::Progress(latest),
+            },
+        };
+        let repeats = hook.filter(|_| matches!(steps.as_slice(), [Step { what: What::Reached, .. }]));
+        let full = (1u64 << steps.len()) - 1;
+        Ok(Some(Plan { proto: protocol.proto, dir, full, streamed, repeats, trigger, steps: steps.into_boxed_slice() }))
+    }
+}
+
+fn push(checks: &mut Vec<CompiledBuffer>, b: &BufferChecks, limits: &InspectLimits) -> Result<u16, Refused> {
+    checks.push(CompiledBuffer::compile(b, limits)?);
+    u16::try_from(checks.len() - 1).map_err(|_| Refused::Error("more than 65,535 checks in one rule".into()))
+}
+
+/// The checks of one literal, as a buffer's.
+fn literal(text: &[u8], negated: bool, ends: bool) -> BufferChecks {
+    BufferChecks {
+        buffer: String::new(),
+        app: true,
+        side: None,
+        transforms: Vec::new(),
+        checks: vec![BufferCheck::Content(Content {
+            bytes: text.to_vec(),
+            negated,
+            nocase: true,
+            ends_with: ends,
+            ..Content::default()
+        })],
+        absent: None,
+    }
+}
+
+/// Whether a buffer's checks are among those that must all hold for one file.
+fn tests_files(b: &BufferChecks) -> bool {
+    matches!(b.buffer.as_str(), "file.name" | "file.magic") && b.transforms.is_empty() && b.absent.is_none()
+}
+
+/// What must hold for one file.
+fn file_tests(
+    rule: &Rule,
+    numbers: &[Option<u16>],
+    checks: &mut Vec<CompiledBuffer>,
+    lists: &mut HashLists,
+    limits: &InspectLimits,
+) -> Result<Arc<[FileTest]>, Refused> {
+    let mut tests = Vec::new();
+    for (b, number) in rule.buffers.iter().zip(numbers) {
+        if let Some(check) = number.filter(|_| tests_files(b)) {
+            tests.push(if b.buffer == "file.name" { FileTest::Name(check) } else { FileTest::Magic(check) });
+        }
+    }
+    for c in &rule.checks {
+        let Check::File(f) = c else { continue };
+        tests.push(match f {
+            FileCheck::Name { text, negated } => FileTest::Name(push(checks, &literal(text, *negated, false), limits)?),
+            FileCheck::Extension { text, negated } => {
+                let text = [b".", text.as_slice()].concat();
+                FileTest::Name(push(checks, &literal(&text, *negated, true), limits)?)
+            }
+            FileCheck::Magic { text, negated } => {
+                FileTest::Magic(push(checks, &literal(text, *negated, false), limits)?)
+            }
+            FileCheck::Hash { kind, list, negated } => {
+                FileTest::Hash { list: lists.get(*kind, list, rule)?, negated: *negated }
+            }
+            FileCheck::Size(c) => FileTest::Size(*c),
+        });
+    }
+    Ok(tests.into())
+}
+
+/// Whether the rule stores just the file that matched, in this direction: then there has to be one.
+fn stores_one(rule: &Rule, dir: Direction) -> bool {
+    rule.effects.iter().any(|e| match e {
+        Effect::FileStore { side, scope: FileScope::File } => match side {
+            None | Some(FileSide::Both) => true,
+            Some(FileSide::ToServer) => dir == Direction::ToServer,
+            Some(FileSide::ToClient) => dir == Direction::ToClient,
+        },
+        _ => false,
+    })
+}
+
+fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'static BufferDef, u8)> {
+    let def = protocol.buffers.iter().find(|b| b.name == name)?;
+    Some((def, def.progress[dir.index()]?))
+}
+
+fn state_of(protocol: &Protocol, dir: Direction, name: &str) -> Option<u8> {
+    protocol.states[dir.index()].iter().position(|s| *s == name).and_then(|n| u8::try_from(n).ok())
+}
+
+fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bool) -> Option<Place> {
+    if !b.app {
+        return Some(Place::Packet);
+    }
+    let here = |side: Side| (side == Side::ToServer) == (dir == Direction::ToServer);
+    if let Some(side) = b.side
+        && !here(side)
+    {
+        return both.then_some(Place::Other);
+    }
+    // What both directions of a `=>` rule have, and the rule does not say: files of the response, else the request's.
+    let found = match b.buffer.as_str() {
+        "file.data" | "file.name" | "file.magic" if both && b.side.is_none() && dir == Direction::ToServer => None,
+        "file.data" => Some(find(protocol, "file.data", dir).map_or(Place::FileData, |(def, p)| Place::Buffer(def, p))),
+        "file.name" => Some(Place::FileName),
+        "file.magic" => Some(Place::FileMagic),
+        name => match find(protocol, name, dir) {
+            Some((def, _)) if both && b.side.is_none() && dir == Direction::ToClient && def.progress[0].is_some() => {
+                None
+            }
+            found => found.map(|(def, p)| Place::Buffer(def, p)),
+        },
+    };
+    match found {
+        None if both && (find(protocol, &b.buffer, dir.reverse()).is_some() || b.buffer.starts_with("file.")) => {
+            Some(Place::Other)
+        }
+        found => found,
+    }
+}
+
+/// How much a literal in a buffer tells, apart from the literal: what nearly every transaction has tells little.
+fn priority(buffer: &str) -> u8 {
+    match buffer {
+        "http.method" | "http.stat_code" | "http.stat_msg" | "http.protocol" | "http.connection"
+        | "http.content_len" | "http.accept_enc" | "http.header_names" => 0,
+        _ => 1,
+    }
+}

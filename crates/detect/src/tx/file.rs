@@ -1,0 +1,66 @@
+//! Checks of files: all that a rule has must hold for one and the same file.
+
+use std::sync::Arc;
+
+use margay_app::file::{File, FileEngine, HashList};
+use margay_rules::ast::Compare;
+
+use super::TxRule;
+use crate::inspect::InspectContext;
+
+/// A check of one file.
+#[derive(Debug)]
+pub(crate) enum FileTest {
+    /// Checks, by number in [`TxRule::checks`], of its name.
+    Name(u16),
+    /// Checks of what it is recognised as.
+    Magic(u16),
+    /// Whether its digest is in a list, or is not.
+    Hash { list: Arc<HashList>, negated: bool },
+    /// Its size.
+    Size(Compare),
+}
+
+/// Whether something holds for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileOutcome {
+    Yes,
+    No,
+    /// It is not known yet.
+    Later,
+}
+
+impl FileTest {
+    pub(crate) fn of(
+        &self,
+        rule: &TxRule,
+        file: &File,
+        engine: Option<&FileEngine>,
+        context: &mut InspectContext,
+    ) -> FileOutcome {
+        let yes = |b| if b { FileOutcome::Yes } else { FileOutcome::No };
+        let unknown = if file.ended() { FileOutcome::No } else { FileOutcome::Later };
+        match self {
+            FileTest::Name(check) => match rule.checks.get(usize::from(*check)) {
+                Some(c) if !file.name().is_empty() => yes(c.matches(file.name(), context)),
+                _ => FileOutcome::No,
+            },
+            FileTest::Magic(check) => {
+                match (rule.checks.get(usize::from(*check)), engine.and_then(|e| file.magic(e))) {
+                    (Some(c), Some(magic)) => yes(c.matches(magic, context)),
+                    _ => unknown,
+                }
+            }
+            FileTest::Hash { list, negated } => match file.digest(list.kind()) {
+                Some(digest) => yes(list.contains(digest) != *negated),
+                None => unknown,
+            },
+            // Of a file that was not wholly seen only that it is bigger can be said.
+            FileTest::Size(c) if file.size_known() => yes(c.holds(file.size())),
+            FileTest::Size(c @ (Compare::Greater(_) | Compare::GreaterEqual(_))) if c.holds(file.size()) => {
+                FileOutcome::Yes
+            }
+            FileTest::Size(_) => unknown,
+        }
+    }
+}

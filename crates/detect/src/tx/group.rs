@@ -1,0 +1,165 @@
+//! What the rules of one protocol and direction share.
+
+use std::collections::HashMap;
+
+use margay_app::{AppProto, BufferKind};
+use margay_flow::Direction;
+use margay_rules::ast::Transform;
+
+use super::{Plan, TxTrigger};
+use crate::group::Prefilter;
+use crate::inspect::CompileError;
+use crate::mpm::{MatcherCache, MpmError, Pattern};
+use crate::pcre::PcreLimits;
+use crate::transform::CompiledTransforms;
+
+/// Where a slot's bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum SlotSource {
+    /// A buffer of the protocol, by its number.
+    Buffer(u8),
+    /// Data of files.
+    FileData,
+    /// Names of files.
+    FileName,
+    /// What files are recognised as.
+    FileMagic,
+}
+
+/// A buffer that rules look at.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) source: SlotSource,
+    pub(crate) progress: u8,
+    pub(crate) kind: BufferKind,
+    pub(crate) transforms: CompiledTransforms,
+    pub(crate) prefilter: Option<Prefilter>,
+}
+
+/// What the rules of one protocol and direction share.
+#[derive(Debug, Default)]
+pub(crate) struct TxGroup {
+    pub(crate) slots: Box<[Slot]>,
+    /// Slots with a matcher, by progress.
+    pub(crate) searched: Box<[u16]>,
+    /// Rules without a pattern, by the progress from which on they are looked at.
+    pub(crate) always: Box<[(u8, u32)]>,
+    /// Rules that are candidates with a file.
+    pub(crate) files: Box<[u32]>,
+    /// Rules that are candidates with an event, sorted by it.
+    pub(crate) events: Box<[(u8, u32)]>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct TxGroups {
+    list: Vec<((AppProto, Direction), TxGroup)>,
+}
+
+impl TxGroups {
+    /// That of a protocol and direction; `None` where no rule looks at its transactions.
+    pub(crate) fn get(&self, proto: AppProto, dir: Direction) -> Option<&TxGroup> {
+        self.list.iter().find(|(k, _)| *k == (proto, dir)).map(|(_, g)| g)
+    }
+
+    /// The most slots of one group.
+    pub(crate) fn slots(&self) -> usize {
+        self.list.iter().map(|(_, g)| g.slots.len()).max().unwrap_or(0)
+    }
+}
+
+/// A group in the making.
+#[derive(Debug, Default)]
+pub(super) struct GroupBuilder {
+    slots: Vec<Slot>,
+    patterns: Vec<Vec<(Pattern, u32)>>,
+    numbers: HashMap<(SlotSource, String), u16>,
+    always: Vec<(u8, u32)>,
+    files: Vec<u32>,
+    events: Vec<(u8, u32)>,
+}
+
+impl GroupBuilder {
+    /// The number of a slot, made where there is none.
+    pub(super) fn slot(
+        &mut self,
+        source: SlotSource,
+        progress: u8,
+        kind: BufferKind,
+        transforms: &[Transform],
+        limits: PcreLimits,
+    ) -> Result<u16, CompileError> {
+        let text = if transforms.is_empty() { String::new() } else { format!("{transforms:?}") };
+        let key = (source, text);
+        if let Some(&n) = self.numbers.get(&key) {
+            return Ok(n);
+        }
+        let n = u16::try_from(self.slots.len())
+            .map_err(|_| CompileError::invalid("transform", "more than 65,535 transformed buffers in all rules"))?;
+        let transforms = CompiledTransforms::compile(transforms, limits)?;
+        self.slots.push(Slot { source, progress, kind, transforms, prefilter: None });
+        self.patterns.push(Vec::new());
+        self.numbers.insert(key, n);
+        Ok(n)
+    }
+
+    /// Takes up a rule by the plan that it has here.
+    pub(super) fn add(&mut self, rule: u32, plan: &Plan) {
+        match &plan.trigger {
+            TxTrigger::Pattern(slot, pattern) => {
+                if let Some(list) = self.patterns.get_mut(usize::from(*slot)) {
+                    list.push((pattern.clone(), rule));
+                }
+            }
+            TxTrigger::Progress(p) => self.always.push((*p, rule)),
+            TxTrigger::File => self.files.push(rule),
+            TxTrigger::Event(e) => self.events.push((*e, rule)),
+            TxTrigger::Never => {}
+        }
+    }
+
+    fn finish(mut self, cache: &mut MatcherCache) -> Result<TxGroup, MpmError> {
+        let mut searched = Vec::new();
+        for (n, (slot, patterns)) in (0u16..).zip(self.slots.iter_mut().zip(&self.patterns)) {
+            if !patterns.is_empty() {
+                slot.prefilter = Some(Prefilter::new(patterns.iter().map(|(p, r)| (p, *r)).collect(), cache)?);
+                searched.push(n);
+            }
+        }
+        let progress = |n: &u16| self.slots.get(usize::from(*n)).map_or(0, |s| s.progress);
+        searched.sort_by_key(progress);
+        self.always.sort_unstable();
+        self.events.sort_unstable();
+        Ok(TxGroup {
+            slots: self.slots.into_boxed_slice(),
+            searched: searched.into_boxed_slice(),
+            always: self.always.into_boxed_slice(),
+            files: self.files.into_boxed_slice(),
+            events: self.events.into_boxed_slice(),
+        })
+    }
+}
+
+/// All groups in the making.
+#[derive(Debug, Default)]
+pub(super) struct GroupsBuilder {
+    list: Vec<((AppProto, Direction), GroupBuilder)>,
+}
+
+impl GroupsBuilder {
+    pub(super) fn get(&mut self, proto: AppProto, dir: Direction) -> &mut GroupBuilder {
+        let at = match self.list.iter().position(|(k, _)| *k == (proto, dir)) {
+            Some(at) => at,
+            None => {
+                self.list.push(((proto, dir), GroupBuilder::default()));
+                self.list.len() - 1
+            }
+        };
+        &mut self.list[at].1
+    }
+
+    pub(super) fn finish(self, cache: &mut MatcherCache) -> Result<TxGroups, MpmError> {
+        let list = self.list.into_iter().map(|(k, g)| Ok((k, g.finish(cache)?)));
+        Ok(TxGroups { list: list.collect::<Result<_, MpmError>>()? })
+    }
+}

@@ -1,0 +1,646 @@
+//! Looking at a transaction: which rules may hold, and which do.
+
+use margay_app::file::FileEngine;
+use margay_app::window::WindowLimits;
+use margay_app::{AppProto, BufferKind, Found, Transaction, TxDetect};
+use margay_flow::Direction;
+use margay_rules::ast::{Action, ActionScope};
+
+use super::file::FileOutcome;
+use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
+use crate::detect::Detect;
+use crate::effect::{EffectTarget, TxTarget};
+use crate::header::PacketKey;
+use crate::input::{Input, Verdict};
+use crate::inspect::InspectContext;
+use crate::rule::CompiledRule;
+use crate::state::{DetectState, Match};
+use crate::transform::TransformScratch;
+
+/// Bit of [`TxDetect::searched`]: rules that need a file were made candidates. Numbers of buffers are below.
+const FILES_BEGUN: u64 = 1 << 63;
+/// Bit of a rule's state: it matched before, at the state that it is hooked to.
+const MATCHED: u64 = 1 << 63;
+
+/// What a slot holds for the transaction at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Held {
+    /// It was not asked for.
+    #[default]
+    Unknown,
+    /// It is not there.
+    Absent,
+    /// It is in the cache, at this offset, and this is the end of it.
+    Cached(u64, bool),
+    /// The transaction has it as it is.
+    Direct,
+}
+
+#[derive(Debug, Default)]
+struct Cached {
+    held: Held,
+    raw: Vec<u8>,
+    out: Vec<u8>,
+}
+
+/// Memory for looking at transactions; one a worker.
+#[derive(Debug, Default)]
+pub(crate) struct TxScratch {
+    slots: Vec<Cached>,
+    one: Vec<u8>,
+    candidates: Vec<u32>,
+    waiting: Vec<(u32, u64)>,
+}
+
+impl TxScratch {
+    /// Makes room for groups of `slots`.
+    pub(crate) fn prepare(&mut self, slots: usize) {
+        self.slots.resize_with(slots, Cached::default);
+    }
+}
+
+/// One transaction in one direction.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    tx: &'a dyn Transaction,
+    group: &'a TxGroup,
+    dir: Direction,
+    progress: u8,
+    complete: bool,
+    /// What files are looked at with.
+    engine: Option<&'a FileEngine>,
+    limits: WindowLimits,
+}
+
+/// What came of looking at a rule's steps.
+enum Eval {
+    /// All hold; with the file that did, by its place among all of the transaction.
+    Match(Option<u32>),
+    /// Nothing speaks against it; these hold.
+    Wait(u64),
+    Fail,
+}
+
+/// What came of looking at one step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Holds,
+    Later,
+    Never,
+}
+
+impl DetectState {
+    /// Looks at the transactions of the packet's direction.
+    pub(crate) fn inspect_txs(
+        &mut self,
+        detect: &Detect,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+    ) {
+        let Some(dir) = input.dir else { return };
+        let Some(parsers) = input.txs.take() else { return };
+        for (number, parser) in (0u8..).zip(parsers.iter_mut()) {
+            let proto = parser.proto();
+            let group = detect.txs.get(proto, dir);
+            let complete = detect.complete(proto)[dir.index()];
+            for id in parser.txs() {
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                let base = tx.base_mut();
+                let i = dir.index();
+                if !base.updated[i] || base.detect[i].done {
+                    continue;
+                }
+                base.updated[i] = false;
+                let end = base.progress[i] >= complete;
+                if let Some(group) = group
+                    && !base.passed[i]
+                {
+                    self.inspect_tx(detect, group, input, key, verdict, tx, (proto, number, id, dir, end));
+                }
+                let base = tx.base_mut();
+                base.detect[i].done = end;
+                tx.inspected(dir);
+            }
+        }
+        input.txs = Some(parsers);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn inspect_tx(
+        &mut self,
+        detect: &Detect,
+        group: &TxGroup,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+        tx: &mut dyn Transaction,
+        (proto, parser, id, dir, complete): (AppProto, u8, u64, Direction, bool),
+    ) {
+        for c in self.tx.slots.iter_mut().take(group.slots.len()) {
+            c.held = Held::Unknown;
+        }
+        let limits = tx.file_window(dir);
+        let base = tx.base_mut();
+        let progress = base.progress[dir.index()];
+        let mut seen = std::mem::take(&mut base.detect[dir.index()]);
+        let mut candidates = std::mem::take(&mut self.tx.candidates);
+        candidates.clear();
+        let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
+        self.tx_candidates(view, &mut seen, &mut candidates);
+        candidates.sort_unstable();
+        candidates.dedup();
+        let mut kept = std::mem::take(&mut self.tx.waiting);
+        kept.clear();
+        self.counters.candidates += candidates.len() as u64;
+        // Both lists are sorted; rules are looked at in their order.
+        let waiting = std::mem::take(&mut seen.waiting);
+        let (mut old, mut new) = (waiting.iter().copied().peekable(), candidates.iter().copied().peekable());
+        let mut settle = Vec::new();
+        loop {
+            let (number, state, fresh) = match (old.peek().copied(), new.peek().copied()) {
+                (Some((o, state)), n) if n.is_none_or(|n| o <= n) => {
+                    old.next();
+                    if n == Some(o) {
+                        new.next();
+                    }
+                    (o, state, false)
+                }
+                (_, Some(n)) => {
+                    new.next();
+                    (n, 0, true)
+                }
+                _ => break,
+            };
+            if fresh && seen.settled.binary_search(&number).is_ok() {
+                continue;
+            }
+            let Some(rule) = detect.compiled.get(number as usize) else { continue };
+            let Some(txr) = rule.tx.as_deref() else { continue };
+            let Some(plan) = txr.plan(proto, dir) else { continue };
+            if fresh && !self.tx_applies(detect, rule, input, key) {
+                continue;
+            }
+            let mut files_from = file_mark(&seen, number);
+            let mut state = state;
+            loop {
+                let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
+                match self.evaluate(rule, txr, plan, state, files_from, view, input) {
+                    Eval::Match(_) if txr.both && !other_half(txr, plan, view, number) => {
+                        kept.push((number, plan.full));
+                    }
+                    Eval::Match(file) => {
+                        let sid = detect.rules.get(number as usize).map_or(0, |r| r.sid);
+                        self.tx_matched(rule, sid, input, verdict, tx, dir, file);
+                        // What a transaction over TCP was parsed from is the stream.
+                        let stream = input.packet.is_tcp();
+                        self.matches.push(Match { rule: number, tx_id: Some(id), stream, parser, file });
+                        if let Some(f) = file {
+                            // Once a file: the rest has held, and the next file may be there already.
+                            files_from = f.saturating_add(1);
+                            state = plan.full & !file_bit(plan);
+                            set_file_mark(&mut seen, number, files_from);
+                            continue;
+                        } else if plan.repeats == Some(progress) && !complete {
+                            kept.push((number, MATCHED));
+                        } else {
+                            settle.push(number);
+                        }
+                    }
+                    Eval::Wait(bits) if !complete => kept.push((number, bits)),
+                    Eval::Wait(_) | Eval::Fail if plan.streamed && !complete => settle.push(number),
+                    Eval::Wait(_) | Eval::Fail => {}
+                }
+                break;
+            }
+        }
+        seen.waiting = kept;
+        if !settle.is_empty() {
+            seen.settled.append(&mut settle);
+            seen.settled.sort_unstable();
+        }
+        self.tx.waiting = waiting;
+        self.tx.candidates = candidates;
+        let base = tx.base_mut();
+        base.detect[dir.index()] = seen;
+    }
+
+    /// The rules that what is new in a transaction makes candidates.
+    fn tx_candidates(&mut self, view: View<'_>, seen: &mut TxDetect, out: &mut Vec<u32>) {
+        let View { tx, group, dir, progress, complete, .. } = view;
+        let base = tx.base();
+        // One more than the progress up to which it was done before.
+        let from = group.always.partition_point(|a| a.0 < seen.begun);
+        for &(p, rule) in group.always.get(from..).unwrap_or(&[]) {
+            if p > progress {
+                break;
+            }
+            out.push(rule);
+        }
+        seen.begun = seen.begun.max(progress.saturating_add(1));
+        let has_files = base.files.of(dir).next().is_some();
+        if has_files && seen.searched & FILES_BEGUN == 0 {
+            seen.searched |= FILES_BEGUN;
+            out.extend_from_slice(&group.files);
+        }
+        if !group.events.is_empty() && !base.events.is_empty() {
+            for &e in base.events.as_slice() {
+                let from = group.events.partition_point(|x| x.0 < e);
+                let here = group.events.get(from..).unwrap_or(&[]);
+                out.extend(here.iter().take_while(|x| x.0 == e).map(|x| x.1));
+            }
+        }
+        let mut searched = 0;
+        for &n in &group.searched {
+            let Some(slot) = group.slots.get(usize::from(n)) else { continue };
+            if slot.progress > progress {
+                break;
+            }
+            let Some(prefilter) = &slot.prefilter else { continue };
+            if let SlotSource::Buffer(id) = slot.source {
+                let bit = 1u64.checked_shl(u32::from(id)).unwrap_or(0);
+                if seen.searched & bit != 0 {
+                    continue;
+                }
+                if slot.kind != BufferKind::Stream && (complete || progress > slot.progress) {
+                    searched |= bit;
+                }
+            } else if !has_files {
+                continue;
+            }
+            let DetectState { tx: scratch, context, transforms, scratch: mpm, .. } = self;
+            match slot.kind {
+                BufferKind::Single => {
+                    let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
+                    if let Some(f) = whole(cached, slot, view, context, transforms) {
+                        prefilter.scan(f.data, mpm, out);
+                    }
+                }
+                BufferKind::Stream if matches!(slot.source, SlotSource::Buffer(_)) => {
+                    let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
+                    if let Some(f) = whole(cached, slot, view, context, transforms) {
+                        prefilter.scan(f.data, mpm, out);
+                    }
+                }
+                _ => {
+                    each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, _| {
+                        prefilter.scan(data, mpm, out);
+                        false
+                    });
+                }
+            }
+        }
+        seen.searched |= searched;
+    }
+
+    /// Whether a rule's header, and its checks of packet and flow, hold.
+    fn tx_applies(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>, key: &PacketKey) -> bool {
+        if rule.header.ways(key, &detect.sets, &mut self.cache) == 0 {
+            return false;
+        }
+        if !rule.checks.is_empty() {
+            let check = self.check_input(detect, rule, input);
+            if !rule.checks.iter().all(|c| c.holds(&check)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Does what a rule does once it matched a transaction.
+    #[allow(clippy::too_many_arguments)]
+    fn tx_matched(
+        &mut self,
+        rule: &CompiledRule,
+        sid: u32,
+        input: &mut Input<'_>,
+        verdict: &mut Verdict,
+        tx: &mut dyn Transaction,
+        dir: Direction,
+        file: Option<u32>,
+    ) {
+        let base = tx.base_mut();
+        base.alerted |= rule.writes;
+        if rule.scope == Some(ActionScope::Transaction) && matches!(rule.action, Action::Pass | Action::Accept) {
+            base.passed = [true; 2];
+        }
+        if rule.effects.is_empty() {
+            return;
+        }
+        let mut target = EffectTarget {
+            packet: input.packet,
+            flow: input.flow.as_deref_mut().map(|f| &mut f.vars),
+            hosts: Some(&mut self.hosts),
+            bypass: verdict.bypass,
+            mark: verdict.mark,
+            tx: Some(TxTarget { base: tx.base_mut(), dir, file, sid, files: input.files.as_deref_mut() }),
+        };
+        for e in &rule.effects {
+            e.apply(&mut target);
+        }
+        (verdict.bypass, verdict.mark) = (target.bypass, target.mark);
+    }
+
+    /// Looks at those of a rule's steps that have not held yet.
+    #[allow(clippy::too_many_arguments)]
+    fn evaluate(
+        &mut self,
+        rule: &CompiledRule,
+        txr: &TxRule,
+        plan: &Plan,
+        state: u64,
+        files_from: u32,
+        view: View<'_>,
+        input: &Input<'_>,
+    ) -> Eval {
+        if state & MATCHED != 0 {
+            return if plan.repeats == Some(view.progress) { Eval::Match(None) } else { Eval::Fail };
+        }
+        self.context.clear_results();
+        let mut held = state;
+        let mut file = None;
+        for (n, step) in plan.steps.iter().enumerate() {
+            let bit = 1u64 << n;
+            if held & bit != 0 {
+                continue;
+            }
+            if step.progress > view.progress {
+                // What is behind it is not there either, but for files.
+                continue;
+            }
+            let outcome = match &step.what {
+                What::Payload => {
+                    if self.payload_holds(rule, input).is_some() {
+                        Outcome::Holds
+                    } else {
+                        Outcome::Later
+                    }
+                }
+                What::File(tests) => {
+                    let mut found = Outcome::Later;
+                    let files = view.tx.base().files.all().iter().zip(0u32..).skip(files_from as usize);
+                    for (f, number) in files.filter(|(f, _)| f.to_client == (view.dir == Direction::ToClient)) {
+                        let mut all = FileOutcome::Yes;
+                        for t in tests.iter() {
+                            match t.of(txr, f, view.engine, &mut self.context) {
+                                FileOutcome::Yes => {}
+                                other => {
+                                    all = other;
+                                    if other == FileOutcome::No {
+                                        break;
+                                    }
+                                }
+                            }
+                        }
+                        if all == FileOutcome::Yes {
+                            file = Some(number);
+                            found = Outcome::Holds;
+                            break;
+                        }
+                    }
+                    // Which file it was must be known when the rest holds: it is looked for again then.
+                    if found == Outcome::Holds {
+                        continue;
+                    }
+                    found
+                }
+                _ => self.step(txr, step, view),
+            };
+            match outcome {
+                Outcome::Holds => held |= bit,
+                Outcome::Later => {}
+                Outcome::Never => return Eval::Fail,
+            }
+        }
+        let files = if file.is_some() { file_bit(plan) } else { 0 };
+        if (held | files) & plan.full == plan.full { Eval::Match(file) } else { Eval::Wait(held) }
+    }
+
+    fn step(&mut self, txr: &TxRule, step: &Step, view: View<'_>) -> Outcome {
+        // What does not hold now may, as long as the transaction is in the state that fills the buffer.
+        let final_look = view.complete || view.progress > step.progress;
+        let not_yet = if final_look { Outcome::Never } else { Outcome::Later };
+        let to = |holds| if holds { Outcome::Holds } else { not_yet };
+        let DetectState { tx: scratch, context, transforms, .. } = self;
+        match &step.what {
+            What::Event(e) => match view.tx.base().events.has(*e) {
+                true => Outcome::Holds,
+                false => Outcome::Later,
+            },
+            What::Bit { name, set } => match view.tx.base().bits.contains(name) == *set {
+                true => Outcome::Holds,
+                false => Outcome::Later,
+            },
+            What::Reached => Outcome::Holds,
+            What::State { state, order } => match view.progress.cmp(state) {
+                o if o == *order => Outcome::Holds,
+                std::cmp::Ordering::Less => Outcome::Later,
+                _ => Outcome::Never,
+            },
+            What::Length { slot, value } => {
+                let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
+                let found = whole(cached, def, view, context, transforms);
+                to(found.is_some_and(|f| value.holds(f.data.len() as u64)))
+            }
+            What::Buffer { slot, check, kind: BufferKind::Single } => {
+                let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
+                let Some(check) = txr.checks.get(usize::from(*check)) else { return Outcome::Never };
+                match whole(cached, def, view, context, transforms) {
+                    Some(f) => to(check.matches(f.data, context)),
+                    None => not_yet,
+                }
+            }
+            What::Buffer { slot, check, kind } => {
+                let Some(def) = view.group.slots.get(usize::from(*slot)) else { return Outcome::Never };
+                let Some(check) = txr.checks.get(usize::from(*check)) else { return Outcome::Never };
+                if *kind == BufferKind::Stream && matches!(def.source, SlotSource::Buffer(_)) {
+                    let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
+                    return match whole(cached, def, view, context, transforms) {
+                        Some(f) if check.matches(f.data, context) => Outcome::Holds,
+                        Some(f) if f.end => Outcome::Never,
+                        _ if view.complete => Outcome::Never,
+                        _ => Outcome::Later,
+                    };
+                }
+                let mut found = false;
+                let TxScratch { one, .. } = scratch;
+                each(one, def, view, context, transforms, &mut |data, _, context| {
+                    found = check.matches(data, context);
+                    found
+                });
+                match found {
+                    true => Outcome::Holds,
+                    // More files, or more of them, may come.
+                    false if !view.complete && !matches!(def.source, SlotSource::Buffer(_)) => Outcome::Later,
+                    false => not_yet,
+                }
+            }
+            What::Absent { slot, or_else, kind } => {
+                let Some(def) = view.group.slots.get(usize::from(*slot)) else { return Outcome::Never };
+                let check = or_else.and_then(|c| txr.checks.get(usize::from(c)));
+                let mut there = false;
+                let mut holds = false;
+                if matches!(def.source, SlotSource::Buffer(_)) && *kind != BufferKind::Multi {
+                    let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
+                    if let Some(f) = whole(cached, def, view, context, transforms)
+                        && !(*kind == BufferKind::Stream && f.data.is_empty() && f.offset == 0)
+                    {
+                        there = true;
+                        holds = check.is_some_and(|c| c.matches(f.data, context));
+                    }
+                } else {
+                    let TxScratch { one, .. } = scratch;
+                    each(one, def, view, context, transforms, &mut |data, _, context| {
+                        there = true;
+                        holds = check.is_some_and(|c| c.matches(data, context));
+                        holds
+                    });
+                }
+                let streams = *kind == BufferKind::Stream || !matches!(def.source, SlotSource::Buffer(_));
+                match (there, holds) {
+                    (true, true) => Outcome::Holds,
+                    // Of data that streams by another part may hold, but then it must be asked for.
+                    (true, false) if streams && check.is_some() && !view.complete => Outcome::Later,
+                    (true, false) => Outcome::Never,
+                    (false, _) if view.complete || (!streams && final_look) => Outcome::Holds,
+                    (false, _) => Outcome::Later,
+                }
+            }
+            What::Payload | What::File(_) => Outcome::Later,
+        }
+    }
+}
+
+fn slot_of<'v, 's>(view: View<'v>, scratch: &'s mut TxScratch, slot: u16) -> Option<(&'v Slot, &'s mut Cached)> {
+    Some((view.group.slots.get(usize::from(slot))?, scratch.slots.get_mut(usize::from(slot))?))
+}
+
+/// The bytes of a slot that there is one of: put together once for a look at a transaction.
+fn whole<'x, 'v: 'x>(
+    cached: &'x mut Cached,
+    slot: &Slot,
+    view: View<'v>,
+    context: &mut InspectContext,
+    transforms: &mut TransformScratch,
+) -> Option<Found<'x>> {
+    let SlotSource::Buffer(id) = slot.source else { return None };
+    let Cached { held, raw, out } = cached;
+    if *held == Held::Unknown {
+        raw.clear();
+        out.clear();
+        let state = match view.tx.buffer(id, view.dir, 0, raw) {
+            None => Held::Absent,
+            Some(f) if !slot.transforms.is_empty() => {
+                out.extend_from_slice(slot.transforms.apply(f.data, transforms, context.pcre_scratch()));
+                Held::Cached(f.offset, f.end)
+            }
+            Some(f) => {
+                // Where it was put together it need not be again.
+                let place = (f.data.as_ptr() as usize, f.data.len());
+                let (offset, end) = (f.offset, f.end);
+                if place == (raw.as_ptr() as usize, raw.len()) && !raw.is_empty() {
+                    std::mem::swap(raw, out);
+                    Held::Cached(offset, end)
+                } else {
+                    Held::Direct
+                }
+            }
+        };
+        *held = state;
+    }
+    match *held {
+        Held::Absent | Held::Unknown => None,
+        Held::Cached(offset, end) => Some(Found { data: out, offset, end }),
+        Held::Direct => {
+            raw.clear();
+            view.tx.buffer(id, view.dir, 0, raw)
+        }
+    }
+}
+
+/// Calls `f` with each of several values of a slot, and whether it is the end of it, until it returns true.
+fn each(
+    one: &mut Vec<u8>,
+    slot: &Slot,
+    view: View<'_>,
+    context: &mut InspectContext,
+    transforms: &mut TransformScratch,
+    f: &mut dyn FnMut(&[u8], bool, &mut InspectContext) -> bool,
+) {
+    let mut give = |data: &[u8], end: bool, context: &mut InspectContext| {
+        if slot.transforms.is_empty() {
+            f(data, end, context)
+        } else {
+            let data = slot.transforms.apply(data, transforms, context.pcre_scratch());
+            f(data, end, context)
+        }
+    };
+    let files = view.tx.base().files.of(view.dir);
+    match slot.source {
+        SlotSource::Buffer(id) => {
+            for index in 0.. {
+                one.clear();
+                match view.tx.buffer(id, view.dir, index, one) {
+                    Some(found) if !give(found.data, found.end, context) => {}
+                    _ => return,
+                }
+            }
+        }
+        SlotSource::FileData => {
+            for file in files {
+                if let Some(found) = file.data(view.limits)
+                    && !found.data.is_empty()
+                    && give(found.data, found.end, context)
+                {
+                    return;
+                }
+            }
+        }
+        SlotSource::FileName => {
+            for file in files.filter(|x| !x.name().is_empty()) {
+                if give(file.name(), true, context) {
+                    return;
+                }
+            }
+        }
+        SlotSource::FileMagic => {
+            for m in files.filter_map(|x| x.magic(view.engine?)) {
+                if give(m, true, context) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The bit of the step that asks for a file.
+fn file_bit(plan: &Plan) -> u64 {
+    plan.steps.iter().position(|s| matches!(s.what, What::File(_))).map_or(0, |n| 1 << n)
+}
+
+/// Of a `=>` rule: whether what it asks of the other direction held.
+fn other_half(txr: &TxRule, plan: &Plan, view: View<'_>, rule: u32) -> bool {
+    let Some(other) = txr.plan(plan.proto, plan.dir.reverse()) else { return true };
+    if other.full == 0 {
+        return true;
+    }
+    let seen = &view.tx.base().detect[other.dir.index()];
+    seen.waiting
+        .binary_search_by_key(&rule, |w| w.0)
+        .is_ok_and(|at| seen.waiting.get(at).is_some_and(|w| w.1 & other.full == other.full))
+}
+
+fn file_mark(seen: &TxDetect, rule: u32) -> u32 {
+    seen.files.binary_search_by_key(&rule, |f| f.0).ok().and_then(|at| seen.files.get(at)).map_or(0, |f| f.1)
+}
+
+fn set_file_mark(seen: &mut TxDetect, rule: u32, done: u32) {
+    match seen.files.binary_search_by_key(&rule, |f| f.0) {
+        Ok(at) => {
+            if let Some(f) = seen.files.get_mut(at) {
+                f.1 = done;
+            }
+        }
+        Err(at) => seen.files.insert(at, (rule, done)),
+    }
+}

@@ -1,0 +1,114 @@
+//! Rules that look at transactions.
+//!
+//! For each protocol and direction in which such a rule can hold it has a [`Plan`]: an ordered list of [`Step`]s, each with
+//! the progress from which on it can be looked at. All steps must hold for one transaction; a step that held is kept as a
+//! bit ([`margay_app::TxDetect::waiting`]) while the rule waits for the others, so that a buffer that streams by is never
+//! needed twice.
+//!
+//! Plans of one protocol and direction share a [`TxGroup`]. Its [`Slot`]s are the buffers, with transforms, that rules
+//! look at; the text of one is put together once for each look at a transaction, whatever the number of rules. A slot has
+//! a matcher for the patterns of its rules. Rules without a pattern become candidates when the transaction reaches the
+//! progress that they need, with the first file, or with the event that they ask for. What no rule asks for costs nothing.
+//!
+//! `=>` rules have a plan for both directions; each holds by itself, and the rule matches when both do.
+
+mod compile;
+mod file;
+mod group;
+mod inspect;
+#[cfg(test)]
+mod tests;
+
+use margay_app::{AppProto, BufferKind};
+use margay_flow::Direction;
+use margay_rules::ast::Compare;
+
+use crate::inspect::CompiledBuffer;
+
+pub(crate) use compile::TxBuilder;
+pub(crate) use file::FileTest;
+pub(crate) use group::{Slot, SlotSource, TxGroup, TxGroups};
+pub(crate) use inspect::TxScratch;
+
+/// The part of a rule that looks at transactions.
+#[derive(Debug)]
+pub(crate) struct TxRule {
+    /// One for each protocol and direction in which the rule can hold.
+    pub(crate) plans: Box<[Plan]>,
+    /// Checks of buffers, for all plans.
+    pub(crate) checks: Box<[CompiledBuffer]>,
+    /// Whether both directions must hold (`=>`).
+    pub(crate) both: bool,
+}
+
+impl TxRule {
+    /// Whether a pattern stands for it wherever it can hold.
+    pub(crate) fn is_prefiltered(&self) -> bool {
+        self.plans.iter().all(|p| matches!(p.trigger, TxTrigger::Pattern(..)))
+    }
+
+    pub(crate) fn plan(&self, proto: AppProto, dir: Direction) -> Option<&Plan> {
+        self.plans.iter().find(|p| p.proto == proto && p.dir == dir)
+    }
+}
+
+/// What a rule asks of the transactions of one protocol in one direction.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) proto: AppProto,
+    pub(crate) dir: Direction,
+    /// Sorted by progress; step n has bit n.
+    pub(crate) steps: Box<[Step]>,
+    /// The bits of all steps.
+    pub(crate) full: u64,
+    /// Whether a pattern in streamed data stands for it, so that it is a candidate again and again.
+    pub(crate) streamed: bool,
+    /// The state that it is hooked to, where it asks nothing else: it matches with each look at that state.
+    pub(crate) repeats: Option<u8>,
+    pub(crate) trigger: TxTrigger,
+}
+
+/// How a plan becomes a candidate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TxTrigger {
+    /// With a pattern in a slot.
+    Pattern(u16, crate::mpm::Pattern),
+    /// From a progress on.
+    Progress(u8),
+    /// With a file.
+    File,
+    /// With an event.
+    Event(u8),
+    /// Never by itself: the other direction of a `=>` rule has all that it asks.
+    Never,
+}
+
+/// One thing that must hold.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// The progress from which on it is looked at.
+    pub(crate) progress: u8,
+    pub(crate) what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    /// Checks, by number in [`TxRule::checks`], of a slot's buffer.
+    Buffer { slot: u16, check: u16, kind: BufferKind },
+    /// The buffer is not there; or, with checks, these hold.
+    Absent { slot: u16, or_else: Option<u16>, kind: BufferKind },
+    /// The length of a slot's buffer (`urilen`).
+    Length { slot: u16, value: Compare },
+    /// The transaction has an event.
+    Event(u8),
+    /// One file for which all tests hold.
+    File(std::sync::Arc<[FileTest]>),
+    /// The transaction's progress (`app-layer-state`).
+    State { state: u8, order: std::cmp::Ordering },
+    /// The progress was reached (a hook).
+    Reached,
+    /// The rule's checks of payload or stream hold.
+    Payload,
+    /// A bit of the transaction.
+    Bit { name: u32, set: bool },
+}

@@ -1,0 +1,410 @@
+//! Rules over a protocol made for the purpose: two lines, headers and a body in either direction.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use margay_app::file::{FileConfig, FileEngine};
+use margay_app::recognise::Recognition;
+use margay_app::{
+    AppLogOptions, AppProto, BufferDef, BufferKind, Found, LogFor, Outcome, Parse, Parsed, Parser, Protocol, Shared,
+    Transaction, TxBase,
+};
+use margay_flow::{Direction, FlowCore};
+use margay_json::Json;
+use margay_rules::{Context, Loader};
+
+use crate::tests::{flow, packet, tcp_bytes};
+use crate::{Alert, Detect, DetectConfig, DetectState, Environment, Input, Verdict};
+
+const URI: u8 = 0;
+const METHOD: u8 = 1;
+const HEADER: u8 = 2;
+const REQUEST_HEADER: u8 = 3;
+const REQUEST_BODY: u8 = 4;
+const STAT_CODE: u8 = 5;
+const FILE_DATA: u8 = 6;
+const RESPONSE_HEADER: u8 = 7;
+
+const fn def(name: &'static str, id: u8, progress: [Option<u8>; 2], kind: BufferKind) -> BufferDef {
+    BufferDef { name, id, progress, kind }
+}
+
+static FAKE: Protocol = Protocol {
+    proto: AppProto::Http1,
+    config: "http",
+    recognition: Recognition { patterns: &[], probes: &[] },
+    parser: |_, _| Box::new(Fake::default()),
+    buffers: &[
+        def("http.uri", URI, [Some(1), None], BufferKind::Single),
+        def("http.method", METHOD, [Some(1), None], BufferKind::Single),
+        def("http.header", HEADER, [Some(2), Some(2)], BufferKind::Single),
+        def("http.request_header", REQUEST_HEADER, [Some(2), None], BufferKind::Multi),
+        def("http.request_body", REQUEST_BODY, [Some(3), None], BufferKind::Stream),
+        def("http.stat_code", STAT_CODE, [None, Some(1)], BufferKind::Single),
+        def("http.response_header", RESPONSE_HEADER, [None, Some(2)], BufferKind::Multi),
+        def("file.data", FILE_DATA, [None, Some(3)], BufferKind::Stream),
+    ],
+    states: [
+        &["request_started", "request_line", "request_headers", "request_body", "request_trailer", "request_complete"],
+        &[
+            "response_started",
+            "response_line",
+            "response_headers",
+            "response_body",
+            "response_trailer",
+            "response_complete",
+        ],
+    ],
+    events: &["odd", "even"],
+    log: "http",
+};
+
+static PROTOCOLS: &[&Protocol] = &[&FAKE];
+
+#[derive(Debug, Default)]
+struct Tx {
+    base: TxBase,
+    single: [Option<Vec<u8>>; 8],
+    multi: [Vec<Vec<u8>>; 8],
+    /// What is due of a stream.
+    stream: [Option<Vec<u8>>; 8],
+    looks: Arc<AtomicU32>,
+}
+
+impl Transaction for Tx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        let complete = self.base.progress[dir.index()] == 5;
+        let id = usize::from(id);
+        if let Some(d) = &self.stream[id] {
+            return Some(Found { data: d, offset: 0, end: complete });
+        }
+        if let Some(v) = self.multi[id].get(index) {
+            return Some(Found::whole(v));
+        }
+        if id == usize::from(HEADER) {
+            // Put together, as headers are.
+            self.looks.fetch_add(1, Relaxed);
+            scratch.extend_from_slice(self.single[id].as_deref()?);
+            return Some(Found::whole(scratch));
+        }
+        self.single[id].as_deref().map(Found::whole)
+    }
+    fn inspected(&mut self, _: Direction) {
+        self.stream = Default::default();
+    }
+    fn log(&self, _: &mut Json, _: &AppLogOptions, _: LogFor) {}
+}
+
+#[derive(Debug, Default)]
+struct Fake {
+    txs: Vec<Tx>,
+}
+
+impl Parser for Fake {
+    fn proto(&self) -> AppProto {
+        AppProto::Http1
+    }
+    fn data(&mut self, _: &mut Parse<'_>, _: Direction, data: &[u8]) -> Parsed {
+        Parsed::used(data.len())
+    }
+    fn gap(&mut self, _: &mut Parse<'_>, _: Direction, _: u64) -> Outcome {
+        Outcome::More
+    }
+    fn txs(&self) -> Range<u64> {
+        0..self.txs.len() as u64
+    }
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        self.txs.get(id as usize).map(|t| t as &dyn Transaction)
+    }
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        self.txs.get_mut(id as usize).map(|t| t as &mut dyn Transaction)
+    }
+    fn free_tx(&mut self, _: &mut Shared, _: u64) {}
+}
+
+const SERVER: Direction = Direction::ToServer;
+const CLIENT: Direction = Direction::ToClient;
+
+struct Lab {
+    detect: Detect,
+    state: DetectState,
+    flow: FlowCore,
+    tx: Tx,
+    ips: bool,
+    verdict: Verdict,
+}
+
+impl Lab {
+    fn new(rules: &str) -> Lab {
+        let available = ["http", "http1", "file", "app-layer", "firewall"].map(str::to_owned).into();
+        let context = Context { available, ..Context::default() };
+        let mut loader = Loader::new(&context);
+        loader.load_str(rules, "test.rules");
+        let loaded = loader.finish();
+        assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
+        assert!(loaded.set_aside.is_empty(), "{:?}", loaded.set_aside);
+        let config = DetectConfig { packet_alert_max: 100, ..DetectConfig::default() };
+        let (detect, report) =
+            Detect::compile_with(loaded.rules, &Environment::default(), &config, PROTOCOLS).expect("compiles");
+        assert_eq!((report.errors, report.set_aside), (vec![], vec![]));
+        let state = DetectState::new(&detect).expect("scratch");
+        let verdict = Verdict::default();
+        Lab { detect, state, flow: flow(40000, 80), tx: Tx::default(), ips: false, verdict }
+    }
+
+    /// Sets a buffer.
+    fn set(&mut self, id: u8, text: &str) -> &mut Self {
+        self.tx.single[usize::from(id)] = Some(text.into());
+        self
+    }
+
+    fn add(&mut self, id: u8, text: &str) -> &mut Self {
+        self.tx.multi[usize::from(id)].push(text.into());
+        self
+    }
+
+    fn data(&mut self, id: u8, text: &str) -> &mut Self {
+        self.tx.stream[usize::from(id)] = Some(text.into());
+        let dir = if id == FILE_DATA { CLIENT } else { SERVER };
+        self.tx.base.touch(dir);
+        self
+    }
+
+    fn look(&mut self, dir: Direction) -> Vec<Alert> {
+        let bytes = tcp_bytes(b"GET");
+        let p = packet(&bytes, dir, 40000, 80);
+        let mut parsers: Vec<Box<dyn Parser>> = vec![Box::new(Fake { txs: vec![std::mem::take(&mut self.tx)] })];
+        let mut input = Input::new(&p);
+        input.flow = Some(&mut self.flow);
+        input.dir = Some(dir);
+        input.established = true;
+        input.ips = self.ips;
+        input.txs = Some(&mut parsers);
+        self.verdict = self.state.inspect(&self.detect, &mut input);
+        // The parser gives its transaction back for the next look.
+        if let Some(tx) = parsers[0].tx_mut(0) {
+            let base = tx.base_mut();
+            self.tx.base = std::mem::take(base);
+            let mut scratch = Vec::new();
+            for id in 0..8u8 {
+                for dir in [SERVER, CLIENT] {
+                    scratch.clear();
+                    if let Some(f) = tx.buffer(id, dir, 0, &mut scratch) {
+                        match id {
+                            REQUEST_HEADER | RESPONSE_HEADER => {
+                                self.tx.multi[usize::from(id)] = (0..)
+                                    .map_while(|i| tx.buffer(id, dir, i, &mut Vec::new()).map(|f| f.data.to_vec()))
+                                    .collect();
+                            }
+                            _ => self.tx.single[usize::from(id)] = Some(f.data.to_vec()),
+                        }
+                    }
+                }
+            }
+        }
+        self.state.alerts().to_vec()
+    }
+
+    /// Goes on to a state, and looks.
+    fn at(&mut self, dir: Direction, progress: u8) -> Vec<u32> {
+        self.tx.base.advance(dir, progress);
+        self.tx.base.touch(dir);
+        let alerts = self.look(dir);
+        alerts.iter().map(|a| self.detect.rules()[a.rule as usize].sid).collect()
+    }
+}
+
+const ANY: &str = "any any -> any any";
+
+#[test]
+fn buffers_as_they_come() {
+    let mut l = Lab::new(&format!(
+        "alert http {ANY} (http.method; content:\"POST\"; http.uri; content:\"/up\"; http.request_body; content:\"secret\"; sid:1;)
+         alert http {ANY} (http.uri; content:\"/up\"; sid:2;)
+         alert http {ANY} (http.uri; content:\"/other\"; sid:3;)
+         alert http {ANY} (http.header; content:\"Host\"; content:!\"evil\"; sid:4;)
+         alert tcp {ANY} (http.method; content:!\"GET\"; sid:5;)
+         alert tcp {ANY} (urilen:3; sid:6;)
+         alert tcp {ANY} (urilen:>3; sid:7;)"
+    ));
+    l.set(METHOD, "POST").set(URI, "/up");
+    assert_eq!(l.at(SERVER, 2), [2, 5, 6]);
+    // Each rule matches once.
+    assert_eq!(l.at(SERVER, 2), []);
+    l.set(HEADER, "Host: a\r\n");
+    assert_eq!(l.at(SERVER, 3), [4]);
+    l.data(REQUEST_BODY, "nothing");
+    assert_eq!(l.at(SERVER, 3), []);
+    l.data(REQUEST_BODY, "a secret");
+    assert_eq!(l.at(SERVER, 3), [1]);
+    assert_eq!(l.at(SERVER, 5), []);
+    assert!(l.tx.base.detect[0].done && !l.tx.base.updated[0]);
+}
+
+#[test]
+fn a_pattern_in_a_later_buffer() {
+    // As the conformance case prefilter-multibuf-multipkts has it.
+    let mut l = Lab::new(&format!(
+        "alert http {ANY} (sid:2; http.stat_code; content:\"200\"; fast_pattern; http.response_header; content:\"first\";)
+         alert http {ANY} (sid:3; http.stat_code; content:\"200\"; http.response_header; content:\"first\"; fast_pattern;)"
+    ));
+    l.set(STAT_CODE, "200");
+    assert_eq!(l.at(CLIENT, 1), []);
+    l.add(RESPONSE_HEADER, "zero: 0");
+    assert_eq!(l.at(CLIENT, 2), []);
+    l.add(RESPONSE_HEADER, "first: 1");
+    assert_eq!(l.at(CLIENT, 2), [2, 3]);
+    assert_eq!(l.at(CLIENT, 5), []);
+}
+
+#[test]
+fn one_of_several_values_must_hold_all() {
+    let mut l = Lab::new(&format!(
+        "alert http {ANY} (http.request_header; content:\"Key: \"; startswith; content:\"abc\"; sid:1;)
+         alert http {ANY} (http.request_header; content:\"Key: \"; startswith; content:\"xyz\"; sid:2;)"
+    ));
+    l.add(REQUEST_HEADER, "Key: abc").add(REQUEST_HEADER, "Other: xyz");
+    assert_eq!(l.at(SERVER, 3), [1]);
+    assert_eq!(l.at(SERVER, 5), []);
+}
+
+#[test]
+fn absent_buffers() {
+    let rules = format!(
+        "alert http {ANY} (http.request_body; absent; http.method; content:\"POST\"; sid:1;)
+         alert http {ANY} (http.request_body; absent: or_else; content:!\"abc\"; sid:2;)
+         alert http {ANY} (http.request_header; absent; sid:3;)
+         alert http {ANY} (http.request_header; absent: or_else; content:\"abc\"; sid:4;)
+         alert http {ANY} (http.request_body; content:!\"abc\"; sid:5;)"
+    );
+    let mut l = Lab::new(&rules);
+    l.set(METHOD, "POST");
+    assert_eq!(l.at(SERVER, 2), []);
+    assert_eq!(l.at(SERVER, 3), [3, 4]);
+    assert_eq!(l.at(SERVER, 5), [1, 2]);
+    let mut l = Lab::new(&rules);
+    l.set(METHOD, "POST").add(REQUEST_HEADER, "X: y").data(REQUEST_BODY, "xabcx");
+    assert_eq!(l.at(SERVER, 5), []);
+    let mut l = Lab::new(&rules);
+    l.set(METHOD, "POST").add(REQUEST_HEADER, "X: abc").data(REQUEST_BODY, "xyz");
+    assert_eq!(l.at(SERVER, 5), [2, 4, 5]);
+}
+
+#[test]
+fn both_directions() {
+    let mut l = Lab::new(
+        "alert http 10.0.0.1 any => 10.0.0.2 80 (http.uri; content:\"/up\"; http.stat_code; content:\"500\"; file.data:to_client; content:\"oops\"; sid:1;)
+         alert http 10.0.0.1 any => 10.0.0.2 80 (http.uri; content:\"/no\"; http.stat_code; content:\"500\"; sid:2;)
+         alert http 10.0.0.2 any => 10.0.0.1 any (http.uri; content:\"/up\"; http.stat_code; content:\"500\"; sid:3;)",
+    );
+    l.set(URI, "/up");
+    assert_eq!(l.at(SERVER, 5), []);
+    l.set(STAT_CODE, "500");
+    assert_eq!(l.at(CLIENT, 3), []);
+    l.data(FILE_DATA, "oops!");
+    assert_eq!(l.at(CLIENT, 3), [1]);
+    l.data(FILE_DATA, "oops!");
+    assert_eq!(l.at(CLIENT, 5), []);
+}
+
+#[test]
+fn hooks() {
+    // As the conformance case http-body-hook-01 has it.
+    let mut l = Lab::new(&format!(
+        "alert http1:response_started {ANY} (sid:1;)
+         alert http1:response_line {ANY} (sid:2;)
+         alert http1:response_headers {ANY} (http.stat_code; content:\"200\"; sid:3;)
+         alert http1:response_body {ANY} (sid:4;)
+         alert http1:response_complete {ANY} (sid:6;)
+         alert http1 {ANY} (app-layer-state:>response_line; http.stat_code; content:\"200\"; sid:7;)"
+    ));
+    l.set(STAT_CODE, "200");
+    assert_eq!(l.at(CLIENT, 1), [1, 2]);
+    assert_eq!(l.at(CLIENT, 3), [3, 4, 7]);
+    for _ in 0..3 {
+        assert_eq!(l.at(CLIENT, 3), [4]);
+    }
+    assert_eq!(l.at(CLIENT, 5), [6]);
+}
+
+#[test]
+fn events_bits_and_logs() {
+    let mut l = Lab::new(&format!(
+        "alert http {ANY} (flow:to_server; app-layer-event:http.odd; sid:1;)
+         alert http {ANY} (flow:to_server; app-layer-event:http.even; sid:2;)
+         alert http {ANY} (http.uri; content:\"/x\"; xbits:set,a,track tx; sid:3;)
+         alert http {ANY} (http.method; content:\"GET\"; xbits:isset,a,track tx; sid:4;)
+         config http {ANY} (http.uri; content:\"/x\"; config: logging disable, type tx, scope tx; sid:5;)"
+    ));
+    l.set(METHOD, "GET").set(URI, "/x");
+    l.tx.base.events.add(1);
+    assert_eq!(l.at(SERVER, 2), [3, 4, 2]);
+    assert!(l.tx.base.no_log);
+    l.tx.base.events.add(0);
+    assert_eq!(l.at(SERVER, 3), [1]);
+    assert_eq!(l.at(SERVER, 5), []);
+}
+
+#[test]
+fn files_one_by_one() {
+    let mut l = Lab::new(&format!(
+        "alert http {ANY} (http.method; content:\"POST\"; filename:\"picture\"; sid:1;)
+         alert http {ANY} (fileext:\"jpg\"; filesize:>3; sid:2;)
+         alert http {ANY} (file.name; content:\"one\"; sid:3;)
+         alert http {ANY} (filename:!\"picture\"; sid:4;)"
+    ));
+    let (mut engine, config) = (FileEngine::default(), FileConfig::default());
+    l.set(METHOD, "POST");
+    assert_eq!(l.at(SERVER, 3), []);
+    l.tx.base.files.open(&mut engine, &config, SERVER, b"picture-one.jpg", None);
+    assert_eq!(l.at(SERVER, 3), [1, 3]);
+    l.tx.base.files.append(&mut engine, &config, SERVER, b"12345");
+    assert_eq!(l.at(SERVER, 3), [2]);
+    l.tx.base.files.close(&mut engine, &config, SERVER, false);
+    assert_eq!(l.at(SERVER, 3), []);
+    l.tx.base.files.open(&mut engine, &config, SERVER, b"picture2.JPG", None);
+    assert_eq!(l.at(SERVER, 3), [1]);
+    l.tx.base.files.append(&mut engine, &config, SERVER, b"12345");
+    l.tx.base.files.open(&mut engine, &config, SERVER, b"third", None);
+    assert_eq!(l.at(SERVER, 5), [2, 4]);
+}
+
+#[test]
+fn what_is_put_together_is_so_once() {
+    let rules: String = (1..200)
+        .map(|n| format!("alert http {ANY} (http.header; content:\"a{}\"; pcre:\"/x/\"; sid:{n};)\n", n % 5))
+        .collect();
+    let mut l = Lab::new(&rules);
+    l.set(HEADER, "x a0 a1 a2 a3 a4");
+    let looks = l.tx.looks.clone();
+    l.tx.base.advance(SERVER, 3);
+    assert_eq!(l.look(SERVER).len(), 100);
+    // Once for the rules, and once for each direction when the test takes it back.
+    assert_eq!(looks.load(Relaxed), 3);
+}
+
+#[test]
+fn pass_and_drop() {
+    let rules = format!(
+        "pass http {ANY} (http.uri; content:\"/good\"; sid:1;)
+         drop http {ANY} (http.method; content:\"POST\"; sid:2;)
+         alert http {ANY} (http.method; content:\"POST\"; sid:3;)"
+    );
+    let mut l = Lab::new(&rules);
+    l.ips = true;
+    l.set(METHOD, "POST").set(URI, "/good");
+    assert_eq!(l.at(SERVER, 2), []);
+    assert_eq!(l.flow.action, margay_flow::FlowAction::Pass);
+    let mut l = Lab::new(&rules);
+    l.ips = true;
+    l.set(METHOD, "POST").set(URI, "/bad");
+    assert_eq!(l.at(SERVER, 2), [2, 3]);
+    assert_eq!(l.flow.action, margay_flow::FlowAction::Drop);
+}

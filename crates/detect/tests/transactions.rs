@@ -1,0 +1,154 @@
+//! Rules on transactions of protocols, as their parsers make them of real bytes.
+
+use std::path::Path;
+
+use margay_app::file::{FileConfig, FileEngine};
+use margay_app::{AppConfig, AppCounters, AppProto, Parse, Parser, Shared, protocol};
+use margay_detect::{Detect, DetectConfig, DetectState, Environment, Input};
+use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, Time, Vlans};
+use margay_rules::{Context, Loader};
+
+const SERVER: Direction = Direction::ToServer;
+const CLIENT: Direction = Direction::ToClient;
+
+fn flow() -> FlowCore {
+    FlowCore {
+        id: 1,
+        src: [10, 0, 0, 1].into(),
+        dst: [10, 0, 0, 2].into(),
+        sport: 40000,
+        dport: 80,
+        proto: 6,
+        spi: 0,
+        vlans: Vlans::default(),
+        recursion: 0,
+        start: Time(0),
+        last: Time(0),
+        pkts: [0; 2],
+        bytes: [0; 2],
+        bypassed: [(0, 0); 2],
+        state: FlowState::Established,
+        action: FlowAction::None,
+        alerted: false,
+        first_seen: [false; 2],
+        vars: FlowVars::default(),
+        tcp_flags: [0; 2],
+        ttl: [(0, 0); 2],
+        emergency: false,
+    }
+}
+
+/// What each direction has sent and the parser has not used, and the alerts of each packet as sid and transaction.
+struct Talk {
+    detect: Detect,
+    state: DetectState,
+    config: AppConfig,
+    shared: Shared,
+    flow: FlowCore,
+    parsers: Vec<Box<dyn Parser>>,
+    left: [Vec<u8>; 2],
+}
+
+impl Talk {
+    fn new(rules: &str) -> Talk {
+        let available = ["http", "http1", "file", "app-layer"].map(str::to_owned).into();
+        let context = Context { available, ..Context::default() };
+        let mut loader = Loader::new(&context);
+        loader.load_str(rules, "test.rules");
+        let loaded = loader.finish();
+        assert!(loaded.errors.is_empty() && loaded.set_aside.is_empty(), "{:?}", loaded.errors);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let environment = Environment { rule_folder: Some(folder), ..Environment::default() };
+        let (detect, report) = Detect::compile(loaded.rules, &environment, &DetectConfig::default()).expect("compiles");
+        assert_eq!((report.errors, report.set_aside), (vec![], vec![]));
+        let state = DetectState::new(&detect).expect("scratch");
+        let config = AppConfig::default();
+        let files = FileEngine::new(&FileConfig::default(), detect.file_wants()).expect("files");
+        let flow = flow();
+        let http = protocol(AppProto::Http1).expect("is there");
+        let parsers = vec![(http.parser)(&config, &flow)];
+        let shared = Shared { files, counters: AppCounters::default(), scratch: Vec::new() };
+        Talk { detect, state, config, shared, flow, parsers, left: Default::default() }
+    }
+
+    /// Sends bytes, and returns the alerts that come of them.
+    fn send(&mut self, dir: Direction, bytes: &[u8]) -> Vec<(u32, Option<u64>)> {
+        let Talk { config, shared, flow, parsers, left, .. } = self;
+        let left = &mut left[dir.index()];
+        left.extend_from_slice(bytes);
+        let mut cx = Parse { config, shared, flow, time: Time(0), end: false, inline: false };
+        let parsed = parsers[0].data(&mut cx, dir, left);
+        left.drain(..parsed.consumed);
+        let mut data = vec![0u8; 40];
+        data[32] = 0x50;
+        data.extend_from_slice(bytes);
+        let frame = Frame { data: &data, wire_len: data.len() as u32, time: Time(0), link: LinkType::RAW, number: 1 };
+        let mut p = Packet::new(&frame);
+        p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+        p.l4 = L4::Tcp { offset: 20, header_len: 20 };
+        p.proto = 6;
+        (p.src, p.dst, p.sport, p.dport) = match dir {
+            SERVER => (self.flow.src, self.flow.dst, 40000, 80),
+            CLIENT => (self.flow.dst, self.flow.src, 80, 40000),
+        };
+        p.payload = (40, bytes.len() as u32);
+        let mut input = Input::new(&p);
+        input.flow = Some(&mut self.flow);
+        input.dir = Some(dir);
+        input.established = true;
+        input.in_stream = true;
+        input.app.flow = AppProto::Http1;
+        input.app.side = [AppProto::Http1; 2];
+        input.txs = Some(&mut self.parsers);
+        input.files = Some(&mut self.shared.files);
+        self.state.inspect(&self.detect, &mut input);
+        self.state.alerts().iter().map(|a| (self.detect.rules()[a.rule as usize].sid, a.tx_id)).collect()
+    }
+}
+
+#[test]
+fn two_transactions_of_http() {
+    let mut t = Talk::new(
+        "alert http any any -> any any (http.method; content:\"GET\"; http.uri; content:\"/a\"; sid:1;)
+         alert http any any -> any any (http.uri; content:\"/a\"; urilen:2; flow:to_server; sid:2;)
+         alert http any any -> any any (http.user_agent; content:\"curl\"; sid:3;)
+         alert http any any -> any any (http.host; content:\"evil\"; sid:4;)
+         alert http any any -> any any (http.stat_code; content:\"404\"; file.data; content:\"not found\"; sid:5;)
+         alert http any any => any any (http.uri; content:\"/b\"; http.stat_code; content:\"404\"; sid:6;)
+         alert http any any -> any any (http.host; content:\"host\"; xbits:isset,seen,track tx; sid:7;)
+         alert http any any -> any any (http.uri; content:\"/b\"; xbits:set,seen,track tx; noalert; sid:8;)",
+    );
+    let both = b"GET /a HTTP/1.1\r\nHost: host\r\nUser-Agent: curl/8\r\n\r\nGET /b HTTP/1.1\r\nHost: host\r\n\r\n";
+    // In the order of rules: those on bits come first.
+    assert_eq!(t.send(SERVER, both), [(7, Some(1)), (1, Some(0)), (2, Some(0)), (3, Some(0))]);
+    assert_eq!(t.send(CLIENT, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot found"), []);
+    assert_eq!(t.send(CLIENT, b"HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\n"), [(6, Some(1))]);
+    assert_eq!(t.send(CLIENT, b"not found"), [(5, Some(1))]);
+    for id in 0..2 {
+        let tx = t.parsers[0].tx(id).expect("is there");
+        assert!(tx.base().detect.iter().all(|d| d.done), "{id}");
+    }
+}
+
+#[test]
+fn digests_of_files() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Of the five bytes "hello".
+    std::fs::write(folder.join("hello.md5"), "5d41402abc4b2a76b9719d911017c592  hello\n").expect("can be written");
+    let mut t = Talk::new(
+        "alert http any any -> any any (filemd5:hello.md5; sid:1;)
+         alert http any any -> any any (filemd5:!hello.md5; sid:2;)
+         alert http any any -> any any (filesize:5; fileext:\"txt\"; sid:3;)
+         alert http any any -> any any (filesize:>1000; sid:4;)",
+    );
+    t.send(SERVER, b"GET /x.txt HTTP/1.1\r\nHost: host\r\n\r\n");
+    assert_eq!(t.send(CLIENT, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"), []);
+    assert_eq!(t.send(CLIENT, b"lo"), [(1, Some(0)), (3, Some(0))]);
+    let context = Context { available: ["http".into(), "file".into()].into(), ..Context::default() };
+    let mut none = Loader::new(&context);
+    none.load_str("alert http any any -> any any (filesha1:nowhere.list; sid:1;)", "test.rules");
+    let (_, report) =
+        Detect::compile(none.finish().rules, &Environment::default(), &DetectConfig::default()).expect("compiles");
+    assert!(report.errors[0].1.contains("nowhere.list"), "{:?}", report.errors);
+}
