@@ -288,7 +288,8 @@ impl Recogniser {
                     best = Some(found);
                 }
             }
-            let depth = sets.depth();
+            // Where the other side is known, this one may yet say what belongs there.
+            let depth = if likely.is_some() || midstream_tcp { sets.depth() } else { own.depth() };
             side.searched = datagram || data.len().saturating_add(side.gone as usize) >= depth;
         }
         if whole {
