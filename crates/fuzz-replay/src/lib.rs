@@ -1,9 +1,11 @@
 //! One function a fuzz target: `fuzz/fuzz_targets` call them with what the fuzzer makes up, and this crate's tests with
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
+mod recognise;
 mod rules;
 mod stream;
 
+pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use stream::stream;
 
@@ -22,6 +24,7 @@ pub const TARGETS: &[Target] = &[
     ("rules", rules),
     ("lists", lists),
     ("inspect", inspect),
+    ("recognise", recognise),
 ];
 
 /// Capture readers: any bytes as a file.
