@@ -6,6 +6,11 @@ mod rules;
 mod stream;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+mod recognise;
+mod rules;
+mod stream;
+
+pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use stream::stream;
 
@@ -29,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     ("lzma", lzma),
     ("brotli", brotli),
     ("layers", layers),
+    ("recognise", recognise),
 ];
 
 /// Capture readers: any bytes as a file.

@@ -33,8 +33,6 @@ pub const UDP: u8 = 17;
 const PROBE_MAX: usize = 2048;
 /// Most probes of a transport: they are bits of a word.
 const PROBES_MAX: usize = 64;
-/// TCP's SYN.
-const SYN: u8 = 0x02;
 
 /// How a protocol is recognised.
 #[derive(Debug, Clone, Copy)]
@@ -145,6 +143,8 @@ struct Side {
 #[derive(Debug, Clone, Default)]
 pub struct RecogniseState {
     sides: [Side; 2],
+    /// The connection's beginning was not seen.
+    midstream: bool,
 }
 
 impl RecogniseState {
@@ -154,6 +154,12 @@ impl RecogniseState {
         let [client, server] = &mut self.sides;
         let side = if dir == Direction::ToServer { client } else { server };
         side.gone = side.gone.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// The beginning of the TCP connection was not seen: it may be the wrong way round. Where this is not said,
+    /// [`Recognised::Known`] of TCP never has `reverse`.
+    pub const fn set_midstream(&mut self) {
+        self.midstream = true;
     }
 
     /// Forgets all: another protocol begins.
@@ -264,21 +270,22 @@ impl Recogniser {
             return Recognised::More;
         }
         let (sets, probes) = (&self.patterns[t], &self.probes[t]);
+        let midstream = state.midstream;
         let likely = state.side(dir.reverse()).found;
         let side = state.side(dir);
         if !side.begun {
             side.begun = true;
-            (side.probes, side.turned) = candidates(probes, flow);
+            (side.probes, side.turned) = candidates(probes, flow, midstream);
         }
         let datagram = flow.proto == UDP;
-        let midstream_tcp = !datagram && midstream(flow);
+        let midstream = midstream && !datagram;
         let whole = side.gone == 0;
         // The literal that ends first, if there is one.
         let mut best: Option<(usize, AppProto, bool)> = None;
         if !side.searched {
             let own = sets.of(dir);
             // A flow that was picked up in its middle may be the wrong way round.
-            let other = midstream_tcp.then(|| sets.of(dir.reverse()));
+            let other = midstream.then(|| sets.of(dir.reverse()));
             if whole {
                 best = own.find(data, likely).map(|(end, proto)| (end, proto, false));
                 let turned = other.and_then(|o| o.find(data, likely)).map(|(end, proto)| (end, proto, true));
@@ -288,7 +295,8 @@ impl Recogniser {
                     best = Some(found);
                 }
             }
-            let depth = sets.depth();
+            // Where the other side is known, this one may yet say what belongs there.
+            let depth = if likely.is_some() || midstream { sets.depth() } else { own.depth() };
             side.searched = datagram || data.len().saturating_add(side.gone as usize) >= depth;
         }
         if whole {
@@ -304,7 +312,7 @@ impl Recogniser {
             Some((_, proto, reverse)) => {
                 side.found = Some(proto);
                 // Of a connection whose handshake was seen it is known who opened it.
-                Recognised::Known { proto, reverse: reverse && (datagram || midstream_tcp) }
+                Recognised::Known { proto, reverse: reverse && (datagram || midstream) }
             }
             None if side.searched && side.probes | side.turned == 0 => Recognised::Failed,
             None => Recognised::More,
@@ -321,15 +329,10 @@ pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
     }
 }
 
-/// Whether a TCP flow's handshake was not seen.
-fn midstream(flow: &FlowCore) -> bool {
-    flow.tcp_flags.iter().all(|f| f & SYN == 0)
-}
-
 /// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.
-fn candidates(probes: &[PortProbe], flow: &FlowCore) -> (u64, u64) {
+fn candidates(probes: &[PortProbe], flow: &FlowCore, midstream: bool) -> (u64, u64) {
     let (mut straight, mut turned) = (0, 0);
-    let may_turn = flow.proto == TCP && midstream(flow);
+    let may_turn = flow.proto == TCP && midstream;
     for (i, p) in probes.iter().enumerate().take(PROBES_MAX) {
         if p.any || p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
             straight |= 1 << i;

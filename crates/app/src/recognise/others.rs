@@ -132,12 +132,7 @@ pub static OTHERS: &[Other] = &[
         &[],
     ),
     // RFC 9051 section 7.1.
-    other(
-        AppProto::Imap,
-        "imap",
-        &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase(), tc(b"* CAPABILITY ").nocase()],
-        &[],
-    ),
+    other(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[]),
     // RFC 1939 section 3.
     other(
         AppProto::Pop3,

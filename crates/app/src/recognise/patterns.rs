@@ -16,7 +16,6 @@ pub(super) struct PatternSets {
 impl PatternSets {
     pub(super) fn new(patterns: &[(AppProto, Pattern)]) -> Self {
         let sets = [Direction::ToServer, Direction::ToClient].map(|d| PatternSet::new(patterns, d));
-        // Either direction waits for as many bytes as the other: a flow may turn out to be the wrong way round.
         let depth = patterns.iter().map(|(_, p)| usize::from(p.depth)).max().unwrap_or(0);
         PatternSets { sets, depth }
     }
@@ -26,7 +25,7 @@ impl PatternSets {
         if dir == Direction::ToServer { client } else { server }
     }
 
-    /// Behind how many bytes no pattern ends.
+    /// Behind how many bytes no pattern of either direction ends.
     pub(super) const fn depth(&self) -> usize {
         self.depth
     }
@@ -54,6 +53,11 @@ impl PatternSet {
             .ok()
             .filter(|_| !patterns.is_empty());
         PatternSet { automaton, patterns, depth }
+    }
+
+    /// Behind how many bytes no pattern ends.
+    pub(super) const fn depth(&self) -> usize {
+        self.depth
     }
 
     /// The pattern that ends first, and of several that end there that of the protocol `likely` or the one that was named

@@ -172,9 +172,15 @@ pub(super) fn dhcp(_: Direction, data: &[u8]) -> Probed {
 }
 
 /// IKE (RFC 2408 section 3.1, RFC 7296 section 3.1): version 1.0 or 2.0, and the length that the datagram has.
-pub(super) fn ike(_: Direction, data: &[u8]) -> Probed {
+///
+/// What is recognised by an answer is turned round.
+pub(super) fn ike(dir: Direction, data: &[u8]) -> Probed {
     let version = data.get(17).copied().unwrap_or(0);
-    yes_if(matches!(version, 0x10 | 0x20) && be32(data, 24).is_some_and(|n| n as usize == data.len() && n >= 28))
+    let fits = be32(data, 24).is_some_and(|n| n as usize == data.len() && n >= 28);
+    if matches!(version, 0x10 | 0x20) && fits {
+        return Probed::Yes { reverse: dir == Direction::ToClient };
+    }
+    Probed::No
 }
 
 /// Kerberos (RFC 4120 section 5): an application tag with a sequence in it.
@@ -207,20 +213,46 @@ pub(super) fn krb5_tcp(_: Direction, data: &[u8]) -> Probed {
 pub(super) fn quic(_: Direction, data: &[u8]) -> Probed {
     let Some(&first) = data.first() else { return Probed::More };
     if first & 0x80 == 0 {
-        // Without the fixed bit it is the forerunner's public header: a version and a nonce do not go together.
-        return yes_if(first & 0x40 != 0 || first & 0x05 != 0x05);
+        // Without the fixed bit it is the forerunner's public header; a nonce beside a version takes its room.
+        return yes_if(first & 0x4d != 0x05 || data.len() >= 37);
     }
     let Some(version) = be32(data, 1) else { return Probed::No };
-    let kind = first >> 4 & 3;
-    let initial = match version {
-        // Negotiation, and versions before there was an Initial packet: Q039 to Q046.
-        0 | 0x5130_3330..=0x5130_3439 => false,
-        // RFC 9369 section 3.2.
-        0x6b33_43cf => kind == 1,
-        _ => kind == 0,
+    // RFC 9369 section 3.2 numbers the kinds anew.
+    let turn = u8::from(version == 0x6b33_43cf);
+    let kind = (first >> 4 & 3).wrapping_sub(turn) & 3;
+    let plain = matches!(version, 0 | 0x5130_3330..=0x5130_3439);
+    // Negotiation, versions before there were kinds (Q039 to Q046), Retry: no length follows.
+    yes_if(plain || kind == 3 || quic_fits(data, kind == 0))
+}
+
+/// Whether a long header's connection numbers, token and length (RFC 9000 section 17.2) fit the datagram.
+fn quic_fits(data: &[u8], initial: bool) -> bool {
+    fn varint(data: &[u8]) -> Option<(u64, &[u8])> {
+        let (first, mut rest) = data.split_first()?;
+        let mut value = u64::from(first & 0x3f);
+        for _ in 1..1usize << (first >> 6) {
+            let (next, tail) = rest.split_first()?;
+            (value, rest) = (value << 8 | u64::from(*next), tail);
+        }
+        Some((value, rest))
+    }
+    fn skip(data: &[u8], bytes: u64) -> Option<&[u8]> {
+        data.get(usize::try_from(bytes).ok()?..)
+    }
+    let fits = || {
+        let mut rest = data.get(5..)?;
+        for _ in 0..2 {
+            let (len, tail) = rest.split_first()?;
+            rest = skip(tail, u64::from(*len))?;
+        }
+        if initial {
+            let (token, tail) = varint(rest)?;
+            rest = skip(tail, token)?;
+        }
+        let (length, tail) = varint(rest)?;
+        skip(tail, length)
     };
-    // RFC 9000 section 14.1.
-    yes_if(!initial || data.len() >= 1200)
+    fits().is_some()
 }
 
 /// ONC RPC (RFC 5531 section 9): a call of NFS, or a reply.
@@ -241,9 +273,10 @@ fn rpc(message: &[u8]) -> Probed {
     }
 }
 
-/// NFS over UDP.
+/// NFS over UDP. Whether a server is there (procedure 0) tells nothing.
 pub(super) fn nfs_udp(_: Direction, data: &[u8]) -> Probed {
-    rpc(data)
+    let least = if be32(data, 4) == Some(0) { 40 } else { 24 };
+    if data.len() > least { rpc(data) } else { Probed::No }
 }
 
 /// NFS over TCP: behind a record mark (RFC 5531 section 11).

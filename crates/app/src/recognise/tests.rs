@@ -26,7 +26,7 @@ fn flow(proto: u8, sport: u16, dport: u16) -> FlowCore {
         alerted: false,
         first_seen: [false; 2],
         vars: margay_flow::FlowVars::default(),
-        tcp_flags: [SYN, SYN],
+        tcp_flags: [0; 2],
         ttl: [(0, 0); 2],
         emergency: false,
     }
@@ -39,7 +39,7 @@ fn look(flow: &FlowCore, dir: Direction, data: &[u8]) -> Recognised {
     Recogniser::default().recognise(&mut RecogniseState::default(), flow, dir, data, false)
 }
 
-fn known(proto: AppProto) -> Recognised {
+fn is(proto: AppProto) -> Recognised {
     Recognised::Known { proto, reverse: false }
 }
 
@@ -47,10 +47,10 @@ fn known(proto: AppProto) -> Recognised {
 fn http_by_its_methods_and_versions() {
     let f = flow(TCP, 40000, 8888);
     for request in ["GET / HTTP/1.1\r\n", "get /", "POST\t/", "BASELINE-CONTROL /", "version-control /x", "INVALID x"] {
-        assert_eq!(look(&f, TO_SERVER, request.as_bytes()), known(AppProto::Http1), "{request}");
+        assert_eq!(look(&f, TO_SERVER, request.as_bytes()), is(AppProto::Http1), "{request}");
     }
     for response in ["HTTP/1.1 200 OK\r\n", "http/1.0 200", "HTTP/0.9"] {
-        assert_eq!(look(&f, TO_CLIENT, response.as_bytes()), known(AppProto::Http1), "{response}");
+        assert_eq!(look(&f, TO_CLIENT, response.as_bytes()), is(AppProto::Http1), "{response}");
     }
     let no = [
         (TO_SERVER, "\r\nGET / HTTP/1.1\r\n\r\n"),
@@ -72,11 +72,18 @@ fn http_by_its_methods_and_versions() {
 #[test]
 fn given_up_behind_the_longest_pattern() {
     let f = flow(TCP, 40000, 8888);
-    for dir in [TO_SERVER, TO_CLIENT] {
-        assert_eq!(look(&f, dir, b"xyzzy1234 xyzzy1"), Recognised::More);
-        assert_eq!(look(&f, dir, b"xyzzy1234 xyzzy12"), Recognised::Failed);
+    for (dir, enough) in [(TO_SERVER, 17), (TO_CLIENT, 10)] {
+        let junk = b"xyzzy1234 xyzzy12345";
+        assert_eq!(look(&f, dir, &junk[..enough - 1]), Recognised::More);
+        assert_eq!(look(&f, dir, &junk[..enough]), Recognised::Failed);
         assert_eq!(look(&f, dir, b""), Recognised::More);
     }
+    // The other side is known: this one has as long as the other would have had.
+    let mut state = RecogniseState::default();
+    let r = recogniser();
+    assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"GET / HTTP/1.1\r\n", false), is(AppProto::Http1));
+    assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"xyzzy1234 xyzzy1", false), Recognised::More);
+    assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"xyzzy1234 xyzzy12", false), Recognised::Failed);
 }
 
 #[test]
@@ -89,17 +96,21 @@ fn what_was_taken_before_counts() {
     // Not at its beginning: nothing is recognised there.
     let mut state = RecogniseState::default();
     state.consumed(TO_CLIENT, 3);
-    assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"HTTP/1.1 200", false), Recognised::More);
+    assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"HTTP/1", false), Recognised::More);
 }
 
 #[test]
 fn picked_up_in_the_middle_it_may_be_turned_round() {
-    let mut f = flow(TCP, 80, 40000);
-    f.tcp_flags = [0x10, 0x10];
+    let f = flow(TCP, 80, 40000);
+    let look = |f: &FlowCore, dir, data: &[u8]| {
+        let mut state = RecogniseState::default();
+        state.set_midstream();
+        recogniser().recognise(&mut state, f, dir, data, false)
+    };
     let turned = Recognised::Known { proto: AppProto::Http1, reverse: true };
     assert_eq!(look(&f, TO_SERVER, b"HTTP/1.1 200 OK\r\n"), turned);
     assert_eq!(look(&f, TO_CLIENT, b"GET / HTTP/1.1\r\n"), turned);
-    assert_eq!(look(&f, TO_SERVER, b"GET / HTTP/1.1\r\n"), known(AppProto::Http1));
+    assert_eq!(look(&f, TO_SERVER, b"GET / HTTP/1.1\r\n"), is(AppProto::Http1));
 }
 
 #[test]
@@ -120,8 +131,11 @@ fn off_is_not_looked_for() {
 }
 
 /// What a direction comes to when its bytes arrive in these pieces.
-fn in_pieces(f: &FlowCore, dir: Direction, data: &[u8], pieces: &[usize]) -> Recognised {
+fn in_pieces(f: &FlowCore, midstream: bool, dir: Direction, data: &[u8], pieces: &[usize]) -> Recognised {
     let (r, mut state) = (recogniser(), RecogniseState::default());
+    if midstream {
+        state.set_midstream();
+    }
     let mut end = 0;
     for p in pieces.iter().copied().chain([data.len()]) {
         end = (end + p).min(data.len());
@@ -142,23 +156,100 @@ proptest! {
     #[test]
     fn pieces_do_not_matter(
         start in prop_oneof![
-            Just(&b"GET / HTTP/1.1\r\n"[..]), Just(&b"HTTP/1.1 200 OK\r\n"[..]), Just(&b"SSH-2.0-x\r\n"[..]),
+            Just(&b"GET / HTTP/1.1\r\n"[..]), Just(&b"\x00\x1c\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www"[..]),
+            Just(&b"\x05\x00\x0b\x03\x10\x00\x00\x00"[..]), Just(&b"\x30\x0c\x02\x01\x01\x60\x07"[..]),
+            Just(&b"\x80\x00\x00\x28\x11\x22\x33\x44\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01\x86\xa3"[..]), Just(&b"HTTP/1.1 200 OK\r\n"[..]), Just(&b"SSH-2.0-x\r\n"[..]),
             Just(&b""[..]),
         ],
         cut in 0usize..24,
         tail in proptest::collection::vec(any::<u8>(), 0..80),
         pieces in proptest::collection::vec(1usize..9, 0..30),
-        port in prop_oneof![Just(53u16), Just(80), Just(443), Just(445), Just(8888)],
+        port in prop_oneof![Just(53u16), Just(80), Just(443), Just(445), Just(8888), Just(23), Just(88), Just(389), Just(1883), Just(2049), Just(3389)],
         client in any::<bool>(),
         middle in any::<bool>(),
     ) {
         let mut data = start[..cut.min(start.len())].to_vec();
         data.extend_from_slice(&tail);
-        let mut f = flow(TCP, 40000, port);
-        if middle {
-            f.tcp_flags = [0x10; 2];
-        }
+        let f = flow(TCP, 40000, port);
         let dir = if client { TO_SERVER } else { TO_CLIENT };
-        prop_assert_eq!(in_pieces(&f, dir, &data, &pieces), in_pieces(&f, dir, &data, &[]));
+        prop_assert_eq!(in_pieces(&f, middle, dir, &data, &pieces), in_pieces(&f, middle, dir, &data, &[]));
+    }
+}
+
+/// Each of these is what the protocol says first, on its port; cut short by a byte at a time it is never taken for
+/// anything else.
+#[test]
+fn protocols_on_their_ports() {
+    let query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x01a\x03com\x00\x00\x01\x00\x01";
+    let over_tcp = [&[0, query.len() as u8][..], query].concat();
+    let cases: &[(u8, u16, Direction, &[u8], AppProto)] = &[
+        (TCP, 8888, TO_SERVER, b"\x16\x03\x01\x00\x50\x01", AppProto::Tls),
+        (TCP, 443, TO_SERVER, b"\x80\x2e\x01\x03\x01\x00\x15", AppProto::Tls),
+        (TCP, 8888, TO_CLIENT, b"SSH-2.0-OpenSSH\r\n", AppProto::Ssh),
+        (TCP, 25, TO_SERVER, b"ehlo mx.example\r\n", AppProto::Smtp),
+        (TCP, 21, TO_SERVER, b"USER anonymous\r\n", AppProto::Ftp),
+        (TCP, 143, TO_CLIENT, b"* OK IMAP4rev1 ready\r\n", AppProto::Imap),
+        (TCP, 110, TO_CLIENT, b"+OK POP3 ready\r\n", AppProto::Pop3),
+        (TCP, 445, TO_SERVER, b"\x00\x00\x00\x40\xfeSMB\x40\x00", AppProto::Smb),
+        (TCP, 135, TO_SERVER, b"\x05\x00\x0b\x03\x10\x00\x00\x00\x48\x00", AppProto::Dcerpc),
+        (TCP, 53, TO_SERVER, &over_tcp, AppProto::Dns),
+        (UDP, 53, TO_SERVER, query, AppProto::Dns),
+        (UDP, 5353, TO_SERVER, query, AppProto::Mdns),
+        (TCP, 3389, TO_SERVER, b"\x03\x00\x00\x0b\x06\xe0\x00\x00\x00\x00\x00", AppProto::Rdp),
+        (TCP, 1883, TO_SERVER, b"\x10\x20\x00\x04MQTT\x04\x02\x00\x3c", AppProto::Mqtt),
+        (TCP, 23, TO_CLIENT, b"\xff\xfd\x18", AppProto::Telnet),
+        (TCP, 5900, TO_CLIENT, b"RFB 003.008\n", AppProto::Rfb),
+        (TCP, 80, TO_SERVER, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", AppProto::Http2),
+        (TCP, 389, TO_SERVER, b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00", AppProto::Ldap),
+        (UDP, 69, TO_SERVER, b"\x00\x01file\x00octet\x00", AppProto::Tftp),
+        (UDP, 5060, TO_SERVER, b"REGISTER sip:example SIP/2.0\r\n", AppProto::Sip),
+        (UDP, 6881, TO_SERVER, b"d1:ad2:id20:aaaaaaaaaaaaaaaaaaaae1:q4:ping1:t2:aa1:y1:qe", AppProto::BittorrentDht),
+    ];
+    for &(transport, port, dir, data, proto) in cases {
+        let f = flow(transport, 40000, port);
+        assert_eq!(look(&f, dir, data), is(proto), "{proto:?}");
+        for cut in 1..data.len() {
+            let got = look(&f, dir, &data[..cut]);
+            let fits = got == is(proto) || got == Recognised::More || (transport == UDP && got == Recognised::Failed);
+            assert!(fits, "{proto:?} of {cut}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_comes_as_a_question() {
+    let answer = b"\x12\x34\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00\x03www\x01a\x03com\x00\x00\x01\x00\x01";
+    let turned = Recognised::Known { proto: AppProto::Dns, reverse: true };
+    assert_eq!(look(&flow(UDP, 40000, 53), TO_SERVER, answer), turned);
+    assert_eq!(look(&flow(UDP, 40000, 53), TO_CLIENT, answer), is(AppProto::Dns));
+    // Who opened a connection is known.
+    let over_tcp = [&[0, 28][..], answer].concat();
+    assert_eq!(look(&flow(TCP, 40000, 53), TO_SERVER, &over_tcp), is(AppProto::Dns));
+}
+
+#[test]
+fn what_the_other_side_speaks_breaks_a_tie() {
+    let (f, r) = (flow(TCP, 40000, 110), recogniser());
+    let mut state = RecogniseState::default();
+    assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"+OK ready\r\n", false), is(AppProto::Pop3));
+    assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"USER x\r\n", false), is(AppProto::Pop3));
+}
+
+proptest! {
+    /// A probe that has said something stands by it, whatever follows (datagrams are whole, so only those of TCP).
+    #[test]
+    fn probes_stand_by_what_they_said(
+        start in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), Just(3), Just(5), Just(0x30), any::<u8>()], 0..40),
+    ) {
+        for p in known().flat_map(|k| k.recognition.probes).filter(|p| p.transport == TCP) {
+            for dir in [TO_SERVER, TO_CLIENT] {
+                let mut said = Probed::More;
+                for n in 0..=start.len() {
+                    let now = (p.probe)(dir, &start[..n]);
+                    prop_assert!(said == Probed::More || now == said, "{said:?} then {now:?} at {n}");
+                    said = now;
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,117 @@
+//! The target `recognise`: the first bytes of a flow's two directions, in pieces and at once.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::OnceLock;
+
+use margay_app::AppProto;
+use margay_app::recognise::configurable;
+use margay_app::recognise::{
+    Mode, ProtocolSettings, RecogniseSettings, RecogniseState, Recognised, Recogniser, TCP, UDP,
+};
+use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+use margay_packet::{Time, Vlans};
+
+/// Ports that probes are asked for, and some that none is.
+const PORTS: [u16; 32] = [
+    53, 5353, 69, 123, 500, 88, 443, 80, 67, 68, 161, 162, 23, 1883, 389, 3268, 3389, 445, 139, 2049, 5432, 502, 20000,
+    44818, 5060, 110, 143, 21, 25, 8888, 40000, 0,
+];
+
+/// With every protocol switched on.
+fn recogniser() -> &'static Recogniser {
+    static R: OnceLock<Recogniser> = OnceLock::new();
+    R.get_or_init(|| {
+        let mut settings = RecogniseSettings::default();
+        for (proto, _) in configurable() {
+            for transport in [TCP, UDP] {
+                settings.set(
+                    proto,
+                    transport,
+                    ProtocolSettings { mode: Some(Mode::On), ..ProtocolSettings::default() },
+                );
+            }
+        }
+        Recogniser::new(&settings)
+    })
+}
+
+fn flow(transport: u8, sport: u16, dport: u16) -> FlowCore {
+    FlowCore {
+        id: 1,
+        src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        dst: IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+        sport,
+        dport,
+        proto: transport,
+        spi: 0,
+        vlans: Vlans::default(),
+        recursion: 0,
+        start: Time(0),
+        last: Time(0),
+        pkts: [1, 1],
+        bytes: [0; 2],
+        bypassed: [(0, 0); 2],
+        state: FlowState::Established,
+        action: FlowAction::None,
+        alerted: false,
+        first_seen: [false; 2],
+        vars: FlowVars::default(),
+        tcp_flags: [0; 2],
+        ttl: [(0, 0); 2],
+        emergency: false,
+    }
+}
+
+/// Bytes of one direction in pieces of `step`, 0 for all at once.
+fn feed(state: &mut RecogniseState, flow: &FlowCore, dir: Direction, data: &[u8], step: usize) -> Recognised {
+    let mut end = 0;
+    while end < data.len() {
+        end = if step == 0 { data.len() } else { (end + step).min(data.len()) };
+        match recogniser().recognise(state, flow, dir, data.get(..end).unwrap_or(data), end == data.len()) {
+            Recognised::More => {}
+            said => return said,
+        }
+    }
+    Recognised::More
+}
+
+/// The first byte is options, the second chooses the server's port, the third the client's, the fourth where the second
+/// direction's bytes begin, the fifth the size of pieces.
+pub fn recognise(data: &[u8]) {
+    let [options, server, client, cut, step, data @ ..] = data else { return };
+    let port = |i: &u8| PORTS[usize::from(*i) % PORTS.len()];
+    let transport = if options & 1 == 0 { TCP } else { UDP };
+    let flow = flow(transport, port(client), port(server));
+    let (first, second) = data.split_at(usize::from(*cut).min(data.len()));
+    let dirs = if options & 2 == 0 {
+        [Direction::ToServer, Direction::ToClient]
+    } else {
+        [Direction::ToClient, Direction::ToServer]
+    };
+    let run = |step: usize| {
+        let mut state = RecogniseState::default();
+        if options & 4 != 0 {
+            state.set_midstream();
+        }
+        if options & 8 != 0 {
+            state.consumed(dirs[1], step);
+        }
+        [feed(&mut state, &flow, dirs[0], first, step), feed(&mut state, &flow, dirs[1], second, step)]
+    };
+    let whole = run(0);
+    for said in whole {
+        if let Recognised::Known { proto, reverse } = said {
+            assert!(proto.is_known() && recogniser().mode(proto) == Mode::On);
+            assert!(
+                !reverse || transport == UDP || options & 4 != 0,
+                "a connection whose beginning was seen is turned"
+            );
+        }
+        assert!(said != Recognised::Known { proto: AppProto::Unknown, reverse: false });
+    }
+    // Datagrams are what they are; a stream is the same in any pieces.
+    if transport == TCP && options & 8 == 0 {
+        let pieces = run(usize::from(*step % 32) + 1);
+        assert_eq!(pieces, whole, "pieces of {} make a difference", *step % 32 + 1);
+    }
+}
