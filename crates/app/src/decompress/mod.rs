@@ -321,15 +321,23 @@ impl Layer {
     }
 
     fn finish(&mut self, rest: &mut [Layer], account: &mut Account, sink: Sink<'_>) {
-        if self.mode != Mode::Holding || account.bomb {
+        if account.bomb || !matches!(self.mode, Mode::Holding | Mode::Decoding) {
             return;
         }
-        self.mode = Mode::Dropping;
         let hold = std::mem::take(&mut self.hold);
         let (rest_len, header) = match &mut self.engine {
             Engine::Flate(e) => (e.rest(), e.has_header()),
-            Engine::Lzma(_) | Engine::Brotli(_) => (0, false),
+            Engine::Lzma(_) => (0, false),
+            Engine::Brotli(e) => {
+                e.finish();
+                self.run(rest, account, &hold, hold.len(), sink);
+                (0, false)
+            }
         };
+        if self.mode != Mode::Holding {
+            return;
+        }
+        self.mode = Mode::Dropping;
         if rest_len > 0 {
             self.give(rest, account, 0..rest_len, rest_len, sink);
         } else if !header && !hold.is_empty() {

@@ -123,6 +123,8 @@ impl Lzma {
             Ok(_) if used > 0 => Step::Again { lied: false },
             Ok(_) if input.is_empty() => Step::NeedInput,
             Err(Error::Mem | Error::MemLimit) => Step::Memory,
+            // What is wrong behind the declared length does not matter.
+            Err(_) if made > 0 && self.left == 0 => piece(None),
             Err(_) if made > 0 => piece(Some(if self.cut { super::Status::Memory } else { super::Status::Broken })),
             Err(_) if self.cut => Step::Memory,
             _ => Step::Failed,
@@ -132,10 +134,21 @@ impl Lzma {
 
 type State = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 
+/// Bytes that Brotli's decoder is given at a time. What it decoded of a piece is lost where the piece is damaged: with
+/// pieces of this size, cut at the same places however the input is split, that is little, and always the same.
+const BLOCK: usize = 64;
+
 /// A decoder for `br`. Its window has at most 16 MiB, and grows with what is decoded.
 pub(super) struct Brotli {
     state: Box<State>,
     total: usize,
+    block: [u8; BLOCK],
+    /// How much of `block` is there.
+    count: usize,
+    /// How much of it the library has.
+    fed: usize,
+    /// No more input will come.
+    last: bool,
     done: bool,
 }
 
@@ -148,7 +161,13 @@ impl fmt::Debug for Brotli {
 impl Brotli {
     pub(super) fn new() -> Brotli {
         let a = StandardAlloc::default;
-        Brotli { state: Box::new(State::new_strict(a(), a(), a())), total: 0, done: false }
+        let state = Box::new(State::new_strict(a(), a(), a()));
+        Brotli { state, total: 0, block: [0; BLOCK], count: 0, fed: 0, last: false, done: false }
+    }
+
+    /// The body is at its end: what is not a whole block is decoded as well.
+    pub(super) fn finish(&mut self) {
+        self.last = true;
     }
 
     /// One step, as of [`super::flate::Flate::step`].
@@ -156,35 +175,51 @@ impl Brotli {
         if self.done {
             return Step::End { lied: false };
         }
-        let (mut left, mut used, mut room, mut made) = (input.len(), 0, SCRATCH, 0);
+        if self.fed == 0 && self.count < BLOCK {
+            let (head, tail) = input.split_at((BLOCK - self.count).min(input.len()));
+            if let Some(to) = self.block.get_mut(self.count..self.count + head.len()) {
+                to.copy_from_slice(head);
+            }
+            self.count += head.len();
+            *input = tail;
+            if self.count < BLOCK && !self.last {
+                return Step::NeedInput;
+            }
+        }
+        let block = self.block.get(..self.count).unwrap_or(&[]);
+        let (mut left, mut room, mut made) = (self.count - self.fed, SCRATCH, 0);
         let result = BrotliDecompressStream(
             &mut left,
-            &mut used,
-            input,
+            &mut self.fed,
+            block,
             &mut room,
             &mut made,
             scratch,
             &mut self.total,
             &mut self.state,
         );
-        *input = input.get(used..).unwrap_or(&[]);
         let failed = match result {
             BrotliResult::ResultSuccess => {
                 self.done = true;
                 false
             }
-            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => false,
+            BrotliResult::NeedsMoreInput => {
+                // It has kept what it could not use.
+                (self.count, self.fed) = (0, 0);
+                false
+            }
+            BrotliResult::NeedsMoreOutput => false,
             BrotliResult::ResultFailure => true,
         };
-        // Twice the work of inflating.
         match (made, failed) {
             (0, true) => Step::Failed,
             (0, false) if self.done => Step::End { lied: false },
+            (0, false) if matches!(result, BrotliResult::NeedsMoreOutput) => Step::Failed,
             (0, false) if input.is_empty() => Step::NeedInput,
-            (0, false) if used == 0 => Step::Failed,
             (0, false) => Step::Again { lied: false },
             _ => {
                 let failed = failed.then_some(super::Status::Broken);
+                // Twice the work of inflating.
                 Step::Output(Piece { range: 0..made, cost: made.saturating_mul(2), failed })
             }
         }
