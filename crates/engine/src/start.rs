@@ -229,7 +229,7 @@ fn worker(
         None => None,
     };
     let app = AppLane {
-        config: Arc::new(margay_app::AppConfig::default()),
+        config: Arc::new(settings::app(config)?),
         shared: margay_app::Shared {
             files: margay_app::file::FileEngine::default(),
             counters: margay_app::AppCounters::default(),

@@ -1,11 +1,13 @@
 //! From the configuration's text to each crate's settings: every key that the engine reads is read here, once.
 
+mod app;
 mod decode;
 mod detect;
 mod flow;
 mod outputs;
 mod stream;
 
+pub(crate) use app::app;
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use flow::flow;

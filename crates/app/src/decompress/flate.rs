@@ -1,0 +1,291 @@
+//! gzip (RFC 1952), zlib (RFC 1950) and bare deflate (RFC 1951), told apart by their first bytes whatever the header says.
+
+use std::fmt;
+
+use flate2::{Crc, Decompress, FlushDecompress};
+
+use super::{Coding, Piece, SCRATCH, Status, Step};
+
+const FHCRC: u8 = 2;
+const FEXTRA: u8 = 4;
+const FNAME: u8 = 8;
+const FCOMMENT: u8 = 16;
+
+/// Where in a gzip header or trailer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The first two bytes are not there yet.
+    Sniff,
+    /// gzip: the ten bytes that are always there.
+    Fixed,
+    /// gzip: FEXTRA's length.
+    ExtraLen,
+    /// gzip: as many bytes of FEXTRA.
+    Extra,
+    /// gzip: the file's name, to a zero.
+    Name,
+    /// gzip: a comment, to a zero.
+    Comment,
+    /// gzip: the header's checksum.
+    HeaderCrc,
+    /// What is deflated.
+    Body,
+    /// gzip: checksum and length.
+    Trailer,
+    /// Behind the end.
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrapper {
+    Gzip,
+    Zlib,
+    Bare,
+}
+
+/// A decoder for `gzip` and `deflate`.
+pub(super) struct Flate {
+    label: Coding,
+    wrapper: Wrapper,
+    stage: Stage,
+    inflate: Decompress,
+    /// The header's or trailer's field so far.
+    field: [u8; 10],
+    /// How much of it is there, or how much of FEXTRA is still to come.
+    count: usize,
+    flags: u8,
+    header_crc: Crc,
+    crc: Crc,
+    /// Output of a bare deflate stream said to be gzip: a guess, not given out until it is sure or [`SCRATCH`] is full.
+    pending: Option<usize>,
+}
+
+impl fmt::Debug for Flate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flate").field("wrapper", &self.wrapper).field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
+
+impl Flate {
+    pub(super) fn new(label: Coding) -> Flate {
+        Flate {
+            label,
+            wrapper: Wrapper::Bare,
+            stage: Stage::Sniff,
+            inflate: Decompress::new(false),
+            field: [0; 10],
+            count: 0,
+            flags: 0,
+            header_crc: Crc::new(),
+            crc: Crc::new(),
+            pending: None,
+        }
+    }
+
+    /// Starts with another idea of what the data is; `false` where there is none left. The caller gives all bytes again.
+    pub(super) fn retry(&mut self) -> bool {
+        if self.wrapper == Wrapper::Bare {
+            return false;
+        }
+        self.begin(Wrapper::Bare);
+        true
+    }
+
+    fn begin(&mut self, wrapper: Wrapper) {
+        self.wrapper = wrapper;
+        self.inflate.reset(wrapper == Wrapper::Zlib);
+        self.stage = if wrapper == Wrapper::Gzip { Stage::Fixed } else { Stage::Body };
+        self.count = 0;
+        self.pending = (wrapper == Wrapper::Bare && self.label == Coding::Gzip).then_some(0);
+    }
+
+    /// Whether what came so far is surely said to be compressed by its own header.
+    pub(super) fn has_header(&self) -> bool {
+        self.stage != Stage::Sniff && self.wrapper != Wrapper::Bare
+    }
+
+    /// Collects `n` bytes of a field; `true` once they are there.
+    fn collect(&mut self, input: &mut &[u8], n: usize) -> bool {
+        let take = n.saturating_sub(self.count).min(input.len());
+        let (head, tail) = input.split_at(take);
+        if let Some(to) = self.field.get_mut(self.count..self.count + take) {
+            to.copy_from_slice(head);
+        }
+        if self.stage != Stage::HeaderCrc && self.stage != Stage::Trailer {
+            self.header_crc.update(head);
+        }
+        self.count += take;
+        *input = tail;
+        self.count >= n
+    }
+
+    /// Skips to behind a zero; `true` once it is found.
+    fn skip_string(&mut self, input: &mut &[u8]) -> bool {
+        let end = input.iter().position(|&b| b == 0);
+        let (head, tail) = input.split_at(end.map_or(input.len(), |e| e + 1));
+        self.header_crc.update(head);
+        *input = tail;
+        end.is_some()
+    }
+
+    /// The part of a gzip header that follows.
+    fn next_stage(&mut self) {
+        self.count = 0;
+        for (flag, stage) in
+            [(FEXTRA, Stage::ExtraLen), (FNAME, Stage::Name), (FCOMMENT, Stage::Comment), (FHCRC, Stage::HeaderCrc)]
+        {
+            if self.flags & flag != 0 {
+                self.flags &= !flag;
+                self.stage = stage;
+                return;
+            }
+        }
+        self.stage = Stage::Body;
+    }
+
+    /// One step: takes from `input`, may give a piece of output in `scratch`.
+    pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
+        match self.stage {
+            Stage::Sniff => {
+                // The bytes are looked at, not taken: the caller has them held.
+                if !self.collect_sniff(input) {
+                    return Step::NeedInput;
+                }
+                let [a, b, ..] = self.field;
+                let zlib =
+                    a & 0x0f == 8 && a >> 4 <= 7 && (u16::from(a) << 8 | u16::from(b)) % 31 == 0 && b & 0x20 == 0;
+                let wrapper = match (a, b) {
+                    (0x1f, 0x8b) => Wrapper::Gzip,
+                    _ if zlib => Wrapper::Zlib,
+                    _ => Wrapper::Bare,
+                };
+                self.begin(wrapper);
+                // A zlib stream said to be gzip is read without a word, as the peers do.
+                let lied =
+                    matches!((self.label, wrapper), (Coding::Gzip, Wrapper::Bare) | (Coding::Deflate, Wrapper::Gzip));
+                Step::Restart { lied }
+            }
+            Stage::Fixed => {
+                if !self.collect(input, 10) {
+                    return Step::NeedInput;
+                }
+                let [_, _, method, flags, ..] = self.field;
+                if method != 8 {
+                    return Step::Failed;
+                }
+                self.flags = flags;
+                self.next_stage();
+                // Reserved bits mean nothing that is known; what follows is read all the same.
+                Step::Again { lied: flags & 0xe0 != 0 }
+            }
+            Stage::ExtraLen => {
+                if !self.collect(input, 2) {
+                    return Step::NeedInput;
+                }
+                let [lo, hi, ..] = self.field;
+                self.count = usize::from(u16::from_le_bytes([lo, hi]));
+                self.stage = Stage::Extra;
+                Step::Again { lied: false }
+            }
+            Stage::Extra => {
+                let (head, tail) = input.split_at(self.count.min(input.len()));
+                self.header_crc.update(head);
+                self.count -= head.len();
+                *input = tail;
+                if self.count > 0 {
+                    return Step::NeedInput;
+                }
+                self.next_stage();
+                Step::Again { lied: false }
+            }
+            Stage::Name | Stage::Comment => {
+                if !self.skip_string(input) {
+                    return Step::NeedInput;
+                }
+                self.next_stage();
+                Step::Again { lied: false }
+            }
+            Stage::HeaderCrc => {
+                let sum = self.header_crc.sum() as u16;
+                if !self.collect(input, 2) {
+                    return Step::NeedInput;
+                }
+                let [lo, hi, ..] = self.field;
+                self.next_stage();
+                Step::Again { lied: u16::from_le_bytes([lo, hi]) != sum }
+            }
+            Stage::Body => self.body(input, scratch),
+            Stage::Trailer => {
+                if !self.collect(input, 8) {
+                    return Step::NeedInput;
+                }
+                let [a, b, c, d, e, f, g, h, ..] = self.field;
+                let right = u32::from_le_bytes([a, b, c, d]) == self.crc.sum()
+                    && u32::from_le_bytes([e, f, g, h]) == self.crc.amount();
+                self.stage = Stage::Done;
+                Step::End { lied: !right }
+            }
+            Stage::Done => Step::End { lied: false },
+        }
+    }
+
+    fn collect_sniff(&mut self, input: &mut &[u8]) -> bool {
+        let take = 2usize.saturating_sub(self.count).min(input.len());
+        let (head, tail) = input.split_at(take);
+        if let Some(to) = self.field.get_mut(self.count..self.count + take) {
+            to.copy_from_slice(head);
+        }
+        self.count += take;
+        *input = tail;
+        self.count >= 2
+    }
+
+    fn body(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
+        let (before_in, before_out) = (self.inflate.total_in(), self.inflate.total_out());
+        let from = self.pending.unwrap_or(0);
+        let room = scratch.get_mut(from..).unwrap_or(&mut []);
+        let result = self.inflate.decompress(input, room, FlushDecompress::None);
+        let used = (self.inflate.total_in() - before_in) as usize;
+        let made = (self.inflate.total_out() - before_out) as usize;
+        *input = input.get(used..).unwrap_or(&[]);
+        let end = from + made;
+        if self.wrapper == Wrapper::Gzip {
+            self.crc.update(scratch.get(from..end).unwrap_or(&[]));
+        }
+        match result {
+            Err(_) if self.pending.is_some() => return Step::Failed,
+            Err(_) if end == 0 => return Step::Failed,
+            Err(_) => {
+                self.stage = Stage::Done;
+                return Step::Output(Piece { range: 0..end, cost: made, failed: Some(Status::Broken) });
+            }
+            Ok(flate2::Status::StreamEnd) => {
+                self.stage = if self.wrapper == Wrapper::Gzip { Stage::Trailer } else { Stage::Done };
+                self.pending = None;
+            }
+            Ok(_) => {
+                if used == 0 && made == 0 {
+                    return if input.is_empty() { Step::NeedInput } else { Step::Failed };
+                }
+                if self.pending.is_some() {
+                    if end < SCRATCH {
+                        self.pending = Some(end);
+                        return Step::Again { lied: false };
+                    }
+                    self.pending = None;
+                }
+            }
+        }
+        if end == 0 {
+            return Step::Again { lied: false };
+        }
+        Step::Output(Piece { range: 0..end, cost: made, failed: None })
+    }
+
+    /// What is left at the end of the body: a guess' output that was not given out.
+    pub(super) fn rest(&mut self) -> usize {
+        let n = self.pending.take().unwrap_or(0);
+        self.stage = Stage::Done;
+        n
+    }
+}

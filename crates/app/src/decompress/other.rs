@@ -1,0 +1,168 @@
+//! LZMA-alone and Brotli (RFC 7932): the libraries' decoders as steps.
+
+use std::fmt;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use liblzma::stream::{Action, Error, Status, Stream};
+
+use super::{Piece, SCRATCH, Step};
+
+/// Properties, size of the dictionary, size of what is compressed.
+const LZMA_HEADER: usize = 13;
+
+/// A decoder for `lzma`.
+pub(super) struct Lzma {
+    /// Bytes of memory that the dictionary may have.
+    memory: u64,
+    header: [u8; LZMA_HEADER],
+    count: usize,
+    /// How much of `header` the library has.
+    fed: usize,
+    stream: Option<Box<Stream>>,
+    /// The dictionary is smaller than the data asks for.
+    cut: bool,
+    done: bool,
+}
+
+impl fmt::Debug for Lzma {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lzma").field("memory", &self.memory).field("cut", &self.cut).finish_non_exhaustive()
+    }
+}
+
+impl Lzma {
+    pub(super) fn new(memory: u64) -> Lzma {
+        Lzma { memory, header: [0; LZMA_HEADER], count: 0, fed: 0, stream: None, cut: false, done: false }
+    }
+
+    /// One step, as of [`super::flate::Flate::step`].
+    pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
+        if self.done {
+            return Step::End { lied: false };
+        }
+        if self.stream.is_none() {
+            let (head, tail) = input.split_at((LZMA_HEADER - self.count).min(input.len()));
+            if let Some(to) = self.header.get_mut(self.count..self.count + head.len()) {
+                to.copy_from_slice(head);
+            }
+            self.count += head.len();
+            *input = tail;
+            if self.count < LZMA_HEADER {
+                return Step::NeedInput;
+            }
+            // Encoders ask for dictionaries far bigger than their data. One of the permitted size does until data refers
+            // further back than it reaches.
+            let [_, a, b, c, d, ..] = self.header;
+            let limit = u32::try_from(self.memory).unwrap_or(u32::MAX);
+            if u32::from_le_bytes([a, b, c, d]) > limit {
+                self.cut = true;
+                if let Some(to) = self.header.get_mut(1..5) {
+                    to.copy_from_slice(&limit.to_le_bytes());
+                }
+            }
+            // The dictionary is what counts; the rest of a decoder's memory has a small bound.
+            match Stream::new_lzma_decoder(u64::MAX) {
+                Ok(s) => self.stream = Some(Box::new(s)),
+                Err(_) => return Step::Memory,
+            }
+        }
+        let Some(stream) = self.stream.as_mut() else { return Step::Failed };
+        if self.fed < LZMA_HEADER {
+            let before = stream.total_in();
+            // The library takes nothing without room for output, and has none to give for a header.
+            let result = stream.process(self.header.get(self.fed..).unwrap_or(&[]), scratch, Action::Run);
+            let used = (stream.total_in() - before) as usize;
+            self.fed += used;
+            return match result {
+                Ok(Status::StreamEnd) => {
+                    self.done = true;
+                    Step::End { lied: false }
+                }
+                Ok(_) if used > 0 => Step::Again { lied: false },
+                Err(Error::Mem | Error::MemLimit) => Step::Memory,
+                _ => Step::Failed,
+            };
+        }
+        let (before_in, before_out) = (stream.total_in(), stream.total_out());
+        let result = stream.process(input, scratch, Action::Run);
+        let used = (stream.total_in() - before_in) as usize;
+        let made = (stream.total_out() - before_out) as usize;
+        *input = input.get(used..).unwrap_or(&[]);
+        self.done = result == Ok(Status::StreamEnd);
+        // Four times the work of inflating.
+        let piece = |failed: Option<super::Status>| {
+            Step::Output(Piece { range: 0..made, cost: made.saturating_mul(4), failed })
+        };
+        match result {
+            Ok(Status::StreamEnd) if made == 0 => Step::End { lied: false },
+            Ok(_) if made > 0 => piece(None),
+            Ok(_) if used > 0 => Step::Again { lied: false },
+            Ok(_) if input.is_empty() => Step::NeedInput,
+            Err(Error::Mem | Error::MemLimit) => Step::Memory,
+            Err(_) if made > 0 => piece(Some(if self.cut { super::Status::Memory } else { super::Status::Broken })),
+            Err(_) if self.cut => Step::Memory,
+            _ => Step::Failed,
+        }
+    }
+}
+
+type State = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
+
+/// A decoder for `br`. Its window has at most 16 MiB, and grows with what is decoded.
+pub(super) struct Brotli {
+    state: Box<State>,
+    total: usize,
+    done: bool,
+}
+
+impl fmt::Debug for Brotli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Brotli").field("total", &self.total).field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+impl Brotli {
+    pub(super) fn new() -> Brotli {
+        let a = StandardAlloc::default;
+        Brotli { state: Box::new(State::new_strict(a(), a(), a())), total: 0, done: false }
+    }
+
+    /// One step, as of [`super::flate::Flate::step`].
+    pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
+        if self.done {
+            return Step::End { lied: false };
+        }
+        let (mut left, mut used, mut room, mut made) = (input.len(), 0, SCRATCH, 0);
+        let result = BrotliDecompressStream(
+            &mut left,
+            &mut used,
+            input,
+            &mut room,
+            &mut made,
+            scratch,
+            &mut self.total,
+            &mut self.state,
+        );
+        *input = input.get(used..).unwrap_or(&[]);
+        let failed = match result {
+            BrotliResult::ResultSuccess => {
+                self.done = true;
+                false
+            }
+            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => false,
+            BrotliResult::ResultFailure => true,
+        };
+        // Twice the work of inflating.
+        match (made, failed) {
+            (0, true) => Step::Failed,
+            (0, false) if self.done => Step::End { lied: false },
+            (0, false) if input.is_empty() => Step::NeedInput,
+            (0, false) if used == 0 => Step::Failed,
+            (0, false) => Step::Again { lied: false },
+            _ => {
+                let failed = failed.then_some(super::Status::Broken);
+                Step::Output(Piece { range: 0..made, cost: made.saturating_mul(2), failed })
+            }
+        }
+    }
+}

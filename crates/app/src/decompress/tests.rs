@@ -1,0 +1,283 @@
+use std::io::Write;
+
+use super::*;
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use proptest::prelude::*;
+
+const EICAR: &[u8] = br"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*";
+/// `EICAR` as Brotli, stored.
+const JUNK: &[u8] = b"JUNK behind the end";
+
+pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut e = GzEncoder::new(Vec::new(), Compression::best());
+    e.write_all(data).expect("to memory");
+    e.finish().expect("to memory")
+}
+
+pub(super) fn zlib(data: &[u8]) -> Vec<u8> {
+    let mut e = ZlibEncoder::new(Vec::new(), Compression::best());
+    e.write_all(data).expect("to memory");
+    e.finish().expect("to memory")
+}
+
+pub(super) fn deflate(data: &[u8]) -> Vec<u8> {
+    let mut e = DeflateEncoder::new(Vec::new(), Compression::best());
+    e.write_all(data).expect("to memory");
+    e.finish().expect("to memory")
+}
+
+pub(super) fn lzma(data: &[u8], dictionary: u32) -> Vec<u8> {
+    let mut options = liblzma::stream::LzmaOptions::new_preset(6).expect("a preset");
+    options.dict_size(dictionary);
+    let stream = liblzma::stream::Stream::new_lzma_encoder(&options).expect("an encoder");
+    let mut e = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+    e.write_all(data).expect("to memory");
+    e.finish().expect("to memory")
+}
+
+/// A Brotli stream of one uncompressed block (RFC 7932 section 9.2) and the empty last one.
+pub(super) fn brotli(data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    // WBITS 16 (0), ISLAST 0, MNIBBLES 4 (00), MLEN - 1 in 16 bits, ISUNCOMPRESSED 1.
+    let head = ((data.len() - 1) as u32) << 4 | 1 << 20;
+    out.extend_from_slice(&head.to_le_bytes()[..3]);
+    out.extend_from_slice(data);
+    out.push(3);
+    out
+}
+
+fn run_with(codings: &[Coding], limits: Limits, pieces: &[&[u8]]) -> (Vec<u8>, Status) {
+    let mut out = Vec::new();
+    let mut decoder = Decoder::new(codings, limits);
+    let mut sink = |piece: &[u8]| {
+        assert!(!piece.is_empty() && piece.len() <= SCRATCH);
+        out.extend_from_slice(piece);
+    };
+    let mut status = Status::Ok;
+    for piece in pieces {
+        status = status.worse(decoder.push(piece, &mut sink));
+    }
+    status = status.worse(decoder.finish(&mut sink));
+    (out, status)
+}
+
+fn run(codings: &[Coding], data: &[u8]) -> (Vec<u8>, Status) {
+    let whole = run_with(codings, Limits::default(), &[data]);
+    let bytes: Vec<&[u8]> = data.chunks(1).collect();
+    let split = run_with(codings, Limits::default(), &bytes);
+    assert!(whole == split, "{} bytes {:?}, by byte {} {:?}", whole.0.len(), whole.1, split.0.len(), split.1);
+    whole
+}
+
+fn text() -> Vec<u8> {
+    (0..2000u32).flat_map(|i| format!("{i} line of text {}\n", i.wrapping_mul(2_654_435_761)).into_bytes()).collect()
+}
+
+#[test]
+fn what_is_said_is_what_there_is() {
+    for data in [EICAR.to_vec(), text()] {
+        assert_eq!(run(&[Coding::Gzip], &gzip(&data)), (data.clone(), Status::Ok));
+        assert_eq!(run(&[Coding::Deflate], &zlib(&data)), (data.clone(), Status::Ok));
+        assert_eq!(run(&[Coding::Deflate], &deflate(&data)), (data.clone(), Status::Ok));
+        assert_eq!(run(&[Coding::Lzma], &lzma(&data, 1 << 16)), (data.clone(), Status::Ok));
+        assert_eq!(run(&[Coding::Brotli], &brotli(&data[..60])), (data[..60].to_vec(), Status::Ok));
+        assert_eq!(run(&[Coding::Gzip, Coding::Deflate], &gzip(&deflate(&data))), (data.clone(), Status::Ok));
+        assert_eq!(run(&[Coding::Lzma, Coding::Gzip], &lzma(&gzip(&data), 1 << 16)), (data.clone(), Status::Ok));
+        assert_eq!(
+            run(&[Coding::Gzip, Coding::Deflate, Coding::Gzip], &gzip(&deflate(&gzip(&data)))),
+            (data, Status::Ok)
+        );
+    }
+}
+
+#[test]
+fn brotli_with_its_dictionary() {
+    // Compressed by a common encoder at its best: "Hello, hello, hello, brotli world!\n" twice is too long to write down;
+    // this is the empty stream and a stream that refers to nothing.
+    assert_eq!(run(&[Coding::Brotli], &[0x06]), (Vec::new(), Status::Ok));
+    let mut trailing = brotli(b"abc");
+    trailing.extend_from_slice(JUNK);
+    assert_eq!(run(&[Coding::Brotli], &trailing), (b"abc".to_vec(), Status::Ok));
+}
+
+#[test]
+fn plain_data_is_passed_on() {
+    for coding in [Coding::Gzip, Coding::Deflate, Coding::Lzma] {
+        assert_eq!(run(&[coding], EICAR), (EICAR.to_vec(), Status::Broken), "{coding:?}");
+    }
+    assert_eq!(run(&[Coding::Gzip, Coding::Gzip], &gzip(EICAR)), (EICAR.to_vec(), Status::Broken));
+    assert_eq!(run(&[Coding::Gzip, Coding::Gzip], EICAR), (EICAR.to_vec(), Status::Broken));
+    // The fixed code's literals are a guess that does not hold.
+    let guess = b"Some text that begins like a block of the fixed code. EICAR-STANDARD-ANTIVIRUS-TEST-FILE";
+    assert_eq!(run(&[Coding::Gzip], guess), (guess.to_vec(), Status::Broken));
+    let header = [&gzip(EICAR)[..10], b"\x07", EICAR].concat();
+    assert_eq!(run(&[Coding::Gzip], &header), (header.clone(), Status::Broken));
+    assert_eq!(run(&[Coding::Gzip], b"X"), (b"X".to_vec(), Status::Broken));
+    assert_eq!(run(&[Coding::Gzip], b""), (Vec::new(), Status::Ok));
+    assert_eq!(run(&[], EICAR), (EICAR.to_vec(), Status::Ok));
+}
+
+#[test]
+fn one_is_said_and_the_other_sent() {
+    assert_eq!(run(&[Coding::Gzip], &deflate(EICAR)), (EICAR.to_vec(), Status::Broken));
+    assert_eq!(run(&[Coding::Gzip], &deflate(&text())), (text(), Status::Broken));
+    assert_eq!(run(&[Coding::Gzip], &zlib(EICAR)), (EICAR.to_vec(), Status::Ok));
+    assert_eq!(run(&[Coding::Deflate], &gzip(EICAR)), (EICAR.to_vec(), Status::Broken));
+    assert_eq!(run(&[Coding::Deflate, Coding::Gzip], &gzip(EICAR)), (EICAR.to_vec(), Status::Broken));
+    assert_eq!(run(&[Coding::Gzip, Coding::Deflate], &deflate(EICAR)), (EICAR.to_vec(), Status::Broken));
+}
+
+#[test]
+fn gzip_headers_and_trailers() {
+    let (raw, whole) = (deflate(EICAR), gzip(EICAR));
+    let trailer = &whole[whole.len() - 8..];
+    let with =
+        |flags: u8, fields: &[u8]| [&[0x1f, 0x8b, 8, flags, 0, 0, 0, 0, 0, 3], fields, &raw[..], trailer].concat();
+    let long = [vec![b'n'; 5000], vec![0]].concat();
+    for (flags, fields, status) in [
+        (1, &b""[..], Status::Ok),
+        (4, b"\0\0", Status::Ok),
+        (4, b"\x05\0Ap\x01\0\0", Status::Ok),
+        (8, b"name\0", Status::Ok),
+        (8, &long, Status::Ok),
+        (16, b" \0", Status::Ok),
+        (28, b"\x03\0abcname\0comment\0", Status::Ok),
+        (2, b"\0\0", Status::Broken),
+        (0x20, b"", Status::Broken),
+        (0x80, b"", Status::Broken),
+    ] {
+        assert_eq!(run(&[Coding::Gzip], &with(flags, fields)), (EICAR.to_vec(), status), "flags {flags}");
+    }
+    for cut in 1..=8 {
+        assert_eq!(run(&[Coding::Gzip], &whole[..whole.len() - cut]), (EICAR.to_vec(), Status::Ok), "{cut} bytes cut");
+    }
+    for at in 1..=8 {
+        let mut bad = whole.clone();
+        let i = bad.len() - at;
+        bad[i] ^= 0x55;
+        assert_eq!(run(&[Coding::Gzip], &bad), (EICAR.to_vec(), Status::Broken), "byte {at} from the end is wrong");
+    }
+    assert_eq!(run(&[Coding::Gzip], &with(4, b"\xff\xff")), (Vec::new(), Status::Ok), "a header without an end");
+}
+
+#[test]
+fn what_was_decoded_counts_and_the_rest_does_not() {
+    let mut e = GzEncoder::new(Vec::new(), Compression::best());
+    e.write_all(EICAR).expect("to memory");
+    e.flush().expect("to memory");
+    let flushed = e.get_ref().clone();
+    assert_eq!(run(&[Coding::Gzip], &flushed), (EICAR.to_vec(), Status::Ok), "truncated");
+    let damaged = [&flushed[..], b"\x07\xff\xff", JUNK].concat();
+    assert_eq!(run(&[Coding::Gzip], &damaged), (EICAR.to_vec(), Status::Broken));
+    assert_eq!(run(&[Coding::Deflate], &damaged[10..]), (EICAR.to_vec(), Status::Broken));
+    for (coding, data) in
+        [(Coding::Gzip, gzip(EICAR)), (Coding::Deflate, zlib(EICAR)), (Coding::Deflate, deflate(EICAR))]
+    {
+        assert_eq!(run(&[coding], &[&data[..], JUNK].concat()), (EICAR.to_vec(), Status::Ok));
+        assert_eq!(run(&[coding], &[&data[..], &data[..]].concat()), (EICAR.to_vec(), Status::Ok), "a second member");
+    }
+}
+
+#[test]
+fn lzma_keeps_to_its_memory() {
+    let far: Vec<u8> = {
+        let mut seed = 1u32;
+        let mut noise = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 24) as u8
+        };
+        let block: Vec<u8> = (0..200_000).map(|_| noise()).collect();
+        [&block[..], &block[..]].concat()
+    };
+    let small = Limits { lzma_memory: 64 << 10, ..Limits::default() };
+    // A dictionary of 8 MiB is asked for and not needed.
+    assert_eq!(run_with(&[Coding::Lzma], small, &[&lzma(EICAR, 8 << 20)]), (EICAR.to_vec(), Status::Ok));
+    let (out, status) = run_with(&[Coding::Lzma], small, &[&lzma(&far, 8 << 20)]);
+    assert_eq!(status, Status::Memory);
+    assert!(out.len() >= 150_000 && far.starts_with(&out[..150_000]));
+    let off = Limits { lzma_memory: 0, ..Limits::default() };
+    let data = lzma(EICAR, 1 << 16);
+    assert_eq!(run_with(&[Coding::Lzma], off, &[&data]), (data.clone(), Status::Ok));
+}
+
+#[test]
+fn bombs_are_cut() {
+    // 1 GiB of zeros in two layers, made of a block that repeats.
+    let inner = gzip(&vec![0; 64 << 20]);
+    let outer = gzip(&inner);
+    let limits = Limits { work: 0, ..Limits::default() };
+    let (out, status) = run_with(&[Coding::Gzip, Coding::Gzip], limits, &[&outer]);
+    assert_eq!(status, Status::Bomb);
+    assert!(out.len() > 1 << 20 && out.len() <= (1 << 20) + SCRATCH.max(outer.len() * 2048));
+    // One layer cannot grow 2,048 times; how much is decoded of a body ends it.
+    let limits = Limits { work: 2 << 20, ..Limits::default() };
+    let (out, status) = run_with(&[Coding::Gzip], limits, &[&inner]);
+    assert_eq!((out.len(), status), ((2 << 20) + SCRATCH, Status::Bomb));
+    let mut decoder = Decoder::new(&[Coding::Gzip], limits);
+    assert_eq!(decoder.push(&inner, &mut |_| ()), Status::Bomb);
+    assert_eq!(decoder.push(&inner, &mut |_| panic!("nothing more comes out")), Status::Bomb);
+}
+
+#[test]
+fn waiting_for_output_ends() {
+    // Empty stored blocks without an end.
+    let empty = [&gzip(b"")[..10], &b"\0\0\0\xff\xff".repeat(60_000)].concat();
+    let (out, status) = run_with(&[Coding::Gzip], Limits::default(), &empty.chunks(1000).collect::<Vec<_>>());
+    assert_eq!((out.len(), status), (empty.len(), Status::Broken));
+}
+
+fn any_codings() -> impl Strategy<Value = Vec<Coding>> {
+    prop::collection::vec(prop::sample::select(vec![Coding::Gzip, Coding::Deflate, Coding::Lzma, Coding::Brotli]), 0..4)
+}
+
+/// Data that is compressed by some of the codings, and then damaged, or not.
+fn any_body() -> impl Strategy<Value = Vec<u8>> {
+    let data = prop_oneof![prop::collection::vec(any::<u8>(), 0..400), Just(text()), Just(EICAR.to_vec())];
+    (
+        data,
+        prop::collection::vec(0..5u8, 0..4),
+        prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+    )
+        .prop_map(|(mut data, how, damage)| {
+            for h in how {
+                data = match h {
+                    0 => gzip(&data),
+                    1 => zlib(&data),
+                    2 => deflate(&data),
+                    3 => lzma(&data, 1 << 14),
+                    _ if (1..60_000).contains(&data.len()) => brotli(&data),
+                    _ => data,
+                };
+            }
+            for (at, bits) in damage {
+                if !data.is_empty() {
+                    let i = at.index(data.len());
+                    data[i] ^= bits;
+                }
+            }
+            data
+        })
+}
+
+proptest! {
+    #[test]
+    fn any_splitting_gives_the_same(codings in any_codings(), data in any_body(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+        let whole = run_with(&codings, Limits::default(), &[&data]);
+        let mut at: Vec<usize> = cuts.iter().map(|c| c.index(data.len() + 1)).collect();
+        at.extend([0, data.len()]);
+        at.sort_unstable();
+        let pieces: Vec<&[u8]> = at.windows(2).map(|w| &data[w[0]..w[1]]).collect();
+        let split = run_with(&codings, Limits::default(), &pieces);
+        prop_assert_eq!(whole.0.len(), split.0.len());
+        prop_assert_eq!(whole.1, split.1);
+        prop_assert!(whole.0 == split.0);
+    }
+
+    #[test]
+    fn output_is_bounded(codings in any_codings(), data in any_body(), work in 1..100_000u64) {
+        let limits = Limits { work, ..Limits::default() };
+        let (out, _) = run_with(&codings, limits, &[&data]);
+        prop_assert!(out.len() as u64 <= (work + SCRATCH as u64).max(data.len() as u64 + 2 * SCRATCH as u64) + work);
+    }
+}
