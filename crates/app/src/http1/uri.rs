@@ -6,7 +6,7 @@
 //! output's own memory, which only ever shrinks: work is linear in the length of the target.
 
 use super::bestfit::best_fit;
-use super::config::{InvalidEncoding, PathConfig, Personality, ServerConfig};
+use super::config::{InvalidEncoding, PathConfig, ServerConfig};
 use super::host;
 
 pub use super::host::normalise_host;
@@ -80,8 +80,8 @@ pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFla
         out.push(b'#');
         let start = out.len();
         out.extend_from_slice(fragment);
-        // Of the personalities, this one alone reads `%uXXXX` in a fragment; none does in a query.
-        let u = matches!(config.personality, Personality::Ids).then_some(config.path.replacement);
+        // Who reads `%uXXXX` in paths does so in fragments; nobody does in a query.
+        let u = config.path.u_encoding.then_some(config.path.replacement);
         decode_plain(out, start, false, u);
     }
     flags
@@ -398,6 +398,7 @@ fn decode_plain(out: &mut Vec<u8>, start: usize, plus: bool, u: Option<u8>) -> b
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::config::Personality;
     use super::*;
 
     fn norm(raw: &[u8], config: &ServerConfig) -> (Vec<u8>, UriFlags) {
