@@ -241,8 +241,10 @@ fn worker(
             header: x.header.as_str().into(),
         }
     }));
+    let wants = loaded.detect.as_ref().map_or(FileWants::NONE, |d| d.file_wants());
+    settings::check_store(&files, wants.store);
     let shared = margay_app::Shared {
-        files: FileEngine::new(&files, FileWants::NONE).map_err(|e| Failed::new("files", e.to_string()))?,
+        files: FileEngine::new(&files, wants).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
         scratch: Vec::new(),
     };
@@ -250,7 +252,7 @@ fn worker(
         config: Arc::new(margay_app::AppConfig {
             recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
             files,
-            ..margay_app::AppConfig::default()
+            ..settings::app(config)?
         }),
         shared,
         record,

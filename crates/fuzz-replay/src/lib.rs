@@ -2,14 +2,11 @@
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
 mod decompress;
-mod rules;
-mod stream;
-
-pub use decompress::{brotli, deflate, gzip, layers, lzma};
 mod recognise;
 mod rules;
 mod stream;
 
+pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use stream::stream;

@@ -28,7 +28,7 @@ pub fn normalise_host(raw: &[u8], out: &mut Vec<u8>) -> (Option<u16>, bool) {
     (port_number.flatten(), valid && !tail && port_number != Some(None))
 }
 
-/// Appends the normalised host of a request target: percent-decoded, lower case, without a trailing dot. Returns its port
+/// Appends the normalised host of a request target: percent-decoded, lower case, without trailing dots. Returns its port
 /// and whether host and port are valid (`request_uri_host_invalid`). Appends nothing where the target has no host.
 pub fn normalise_uri_host(uri: &Uri<'_>, out: &mut Vec<u8>) -> (Option<u16>, bool) {
     let Some(host) = uri.host else { return (None, true) };
@@ -39,7 +39,7 @@ pub fn normalise_uri_host(uri: &Uri<'_>, out: &mut Vec<u8>) -> (Option<u16>, boo
         if let Some(decoded) = out.get_mut(start..) {
             decoded.make_ascii_lowercase();
         }
-        if out.len() > start && out.last() == Some(&b'.') {
+        while out.len() > start && out.last() == Some(&b'.') {
             out.pop();
         }
     }
@@ -163,6 +163,8 @@ mod tests {
     fn hosts_of_targets() {
         for (raw, want, port, valid) in [
             ("http://Host.COM./x", "host.com", None, true),
+            ("http://h../x", "h", None, true),
+            ("http://[zz]/x", "[zz]", None, false),
             ("http://host:80/x", "host", Some(80), true),
             ("http://h:abc/x", "h", None, false),
             ("http://u:p:q@h/x", "h", None, true),

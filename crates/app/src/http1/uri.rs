@@ -80,7 +80,9 @@ pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFla
         out.push(b'#');
         let start = out.len();
         out.extend_from_slice(fragment);
-        decode_percent(out, start, false);
+        // Who reads `%uXXXX` in paths does so in fragments; nobody does in a query.
+        let u = config.path.u_encoding.then_some(config.path.replacement);
+        decode_plain(out, start, false, u);
     }
     flags
 }
@@ -364,17 +366,26 @@ fn put(out: &mut [u8], at: usize, byte: u8) {
 
 /// Decodes `%XX` from `start` on, and `+` where it is to be a space; returns whether there was any `%XX`.
 pub(super) fn decode_percent(out: &mut Vec<u8>, start: usize, plus: bool) -> bool {
+    decode_plain(out, start, plus, None)
+}
+
+/// As [`decode_percent`], and `%uXXXX` where there is a byte for what no byte fits.
+fn decode_plain(out: &mut Vec<u8>, start: usize, plus: bool, u: Option<u8>) -> bool {
     let Some(first) = out.iter().skip(start).position(|&b| b == b'%' || plus && b == b'+') else { return false };
     let (mut read, mut write) = (start + first, start + first);
     let mut found = false;
     while let Some(rest) = out.get(read..).filter(|r| !r.is_empty()) {
         let (byte, len) = match *rest {
+            [b'%', b'u' | b'U', a, b, c, d, ..] if u.is_some() => match (hex(a, b), hex(c, d)) {
+                (Some(high), Some(low)) => (best_fit(u32::from(high) << 8 | u32::from(low), u.unwrap_or(b'?')), 6),
+                _ => (b'%', 1),
+            },
             [b'%', a, b, ..] => hex(a, b).map_or((b'%', 1), |byte| (byte, 3)),
             [b'+', ..] if plus => (b' ', 1),
             [byte, ..] => (byte, 1),
             [] => break,
         };
-        found |= len == 3;
+        found |= len > 1;
         put(out, write, byte);
         write += 1;
         read += len;
@@ -430,6 +441,7 @@ mod tests {
                 (b"/a#frag%41", b"/a#fragA"),
                 (b"/a?b#c%41", b"/a?b#cA"),
                 (b"/a#b?c", b"/a#b?c"),
+                (b"/%c3%a9#%c0%af%u00%u2215%zz", b"/\xe9#\xc0\xaf%u00/%zz"),
                 (b"/a?#", b"/a?#"),
                 (b"*", b"*"),
                 (b"?q", b"?q"),

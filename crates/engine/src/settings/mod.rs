@@ -1,5 +1,6 @@
 //! From the configuration's text to each crate's settings: every key that the engine reads is read here, once.
 
+mod app;
 mod app_log;
 mod decode;
 mod detect;
@@ -9,6 +10,7 @@ mod outputs;
 mod recognise;
 mod stream;
 
+pub(crate) use app::app;
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use files::{check_store, files};
