@@ -4,7 +4,7 @@ use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parser, Shared};
 use crate::proto::AppProto;
-use crate::recognise::{RecogniseState, Recognised};
+use crate::recognise::{RecogniseState, Recognised, speaks_first};
 use crate::registry::protocol;
 
 /// What is odd about a flow's protocols: events of packets, `app-layer-event:applayer_*`.
@@ -78,6 +78,8 @@ pub struct AppSession {
     ended: [bool; 2],
     /// Whether files of a direction were told that no more of it is looked at.
     truncated: [bool; 2],
+    /// What was recognised cannot be: nothing is parsed.
+    silenced: bool,
     /// Nothing more is wanted.
     off: bool,
     /// Transactions of parsers that are gone.
@@ -107,7 +109,7 @@ impl AppSession {
         let before = self.proto;
         self.recognise(cx, dir, data);
         if !self.proto.is_known() {
-            if self.proto == AppProto::Failed {
+            if self.side == [AppProto::Failed; 2] || self.silenced {
                 self.off = true;
                 return Fed { consumed: data.len(), again: false };
             }
@@ -117,14 +119,29 @@ impl AppSession {
             self.ended[dir.index()] = true;
         }
         let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing) else {
-            self.off = true;
-            return Fed { consumed: data.len(), again: false };
+            // Only its name is wanted, of both sides.
+            self.off = !self.side.contains(&AppProto::Unknown);
+            self.took(dir, data.len());
+            return Fed { consumed: data.len(), again: before != self.proto };
         };
         let parsed = parser.data(cx, dir, data);
-        let mut fed = self.went_on(cx, parsed.outcome, parsed.consumed.min(data.len()));
+        let consumed = parsed.consumed.min(data.len());
+        self.took(dir, consumed);
+        let mut fed = self.went_on(cx, parsed.outcome, consumed);
         // What the other direction held back may be wanted now.
         fed.again |= before != self.proto;
         fed
+    }
+
+    fn took(&mut self, dir: Direction, bytes: usize) {
+        if self.side[dir.index()] == AppProto::Unknown {
+            self.state.consumed(dir, bytes);
+        }
+    }
+
+    /// The beginning of the TCP connection was not seen.
+    pub const fn set_midstream(&mut self) {
+        self.state.set_midstream();
     }
 
     /// Bytes of a direction are missing.
@@ -145,7 +162,7 @@ impl AppSession {
             // Nothing can be recognised behind a hole.
             None => {
                 if self.side[dir.index()] == AppProto::Unknown {
-                    self.give_up(dir);
+                    self.give_up(dir, false);
                 }
             }
         }
@@ -193,6 +210,11 @@ impl AppSession {
                 self.side[dir.index()] = proto;
                 self.news[dir.index()] = true;
                 let other = self.side[dir.reverse().index()];
+                if speaks_first(proto).is_some_and(|d| self.first == Some(d.reverse())) && !other.is_known() {
+                    self.events |= SessionEvent::WrongDirectionFirstData.bit();
+                    (self.proto, self.silenced) = (AppProto::Failed, true);
+                    return;
+                }
                 if other.is_known() {
                     if other != proto {
                         self.events |= SessionEvent::MismatchBothDirections.bit();
@@ -201,16 +223,19 @@ impl AppSession {
                 }
                 self.start(cx, proto);
             }
-            Recognised::Failed => self.give_up(dir),
+            Recognised::Failed => self.give_up(dir, cx.flow.proto == 17),
         }
     }
 
-    fn give_up(&mut self, dir: Direction) {
+    fn give_up(&mut self, dir: Direction, udp: bool) {
         self.side[dir.index()] = AppProto::Failed;
         self.news[dir.index()] = true;
         match self.side[dir.reverse().index()] {
             AppProto::Failed => self.proto = AppProto::Failed,
+            // Of datagrams one side that says nothing known is enough to call it that.
+            AppProto::Unknown if udp => self.proto = AppProto::Failed,
             AppProto::Unknown => {}
+            _ if udp => {}
             _ => self.events |= SessionEvent::OnlyOneDirection.bit(),
         }
     }

@@ -340,7 +340,7 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
         addresses: config.address_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         ports: config.port_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         strict,
-        available: ["iprep", "nfq"].into_iter().map(str::to_owned).collect(),
+        available: ["app-layer", "file", "http", "http1", "iprep", "nfq"].into_iter().map(str::to_owned).collect(),
         inline: ips,
         ..Context::default()
     }

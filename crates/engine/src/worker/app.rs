@@ -33,6 +33,8 @@ pub(crate) struct FlowApp {
     pub(crate) session: AppSession,
     /// By direction, the stream offset up to which data was offered and not all taken.
     offered: [u64; 2],
+    /// What rules asked for of its files.
+    pub(crate) files: margay_app::file::FlowFiles,
     /// Packet events not yet seen to.
     pub(crate) events: u8,
 }
@@ -68,6 +70,7 @@ struct Feeder<'a> {
     time: Time,
     inline: bool,
     all: bool,
+    midstream: bool,
 }
 
 impl Feeder<'_> {
@@ -82,6 +85,16 @@ impl Feeder<'_> {
         }
     }
 
+    fn session<'s>(&self, app: &'s mut Option<Box<FlowApp>>) -> &'s mut FlowApp {
+        app.get_or_insert_with(|| {
+            let mut app = Box::<FlowApp>::default();
+            if self.midstream {
+                app.session.set_midstream();
+            }
+            app
+        })
+    }
+
     /// Hands over what a direction has; whether the other direction should be offered what it holds again.
     fn side(&mut self, tcp: &mut TcpSession, app: &mut Option<Box<FlowApp>>, d: Direction) -> bool {
         let mut again = false;
@@ -90,12 +103,12 @@ impl Feeder<'_> {
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
-                    let app = app.get_or_insert_default();
+                    let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
                     (consumed, stop) = (n, app.session.is_off());
                 }
                 Some(AppData::Data { offset, bytes }) => {
-                    let app = app.get_or_insert_default();
+                    let app = self.session(app);
                     let end = offset + bytes.len() as u64;
                     let offered = app.offered.get_mut(d.index());
                     if offered.as_ref().is_some_and(|o| **o == end) {
@@ -139,6 +152,17 @@ impl Feeder<'_> {
 }
 
 impl Rest {
+    /// Feeds the application layer of a UDP flow with a datagram.
+    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, data: &[u8]) -> Heard {
+        if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
+            return Heard::default();
+        }
+        let app = flow.ext.app.get_or_insert_default();
+        let mut feeder = Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all: false, midstream: false };
+        app.session.data(&mut feeder.cx(false), dir, data);
+        Heard { events: app.session.take_events(), detected: app.session.take_news(dir) }
+    }
+
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
     /// all that is left, for this is the flow's end.
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
@@ -147,7 +171,10 @@ impl Rest {
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
         }
-        let mut feeder = Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all };
+        self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
+        let midstream = tcp.is_midstream();
+        let mut feeder =
+            Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
         // What the packet acknowledges was sent before it.
         let order = [dir.reverse(), dir];
         for _ in 0..2 {
@@ -201,6 +228,7 @@ impl Rest {
 
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
+        let passed = flow.core.action == margay_flow::FlowAction::Pass;
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         if !app.session.has_txs() {
             return;
@@ -209,7 +237,7 @@ impl Rest {
         let packet_header =
             Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
         let header = Header { addresses: Some(addresses(&flow.core)), ..packet_header };
-        let detects = self.detect.is_some();
+        let detects = self.detect.is_some() && !passed;
         let of_client = p.src == flow.core.src && p.sport == flow.core.sport;
         let way = if of_client { Direction::ToServer } else { Direction::ToClient };
         let names = app.names();

@@ -1,5 +1,6 @@
 //! Detection of a packet, and what its verdict means for the packet, its flow and the events.
 
+use margay_detect::checks::AppProtos;
 use margay_detect::{Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowState};
 use margay_packet::{Packet, PacketSource};
@@ -38,6 +39,15 @@ impl Rest {
             Some(_) => seen.established,
             None => flow.core.proto != 6 && flow.core.state == FlowState::Established,
         };
+        let mut app = flow.ext.app.as_deref_mut();
+        let protos = app.as_ref().map(|a| AppProtos {
+            side: a.session.side,
+            flow: a.session.proto,
+            original: a.session.original,
+        });
+        if let Some(a) = &app {
+            self.app.shared.files.flow = a.files;
+        }
         let events = seen.events.as_slice().iter().fold(0u128, |set, e| set | 1 << (*e as u8));
         let mut input = Input {
             flow: Some(&mut flow.core),
@@ -46,11 +56,19 @@ impl Rest {
             in_stream: seen.in_stream,
             chunks: chunks.as_slice(),
             stream_events: events,
+            protocol_detected: seen.heard.detected,
+            app: protos.unwrap_or_default(),
+            app_events: seen.heard.events,
+            txs: app.as_mut().map(|a| a.session.parsers_mut()),
+            files: Some(&mut self.app.shared.files),
             stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),
             ips: self.ips,
             ..Input::new(packet)
         };
         let verdict = state.inspect(detect, &mut input);
+        if let Some(a) = app {
+            a.files = self.app.shared.files.flow;
+        }
         if self.ips && !state.replacements().is_empty() {
             self.counters.ips.replaced();
         }

@@ -82,13 +82,17 @@ fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
     h
 }
 
-/// Appends the files that an alert of a packet in direction `way` is about.
+/// Appends the files that an alert of a packet in direction `way` is about: the one that matched, or all of them.
 pub(super) fn alert_files(
     tx: &dyn Transaction,
     way: Direction,
+    matched: Option<u32>,
     json: &mut margay_output::json::Json,
     options: &FileLogOptions,
 ) {
     let base = tx.base();
-    margay_app::file::log_files(base.files.of(way), base.id, json, options);
+    match matched.and_then(|i| base.files.all().get(i as usize)) {
+        Some(file) => margay_app::file::log_files(std::iter::once(file), base.id, json, options),
+        None => margay_app::file::log_files(base.files.of(way), base.id, json, options),
+    }
 }

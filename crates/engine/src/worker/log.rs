@@ -131,7 +131,7 @@ impl Rest {
         for a in alerts {
             self.counters.alerts += 1;
             self.file_alerts += 1;
-            let parser = app.and_then(|app| app.session.parsers().last());
+            let parser = app.and_then(|app| app.session.parsers().get(usize::from(a.parser)));
             let tx = a.tx_id.and_then(|id| parser?.tx(id));
             let progress = tx.zip(parser.and_then(|p| protocol(p.proto()))).and_then(|(tx, protocol)| {
                 let [ts, tc] = tx.base().progress.map(usize::from);
@@ -146,7 +146,7 @@ impl Rest {
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);
                     if let Some((_, way)) = flow {
-                        alert_files(tx, way, json, &o.files);
+                        alert_files(tx, way, a.file, json, &o.files);
                     }
                 }
             };
@@ -157,7 +157,7 @@ impl Rest {
                 blocked: a.blocked,
                 would_drop: !self.ips && a.action == Action::Drop,
                 engine: None,
-                tx_id: a.tx_id.map(|t| (t, false)),
+                tx_id: a.tx_id.map(|t| (t, a.tx_guessed)),
                 xff: app.zip(flow).map(|(_, (_, d))| Forwarded { direction: direction(d), find: &find }),
                 context: None,
                 progress,

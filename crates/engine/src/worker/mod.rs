@@ -252,6 +252,9 @@ impl Lane {
         if bypassed {
             return;
         }
+        if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
+            seen.heard = rest.feed_udp(flow, direction, packet.payload());
+        }
         if let Some(state) = seen.state {
             flows.set_state(at, state);
         }
