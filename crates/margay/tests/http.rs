@@ -86,7 +86,7 @@ alert http any any -> any any (msg:"raw"; http.uri.raw; content:"%2e%2e"; urilen
 alert http any any -> any any (msg:"host"; http.host; content:"www.example.org"; bsize:15; sid:7;)
 alert http any any -> any any (msg:"agent, old words"; content:"Margay"; http_user_agent; content:!"x"; http_cookie; sid:8;)
 alert http any any -> any any (msg:"names"; http.header_names; content:"|0d 0a|Host|0d 0a|"; startswith; sid:9;)
-alert http any any -> any any (msg:"never"; http.uri; content:"/never"; sid:10;)
+alert http any any -> any any (msg:"never"; http.uri; content:"/never-ever"; sid:10;)
 "#;
 
 const TURNS: &[(bool, &[u8])] = &[
