@@ -364,11 +364,11 @@ impl StreamEngine {
 fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
     if session.state == TcpState::SynSent {
-        // It must acknowledge the SYN, or come from the side that sent it.
+        // It must acknowledge the SYN, or take it back: one behind the SYN answers something that was ignored here.
         return if s.from == 1 {
             s.has(tcp::ACK) && seq::leq(s.ack, other.next_seq) && seq::gt(s.ack, other.isn)
         } else {
-            !s.has(tcp::ACK) && seq::geq(s.seq, own.isn) && seq::leq(s.seq, own.next_seq)
+            !s.has(tcp::ACK) && s.seq == own.isn
         };
     }
     if session.flags & flag::ASYNC != 0 {

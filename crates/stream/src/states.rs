@@ -159,6 +159,16 @@ impl StreamEngine {
         if session.state != TcpState::SynSent && !s.has(tcp::SYN) && !late && !self.timestamp_ok(session, s, out) {
             return false;
         }
+        if session.state == TcpState::SynSent
+            && s.from == 1
+            && !s.has(tcp::SYN)
+            && let Some((_, echo)) = s.options.timestamp
+            && (session.flags & flag::TIMESTAMP == 0 || echo != session.peers[0].last_ts)
+        {
+            // The side that knows the SYN would not answer with a timestamp that is none of it.
+            self.event(out, E::PktInvalidTimestamp);
+            return false;
+        }
         if s.has(tcp::RST) {
             return self.reset(session, s, out);
         }
