@@ -113,6 +113,10 @@ impl AppSession {
                 self.off = true;
                 return Fed { consumed: data.len(), again: false };
             }
+            if cx.end && self.original.is_known() && self.side[0] == AppProto::Unknown {
+                // What was to come after a change did not come.
+                self.proto = AppProto::Failed;
+            }
             return WAIT;
         }
         if cx.end {

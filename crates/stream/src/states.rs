@@ -311,7 +311,13 @@ impl StreamEngine {
         let limit = if q.syn_ack { self.config.max_synack_queued } else { self.config.max_syn_queued };
         if list.iter().filter(|o| o.syn_ack == q.syn_ack).count() >= usize::from(limit) {
             self.event(out, if q.syn_ack { E::Hs3SynackFlood } else { E::Hs3SynFlood });
-            return false;
+            if q.syn_ack {
+                return false;
+            }
+            // The latest SYN is the one most likely to be answered: the oldest makes room.
+            if let Some(oldest) = list.iter().position(|o| !o.syn_ack) {
+                list.remove(oldest);
+            }
         }
         list.push(q);
         true

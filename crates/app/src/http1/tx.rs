@@ -181,7 +181,8 @@ impl Http1Tx {
     /// Target, host and port are worked out, once all fields of the request are there.
     pub(super) fn find_host(&mut self, flow: &FlowCore) {
         let raw = part(&self.request.line, self.request_line.uri);
-        let connect = self.method() == b"CONNECT";
+        // A path is no authority: there is no host in it.
+        let connect = self.method() == b"CONNECT" && !raw.starts_with(b"/");
         let target = if connect { host::connect(raw) } else { uri::split(raw) };
         let header = self.request.headers.first(b"host").map(trim);
         let mut events = Vec::new();
