@@ -305,21 +305,24 @@ impl StreamEngine {
     fn queue(&mut self, session: &mut TcpSession, q: Queued, out: &mut Outcome) -> bool {
         let list = &mut session.queue;
         let same = |o: &&Queued| o.syn_ack == q.syn_ack && o.seq == q.seq && o.ack == q.ack;
-        if list.iter().any(|o| same(&o)) {
+        let known = list.iter().any(|o| same(&o));
+        if known && q.syn_ack {
             return true;
         }
         let limit = if q.syn_ack { self.config.max_synack_queued } else { self.config.max_syn_queued };
         if list.iter().filter(|o| o.syn_ack == q.syn_ack).count() >= usize::from(limit) {
             self.event(out, if q.syn_ack { E::Hs3SynackFlood } else { E::Hs3SynFlood });
-            if q.syn_ack {
-                return false;
+            if q.syn_ack || known {
+                return known;
             }
             // The latest SYN is the one most likely to be answered: the oldest makes room.
             if let Some(oldest) = list.iter().position(|o| !o.syn_ack) {
                 list.remove(oldest);
             }
         }
-        list.push(q);
+        if !known {
+            list.push(q);
+        }
         true
     }
 
