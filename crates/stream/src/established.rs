@@ -99,8 +99,9 @@ impl StreamEngine {
         let bad = s.has(tcp::ACK)
             && seq::gt(s.ack, other.next_seq)
             && seq::gt(s.ack, other.last_ack)
-            // Scaled windows are rounded.
-            && other.window.saturating_sub(window) > s.ack.wrapping_sub(other.last_ack).saturating_add(3);
+            // Scaled windows are rounded, both the one before and this one.
+            && other.window.saturating_sub(window)
+                > s.ack.wrapping_sub(other.last_ack).saturating_add(3.max(1 << session.peers[s.from].wscale));
         if bad {
             self.event(out, E::PktBadWindowUpdate);
         }
