@@ -309,6 +309,17 @@ impl AppSession {
         self.parsers.iter().any(|p| !p.txs().is_empty())
     }
 
+    /// Whether a transaction is complete in a direction, and detection has not looked at that yet: then rules on the stream
+    /// should see all that belongs to it.
+    pub fn completed(&self, dir: Direction) -> bool {
+        self.parsers.iter().any(|p| {
+            let Some(last) = protocol(p.proto()).map(|d| d.complete()[dir.index()]) else { return false };
+            p.txs().any(|id| {
+                p.tx(id).is_some_and(|t| t.base().updated[dir.index()] && t.base().progress[dir.index()] >= last)
+            })
+        })
+    }
+
     /// Transactions of the flow so far (`tx_cnt`).
     pub fn tx_count(&self) -> u64 {
         self.past_txs + self.parsers.iter().map(|p| p.txs().end).sum::<u64>()

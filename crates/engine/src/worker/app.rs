@@ -188,6 +188,9 @@ impl Rest {
         }
         let Some(app) = app.as_deref_mut() else { return Heard::default() };
         for d in order {
+            if app.session.completed(d) {
+                tcp.raw_trigger(d);
+            }
             if tcp.depth_reached(d) && tcp.app_data(d, all).is_none() {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
