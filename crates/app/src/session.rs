@@ -168,6 +168,11 @@ impl AppSession {
         }
     }
 
+    /// What waits in a direction cannot be kept: the parser gives up.
+    pub fn fail(&mut self, cx: &mut Parse<'_>) {
+        self.went_on(cx, Outcome::Failed, 0);
+    }
+
     fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
         match outcome {
             Outcome::More => Fed { consumed, again: false },

@@ -233,6 +233,10 @@ impl TcpSession {
     pub const fn is_midstream(&self) -> bool {
         self.flags & flag::MIDSTREAM != 0
     }
+    /// Whether data came with the SYN (TCP fast open, RFC 7413) or was announced.
+    pub const fn is_fast_open(&self) -> bool {
+        self.flags & flag::FAST_OPEN != 0
+    }
     /// Whether one side only was seen.
     pub const fn is_async(&self) -> bool {
         self.flags & flag::ASYNC != 0
@@ -297,6 +301,20 @@ impl TcpSession {
         let next = d.buffer.next_at(d.app)?;
         let lost = if all { u64::MAX } else { d.acked };
         (next > d.app && next <= lost).then(|| AppData::Gap(next - d.app))
+    }
+
+    /// Whether bytes of a direction are missing at stream offset `at` that will not come any more: the receiver has them,
+    /// or with `all` data behind them is all there is.
+    pub fn app_gap_at(&self, direction: Direction, at: u64, all: bool) -> bool {
+        let Some(d) = self.data(direction) else { return false };
+        let lost = if all { u64::MAX } else { d.acked };
+        d.buffer.next_at(at).is_some_and(|next| next > at && next <= lost)
+    }
+
+    /// Whether data of a direction waits for an acknowledgment.
+    pub fn app_unacknowledged(&self, direction: Direction) -> bool {
+        self.flags & flag::APP_OFF == 0
+            && self.data(direction).is_some_and(|d| d.buffer.end() > d.app.max(self.limit(d, false)))
     }
 
     /// The application layer has taken `n` bytes, or a gap of `n`.
