@@ -80,6 +80,8 @@ pub struct AppSession {
     truncated: [bool; 2],
     /// What was recognised cannot be: nothing is parsed.
     silenced: bool,
+    /// The flow is the wrong way round.
+    turn: bool,
     /// Nothing more is wanted.
     off: bool,
     /// Transactions of parsers that are gone.
@@ -108,6 +110,9 @@ impl AppSession {
         }
         let before = self.proto;
         self.recognise(cx, dir, data);
+        if self.turn {
+            return WAIT;
+        }
         if !self.proto.is_known() {
             if self.side == [AppProto::Failed; 2] || self.silenced {
                 self.off = true;
@@ -137,6 +142,23 @@ impl AppSession {
         if self.side[dir.index()] == AppProto::Unknown {
             self.state.consumed(dir, bytes);
         }
+    }
+
+    /// Whether recognition found the flow the wrong way round. Nothing was taken then: turn the flow, its stream and this
+    /// round ([`AppSession::turn_round`]), and offer what there is again.
+    pub const fn wants_turn(&self) -> bool {
+        self.turn
+    }
+
+    /// The flow was turned round.
+    pub fn turn_round(&mut self) {
+        self.turn = false;
+        self.side.swap(0, 1);
+        self.news.swap(0, 1);
+        self.ended.swap(0, 1);
+        self.truncated.swap(0, 1);
+        self.first = self.first.map(Direction::reverse);
+        self.state.turn_round();
     }
 
     /// The beginning of the TCP connection was not seen.
@@ -211,6 +233,11 @@ impl AppSession {
         }
         match cx.config.recogniser.recognise(&mut self.state, cx.flow, dir, data, cx.end) {
             Recognised::More => {}
+            Recognised::Known { reverse: true, .. }
+                if self.side == [AppProto::Unknown; 2] && self.parsers.is_empty() =>
+            {
+                self.turn = true;
+            }
             Recognised::Known { proto, .. } => {
                 self.side[dir.index()] = proto;
                 self.news[dir.index()] = true;

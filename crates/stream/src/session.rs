@@ -221,6 +221,17 @@ pub(crate) struct Queued {
 }
 
 impl TcpSession {
+    /// Turns it round: who was taken for the client is the server. The flow has to be turned with it.
+    pub fn turn_round(&mut self) {
+        self.peers.swap(0, 1);
+        self.queue.clear();
+        self.flags ^= flag::SWAPPED;
+        self.state = match self.state {
+            TcpState::FinWait1 => TcpState::CloseWait,
+            TcpState::CloseWait => TcpState::FinWait1,
+            state => state,
+        };
+    }
     /// State.
     pub const fn state(&self) -> TcpState {
         self.state
@@ -311,10 +322,11 @@ impl TcpSession {
         d.buffer.next_at(at).is_some_and(|next| next > at && next <= lost)
     }
 
-    /// Whether data of a direction waits for an acknowledgment.
+    /// Whether data of a direction, without a hole before it, waits for an acknowledgment.
     pub fn app_unacknowledged(&self, direction: Direction) -> bool {
-        self.flags & flag::APP_OFF == 0
-            && self.data(direction).is_some_and(|d| d.buffer.end() > d.app.max(self.limit(d, false)))
+        let Some(d) = self.data(direction).filter(|_| self.flags & flag::APP_OFF == 0) else { return false };
+        let at = d.app.max(self.limit(d, false));
+        !d.buffer.contiguous(at, u64::MAX).is_empty()
     }
 
     /// The application layer has taken `n` bytes, or a gap of `n`.

@@ -38,6 +38,8 @@ pub(crate) struct FlowApp {
     offered: [u64; 2],
     /// By direction, what was left before a hole: it goes on behind that.
     held: [Vec<u8>; 2],
+    /// By direction, the first transaction of the parser that was not complete when the stream was last told of one.
+    complete: [u64; 2],
     /// What rules asked for of its files.
     pub(crate) files: margay_app::file::FlowFiles,
     /// Packet events not yet seen to.
@@ -51,9 +53,32 @@ pub(crate) struct Heard {
     pub(crate) events: u8,
     /// The protocol of the packet's direction became known, or known not to become so.
     pub(crate) detected: bool,
+    /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
+    pub(crate) turn: bool,
 }
 
 impl FlowApp {
+    /// The flow was turned round.
+    pub(super) fn turn_round(&mut self) {
+        self.session.turn_round();
+        self.offered = [0; 2];
+        self.held.swap(0, 1);
+    }
+
+    /// Whether messages of a direction became complete since the last call.
+    fn completed(&mut self, d: Direction) -> bool {
+        let Some(parser) = self.session.parsers().last() else { return false };
+        let Some(complete) = protocol(parser.proto()).map(|p| p.complete()[d.index()]) else { return false };
+        let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
+        // Another parser counts from 0 again.
+        *next = if *next > txs.end { 0 } else { (*next).max(txs.start) };
+        let before = *next;
+        while *next < txs.end && parser.tx(*next).is_none_or(|tx| tx.base().progress[d.index()] >= complete) {
+            *next += 1;
+        }
+        *next > before
+    }
+
     /// The client behind a proxy, from any transaction of the flow.
     pub(crate) fn forwarded_for(&self, header: &str, forward: bool) -> Option<IpAddr> {
         let parsers = self.session.parsers().iter();
@@ -142,6 +167,10 @@ impl Feeder<'_> {
                     } else {
                         app.offered[d.index()] = end;
                     }
+                    if app.session.wants_turn() {
+                        app.offered[d.index()] = 0;
+                        break;
+                    }
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
                     tcp.app_consume(d, fed.consumed as u64);
@@ -224,9 +253,19 @@ impl Rest {
             return Heard::default();
         }
         let app = flow.ext.app.get_or_insert_default();
-        let mut feeder = Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all: false, midstream: false };
+        let mut feeder = Feeder {
+            lane: &mut self.app,
+            core: &flow.core,
+            time: self.now,
+            inline: self.ips,
+            all: false,
+            midstream: false,
+        };
         app.session.data(&mut feeder.cx(false), dir, data);
-        Heard { events: app.session.take_events(), detected: app.session.take_news(dir) }
+        if app.session.wants_turn() {
+            return Heard { turn: true, ..Heard::default() };
+        }
+        Heard { events: app.session.take_events(), detected: app.session.take_news(dir), turn: false }
     }
 
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
@@ -247,12 +286,21 @@ impl Rest {
             let mut again = false;
             for d in order {
                 again |= feeder.side(tcp, app, d);
+                if app.as_ref().is_some_and(|a| a.session.wants_turn()) {
+                    return Heard { turn: true, ..Heard::default() };
+                }
             }
             if !again {
                 break;
             }
         }
         let Some(app) = app.as_deref_mut() else { return Heard::default() };
+        for d in order {
+            // Rules that look for bytes of a message should not wait for more than that.
+            if app.completed(d) {
+                tcp.raw_trigger(d);
+            }
+        }
         for d in order {
             if tcp.depth_reached(d) && tcp.app_data(d, all).is_none() {
                 app.session.truncate(&mut feeder.cx(false), d);
@@ -271,7 +319,7 @@ impl Rest {
         }
         self.stream.account(tcp);
         app.events |= app.session.take_events();
-        Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir) }
+        Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir), turn: false }
     }
 
     /// Logs the events of recognition that came with a packet.
