@@ -110,7 +110,7 @@ pub trait Parser: Debug + Send {
     /// nothing, where [`Parse::end`] is set.
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed;
 
-    /// `len` bytes of a direction are missing; what was left of the last call is lost with them.
+    /// `len` bytes of a direction are missing. What was left of the last call comes again, then with what is behind them.
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome;
 
     /// Numbers of the transactions that there are; some of them may have been freed.

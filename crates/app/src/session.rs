@@ -80,6 +80,8 @@ pub struct AppSession {
     truncated: [bool; 2],
     /// What was recognised cannot be: nothing is parsed.
     silenced: bool,
+    /// The flow is the wrong way round.
+    turn: bool,
     /// Nothing more is wanted.
     off: bool,
     /// Transactions of parsers that are gone.
@@ -108,6 +110,9 @@ impl AppSession {
         }
         let before = self.proto;
         self.recognise(cx, dir, data);
+        if self.turn {
+            return WAIT;
+        }
         if !self.proto.is_known() {
             if self.side == [AppProto::Failed; 2] || self.silenced {
                 self.off = true;
@@ -143,6 +148,23 @@ impl AppSession {
         }
     }
 
+    /// Whether recognition found the flow the wrong way round. Nothing was taken then: turn the flow, its stream and this
+    /// round ([`AppSession::turn_round`]), and offer what there is again.
+    pub const fn wants_turn(&self) -> bool {
+        self.turn
+    }
+
+    /// The flow was turned round.
+    pub fn turn_round(&mut self) {
+        self.turn = false;
+        self.side.swap(0, 1);
+        self.news.swap(0, 1);
+        self.ended.swap(0, 1);
+        self.truncated.swap(0, 1);
+        self.first = self.first.map(Direction::reverse);
+        self.state.turn_round();
+    }
+
     /// The beginning of the TCP connection was not seen.
     pub const fn set_midstream(&mut self) {
         self.state.set_midstream();
@@ -170,6 +192,11 @@ impl AppSession {
                 }
             }
         }
+    }
+
+    /// What waits in a direction cannot be kept: the parser gives up.
+    pub fn fail(&mut self, cx: &mut Parse<'_>) {
+        self.went_on(cx, Outcome::Failed, 0);
     }
 
     fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
@@ -210,6 +237,11 @@ impl AppSession {
         }
         match cx.config.recogniser.recognise(&mut self.state, cx.flow, dir, data, cx.end) {
             Recognised::More => {}
+            Recognised::Known { reverse: true, .. }
+                if self.side == [AppProto::Unknown; 2] && self.parsers.is_empty() =>
+            {
+                self.turn = true;
+            }
             Recognised::Known { proto, .. } => {
                 self.side[dir.index()] = proto;
                 self.news[dir.index()] = true;
@@ -307,17 +339,6 @@ impl AppSession {
     /// Whether there is a transaction.
     pub fn has_txs(&self) -> bool {
         self.parsers.iter().any(|p| !p.txs().is_empty())
-    }
-
-    /// Whether a transaction is complete in a direction, and detection has not looked at that yet: then rules on the stream
-    /// should see all that belongs to it.
-    pub fn completed(&self, dir: Direction) -> bool {
-        self.parsers.iter().any(|p| {
-            let Some(last) = protocol(p.proto()).map(|d| d.complete()[dir.index()]) else { return false };
-            p.txs().any(|id| {
-                p.tx(id).is_some_and(|t| t.base().updated[dir.index()] && t.base().progress[dir.index()] >= last)
-            })
-        })
     }
 
     /// Transactions of the flow so far (`tx_cnt`).

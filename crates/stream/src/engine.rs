@@ -248,6 +248,10 @@ impl StreamEngine {
             out.in_stream = true;
         } else {
             self.insert(session, s, out);
+            if self.config.inline {
+                // Its data is looked at now, also what the hole before it makes of it.
+                self.look_for_gap(session, s.from, out);
+            }
         }
         if s.has(tcp::ACK) {
             self.acknowledged(session, s.to(), out);
@@ -263,7 +267,6 @@ impl StreamEngine {
 
     /// Data of `side` was acknowledged up to its `last_ack`.
     fn acknowledged(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
-        let (app_off, raw_off) = (session.flags & flag::APP_OFF != 0, session.flags & flag::RAW_OFF != 0);
         let peer = &mut session.peers[side];
         let Ok(acked) = u64::try_from(peer.offset(peer.last_ack)) else { return };
         let Some(d) = &mut peer.data else { return };
@@ -273,7 +276,14 @@ impl StreamEngine {
         }
         d.acked = acked;
         out.new_data[side] = true;
-        // Data after a hole that the receiver has: we never saw what was there.
+        self.look_for_gap(session, side, out);
+    }
+
+    /// Data of `side` behind a hole that the receiver has: we never saw what was there.
+    fn look_for_gap(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
+        let (app_off, raw_off) = (session.flags & flag::APP_OFF != 0, session.flags & flag::RAW_OFF != 0);
+        let peer = &mut session.peers[side];
+        let Some(d) = &mut peer.data else { return };
         // Who does not read stands still, while what the other has read is freed: that is no hole.
         let app = if app_off { u64::MAX } else { d.app };
         let raw = if raw_off { u64::MAX } else { d.raw };
@@ -281,7 +291,7 @@ impl StreamEngine {
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
         if let Some(next) = d.buffer.next_at(at)
             && next > at
-            && next <= acked
+            && next <= d.acked
         {
             d.gap_seen = next;
             peer.flags |= peer_flag::GAP;

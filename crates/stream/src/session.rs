@@ -221,6 +221,17 @@ pub(crate) struct Queued {
 }
 
 impl TcpSession {
+    /// Turns it round: who was taken for the client is the server. The flow has to be turned with it.
+    pub fn turn_round(&mut self) {
+        self.peers.swap(0, 1);
+        self.queue.clear();
+        self.flags ^= flag::SWAPPED;
+        self.state = match self.state {
+            TcpState::FinWait1 => TcpState::CloseWait,
+            TcpState::CloseWait => TcpState::FinWait1,
+            state => state,
+        };
+    }
     /// State.
     pub const fn state(&self) -> TcpState {
         self.state
@@ -232,6 +243,10 @@ impl TcpSession {
     /// Whether it was picked up in the middle.
     pub const fn is_midstream(&self) -> bool {
         self.flags & flag::MIDSTREAM != 0
+    }
+    /// Whether data came with the SYN (TCP fast open, RFC 7413) or was announced.
+    pub const fn is_fast_open(&self) -> bool {
+        self.flags & flag::FAST_OPEN != 0
     }
     /// Whether one side only was seen.
     pub const fn is_async(&self) -> bool {
@@ -297,6 +312,21 @@ impl TcpSession {
         let next = d.buffer.next_at(d.app)?;
         let lost = if all { u64::MAX } else { d.acked };
         (next > d.app && next <= lost).then(|| AppData::Gap(next - d.app))
+    }
+
+    /// Whether bytes of a direction are missing at stream offset `at` that will not come any more: the receiver has them,
+    /// or with `all` data behind them is all there is.
+    pub fn app_gap_at(&self, direction: Direction, at: u64, all: bool) -> bool {
+        let Some(d) = self.data(direction) else { return false };
+        let lost = if all { u64::MAX } else { d.acked };
+        d.buffer.next_at(at).is_some_and(|next| next > at && next <= lost)
+    }
+
+    /// Whether data of a direction, without a hole before it, waits for an acknowledgment.
+    pub fn app_unacknowledged(&self, direction: Direction) -> bool {
+        let Some(d) = self.data(direction).filter(|_| self.flags & flag::APP_OFF == 0) else { return false };
+        let at = d.app.max(self.limit(d, false));
+        !d.buffer.contiguous(at, u64::MAX).is_empty()
     }
 
     /// The application layer has taken `n` bytes, or a gap of `n`.

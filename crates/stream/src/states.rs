@@ -25,7 +25,9 @@ impl StreamEngine {
             self.event(out, E::RstButNoSession);
             return;
         }
-        if s.has(tcp::FIN) {
+        // The last of a connection that was in its middle: there is no more to it, but this.
+        let last_data = self.config.midstream && s.has(tcp::FIN | tcp::ACK) && !s.payload.is_empty();
+        if s.has(tcp::FIN) && !last_data {
             self.event(out, E::FinButNoSession);
             out.exception = Some(Exception::Midstream);
             return;
@@ -106,6 +108,11 @@ impl StreamEngine {
                 new.flags |= flag::SACK;
             }
             new.state = TcpState::Established;
+            if last_data {
+                new.peers[from].advance(s.end().wrapping_add(1));
+                new.peers[from].flags |= peer_flag::FIN;
+                new.state = TcpState::FinWait1;
+            }
             out.state = Some(new.state.flow_state());
             out.accepted = true;
             self.after(new, s, out);

@@ -471,6 +471,10 @@ impl Http1Parser {
         let side = self.side(dir);
         side.scan = 0;
         let framing = side.framing;
+        if side.waiting > 0 {
+            // Within a line: it goes on behind what is missing.
+            return;
+        }
         let inside = match (side.state, framing) {
             (State::Body, Framing::Length(left)) => left.min(len),
             (State::Body, Framing::Chunked(Chunk::Data(left))) => left.min(len),

@@ -145,6 +145,8 @@ pub struct RecogniseState {
     sides: [Side; 2],
     /// The connection's beginning was not seen.
     midstream: bool,
+    /// The flow was turned round already.
+    turned: bool,
 }
 
 impl RecogniseState {
@@ -160,6 +162,11 @@ impl RecogniseState {
     /// [`Recognised::Known`] of TCP never has `reverse`.
     pub const fn set_midstream(&mut self) {
         self.midstream = true;
+    }
+
+    /// The flow was turned round: what was sent is looked at anew, and it is not turned again.
+    pub fn turn_round(&mut self) {
+        *self = RecogniseState { turned: true, ..RecogniseState::default() };
     }
 
     /// Forgets all: another protocol begins.
@@ -270,7 +277,7 @@ impl Recogniser {
             return Recognised::More;
         }
         let (sets, probes) = (&self.patterns[t], &self.probes[t]);
-        let midstream = state.midstream;
+        let (midstream, was_turned) = (state.midstream, state.turned);
         let likely = state.side(dir.reverse()).found;
         let side = state.side(dir);
         if !side.begun {
@@ -312,7 +319,7 @@ impl Recogniser {
             Some((_, proto, reverse)) => {
                 side.found = Some(proto);
                 // Of a connection whose handshake was seen it is known who opened it.
-                Recognised::Known { proto, reverse: reverse && (datagram || midstream) }
+                Recognised::Known { proto, reverse: reverse && !was_turned && (datagram || midstream) }
             }
             None if side.searched && side.probes | side.turned == 0 => Recognised::Failed,
             None => Recognised::More,

@@ -17,6 +17,9 @@ use super::{FlowExt, Rest};
 /// Most pieces that one packet hands over in one direction: stretches between holes.
 const PIECES_MAX: usize = 1024;
 
+/// Most bytes before a hole that wait for what is behind it: lines are shorter.
+const HELD_MAX: usize = 128 << 10;
+
 /// A worker's application layer.
 pub(crate) struct AppLane {
     pub(crate) config: Arc<AppConfig>,
@@ -33,6 +36,10 @@ pub(crate) struct FlowApp {
     pub(crate) session: AppSession,
     /// By direction, the stream offset up to which data was offered and not all taken.
     offered: [u64; 2],
+    /// By direction, what was left before a hole: it goes on behind that.
+    held: [Vec<u8>; 2],
+    /// By direction, the first transaction of the parser that was not complete when the stream was last told of one.
+    complete: [u64; 2],
     /// What rules asked for of its files.
     pub(crate) files: margay_app::file::FlowFiles,
     /// Packet events not yet seen to.
@@ -46,9 +53,32 @@ pub(crate) struct Heard {
     pub(crate) events: u8,
     /// The protocol of the packet's direction became known, or known not to become so.
     pub(crate) detected: bool,
+    /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
+    pub(crate) turn: bool,
 }
 
 impl FlowApp {
+    /// The flow was turned round.
+    pub(super) fn turn_round(&mut self) {
+        self.session.turn_round();
+        self.offered = [0; 2];
+        self.held.swap(0, 1);
+    }
+
+    /// Whether messages of a direction became complete since the last call.
+    fn completed(&mut self, d: Direction) -> bool {
+        let Some(parser) = self.session.parsers().last() else { return false };
+        let Some(complete) = protocol(parser.proto()).map(|p| p.complete()[d.index()]) else { return false };
+        let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
+        // Another parser counts from 0 again.
+        *next = if *next > txs.end { 0 } else { (*next).max(txs.start) };
+        let before = *next;
+        while *next < txs.end && parser.tx(*next).is_none_or(|tx| tx.base().progress[d.index()] >= complete) {
+            *next += 1;
+        }
+        *next > before
+    }
+
     /// The client behind a proxy, from any transaction of the flow.
     pub(crate) fn forwarded_for(&self, header: &str, forward: bool) -> Option<IpAddr> {
         let parsers = self.session.parsers().iter();
@@ -99,40 +129,99 @@ impl Feeder<'_> {
     fn side(&mut self, tcp: &mut TcpSession, app: &mut Option<Box<FlowApp>>, d: Direction) -> bool {
         let mut again = false;
         for _ in 0..PIECES_MAX {
-            let (consumed, stop);
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
-                    (consumed, stop) = (n, app.session.is_off());
+                    if !app.session.proto.is_known() {
+                        app.held[d.index()] = Vec::new();
+                    }
+                    tcp.app_consume(d, n);
+                    if app.session.is_off() {
+                        break;
+                    }
                 }
                 Some(AppData::Data { offset, bytes }) => {
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
-                    let offered = app.offered.get_mut(d.index());
-                    if offered.as_ref().is_some_and(|o| **o == end) {
-                        break;
+                    if app.offered[d.index()] == end {
+                        if !self.hold(tcp, app, d, end) {
+                            break;
+                        }
+                        continue;
+                    }
+                    if !app.held[d.index()].is_empty() {
+                        let n = bytes.len() as u64;
+                        again |= self.behind(app, d, bytes, false);
+                        tcp.app_consume(d, n);
+                        if app.session.is_off() {
+                            break;
+                        }
+                        continue;
                     }
                     let fed = app.session.data(&mut self.cx(false), d, bytes);
-                    consumed = fed.consumed as u64;
                     if fed.again {
                         app.offered = [0; 2];
                         again = true;
-                    } else if let Some(o) = app.offered.get_mut(d.index()) {
-                        *o = end;
+                    } else {
+                        app.offered[d.index()] = end;
                     }
-                    stop = app.session.is_off() || (!fed.again && fed.consumed < bytes.len());
-                    if fed.again && fed.consumed == 0 && !app.session.proto.is_known() {
-                        tcp.app_consume(d, consumed);
+                    if app.session.wants_turn() {
+                        app.offered[d.index()] = 0;
+                        break;
+                    }
+                    let left = fed.consumed < bytes.len();
+                    let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
+                    tcp.app_consume(d, fed.consumed as u64);
+                    if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
                         break;
                     }
                 }
             }
-            tcp.app_consume(d, consumed);
-            if stop {
+        }
+        again
+    }
+
+    /// Where what is left of a direction ends at `end` with a hole that stays one: takes it out of the stream, to go on
+    /// behind that. Whether it did.
+    fn hold(&mut self, tcp: &mut TcpSession, app: &mut FlowApp, d: Direction, end: u64) -> bool {
+        if !tcp.app_gap_at(d, end, self.all) {
+            return false;
+        }
+        let Some(AppData::Data { bytes, .. }) = tcp.app_data(d, self.all) else { return false };
+        let held = &mut app.held[d.index()];
+        if held.len() + bytes.len() > HELD_MAX {
+            *held = Vec::new();
+            app.session.fail(&mut self.cx(false));
+            return false;
+        }
+        held.extend_from_slice(bytes);
+        let n = bytes.len() as u64;
+        tcp.app_consume(d, n);
+        true
+    }
+
+    /// Hands over what was held of a direction, with `bytes` from behind the hole; what is left of it stays held.
+    fn behind(&mut self, app: &mut FlowApp, d: Direction, bytes: &[u8], end: bool) -> bool {
+        let mut held = std::mem::take(&mut app.held[d.index()]);
+        held.extend_from_slice(bytes);
+        let mut again = false;
+        for _ in 0..PIECES_MAX {
+            let fed = app.session.data(&mut self.cx(end), d, &held);
+            held.drain(..fed.consumed.min(held.len()));
+            again |= fed.again;
+            if app.session.is_off() {
+                return again;
+            }
+            if !fed.again || held.is_empty() {
                 break;
             }
+        }
+        if held.len() > HELD_MAX {
+            app.session.fail(&mut self.cx(false));
+        } else if !held.is_empty() {
+            app.held[d.index()] = held;
         }
         again
     }
@@ -142,12 +231,18 @@ impl Feeder<'_> {
         if app.session.is_ended(d) || app.session.is_off() {
             return;
         }
-        let held = match tcp.app_data(d, self.all) {
+        let left = match tcp.app_data(d, self.all) {
             Some(AppData::Data { bytes, .. }) => bytes,
             _ => &[],
         };
-        let fed = app.session.data(&mut self.cx(true), d, held);
-        tcp.app_consume(d, fed.consumed as u64);
+        if app.held[d.index()].is_empty() {
+            let fed = app.session.data(&mut self.cx(true), d, left);
+            tcp.app_consume(d, fed.consumed as u64);
+        } else {
+            let n = left.len() as u64;
+            self.behind(app, d, left, true);
+            tcp.app_consume(d, n);
+        }
     }
 }
 
@@ -158,9 +253,19 @@ impl Rest {
             return Heard::default();
         }
         let app = flow.ext.app.get_or_insert_default();
-        let mut feeder = Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all: false, midstream: false };
+        let mut feeder = Feeder {
+            lane: &mut self.app,
+            core: &flow.core,
+            time: self.now,
+            inline: self.ips,
+            all: false,
+            midstream: false,
+        };
         app.session.data(&mut feeder.cx(false), dir, data);
-        Heard { events: app.session.take_events(), detected: app.session.take_news(dir) }
+        if app.session.wants_turn() {
+            return Heard { turn: true, ..Heard::default() };
+        }
+        Heard { events: app.session.take_events(), detected: app.session.take_news(dir), turn: false }
     }
 
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
@@ -181,6 +286,9 @@ impl Rest {
             let mut again = false;
             for d in order {
                 again |= feeder.side(tcp, app, d);
+                if app.as_ref().is_some_and(|a| a.session.wants_turn()) {
+                    return Heard { turn: true, ..Heard::default() };
+                }
             }
             if !again {
                 break;
@@ -188,16 +296,22 @@ impl Rest {
         }
         let Some(app) = app.as_deref_mut() else { return Heard::default() };
         for d in order {
-            if app.session.completed(d) {
+            // Rules that look for bytes of a message should not wait for more than that.
+            if app.completed(d) {
                 tcp.raw_trigger(d);
             }
+        }
+        for d in order {
             if tcp.depth_reached(d) && tcp.app_data(d, all).is_none() {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
         if all || tcp.state() == TcpState::Closed {
             for d in order {
-                feeder.end(tcp, app, d);
+                // What nobody acknowledged before a reset is looked at when the flow ends.
+                if all || !tcp.app_unacknowledged(d) {
+                    feeder.end(tcp, app, d);
+                }
             }
         }
         if app.session.is_off() {
@@ -205,7 +319,7 @@ impl Rest {
         }
         self.stream.account(tcp);
         app.events |= app.session.take_events();
-        Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir) }
+        Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir), turn: false }
     }
 
     /// Logs the events of recognition that came with a packet.

@@ -18,7 +18,12 @@ impl Rest {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
         if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass {
-            let heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
+            let mut heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
+            if heard.turn {
+                flow.ext.turn_round();
+                flow.core.turn_round();
+                heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
+            }
             if let Some(s) = flow.ext.tcp.as_deref_mut() {
                 s.app_disable();
             }

@@ -50,6 +50,22 @@ pub(crate) struct MacList {
 
 const MACS_MAX: usize = 10;
 
+impl FlowExt {
+    /// The flow was turned round.
+    fn turn_round(&mut self) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.turn_round();
+        }
+        if let Some(app) = &mut self.app {
+            app.turn_round();
+        }
+        if let Some(macs) = &mut self.macs {
+            macs.swap(0, 1);
+        }
+        self.drop_logged.swap(0, 1);
+    }
+}
+
 impl MacList {
     fn add(&mut self, mac: [u8; 6]) {
         if self.src.len() < MACS_MAX && !self.src.contains(&mac) {
@@ -254,6 +270,13 @@ impl Lane {
         }
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
             seen.heard = rest.feed_udp(flow, direction, packet.payload());
+            if seen.heard.turn {
+                flow.ext.turn_round();
+                flows.swap(at);
+                direction = direction.reverse();
+                let Some(flow) = flows.get_mut(at) else { return };
+                seen.heard = rest.feed_udp(flow, direction, packet.payload());
+            }
         }
         if let Some(state) = seen.state {
             flows.set_state(at, state);

@@ -77,7 +77,16 @@ impl Lane {
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
-        let heard = rest.feed_tcp(flow, direction, false);
+        // Data of a SYN waits for what follows the handshake.
+        let early = !established && !rest.ips && flow.ext.tcp.as_ref().is_some_and(|s| s.is_fast_open());
+        let mut heard = if early { Heard::default() } else { rest.feed_tcp(flow, direction, false) };
+        if heard.turn {
+            flow.ext.turn_round();
+            flows.swap(at);
+            direction = direction.reverse();
+            let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+            heard = rest.feed_tcp(flow, direction, false);
+        }
         let seen = Seen {
             heard,
             events: out.events,
