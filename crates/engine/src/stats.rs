@@ -220,7 +220,10 @@ mod tests {
 
     #[test]
     fn parts_of_limits() {
-        assert_eq!([(1, 0), (0, 5), (1, 3), (7, 7), (u64::MAX, 1)].map(|(u, l)| percent(u, l)), [0, 0, 33, 100, u64::MAX]);
+        assert_eq!(
+            [(1, 0), (0, 5), (1, 3), (7, 7), (u64::MAX, 1)].map(|(u, l)| percent(u, l)),
+            [0, 0, 33, 100, u64::MAX]
+        );
     }
 
     #[test]

@@ -158,7 +158,14 @@ impl Rest {
             return Heard::default();
         }
         let app = flow.ext.app.get_or_insert_default();
-        let mut feeder = Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all: false, midstream: false };
+        let mut feeder = Feeder {
+            lane: &mut self.app,
+            core: &flow.core,
+            time: self.now,
+            inline: self.ips,
+            all: false,
+            midstream: false,
+        };
         app.session.data(&mut feeder.cx(false), dir, data);
         Heard { events: app.session.take_events(), detected: app.session.take_news(dir) }
     }
@@ -188,7 +195,8 @@ impl Rest {
         }
         let Some(app) = app.as_deref_mut() else { return Heard::default() };
         for d in order {
-            if tcp.depth_reached(d) && tcp.app_data(d, all).is_none() {
+            // What was acknowledged before is taken; what was not will never be.
+            if tcp.depth_reached(d) {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
@@ -241,6 +249,7 @@ impl Rest {
         let of_client = p.src == flow.core.src && p.sport == flow.core.sport;
         let way = if of_client { Direction::ToServer } else { Direction::ToClient };
         let names = app.names();
+        let mut storing = false;
         for parser in app.session.parsers_mut() {
             let Some(proto) = protocol(parser.proto()) else { continue };
             let complete = proto.complete();
@@ -250,6 +259,7 @@ impl Rest {
                 let whole = done == [true; 2];
                 let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
                 let free = end || (whole && inspected);
+                storing |= tx.base().files.is_storing();
                 self.app.log_files(&mut self.outputs, &header, names.proto, tx, (!free).then_some(way));
                 if !tx.base().events.is_empty() && self.outputs.wants(EventType::Anomaly) {
                     let new: Vec<u8> = tx.base_mut().events.take_new().to_vec();
@@ -301,5 +311,8 @@ impl Rest {
             }
         }
         app.session.tidy(&mut self.app.shared);
+        if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+            tcp.set_depth(self.app.config.files.store_depth());
+        }
     }
 }
