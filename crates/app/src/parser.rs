@@ -113,6 +113,9 @@ pub trait Parser: Debug + Send {
     /// `len` bytes of a direction are missing. What was left of the last call comes again, then with what is behind them.
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome;
 
+    /// No more of a direction will come, though there is more: what was begun there ends here, cut off.
+    fn truncated(&mut self, _cx: &mut Parse<'_>, _dir: Direction) {}
+
     /// Numbers of the transactions that there are; some of them may have been freed.
     fn txs(&self) -> Range<u64>;
 

@@ -5,7 +5,7 @@ use margay_flow::Direction;
 use crate::parser::{Outcome, Parse, Parser, Shared};
 use crate::proto::AppProto;
 use crate::recognise::{RecogniseState, Recognised, speaks_first};
-use crate::registry::protocol;
+use crate::registry::{Protocol, protocol};
 
 /// What is odd about a flow's protocols: events of packets, `app-layer-event:applayer_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ const WAIT: Fed = Fed { consumed: 0, again: false };
 impl AppSession {
     /// Bytes of a direction: what was left of the last call and what came since. With [`Parse::end`] no more will come.
     pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Fed {
-        if self.off {
+        if self.off || self.truncated[dir.index()] {
             return Fed { consumed: data.len(), again: false };
         }
         if !data.is_empty() {
@@ -172,7 +172,7 @@ impl AppSession {
 
     /// Bytes of a direction are missing.
     pub fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
-        if self.off {
+        if self.off || self.truncated[dir.index()] {
             return;
         }
         match self.parsers.last_mut().filter(|_| self.parsing) {
@@ -288,12 +288,17 @@ impl AppSession {
         }
     }
 
-    /// No more of a direction is looked at (the stream's depth): what files it has are cut off.
+    /// No more of a direction is looked at (the stream's depth): what its transactions have of it is cut off, and all that
+    /// there will be of it. To be called again whenever something came of the other direction.
     pub fn truncate(&mut self, cx: &mut Parse<'_>, dir: Direction) {
-        if std::mem::replace(&mut self.truncated[dir.index()], true) {
-            return;
+        if !std::mem::replace(&mut self.truncated[dir.index()], true)
+            && let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing)
+        {
+            parser.truncated(cx, dir);
         }
+        self.ended[dir.index()] = true;
         for parser in &mut self.parsers {
+            let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
             for id in parser.txs() {
                 if let Some(tx) = parser.tx_mut(id) {
                     let base = tx.base_mut();
@@ -301,6 +306,7 @@ impl AppSession {
                         base.files.close(&mut cx.shared.files, &cx.config.files, dir, true);
                         base.touch(dir);
                     }
+                    base.advance(dir, complete);
                 }
             }
         }

@@ -25,6 +25,8 @@ pub(crate) struct Reporter {
     names: Vec<(String, u64)>,
     last: Vec<(String, u64)>,
     engine: EngineStats,
+    /// `memcap.pressure_max`.
+    pressure_max: u64,
 }
 
 impl Reporter {
@@ -48,6 +50,7 @@ impl Reporter {
             names: Vec::new(),
             last: Vec::new(),
             engine,
+            pressure_max: 0,
         })
     }
 
@@ -58,6 +61,7 @@ impl Reporter {
 
     /// Writes a report where it is time to.
     pub(crate) fn tick(&mut self, now: Instant, worker: &mut Worker) {
+        self.pressure_max = self.pressure_max.max(pressure(worker));
         if now >= self.second {
             self.second = now + Duration::from_secs(1);
             worker.lane.rest.outputs.tick(settings::now());
@@ -101,6 +105,8 @@ impl Reporter {
 
     /// Gathers all counters in the order they are shown.
     fn collect(&mut self, worker: &mut Worker) {
+        let pressure = pressure(worker);
+        self.pressure_max = self.pressure_max.max(pressure);
         let lost = worker.lane.rest.outputs.lost();
         let names = &mut self.names;
         names.clear();
@@ -131,6 +137,8 @@ impl Reporter {
         }
         app_counters(&rest.app.shared.counters, &mut add);
         rest.app.shared.files.for_each_counter(&rest.app.config.files, &mut add);
+        add("memcap.pressure", pressure);
+        add("memcap.pressure_max", self.pressure_max);
         if rest.outputs.wants_pcap() {
             let c = rest.outputs.pcap_counters();
             add("pcap_log.written", c.written);
@@ -139,6 +147,26 @@ impl Reporter {
         }
         add("eve.lost", lost);
     }
+}
+
+/// How near the memory of a worker is to its limits: that of the stage which used most of its own, in percent. Stages
+/// without a limit do not count.
+fn pressure(worker: &Worker) -> u64 {
+    let (flows, rest) = (&worker.lane.flows, &worker.lane.rest);
+    let (stream, limits) = (&rest.stream.counters, rest.stream.config());
+    let uses = [
+        (stream.memuse, limits.memcap),
+        (stream.reassembly_memuse, limits.reassembly_memcap),
+        (flows.counters.memuse, flows.config().memcap),
+        (worker.decoder.counters.defrag_memuse, worker.decoder.config().defrag.memcap as u64),
+        (rest.app.shared.counters.http_memory, rest.app.config.http1.memcap),
+    ];
+    uses.into_iter().map(|(used, limit)| percent(used, limit)).max().unwrap_or(0)
+}
+
+/// What part of a limit is used, in percent; 0 where there is no limit.
+fn percent(used: u64, limit: u64) -> u64 {
+    used.saturating_mul(100).checked_div(limit).unwrap_or(0)
 }
 
 /// Gives the application layer's counters in the order they are shown: those of the protocols that there are parsers for.
@@ -189,6 +217,14 @@ pub(crate) fn app_counters(counters: &AppCounters, f: &mut dyn FnMut(&str, u64))
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_limits() {
+        assert_eq!(
+            [(1, 0), (0, 5), (1, 3), (7, 7), (u64::MAX, 1)].map(|(u, l)| percent(u, l)),
+            [0, 0, 33, 100, u64::MAX]
+        );
+    }
 
     #[test]
     fn counters_of_protocols() {

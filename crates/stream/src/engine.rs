@@ -307,6 +307,10 @@ impl StreamEngine {
         let dead = session.flags & both_off == both_off;
         let chunk_size = if s.from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         let seed = session.peers[0].isn;
+        let depth = match session.depth.unwrap_or(self.config.depth) {
+            0 => u64::MAX,
+            n => n,
+        };
         let peer = &mut session.peers[s.from];
         // Where flows past their depth are bypassed, somebody has to notice.
         if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
@@ -319,7 +323,6 @@ impl StreamEngine {
         let payload = s.payload.get(cut..).unwrap_or(&[]);
         let offset = u64::try_from(offset).unwrap_or(0);
         let policy = if inline { crate::policy::OsPolicy::First } else { peer.policy };
-        let depth = if self.config.depth == 0 { u64::MAX } else { self.config.depth };
         let d = peer.data.get_or_insert_with(|| {
             let percent = u64::from(self.config.randomize_chunk_percent.min(100));
             let span = u64::from(chunk_size) * percent / 100;
@@ -377,7 +380,7 @@ impl StreamEngine {
             } else {
                 out.in_stream = true;
             }
-            if room < part.len() || offset + room as u64 >= depth {
+            if room < part.len() {
                 peer.flags |= peer_flag::DEPTH;
                 self.counters.stream_depth_reached += 1;
                 self.counters.event(StreamEvent::ReassemblyDepthReached);

@@ -25,8 +25,9 @@ impl StreamEngine {
         if is_keep_alive(session, s) {
             return false;
         }
-        let acknowledged = seq::leq(s.end(), p.last_ack);
-        let seen = acknowledged || seq::leq(s.end(), p.next_seq);
+        // Where captures have acknowledgments before the data that they are of, the data comes late but once.
+        let seen = seq::leq(s.end(), p.next_seq);
+        let acknowledged = seen && seq::leq(s.end(), p.last_ack);
         if session.state.closing() && session.state != TcpState::LastAck && seen {
             self.event(out, E::PktRetransmission);
         }

@@ -206,6 +206,8 @@ pub struct TcpSession {
     pub(crate) flags: u16,
     pub(crate) peers: [Peer; 2],
     pub(crate) queue: Vec<Queued>,
+    /// Bytes of each direction that are put together, where that is not what the settings say; 0 means all.
+    pub(crate) depth: Option<u64>,
 }
 
 /// A SYN or SYN/ACK that may be the one that counts.
@@ -251,6 +253,11 @@ impl TcpSession {
     /// Whether one side only was seen.
     pub const fn is_async(&self) -> bool {
         self.flags & flag::ASYNC != 0
+    }
+    /// Has more or less of each direction put together than the settings say: `depth` bytes, 0 for all. What a
+    /// direction is past already stays lost.
+    pub const fn set_depth(&mut self, depth: u64) {
+        self.depth = Some(depth);
     }
     /// Whether a direction's data reached `depth` and is not followed any more.
     pub const fn depth_reached(&self, direction: Direction) -> bool {

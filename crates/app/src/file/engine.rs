@@ -61,6 +61,9 @@ pub struct FileConfig {
     pub force: FileWants,
     /// The file store, where it is on.
     pub store: Option<StoreConfig>,
+    /// `stream.reassembly.depth`, 0 for all: what is followed of files that are stored, where the store has no depth of
+    /// its own.
+    pub stream_depth: u64,
     /// `magic-file`: libmagic's database; `None` for its own.
     pub magic_file: Option<PathBuf>,
     /// Most files of a transaction; those after them are not followed.
@@ -82,6 +85,7 @@ impl Default for FileConfig {
         FileConfig {
             force: FileWants::NONE,
             store: None,
+            stream_depth: 1 << 20,
             magic_file: None,
             max_files: 1024,
             window_limit: 4 << 20,
@@ -94,14 +98,9 @@ impl Default for FileConfig {
 }
 
 impl FileConfig {
-    /// The depth up to which a body or a stream is followed where its files may be stored, given the one that holds
-    /// otherwise; 0 is without end. `file-store.stream-depth` makes a depth larger, and one without end smaller.
-    pub fn depth(&self, otherwise: u64) -> u64 {
-        match self.store.as_ref().and_then(|s| s.stream_depth) {
-            None => otherwise,
-            Some(0) => 0,
-            Some(d) => d.max(otherwise),
-        }
+    /// The depth up to which a stream, and the bodies in it, are followed where their files are stored; 0 is without end.
+    pub fn store_depth(&self) -> u64 {
+        self.store.as_ref().and_then(|s| s.stream_depth).unwrap_or(self.stream_depth)
     }
 }
 

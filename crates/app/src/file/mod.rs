@@ -536,10 +536,15 @@ impl Files {
     }
 
     /// The most bytes of a body that are followed, given the limit that holds where nothing is stored (0 for all): that of
-    /// the store ([`FileConfig::depth`]) where the open file of the direction is or may be stored.
+    /// the store ([`FileConfig::store_depth`]) where the open file of the direction is stored.
     pub fn depth(&self, config: &FileConfig, dir: Direction, limit: u64) -> u64 {
         let open = self.open.get(dir.index()).copied().flatten().and_then(|i| self.list.get(i));
-        if open.is_some_and(|f| !matches!(f.store, StoreState::No)) { config.depth(limit) } else { limit }
+        if open.is_some_and(File::storing) { config.store_depth() } else { limit }
+    }
+
+    /// Whether a file that is open is going to be stored: the stream has to be followed to [`FileConfig::store_depth`].
+    pub fn is_storing(&self) -> bool {
+        self.open.iter().flatten().filter_map(|&i| self.list.get(i)).any(File::storing)
     }
 
     /// Whether a file is open in a direction.

@@ -376,15 +376,23 @@ fn an_unfinished_file_leaves_nothing() {
 
 #[test]
 fn depth_is_that_of_the_store() {
-    let mut config = FileConfig::default();
-    assert_eq!(config.depth(100), 100);
-    config.store = Some(StoreConfig::new(PathBuf::new()));
-    assert_eq!(config.depth(100), 100);
-    for (depth, expected) in [(0, (0, 0)), (50, (100, 50)), (200, (200, 200))] {
+    let mut config = FileConfig { stream_depth: 7, ..FileConfig::default() };
+    for (depth, expected) in [(None, 7), (Some(0), 0), (Some(5), 5), (Some(9), 9)] {
+        let store = StoreConfig::new(PathBuf::new());
+        config.store = Some(StoreConfig { stream_depth: depth, ..store });
+        assert_eq!(config.store_depth(), expected);
+    }
+    // Only what is stored is followed that far.
+    for (wants, force, expected) in [(false, false, 100), (true, false, 100), (false, true, 9)] {
         if let Some(s) = &mut config.store {
-            s.stream_depth = Some(depth);
+            s.force = force;
         }
-        assert_eq!((config.depth(100), config.depth(0)), expected);
+        let mut t = T::new(config.clone(), FileWants { store: wants, ..FileWants::NONE });
+        t.open(ToClient, "");
+        assert_eq!(t.files.depth(&config, ToClient, 100), expected);
+        assert_eq!(t.files.is_storing(), force);
+        t.close(ToClient, false);
+        assert!(!t.files.is_storing());
     }
 }
 

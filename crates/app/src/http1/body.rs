@@ -133,8 +133,8 @@ impl Body {
         self.transferred = self.transferred.saturating_add(len);
         // What is behind a gap cannot be decoded.
         self.decoder = None;
+        // Limits are of what was seen: what is missing takes none of them.
         self.window.gap(len);
-        self.decoded = self.decoded.saturating_add(len);
         if let Some(mut multipart) = self.multipart.take() {
             multipart.gap(&mut |part| self.part(cx, files, dir, part));
             self.multipart = Some(multipart);

@@ -71,6 +71,7 @@ events! {
     MultipartError "multipart_generic_error";
     MultipartNoData "multipart_no_filedata";
     MultipartHeader "multipart_invalid_header";
+    ResponseBodyUnexpected "response_body_unexpected";
 }
 
 #[cfg(test)]
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_names() {
-        assert_eq!(NAMES.get(Event::MultipartHeader as usize), Some(&"multipart_invalid_header"));
+        assert_eq!(NAMES.get(Event::ResponseBodyUnexpected as usize), Some(&"response_body_unexpected"));
         assert_eq!(NAMES.get(Event::ContinueSeen as usize), Some(&"100_continue_already_seen"));
         assert!(NAMES.len() < 128);
         let mut sorted = NAMES.to_vec();

@@ -233,7 +233,7 @@ impl Http1Parser {
         if flags.invalid {
             tx.event(one_of(Event::RequestHeaderInvalid, Event::ResponseHeaderInvalid));
         }
-        if flags.dropped {
+        if flags.repeated {
             tx.event(one_of(Event::RequestRepetition, Event::ResponseRepetition));
         }
         if flags.too_many {
@@ -567,6 +567,13 @@ impl Parser for Http1Parser {
         let server = config.http1.server(cx.flow.dst);
         self.skip(cx, server, dir, len);
         Outcome::More
+    }
+
+    fn truncated(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+        if !matches!(self.side(dir).state, State::Start | State::Connect | State::Ignore | State::Lost) {
+            self.finish(cx, dir, true);
+        }
+        self.side(dir).state = State::Ignore;
     }
 
     fn txs(&self) -> Range<u64> {

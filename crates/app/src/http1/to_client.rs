@@ -225,6 +225,12 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
     if tx.method() == b"HEAD" {
         return Framing::None;
     }
+    // RFC 9110, section 8.6, and RFC 9112, section 6.1: such responses have neither field.
+    if tx.status_line.number.is_some_and(|n| matches!(n, 100..=199 | 204))
+        && (headers.first(b"content-length").is_some() || headers.first(b"transfer-encoding").is_some())
+    {
+        events.push(Event::ResponseBodyUnexpected);
+    }
     if !has_body && tx.status_line.number.is_some_and(|n| matches!(n, 100..=199 | 204 | 304)) {
         return Framing::None;
     }

@@ -15,6 +15,7 @@ use super::{number, size, wrong};
 pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, ConfigError> {
     let mut files = FileConfig {
         magic_file: config.get("magic-file").filter(|p| !p.is_empty()).map(Into::into),
+        stream_depth: size(config, "stream.reassembly.depth", margay_stream::StreamConfig::default().depth)?,
         ..FileConfig::default()
     };
     files.range_memcap = size(config, "app-layer.protocols.http.byterange.memcap", files.range_memcap)?;
@@ -38,7 +39,7 @@ pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, Confi
             if files.store.is_some() {
                 return Err(node.error("file-store: only one file store can be enabled"));
             }
-            files.store = Some(store(config, node, log_dir)?);
+            files.store = Some(store(node, log_dir, files.stream_depth)?);
             files.force = files.force.or(forced(node)?);
             continue;
         }
@@ -86,7 +87,7 @@ fn forced(node: Node<'_>) -> Result<FileWants, ConfigError> {
     Ok(wants)
 }
 
-fn store(config: &Config, node: Node<'_>, log_dir: &Path) -> Result<StoreConfig, ConfigError> {
+fn store(node: Node<'_>, log_dir: &Path, stream: u64) -> Result<StoreConfig, ConfigError> {
     let mut s = StoreConfig::new(log_dir.join(node.get("dir").filter(|d| !d.is_empty()).unwrap_or("filestore")));
     s.force = node.bool("force-filestore")?.unwrap_or(false);
     s.write_fileinfo = node.bool("write-fileinfo")?.unwrap_or(false);
@@ -97,7 +98,6 @@ fn store(config: &Config, node: Node<'_>, log_dir: &Path) -> Result<StoreConfig,
     // "no" leaves the stream's own depth.
     let depth = if node.get("stream-depth") == Some("no") { None } else { node.size("stream-depth")? };
     if let Some(depth) = depth {
-        let stream = size(config, "stream.reassembly.depth", margay_stream::StreamConfig::default().depth)?;
         if depth > 0 && depth <= stream {
             warning!(
                 "filestore",

@@ -302,7 +302,8 @@ impl Rest {
             }
         }
         for d in order {
-            if tcp.depth_reached(d) && tcp.app_data(d, all).is_none() {
+            // What was acknowledged before is taken; what was not will never be.
+            if tcp.depth_reached(d) {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
@@ -358,6 +359,7 @@ impl Rest {
         let of_client = p.src == flow.core.src && p.sport == flow.core.sport;
         let way = if of_client { Direction::ToServer } else { Direction::ToClient };
         let names = app.names();
+        let mut storing = false;
         for parser in app.session.parsers_mut() {
             let Some(proto) = protocol(parser.proto()) else { continue };
             let complete = proto.complete();
@@ -367,6 +369,7 @@ impl Rest {
                 let whole = done == [true; 2];
                 let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
                 let free = end || (whole && inspected);
+                storing |= tx.base().files.is_storing();
                 self.app.log_files(&mut self.outputs, &header, names.proto, tx, (!free).then_some(way));
                 if !tx.base().events.is_empty() && self.outputs.wants(EventType::Anomaly) {
                     let new: Vec<u8> = tx.base_mut().events.take_new().to_vec();
@@ -418,5 +421,8 @@ impl Rest {
             }
         }
         app.session.tidy(&mut self.app.shared);
+        if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+            tcp.set_depth(self.app.config.files.store_depth());
+        }
     }
 }
