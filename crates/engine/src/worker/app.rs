@@ -11,7 +11,7 @@ use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, Eve
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
-use super::log::addresses;
+use super::log::{HeldVars, addresses};
 use super::{FlowExt, Rest};
 
 /// Most pieces that one packet hands over in one direction: stretches between holes.
@@ -158,7 +158,14 @@ impl Rest {
             return Heard::default();
         }
         let app = flow.ext.app.get_or_insert_default();
-        let mut feeder = Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all: false, midstream: false };
+        let mut feeder = Feeder {
+            lane: &mut self.app,
+            core: &flow.core,
+            time: self.now,
+            inline: self.ips,
+            all: false,
+            midstream: false,
+        };
         app.session.data(&mut feeder.cx(false), dir, data);
         Heard { events: app.session.take_events(), detected: app.session.take_news(dir) }
     }
@@ -234,13 +241,13 @@ impl Rest {
             return;
         }
         // Anomalies have the addresses of the packet that they came up with, transactions those of the flow.
-        let packet_header =
-            Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
-        let header = Header { addresses: Some(addresses(&flow.core)), ..packet_header };
+        let bare_header = Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
         let detects = self.detect.is_some() && !passed;
         let of_client = p.src == flow.core.src && p.sport == flow.core.sport;
         let way = if of_client { Direction::ToServer } else { Direction::ToClient };
         let names = app.names();
+        let core = &flow.core;
+        let mut held = None;
         for parser in app.session.parsers_mut() {
             let Some(proto) = protocol(parser.proto()) else { continue };
             let complete = proto.complete();
@@ -250,6 +257,16 @@ impl Rest {
                 let whole = done == [true; 2];
                 let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
                 let free = end || (whole && inspected);
+                let base = tx.base();
+                let mut packet_header = bare_header;
+                if !base.files.is_empty() || !base.events.is_empty() || ((whole || end) && !base.logged) {
+                    let held = held.get_or_insert_with(|| match &self.detect {
+                        Some((detect, state)) => HeldVars::of(detect, Some(core), Some(state.packet_vars())),
+                        None => HeldVars::default(),
+                    });
+                    packet_header.vars = held.vars();
+                }
+                let header = Header { addresses: Some(addresses(core)), ..packet_header };
                 self.app.log_files(&mut self.outputs, &header, names.proto, tx, (!free).then_some(way));
                 if !tx.base().events.is_empty() && self.outputs.wants(EventType::Anomaly) {
                     let new: Vec<u8> = tx.base_mut().events.take_new().to_vec();
