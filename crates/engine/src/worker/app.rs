@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use margay_app::frame::{FlowFrames, STREAM};
 use margay_app::session::SessionEvent;
 use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Parse, Shared, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
+use margay_output::json::Json;
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
@@ -35,6 +37,8 @@ pub(crate) struct FlowApp {
     offered: [u64; 2],
     /// What rules asked for of its files.
     pub(crate) files: margay_app::file::FlowFiles,
+    /// Frames that its parsers marked.
+    pub(crate) frames: FlowFrames,
     /// Packet events not yet seen to.
     pub(crate) events: u8,
 }
@@ -103,6 +107,7 @@ impl Feeder<'_> {
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
+                    self.lane.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
                     (consumed, stop) = (n, app.session.is_off());
@@ -110,6 +115,7 @@ impl Feeder<'_> {
                 Some(AppData::Data { offset, bytes }) => {
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
+                    self.lane.shared.frames.at = offset;
                     let offered = app.offered.get_mut(d.index());
                     if offered.as_ref().is_some_and(|o| **o == end) {
                         break;
@@ -142,6 +148,7 @@ impl Feeder<'_> {
         if app.session.is_ended(d) || app.session.is_off() {
             return;
         }
+        self.lane.shared.frames.at = tcp.app_offset(d);
         let held = match tcp.app_data(d, self.all) {
             Some(AppData::Data { bytes, .. }) => bytes,
             _ => &[],
@@ -158,6 +165,8 @@ impl Rest {
             return Heard::default();
         }
         let app = flow.ext.app.get_or_insert_default();
+        self.app.shared.frames.at = 0;
+        self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
             lane: &mut self.app,
             core: &flow.core,
@@ -167,6 +176,7 @@ impl Rest {
             midstream: false,
         };
         app.session.data(&mut feeder.cx(false), dir, data);
+        app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         Heard { events: app.session.take_events(), detected: app.session.take_news(dir) }
     }
 
@@ -179,6 +189,7 @@ impl Rest {
             return Heard::default();
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
+        self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
         let midstream = tcp.is_midstream();
         let mut feeder =
             Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
@@ -207,6 +218,7 @@ impl Rest {
         if app.session.is_off() {
             tcp.app_disable();
         }
+        app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         self.stream.account(tcp);
         app.events |= app.session.take_events();
         Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir) }
@@ -231,6 +243,64 @@ impl Rest {
                 packet: Some(p),
             });
         }
+    }
+
+    /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both. Of their bytes what the
+    /// stream still holds is shown.
+    pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
+        /// Most bytes of a frame that are shown (`payload-buffer-size`).
+        const SHOWN: usize = 4096;
+        let Some(app) = flow.ext.app.as_deref_mut().filter(|a| !a.frames.is_empty()) else { return };
+        let names = app.names();
+        let types = protocol(app.session.proto).map_or(&[] as &[&str], |p| p.frames);
+        let dirs = [Direction::ToServer, Direction::ToClient];
+        for d in dirs.into_iter().filter(|d| end || *d == dir) {
+            for f in app.frames.of_mut(d).iter_mut().filter(|f| !f.logged) {
+                let name = if f.kind == STREAM { Some(&"stream") } else { types.get(usize::from(f.kind)) };
+                f.logged = true;
+                let Some(name) = name else { continue };
+                let session = flow.ext.tcp.as_deref();
+                let seen = f.end.unwrap_or_else(|| session.map_or(f.offset, |s| s.app_offset(d).max(f.offset)));
+                let bytes = &mut self.scratch.payload;
+                bytes.clear();
+                match session {
+                    Some(s) => s.stretch_with_gaps(d, f.offset, seen, SHOWN, bytes),
+                    None => bytes.extend(p.payload().iter().skip(f.offset as usize).take(SHOWN)),
+                }
+                let bytes = &self.scratch.payload;
+                let fields = |json: &mut Json, _: usize| {
+                    if let Some(proto) = names.proto {
+                        json.str("app_proto", proto);
+                    }
+                    json.object("frame");
+                    json.str("type", name);
+                    json.uint("id", f.id);
+                    json.str("direction", if d == Direction::ToServer { "toserver" } else { "toclient" });
+                    json.uint("stream_offset", f.offset);
+                    json.uint("length", seen - f.offset);
+                    json.base64("payload", bytes);
+                    json.printable("payload_printable", bytes);
+                    json.bool("complete", f.end.is_some());
+                    if let Some(tx) = f.tx {
+                        json.uint("tx_id", tx);
+                    }
+                    json.end_object();
+                };
+                self.outputs.app(&AppEvent {
+                    kind: EventType::Frame,
+                    header: Header {
+                        flow_id: Some(flow.core.id),
+                        pcap_filename: self.file.as_deref(),
+                        ..Header::of(p)
+                    },
+                    tx_id: None,
+                    direction: None,
+                    xff: None,
+                    fields: &fields,
+                });
+            }
+        }
+        app.frames.tidy();
     }
 
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
