@@ -66,7 +66,12 @@ fn run(events: &[Event], piece: usize) -> Result<(), Box<dyn Error>> {
     let client = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     let server = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
     let flow = flow(client, server);
-    let mut shared = Shared { files: FileEngine::default(), counters: Default::default(), scratch: Vec::new() };
+    let mut shared = Shared {
+        files: FileEngine::default(),
+        counters: Default::default(),
+        frames: Default::default(),
+        scratch: Vec::new(),
+    };
     let mut parser = (protocol.parser)(&config, &flow);
     let mut waiting = [Vec::new(), Vec::new()];
     let mut feed = |shared: &mut Shared, parser: &mut dyn Parser, dir: Direction, data: &[u8], end: bool| {

@@ -17,6 +17,7 @@ pub mod config;
 pub mod decompress;
 pub mod event;
 pub mod file;
+pub mod frame;
 pub mod http1;
 pub mod parser;
 pub mod proto;

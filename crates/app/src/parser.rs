@@ -8,6 +8,7 @@ use margay_packet::Time;
 
 use crate::config::AppConfig;
 use crate::file::FileEngine;
+use crate::frame::FrameMarks;
 use crate::proto::AppProto;
 use crate::tx::Transaction;
 
@@ -51,6 +52,8 @@ pub struct Shared {
     pub files: FileEngine,
     /// Counters.
     pub counters: AppCounters,
+    /// Where parsers mark frames.
+    pub frames: FrameMarks,
     /// Memory to put things together in, used again; whoever takes it empties it first.
     pub scratch: Vec<u8>,
 }

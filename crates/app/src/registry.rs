@@ -26,6 +26,8 @@ pub struct Protocol {
     pub states: [&'static [&'static str]; 2],
     /// Names of events, by number, as rules have them after the dot (`app-layer-event:http.NAME`).
     pub events: &'static [&'static str],
+    /// Names of the types of frames that its parser marks, by number ([`crate::frame`]).
+    pub frames: &'static [&'static str],
     /// Value of `event_type` of its log; empty where it has none.
     pub log: &'static str,
 }

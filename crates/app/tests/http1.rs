@@ -51,7 +51,12 @@ impl Talk {
     fn with(config: AppConfig) -> Talk {
         let flow = flow();
         let parser = (protocol(AppProto::Http1).expect("HTTP/1 has a parser").parser)(&config, &flow);
-        let shared = Shared { files: FileEngine::default(), counters: Default::default(), scratch: Vec::new() };
+        let shared = Shared {
+            files: FileEngine::default(),
+            counters: Default::default(),
+            frames: Default::default(),
+            scratch: Vec::new(),
+        };
         Talk { config, flow, shared, parser, waiting: [Vec::new(), Vec::new()], outcome: Outcome::More }
     }
 

@@ -46,7 +46,12 @@ fn parsed(request: &[u8], response: &[u8]) -> Box<dyn Parser> {
         emergency: false,
     };
     let config = AppConfig::default();
-    let mut shared = Shared { files: FileEngine::default(), counters: Default::default(), scratch: Vec::new() };
+    let mut shared = Shared {
+        files: FileEngine::default(),
+        counters: Default::default(),
+        frames: Default::default(),
+        scratch: Vec::new(),
+    };
     let mut parser = (protocol(AppProto::Http1).unwrap().parser)(&config, &flow);
     for (dir, data) in [(Direction::ToServer, request), (Direction::ToClient, response)] {
         let mut cx = Parse {

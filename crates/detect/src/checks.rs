@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use margay_app::AppProto;
-use margay_flow::{Direction, FlowCore};
+use margay_flow::{CapturedVars, Direction, FlowCore};
 use margay_packet::{DecodeEvent, Packet};
 use margay_rules::ast::{
     AppProtoMode, ChecksumLayer, Compare, FlagMode, FlowCheck, FlowSide, IpOption, IpRepOp, IpRepSide, StreamSide,
@@ -134,6 +134,8 @@ pub struct CheckInput<'a> {
     pub flow_start: bool,
     /// Bits of hosts and pairs of hosts.
     pub hosts: Option<&'a HostVars>,
+    /// Variables of the packet.
+    pub packet_vars: Option<&'a CapturedVars>,
     /// Reputation of addresses; `None` where none is loaded.
     pub reputation: Option<&'a dyn Reputation>,
 }
@@ -154,6 +156,7 @@ impl<'a> CheckInput<'a> {
             app_events: 0,
             flow_start: false,
             hosts: None,
+            packet_vars: None,
             reputation: None,
         }
     }
@@ -187,6 +190,7 @@ enum Kind {
     FlowBits { names: Box<[u32]>, set: bool },
     FlowIntSet { name: u32, set: bool },
     FlowInt { name: u32, op: IntOp, value: IntValue },
+    Variable { of_flow: bool, name: u32, value: Box<[u8]>, negated: bool },
     XBit { name: u32, track: XBitTrack, set: bool },
     Ttl(Compare),
     Tos { value: u8, negated: bool },
@@ -266,7 +270,7 @@ impl CompiledCheck {
             | Kind::Rpc { .. } => 3,
             Kind::FlowBits { .. } | Kind::FlowIntSet { .. } | Kind::FlowInt { .. } => 4,
             Kind::AppProto { .. } => 5,
-            Kind::XBit { .. } => 6,
+            Kind::XBit { .. } | Kind::Variable { .. } => 6,
             Kind::IpRep { .. } => 7,
             Kind::Checksum { .. } => 9,
         }
@@ -280,6 +284,11 @@ impl CompiledCheck {
             Kind::FlowBits { names, set } => input.flow.is_some_and(|f| names.iter().any(|&n| f.vars.bit(n) == *set)),
             Kind::FlowIntSet { name, set } => input.flow.is_some_and(|f| f.vars.int(*name).is_some() == *set),
             Kind::FlowInt { name, op, value } => flow::int(*name, *op, *value, input),
+            Kind::Variable { of_flow, name, value, negated } => {
+                let vars = if *of_flow { input.flow.map(|f| f.vars.captured()) } else { input.packet_vars };
+                let held = vars.and_then(|v| v.get(*name));
+                held.is_some_and(|v| memchr::memmem::find(v, value).is_some() != *negated)
+            }
             Kind::XBit { name, track, set } => flow::xbit(*name, *track, *set, input),
             Kind::Ttl(c) => header::ttl(p).is_some_and(|v| c.holds(v.into())),
             Kind::Tos { value, negated } => header::ipv4(p).is_some_and(|h| (h[1] == *value) != *negated),

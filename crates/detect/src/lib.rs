@@ -49,6 +49,7 @@ mod tests;
 mod threshold;
 pub mod transform;
 mod tx;
+mod vars;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};

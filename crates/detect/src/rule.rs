@@ -106,10 +106,11 @@ impl CompiledRule {
             if b.absent.is_some() {
                 return Err(Refused::Unsupported(format!("absent is not possible for {}", b.buffer)));
             }
-            let compiled = Inspection {
+            let mut compiled = Inspection {
                 transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
                 checks: CompiledBuffer::compile(b, limits)?,
             };
+            compiled.checks.resolve(&b.buffer, env.names);
             if kind::is_payload(&b.buffer) {
                 payload.push(compiled);
             } else if let Some(p) = PacketBuffer::from_name(&b.buffer) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use margay_flow::{Direction, FlowAction, FlowCore};
+use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
 use margay_packet::{Packet, PacketSource};
 use margay_rules::ast::{Action, NewAction};
 
@@ -40,6 +40,8 @@ pub struct DetectCounters {
     pub tag_memcap: u64,
     /// Bits of hosts that were not set because the table was full.
     pub host_memcap: u64,
+    /// Variables of flows and packets that were not kept because there were too many, or too much in them.
+    pub var_memcap: u64,
     /// Packets inspected.
     pub packets: u64,
     /// Rules that a pattern or their kind made candidates.
@@ -56,6 +58,7 @@ impl DetectCounters {
         f("detect.threshold_entries", self.threshold_entries);
         f("detect.tag_memcap", self.tag_memcap);
         f("detect.host_memcap", self.host_memcap);
+        f("detect.flowvar_memcap", self.var_memcap);
     }
 }
 
@@ -93,6 +96,8 @@ pub struct DetectState {
     thresholds: ThresholdState,
     tags: Tags,
     pub(crate) hosts: HostVars,
+    /// What rules captured of the packet.
+    pub(crate) packet_vars: CapturedVars,
     pub(crate) counters: DetectCounters,
     /// Every rule is a candidate for every packet: what the prefilters' answers are compared with.
     #[cfg(test)]
@@ -120,6 +125,7 @@ impl DetectState {
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
             hosts: HostVars::new(c.host_entries),
+            packet_vars: CapturedVars::default(),
             counters: DetectCounters::default(),
             #[cfg(test)]
             everything: false,
@@ -172,6 +178,7 @@ impl DetectState {
         self.alerts.clear();
         self.matches.clear();
         self.replacements.clear();
+        self.packet_vars.clear();
         let flow_action = input.flow.as_ref().map_or(FlowAction::None, |f| f.action);
         let tagged = self.tagged(input);
         if let Some(mut v) = of_flow(flow_action, input.ips) {
@@ -270,7 +277,10 @@ impl DetectState {
         for &number in &candidates {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
             for _ in 0..rule.header.ways(key, &detect.sets, &mut self.cache) {
-                if let Some(stream) = self.holds(detect, rule, input) {
+                let held = self.holds(detect, rule, input);
+                self.keep_entropy(input.flow.as_deref_mut());
+                if let Some(stream) = held {
+                    self.keep_captures(input.flow.as_deref_mut());
                     self.apply(rule, input, verdict);
                     self.matches.push(Match { rule: number, tx_id: None, stream, parser: 0, file: None });
                 }
@@ -341,6 +351,7 @@ impl DetectState {
             app_events: input.app_events,
             flow_start: self.flow_start,
             hosts: Some(&self.hosts),
+            packet_vars: Some(&self.packet_vars),
             reputation: Some(&*detect.reputation),
         }
     }
@@ -367,7 +378,12 @@ impl DetectState {
     }
 
     fn all(&mut self, inspections: &[Inspection], data: &[u8]) -> bool {
-        inspections.iter().all(|i| self.matches(i, data))
+        let marks = self.context.marks();
+        let all = inspections.iter().all(|i| self.matches(i, data));
+        if !all {
+            self.context.rewind(marks);
+        }
+        all
     }
 
     fn matches_payload(&mut self, i: &Inspection, payload: &[u8], ips: bool) -> bool {
@@ -375,9 +391,9 @@ impl DetectState {
         if replaces.is_empty() || !ips {
             return self.matches(i, payload);
         }
-        self.context.clear_results();
+        let before = self.context.replacements().len();
         let matched = self.matches(i, payload);
-        for r in self.context.replacements() {
+        for r in self.context.replacements().iter().skip(before) {
             if let Some(bytes) = replaces.get(usize::from(r.index)) {
                 self.replacements.push((r.offset, bytes.clone()));
             }

@@ -68,7 +68,8 @@ impl Talk {
         let flow = flow();
         let http = protocol(AppProto::Http1).expect("is there");
         let parsers = vec![(http.parser)(&config, &flow)];
-        let shared = Shared { files, counters: AppCounters::default(), scratch: Vec::new() };
+        let shared =
+            Shared { files, counters: AppCounters::default(), frames: Default::default(), scratch: Vec::new() };
         Talk { detect, state, config, shared, flow, parsers, left: Default::default() }
     }
 

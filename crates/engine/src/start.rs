@@ -246,6 +246,7 @@ fn worker(
     let shared = margay_app::Shared {
         files: FileEngine::new(&files, wants).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
+        frames: margay_app::frame::FrameMarks { wanted: outputs.wants(EventType::Frame), ..Default::default() },
         scratch: Vec::new(),
     };
     let app = AppLane {

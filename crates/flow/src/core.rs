@@ -60,11 +60,20 @@ pub enum FlowAction {
     Accept,
 }
 
-/// Bits and integers that rules keep with a flow, by number of their name (interned when rules are loaded).
+/// Bits and integers that rules keep with a flow, by number of their name (interned when rules are loaded), and what
+/// their expressions captured.
 #[derive(Debug, Clone, Default)]
 pub struct FlowVars {
     bits: Vec<u32>,
     ints: Vec<(u32, u32)>,
+    more: Option<Box<MoreVars>>,
+}
+
+/// What few flows have.
+#[derive(Debug, Clone, Default)]
+struct MoreVars {
+    captured: CapturedVars,
+    floats: Vec<(u32, f64)>,
 }
 
 impl FlowVars {
@@ -101,10 +110,100 @@ impl FlowVars {
     pub fn ints(&self) -> &[(u32, u32)] {
         &self.ints
     }
-    /// Forgets everything, keeping the memory.
+    /// What expressions captured (`flowvar`).
+    pub fn captured(&self) -> &CapturedVars {
+        static NONE: CapturedVars = CapturedVars { list: Vec::new(), bytes: 0 };
+        self.more.as_ref().map_or(&NONE, |m| &m.captured)
+    }
+    /// The same, to write to.
+    pub fn captured_mut(&mut self) -> &mut CapturedVars {
+        &mut self.more.get_or_insert_default().captured
+    }
+    /// The measures set, oldest first, as (id, value).
+    pub fn floats(&self) -> &[(u32, f64)] {
+        self.more.as_ref().map_or(&[], |m| &m.floats)
+    }
+    /// Sets measure `id`; false where the flow has [`CAPTURED_MAX`] of them already.
+    pub fn set_float(&mut self, id: u32, value: f64) -> bool {
+        let floats = &mut self.more.get_or_insert_default().floats;
+        let full = floats.len() >= CAPTURED_MAX;
+        match floats.iter_mut().find(|f| f.0 == id) {
+            Some(f) => f.1 = value,
+            None if full => return false,
+            None => floats.push((id, value)),
+        }
+        true
+    }
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.bits.is_empty() && self.ints.is_empty() && self.more.is_none()
+    }
+    /// Forgets everything, keeping the memory of bits and integers.
     pub fn clear(&mut self) {
         self.bits.clear();
         self.ints.clear();
+        self.more = None;
+    }
+}
+
+/// Most variables that one flow or packet keeps.
+pub const CAPTURED_MAX: usize = 64;
+/// Most bytes of keys and values that one flow or packet keeps.
+pub const CAPTURED_BYTES_MAX: usize = 16384;
+
+/// A variable that an expression captured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapturedVar {
+    /// Number of its name; of one with a key the number of the name that its value has in the rule.
+    pub name: u32,
+    /// Its key, where that was captured as well.
+    pub key: Option<Box<[u8]>>,
+    /// Its value.
+    pub value: Box<[u8]>,
+}
+
+/// Variables of a flow or a packet. What is beyond [`CAPTURED_MAX`] or [`CAPTURED_BYTES_MAX`] is not kept: what was there
+/// before stays.
+#[derive(Debug, Clone, Default)]
+pub struct CapturedVars {
+    list: Vec<CapturedVar>,
+    bytes: usize,
+}
+
+impl CapturedVars {
+    /// All of them, oldest first.
+    pub fn list(&self) -> &[CapturedVar] {
+        &self.list
+    }
+
+    /// The value of the one without a key that has the name with number `name`.
+    pub fn get(&self, name: u32) -> Option<&[u8]> {
+        self.list.iter().find(|v| v.name == name && v.key.is_none()).map(|v| &*v.value)
+    }
+
+    /// Sets the variable of that name, or of that name and key; false where there is no room for it.
+    pub fn set(&mut self, name: u32, key: Option<&[u8]>, value: &[u8]) -> bool {
+        let full = self.list.len() >= CAPTURED_MAX;
+        let old = self.list.iter_mut().find(|v| v.name == name && v.key.as_deref() == key);
+        let freed = old.as_ref().map_or(0, |v| v.value.len());
+        let added = value.len() + if old.is_none() { key.map_or(0, <[u8]>::len) } else { 0 };
+        if self.bytes - freed + added > CAPTURED_BYTES_MAX {
+            return false;
+        }
+        match old {
+            Some(v) if *v.value == *value => {}
+            Some(v) => v.value = value.into(),
+            None if full => return false,
+            None => self.list.push(CapturedVar { name, key: key.map(Into::into), value: value.into() }),
+        }
+        self.bytes = self.bytes - freed + added;
+        true
+    }
+
+    /// Forgets all of them, keeping the memory of the list.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.bytes = 0;
     }
 }
 
@@ -168,5 +267,39 @@ impl FlowCore {
         self.first_seen.swap(0, 1);
         self.tcp_flags.swap(0, 1);
         self.ttl.swap(0, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captured_variables_are_bounded() {
+        let mut v = CapturedVars::default();
+        assert!(
+            v.set(1, None, b"a") && v.set(1, None, b"bc") && v.set(2, Some(b"k"), b"x") && v.set(2, Some(b"l"), b"y")
+        );
+        assert_eq!((v.get(1), v.get(2), v.list().len(), v.bytes), (Some(&b"bc"[..]), None, 3, 6));
+        assert!(!v.set(1, None, &[0; CAPTURED_BYTES_MAX]));
+        assert_eq!(v.get(1), Some(&b"bc"[..]));
+        for n in 10..200 {
+            v.set(n, None, b"");
+        }
+        assert_eq!(v.list().len(), CAPTURED_MAX);
+        assert!(!v.set(500, None, b"") && v.set(10, None, b"again"));
+        v.clear();
+        assert!(v.set(1, None, &[0; CAPTURED_BYTES_MAX]));
+        assert!(!v.set(2, None, b"1") && v.set(1, None, b"1") && v.set(2, None, b"1"));
+    }
+
+    #[test]
+    fn variables_of_a_flow() {
+        let mut v = FlowVars::default();
+        assert!(v.is_empty() && v.captured().list().is_empty());
+        assert!(v.captured_mut().set(3, None, b"z") && v.set_float(1, 0.5) && v.set_float(1, 1.5));
+        assert_eq!((v.captured().get(3), v.floats()), (Some(&b"z"[..]), &[(1, 1.5)][..]));
+        v.clear();
+        assert!(v.is_empty() && v.floats().is_empty());
     }
 }

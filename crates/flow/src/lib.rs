@@ -33,7 +33,9 @@ mod key;
 mod slab;
 mod table;
 
-pub use crate::core::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+pub use crate::core::{
+    CAPTURED_BYTES_MAX, CAPTURED_MAX, CapturedVar, CapturedVars, Direction, FlowAction, FlowCore, FlowState, FlowVars,
+};
 pub use config::{FlowConfig, FlowTimeouts, TimeoutPair, Timeouts};
 pub use counters::{FlowCounters, TCP_STATES};
 pub use hash::{Seeded, SeededHasher};

@@ -434,6 +434,13 @@ impl TcpSession {
         }
     }
 
+    /// As [`TcpSession::payload_with_gaps`], up to the stream offset `to`.
+    pub fn stretch_with_gaps(&self, direction: Direction, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
+        if let Some(d) = self.data(direction) {
+            d.buffer.with_gaps(from, to, max, out);
+        }
+    }
+
     /// Inline: replaces `payload`, sent in a direction with sequence number `seq`, by what the stream has there. Returns
     /// whether that changed something: then the packet must not go out as it came.
     pub fn rewrite(&self, direction: Direction, seq: u32, payload: &mut [u8]) -> bool {

@@ -43,6 +43,11 @@ const TRAILER: u8 = 4;
 /// See [`LINE`].
 const COMPLETE: u8 = 5;
 
+/// Types of frames: places in the frames of [`PROTOCOL`].
+const REQUEST_FRAME: u8 = 0;
+/// See [`REQUEST_FRAME`].
+const RESPONSE_FRAME: u8 = 1;
+
 /// HTTP/1.
 pub static PROTOCOL: Protocol = Protocol {
     proto: AppProto::Http1,
@@ -62,6 +67,7 @@ pub static PROTOCOL: Protocol = Protocol {
         ],
     ],
     events: events::NAMES,
+    frames: &["request", "response"],
     log: "http",
 };
 

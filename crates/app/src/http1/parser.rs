@@ -58,11 +58,24 @@ pub(super) struct Side {
     pub last: Ending,
     /// Bytes that wait for more.
     pub waiting: usize,
+    /// How far into what is given this step begins.
+    pub at: usize,
+    /// Whether this step brought a message to its end.
+    pub ended: bool,
 }
 
 impl Default for Side {
     fn default() -> Self {
-        Side { state: State::Start, tx: 0, scan: 0, framing: Framing::None, last: Ending::CrLf, waiting: 0 }
+        Side {
+            state: State::Start,
+            tx: 0,
+            scan: 0,
+            framing: Framing::None,
+            last: Ending::CrLf,
+            waiting: 0,
+            at: 0,
+            ended: false,
+        }
     }
 }
 
@@ -419,6 +432,13 @@ impl Http1Parser {
         self.finish(cx, dir, false);
     }
 
+    /// Ends the frame of a message that came to its end, `to` bytes into what was given.
+    fn end_frame(&mut self, cx: &mut Parse<'_>, dir: Direction, to: u64) {
+        if std::mem::take(&mut self.side(dir).ended) {
+            cx.shared.frames.end(dir, to);
+        }
+    }
+
     /// A direction's message is at its end, complete or not.
     pub(super) fn finish(&mut self, cx: &mut Parse<'_>, dir: Direction, truncated: bool) {
         let config = cx.config;
@@ -434,6 +454,7 @@ impl Http1Parser {
         side.framing = Framing::None;
         side.scan = 0;
         side.last = Ending::CrLf;
+        side.ended = true;
         side.tx = match dir {
             Direction::ToServer => next,
             Direction::ToClient => side.tx.saturating_add(1),
@@ -525,7 +546,11 @@ impl Parser for Http1Parser {
         let before = self.side(dir).tx;
         // A step that uses nothing changes the state, and no two of them follow each other without end.
         let mut idle = 0;
+        if !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
         while idle < 8 {
+            self.side(dir).at = at;
             let rest = data.get(at..).unwrap_or(&[]);
             if rest.is_empty() && self.side(dir).state != State::Start && !cx.end {
                 break;
@@ -534,6 +559,7 @@ impl Parser for Http1Parser {
                 Step::Used(n) => {
                     idle = if n == 0 { idle + 1 } else { 0 };
                     at += n;
+                    self.end_frame(cx, dir, at as u64);
                     if n > 0 {
                         self.side(dir).scan = 0;
                     }
@@ -544,6 +570,7 @@ impl Parser for Http1Parser {
                 Step::More => break,
                 Step::Stop(n, what) => {
                     at += n;
+                    self.end_frame(cx, dir, at as u64);
                     outcome = what;
                     break;
                 }
@@ -552,6 +579,7 @@ impl Parser for Http1Parser {
         self.side(dir).waiting = data.len().saturating_sub(at);
         if cx.end && outcome == Outcome::More {
             self.stream_end(cx, server, dir);
+            self.end_frame(cx, dir, data.len() as u64);
         }
         // What was finished was counted then.
         for id in [before, self.side(dir).tx] {
@@ -566,6 +594,7 @@ impl Parser for Http1Parser {
         let config = cx.config;
         let server = config.http1.server(cx.flow.dst);
         self.skip(cx, server, dir, len);
+        self.end_frame(cx, dir, len);
         Outcome::More
     }
 

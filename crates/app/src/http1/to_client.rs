@@ -16,7 +16,7 @@ use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version, says};
 use super::response;
 use super::tx::Http1Tx;
-use super::{COMPLETE, HEADERS, LINE};
+use super::{COMPLETE, HEADERS, LINE, RESPONSE_FRAME};
 
 const DIR: Direction = Direction::ToClient;
 /// A first line longer than this that is no status line is data.
@@ -60,6 +60,7 @@ impl Http1Parser {
         if line.total > server.field_limit as usize {
             return self.too_long(DIR);
         }
+        cx.shared.frames.begin(DIR, RESPONSE_FRAME, self.response.at, Some(self.response.tx));
         self.response.last = line.ending;
         self.response.state = State::Headers;
         let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };

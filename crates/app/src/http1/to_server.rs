@@ -13,7 +13,7 @@ use super::line::{is_blank, next_line};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
 use super::tx::Http1Tx;
-use super::{HEADERS, LINE, auth, multipart, uri};
+use super::{HEADERS, LINE, REQUEST_FRAME, auth, multipart, uri};
 
 const DIR: Direction = Direction::ToServer;
 
@@ -47,6 +47,7 @@ impl Http1Parser {
         }
         let Some(id) = self.make(cx, server) else { return Step::Stop(0, Outcome::Failed) };
         self.request.tx = id;
+        cx.shared.frames.begin(DIR, REQUEST_FRAME, self.request.at, Some(id));
         self.request.last = line.ending;
         let Some(tx) = self.get(id) else { return Step::Stop(0, Outcome::Failed) };
         let parsed = request::request_line(content);

@@ -2,7 +2,7 @@
 
 use margay_packet::DecodeEvent;
 use margay_rules::APP_LAYER_EVENTS;
-use margay_rules::ast::{Check, FlowIntCheck, FlowIntValue, XBitTrack};
+use margay_rules::ast::{CaptureKind, Check, FlowIntCheck, FlowIntValue, XBitTrack};
 
 use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet};
 use crate::inspect::CompileError;
@@ -117,7 +117,13 @@ impl CompiledCheck {
             Check::AppState { .. } => return missing("app-layer-state"),
             Check::Asn1(_) => return missing("asn1"),
             Check::FtpBounce => return missing("ftpbounce"),
-            Check::Variable { .. } => return missing("flowvar and pktvar"),
+            Check::Variable { kind: CaptureKind::Alert, .. } => return missing("a variable of an alert"),
+            Check::Variable { kind, name, value, negated } => Kind::Variable {
+                of_flow: *kind == CaptureKind::Flow,
+                name: env.names.intern(name),
+                value: value.as_slice().into(),
+                negated: *negated,
+            },
             Check::Other { keyword, .. } => return missing(keyword),
         }))
     }

@@ -85,6 +85,8 @@ pub const CHECKS_MAX: usize = 512;
 pub const BASE64_MAX: usize = 65536;
 /// Most captures, and most bytes of them, that one rule's match keeps.
 pub const CAPTURES_MAX: (usize, usize) = (32, 16384);
+/// Most values of entropy that one rule's look keeps.
+pub const MEASURED_MAX: usize = 16;
 /// Most `replace` places that one rule's match keeps.
 pub const REPLACES_MAX: usize = 32;
 
@@ -125,14 +127,29 @@ struct PcreOp {
 enum Op {
     Content(Box<ContentOp>),
     Pcre(Box<PcreOp>),
-    IsDataAt { at: Value, relative: bool, negated: bool },
+    IsDataAt {
+        at: Value,
+        relative: bool,
+        negated: bool,
+    },
     Bsize(Compare),
     ByteTest(Box<ByteTest>),
     ByteJump(Box<ByteJump>),
     ByteExtract(Box<ByteExtract>),
     ByteMath(Box<ByteMath>),
-    Base64 { bytes: Option<u32>, offset: u32, relative: bool, data: Box<[Op]> },
-    Entropy { bytes: u32, offset: u32, value: FloatCompare },
+    Base64 {
+        bytes: Option<u32>,
+        offset: u32,
+        relative: bool,
+        data: Box<[Op]>,
+    },
+    /// With the number of the buffer's name in events.
+    Entropy {
+        bytes: u32,
+        offset: u32,
+        value: FloatCompare,
+        name: u32,
+    },
 }
 
 /// The checks of one buffer of a rule, ready to run. Shared by all workers.
@@ -140,8 +157,21 @@ enum Op {
 pub struct CompiledBuffer {
     ops: Box<[Op]>,
     captures: Vec<(CaptureKind, Arc<str>)>,
+    /// Of each capture the number of its name, and what it is for.
+    targets: Vec<(u32, CaptureRole)>,
     replaces: Vec<Arc<[u8]>>,
     limit: u32,
+}
+
+/// What a captured text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureRole {
+    /// The value of the variable that the rule names.
+    Named,
+    /// `key` with `value` right behind it: the key of the variable whose value that is.
+    Key,
+    /// The value that goes with the key.
+    Value,
 }
 
 /// What a capture group of a matching `pcre` held.
@@ -149,6 +179,12 @@ pub struct CompiledBuffer {
 pub struct Capture {
     /// Which of [`CompiledBuffer::captures`].
     pub index: u16,
+    /// Where it goes.
+    pub kind: CaptureKind,
+    /// Number of its name ([`CompiledBuffer::resolve`]).
+    pub name: u32,
+    /// What it is.
+    pub role: CaptureRole,
     start: u32,
     len: u32,
 }
@@ -173,6 +209,8 @@ pub struct InspectContext {
     pub limit_reached: u64,
     /// How often a regular expression reached its limits or failed otherwise.
     pub pcre_failed: u64,
+    /// Entropy measured since it was last taken, by number of the buffer's name ([`CompiledBuffer::resolve`]).
+    pub measured: Vec<(u32, f64)>,
     pcre: PcreScratch,
     base64: Vec<u8>,
     steps: u32,
@@ -188,6 +226,7 @@ impl Default for InspectContext {
             dce_little: false,
             limit_reached: 0,
             pcre_failed: 0,
+            measured: Vec::with_capacity(MEASURED_MAX),
             pcre: PcreScratch::new(),
             base64: Vec::with_capacity(BASE64_MAX + 4),
             steps: 0,
@@ -231,8 +270,13 @@ impl CompiledBuffer {
     /// # Errors
     /// A regular expression that is wrong, a keyword that this build does not have, more than [`CHECKS_MAX`] checks.
     pub fn compile(buffer: &BufferChecks, limits: &InspectLimits) -> Result<CompiledBuffer, CompileError> {
-        let mut out =
-            CompiledBuffer { ops: Box::default(), captures: Vec::new(), replaces: Vec::new(), limit: limits.recursion };
+        let mut out = CompiledBuffer {
+            ops: Box::default(),
+            captures: Vec::new(),
+            targets: Vec::new(),
+            replaces: Vec::new(),
+            limit: limits.recursion,
+        };
         out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
         Ok(out)
     }
@@ -357,12 +401,33 @@ impl CompiledBuffer {
                 }
             }
             BufferCheck::Entropy { bytes, offset, value } => {
-                Op::Entropy { bytes: *bytes, offset: *offset, value: *value }
+                Op::Entropy { bytes: *bytes, offset: *offset, value: *value, name: u32::MAX }
             }
             BufferCheck::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build cannot check it"));
             }
         })
+    }
+
+    /// Gives the names of captures, and that of the buffer `buffer` where its entropy is measured, their numbers.
+    pub fn resolve(&mut self, buffer: &str, names: &mut crate::checks::Names) {
+        let is = |n: usize, name: &str| self.captures.get(n).is_some_and(|c| &*c.1 == name);
+        let pair = |n: usize| {
+            let kind = |n: usize| self.captures.get(n).map(|c| c.0);
+            is(n, "key") && is(n + 1, "value") && kind(n) == kind(n + 1)
+        };
+        self.targets = (0..self.captures.len())
+            .zip(&self.captures)
+            .map(|(n, (_, name))| {
+                let role = match n.checked_sub(1) {
+                    _ if pair(n) => CaptureRole::Key,
+                    Some(before) if pair(before) => CaptureRole::Value,
+                    _ => CaptureRole::Named,
+                };
+                (names.intern(name), role)
+            })
+            .collect();
+        name_entropy(&mut self.ops, buffer, names);
     }
 
     /// Whether all checks hold for `data`. Where they do, captures and replacements are added to `ctx`.
@@ -384,6 +449,22 @@ impl CompiledBuffer {
     /// The bytes that a [`Replacement`] puts in place.
     pub fn replaces(&self) -> &[Arc<[u8]>] {
         &self.replaces
+    }
+}
+
+/// Sets the name under which entropy is shown: that of the buffer as `metadata.entropy` has it.
+fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::checks::Names) {
+    for op in ops {
+        match op {
+            Op::Entropy { name, .. } => {
+                *name = match buffer {
+                    "payload" | "pkt_data" => names.intern("content"),
+                    other => names.intern(&other.replace('.', "_")),
+                }
+            }
+            Op::Base64 { data, .. } => name_entropy(data, "base64_data", names),
+            _ => {}
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use margay_rules::ast::{Base64Mode, ByteExtract, ByteJump, ByteMath, ByteOp, Byt
 
 use super::number::{self, mask};
 use super::{
-    BASE64_MAX, CAPTURES_MAX, Capture, CompiledBuffer, ContentOp, InspectContext, Op, PcreOp, REPLACES_MAX, Replacement,
+    BASE64_MAX, CAPTURES_MAX, Capture, CaptureRole, CompiledBuffer, ContentOp, InspectContext, MEASURED_MAX, Op,
+    PcreOp, REPLACES_MAX, Replacement,
 };
 use crate::pcre::PcreResult;
 
@@ -20,18 +21,18 @@ pub(super) enum Outcome {
 
 /// Lengths of the result lists, to go back to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     captures: usize,
     bytes: usize,
     replaces: usize,
 }
 
 impl InspectContext {
-    pub(super) fn marks(&self) -> Marks {
+    pub(crate) fn marks(&self) -> Marks {
         Marks { captures: self.captures.len(), bytes: self.capture_bytes.len(), replaces: self.replaces.len() }
     }
 
-    pub(super) fn rewind(&mut self, m: Marks) {
+    pub(crate) fn rewind(&mut self, m: Marks) {
         self.captures.truncate(m.captures);
         self.capture_bytes.truncate(m.bytes);
         self.replaces.truncate(m.replaces);
@@ -71,15 +72,28 @@ impl InspectContext {
         }
     }
 
-    fn keep_captures(&mut self, op: &PcreOp, subject: &[u8]) {
+    /// Keeps a measure of entropy, in place of an earlier one of the same buffer.
+    fn keep_entropy(&mut self, name: u32, value: f64) {
+        let room = self.measured.len() < MEASURED_MAX && name != u32::MAX;
+        match self.measured.iter_mut().find(|m| m.0 == name) {
+            Some(m) => m.1 = value,
+            None if room => self.measured.push((name, value)),
+            None => {}
+        }
+    }
+
+    fn keep_captures(&mut self, buffer: &CompiledBuffer, op: &PcreOp, subject: &[u8]) {
         for (n, index) in op.captures.clone().enumerate() {
             let Some(bytes) = self.pcre.group(n + 1).and_then(|(from, to)| subject.get(from..to)) else { continue };
             let start = self.capture_bytes.len();
             if self.captures.len() >= CAPTURES_MAX.0 || start + bytes.len() > CAPTURES_MAX.1 {
                 return;
             }
+            let Some(&(kind, _)) = buffer.captures.get(usize::from(index)) else { continue };
+            let (name, role) =
+                buffer.targets.get(usize::from(index)).copied().unwrap_or((u32::MAX, CaptureRole::Named));
             self.capture_bytes.extend_from_slice(bytes);
-            self.captures.push(Capture { index, start: start as u32, len: bytes.len() as u32 });
+            self.captures.push(Capture { index, kind, name, role, start: start as u32, len: bytes.len() as u32 });
         }
     }
 }
@@ -176,7 +190,7 @@ impl CompiledBuffer {
                             return self.try_matches(p, rest, data, base, (from, to), fail, ctx);
                         }
                         PcreResult::Match(_, to) => {
-                            ctx.keep_captures(p, subject);
+                            ctx.keep_captures(self, p, subject);
                             cursor = base + to;
                             true
                         }
@@ -212,7 +226,13 @@ impl CompiledBuffer {
                     ctx.base64 = decoded;
                     outcome == Outcome::Match
                 }
-                Op::Entropy { bytes, offset, value } => entropy_holds(data, *bytes, *offset, *value),
+                Op::Entropy { bytes, offset, value, name } => match entropy_of(data, *bytes, *offset) {
+                    Some(e) => {
+                        ctx.keep_entropy(*name, e);
+                        entropy_holds(e, *value)
+                    }
+                    None => false,
+                },
             };
             if !holds {
                 return fail;
@@ -262,7 +282,7 @@ impl CompiledBuffer {
         let subject = data.get(base..).unwrap_or(&[]);
         loop {
             let marks = ctx.marks();
-            ctx.keep_captures(p, subject);
+            ctx.keep_captures(self, p, subject);
             match self.run(rest, data, base + to, ctx) {
                 Outcome::Fail => {}
                 done => return done,
@@ -373,13 +393,17 @@ fn byte_math(b: &ByteMath, data: &[u8], cursor: usize, ctx: &mut InspectContext)
     Some(usize::try_from(at).ok()? + n.len)
 }
 
-fn entropy_holds(data: &[u8], bytes: u32, offset: u32, value: FloatCompare) -> bool {
-    let Some(data) = data.get(offset as usize..).filter(|d| !d.is_empty()) else { return false };
-    let data = match bytes {
+/// The entropy of a stretch of a buffer; `None` where there is nothing of it.
+fn entropy_of(data: &[u8], bytes: u32, offset: u32) -> Option<f64> {
+    let data = data.get(offset as usize..).filter(|d| !d.is_empty())?;
+    Some(entropy(match bytes {
         0 => data,
         n => data.get(..n as usize).unwrap_or(data),
-    };
-    let e = (entropy(data) * 1000.0).round();
+    }))
+}
+
+fn entropy_holds(entropy: f64, value: FloatCompare) -> bool {
+    let e = (entropy * 1000.0).round();
     let t = |v: f64| (v * 1000.0).round();
     match value {
         FloatCompare::Equal(v) => e == t(v),

@@ -96,7 +96,13 @@ impl TxBuilder {
         let mut numbers = Vec::with_capacity(rule.buffers.len());
         for b in &rule.buffers {
             numbers.push(match b.app && !b.checks.is_empty() {
-                true => Some(push(&mut checks, b, limits)?),
+                true => {
+                    let n = push(&mut checks, b, limits)?;
+                    if let Some(c) = checks.last_mut() {
+                        c.resolve(&b.buffer, env.names);
+                    }
+                    Some(n)
+                }
                 false => None,
             });
         }

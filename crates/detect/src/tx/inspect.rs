@@ -185,11 +185,14 @@ impl DetectState {
             let mut state = state;
             loop {
                 let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
-                match self.evaluate(rule, txr, plan, state, files_from, view, input) {
+                let eval = self.evaluate(rule, txr, plan, state, files_from, view, input);
+                self.keep_entropy(input.flow.as_deref_mut());
+                match eval {
                     Eval::Match(_) if txr.both && !other_half(txr, plan, view, number) => {
                         kept.push((number, plan.full));
                     }
                     Eval::Match(file) => {
+                        self.keep_captures(input.flow.as_deref_mut());
                         let sid = detect.rules.get(number as usize).map_or(0, |r| r.sid);
                         self.tx_matched(rule, sid, input, verdict, tx, dir, file);
                         // What a transaction over TCP was parsed from is the stream.

@@ -57,6 +57,7 @@ static FAKE: Protocol = Protocol {
         ],
     ],
     events: &["odd", "even"],
+    frames: &[],
     log: "http",
 };
 

@@ -3,15 +3,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use margay_app::frame::{FlowFrames, STREAM};
 use margay_app::session::SessionEvent;
 use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Parse, Shared, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
+use margay_output::json::Json;
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
-use super::log::addresses;
+use super::log::{HeldVars, addresses};
 use super::{FlowExt, Rest};
 
 /// Most pieces that one packet hands over in one direction: stretches between holes.
@@ -42,6 +44,8 @@ pub(crate) struct FlowApp {
     complete: [u64; 2],
     /// What rules asked for of its files.
     pub(crate) files: margay_app::file::FlowFiles,
+    /// Frames that its parsers marked.
+    pub(crate) frames: FlowFrames,
     /// Packet events not yet seen to.
     pub(crate) events: u8,
 }
@@ -132,6 +136,7 @@ impl Feeder<'_> {
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
+                    self.lane.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
                     if !app.session.proto.is_known() {
@@ -145,6 +150,7 @@ impl Feeder<'_> {
                 Some(AppData::Data { offset, bytes }) => {
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
+                    self.lane.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
                     if app.offered[d.index()] == end {
                         if !self.hold(tcp, app, d, end) {
                             break;
@@ -231,6 +237,7 @@ impl Feeder<'_> {
         if app.session.is_ended(d) || app.session.is_off() {
             return;
         }
+        self.lane.shared.frames.at = tcp.app_offset(d);
         let left = match tcp.app_data(d, self.all) {
             Some(AppData::Data { bytes, .. }) => bytes,
             _ => &[],
@@ -253,6 +260,8 @@ impl Rest {
             return Heard::default();
         }
         let app = flow.ext.app.get_or_insert_default();
+        self.app.shared.frames.at = 0;
+        self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
             lane: &mut self.app,
             core: &flow.core,
@@ -262,6 +271,7 @@ impl Rest {
             midstream: false,
         };
         app.session.data(&mut feeder.cx(false), dir, data);
+        app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if app.session.wants_turn() {
             return Heard { turn: true, ..Heard::default() };
         }
@@ -277,6 +287,7 @@ impl Rest {
             return Heard::default();
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
+        self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
         let midstream = tcp.is_midstream();
         let mut feeder =
             Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
@@ -318,6 +329,7 @@ impl Rest {
         if app.session.is_off() {
             tcp.app_disable();
         }
+        app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         self.stream.account(tcp);
         app.events |= app.session.take_events();
         Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir), turn: false }
@@ -344,6 +356,64 @@ impl Rest {
         }
     }
 
+    /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both. Of their bytes what the
+    /// stream still holds is shown.
+    pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
+        /// Most bytes of a frame that are shown (`payload-buffer-size`).
+        const SHOWN: usize = 4096;
+        let Some(app) = flow.ext.app.as_deref_mut().filter(|a| !a.frames.is_empty()) else { return };
+        let names = app.names();
+        let types = protocol(app.session.proto).map_or(&[] as &[&str], |p| p.frames);
+        let dirs = [Direction::ToServer, Direction::ToClient];
+        for d in dirs.into_iter().filter(|d| end || *d == dir) {
+            for f in app.frames.of_mut(d).iter_mut().filter(|f| !f.logged) {
+                let name = if f.kind == STREAM { Some(&"stream") } else { types.get(usize::from(f.kind)) };
+                f.logged = true;
+                let Some(name) = name else { continue };
+                let session = flow.ext.tcp.as_deref();
+                let seen = f.end.unwrap_or_else(|| session.map_or(f.offset, |s| s.app_offset(d).max(f.offset)));
+                let bytes = &mut self.scratch.payload;
+                bytes.clear();
+                match session {
+                    Some(s) => s.stretch_with_gaps(d, f.offset, seen, SHOWN, bytes),
+                    None => bytes.extend(p.payload().iter().skip(f.offset as usize).take(SHOWN)),
+                }
+                let bytes = &self.scratch.payload;
+                let fields = |json: &mut Json, _: usize| {
+                    if let Some(proto) = names.proto {
+                        json.str("app_proto", proto);
+                    }
+                    json.object("frame");
+                    json.str("type", name);
+                    json.uint("id", f.id);
+                    json.str("direction", if d == Direction::ToServer { "toserver" } else { "toclient" });
+                    json.uint("stream_offset", f.offset);
+                    json.uint("length", seen - f.offset);
+                    json.base64("payload", bytes);
+                    json.printable("payload_printable", bytes);
+                    json.bool("complete", f.end.is_some());
+                    if let Some(tx) = f.tx {
+                        json.uint("tx_id", tx);
+                    }
+                    json.end_object();
+                };
+                self.outputs.app(&AppEvent {
+                    kind: EventType::Frame,
+                    header: Header {
+                        flow_id: Some(flow.core.id),
+                        pcap_filename: self.file.as_deref(),
+                        ..Header::of(p)
+                    },
+                    tx_id: None,
+                    direction: None,
+                    xff: None,
+                    fields: &fields,
+                });
+            }
+        }
+        app.frames.tidy();
+    }
+
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
         let passed = flow.core.action == margay_flow::FlowAction::Pass;
@@ -352,14 +422,14 @@ impl Rest {
             return;
         }
         // Anomalies have the addresses of the packet that they came up with, transactions those of the flow.
-        let packet_header =
-            Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
-        let header = Header { addresses: Some(addresses(&flow.core)), ..packet_header };
+        let bare_header = Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
         let detects = self.detect.is_some() && !passed;
         let of_client = p.src == flow.core.src && p.sport == flow.core.sport;
         let way = if of_client { Direction::ToServer } else { Direction::ToClient };
         let names = app.names();
         let mut storing = false;
+        let core = &flow.core;
+        let mut held = None;
         for parser in app.session.parsers_mut() {
             let Some(proto) = protocol(parser.proto()) else { continue };
             let complete = proto.complete();
@@ -370,6 +440,16 @@ impl Rest {
                 let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
                 let free = end || (whole && inspected);
                 storing |= tx.base().files.is_storing();
+                let base = tx.base();
+                let mut packet_header = bare_header;
+                if !base.files.is_empty() || !base.events.is_empty() || ((whole || end) && !base.logged) {
+                    let held = held.get_or_insert_with(|| match &self.detect {
+                        Some((detect, state)) => HeldVars::of(detect, Some(core), Some(state.packet_vars())),
+                        None => HeldVars::default(),
+                    });
+                    packet_header.vars = held.vars();
+                }
+                let header = Header { addresses: Some(addresses(core)), ..packet_header };
                 self.app.log_files(&mut self.outputs, &header, names.proto, tx, (!free).then_some(way));
                 if !tx.base().events.is_empty() && self.outputs.wants(EventType::Anomaly) {
                     let new: Vec<u8> = tx.base_mut().events.take_new().to_vec();

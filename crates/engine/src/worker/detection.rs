@@ -126,6 +126,7 @@ impl Rest {
             }
         };
         self.log_alerts(packet, flow.zip(dir), *fate);
+        self.log_metadata(packet, flow.map(|f| &f.core));
         if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
             self.log_tagged(packet, flow);
         }

@@ -76,6 +76,7 @@ impl Rest {
             // As from the side that spoke, where only one did.
             let way = if core.pkts[0] == 0 { Direction::ToClient } else { Direction::ToServer };
             let packet = pseudo(&core, way, self.now, &mut bytes);
+            self.log_frames(&packet, flow, way, true);
             self.log_app(&packet, flow, true);
         }
     }

@@ -2,10 +2,11 @@
 
 use margay_app::{LogFor, protocol};
 use margay_detect::{Detect, Reject};
-use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowState};
+use margay_flow::{CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState};
 use margay_output::event::{
-    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent, FlowSummary,
-    Forwarded, Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Vars, VerdictInfo,
+    self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
+    FlowSummary, Forwarded, Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Var, Vars,
+    VerdictInfo,
 };
 use margay_output::json::Json;
 use margay_packet::{L3, Packet, PacketSource};
@@ -97,12 +98,12 @@ impl Rest {
         if (p.events.is_empty() && stream.is_empty()) || !self.outputs.wants(EventType::Anomaly) {
             return;
         }
-        let (bits, ints);
+        let held;
         let mut header =
             Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
         if let (Some(flow), Some((detect, _))) = (flow, &self.detect) {
-            (bits, ints) = names(detect, &flow.core);
-            header.vars = Vars { flowbits: &bits, flowints: &ints, ..Vars::default() };
+            held = HeldVars::of(detect, Some(&flow.core), None);
+            header.vars = held.vars();
         }
         let events = p.events.as_slice().iter().map(|e| Anomaly::Decode(e.name()));
         for anomaly in events.chain(stream.iter().map(|e| Anomaly::Stream(e.name()))) {
@@ -117,13 +118,13 @@ impl Rest {
         if alerts.is_empty() {
             return;
         }
-        let (bits, ints);
-        let mut header =
-            Header { flow_id: flow.map(|(f, _)| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
-        if let Some((f, _)) = flow {
-            (bits, ints) = names(detect, &f.core);
-            header.vars = Vars { flowbits: &bits, flowints: &ints, ..Vars::default() };
-        }
+        let held = HeldVars::of(detect, flow.map(|(f, _)| &f.core), Some(state.packet_vars()));
+        let header = Header {
+            flow_id: flow.map(|(f, _)| f.core.id),
+            pcap_filename: self.file.as_deref(),
+            vars: held.vars(),
+            ..Header::of(p)
+        };
         let verdict = verdict(fate);
         let app = flow.and_then(|(f, _)| f.ext.app.as_deref());
         let names = app.map(FlowApp::names).unwrap_or_default();
@@ -176,6 +177,28 @@ impl Rest {
         }
     }
 
+    /// Logs the variables of a packet of which rules captured some.
+    pub(super) fn log_metadata(&mut self, p: &Packet<'_>, flow: Option<&FlowCore>) {
+        let Some((detect, state)) = &self.detect else { return };
+        if state.packet_vars().list().is_empty() || !self.outputs.wants(EventType::Metadata) {
+            return;
+        }
+        let held = HeldVars::of(detect, flow, Some(state.packet_vars()));
+        self.outputs.app(&AppEvent {
+            kind: EventType::Metadata,
+            header: Header {
+                flow_id: flow.map(|f| f.id),
+                pcap_filename: self.file.as_deref(),
+                vars: held.vars(),
+                ..Header::of(p)
+            },
+            tx_id: None,
+            direction: None,
+            xff: None,
+            fields: &|_, _| {},
+        });
+    }
+
     /// Logs a packet that a `tag` asked for.
     pub(super) fn log_tagged(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>) {
         if self.outputs.wants(EventType::Packet) {
@@ -224,9 +247,9 @@ impl Rest {
             return;
         }
         let core = &flow.core;
-        let (bits, ints) = match &self.detect {
-            Some((detect, _)) => names(detect, core),
-            None => Default::default(),
+        let held = match &self.detect {
+            Some((detect, _)) => HeldVars::of(detect, Some(core), None),
+            None => HeldVars::default(),
         };
         let exceptions: Vec<(&str, &str)> = flow.ext.exceptions.iter().map(|(c, p)| (c.target(), p.name())).collect();
         let icmp = matches!(core.proto, 1 | 58);
@@ -242,7 +265,7 @@ impl Rest {
                 Some(m) => Ether::Flow { src: &m[0].src, dst: &m[1].src },
                 None => Ether::None,
             },
-            vars: Vars { flowbits: &bits, flowints: &ints, ..Vars::default() },
+            vars: held.vars(),
             pcap_filename: self.file.as_deref(),
             ..Header::default()
         };
@@ -311,12 +334,50 @@ fn summary(core: &FlowCore) -> FlowSummary {
     FlowSummary { pkts: core.pkts, bytes: core.bytes, start: core.start, addresses: addresses(core) }
 }
 
-/// Names of the bits and integers that rules keep with a flow.
-fn names<'a>(detect: &'a Detect, core: &FlowCore) -> (Vec<&'a str>, Vec<(&'a str, u32)>) {
-    (
-        core.vars.bits().iter().filter_map(|&b| detect.names().name(b)).collect(),
-        core.vars.ints().iter().filter_map(|&(i, v)| detect.names().name(i).map(|n| (n, v))).collect(),
-    )
+/// What rules keep with a flow and a packet, by name.
+#[derive(Debug, Default)]
+pub(crate) struct HeldVars<'a> {
+    bits: Vec<&'a str>,
+    ints: Vec<(&'a str, u32)>,
+    of_packet: Vec<Var<'a>>,
+    of_flow: Vec<Var<'a>>,
+    entropy: Vec<(&'a str, f64)>,
+}
+
+impl<'a> HeldVars<'a> {
+    /// Those of `flow` and `packet`.
+    pub(crate) fn of(detect: &'a Detect, flow: Option<&'a FlowCore>, packet: Option<&'a CapturedVars>) -> Self {
+        let mut held = HeldVars::default();
+        let name = |n: u32| detect.names().name(n);
+        if let Some(vars) = flow.map(|f| &f.vars).filter(|v| !v.is_empty()) {
+            held.bits.extend(vars.bits().iter().filter_map(|&b| name(b)));
+            held.ints.extend(vars.ints().iter().filter_map(|&(i, v)| name(i).map(|n| (n, v))));
+            held.entropy.extend(vars.floats().iter().filter_map(|&(i, v)| name(i).map(|n| (n, v))));
+            held.of_flow.extend(captured(detect, vars.captured()));
+        }
+        if let Some(vars) = packet {
+            held.of_packet.extend(captured(detect, vars));
+        }
+        held
+    }
+
+    /// As events take them.
+    pub(crate) fn vars(&self) -> Vars<'_> {
+        Vars {
+            flowbits: &self.bits,
+            flowints: &self.ints,
+            pktvars: &self.of_packet,
+            flowvars: &self.of_flow,
+            entropy: &self.entropy,
+        }
+    }
+}
+
+fn captured<'a>(detect: &'a Detect, vars: &'a CapturedVars) -> impl Iterator<Item = Var<'a>> {
+    vars.list().iter().filter_map(|v| match &v.key {
+        Some(key) => Some(Var::KeyValue(key, &v.value)),
+        None => detect.names().name(v.name).map(|n| Var::Named(n, &v.value)),
+    })
 }
 
 fn signature<'a>(detect: &'a Detect, texts: &'a [RuleText], rule: u32) -> Signature<'a> {

@@ -309,6 +309,7 @@ impl Lane {
         if fate.drop.is_some() {
             rest.log_drop(packet, Some((flow, dir)), *fate);
         }
+        rest.log_frames(packet, flow, dir, false);
         rest.log_app(packet, flow, false);
         if seen.bypass || rest.take_bypass() {
             flows.set_state(at, FlowState::LocalBypassed);
