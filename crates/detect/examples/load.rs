@@ -157,7 +157,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         p.proto = 6;
         (p.src, p.dst, p.sport, p.dport) = (flow.src, flow.dst, flow.sport, flow.dport);
         p.payload = (40, 1400);
-        let chunks = [StreamChunk { data: &payload, offset: 0 }];
+        let chunks = [StreamChunk { data: &payload, offset: 0, seen: 0 }];
         let n = 200_000u32;
         let before = state.counters().candidates;
         let t = Instant::now();

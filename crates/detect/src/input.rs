@@ -16,6 +16,8 @@ pub struct StreamChunk<'a> {
     pub data: &'a [u8],
     /// Where in the stream they begin, in bytes from its start.
     pub offset: u64,
+    /// How many bytes at the start were in a chunk before: what is wholly in them was found then.
+    pub seen: usize,
 }
 
 /// One packet and what the rooms before know of it.

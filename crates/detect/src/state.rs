@@ -13,7 +13,7 @@ use crate::effect::EffectTarget;
 use crate::group::{Group, Has, Needs, Source};
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
-use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction, of_flow};
+use crate::input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction, of_flow};
 use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
 use crate::mpm::{MpmError, Scratch};
@@ -360,7 +360,7 @@ impl DetectState {
     pub(crate) fn payload_holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks {
-                if self.all(&rule.payload, chunk.data) {
+                if self.all(&rule.payload, chunk.data) && !self.was_found(rule, chunk) {
                     return Some(true);
                 }
             }
@@ -375,6 +375,17 @@ impl DetectState {
             return None;
         }
         Some(false)
+    }
+
+    /// Whether a rule that matches a chunk did so with an earlier one: in what both have, and not in what is new.
+    fn was_found(&mut self, rule: &CompiledRule, chunk: &StreamChunk<'_>) -> bool {
+        let (Some(seen), Some(new)) = (chunk.data.get(..chunk.seen), chunk.data.get(chunk.seen..)) else {
+            return false;
+        };
+        !seen.is_empty()
+            && rule.kind != RuleKind::AppTransaction
+            && self.all(&rule.payload, seen)
+            && !self.all(&rule.payload, new)
     }
 
     fn all(&mut self, inspections: &[Inspection], data: &[u8]) -> bool {

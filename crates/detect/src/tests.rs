@@ -156,7 +156,7 @@ impl Lab {
     fn send(&mut self, payload: &[u8], dir: Direction, in_stream: bool, chunks: &[&[u8]]) -> (Vec<u32>, Verdict) {
         let bytes = tcp_bytes(payload);
         let p = packet(&bytes, dir, self.flow.sport, self.flow.dport);
-        let chunks: Vec<StreamChunk<'_>> = chunks.iter().map(|data| StreamChunk { data, offset: 0 }).collect();
+        let chunks: Vec<StreamChunk<'_>> = chunks.iter().map(|data| StreamChunk { data, offset: 0, seen: 0 }).collect();
         let mut input = Input::new(&p);
         input.flow = Some(&mut self.flow);
         input.dir = Some(dir);
@@ -224,7 +224,7 @@ fn made_up_packets_have_no_headers() {
     flags.checks.push(Check::TcpAck(Compare::Equal(0)));
     let mut lab = Lab::new(vec![flags, rule(2, Action::Alert, Protocol::Ip), alert(3, b"abc")]);
     let bytes = tcp_bytes(b"");
-    let chunks = [StreamChunk { data: b"abc", offset: 0 }];
+    let chunks = [StreamChunk { data: b"abc", offset: 0, seen: 0 }];
     for (source, want) in [(PacketSource::StreamFlowTimeout, vec![3]), (PacketSource::Wire, vec![1, 2, 3])] {
         let p = Packet { source, ..packet(&bytes, Direction::ToServer, 40000, 80) };
         let mut input = Input { flow: Some(&mut lab.flow), dir: Some(Direction::ToServer), ..Input::new(&p) };

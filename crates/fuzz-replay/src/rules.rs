@@ -77,7 +77,7 @@ fn inspected(sets: &[Detect], bytes: &[u8], payload: &[u8]) {
         decoder.decode(&frame, &mut |p: &Packet<'_>| {
             let config = FlowConfig { hash_size: 1, prealloc: 0, ..FlowConfig::default() };
             let mut flows: FlowTable<()> = FlowTable::new(config);
-            let chunks = [StreamChunk { data: payload, offset: 0 }];
+            let chunks = [StreamChunk { data: payload, offset: 0, seen: 0 }];
             let Some(key) = flows.key(p, 0) else { return };
             let Lookup::Created(at) = flows.lookup(p, &key, || (), &mut |_, _| {}) else { return };
             let Some(flow) = flows.get_mut(at) else { return };

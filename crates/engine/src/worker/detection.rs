@@ -33,7 +33,8 @@ impl Rest {
         let Some((detect, state)) = &mut self.detect else { return };
         let session = flow.ext.tcp.as_deref();
         let chunk = session.and_then(|s| s.raw_chunk(dir, seen.flush));
-        let chunks = chunk.map(|c| StreamChunk { data: c.data, offset: c.offset });
+        let chunks =
+            chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if self.ips { 0 } else { c.seen } });
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
         let established = match session {
             Some(_) => seen.established,
