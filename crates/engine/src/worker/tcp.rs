@@ -111,10 +111,9 @@ impl Rest {
     fn new_session(&self, flow: &mut Flow<FlowExt>) {
         if let Some(s) = flow.ext.tcp.as_deref_mut()
             && !std::mem::replace(&mut flow.ext.session_told, true)
+            && self.detect.is_none()
         {
-            if self.detect.is_none() {
-                s.raw_disable();
-            }
+            s.raw_disable();
         }
     }
 
