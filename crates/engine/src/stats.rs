@@ -130,6 +130,7 @@ impl Reporter {
             }
         }
         app_counters(&rest.app.shared.counters, &mut add);
+        add("app_layer.frames_dropped", rest.app.shared.frames.refused);
         rest.app.shared.files.for_each_counter(&rest.app.config.files, &mut add);
         if rest.outputs.wants_pcap() {
             let c = rest.outputs.pcap_counters();
