@@ -466,6 +466,63 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         )
 }
 
+/// What expressions capture is kept with the flow or the packet once all of the rule matched, and can be looked at.
+#[test]
+fn captured_variables() {
+    let pcre = |pattern: &str, captures: &[(CaptureKind, &str)]| {
+        BufferCheck::Pcre(Pcre {
+            pattern: pattern.into(),
+            negated: false,
+            options: String::new(),
+            relative: false,
+            raw: false,
+            override_limits: false,
+            captures: captures.iter().map(|(k, n)| (*k, (*n).to_owned())).collect(),
+        })
+    };
+    let with = |sid, checks: Vec<BufferCheck>| {
+        let mut r = alert(sid, b"id=");
+        r.buffers[0].checks.extend(checks);
+        r
+    };
+    let check = |sid, kind, value: &[u8], negated| {
+        let mut r = rule(sid, Action::Alert, Protocol::Tcp);
+        r.checks.push(Check::Variable { kind, name: "id".into(), value: value.to_vec(), negated });
+        r
+    };
+    let (f, p) = (CaptureKind::Flow, CaptureKind::Packet);
+    let mut lab = Lab::new(vec![
+        with(1, vec![pcre("id=(\\d+)", &[(f, "id")])]),
+        with(2, vec![pcre("(id)=(\\d+)", &[(p, "key"), (p, "value")])]),
+        with(3, vec![pcre("id=(\\d+)", &[(f, "lost")]), BufferCheck::Content(content(b"never"))]),
+        check(4, f, b"23", false),
+        check(5, f, b"23", true),
+        check(6, p, b"1", false),
+    ]);
+    assert_eq!(lab.payload(b"id=1234;").0, [1, 4, 2]);
+    let [var] = lab.state.packet_vars().list() else { panic!("{:?}", lab.state.packet_vars()) };
+    assert_eq!((var.key.as_deref(), &*var.value), (Some(&b"id"[..]), &b"1234"[..]));
+    let held: Vec<_> =
+        lab.flow.vars.captured().list().iter().map(|v| (lab.detect.names().name(v.name), &*v.value)).collect();
+    assert_eq!(held, [(Some("id"), &b"1234"[..])]);
+    assert_eq!(lab.payload(b"id=5;").0, [1, 5, 2]);
+    assert_eq!(lab.payload(b"none").0, [5]);
+    assert!(lab.state.packet_vars().list().is_empty());
+    assert_eq!(lab.state.counters().var_memcap, 0);
+}
+
+/// Entropy is kept whatever the comparison says, under the name that events have for the buffer.
+#[test]
+fn entropy_is_kept() {
+    let mut r = alert(1, b"a");
+    r.buffers[0].checks =
+        vec![BufferCheck::Entropy { bytes: 0, offset: 0, value: margay_rules::ast::FloatCompare::Greater(7.0) }];
+    let mut lab = Lab::new(vec![r]);
+    assert_eq!(lab.payload(b"abab").0, []);
+    let held: Vec<_> = lab.flow.vars.floats().iter().map(|&(n, v)| (lab.detect.names().name(n), v)).collect();
+    assert_eq!(held, [(Some("content"), 1.0)]);
+}
+
 proptest! {
     /// Groups, prefilters and tables change what is looked at, never what is found.
     #[test]

@@ -136,6 +136,7 @@ impl Reporter {
             }
         }
         app_counters(&rest.app.shared.counters, &mut add);
+        add("app_layer.frames_dropped", rest.app.shared.frames.refused);
         rest.app.shared.files.for_each_counter(&rest.app.config.files, &mut add);
         add("memcap.pressure", pressure);
         add("memcap.pressure_max", self.pressure_max);
