@@ -1,5 +1,6 @@
 //! Reading rules and the files that go with them, and saying what could not be read.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -329,6 +330,12 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
+/// What this build can match: [`Context::available`].
+fn available() -> HashSet<String> {
+    let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
+    ["app-layer", "file", "http", "http1", "iprep", "nfq"].into_iter().map(str::to_owned).chain(recognised).collect()
+}
+
 /// What rules may refer to, from the configuration and the command line; classes and references come later.
 pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Context {
     let strict = match &options.strict_rule_keywords {
@@ -340,7 +347,7 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
         addresses: config.address_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         ports: config.port_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         strict,
-        available: ["app-layer", "file", "http", "http1", "iprep", "nfq"].into_iter().map(str::to_owned).collect(),
+        available: available(),
         inline: ips,
         ..Context::default()
     }

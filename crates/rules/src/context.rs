@@ -63,7 +63,8 @@ pub struct Context {
     pub version: Version,
     /// Names for `requires: feature`.
     pub features: HashSet<String>,
-    /// What this build can match: protocols by name (`http`, `tls` …) and the features that [`FEATURES`] lists.
+    /// What this build can match: protocols by name (`http`, `tls` …), those that are only recognised (`app-layer:tls`), and
+    /// the features that [`FEATURES`] lists.
     /// A rule that needs anything else is set aside.
     pub available: HashSet<String>,
     /// Whether packets can be changed or dropped; without it `replace` is accepted and warned of.

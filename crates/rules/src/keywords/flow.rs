@@ -228,7 +228,9 @@ fn app_layer_protocol(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.seen.app_protocol = true;
     b.seen.app_protocol_negated = i.negated;
-    let there = b.ctx.available.contains("app-layer") && (special || b.ctx.available.contains(name) || i.negated);
+    // To be recognised is enough; a parser is not needed.
+    let known = || b.ctx.available.contains(name) || b.ctx.available.contains(&format!("app-layer:{name}"));
+    let there = b.ctx.available.contains("app-layer") && (special || i.negated || known());
     if !there {
         b.missing("app-layer-protocol");
     }
