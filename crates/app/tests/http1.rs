@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use margay_app::file::FileEngine;
+use margay_app::http1::SwfConfig;
 use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::{FlowAction, FlowCore, FlowState, FlowVars};
@@ -414,5 +415,33 @@ proptest! {
         }
         t.end();
         t.seen();
+    }
+}
+
+/// Flash files are decompressed for rules, where that is on.
+#[test]
+fn flash_files_are_decompressed() {
+    let body = b"a script, a script, a script";
+    let mut deflate = flate2::Compress::new(flate2::Compression::best(), true);
+    let mut packed = Vec::with_capacity(1 << 10);
+    deflate.compress_vec(body, &mut packed, flate2::FlushCompress::Finish).expect("deflated");
+    let file = [&b"CWS\x0d\xff\0\0\0"[..], &packed].concat();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
+    for on in [false, true] {
+        let mut config = AppConfig::default();
+        config.http1.default.swf =
+            on.then_some(SwfConfig { deflate: true, lzma: true, compress_depth: 1024, decompress_depth: 1024 });
+        let mut t = Talk::with(config);
+        t.feed(ToServer, b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n", false);
+        for piece in [head.as_bytes(), &file].concat().chunks(10) {
+            t.feed(ToClient, piece, false);
+        }
+        let plain = b"FWS\x0d\xff\0\0\0a script, a script, a script".escape_ascii();
+        let expected = if on { plain.to_string() } else { file.escape_ascii().to_string() };
+        let seen = t.seen();
+        for buffer in ["file.data", "http.response_body"] {
+            let expected = format!("{buffer} ToClient {expected}");
+            assert!(seen.contains(&expected), "{expected} is not in {seen:#?}");
+        }
     }
 }

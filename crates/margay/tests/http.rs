@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use flate2::{Compress, Compression, Crc, FlushCompress};
 use serde_json::Value;
 
 fn folder(name: &str) -> PathBuf {
@@ -126,13 +128,14 @@ fn by_port(dir: &Path) -> BTreeMap<u64, Vec<String>> {
     out
 }
 
-fn run(dir: &Path, capture: &Capture, more: &[&str]) {
+fn command(dir: &Path, capture: &Capture, more: &[&str]) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = |p: &str| root.join(p).display().to_string();
     let (pcap, rules) = (dir.join("in.pcap"), dir.join("test.rules"));
     std::fs::write(&pcap, &capture.bytes).expect("a capture");
     std::fs::write(&rules, RULES).expect("rules");
-    let o = Command::new(env!("CARGO_BIN_EXE_margay"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
+    command
         .args(["-c", &path("etc/margay.yaml"), "-k", "none", "--init-errors-fatal"])
         .args(["--set", &format!("classification-file={}", path("etc/classification.config"))])
         .args(["--set", &format!("reference-config-file={}", path("etc/reference.config"))])
@@ -142,10 +145,79 @@ fn run(dir: &Path, capture: &Capture, more: &[&str]) {
         .arg(pcap)
         .arg("-S")
         .arg(rules)
-        .args(more)
-        .output()
-        .expect("the engine starts");
+        .args(more);
+    command
+}
+
+fn run(dir: &Path, capture: &Capture, more: &[&str]) {
+    let o = command(dir, capture, more).output().expect("the engine starts");
     assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+}
+
+/// Runs the engine, and looks at it while it runs: how long it took, and the most memory that it had in KiB, where the
+/// system says that.
+fn measure(dir: &Path, capture: &Capture, more: &[&str]) -> (Duration, Option<u64>) {
+    let mut command = command(dir, capture, more);
+    let began = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the engine starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = None;
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        peak = peak.max(line.and_then(|l| l.split_whitespace().next()?.parse().ok()));
+        if let Some(status) = child.try_wait().expect("a child") {
+            assert!(status.success(), "{status}");
+            return (began.elapsed(), peak);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Events of a type.
+fn events(dir: &Path, kind: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
+    let all = text.lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
+    all.filter(|e| e["event_type"] == kind).collect()
+}
+
+/// The whole of the stream and its bodies is looked at.
+const NO_LIMITS: [&str; 4] = [
+    "--set",
+    "stream.reassembly.depth=0",
+    "--set",
+    "app-layer.protocols.http.libhtp.default-config.response-body-limit=0",
+];
+/// Memory that a run may need beyond that of a small one, in KiB.
+const MORE_MEMORY: u64 = 24 << 10;
+
+/// What a run of almost nothing takes.
+fn small_run(name: &str) -> Option<u64> {
+    let mut capture = Capture::new();
+    capture.connection(20_000, TURNS, &mut || usize::MAX);
+    measure(&folder(name), &capture, &NO_LIMITS).1
+}
+
+/// A gzip file of `mib` MiB of zeros: one of them deflated, again and again.
+fn zeros(mib: u32) -> Vec<u8> {
+    let one = vec![0; 1 << 20];
+    let mut deflate = Compress::new(Compression::best(), false);
+    let mut block = Vec::with_capacity(64 << 10);
+    deflate.compress_vec(&one, &mut block, FlushCompress::Full).expect("deflated");
+    assert_eq!(deflate.total_in(), one.len() as u64);
+    let mut crc = Crc::new();
+    crc.update(&one);
+    let mut whole = Crc::new();
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3];
+    for _ in 0..mib {
+        out.extend_from_slice(&block);
+        whole.combine(&crc);
+    }
+    // An empty block that is the last one.
+    out.extend([1, 0, 0, 0xff, 0xff]);
+    out.extend(whole.sum().to_le_bytes());
+    out.extend((mib << 20).to_le_bytes());
+    out
 }
 
 #[test]
@@ -181,5 +253,63 @@ fn however_tcp_splits_it() {
         for (port, events) in &found {
             assert_eq!(events, first, "connection {port}, inline: {inline}");
         }
+    }
+}
+
+#[test]
+fn a_bomb_is_cut() {
+    let bomb = zeros(1024);
+    assert!(bomb.len() < 2 << 20, "{}", bomb.len());
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
+    let response = [head.as_bytes(), &bomb].concat();
+    let mut capture = Capture::new();
+    let turns: [(bool, &[u8]); 2] = [(false, b"GET /bomb HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
+    capture.connection(20_000, &turns, &mut || 1460);
+    let dir = folder("http-bomb");
+    let (took, peak) = measure(&dir, &capture, &NO_LIMITS);
+    let anomalies = events(&dir, "anomaly");
+    let bombs = anomalies.iter().filter(|a| a["anomaly"]["event"] == "COMPRESSION_BOMB").count();
+    assert_eq!(bombs, 1, "{anomalies:?}");
+    let http = events(&dir, "http");
+    let size = http[0]["http"]["length"].as_u64().expect("a length");
+    assert_eq!((http.len(), size), (1, bomb.len() as u64));
+    let files = events(&dir, "fileinfo");
+    assert_eq!(files[0]["fileinfo"]["state"], "TRUNCATED");
+    let size = files[0]["fileinfo"]["size"].as_u64().expect("a size");
+    // 100 ms of inflating, as `decompression-time-limit` has them.
+    assert!((1 << 20..64 << 20).contains(&size), "{size}");
+    // Without optimisation it takes what it takes.
+    assert!(cfg!(debug_assertions) || took < Duration::from_secs(1), "{took:?}");
+    if let (Some(peak), Some(small)) = (peak, small_run("http-bomb-small")) {
+        assert!(peak < small + MORE_MEMORY, "{peak} KiB, and {small} KiB of a small run");
+    }
+}
+
+#[test]
+fn a_long_body_takes_constant_memory() {
+    const CHUNK: usize = 1 << 20;
+    const CHUNKS: usize = 200;
+    let mut response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let text: Vec<u8> = b"the quick brown fox jumps over the lazy dog\n".iter().copied().cycle().take(CHUNK).collect();
+    for _ in 0..CHUNKS {
+        response.extend(format!("{CHUNK:x}\r\n").bytes());
+        response.extend(&text);
+        response.extend(b"\r\n");
+    }
+    // What a rule looks for is at the very end.
+    response.extend(b"11\r\nneedle in a chunk\r\n0\r\n\r\n");
+    let mut capture = Capture::new();
+    let turns: [(bool, &[u8]); 2] = [(false, b"GET /long HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
+    capture.connection(20_000, &turns, &mut || 60_000);
+    let dir = folder("http-long");
+    let (_, peak) = measure(&dir, &capture, &NO_LIMITS);
+    let _ = std::fs::remove_file(dir.join("in.pcap"));
+    let files = events(&dir, "fileinfo");
+    assert_eq!(files[0]["fileinfo"]["size"].as_u64(), Some((CHUNK * CHUNKS + 17) as u64));
+    assert_eq!(files[0]["fileinfo"]["state"], "CLOSED");
+    let alerts = events(&dir, "alert");
+    assert!(alerts.iter().any(|a| a["alert"]["signature_id"] == 3), "{alerts:?}");
+    if let (Some(peak), Some(small)) = (peak, small_run("http-long-small")) {
+        assert!(peak < small + MORE_MEMORY, "{peak} KiB, and {small} KiB of a small run");
     }
 }

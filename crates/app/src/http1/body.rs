@@ -109,6 +109,10 @@ impl Body {
         let status = decoder.push(data, &mut |piece| self.out(cx, files, dir, piece));
         self.decoder = Some(decoder);
         self.events.extend(event(status));
+        if status == Status::Bomb && self.opened && files.is_open(dir) {
+            // What else there is of it will not come out.
+            files.close(&mut cx.shared.files, cx.files, dir, true);
+        }
     }
 
     /// The body is at its end, or (`truncated`) will not be seen to its end.

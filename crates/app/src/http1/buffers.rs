@@ -2,6 +2,7 @@
 
 use margay_flow::Direction;
 
+use crate::decompress::swf;
 use crate::tx::{BufferDef, BufferKind, Found};
 
 use super::request::part;
@@ -142,6 +143,12 @@ pub(super) fn buffer<'a>(
             }
             let end = body.at_end();
             let (data, offset) = body.window().due(tx.limits(dir), end)?;
+            if let (Some((config, limits)), 0, false) = (&tx.swf, offset, to_server)
+                && swf::is_compressed(data)
+                && swf::decompress(data, config, *limits, scratch) == swf::Swf::Decoded
+            {
+                return Some(Found { data: scratch, offset, end });
+            }
             return Some(Found { data, offset, end });
         }
     };

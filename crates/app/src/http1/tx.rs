@@ -4,12 +4,14 @@ use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::decompress::Limits;
+use crate::decompress::swf::{MAX_OUTPUT, is_compressed};
 use crate::parser::Parse;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
 use super::body::{Body, BodyCx};
-use super::config::ServerConfig;
+use super::config::{ServerConfig, SwfConfig};
 use super::events::Event;
 use super::headers::{Headers, trim};
 use super::request::{RequestLine, part};
@@ -49,6 +51,8 @@ pub struct Http1Tx {
     /// Whether a `100 Continue` was seen.
     pub(super) continued: bool,
     window: [WindowLimits; 2],
+    /// How Flash files of the response are decompressed for rules.
+    pub(super) swf: Option<(SwfConfig, Limits)>,
     /// Memory that was last counted for it.
     counted: u64,
 }
@@ -64,7 +68,8 @@ impl Http1Tx {
                 w.min = 0;
             }
         }
-        Http1Tx { base: TxBase { id, ..TxBase::default() }, window, ..Http1Tx::default() }
+        let swf = server.swf.map(|s| (s, server.decompress));
+        Http1Tx { base: TxBase { id, ..TxBase::default() }, window, swf, ..Http1Tx::default() }
     }
 
     pub(super) const fn message(&self, dir: Direction) -> &Message {
@@ -238,7 +243,16 @@ impl Http1Tx {
     }
 
     pub(super) fn limits(&self, dir: Direction) -> WindowLimits {
-        self.window.get(dir.index()).copied().unwrap_or(WindowLimits { min: 0, window: 0 })
+        let mut limits = self.window.get(dir.index()).copied().unwrap_or(WindowLimits { min: 0, window: 0 });
+        // A Flash file is decompressed once, when all of it is there that is to be.
+        if let (Some((swf, _)), Direction::ToClient) = (&self.swf, dir)
+            && let (data, 0) = self.response.body.window().held()
+            && is_compressed(data)
+        {
+            let depth = if swf.compress_depth == 0 { MAX_OUTPUT as u64 } else { swf.compress_depth };
+            limits.min = limits.min.max(depth.min(MAX_OUTPUT as u64) as u32);
+        }
+        limits
     }
 }
 
