@@ -185,8 +185,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
     let protocol = proto();
     for tx in parser.txs().filter_map(|id| parser.tx(id)) {
         out.push(format!("tx {} {:?}", tx.base().id, tx.base().progress));
-        let mut events: Vec<_> =
-            tx.base().events.as_slice().iter().map(|&e| protocol.events[usize::from(e)]).collect();
+        let mut events: Vec<_> = tx.base().events.as_slice().iter().map(|&e| protocol.events[usize::from(e)]).collect();
         events.sort_unstable();
         out.push(format!("{events:?}"));
         for def in protocol.buffers {
