@@ -2,11 +2,13 @@
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
 mod decompress;
+mod http1;
 mod recognise;
 mod rules;
 mod stream;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+pub use http1::http1;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use stream::stream;
@@ -32,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     ("brotli", brotli),
     ("layers", layers),
     ("recognise", recognise),
+    ("http1", http1),
 ];
 
 /// Capture readers: any bytes as a file.

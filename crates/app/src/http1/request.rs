@@ -139,10 +139,24 @@ pub(super) fn known_method(method: &[u8]) -> bool {
     METHODS.contains(&method)
 }
 
-/// Whether a line can be a request line: a known method, or a protocol at its end.
+/// Whether a line can be a request line: a known method, or a protocol at its end, be it that of a cousin (`RTSP/1.0`).
 pub(super) fn plausible(line: &[u8]) -> bool {
     let l = request_line(line);
-    known_method(part(line, l.method)) || (!l.invalid && l.version > Version::V09)
+    known_method(part(line, l.method)) || (!l.invalid && l.version > Version::V09) || cousin(line)
+}
+
+/// Whether a line is a method, a target, and a protocol in the form `NAME/1.0`.
+fn cousin(line: &[u8]) -> bool {
+    let mut words = line.trim_ascii().split(|&b| b == b' ');
+    let (Some(method), Some(target), Some(protocol), None) = (words.next(), words.next(), words.next(), words.next())
+    else {
+        return false;
+    };
+    let [name @ .., b'/', b'0'..=b'9', b'.', b'0'..=b'9'] = protocol else { return false };
+    super::headers::is_token(method)
+        && !target.is_empty()
+        && !name.is_empty()
+        && name.iter().all(u8::is_ascii_uppercase)
 }
 
 /// The value of `Content-Length`: digits, behind what is none of them; `None` where there is none. The flag says that there
@@ -177,6 +191,20 @@ mod tests {
         let l = request_line(line);
         let s = |p| String::from_utf8_lossy(part(line, p)).into_owned();
         (s(l.method), s(l.uri), s(l.protocol), l.version)
+    }
+
+    #[test]
+    fn what_can_be_a_request() {
+        for (line, is) in [
+            (&b"DESCRIBE rtsp://h/ RTSP/1.0"[..], true),
+            (b"FOO /x HTTP/1.1", true),
+            (b"GET", true),
+            (b"junk", false),
+            (b"a b c/d", false),
+            (b"a\"b x RTSP/1.0", false),
+        ] {
+            assert_eq!(plausible(line), is, "{}", line.escape_ascii());
+        }
     }
 
     #[test]

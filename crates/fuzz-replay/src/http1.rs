@@ -1,0 +1,383 @@
+//! The target `http1`: a conversation in pieces, as it is written, byte by byte, and in pieces of another size.
+//!
+//! Input: three bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
+//! says. Any other byte is itself.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use margay_app::file::{FileEngine, FileWants};
+use margay_app::{
+    AppConfig, AppCounters, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol,
+    Shared, protocol,
+};
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_flow::{FlowAction, FlowCore, FlowState, FlowVars};
+use margay_json::Json;
+use margay_packet::{Time, Vlans};
+
+use margay_app::http1::SwfConfig;
+
+/// A step of the script.
+#[derive(Debug, Clone)]
+enum Act {
+    Bytes(Direction, Vec<u8>),
+    Gap(Direction, u64),
+}
+
+fn script(mut data: &[u8]) -> Vec<Act> {
+    let mut acts = Vec::new();
+    let (mut dir, mut bytes) = (ToServer, Vec::new());
+    let flush = |dir, bytes: &mut Vec<u8>, acts: &mut Vec<Act>| {
+        if !bytes.is_empty() {
+            acts.push(Act::Bytes(dir, std::mem::take(bytes)));
+        }
+    };
+    while let [first, rest @ ..] = data {
+        data = match (first, rest) {
+            (0xff, [to @ (b'>' | b'<'), rest @ ..]) => {
+                flush(dir, &mut bytes, &mut acts);
+                dir = if *to == b'>' { ToServer } else { ToClient };
+                rest
+            }
+            (0xff, [of @ (b'{' | b'}'), len, rest @ ..]) => {
+                flush(dir, &mut bytes, &mut acts);
+                acts.push(Act::Gap(if *of == b'{' { ToServer } else { ToClient }, u64::from(*len) + 1));
+                rest
+            }
+            _ => {
+                bytes.push(*first);
+                rest
+            }
+        };
+    }
+    flush(dir, &mut bytes, &mut acts);
+    acts
+}
+
+fn flow() -> FlowCore {
+    FlowCore {
+        id: 1,
+        src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        dst: IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+        sport: 40_000,
+        dport: 80,
+        proto: 6,
+        spi: 0,
+        vlans: Vlans::default(),
+        recursion: 0,
+        start: Time(0),
+        last: Time(0),
+        pkts: [1, 1],
+        bytes: [0; 2],
+        bypassed: [(0, 0); 2],
+        state: FlowState::Established,
+        action: FlowAction::None,
+        alerted: false,
+        first_seen: [false; 2],
+        vars: FlowVars::default(),
+        tcp_flags: [0; 2],
+        ttl: [(0, 0); 2],
+        emergency: false,
+    }
+}
+
+/// Most bytes that are left over with small limits; a chunk's size may be that long with any.
+const SMALL_FIELD: usize = 256;
+
+fn config(options: [u8; 3]) -> AppConfig {
+    let mut config = AppConfig::default();
+    let [first, second, _] = options;
+    let s = &mut config.http1.default;
+    s.layers = [if first & 1 != 0 { 3 } else { 0 }, if first & 2 != 0 { 3 } else { 0 }];
+    s.double_decode_path = first & 4 != 0;
+    s.double_decode_query = first & 4 != 0;
+    s.uri_include_all = first & 8 != 0;
+    s.plus_as_space = first & 8 != 0;
+    s.decompress.bomb = 64 << 10;
+    s.decompress.work = 1 << 20;
+    s.decompress.lzma_memory = 64 << 10;
+    if first & 16 != 0 {
+        s.swf = Some(SwfConfig { deflate: true, lzma: true, compress_depth: 0, decompress_depth: 64 << 10 });
+    }
+    if first & 32 != 0 {
+        s.body_limit = [100, 100];
+    }
+    if first & 64 != 0 {
+        for w in &mut s.window {
+            (w.min, w.window) = (16, 8);
+        }
+    }
+    config.http1.body_inline = Some(first & 128 != 0);
+    if limited(options) {
+        let s = &mut config.http1.default;
+        s.field_limit = SMALL_FIELD as u32;
+        s.headers_limit = 16;
+        s.max_tx = 4;
+        config.http1.memcap = 16 << 10;
+        config.files.max_files = 4;
+        config.files.window_limit = 1 << 10;
+    }
+    if second & 2 != 0 {
+        config.files.force = FileWants { md5: true, sha256: true, ..FileWants::NONE };
+    }
+    config
+}
+
+/// Small limits: where they are met may depend on the pieces.
+const fn limited(options: [u8; 3]) -> bool {
+    options[1] & 1 != 0
+}
+
+fn proto() -> &'static Protocol {
+    protocol(AppProto::Http1).expect("HTTP/1 has a parser")
+}
+
+fn shared() -> Shared {
+    Shared { files: FileEngine::default(), counters: AppCounters::default(), scratch: Vec::new() }
+}
+
+/// A parser with what it needs, fed as a session feeds it.
+struct Talk<'a> {
+    config: &'a AppConfig,
+    flow: FlowCore,
+    shared: Shared,
+    parser: Box<dyn Parser>,
+    waiting: [Vec<u8>; 2],
+    outcome: Outcome,
+}
+
+impl<'a> Talk<'a> {
+    fn new(config: &'a AppConfig) -> Self {
+        let flow = flow();
+        let parser = (proto().parser)(config, &flow);
+        Talk { config, flow, shared: shared(), parser, waiting: [Vec::new(), Vec::new()], outcome: Outcome::More }
+    }
+
+    fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        if self.outcome != Outcome::More {
+            return;
+        }
+        let waiting = &mut self.waiting[dir.index()];
+        waiting.extend_from_slice(data);
+        let (config, flow) = (self.config, &self.flow);
+        let mut cx = Parse { config, shared: &mut self.shared, flow, time: Time(0), end, inline: false };
+        let parsed = self.parser.data(&mut cx, dir, waiting);
+        assert!(parsed.consumed <= waiting.len(), "more used than there was");
+        waiting.drain(..parsed.consumed);
+        self.outcome = parsed.outcome;
+    }
+
+    fn end(&mut self) {
+        self.feed(ToServer, b"", true);
+        self.feed(ToClient, b"", true);
+    }
+
+    /// Responses that are complete.
+    fn answered(&self) -> usize {
+        let complete = proto().complete()[1];
+        self.parser.txs().filter_map(|id| self.parser.tx(id)).filter(|t| t.base().progress[1] == complete).count()
+    }
+}
+
+/// Everything that rules and logs can see of a transaction.
+fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
+    let protocol = proto();
+    for tx in parser.txs().filter_map(|id| parser.tx(id)) {
+        out.push(format!("tx {} {:?}", tx.base().id, tx.base().progress));
+        let mut events: Vec<_> = tx.base().events.as_slice().iter().map(|&e| protocol.events[usize::from(e)]).collect();
+        events.sort_unstable();
+        out.push(format!("{events:?}"));
+        for def in protocol.buffers {
+            for dir in [ToServer, ToClient] {
+                for index in 0.. {
+                    let mut scratch = Vec::new();
+                    let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
+                    out.push(format!("{} {dir:?} {} {}", def.name, found.data.escape_ascii(), found.end));
+                    if def.kind != BufferKind::Multi {
+                        break;
+                    }
+                }
+            }
+        }
+        for f in tx.base().files.all() {
+            out.push(format!(
+                "file {} {} {:?} {:?} {:?} {}",
+                f.name().escape_ascii(),
+                f.size(),
+                f.state,
+                f.range,
+                f.sha256(),
+                f.window.held().0.escape_ascii()
+            ));
+        }
+        for what in [LogFor::Event, LogFor::Alert, LogFor::File] {
+            let mut json = Json::new();
+            let mut options = AppLogOptions::default();
+            options.http.extended = true;
+            options.http.dump_headers = [true; 2];
+            json.item_object();
+            tx.log(&mut json, &options, what);
+            json.end_object();
+            out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
+        }
+        let _ = (tx.forwarded_for("x-forwarded-for", false), tx.forwarded_for("x-forwarded-for", true));
+    }
+}
+
+/// Runs the script in pieces of a size; 0 is as it is written.
+fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
+    let mut t = Talk::new(config);
+    for act in acts {
+        match act {
+            Act::Bytes(dir, bytes) => {
+                for piece in bytes.chunks(if size == 0 { usize::MAX } else { size }) {
+                    t.feed(*dir, piece, false);
+                }
+            }
+            Act::Gap(..) => return Vec::new(),
+        }
+    }
+    t.end();
+    let mut out = vec![format!("{:?}", t.outcome)];
+    seen(&*t.parser, &mut out);
+    let over = t.shared.counters.http_memcap + t.shared.files.counters.over_window;
+    if over > 0 || out.iter().any(|l| l.contains("compression_bomb")) {
+        return Vec::new();
+    }
+    for id in t.parser.txs() {
+        t.parser.free_tx(&mut t.shared, id);
+    }
+    assert_eq!(t.shared.counters.http_memory, 0, "memory that is not given back");
+    assert!(t.parser.txs().is_empty(), "transactions that are not freed");
+    out
+}
+
+/// Whether something that is no response comes behind the end of one: it is taken for a part of the body only where it
+/// comes with its end, so the pieces make a difference.
+fn has_tail(config: &AppConfig, acts: &[Act]) -> bool {
+    let mut t = Talk::new(config);
+    let mut answered = 0;
+    let mut rest: Vec<u8> = Vec::new();
+    let mut ends = false;
+    for act in acts {
+        let Act::Bytes(dir, bytes) = act else { return true };
+        for byte in bytes {
+            t.feed(*dir, &[*byte], false);
+            if *dir != ToClient {
+                continue;
+            }
+            if ends {
+                rest.push(*byte);
+                let n = rest.len().min(4);
+                if !rest[..n].eq_ignore_ascii_case(&b"HTTP"[..n]) {
+                    return true;
+                }
+                ends = n < 4;
+            }
+            let now = t.answered();
+            if now > answered {
+                answered = now;
+                rest.clear();
+                ends = true;
+            }
+        }
+    }
+    // `HTT` at the end is less than a response.
+    ends && !rest.is_empty()
+}
+
+/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
+fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
+    let (mut session, mut shared, flow) = (AppSession::default(), shared(), flow());
+    let mut waiting = [Vec::new(), Vec::new()];
+    let (mut fed, mut dice) = (0, u32::from(dice));
+    let complete = proto().complete();
+    let ends = [Act::Bytes(ToServer, Vec::new()), Act::Bytes(ToClient, Vec::new())];
+    for (n, act) in acts.iter().chain(&ends).enumerate() {
+        let end = n >= acts.len();
+        let (dir, bytes) = match act {
+            Act::Bytes(dir, bytes) => (*dir, &bytes[..]),
+            Act::Gap(dir, len) => {
+                waiting[dir.index()].clear();
+                let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline };
+                session.gap(&mut cx, *dir, *len);
+                continue;
+            }
+        };
+        fed += bytes.len();
+        waiting[dir.index()].extend_from_slice(bytes);
+        for dir in [dir, dir.reverse()] {
+            let held = &mut waiting[dir.index()];
+            let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline };
+            for _ in 0..16 {
+                let said = session.data(&mut cx, dir, held);
+                assert!(said.consumed <= held.len(), "more used than there was");
+                held.drain(..said.consumed);
+                if !said.again {
+                    break;
+                }
+            }
+        }
+        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let mut txs = 0;
+        for parser in session.parsers_mut() {
+            for id in parser.txs() {
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                for dir in [ToServer, ToClient] {
+                    let mut scratch = Vec::new();
+                    for def in proto().buffers {
+                        scratch.clear();
+                        let _ = tx.buffer(def.id, dir, 0, &mut scratch);
+                    }
+                    tx.inspected(dir);
+                }
+                txs += 1;
+                if tx.base().progress == complete || dice >> 24 == 0 {
+                    parser.free_tx(&mut shared, id);
+                }
+            }
+        }
+        if dice >> 28 == 1 {
+            let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline };
+            session.truncate(&mut cx, dir);
+        }
+        session.tidy(&mut shared);
+        let limits = config.http1.default.window.iter().map(|w| (w.min + w.window) as usize).sum::<usize>();
+        // What decompression makes of a piece is bounded by its own limits, a body's by its limit.
+        let most = 8 * fed + txs * (8192 + 2 * limits) + (4 << 20);
+        assert!(shared.counters.http_memory <= most as u64, "{} of {fed}", shared.counters.http_memory);
+    }
+    for parser in session.parsers_mut() {
+        for id in parser.txs() {
+            parser.free_tx(&mut shared, id);
+        }
+    }
+    session.tidy(&mut shared);
+    assert_eq!(shared.counters.http_memory, 0, "memory that is not given back");
+    assert!(!session.has_txs(), "transactions that are not freed");
+}
+
+/// A conversation of HTTP/1: see the top of this file. The first byte and the second are options, the third the size of
+/// pieces.
+pub fn http1(data: &[u8]) {
+    let [first, second, size, script_bytes @ ..] = data else { return };
+    let options = [*first, *second, *size];
+    let config = config(options);
+    let acts = script(script_bytes);
+    session(&config, &acts, options[1] & 4 != 0, *size);
+    if acts.iter().any(|a| matches!(a, Act::Gap(..))) || limited(options) || has_tail(&config, &acts) {
+        return;
+    }
+    let whole = run(&config, &acts, 0);
+    for size in [1, usize::from(*size) + 1] {
+        let split = run(&config, &acts, size);
+        if whole.is_empty() || split.is_empty() {
+            continue;
+        }
+        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
+            panic!("in pieces of {size}:\n{a}\n{b}");
+        }
+        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+    }
+}
