@@ -27,7 +27,7 @@ impl Window {
 
     /// Bytes that streamed by.
     pub const fn total(&self) -> u64 {
-        self.start + self.data.len() as u64
+        self.start.saturating_add(self.data.len() as u64)
     }
 
     /// Bytes of memory that it holds.
@@ -69,7 +69,7 @@ impl Window {
         let free = keep.saturating_sub(self.start) as usize;
         if free > 0 && free * 2 >= self.data.len() {
             self.data.drain(..free.min(self.data.len()));
-            self.start += free as u64;
+            self.start = self.start.saturating_add(free as u64);
         }
     }
 

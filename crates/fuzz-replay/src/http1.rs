@@ -134,7 +134,12 @@ fn proto() -> &'static Protocol {
 }
 
 fn shared() -> Shared {
-    Shared { files: FileEngine::default(), counters: AppCounters::default(), scratch: Vec::new() }
+    Shared {
+        files: FileEngine::default(),
+        counters: AppCounters::default(),
+        scratch: Vec::new(),
+        frames: Default::default(),
+    }
 }
 
 /// A parser with what it needs, fed as a session feeds it.

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((c.memcap, c.body_inline), (2 << 20, Some(false)));
         let d = &c.default;
         assert_eq!((d.personality, d.body_limit[0], d.window[1].min), (Personality::Iis70, 0, 2048));
-        assert_eq!((d.layers, d.max_tx, d.decompress.lzma_memory), ([0, 3], 7, 1 << 20));
+        assert_eq!((d.layers, d.max_tx, d.decompress.lzma_memory), ([2, 3], 7, 1 << 20));
         assert_eq!(d.swf, Some(SwfConfig { deflate: false, lzma: true, compress_depth: 1024, decompress_depth: 0 }));
         let apache = c.server("192.168.1.9".parse().unwrap());
         assert_eq!((apache.personality, apache.double_decode_path, apache.max_tx), (Personality::Apache2, true, 7));
