@@ -1,5 +1,6 @@
 //! Detection of a packet, and what its verdict means for the packet, its flow and the events.
 
+use margay_app::AppProto;
 use margay_detect::checks::AppProtos;
 use margay_detect::{Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowState};
@@ -43,7 +44,8 @@ impl Rest {
         let mut app = flow.ext.app.as_deref_mut();
         let protos = app.as_ref().map(|a| AppProtos {
             side: a.session.side,
-            flow: a.session.proto,
+            // Until it is known what follows, a flow is of the protocol that it was.
+            flow: if a.session.proto == AppProto::Unknown { a.session.original } else { a.session.proto },
             original: a.session.original,
         });
         if let Some(a) = &app {
