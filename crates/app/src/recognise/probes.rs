@@ -103,8 +103,12 @@ fn dns_message(dir: Direction, data: &[u8]) -> Probed {
     let (questions, records) = (count(4), count(6) + count(8) + count(10));
     let response = head[2] & 0x80 != 0;
     // A question takes five bytes at least; nobody asks many.
-    if questions > 16 || (questions == 0 && records == 0 && !response && data.len() < 17) {
+    if questions > 16 {
         return Probed::No;
+    }
+    // A header that announces nothing is none by itself; of a stream more may come.
+    if questions == 0 && records == 0 && !response && data.len() < 17 {
+        return Probed::More;
     }
     if questions > 0 {
         let Some(label) = data.get(12) else { return Probed::More };
