@@ -10,11 +10,10 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 
 use margay_app::config::AppConfig;
-use margay_app::file::FileEngine;
 use margay_app::{AppLogOptions, AppProto, BufferKind, LogFor, Parse, Parser, Shared, Transaction, protocol};
-use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+use margay_flow::{Direction, FlowCore, FlowState};
 use margay_json::Json;
-use margay_packet::{Time, Vlans};
+use margay_packet::Time;
 
 /// What happens in a conversation.
 enum Event {
@@ -66,12 +65,7 @@ fn run(events: &[Event], piece: usize) -> Result<(), Box<dyn Error>> {
     let client = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     let server = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
     let flow = flow(client, server);
-    let mut shared = Shared {
-        files: FileEngine::default(),
-        counters: Default::default(),
-        frames: Default::default(),
-        scratch: Vec::new(),
-    };
+    let mut shared = Shared::default();
     let mut parser = (protocol.parser)(&config, &flow);
     let mut waiting = [Vec::new(), Vec::new()];
     let mut feed = |shared: &mut Shared, parser: &mut dyn Parser, dir: Direction, data: &[u8], end: bool| {
@@ -117,30 +111,7 @@ fn run(events: &[Event], piece: usize) -> Result<(), Box<dyn Error>> {
 
 /// A flow of TCP to port 80.
 fn flow(src: IpAddr, dst: IpAddr) -> FlowCore {
-    FlowCore {
-        id: 1,
-        src,
-        dst,
-        sport: 40_000,
-        dport: 80,
-        proto: 6,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time::default(),
-        last: Time::default(),
-        pkts: [0; 2],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
-        state: FlowState::Established,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
-    }
+    FlowCore { state: FlowState::Established, ..FlowCore::new(1, 6, (src, 40_000), (dst, 80), Time(0)) }
 }
 
 fn show(protocol: &margay_app::Protocol, tx: &dyn Transaction) {

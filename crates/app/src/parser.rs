@@ -46,7 +46,7 @@ impl Default for AppCounters {
 }
 
 /// What parsers of one worker share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shared {
     /// Files: hashes, magic, store.
     pub files: FileEngine,

@@ -1,40 +1,19 @@
 //! Conversations through the HTTP/1 parser: what it makes of them, and that it makes the same of any way to cut them.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use margay_app::file::FileEngine;
 use margay_app::http1::SwfConfig;
 use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::{FlowAction, FlowCore, FlowState, FlowVars};
+use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
-use margay_packet::{Time, Vlans};
+use margay_packet::Time;
 use proptest::prelude::*;
 
 fn flow() -> FlowCore {
     FlowCore {
-        id: 1,
-        src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-        dst: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
-        sport: 40_000,
-        dport: 80,
-        proto: 6,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time::default(),
-        last: Time::default(),
-        pkts: [0; 2],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
         state: FlowState::Established,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
+        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([192, 0, 2, 2]), 80), Time(0))
     }
 }
 
@@ -52,12 +31,7 @@ impl Talk {
     fn with(config: AppConfig) -> Talk {
         let flow = flow();
         let parser = (protocol(AppProto::Http1).expect("HTTP/1 has a parser").parser)(&config, &flow);
-        let shared = Shared {
-            files: FileEngine::default(),
-            counters: Default::default(),
-            frames: Default::default(),
-            scratch: Vec::new(),
-        };
+        let shared = Shared::default();
         Talk { config, flow, shared, parser, waiting: [Vec::new(), Vec::new()], outcome: Outcome::More }
     }
 

@@ -4,11 +4,10 @@
 use std::net::IpAddr;
 
 use margay_app::config::AppConfig;
-use margay_app::file::FileEngine;
 use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Parser, Shared, protocol};
-use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+use margay_flow::{Direction, FlowCore, FlowState};
 use margay_json::Json;
-use margay_packet::{Time, Vlans};
+use margay_packet::Time;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nAccept: first\r\nX-Forwarded-For: 1.2.3.4\r\nAccept: v0\r\nReferer: v1\r\n\
     X-Forwarded-For: v2\r\nDate: v3\r\nLocation: v4\r\nContent-Length: 0\r\n\r\n";
@@ -21,37 +20,9 @@ const EXTENDED: &str =
 /// A parser that was fed with a request and its response.
 fn parsed(request: &[u8], response: &[u8]) -> Box<dyn Parser> {
     let ip: IpAddr = [192, 0, 2, 1].into();
-    let flow = FlowCore {
-        id: 1,
-        src: ip,
-        dst: ip,
-        sport: 40_000,
-        dport: 80,
-        proto: 6,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time::default(),
-        last: Time::default(),
-        pkts: [0; 2],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
-        state: FlowState::Established,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
-    };
+    let flow = FlowCore { state: FlowState::Established, ..FlowCore::new(1, 6, (ip, 40_000), (ip, 80), Time(0)) };
     let config = AppConfig::default();
-    let mut shared = Shared {
-        files: FileEngine::default(),
-        counters: Default::default(),
-        frames: Default::default(),
-        scratch: Vec::new(),
-    };
+    let mut shared = Shared::default();
     let mut parser = (protocol(AppProto::Http1).unwrap().parser)(&config, &flow);
     for (dir, data) in [(Direction::ToServer, request), (Direction::ToClient, response)] {
         let mut cx = Parse {

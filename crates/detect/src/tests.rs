@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
-use margay_packet::{Frame, L3, L4, LinkType, Packet, PacketSource, Time, Vlans, tcp};
+use margay_flow::{Direction, FlowAction, FlowCore, FlowState};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, PacketSource, Time, tcp};
 use margay_rules::ast::*;
 use proptest::prelude::*;
 
@@ -73,30 +73,7 @@ fn ip(a: u8) -> IpAddr {
 }
 
 pub(crate) fn flow(sport: u16, dport: u16) -> FlowCore {
-    FlowCore {
-        id: 1,
-        src: ip(1),
-        dst: ip(2),
-        sport,
-        dport,
-        proto: 6,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time(0),
-        last: Time(0),
-        pkts: [0; 2],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
-        state: FlowState::Established,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
-    }
+    FlowCore { state: FlowState::Established, ..FlowCore::new(1, 6, (ip(1), sport), (ip(2), dport), Time(0)) }
 }
 
 /// A TCP header with ACK set, and `payload` behind it.

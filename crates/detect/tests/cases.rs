@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use margay_detect::iprep::IpReputationBuilder;
 use margay_detect::{Detect, DetectConfig, DetectState, Environment, Input, VerdictAction};
-use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
-use margay_packet::{DecodeConfig, Decoder, Frame, L4, LinkType, Packet, Time, Vlans};
+use margay_flow::{Direction, FlowAction, FlowCore, FlowState};
+use margay_packet::{DecodeConfig, Decoder, Frame, L4, LinkType, Packet, Time};
 use margay_rules::ast::Action;
 use margay_rules::{Context, FEATURES, Loader};
 
@@ -55,30 +55,10 @@ impl Flows {
         }
         let (a, b) = ((p.src, p.sport), (p.dst, p.dport));
         let id = self.0.len() as u64 + 1;
-        let f = self.0.entry((p.proto, a.min(b), a.max(b))).or_insert_with(|| FlowCore {
-            id,
-            src: p.src,
-            dst: p.dst,
-            sport: p.sport,
-            dport: p.dport,
-            proto: p.proto,
-            spi: 0,
-            vlans: Vlans::default(),
-            recursion: 0,
-            start: p.time,
-            last: p.time,
-            pkts: [0; 2],
-            bytes: [0; 2],
-            bypassed: [(0, 0); 2],
-            state: FlowState::New,
-            action: FlowAction::None,
-            alerted: false,
-            first_seen: [false; 2],
-            vars: FlowVars::default(),
-            tcp_flags: [0; 2],
-            ttl: [(0, 0); 2],
-            emergency: false,
-        });
+        let f = self
+            .0
+            .entry((p.proto, a.min(b), a.max(b)))
+            .or_insert_with(|| FlowCore::new(id, p.proto, (p.src, p.sport), (p.dst, p.dport), p.time));
         let dir = if (p.src, p.sport) == (f.src, f.sport) { Direction::ToServer } else { Direction::ToClient };
         f.last = p.time;
         f.pkts[dir.index()] += 1;

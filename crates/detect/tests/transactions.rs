@@ -5,8 +5,8 @@ use std::path::Path;
 use margay_app::file::{FileConfig, FileEngine};
 use margay_app::{AppConfig, AppCounters, AppProto, Parse, Parser, Shared, protocol};
 use margay_detect::{Detect, DetectConfig, DetectState, Environment, Input};
-use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
-use margay_packet::{Frame, L3, L4, LinkType, Packet, Time, Vlans};
+use margay_flow::{Direction, FlowCore, FlowState};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
 use margay_rules::{Context, Loader};
 
 const SERVER: Direction = Direction::ToServer;
@@ -14,28 +14,8 @@ const CLIENT: Direction = Direction::ToClient;
 
 fn flow() -> FlowCore {
     FlowCore {
-        id: 1,
-        src: [10, 0, 0, 1].into(),
-        dst: [10, 0, 0, 2].into(),
-        sport: 40000,
-        dport: 80,
-        proto: 6,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time(0),
-        last: Time(0),
-        pkts: [0; 2],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
         state: FlowState::Established,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
+        ..FlowCore::new(1, 6, ([10, 0, 0, 1].into(), 40000), ([10, 0, 0, 2].into(), 80), Time(0))
     }
 }
 

@@ -257,6 +257,35 @@ pub struct FlowCore {
 }
 
 impl FlowCore {
+    /// A flow of protocol `proto` whose first packet is seen at `time`, and of which nothing is known but its ends: client and
+    /// server, each with its port.
+    pub fn new(id: u64, proto: u8, client: (IpAddr, u16), server: (IpAddr, u16), time: Time) -> FlowCore {
+        FlowCore {
+            id,
+            src: client.0,
+            dst: server.0,
+            sport: client.1,
+            dport: server.1,
+            proto,
+            spi: 0,
+            vlans: margay_packet::Vlans::default(),
+            recursion: 0,
+            start: time,
+            last: time,
+            pkts: [0; 2],
+            bytes: [0; 2],
+            bypassed: [(0, 0); 2],
+            state: FlowState::New,
+            action: FlowAction::None,
+            alerted: false,
+            first_seen: [false; 2],
+            vars: FlowVars::default(),
+            tcp_flags: [0; 2],
+            ttl: [(0, 0); 2],
+            emergency: false,
+        }
+    }
+
     /// Turns the flow round: its client becomes the server.
     pub fn turn_round(&mut self) {
         std::mem::swap(&mut self.src, &mut self.dst);

@@ -8,7 +8,7 @@ use margay_packet::{Packet, Time};
 
 use crate::clock::Clock;
 use crate::config::FlowConfig;
-use crate::core::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
+use crate::core::{Direction, FlowCore, FlowState};
 use crate::counters::FlowCounters;
 use crate::hash::fold;
 use crate::key::{self, FlowKey, Key};
@@ -648,27 +648,9 @@ fn new_core(packet: &Packet<'_>, id: u64) -> FlowCore {
     let (sport, dport) =
         if icmp { (u16::from(packet.icmp.0), u16::from(packet.icmp.1)) } else { (packet.sport, packet.dport) };
     FlowCore {
-        id,
-        src: packet.src,
-        dst: packet.dst,
-        sport,
-        dport,
-        proto: packet.proto,
         spi: key::spi(packet),
         vlans: packet.vlans,
         recursion: packet.recursion,
-        start: packet.time,
-        last: packet.time,
-        pkts: [0; 2],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
-        state: FlowState::New,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
+        ..FlowCore::new(id, packet.proto, (packet.src, sport), (packet.dst, dport), packet.time)
     }
 }

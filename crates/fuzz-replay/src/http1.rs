@@ -4,17 +4,17 @@
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
 //! says. Any other byte is itself.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use margay_app::file::{FileEngine, FileWants};
+use margay_app::file::FileWants;
 use margay_app::{
-    AppConfig, AppCounters, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol,
-    Shared, protocol,
+    AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol, Shared,
+    protocol,
 };
 use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::{FlowAction, FlowCore, FlowState, FlowVars};
+use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
-use margay_packet::{Time, Vlans};
+use margay_packet::Time;
 
 use margay_app::http1::SwfConfig;
 
@@ -57,28 +57,9 @@ fn script(mut data: &[u8]) -> Vec<Act> {
 
 fn flow() -> FlowCore {
     FlowCore {
-        id: 1,
-        src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-        dst: IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
-        sport: 40_000,
-        dport: 80,
-        proto: 6,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time(0),
-        last: Time(0),
         pkts: [1, 1],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
         state: FlowState::Established,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
+        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), 80), Time(0))
     }
 }
 
@@ -134,12 +115,7 @@ fn proto() -> &'static Protocol {
 }
 
 fn shared() -> Shared {
-    Shared {
-        files: FileEngine::default(),
-        counters: AppCounters::default(),
-        scratch: Vec::new(),
-        frames: Default::default(),
-    }
+    Shared::default()
 }
 
 /// A parser with what it needs, fed as a session feeds it.

@@ -1,6 +1,6 @@
 //! The target `recognise`: the first bytes of a flow's two directions, in pieces and at once.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use margay_app::AppProto;
@@ -8,8 +8,8 @@ use margay_app::recognise::configurable;
 use margay_app::recognise::{
     Mode, ProtocolSettings, RecogniseSettings, RecogniseState, Recognised, Recogniser, TCP, UDP,
 };
-use margay_flow::{Direction, FlowAction, FlowCore, FlowState, FlowVars};
-use margay_packet::{Time, Vlans};
+use margay_flow::{Direction, FlowCore, FlowState};
+use margay_packet::Time;
 
 /// Ports that probes are asked for, and some that none is.
 const PORTS: [u16; 32] = [
@@ -37,28 +37,15 @@ fn recogniser() -> &'static Recogniser {
 
 fn flow(transport: u8, sport: u16, dport: u16) -> FlowCore {
     FlowCore {
-        id: 1,
-        src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-        dst: IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
-        sport,
-        dport,
-        proto: transport,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time(0),
-        last: Time(0),
         pkts: [1, 1],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
         state: FlowState::Established,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
+        ..FlowCore::new(
+            1,
+            transport,
+            (IpAddr::from([192, 0, 2, 1]), sport),
+            (IpAddr::from([198, 51, 100, 1]), dport),
+            Time(0),
+        )
     }
 }
 

@@ -1,34 +1,21 @@
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use margay_packet::{Time, Vlans};
+use margay_packet::Time;
 use proptest::prelude::*;
 
 use super::*;
 
 fn flow(proto: u8, sport: u16, dport: u16) -> FlowCore {
     FlowCore {
-        id: 1,
-        src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-        dst: IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
-        sport,
-        dport,
-        proto,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time(0),
-        last: Time(0),
         pkts: [1, 0],
-        bytes: [0; 2],
-        bypassed: [(0, 0); 2],
         state: margay_flow::FlowState::Established,
-        action: margay_flow::FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: margay_flow::FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
+        ..FlowCore::new(
+            1,
+            proto,
+            (IpAddr::from([192, 0, 2, 1]), sport),
+            (IpAddr::from([198, 51, 100, 1]), dport),
+            Time(0),
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
-use margay_flow::{FlowAction, FlowState, FlowVars};
-use margay_packet::{DecodeConfig, Decoder, Frame, L3, LinkType, PacketSource, Time, Vlans};
+use margay_flow::FlowState;
+use margay_packet::{DecodeConfig, Decoder, Frame, L3, LinkType, PacketSource, Time};
 use margay_rules::ast::{Check, FlowIntCheck, FlowIntValue, Side};
 
 use super::*;
@@ -58,28 +58,10 @@ fn holds(check: Check, bytes: &[u8]) -> bool {
 fn flow() -> FlowCore {
     let ip = IpAddr::from([10, 0, 0, 1]);
     FlowCore {
-        id: 1,
-        src: ip,
-        dst: ip,
-        sport: 1,
-        dport: 2,
-        proto: 6,
-        spi: 0,
-        vlans: Vlans::default(),
-        recursion: 0,
-        start: Time::new(990, 900_000),
         last: Time::new(1000, 0),
         pkts: [10, 3],
         bytes: [1000, 50],
-        bypassed: [(0, 0); 2],
-        state: FlowState::New,
-        action: FlowAction::None,
-        alerted: false,
-        first_seen: [false; 2],
-        vars: FlowVars::default(),
-        tcp_flags: [0; 2],
-        ttl: [(0, 0); 2],
-        emergency: false,
+        ..FlowCore::new(1, 6, (ip, 1), (ip, 2), Time::new(990, 900_000))
     }
 }
 
