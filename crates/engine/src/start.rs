@@ -12,7 +12,6 @@ use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EngineStats;
 use margay_output::event::EventType;
-use margay_output::settings::XffMode;
 use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
 use margay_stream::StreamEngine;
@@ -222,7 +221,7 @@ fn worker(
 ) -> Result<Worker, Failed> {
     let mut stream = settings::stream(config, ips)?;
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
-    let outputs = settings::open_outputs(config, dir)?;
+    let settings::Opened { outputs, app: options, store_xff } = settings::open_outputs(config, dir)?;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {
         warning!("counters", "stats are enabled but no loggers are active");
     }
@@ -234,13 +233,6 @@ fn worker(
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
-    let record = margay_output::eve::Record::new(files.store.as_ref().and_then(|s| s.xff.as_ref()).map(|x| {
-        margay_output::settings::Xff {
-            mode: if x.overwrite { XffMode::Overwrite } else { XffMode::ExtraData },
-            forward: x.forward,
-            header: x.header.as_str().into(),
-        }
-    }));
     let wants = loaded.detect.as_ref().map_or(FileWants::NONE, |d| d.file_wants());
     settings::check_store(&files, wants.store);
     let shared = margay_app::Shared {
@@ -256,8 +248,8 @@ fn worker(
             ..settings::app(config)?
         }),
         shared,
-        record,
-        options: settings::app_log_options(config)?,
+        record: margay_output::eve::Record::new(store_xff),
+        options,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, app, Arc::clone(&loaded.texts), outputs);
     rest.ethernet = settings::wants_ethernet(config)?;

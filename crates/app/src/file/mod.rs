@@ -47,7 +47,7 @@ pub use hash::Digests;
 pub use hashlist::{HashKind, HashList, HashListError};
 pub use log::{FileLogOptions, log, log_files};
 pub use magic::MagicError;
-pub use store::{StoreConfig, StoreError, StoreShared, Xff};
+pub use store::{StoreConfig, StoreError, StoreShared};
 
 use hash::Hasher;
 use hold::Held;

@@ -23,8 +23,6 @@ pub struct StoreConfig {
     pub stream_depth: Option<u64>,
     /// `max-open-files`: temporary files kept open between writes; 0 for none, each write opens and closes.
     pub max_open_files: u32,
-    /// `xff`, for the records.
-    pub xff: Option<Xff>,
     /// What all workers share.
     pub shared: Arc<StoreShared>,
 }
@@ -38,7 +36,6 @@ impl StoreConfig {
             write_fileinfo: false,
             stream_depth: None,
             max_open_files: 0,
-            xff: None,
             shared: Arc::default(),
         }
     }
@@ -50,17 +47,6 @@ impl StoreConfig {
     pub fn prepare(&self) -> Result<(), StoreError> {
         make_dir(&self.dir.join("tmp"))
     }
-}
-
-/// `xff` of the file store: addresses of clients behind a proxy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Xff {
-    /// `mode: overwrite` rather than `extra-data`.
-    pub overwrite: bool,
-    /// `deployment: forward` rather than `reverse`.
-    pub forward: bool,
-    /// `header`.
-    pub header: String,
 }
 
 /// What the stores of all workers share. It is only touched when a file begins or ends to be stored.

@@ -149,7 +149,7 @@ fn http(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptions, Config
 ///
 /// # Errors
 /// A value that cannot be read.
-fn xff(node: Node<'_>, warnings: &mut Vec<String>) -> Result<Option<Xff>, ConfigError> {
+pub(super) fn xff(node: Node<'_>, warnings: &mut Vec<String>) -> Result<Option<Xff>, ConfigError> {
     if !node.bool("enabled")?.unwrap_or(false) {
         return Ok(None);
     }

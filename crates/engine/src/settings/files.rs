@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use margay_app::file::{FileConfig, FileWants, StoreConfig, Xff};
+use margay_app::file::{FileConfig, FileWants, StoreConfig};
 use margay_config::{Config, ConfigError, Node};
 use margay_output::warning;
 
@@ -107,24 +107,6 @@ fn store(node: Node<'_>, log_dir: &Path, stream: u64) -> Result<StoreConfig, Con
             s.stream_depth = Some(depth);
         }
     }
-    if let Some(x) = node.node("xff")
-        && x.bool("enabled")?.unwrap_or(false)
-    {
-        let one_of = |key: &str, normal: &str, other: &str| match x.get(key) {
-            None => false,
-            Some(v) if v.eq_ignore_ascii_case(normal) => false,
-            Some(v) if v.eq_ignore_ascii_case(other) => true,
-            Some(v) => {
-                warning!("filestore", "{}: {key}: \"{v}\" is not known; it is taken as {normal}", x.place());
-                false
-            }
-        };
-        s.xff = Some(Xff {
-            overwrite: one_of("mode", "extra-data", "overwrite"),
-            forward: one_of("deployment", "reverse", "forward"),
-            header: x.get("header").filter(|h| !h.is_empty()).unwrap_or("X-Forwarded-For").to_owned(),
-        });
-    }
     Ok(s)
 }
 
@@ -140,14 +122,12 @@ mod tests {
     fn reads_a_store() {
         let f = read(
             "outputs:\n  - file-store:\n      version: 2\n      enabled: yes\n      write-fileinfo: yes\n      \
-             force-filestore: yes\n      stream-depth: 0\n      max-open-files: 100\n      force-hash: [SHA1, md5]\n      \
-             xff:\n        enabled: yes\n        mode: overwrite\n        header: X-Real-IP\n",
+             force-filestore: yes\n      stream-depth: 0\n      max-open-files: 100\n      force-hash: [SHA1, md5]\n",
         )
         .unwrap();
         let s = f.store.unwrap();
         assert_eq!(s.dir, Path::new("logs/filestore"));
         assert_eq!((s.force, s.write_fileinfo, s.stream_depth, s.max_open_files), (true, true, Some(0), 100));
-        assert_eq!(s.xff, Some(Xff { overwrite: true, forward: false, header: "X-Real-IP".into() }));
         assert_eq!(f.force, FileWants { md5: true, sha1: true, ..FileWants::NONE });
     }
 

@@ -15,7 +15,7 @@ pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use files::{check_store, files};
 pub(crate) use flow::flow;
-pub(crate) use outputs::{app_log_options, open_outputs, wants_ethernet};
+pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use stream::stream;
 

@@ -8,11 +8,11 @@ use margay_output::event::{EventType, EventTypes};
 use margay_output::pcaplog::{Compression, Conditional, PcapLogSettings, PcapMode};
 use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
-    StatsLogSettings, StatsOptions, SyslogLevel,
+    StatsLogSettings, StatsOptions, SyslogLevel, Xff,
 };
 use margay_output::{OutputSpec, Outputs, info, warning};
 
-use super::app_log::AppLog;
+use super::app_log::{AppLog, xff};
 use super::now;
 use crate::Failed;
 
@@ -22,6 +22,8 @@ pub(crate) struct Specs {
     pub(crate) outputs: Vec<OutputSpec>,
     /// What each `eve-log` shows of the application layer, in their order.
     pub(crate) app: Vec<AppLogOptions>,
+    /// `xff` of the file store, for its records; `None` where there is no store or it is off.
+    pub(crate) store_xff: Option<Xff>,
     /// Sentences for the log.
     pub(crate) warnings: Vec<String>,
 }
@@ -31,7 +33,7 @@ pub(crate) struct Specs {
 /// # Errors
 /// A value that cannot be read; an output or logger twice where only one can be.
 pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError> {
-    let mut specs = Specs { outputs: Vec::new(), app: Vec::new(), warnings: Vec::new() };
+    let mut specs = Specs { outputs: Vec::new(), app: Vec::new(), store_xff: None, warnings: Vec::new() };
     let Some(list) = config.node("outputs") else { return Ok(specs) };
     let mut anomaly = false;
     for item in list.children() {
@@ -57,8 +59,12 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
                     .push(OutputSpec::StatsLog(StatsLogSettings { sink: sink(node, dir, "stats.log")?, options }));
             }
             "pcap-log" => specs.outputs.push(OutputSpec::PcapLog(pcap(node, dir)?)),
-            // Read with the settings of files.
-            "file-store" => {}
+            // The rest is read with the settings of files.
+            "file-store" => {
+                if let Some(section) = node.node("xff") {
+                    specs.store_xff = xff(section, &mut specs.warnings)?;
+                }
+            }
             // These have nothing to write in this release.
             "tls-store" | "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua" | "alert-debug" | "syslog"
             | "alert-syslog" => specs.warnings.push(not_here(node, name)),
@@ -72,24 +78,23 @@ fn not_here(node: Node<'_>, name: &str) -> String {
     format!("{}: the output \"{name}\" is not in this release and writes nothing", node.place())
 }
 
-/// What each `eve-log` shows of the application layer, in the order of their numbers.
-///
-/// # Errors
-/// As [`outputs`].
-pub(crate) fn app_log_options(config: &Config) -> Result<Vec<AppLogOptions>, ConfigError> {
-    outputs(config, Path::new("")).map(|s| s.app)
-}
-
 /// `filename` of an output: as given where absolute, else in the log folder.
 pub(crate) fn file(node: Node<'_>, dir: &Path, default: &str) -> PathBuf {
     dir.join(node.get("filename").unwrap_or(default))
+}
+
+/// The outputs, opened, and what the application layer has to know of them: [`Specs::app`] and [`Specs::store_xff`].
+pub(crate) struct Opened {
+    pub(crate) outputs: Outputs,
+    pub(crate) app: Vec<AppLogOptions>,
+    pub(crate) store_xff: Option<Xff>,
 }
 
 /// Reads `outputs:` and opens what is enabled.
 ///
 /// # Errors
 /// What cannot be read or opened.
-pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Outputs, Failed> {
+pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed> {
     let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     for w in &specs.warnings {
         warning!("runmodes", "{w}");
@@ -103,8 +108,9 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Outputs, Faile
         };
         info!("logopenfile", "{name} output initialized: {}", path.display());
     }
-    Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
-        .map_err(|e| Failed::new("logopenfile", e.to_string()))
+    let outputs = Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
+        .map_err(|e| Failed::new("logopenfile", e.to_string()))?;
+    Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff })
 }
 
 /// Whether an output shows the Ethernet addresses of flows.
@@ -335,7 +341,7 @@ fn stats(node: Option<Node<'_>>, d: StatsOptions) -> Result<StatsOptions, Config
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_output::settings::{Xff, XffMode};
+    use margay_output::settings::XffMode;
 
     fn specs(text: &str) -> Result<usize, ConfigError> {
         let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t")?;
@@ -356,8 +362,9 @@ mod tests {
 
     fn read(text: &str) -> Specs {
         let config = Config::from_str(&format!("%YAML 1.1\n---\noutputs:\n{text}"), "t").unwrap();
-        assert_eq!(app_log_options(&config).unwrap().len(), outputs(&config, Path::new("")).unwrap().app.len());
-        outputs(&config, Path::new("logs")).unwrap()
+        let specs = outputs(&config, Path::new("logs")).unwrap();
+        assert_eq!(specs.app.len(), specs.outputs.iter().filter(|s| matches!(s, OutputSpec::Eve(_))).count());
+        specs
     }
 
     fn eve_of(specs: &Specs, n: usize) -> &EveSettings {
@@ -395,6 +402,15 @@ mod tests {
     }
 
     #[test]
+    fn xff_of_the_file_store() {
+        let s = read(
+            "  - file-store:\n      version: 2\n      enabled: yes\n      xff:\n        enabled: yes\n        mode: overwrite\n        \
+             header: X-Real-IP\n",
+        );
+        assert_eq!(s.store_xff, Some(Xff { mode: XffMode::Overwrite, forward: false, header: "X-Real-IP".into() }));
+    }
+
+    #[test]
     fn xff_of_a_type_stands_before_that_of_the_output() {
         let s = read(
             "  - eve-log:\n      enabled: yes\n      xff: {enabled: yes, mode: overwrite, deployment: forward, header: X-Real}\n      \
@@ -409,6 +425,7 @@ mod tests {
         assert_eq!(a.files, xff(XffMode::Overwrite, true, "X-Real"));
         assert_eq!(b.alert, xff(XffMode::ExtraData, false, "x"));
         assert_eq!((&b.http, &b.files), (&None, &None));
+        assert_eq!(s.store_xff, None);
         let says: Vec<bool> = ["header", "XFF mode more", "XFF deployment sideways"]
             .iter()
             .zip(&s.warnings)
