@@ -34,6 +34,11 @@ impl AppEvents {
         &self.list
     }
 
+    /// Whether there are some that [`AppEvents::take_new`] was not called for.
+    pub const fn has_new(&self) -> bool {
+        self.logged < self.list.len()
+    }
+
     /// Those that this was not called for before.
     pub fn take_new(&mut self) -> &[u8] {
         let from = std::mem::replace(&mut self.logged, self.list.len());

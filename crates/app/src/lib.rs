@@ -29,8 +29,8 @@ pub mod window;
 
 pub use config::{AppConfig, AppLogOptions};
 pub use event::AppEvents;
-pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared};
+pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Wishes};
 pub use proto::AppProto;
 pub use registry::{PROTOCOLS, Protocol, protocol};
 pub use session::AppSession;
-pub use tx::{BufferDef, BufferKind, Found, LogFor, Transaction, TxBase, TxDetect};
+pub use tx::{BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect};

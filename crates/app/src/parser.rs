@@ -45,6 +45,15 @@ impl Default for AppCounters {
     }
 }
 
+/// What a parser asks of the engine for its flow. It holds for the rest of the flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wishes {
+    /// What follows is encrypted: neither packets' payload nor the stream are worth inspecting.
+    pub no_payload: bool,
+    /// Nothing more of the flow is worth looking at: it may bypass inspection.
+    pub bypass: bool,
+}
+
 /// What parsers of one worker share.
 #[derive(Debug, Default)]
 pub struct Shared {
@@ -54,6 +63,8 @@ pub struct Shared {
     pub counters: AppCounters,
     /// Where parsers mark frames.
     pub frames: FrameMarks,
+    /// What the parser at work asks for its flow.
+    pub wishes: Wishes,
     /// Memory to put things together in, used again; whoever takes it empties it first.
     pub scratch: Vec<u8>,
 }

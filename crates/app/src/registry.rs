@@ -6,7 +6,7 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::recognise::Recognition;
-use crate::tx::BufferDef;
+use crate::tx::{BufferDef, NumberDef};
 
 /// A protocol, as the rest of the engine sees it.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Protocol {
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
     /// Buffers for rules.
     pub buffers: &'static [BufferDef],
+    /// Numbers for rules.
+    pub numbers: &'static [NumberDef],
     /// Names of the states of a transaction, by direction, as hooks have them (`request_line` …); progress is the index, and
     /// the last one is that of a complete transaction.
     pub states: [&'static [&'static str]; 2],

@@ -2,7 +2,7 @@
 
 use margay_flow::Direction;
 
-use crate::parser::{Outcome, Parse, Parser, Shared};
+use crate::parser::{Outcome, Parse, Parser};
 use crate::proto::AppProto;
 use crate::recognise::{RecogniseState, Recognised, speaks_first};
 use crate::registry::{Protocol, protocol};
@@ -353,7 +353,7 @@ impl AppSession {
     }
 
     /// Frees parsers of protocols that are not spoken any more, where they have no transaction left.
-    pub fn tidy(&mut self, _shared: &mut Shared) {
+    pub fn tidy(&mut self) {
         let keep = usize::from(self.parsing);
         while self.parsers.len() > keep && self.parsers.first().is_some_and(|p| p.txs().is_empty()) {
             self.past_txs += self.parsers.remove(0).txs().end;

@@ -36,6 +36,17 @@ pub struct BufferDef {
     pub kind: BufferKind,
 }
 
+/// A number that a protocol offers to rules: a code, a version, a set of bits, or 1 for something that is so.
+#[derive(Debug, Clone, Copy)]
+pub struct NumberDef {
+    /// The keyword's canonical name in rules (`dns.opcode`).
+    pub name: &'static str,
+    /// Number for [`Transaction::number`].
+    pub id: u8,
+    /// As [`BufferDef::progress`].
+    pub progress: [Option<u8>; 2],
+}
+
 /// A buffer's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found<'a> {
@@ -100,6 +111,13 @@ pub struct TxBase {
 }
 
 impl TxBase {
+    /// Says that nothing will ever come in a direction, and that there is nothing to look at: of a message that has no answer, or
+    /// whose answer is a transaction of its own. `complete` is the progress of a complete transaction there.
+    pub fn one_sided(&mut self, without: Direction, complete: u8) {
+        let i = without.index();
+        (self.progress[i], self.updated[i], self.detect[i].done) = (complete, false, true);
+    }
+
     /// Sets progress in a direction; what would go back is ignored.
     pub fn advance(&mut self, dir: Direction, progress: u8) {
         if let Some(p) = self.progress.get_mut(dir.index())
@@ -141,6 +159,27 @@ pub trait Transaction: Debug + Send {
     /// not there (yet), or for a stream where nothing is due. What has to be put together is put together in `scratch`,
     /// which is empty.
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>>;
+
+    /// The number `id` in a direction; of several that of place `index`. `None` where there is none (yet).
+    fn number(&self, _id: u8, _dir: Direction, _index: usize) -> Option<u64> {
+        None
+    }
+
+    /// Whether its log can be written: `complete` says that both directions are. A protocol whose transactions last as long
+    /// as their flow (TLS, SSH) logs earlier. At the flow's end all is logged that was not.
+    fn is_loggable(&self, complete: bool) -> bool {
+        complete
+    }
+
+    /// How many events an output makes of it; none keeps it out of that output.
+    fn records(&self, _options: &AppLogOptions) -> usize {
+        1
+    }
+
+    /// As [`Transaction::log`] for [`LogFor::Event`], where there are several events: that of number `record`.
+    fn log_record(&self, _record: usize, json: &mut Json, options: &AppLogOptions) {
+        self.log(json, options, LogFor::Event);
+    }
 
     /// Detection has looked at all that [`Transaction::buffer`] offers in a direction: streams move on.
     fn inspected(&mut self, dir: Direction);

@@ -33,6 +33,8 @@ pub struct Input<'a> {
     pub established: bool,
     /// Whether the packet's payload went into the stream: rules for streams then wait for `chunks`.
     pub in_stream: bool,
+    /// The payload is encrypted, and not worth a look.
+    pub no_payload: bool,
     /// Stream data of the packet's direction to inspect now.
     pub chunks: &'a [StreamChunk<'a>],
     /// Events that the stream engine met with this packet, one bit each.
@@ -63,6 +65,7 @@ impl<'a> Input<'a> {
             dir: None,
             established: false,
             in_stream: false,
+            no_payload: false,
             chunks: &[],
             stream_events: 0,
             protocol_detected: false,

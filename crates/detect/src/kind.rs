@@ -110,6 +110,7 @@ fn needs(check: &Check) -> Needs {
         | Check::UriLen { .. }
         | Check::FtpBounce
         | Check::Asn1(_)
+        | Check::Number { .. }
         | Check::Other { .. } => Needs::Transaction,
         Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } | Check::GeoIp { .. } => Needs::Nothing,
         Check::Flow(_)

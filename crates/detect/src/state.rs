@@ -243,7 +243,7 @@ impl DetectState {
         let packet = input.packet;
         let to_client = input.dir == Some(Direction::ToClient);
         let groups = detect.groups.of(key.transport, to_client, key.sport, key.dport);
-        let payload = payload_of(packet);
+        let payload = if input.no_payload { &[] } else { payload_of(packet) };
         let has = has(input, payload);
         for group in groups.into_iter().flatten() {
             group.always(&has, &mut self.candidates);
@@ -368,7 +368,7 @@ impl DetectState {
                 return None;
             }
         }
-        let payload = payload_of(input.packet);
+        let payload = if input.no_payload { &[] } else { payload_of(input.packet) };
         let before = self.replacements.len();
         if payload.is_empty() || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips)) {
             self.replacements.truncate(before);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use margay_app::file::{FileConfig, FileEngine};
-use margay_app::{AppConfig, AppCounters, AppProto, Parse, Parser, Shared, protocol};
+use margay_app::{AppConfig, AppProto, Parse, Parser, Shared, protocol};
 use margay_detect::{Detect, DetectConfig, DetectState, Environment, Input};
 use margay_flow::{Direction, FlowCore, FlowState};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
@@ -48,8 +48,7 @@ impl Talk {
         let flow = flow();
         let http = protocol(AppProto::Http1).expect("is there");
         let parsers = vec![(http.parser)(&config, &flow)];
-        let shared =
-            Shared { files, counters: AppCounters::default(), frames: Default::default(), scratch: Vec::new() };
+        let shared = Shared { files, ..Shared::default() };
         Talk { detect, state, config, shared, flow, parsers, left: Default::default() }
     }
 

@@ -333,7 +333,9 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 /// What this build can match: [`Context::available`].
 fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
-    ["app-layer", "file", "http", "http1", "iprep", "nfq"].into_iter().map(str::to_owned).chain(recognised).collect()
+    let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
+    let features = ["app-layer", "file", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    features.chain(parsed).chain(recognised).collect()
 }
 
 /// What rules may refer to, from the configuration and the command line; classes and references come later.

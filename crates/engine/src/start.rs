@@ -239,6 +239,7 @@ fn worker(
         files: FileEngine::new(&files, wants).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
         frames: margay_app::frame::FrameMarks { wanted: outputs.wants(EventType::Frame), ..Default::default() },
+        wishes: margay_app::Wishes::default(),
         scratch: Vec::new(),
     };
     let app = AppLane {

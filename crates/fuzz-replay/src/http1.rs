@@ -323,7 +323,7 @@ fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
             let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline };
             session.truncate(&mut cx, dir);
         }
-        session.tidy(&mut shared);
+        session.tidy();
         let limits = config.http1.default.window.iter().map(|w| (w.min + w.window) as usize).sum::<usize>();
         // What decompression makes of a piece is bounded by its own limits, a body's by its limit.
         let most = 8 * fed + txs * (8192 + 2 * limits) + (4 << 20);
@@ -334,7 +334,7 @@ fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
             parser.free_tx(&mut shared, id);
         }
     }
-    session.tidy(&mut shared);
+    session.tidy();
     assert_eq!(shared.counters.http_memory, 0, "memory that is not given back");
     assert!(!session.has_txs(), "transactions that are not freed");
 }

@@ -122,6 +122,15 @@ impl FromIterator<EventType> for EventTypes {
 /// order of the configuration, for what depends on its options.
 pub type Fields<'a> = &'a dyn Fn(&mut Json, usize);
 
+/// As [`Fields`], for one of several events: the last number is that of the event.
+pub type RecordFields<'a> = &'a dyn Fn(&mut Json, usize, usize);
+
+/// How many events are made, by the number of the output.
+pub type Records<'a> = &'a dyn Fn(usize) -> usize;
+
+/// One event, whatever the output.
+pub const ONE_RECORD: Records<'static> = &|_| 1;
+
 /// Who talks to whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
@@ -655,8 +664,10 @@ pub struct AppEvent<'a> {
     pub direction: Option<Direction>,
     /// The client behind a proxy: for `http` and `fileinfo`.
     pub xff: Option<Forwarded<'a>>,
-    /// The type's own members.
-    pub fields: Fields<'a>,
+    /// How many events an output makes of it, by the output's number: mostly [`ONE_RECORD`].
+    pub records: Records<'a>,
+    /// The type's own members, by the output's number and that of the event.
+    pub fields: RecordFields<'a>,
 }
 
 /// One counter.

@@ -181,7 +181,8 @@ fn transactions_and_files() {
                 tx_id: Some((0, false)),
                 direction: None,
                 xff: client(Direction::ToServer),
-                fields: &|j, _| http(j),
+                records: ONE_RECORD,
+                fields: &|j, _, _| http(j),
             });
             // DNS has no proxies: nothing asks.
             o.app(&AppEvent {
@@ -190,7 +191,8 @@ fn transactions_and_files() {
                 tx_id: None,
                 direction: None,
                 xff: Some(Forwarded { direction: Direction::ToServer, find: &|_, _| panic!() }),
-                fields: &|j, _| j.json("dns", b"{}"),
+                records: ONE_RECORD,
+                fields: &|j, _, _| j.json("dns", b"{}"),
             });
         },
         &mut o,
@@ -206,7 +208,8 @@ fn transactions_and_files() {
                 tx_id: None,
                 direction: None,
                 xff: client(Direction::ToClient),
-                fields: &|j, _| {
+                records: ONE_RECORD,
+                fields: &|j, _, _| {
                     http(j);
                     j.str("app_proto", "http");
                     j.json("fileinfo", br#"{"filename":"/"}"#);
@@ -258,7 +261,8 @@ fn records_of_stored_files() {
                     tx_id: None,
                     direction: None,
                     xff: Some(Forwarded { direction: Direction::ToClient, find: &find }),
-                    fields: &|j, n| {
+                    records: ONE_RECORD,
+                    fields: &|j, n, _| {
                         assert_eq!(n, usize::MAX, "a record is of no eve-log");
                         j.json("fileinfo", br#"{"filename":"/"}"#);
                     },

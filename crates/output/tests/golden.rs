@@ -563,7 +563,8 @@ fn tagged_packets_and_arp_and_protocols() {
             tx_id: None,
             direction: None,
             xff: None,
-            fields: &|j, _| j.json("dns", b"{}"),
+            records: ONE_RECORD,
+            fields: &|j, _, _| j.json("dns", b"{}"),
         });
     });
     let lines = r.read("eve.json");

@@ -237,6 +237,54 @@ impl Compare {
     }
 }
 
+/// What is asked of a number of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NumberTest {
+    /// It compares.
+    Compare(Compare),
+    /// It is one of these, or none of these.
+    OneOf {
+        /// The numbers.
+        values: Vec<u64>,
+        /// Whether it is none of them.
+        negated: bool,
+    },
+    /// Some of the bits of `any` are set (or there are none in it), and none of those of `none`.
+    Bits {
+        /// Bits of which one has to be set.
+        any: u64,
+        /// Bits that must not be set.
+        none: u64,
+    },
+}
+
+impl NumberTest {
+    /// Whether `v` satisfies it.
+    pub fn holds(&self, v: u64) -> bool {
+        match self {
+            NumberTest::Compare(c) => c.holds(v),
+            NumberTest::OneOf { values, negated } => values.contains(&v) != *negated,
+            NumberTest::Bits { any, none } => (*any == 0 || v & any != 0) && v & none == 0,
+        }
+    }
+}
+
+/// Of several numbers of a transaction, for which ones a test has to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Which {
+    /// One of them (`any`, or nothing said).
+    #[default]
+    Any,
+    /// All of them, or there is none (`all`).
+    All,
+    /// All of them, and there is one (`all1`).
+    AllAndSome,
+    /// That at a place; negative from the end.
+    At(i32),
+    /// So many of them (`nb>3`).
+    Count(Compare),
+}
+
 /// How a set of flag bits is compared (`flags`, `fragbits`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagMode {
@@ -374,7 +422,9 @@ pub enum Check {
     File(FileCheck),
     /// `app-layer-state`: the transaction is in this state, before it (`<`) or behind it (`>`)
     AppState { state: String, order: std::cmp::Ordering },
-    /// A check of a protocol or feature, as written (`dns.opcode`, `ssl_state` …)
+    /// A number of a transaction (`dns.opcode`, `ssl_state` …), by the keyword's canonical name
+    Number { keyword: &'static str, test: NumberTest, which: Which },
+    /// A check of a protocol or feature, as written
     Other { keyword: String, argument: String, negated: bool },
 }
 

@@ -55,6 +55,7 @@ pub static PROTOCOL: Protocol = Protocol {
     recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
+    numbers: &[],
     states: [
         &["request_started", "request_line", "request_headers", "request_body", "request_trailer", "request_complete"],
         &[

@@ -169,11 +169,6 @@ impl RecogniseState {
         *self = RecogniseState { turned: true, ..RecogniseState::default() };
     }
 
-    /// Forgets all: another protocol begins.
-    pub fn reset(&mut self) {
-        *self = RecogniseState::default();
-    }
-
     fn side(&mut self, dir: Direction) -> &mut Side {
         let [client, server] = &mut self.sides;
         if dir == Direction::ToServer { client } else { server }

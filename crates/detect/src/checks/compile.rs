@@ -124,6 +124,7 @@ impl CompiledCheck {
                 value: value.as_slice().into(),
                 negated: *negated,
             },
+            Check::Number { keyword, .. } => return missing(keyword),
             Check::Other { keyword, .. } => return missing(keyword),
         }))
     }

@@ -225,6 +225,16 @@ impl TxBuilder {
                         None => return Ok(None),
                     }
                 }
+                Check::Number { keyword, test, which } => {
+                    let def = protocol.numbers.iter().find(|n| n.name == *keyword);
+                    match def.and_then(|d| Some((d, d.progress[dir.index()]?))) {
+                        Some((def, progress)) => {
+                            (progress, What::Number { id: def.id, test: test.clone(), which: *which })
+                        }
+                        None if both && def.is_some() => continue,
+                        None => return Ok(None),
+                    }
+                }
                 Check::AppState { state, order } => match state_of(protocol, dir, state) {
                     Some(s) => (if *order == Ordering::Less { 0 } else { s }, What::State { state: s, order: *order }),
                     None => return Ok(None),

@@ -4,7 +4,7 @@ use margay_app::file::FileEngine;
 use margay_app::window::WindowLimits;
 use margay_app::{AppProto, BufferKind, Found, Transaction, TxDetect};
 use margay_flow::Direction;
-use margay_rules::ast::{Action, ActionScope};
+use margay_rules::ast::{Action, ActionScope, NumberTest, Which};
 
 use super::file::FileOutcome;
 use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
@@ -440,6 +440,7 @@ impl DetectState {
                 std::cmp::Ordering::Less => Outcome::Later,
                 _ => Outcome::Never,
             },
+            What::Number { id, test, which } => to(number_holds(view, *id, test, *which)),
             What::Length { slot, value } => {
                 let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                 let found = whole(cached, def, view, context, transforms);
@@ -511,6 +512,25 @@ impl DetectState {
             }
             What::Payload | What::File(_) => Outcome::Later,
         }
+    }
+}
+
+/// Whether what a rule asks of a number, or of several, holds.
+fn number_holds(view: View<'_>, id: u8, test: &NumberTest, which: Which) -> bool {
+    let mut all = (0..).map_while(|i| view.tx.number(id, view.dir, i)).map(|v| test.holds(v));
+    match which {
+        Which::Any => all.any(|h| h),
+        Which::All => all.all(|h| h),
+        Which::AllAndSome => all.next().is_some_and(|h| h) && all.all(|h| h),
+        Which::At(n) => match usize::try_from(n) {
+            Ok(n) => all.nth(n).unwrap_or(false),
+            Err(_) => {
+                let all: Vec<bool> = all.collect();
+                let back = n.unsigned_abs() as usize;
+                all.len().checked_sub(back).and_then(|i| all.get(i)).is_some_and(|h| *h)
+            }
+        },
+        Which::Count(c) => c.holds(all.filter(|h| *h).count() as u64),
     }
 }
 

@@ -21,7 +21,7 @@ mod tests;
 
 use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
-use margay_rules::ast::Compare;
+use margay_rules::ast::{Compare, NumberTest, Which};
 
 use crate::inspect::CompiledBuffer;
 
@@ -99,6 +99,8 @@ pub(crate) enum What {
     Absent { slot: u16, or_else: Option<u16>, kind: BufferKind },
     /// The length of a slot's buffer (`urilen`).
     Length { slot: u16, value: Compare },
+    /// A number of the transaction, by its number in the protocol.
+    Number { id: u8, test: NumberTest, which: Which },
     /// The transaction has an event.
     Event(u8),
     /// One file for which all tests hold.

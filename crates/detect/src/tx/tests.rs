@@ -35,6 +35,7 @@ static FAKE: Protocol = Protocol {
     config: "http",
     recognition: Recognition { patterns: &[], probes: &[] },
     parser: |_, _| Box::new(Fake::default()),
+    numbers: &[],
     buffers: &[
         def("http.uri", URI, [Some(1), None], BufferKind::Single),
         def("http.method", METHOD, [Some(1), None], BufferKind::Single),

@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use margay_app::frame::{FlowFrames, STREAM};
 use margay_app::session::SessionEvent;
-use margay_app::{AppConfig, AppLogOptions, AppProto, AppSession, LogFor, Parse, Shared, protocol};
+use margay_app::{
+    AppConfig, AppLogOptions, AppProto, AppSession, Parse, Protocol, Shared, Transaction, Wishes, protocol,
+};
+use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
-use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
+use margay_output::event::{
+    self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header, ONE_RECORD,
+};
 use margay_output::json::Json;
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
@@ -48,6 +53,8 @@ pub(crate) struct FlowApp {
     pub(crate) frames: FlowFrames,
     /// Packet events not yet seen to.
     pub(crate) events: u8,
+    /// What its parsers ask of the engine.
+    pub(crate) wishes: Wishes,
 }
 
 /// What a packet's data came to.
@@ -59,6 +66,8 @@ pub(crate) struct Heard {
     pub(crate) detected: bool,
     /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
     pub(crate) turn: bool,
+    /// Nothing more of the flow is worth a look.
+    pub(crate) bypass: bool,
 }
 
 impl FlowApp {
@@ -270,12 +279,19 @@ impl Rest {
             all: false,
             midstream: false,
         };
+        feeder.lane.shared.wishes = app.wishes;
         app.session.data(&mut feeder.cx(false), dir, data);
+        app.wishes = self.app.shared.wishes;
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if app.session.wants_turn() {
             return Heard { turn: true, ..Heard::default() };
         }
-        Heard { events: app.session.take_events(), detected: app.session.take_news(dir), turn: false }
+        Heard {
+            events: app.session.take_events(),
+            detected: app.session.take_news(dir),
+            turn: false,
+            bypass: app.wishes.bypass,
+        }
     }
 
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
@@ -288,6 +304,7 @@ impl Rest {
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
         self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
+        self.app.shared.wishes = app.as_ref().map(|a| a.wishes).unwrap_or_default();
         let midstream = tcp.is_midstream();
         let mut feeder =
             Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
@@ -330,9 +347,19 @@ impl Rest {
             tcp.app_disable();
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
+        let wishes = self.app.shared.wishes;
+        if wishes.no_payload && !app.wishes.no_payload {
+            tcp.raw_disable();
+        }
+        app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
-        Heard { events: std::mem::take(&mut app.events), detected: app.session.take_news(dir), turn: false }
+        Heard {
+            events: std::mem::take(&mut app.events),
+            detected: app.session.take_news(dir),
+            turn: false,
+            bypass: wishes.bypass,
+        }
     }
 
     /// Logs the events of recognition that came with a packet.
@@ -379,7 +406,7 @@ impl Rest {
                     None => bytes.extend(p.payload().iter().skip(f.offset as usize).take(SHOWN)),
                 }
                 let bytes = &self.scratch.payload;
-                let fields = |json: &mut Json, _: usize| {
+                let fields = |json: &mut Json, _: usize, _: usize| {
                     if let Some(proto) = names.proto {
                         json.str("app_proto", proto);
                     }
@@ -407,6 +434,7 @@ impl Rest {
                     tx_id: None,
                     direction: None,
                     xff: None,
+                    records: ONE_RECORD,
                     fields: &fields,
                 });
             }
@@ -421,88 +449,135 @@ impl Rest {
         if !app.session.has_txs() {
             return;
         }
-        // Anomalies have the addresses of the packet that they came up with, transactions those of the flow.
-        let bare_header = Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
         let detects = self.detect.is_some() && !passed;
-        let of_client = p.src == flow.core.src && p.sport == flow.core.sport;
-        let way = if of_client { Direction::ToServer } else { Direction::ToClient };
-        let names = app.names();
         let mut storing = false;
-        let core = &flow.core;
-        let mut held = None;
+        let about = About { core: &flow.core, packet: p, names: app.names() };
         for parser in app.session.parsers_mut() {
-            let Some(proto) = protocol(parser.proto()) else { continue };
-            let complete = proto.complete();
+            let Some(protocol) = protocol(parser.proto()) else { continue };
+            let complete = protocol.complete();
             for id in parser.txs() {
                 let Some(tx) = parser.tx_mut(id) else { continue };
-                let done = [0, 1].map(|i| tx.base().progress[i] >= complete[i]);
-                let whole = done == [true; 2];
-                let inspected = !detects || tx.base().detect.iter().all(|d| d.done);
-                let free = end || (whole && inspected);
-                storing |= tx.base().files.is_storing();
                 let base = tx.base();
-                let mut packet_header = bare_header;
-                if !base.files.is_empty() || !base.events.is_empty() || ((whole || end) && !base.logged) {
-                    let held = held.get_or_insert_with(|| match &self.detect {
-                        Some((detect, state)) => HeldVars::of(detect, Some(core), Some(state.packet_vars())),
-                        None => HeldVars::default(),
-                    });
-                    packet_header.vars = held.vars();
+                let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
+                let inspected = !detects || base.detect.iter().all(|d| d.done);
+                let free = end || (whole && inspected);
+                storing |= base.files.is_storing();
+                if !base.files.is_empty() {
+                    self.log_tx_files(&about, tx, free);
                 }
-                let header = Header { addresses: Some(addresses(core)), ..packet_header };
-                self.app.log_files(&mut self.outputs, &header, names.proto, tx, (!free).then_some(way));
-                if !tx.base().events.is_empty() && self.outputs.wants(EventType::Anomaly) {
-                    let new: Vec<u8> = tx.base_mut().events.take_new().to_vec();
-                    for n in new {
-                        let name = proto.events.get(usize::from(n)).copied().unwrap_or_default();
-                        self.outputs.anomaly(&AnomalyEvent {
-                            header: packet_header,
-                            anomaly: Anomaly::AppLayer {
-                                event: &name.to_ascii_uppercase(),
-                                app_proto: names.proto.unwrap_or_default(),
-                                layer: "proto_parser",
-                            },
-                            tx_id: Some(id),
-                            packet: Some(p),
-                        });
-                    }
+                if tx.base().events.has_new() {
+                    self.log_tx_events(&about, protocol, tx);
                 }
-                if (whole || end) && !tx.base().logged {
-                    tx.base_mut().logged = true;
-                    if let Some(n) = self.app.shared.counters.txs.get_mut(proto.proto as usize) {
-                        *n += 1;
-                    }
-                    let tx = &*tx;
-                    if !tx.base().no_log
-                        && let Some(kind) = EventType::from_name(proto.log)
-                        && self.outputs.wants(kind)
-                    {
-                        let options = &self.app.options;
-                        self.outputs.app(&AppEvent {
-                            kind,
-                            header,
-                            tx_id: Some((id, false)),
-                            direction: None,
-                            xff: Some(Forwarded {
-                                direction: event::Direction::ToServer,
-                                find: &|header, forward| tx.forwarded_for(header, forward),
-                            }),
-                            fields: &|json, n| {
-                                if let Some(o) = options.get(n) {
-                                    tx.log(json, o, LogFor::Event);
-                                }
-                            },
-                        });
-                    }
+                if !tx.base().logged && (end || tx.is_loggable(whole)) {
+                    self.log_tx(&about, protocol, tx);
                 }
                 if free {
                     parser.free_tx(&mut self.app.shared, id);
                 }
             }
         }
-        app.session.tidy(&mut self.app.shared);
+        app.session.tidy();
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
             tcp.set_depth(self.app.config.files.store_depth());
+        }
+    }
+
+    /// Logs what a transaction's files have come to; what goes for the packet's direction only, unless it is `free`d.
+    fn log_tx_files(&mut self, about: &About<'_>, tx: &mut dyn Transaction, free: bool) {
+        let (core, p) = (about.core, about.packet);
+        let of_client = p.src == core.src && p.sport == core.sport;
+        let way = if of_client { Direction::ToServer } else { Direction::ToClient };
+        let only = (!free).then_some(way);
+        if !self.app.files_due(tx, only) {
+            return;
+        }
+        let vars = about.vars(self.detect.as_ref());
+        let header = about.header(&vars, self.file.as_deref());
+        self.app.log_files(&mut self.outputs, &header, about.names.proto, tx, only);
+    }
+
+    /// Logs the events of a transaction that are new.
+    fn log_tx_events(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
+        if !self.outputs.wants(EventType::Anomaly) {
+            return;
+        }
+        // Anomalies have the addresses of the packet that they came up with.
+        let vars = about.vars(self.detect.as_ref());
+        let header = about.header(&vars, self.file.as_deref());
+        let header = Header { addresses: Header::of(about.packet).addresses, ..header };
+        let base = tx.base_mut();
+        let id = base.id;
+        for n in base.events.take_new() {
+            let name = protocol.events.get(usize::from(*n)).copied().unwrap_or_default();
+            self.outputs.anomaly(&AnomalyEvent {
+                header,
+                anomaly: Anomaly::AppLayer {
+                    event: &name.to_ascii_uppercase(),
+                    app_proto: about.names.proto.unwrap_or_default(),
+                    layer: "proto_parser",
+                },
+                tx_id: Some(id),
+                packet: Some(about.packet),
+            });
+        }
+    }
+
+    /// Logs and counts a transaction.
+    fn log_tx(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
+        tx.base_mut().logged = true;
+        if let Some(n) = self.app.shared.counters.txs.get_mut(protocol.proto as usize) {
+            *n += 1;
+        }
+        let tx = &*tx;
+        let Some(kind) = EventType::from_name(protocol.log) else { return };
+        if tx.base().no_log || !self.outputs.wants(kind) {
+            return;
+        }
+        let options = &self.app.options;
+        let vars = about.vars(self.detect.as_ref());
+        self.outputs.app(&AppEvent {
+            kind,
+            header: about.header(&vars, self.file.as_deref()),
+            tx_id: Some((tx.base().id, false)),
+            direction: None,
+            xff: Some(Forwarded {
+                direction: event::Direction::ToServer,
+                find: &|header, forward| tx.forwarded_for(header, forward),
+            }),
+            records: &|n| options.get(n).map_or(0, |o| tx.records(o)),
+            fields: &|json, n, record| {
+                if let Some(o) = options.get(n) {
+                    tx.log_record(record, json, o);
+                }
+            },
+        });
+    }
+}
+
+/// What the events of a flow's transactions that come with one packet have in common.
+struct About<'a> {
+    core: &'a FlowCore,
+    packet: &'a Packet<'a>,
+    names: AppProtos<'static>,
+}
+
+impl About<'_> {
+    /// Variables that rules captured.
+    fn vars<'s>(&'s self, detect: Option<&'s (Arc<Detect>, DetectState)>) -> HeldVars<'s> {
+        match detect {
+            Some((detect, state)) => HeldVars::of(detect, Some(self.core), Some(state.packet_vars())),
+            None => HeldVars::default(),
+        }
+    }
+
+    /// The header of an event of a transaction: with the addresses of the flow.
+    fn header<'s>(&'s self, vars: &'s HeldVars<'_>, file: Option<&'s str>) -> Header<'s> {
+        Header {
+            flow_id: Some(self.core.id),
+            pcap_filename: file,
+            vars: vars.vars(),
+            addresses: Some(addresses(self.core)),
+            ..Header::of(self.packet)
         }
     }
 }

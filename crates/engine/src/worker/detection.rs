@@ -57,6 +57,7 @@ impl Rest {
             dir: Some(dir),
             established,
             in_stream: seen.in_stream,
+            no_payload: app.as_ref().is_some_and(|a| a.wishes.no_payload),
             chunks: chunks.as_slice(),
             stream_events: events,
             protocol_detected: seen.heard.detected,

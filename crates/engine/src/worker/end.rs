@@ -30,8 +30,8 @@ impl Rest {
             for dir in [Direction::ToServer, Direction::ToClient] {
                 self.flush(&mut flow, dir, heard);
             }
-            self.end_app(&mut flow);
         }
+        self.end_app(&mut flow);
         self.log_flow(&flow, reason.name());
         if let Some(session) = &flow.ext.tcp {
             self.stream.end(session);

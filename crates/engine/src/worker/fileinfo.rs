@@ -4,12 +4,32 @@ use margay_app::file::{FileLogOptions, log};
 use margay_app::{AppConfig, AppLogOptions, LogFor, Shared, Transaction};
 use margay_flow::Direction;
 use margay_output::Outputs;
-use margay_output::event::{Addresses, AppEvent, EventType, Forwarded, Header};
+use margay_output::event::{Addresses, AppEvent, EventType, Forwarded, Header, ONE_RECORD};
 
 use super::app::AppLane;
 use super::log::direction;
 
+/// The first file of a transaction that is due for the log.
+fn due(tx: &dyn Transaction, only: Option<Direction>) -> Option<usize> {
+    let files = &tx.base().files;
+    let way = |i: &usize| files.all().get(*i).map(|f| f.to_client);
+    files.due_for_log().find(|i| only.is_none_or(|d| way(i) == Some(d == Direction::ToClient)))
+}
+
 impl AppLane {
+    /// Carries out what is still to be done for the files of a transaction, as [`AppLane::log_files`] means `only`; whether
+    /// some are to be logged then.
+    pub(super) fn files_due(&mut self, tx: &mut dyn Transaction, only: Option<Direction>) -> bool {
+        let AppLane { config, shared, .. } = self;
+        let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
+        let files = &mut tx.base_mut().files;
+        if only.is_none() {
+            files.finish(engine, config);
+        }
+        files.flush(engine, config);
+        due(tx, only).is_some()
+    }
+
     /// Logs the files of a transaction that are at their end: those that went in direction `only`, which detection has just
     /// looked at; without it all of them, for nothing more will come of the transaction.
     ///
@@ -22,22 +42,11 @@ impl AppLane {
         tx: &mut dyn Transaction,
         only: Option<Direction>,
     ) {
-        if tx.base().files.is_empty() {
-            return;
-        }
         let AppLane { config, shared, options, record } = self;
         let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
-        if only.is_none() {
-            tx.base_mut().files.finish(engine, config);
-        }
-        tx.base_mut().files.flush(engine, config);
         let records = config.store.as_ref().is_some_and(|s| s.write_fileinfo);
         loop {
-            let files = &tx.base().files;
-            let wanted = |i: &usize| {
-                only.is_none_or(|d| files.all().get(*i).is_some_and(|f| f.to_client == (d == Direction::ToClient)))
-            };
-            let Some(index) = files.due_for_log().find(wanted) else { return };
+            let Some(index) = due(tx, only) else { return };
             let whole = &*tx;
             let id = whole.base().id;
             if let Some(file) = whole.base().files.all().get(index)
@@ -54,7 +63,8 @@ impl AppLane {
                         direction: direction(way),
                         find: &|header, forward| whole.forwarded_for(header, forward),
                     }),
-                    fields: &|json, n| {
+                    records: ONE_RECORD,
+                    fields: &|json, n, _| {
                         let options = options.get(n).unwrap_or(&default);
                         whole.log(json, options, LogFor::File);
                         if let Some(proto) = app_proto {

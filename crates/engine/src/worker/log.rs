@@ -5,8 +5,8 @@ use margay_detect::{Detect, Reject};
 use margay_flow::{CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState};
 use margay_output::event::{
     self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
-    FlowSummary, Forwarded, Header, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Var, Vars,
-    VerdictInfo,
+    FlowSummary, Forwarded, Header, ONE_RECORD, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Var,
+    Vars, VerdictInfo,
 };
 use margay_output::json::Json;
 use margay_packet::{L3, Packet, PacketSource};
@@ -195,7 +195,8 @@ impl Rest {
             tx_id: None,
             direction: None,
             xff: None,
-            fields: &|_, _| {},
+            records: ONE_RECORD,
+            fields: &|_, _, _| {},
         });
     }
 

@@ -311,7 +311,7 @@ impl Lane {
         }
         rest.log_frames(packet, flow, dir, false);
         rest.log_app(packet, flow, false);
-        if seen.bypass || rest.take_bypass() {
+        if seen.bypass || seen.heard.bypass || rest.take_bypass() {
             flows.set_state(at, FlowState::LocalBypassed);
         }
         if let Some(data) = rewritten {

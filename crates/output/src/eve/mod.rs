@@ -32,7 +32,7 @@ pub(crate) struct Out<'a> {
 }
 
 impl Out<'_> {
-    fn app(&mut self, event: &AppEvent<'_>) {
+    fn app(&mut self, event: &AppEvent<'_>, record: usize) {
         let client = self.client(event.kind, event.xff.as_ref());
         self.begin(&client.header(&event.header), event.kind);
         self.context(&event.header);
@@ -40,7 +40,7 @@ impl Out<'_> {
         if let Some(d) = event.direction {
             self.json.str("direction", d.name());
         }
-        (event.fields)(self.json, self.number);
+        (event.fields)(self.json, self.number, record);
         if client.overwrites().is_none() {
             client.member(self.json);
         }
@@ -68,7 +68,8 @@ impl Record {
     pub fn render(&mut self, event: &AppEvent<'_>) -> &[u8] {
         self.json.clear();
         self.json.raw(b"{");
-        Out { json: &mut self.json, clock: &mut self.clock, settings: &self.settings, number: usize::MAX }.app(event);
+        Out { json: &mut self.json, clock: &mut self.clock, settings: &self.settings, number: usize::MAX }
+            .app(event, 0);
         self.json.raw(b"}");
         self.json.as_bytes()
     }
@@ -162,9 +163,11 @@ impl Eve {
         self.line(|o| o.arp(event));
     }
 
-    /// Writes an event of the application layer.
+    /// Writes what this output makes of an event of the application layer.
     pub fn app(&mut self, event: &AppEvent<'_>) {
-        self.line(|o| o.app(event));
+        for record in 0..(event.records)(self.number) {
+            self.line(|o| o.app(event, record));
+        }
     }
 
     /// Writes the counters.

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Buffer, Direction, Keyword, Takes, need_protocol};
+use super::{Buffer, Direction, Keyword, Takes, need_protocol, number};
 use crate::ast::{Check, Effect, FileCheck, FileHash, FileScope, FileSide, Side};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
@@ -317,7 +317,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["tls.subject", "tls_subject"], Takes::Value, TLS).negatable(),
     Keyword::app(&["tls.issuerdn", "tls_issuerdn"], Takes::Value, TLS).negatable(),
     Keyword::app(&["tls.fingerprint", "tls_fingerprint"], Takes::Value, TLS).negatable(),
-    Keyword::app(&["tls.cert_chain_len"], Takes::Value, TLS),
+    Keyword::number(&["tls.cert_chain_len"], Takes::Value, TLS, number::u32),
     Keyword::app(&["ssl_version"], Takes::Value, TLS),
     Keyword::app(&["ssl_state"], Takes::Value, TLS),
     Keyword::app(&["tls_cert_notbefore"], Takes::Value, TLS),

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::ast::Check;
+use crate::ast::{Check, NumberTest, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::lexer::RawOption;
@@ -19,6 +19,7 @@ mod events;
 mod flow;
 mod http;
 mod meta;
+mod number;
 mod packet;
 mod pcre;
 mod threshold;
@@ -90,6 +91,8 @@ pub(crate) enum Does {
     Select(&'static Buffer),
     /// Moves the last content to a buffer
     Modify(&'static Buffer),
+    /// A check of a number of a protocol's transactions
+    Number(&'static [&'static str], fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>),
     /// A check of a protocol, kept as written
     App(&'static [&'static str], Direction),
 }
@@ -118,6 +121,23 @@ impl Keyword {
             negatable: false,
             feature: "",
             does: Does::Parse(parse),
+        }
+    }
+
+    /// A number of the transactions of protocols; `parse` reads what is asked of it.
+    pub(crate) const fn number(
+        names: &'static [&'static str],
+        takes: Takes,
+        protocols: &'static [&'static str],
+        parse: fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>,
+    ) -> Keyword {
+        Keyword {
+            names,
+            takes,
+            quotes: Quotes::No,
+            negatable: false,
+            feature: "",
+            does: Does::Number(protocols, parse),
         }
     }
 
@@ -241,6 +261,13 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
         Does::Modify(buffer) => {
             need_protocol(b, buffer.protocols, &written);
             content::modify_buffer(b, &written, buffer)
+        }
+        Does::Number(protocols, parse) => {
+            need_protocol(b, protocols, &written);
+            b.restrict(protocols)?;
+            let (test, which) = parse(&input)?;
+            b.check(Check::Number { keyword: input.name, test, which });
+            Ok(())
         }
         Does::App(protocols, direction) => {
             need_protocol(b, protocols, &written);
