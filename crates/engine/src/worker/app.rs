@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use margay_app::frame::{FlowFrames, STREAM};
+use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, Parse, Protocol, Shared, Transaction, Wishes, protocol,
@@ -11,10 +11,7 @@ use margay_app::{
 use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
-use margay_output::event::{
-    self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header, ONE_RECORD,
-};
-use margay_output::json::Json;
+use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
@@ -151,7 +148,7 @@ impl Feeder<'_> {
                     if !app.session.proto.is_known() {
                         app.held[d.index()] = Vec::new();
                     }
-                    tcp.app_consume(d, n);
+                    self.consume(tcp, d, n);
                     if app.session.is_off() {
                         break;
                     }
@@ -169,7 +166,7 @@ impl Feeder<'_> {
                     if !app.held[d.index()].is_empty() {
                         let n = bytes.len() as u64;
                         again |= self.behind(app, d, bytes, false);
-                        tcp.app_consume(d, n);
+                        self.consume(tcp, d, n);
                         if app.session.is_off() {
                             break;
                         }
@@ -188,7 +185,7 @@ impl Feeder<'_> {
                     }
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
-                    tcp.app_consume(d, fed.consumed as u64);
+                    self.consume(tcp, d, fed.consumed as u64);
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
                         break;
                     }
@@ -196,6 +193,15 @@ impl Feeder<'_> {
             }
         }
         again
+    }
+
+    /// `n` bytes of a direction are taken; what rules have still to look at of its frames stays.
+    fn consume(&self, tcp: &mut TcpSession, d: Direction, n: u64) {
+        let frames = &self.lane.shared.frames;
+        if frames.watched {
+            tcp.keep(d, frames.flow.needed(d));
+        }
+        tcp.app_consume(d, n);
     }
 
     /// Where what is left of a direction ends at `end` with a hole that stays one: takes it out of the stream, to go on
@@ -213,7 +219,7 @@ impl Feeder<'_> {
         }
         held.extend_from_slice(bytes);
         let n = bytes.len() as u64;
-        tcp.app_consume(d, n);
+        self.consume(tcp, d, n);
         true
     }
 
@@ -253,11 +259,11 @@ impl Feeder<'_> {
         };
         if app.held[d.index()].is_empty() {
             let fed = app.session.data(&mut self.cx(true), d, left);
-            tcp.app_consume(d, fed.consumed as u64);
+            self.consume(tcp, d, fed.consumed as u64);
         } else {
             let n = left.len() as u64;
             self.behind(app, d, left, true);
-            tcp.app_consume(d, n);
+            self.consume(tcp, d, n);
         }
     }
 }
@@ -383,65 +389,6 @@ impl Rest {
         }
     }
 
-    /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both. Of their bytes what the
-    /// stream still holds is shown.
-    pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
-        /// Most bytes of a frame that are shown (`payload-buffer-size`).
-        const SHOWN: usize = 4096;
-        let Some(app) = flow.ext.app.as_deref_mut().filter(|a| !a.frames.is_empty()) else { return };
-        let names = app.names();
-        let types = protocol(app.session.proto).map_or(&[] as &[&str], |p| p.frames);
-        let dirs = [Direction::ToServer, Direction::ToClient];
-        for d in dirs.into_iter().filter(|d| end || *d == dir) {
-            for f in app.frames.of_mut(d).iter_mut().filter(|f| !f.logged) {
-                let name = if f.kind == STREAM { Some(&"stream") } else { types.get(usize::from(f.kind)) };
-                f.logged = true;
-                let Some(name) = name else { continue };
-                let session = flow.ext.tcp.as_deref();
-                let seen = f.end.unwrap_or_else(|| session.map_or(f.offset, |s| s.app_offset(d).max(f.offset)));
-                let bytes = &mut self.scratch.payload;
-                bytes.clear();
-                match session {
-                    Some(s) => s.stretch_with_gaps(d, f.offset, seen, SHOWN, bytes),
-                    None => bytes.extend(p.payload().iter().skip(f.offset as usize).take(SHOWN)),
-                }
-                let bytes = &self.scratch.payload;
-                let fields = |json: &mut Json, _: usize, _: usize| {
-                    if let Some(proto) = names.proto {
-                        json.str("app_proto", proto);
-                    }
-                    json.object("frame");
-                    json.str("type", name);
-                    json.uint("id", f.id);
-                    json.str("direction", if d == Direction::ToServer { "toserver" } else { "toclient" });
-                    json.uint("stream_offset", f.offset);
-                    json.uint("length", seen - f.offset);
-                    json.base64("payload", bytes);
-                    json.printable("payload_printable", bytes);
-                    json.bool("complete", f.end.is_some());
-                    if let Some(tx) = f.tx {
-                        json.uint("tx_id", tx);
-                    }
-                    json.end_object();
-                };
-                self.outputs.app(&AppEvent {
-                    kind: EventType::Frame,
-                    header: Header {
-                        flow_id: Some(flow.core.id),
-                        pcap_filename: self.file.as_deref(),
-                        ..Header::of(p)
-                    },
-                    tx_id: None,
-                    direction: None,
-                    xff: None,
-                    records: ONE_RECORD,
-                    fields: &fields,
-                });
-            }
-        }
-        app.frames.tidy();
-    }
-
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
         let passed = flow.core.action == margay_flow::FlowAction::Pass;
@@ -479,6 +426,19 @@ impl Rest {
         app.session.tidy();
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
             tcp.set_depth(self.app.config.files.store_depth());
+        }
+    }
+
+    /// Frees what is left of the transactions of a flow that is over, without a word in the log.
+    pub(super) fn discard_app(&mut self, flow: &mut Flow<FlowExt>) {
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        for parser in app.session.parsers_mut() {
+            for id in parser.txs() {
+                if let Some(tx) = parser.tx_mut(id) {
+                    tx.base_mut().files.finish(&mut self.app.shared.files, &self.app.config.files);
+                    parser.free_tx(&mut self.app.shared, id);
+                }
+            }
         }
     }
 
