@@ -271,25 +271,16 @@ impl DetectState {
                 continue;
             }
             let DetectState { tx: scratch, context, transforms, scratch: mpm, .. } = self;
-            match slot.kind {
-                BufferKind::Single => {
-                    let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
-                    if let Some(f) = whole(cached, slot, view, context, transforms) {
-                        prefilter.scan(f.data, mpm, out);
-                    }
+            if slot.is_one() {
+                let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
+                if let Some(f) = whole(cached, slot, view, context, transforms) {
+                    prefilter.scan(f.data, mpm, out);
                 }
-                BufferKind::Stream if matches!(slot.source, SlotSource::Buffer(_)) => {
-                    let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
-                    if let Some(f) = whole(cached, slot, view, context, transforms) {
-                        prefilter.scan(f.data, mpm, out);
-                    }
-                }
-                _ => {
-                    each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, _| {
-                        prefilter.scan(data, mpm, out);
-                        false
-                    });
-                }
+            } else {
+                each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, _| {
+                    prefilter.scan(data, mpm, out);
+                    false
+                });
             }
         }
         seen.searched |= searched;
@@ -448,7 +439,7 @@ impl DetectState {
             What::Buffer { slot, check, kind } => {
                 let Some(def) = view.group.slots.get(usize::from(*slot)) else { return Outcome::Never };
                 let Some(check) = txr.checks.get(usize::from(*check)) else { return Outcome::Never };
-                if *kind == BufferKind::Stream && matches!(def.source, SlotSource::Buffer(_)) {
+                if *kind == BufferKind::Stream && def.is_one() {
                     let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                     return match whole(cached, def, view, context, transforms) {
                         Some(f) if check.matches(f.data, context) => Outcome::Holds,
@@ -475,7 +466,7 @@ impl DetectState {
                 let check = or_else.and_then(|c| txr.checks.get(usize::from(c)));
                 let mut there = false;
                 let mut holds = false;
-                if matches!(def.source, SlotSource::Buffer(_)) && *kind != BufferKind::Multi {
+                if def.is_one() {
                     let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                     if let Some(f) = whole(cached, def, view, context, transforms)
                         && !(*kind == BufferKind::Stream && f.data.is_empty() && f.offset == 0)
