@@ -171,6 +171,11 @@ pub trait Transaction: Debug + Send {
         complete
     }
 
+    /// Which way the addresses of its events go in an output: to the server they are the flow's own.
+    fn direction(&self, _options: &AppLogOptions) -> Direction {
+        Direction::ToServer
+    }
+
     /// How many events an output makes of it; none keeps it out of that output.
     fn records(&self, _options: &AppLogOptions) -> usize {
         1
