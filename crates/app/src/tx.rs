@@ -108,6 +108,8 @@ pub struct TxBase {
     pub alerted: bool,
     /// Bits that rules set (`xbits … track tx`), by number of their name.
     pub bits: Vec<u32>,
+    /// The only direction that there is something in ([`TxBase::one_sided`]).
+    pub only: Option<Direction>,
 }
 
 impl TxBase {
@@ -116,6 +118,7 @@ impl TxBase {
     pub fn one_sided(&mut self, without: Direction, complete: u8) {
         let i = without.index();
         (self.progress[i], self.updated[i], self.detect[i].done) = (complete, false, true);
+        self.only = Some(without.reverse());
     }
 
     /// Sets progress in a direction; what would go back is ignored.

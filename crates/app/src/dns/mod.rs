@@ -14,6 +14,8 @@ mod parser;
 mod rdata;
 mod recognition;
 pub mod rrtype;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 use margay_flow::FlowCore;

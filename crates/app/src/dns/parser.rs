@@ -18,6 +18,9 @@ use super::message::Message;
 use super::tx::DnsTx;
 use super::{PDU_FRAME, recognition};
 
+/// Most requests kept out of the log whose responses are to be kept out as well; the oldest are forgotten.
+const UNLOGGED_MAX: usize = 128;
+
 /// A direction of a stream.
 #[derive(Debug, Default)]
 struct Side {
@@ -40,11 +43,20 @@ pub(super) struct DnsParser {
     /// Number of the first of `txs`.
     first: u64,
     sides: [Side; 2],
+    /// Identifiers of requests that a `config` rule kept out of the log: their responses go with them.
+    unlogged: VecDeque<u16>,
 }
 
 impl DnsParser {
     pub(super) fn new(proto: AppProto, stream: bool) -> Self {
-        DnsParser { proto, stream, txs: VecDeque::new(), first: 0, sides: Default::default() }
+        DnsParser {
+            proto,
+            stream,
+            txs: VecDeque::new(),
+            first: 0,
+            sides: Default::default(),
+            unlogged: VecDeque::new(),
+        }
     }
 
     fn next(&self) -> u64 {
@@ -67,7 +79,15 @@ impl DnsParser {
         let id = self.next();
         cx.shared.frames.begin(dir, PDU_FRAME, at, Some(id));
         cx.shared.frames.end(dir, (at + data.len()) as u64);
-        self.txs.push_back(Some(Box::new(DnsTx::new(id, self.proto, dir, Message::read(data)))));
+        let mut tx = Box::new(DnsTx::new(id, self.proto, dir, Message::read(data)));
+        if !self.unlogged.is_empty()
+            && !tx.is_request()
+            && let Some(i) = self.unlogged.iter().position(|&u| u == tx.message.id)
+        {
+            self.unlogged.remove(i);
+            tx.base.no_log = true;
+        }
+        self.txs.push_back(Some(tx));
     }
 
     /// Messages of a stream.
@@ -178,8 +198,14 @@ impl Parser for DnsParser {
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
         let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
-        if let Some(slot) = self.txs.get_mut(i) {
-            *slot = None;
+        if let Some(tx) = self.txs.get_mut(i).and_then(Option::take)
+            && tx.base.no_log
+            && tx.is_request()
+        {
+            if self.unlogged.len() == UNLOGGED_MAX {
+                self.unlogged.pop_front();
+            }
+            self.unlogged.push_back(tx.message.id);
         }
         while let Some(None) = self.txs.front() {
             self.txs.pop_front();

@@ -7,23 +7,23 @@ use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
 
 pub(super) const DNS: Recognition = Recognition {
     patterns: &[],
-    probes: &[
-        Probe { transport: TCP, ports: &[53], probe: tcp },
-        Probe { transport: UDP, ports: &[53], probe: message },
-    ],
+    probes: &[Probe { transport: TCP, ports: &[53], probe: tcp }, Probe { transport: UDP, ports: &[53], probe: udp }],
 };
 
 pub(super) const MDNS: Recognition =
     Recognition { patterns: &[], probes: &[Probe { transport: UDP, ports: &[5353], probe: mdns }] };
 
-/// A message (RFC 1035 section 4.1) of `data`, from its header and the first question's first label.
-pub(super) fn message(dir: Direction, data: &[u8]) -> Probed {
+/// Most questions that have to be there before it is decided; each takes five bytes at least.
+const QUESTIONS_SEEN: usize = 16;
+
+/// A message (RFC 1035 section 4.1) of `whole` bytes, of which `data` is there, from its header and the first question's
+/// first label.
+fn message(dir: Direction, data: &[u8], whole: usize) -> Probed {
     let Some(head) = data.first_chunk::<12>() else { return Probed::More };
     let count = |at: usize| usize::from(u16::from_be_bytes([head[at], head[at + 1]]));
     let (questions, records) = (count(4), count(6) + count(8) + count(10));
     let response = head[2] & 0x80 != 0;
-    // A question takes five bytes at least; nobody asks many.
-    if questions > 16 {
+    if whole < 12 + 5 * questions {
         return Probed::No;
     }
     // A header that announces nothing is none by itself; of a stream more may come.
@@ -35,16 +35,21 @@ pub(super) fn message(dir: Direction, data: &[u8]) -> Probed {
         if matches!(label >> 6, 1 | 2) {
             return Probed::No;
         }
-        if data.len() < 12 + 5 * questions {
+        if data.len() < 12 + 5 * questions.min(QUESTIONS_SEEN) {
             return Probed::More;
         }
     }
     Probed::Yes { reverse: response == (dir == Direction::ToServer) }
 }
 
+/// DNS over UDP.
+fn udp(dir: Direction, data: &[u8]) -> Probed {
+    message(dir, data, data.len())
+}
+
 /// Multicast DNS (RFC 6762): both ends have the same port, and either may answer unasked.
 fn mdns(dir: Direction, data: &[u8]) -> Probed {
-    match message(dir, data) {
+    match udp(dir, data) {
         Probed::Yes { .. } => Probed::Yes { reverse: false },
         other => other,
     }
@@ -55,6 +60,6 @@ pub(super) fn tcp(dir: Direction, data: &[u8]) -> Probed {
     match data.first_chunk::<2>().map(|b| u16::from_be_bytes(*b)) {
         None => Probed::More,
         Some(0..=11) => Probed::No,
-        Some(_) => message(dir, data.get(2..).unwrap_or(&[])),
+        Some(whole) => message(dir, data.get(2..).unwrap_or(&[]), usize::from(whole)),
     }
 }

@@ -268,7 +268,14 @@ impl Rest {
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
         }
-        let app = flow.ext.app.get_or_insert_default();
+        let midstream = self.stream.config().midstream;
+        let app = flow.ext.app.get_or_insert_with(|| {
+            let mut app = Box::<FlowApp>::default();
+            if midstream {
+                app.session.set_midstream();
+            }
+            app
+        });
         self.app.shared.frames.at = 0;
         self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
