@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use margay_app::TxBase;
+use margay_app::{Parser, TxBase};
 use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
 use margay_packet::{Packet, PacketSource};
 use margay_rules::ast::{Action, NewAction};
@@ -518,11 +518,12 @@ impl DetectState {
     }
 }
 
-/// The transaction that is going on, where there is one only: its parser's place, and its number.
+/// The transaction that is going on in the packet's direction, where there is one only: its parser's place, and its number.
 fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
-    let parsers = input.txs.as_deref()?;
+    let (parsers, dir) = (input.txs.as_deref()?, input.dir?);
+    let here = |p: &dyn Parser, id| p.tx(id).is_some_and(|t| t.base().only.is_none_or(|d| d == dir));
     let mut all =
-        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(|&id| p.tx(id).is_some()).map(move |id| (n, id)));
+        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(move |&id| here(&**p, id)).map(move |id| (n, id)));
     let first = all.next()?;
     all.next().is_none().then_some(first)
 }

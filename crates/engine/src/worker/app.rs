@@ -274,7 +274,14 @@ impl Rest {
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
         }
-        let app = flow.ext.app.get_or_insert_default();
+        let midstream = self.stream.config().midstream;
+        let app = flow.ext.app.get_or_insert_with(|| {
+            let mut app = Box::<FlowApp>::default();
+            if midstream {
+                app.session.set_midstream();
+            }
+            app
+        });
         self.app.shared.frames.at = 0;
         self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
@@ -472,7 +479,7 @@ impl Rest {
             self.outputs.anomaly(&AnomalyEvent {
                 header,
                 anomaly: Anomaly::AppLayer {
-                    event: &name.to_ascii_uppercase(),
+                    event: &protocol.proto.anomaly_name(name),
                     app_proto: about.names.proto.unwrap_or_default(),
                     layer: "proto_parser",
                 },
@@ -495,22 +502,32 @@ impl Rest {
         }
         let options = &self.app.options;
         let vars = about.vars(self.detect.as_ref());
-        self.outputs.app(&AppEvent {
-            kind,
-            header: about.header(&vars, self.file.as_deref()),
-            tx_id: Some((tx.base().id, false)),
-            direction: None,
-            xff: Some(Forwarded {
-                direction: event::Direction::ToServer,
-                find: &|header, forward| tx.forwarded_for(header, forward),
-            }),
-            records: &|n| options.get(n).map_or(0, |o| tx.records(o)),
-            fields: &|json, n, record| {
-                if let Some(o) = options.get(n) {
-                    tx.log_record(record, json, o);
-                }
-            },
-        });
+        let header = about.header(&vars, self.file.as_deref());
+        for way in [Direction::ToServer, Direction::ToClient] {
+            if options.iter().all(|o| tx.direction(o) != way) {
+                continue;
+            }
+            let addresses = header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a });
+            self.outputs.app(&AppEvent {
+                kind,
+                header: Header { addresses, ..header },
+                tx_id: protocol.proto.shows_tx().then_some((tx.base().id, false)),
+                direction: None,
+                xff: Some(Forwarded {
+                    direction: match way {
+                        Direction::ToServer => event::Direction::ToServer,
+                        Direction::ToClient => event::Direction::ToClient,
+                    },
+                    find: &|header, forward| tx.forwarded_for(header, forward),
+                }),
+                records: &|n| options.get(n).filter(|o| tx.direction(o) == way).map_or(0, |o| tx.records(o)),
+                fields: &|json, n, record| {
+                    if let Some(o) = options.get(n) {
+                        tx.log_record(record, json, o);
+                    }
+                },
+            });
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod app;
 mod bytes;
 mod content;
 mod data;
+mod dns;
 mod events;
 mod flow;
 mod http;
@@ -216,6 +217,7 @@ static TABLES: &[&[Keyword]] = &[
     transform::KEYWORDS,
     http::KEYWORDS,
     app::KEYWORDS,
+    dns::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
