@@ -16,8 +16,11 @@
 pub mod config;
 pub mod decompress;
 pub mod event;
+pub mod expect;
 pub mod file;
 pub mod frame;
+pub mod ftp;
+pub mod ftp_data;
 pub mod http1;
 pub mod parser;
 pub mod proto;

@@ -2,6 +2,7 @@
 
 use margay_flow::Direction;
 
+use crate::expect::Carries;
 use crate::parser::{Outcome, Parse, Parser};
 use crate::proto::AppProto;
 use crate::recognise::{RecogniseState, Recognised, speaks_first};
@@ -284,6 +285,20 @@ impl AppSession {
         }
         if let Some(p) = protocol(proto).filter(|_| cx.config.recogniser.parses(proto)) {
             self.parsers.push((p.parser)(cx.config, cx.flow));
+            self.parsing = true;
+        }
+    }
+
+    /// The flow is of a protocol that was announced ([`crate::expect`]): it is not recognised.
+    pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
+        let proto = carries.proto();
+        (self.proto, self.side, self.news) = (proto, [proto; 2], [true; 2]);
+        let udp = usize::from(cx.flow.proto == 17);
+        if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
+            *n += 1;
+        }
+        if cx.config.recogniser.parses(proto) {
+            self.parsers.push(carries.parser(reversed));
             self.parsing = true;
         }
     }

@@ -167,6 +167,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let loaded =
         if options.disable_detection { Loaded::default() } else { rules::load(&config, options, ips, detect_config)? };
     if options.test {
+        settings::app(&config)?;
+        settings::recogniser(&config)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -240,6 +242,7 @@ fn worker(
         counters: margay_app::AppCounters::default(),
         frames: margay_app::frame::FrameMarks { wanted: outputs.wants(EventType::Frame), ..Default::default() },
         wishes: margay_app::Wishes::default(),
+        expected: Vec::new(),
         scratch: Vec::new(),
     };
     let app = AppLane {

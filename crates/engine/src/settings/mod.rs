@@ -6,6 +6,7 @@ mod decode;
 mod detect;
 mod files;
 mod flow;
+mod ftp;
 mod outputs;
 mod recognise;
 mod stream;

@@ -17,6 +17,7 @@ mod content;
 mod data;
 mod events;
 mod flow;
+mod ftp;
 mod http;
 mod meta;
 mod number;
@@ -216,6 +217,7 @@ static TABLES: &[&[Keyword]] = &[
     transform::KEYWORDS,
     http::KEYWORDS,
     app::KEYWORDS,
+    ftp::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
