@@ -30,16 +30,19 @@ pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize, end: bool
     }
 }
 
-/// A command and what is behind it. Bytes of Telnet before it (RFC 959 section 4.1.3: `ABOR` comes behind an interrupt) are
+/// A command and what is behind it and one blank; `AUTH TLS` is a command as a whole. Bytes of Telnet before it (RFC 959 section 4.1.3: `ABOR` comes behind an interrupt) are
 /// passed over.
 pub(super) fn command(mut line: &[u8]) -> (&[u8], &[u8]) {
     while let [0xff, 0xf0..=0xff, rest @ ..] = line {
         line = rest;
     }
-    let line = line.trim_ascii_start();
+    let line = line.trim_ascii();
+    if line.eq_ignore_ascii_case(b"AUTH TLS") {
+        return (line, &[]);
+    }
     let end = line.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(line.len());
     let (name, rest) = line.split_at(end);
-    (name, rest.trim_ascii_start())
+    (name, rest.get(1..).unwrap_or(&[]))
 }
 
 /// What begins a line of a reply.
@@ -88,6 +91,9 @@ mod tests {
         assert_eq!(command(b"RETR a b"), (&b"RETR"[..], &b"a b"[..]));
         assert_eq!(command(b"\xff\xf4\xff\xf2ABOR"), (&b"ABOR"[..], &b""[..]));
         assert_eq!(command(b"  pass "), (&b"pass"[..], &b""[..]));
+        assert_eq!(command(b"PASS  x y "), (&b"PASS"[..], &b" x y"[..]));
+        assert_eq!(command(b"auth tls"), (&b"auth tls"[..], &b""[..]));
+        assert_eq!(command(b"AUTH TLS-P"), (&b"AUTH"[..], &b"TLS-P"[..]));
     }
 
     #[test]

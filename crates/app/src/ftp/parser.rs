@@ -57,7 +57,7 @@ impl Verb {
             b"RETR" => Verb::File(FileCommand::Retr),
             b"STOR" | b"STOU" | b"APPE" => Verb::File(FileCommand::Stor),
             b"LIST" | b"NLST" | b"MLSD" => Verb::List,
-            b"AUTH" => Verb::Auth,
+            b"AUTH TLS" => Verb::Auth,
             _ => Verb::Other,
         }
     }
@@ -186,14 +186,14 @@ impl FtpParser {
     /// A line of the server.
     fn reply(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
         let (code, text) = line::reply(line);
-        // What is none, and of none, has no meaning.
-        if code.is_none() && !self.within {
-            return Outcome::More;
-        }
         while self.open < self.next() && self.peek(self.open).is_none() {
             self.open += 1;
         }
         if self.open >= self.next() {
+            // What is no reply, and to nothing, has no meaning.
+            if code.is_none() {
+                return Outcome::More;
+            }
             let Some(id) = self.make(cx) else { return Outcome::Failed };
             if let Some(tx) = self.get(id) {
                 tx.base.one_sided(Direction::ToServer, super::COMPLETE);
