@@ -11,6 +11,8 @@ pub struct AppConfig {
     pub http1: crate::http1::Config,
     /// DNS and multicast DNS.
     pub dns: crate::dns::Config,
+    /// FTP.
+    pub ftp: crate::ftp::Config,
     /// Files.
     pub files: crate::file::FileConfig,
 }

@@ -108,11 +108,11 @@ impl AppProto {
         NAMES.iter().find(|n| n.0 == self).map_or("unknown", |n| n.2)
     }
 
-    /// How anomalies name an event of it: in capitals, but for some protocols as rules do.
+    /// How anomalies name an event of it: in capitals for the protocols whose events are the oldest, else as rules do.
     pub fn anomaly_name(self, event: &str) -> std::borrow::Cow<'_, str> {
         match self {
-            AppProto::Dns | AppProto::Mdns => event.into(),
-            _ => event.to_ascii_uppercase().into(),
+            AppProto::Http1 | AppProto::Smtp | AppProto::Tls => event.to_ascii_uppercase().into(),
+            _ => event.into(),
         }
     }
 

@@ -167,6 +167,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let loaded =
         if options.disable_detection { Loaded::default() } else { rules::load(&config, options, ips, detect_config)? };
     if options.test {
+        settings::app(&config)?;
+        settings::recogniser(&config)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -245,6 +247,7 @@ fn worker(
             ..Default::default()
         },
         wishes: margay_app::Wishes::default(),
+        expected: Vec::new(),
         scratch: Vec::new(),
     };
     let app = AppLane {

@@ -117,20 +117,6 @@ pub static OTHERS: &[Other] = &[
     other(AppProto::Ssh, "ssh", &[ts(b"SSH-").nocase(), tc(b"SSH-").nocase()], &[]),
     // RFC 5321 section 4.1.1.
     other(AppProto::Smtp, "smtp", &[ts(b"EHLO").nocase(), ts(b"HELO").nocase(), ts(b"QUIT").nocase()], &[]),
-    // RFC 959 section 4.1, RFC 2389, RFC 4217.
-    other(
-        AppProto::Ftp,
-        "ftp",
-        &[
-            ts(b"USER ").nocase(),
-            ts(b"PASS ").nocase(),
-            ts(b"PORT ").nocase(),
-            ts(b"FEAT").nocase(),
-            ts(b"AUTH SSL").nocase(),
-            ts(b"AUTH TLS").nocase(),
-        ],
-        &[],
-    ),
     // RFC 9051 section 7.1.
     other(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[]),
     // RFC 1939 section 3.

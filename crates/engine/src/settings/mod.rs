@@ -7,6 +7,7 @@ mod detect;
 mod dns;
 mod files;
 mod flow;
+mod ftp;
 mod outputs;
 mod recognise;
 mod stream;

@@ -15,6 +15,7 @@ use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, Eve
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
+use super::expect::Answer;
 use super::log::{HeldVars, addresses};
 use super::{FlowExt, Rest};
 
@@ -311,6 +312,17 @@ impl Rest {
     /// all that is left, for this is the flow's end.
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
+        let mut announced = None;
+        if flow.ext.app.is_none() {
+            match self.expected.ask(&flow.core, self.now) {
+                Answer::Carries(carries, parent, reversed) => {
+                    flow.ext.parent = Some(parent);
+                    announced = Some((carries, reversed));
+                }
+                Answer::Later if !all => return Heard::default(),
+                Answer::Later | Answer::No => {}
+            }
+        }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
@@ -321,6 +333,10 @@ impl Rest {
         let midstream = tcp.is_midstream();
         let mut feeder =
             Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
+        if let Some((carries, reversed)) = announced {
+            let app = feeder.session(app);
+            app.session.begin(&mut feeder.cx(false), carries, reversed);
+        }
         // What the packet acknowledges was sent before it.
         let order = [dir.reverse(), dir];
         for _ in 0..2 {
@@ -360,6 +376,9 @@ impl Rest {
             tcp.app_disable();
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
+        if !self.app.shared.expected.is_empty() {
+            self.expected.note(&mut self.app.shared.expected, &flow.core, self.now);
+        }
         let wishes = self.app.shared.wishes;
         if wishes.no_payload && !app.wishes.no_payload {
             tcp.raw_disable();
@@ -380,7 +399,12 @@ impl Rest {
         if events == 0 || !self.outputs.wants(EventType::Anomaly) {
             return;
         }
-        let header = Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        let header = Header {
+            flow_id: Some(flow.core.id),
+            parent_id: flow.ext.parent,
+            pcap_filename: self.file.as_deref(),
+            ..Header::of(p)
+        };
         let proto = flow.ext.app.as_ref().and_then(|a| a.names().proto);
         for e in SessionEvent::ALL.iter().filter(|e| events & e.bit() != 0) {
             self.outputs.anomaly(&AnomalyEvent {
@@ -405,7 +429,7 @@ impl Rest {
         }
         let detects = self.detect.is_some() && !passed;
         let mut storing = false;
-        let about = About { core: &flow.core, packet: p, names: app.names() };
+        let about = About { core: &flow.core, parent: flow.ext.parent, packet: p, names: app.names() };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -534,6 +558,7 @@ impl Rest {
 /// What the events of a flow's transactions that come with one packet have in common.
 struct About<'a> {
     core: &'a FlowCore,
+    parent: Option<u64>,
     packet: &'a Packet<'a>,
     names: AppProtos<'static>,
 }
@@ -551,6 +576,7 @@ impl About<'_> {
     fn header<'s>(&'s self, vars: &'s HeldVars<'_>, file: Option<&'s str>) -> Header<'s> {
         Header {
             flow_id: Some(self.core.id),
+            parent_id: self.parent,
             pcap_filename: file,
             vars: vars.vars(),
             addresses: Some(addresses(self.core)),

@@ -102,6 +102,7 @@ impl Rest {
         let held;
         let mut header =
             Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        header.parent_id = flow.and_then(|f| f.ext.parent);
         if let (Some(flow), Some((detect, _))) = (flow, &self.detect) {
             held = HeldVars::of(detect, Some(&flow.core), None);
             header.vars = held.vars();
@@ -122,6 +123,7 @@ impl Rest {
         let held = HeldVars::of(detect, flow.map(|(f, _)| &f.core), Some(state.packet_vars()));
         let header = Header {
             flow_id: flow.map(|(f, _)| f.core.id),
+            parent_id: flow.and_then(|(f, _)| f.ext.parent),
             pcap_filename: self.file.as_deref(),
             vars: held.vars(),
             ..Header::of(p)
@@ -228,6 +230,7 @@ impl Rest {
         let mut way = None;
         if let Some((f, d)) = flow {
             header.flow_id = Some(f.core.id);
+            header.parent_id = f.ext.parent;
             first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
             way = Some(direction(d));
         }
@@ -265,6 +268,7 @@ impl Rest {
         let header = Header {
             time: self.now,
             flow_id: Some(core.id),
+            parent_id: flow.ext.parent,
             vlans: core.vlans.as_slice(),
             addresses: Some(addresses(core)),
             icmp: icmp.then_some((core.sport as u8, core.dport as u8)),

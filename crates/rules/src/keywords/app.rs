@@ -17,7 +17,6 @@ const JA: &[&str] = &["tls", "quic"];
 const SSH: &[&str] = &["ssh"];
 const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
-const FTPDATA: &[&str] = &["ftp-data"];
 const SMB: &[&str] = &["smb"];
 const DCE: &[&str] = &["dcerpc", "smb"];
 const SIP: &[&str] = &["sip"];
@@ -324,10 +323,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["tls.store", "tls_store"], Takes::Nothing, TLS),
     Keyword::app(&["ssh.protoversion"], Takes::Value, SSH),
     Keyword::app(&["ssh.softwareversion"], Takes::Value, SSH),
-    Keyword::app(&["ftpdata_command"], Takes::Value, FTPDATA),
-    Keyword::app(&["ftp.dynamic_port"], Takes::Value, FTP),
-    Keyword::app(&["ftp.mode"], Takes::Value, FTP),
-    Keyword::value(&["ftp.reply_received"], ftp_reply_received),
     Keyword::app(&["smb.version"], Takes::Value, SMB),
     Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
     Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),
@@ -399,17 +394,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["frame"], frame).needs("frame"),
     Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
 ];
-
-fn ftp_reply_received(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    need_protocol(b, FTP, i.written);
-    b.restrict(FTP)?;
-    let argument = i.text.trim().to_ascii_lowercase();
-    if !matches!(argument.as_str(), "yes" | "true" | "on" | "1" | "no" | "false" | "off" | "0") {
-        return fail("detect-ftp-reply-received", format!("invalid value for {}: \"{argument}\"", i.name));
-    }
-    b.check(Check::Other { keyword: i.name.to_owned(), argument, negated: false });
-    Ok(())
-}
 
 /// `file.data`, with a direction in rules for transactions and in old ones.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

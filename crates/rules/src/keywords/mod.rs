@@ -18,6 +18,7 @@ mod data;
 mod dns;
 mod events;
 mod flow;
+mod ftp;
 mod http;
 mod meta;
 mod number;
@@ -218,6 +219,7 @@ static TABLES: &[&[Keyword]] = &[
     http::KEYWORDS,
     app::KEYWORDS,
     dns::KEYWORDS,
+    ftp::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
