@@ -9,6 +9,8 @@ pub struct AppConfig {
     pub recogniser: Recogniser,
     /// HTTP/1.
     pub http1: crate::http1::Config,
+    /// SSH.
+    pub ssh: crate::ssh::Config,
     /// Files.
     pub files: crate::file::FileConfig,
 }

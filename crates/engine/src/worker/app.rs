@@ -349,7 +349,7 @@ impl Rest {
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         let wishes = self.app.shared.wishes;
         if wishes.no_payload && !app.wishes.no_payload {
-            tcp.raw_disable();
+            tcp.raw_finish();
         }
         app.wishes = wishes;
         self.stream.account(tcp);

@@ -22,6 +22,7 @@ mod meta;
 mod number;
 mod packet;
 mod pcre;
+mod ssh;
 mod threshold;
 mod transform;
 mod variables;
@@ -216,6 +217,7 @@ static TABLES: &[&[Keyword]] = &[
     transform::KEYWORDS,
     http::KEYWORDS,
     app::KEYWORDS,
+    ssh::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
