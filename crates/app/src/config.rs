@@ -13,6 +13,8 @@ pub struct AppConfig {
     pub dns: crate::dns::Config,
     /// FTP.
     pub ftp: crate::ftp::Config,
+    /// SSH.
+    pub ssh: crate::ssh::Config,
     /// Files.
     pub files: crate::file::FileConfig,
 }

@@ -28,6 +28,7 @@ pub mod proto;
 pub mod recognise;
 mod registry;
 pub mod session;
+pub mod ssh;
 pub mod tx;
 pub mod window;
 

@@ -52,6 +52,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::dns::MDNS,
     &crate::ftp::PROTOCOL,
     &crate::ftp_data::PROTOCOL,
+    &crate::ssh::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.

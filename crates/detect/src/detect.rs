@@ -230,6 +230,12 @@ impl Detect {
         !self.frames.is_empty()
     }
 
+    /// Whether a rule looks at a buffer of a protocol whose name begins with `prefix`: what costs something to make is made
+    /// only then.
+    pub fn looks_at(&self, prefix: &str) -> bool {
+        self.rules.iter().flat_map(|r| &r.buffers).any(|b| b.app && b.buffer.starts_with(prefix))
+    }
+
     /// The progress of a complete transaction, by direction.
     pub(crate) fn complete(&self, proto: AppProto) -> [u8; 2] {
         self.protocols.iter().find(|p| p.proto == proto).map_or([0; 2], |p| p.complete())

@@ -254,6 +254,7 @@ fn worker(
         config: Arc::new(margay_app::AppConfig {
             recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
             files,
+            ssh: settings::ssh(config, loaded.detect.as_ref().is_some_and(|d| d.looks_at("ssh.hassh")))?,
             ..settings::app(config)?
         }),
         shared,

@@ -113,8 +113,6 @@ pub static OTHERS: &[Other] = &[
         ],
         &[on_tcp(&[443], probes::tls_v2_hello)],
     ),
-    // RFC 4253 section 4.2.
-    other(AppProto::Ssh, "ssh", &[ts(b"SSH-").nocase(), tc(b"SSH-").nocase()], &[]),
     // RFC 5321 section 4.1.1.
     other(AppProto::Smtp, "smtp", &[ts(b"EHLO").nocase(), ts(b"HELO").nocase(), ts(b"QUIT").nocase()], &[]),
     // RFC 9051 section 7.1.

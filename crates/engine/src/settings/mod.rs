@@ -10,6 +10,7 @@ mod flow;
 mod ftp;
 mod outputs;
 mod recognise;
+mod ssh;
 mod stream;
 
 pub(crate) use app::app;
@@ -19,6 +20,7 @@ pub(crate) use files::{check_store, files};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
+pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};

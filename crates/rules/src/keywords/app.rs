@@ -14,7 +14,7 @@ const DNS: &[&str] = &["dns", "doh2"];
 const MDNS: &[&str] = &["mdns"];
 const TLS: &[&str] = &["tls"];
 const JA: &[&str] = &["tls", "quic"];
-const SSH: &[&str] = &["ssh"];
+pub(super) const SSH: &[&str] = &["ssh"];
 const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
 const SMB: &[&str] = &["smb"];
@@ -321,8 +321,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["tls_cert_expired"], Takes::Nothing, TLS),
     Keyword::app(&["tls_cert_valid"], Takes::Nothing, TLS),
     Keyword::app(&["tls.store", "tls_store"], Takes::Nothing, TLS),
-    Keyword::app(&["ssh.protoversion"], Takes::Value, SSH),
-    Keyword::app(&["ssh.softwareversion"], Takes::Value, SSH),
     Keyword::app(&["smb.version"], Takes::Value, SMB),
     Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
     Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),

@@ -24,6 +24,7 @@ mod meta;
 mod number;
 mod packet;
 mod pcre;
+mod ssh;
 mod threshold;
 mod transform;
 mod variables;
@@ -220,6 +221,7 @@ static TABLES: &[&[Keyword]] = &[
     app::KEYWORDS,
     dns::KEYWORDS,
     ftp::KEYWORDS,
+    ssh::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
