@@ -9,6 +9,8 @@ pub struct AppConfig {
     pub recogniser: Recogniser,
     /// HTTP/1.
     pub http1: crate::http1::Config,
+    /// DNS and multicast DNS.
+    pub dns: crate::dns::Config,
     /// FTP.
     pub ftp: crate::ftp::Config,
     /// Files.
@@ -20,6 +22,8 @@ pub struct AppConfig {
 pub struct AppLogOptions {
     /// HTTP.
     pub http: crate::http1::LogOptions,
+    /// DNS.
+    pub dns: crate::dns::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

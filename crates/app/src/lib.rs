@@ -15,6 +15,7 @@
 
 pub mod config;
 pub mod decompress;
+pub mod dns;
 pub mod event;
 pub mod expect;
 pub mod file;

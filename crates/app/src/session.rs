@@ -177,7 +177,7 @@ impl AppSession {
         self.state.turn_round();
     }
 
-    /// The beginning of the TCP connection was not seen.
+    /// The beginning of the TCP connection was not seen, or that of a UDP flow need not have been.
     pub const fn set_midstream(&mut self) {
         self.state.set_midstream();
     }

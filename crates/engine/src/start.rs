@@ -237,10 +237,15 @@ fn worker(
     }
     let wants = loaded.detect.as_ref().map_or(FileWants::NONE, |d| d.file_wants());
     settings::check_store(&files, wants.store);
+    let watched = loaded.detect.as_ref().is_some_and(|d| d.wants_frames());
     let shared = margay_app::Shared {
         files: FileEngine::new(&files, wants).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
-        frames: margay_app::frame::FrameMarks { wanted: outputs.wants(EventType::Frame), ..Default::default() },
+        frames: margay_app::frame::FrameMarks {
+            wanted: outputs.wants(EventType::Frame) || watched,
+            watched,
+            ..Default::default()
+        },
         wishes: margay_app::Wishes::default(),
         expected: Vec::new(),
         scratch: Vec::new(),

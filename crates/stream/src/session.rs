@@ -165,6 +165,8 @@ pub(crate) struct Assembly {
     pub(crate) oob: Vec<u64>,
     /// Inline: data of the latest packet was not looked at yet.
     pub(crate) pending: bool,
+    /// Everything from here on is kept, whoever has it.
+    pub(crate) keep: Option<u64>,
 }
 
 impl Assembly {
@@ -344,6 +346,34 @@ impl TcpSession {
         self.release(direction);
     }
 
+    /// Data of a direction from stream offset `from` on is to be kept, whoever has taken it; `None` keeps no more than is
+    /// needed otherwise.
+    pub fn keep(&mut self, direction: Direction, from: Option<u64>) {
+        if let Some(d) = &mut self.peers[direction.index()].data {
+            d.keep = from;
+            self.release(direction);
+        }
+    }
+
+    /// Calls `each` with every stretch of a direction without a hole between two stream offsets, and the offset at which it
+    /// begins.
+    pub fn stretches(&self, direction: Direction, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) {
+        let Some(d) = self.data(direction) else { return };
+        let mut at = from;
+        while at < to {
+            let bytes = d.buffer.contiguous(at, to);
+            if !bytes.is_empty() {
+                each(at, bytes);
+                at = at.saturating_add(bytes.len() as u64);
+                continue;
+            }
+            match d.buffer.next_at(at) {
+                Some(next) if next > at => at = next,
+                _ => return,
+            }
+        }
+    }
+
     /// The application layer does not want data of this session any more.
     pub fn app_disable(&mut self) {
         self.flags |= flag::APP_OFF;
@@ -468,6 +498,7 @@ impl TcpSession {
         let back = if closed || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
         let keep = if inline { keep.min(d.acked) } else { keep };
+        let keep = d.keep.map_or(keep, |k| keep.min(k));
         d.buffer.set_floor(settled.max(keep));
         d.buffer.release(keep);
     }

@@ -150,8 +150,6 @@ pub static OTHERS: &[Other] = &[
         &[on_tcp(&[139, 445], probes::smb)],
     ),
     other(AppProto::Dcerpc, "dcerpc", &[], &[on_tcp(&[], probes::dcerpc), on_udp(&[], probes::dcerpc_udp)]),
-    other(AppProto::Dns, "dns", &[], &[on_tcp(&[53], probes::dns_tcp), on_udp(&[53], probes::dns_udp)]),
-    other(AppProto::Mdns, "mdns", &[], &[on_udp(&[5353], probes::mdns)]),
     other(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)]),
     other(AppProto::Ntp, "ntp", &[], &[on_udp(&[123], probes::ntp)]),
     other(AppProto::Tftp, "tftp", &[], &[on_udp(&[69], probes::tftp)]),

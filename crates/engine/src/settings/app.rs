@@ -16,6 +16,7 @@ const HTTP: &str = "app-layer.protocols.http";
 /// # Errors
 /// A value that cannot be read, a personality or network that is none.
 pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
+    super::dns::warn(config);
     Ok(AppConfig { http1: http(config)?, ftp: super::ftp::ftp(config), ..AppConfig::default() })
 }
 

@@ -4,6 +4,7 @@ mod app;
 mod app_log;
 mod decode;
 mod detect;
+mod dns;
 mod files;
 mod flow;
 mod ftp;

@@ -15,6 +15,7 @@ use margay_stream::StreamEvent;
 
 use super::app::FlowApp;
 use super::fileinfo::alert_files;
+use super::frames::FrameSource;
 use super::{DropReason, Fate, FlowExt, Rest};
 
 /// Memory reused from event to event.
@@ -145,7 +146,14 @@ impl Rest {
                 Some(tx) => tx.forwarded_for(header, forward),
                 None => app?.forwarded_for(header, forward),
             };
+            let frame = app.zip(flow).and_then(|(app, (f, d))| {
+                let frame = app.frames.of(d).iter().find(|x| Some(x.id) == a.frame)?;
+                Some((app, frame, FrameSource { tcp: f.ext.tcp.as_deref(), dir: d, payload: p.payload() }))
+            });
             let fields = |json: &mut Json, n: usize| {
+                if let Some((app, frame, source)) = &frame {
+                    source.log(app, frame, &mut Vec::new(), json);
+                }
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);
                     if let Some((_, way)) = flow {
@@ -164,7 +172,7 @@ impl Rest {
                 xff: app.zip(flow).map(|(_, (_, d))| Forwarded { direction: direction(d), find: &find }),
                 context: None,
                 progress,
-                app: if tx.is_some() { Some(&fields) } else { None },
+                app: if tx.is_some() || frame.is_some() { Some(&fields) } else { None },
                 app_protos: names,
                 direction: flow.map(|(_, d)| direction(d)),
                 flow: flow.map(|(f, _)| summary(&f.core)),

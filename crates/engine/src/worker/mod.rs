@@ -8,6 +8,7 @@ mod detection;
 mod end;
 mod expect;
 mod fileinfo;
+mod frames;
 mod ips;
 mod log;
 mod tcp;
@@ -310,6 +311,8 @@ impl Lane {
         }
         if fate.drop.is_none() && !fate.pass && flow.core.action != FlowAction::Pass {
             rest.detect_in_flow(packet, flow, dir, &seen, fate);
+        } else {
+            rest.frames_unwatched(flow);
         }
         if fate.drop.is_some() {
             rest.log_drop(packet, Some((flow, dir)), *fate);

@@ -15,6 +15,7 @@ mod app;
 mod bytes;
 mod content;
 mod data;
+mod dns;
 mod events;
 mod flow;
 mod ftp;
@@ -217,6 +218,7 @@ static TABLES: &[&[Keyword]] = &[
     transform::KEYWORDS,
     http::KEYWORDS,
     app::KEYWORDS,
+    dns::KEYWORDS,
     ftp::KEYWORDS,
 ];
 
