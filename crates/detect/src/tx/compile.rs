@@ -375,8 +375,15 @@ fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'st
     Some((def, def.progress[dir.index()]?))
 }
 
+/// A state's number. The first and the last one have a name that all protocols share as well.
 fn state_of(protocol: &Protocol, dir: Direction, name: &str) -> Option<u8> {
-    protocol.states[dir.index()].iter().position(|s| *s == name).and_then(|n| u8::try_from(n).ok())
+    let states = protocol.states[dir.index()];
+    let ends = [["request_started", "request_complete"], ["response_started", "response_complete"]][dir.index()];
+    let place = states.iter().position(|s| *s == name).or_else(|| match ends.iter().position(|e| *e == name)? {
+        0 => Some(0),
+        _ => states.len().checked_sub(1),
+    });
+    place.and_then(|n| u8::try_from(n).ok())
 }
 
 fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bool) -> Option<Place> {
