@@ -24,6 +24,7 @@ pub mod proto;
 pub mod recognise;
 mod registry;
 pub mod session;
+pub mod tls;
 pub mod tx;
 pub mod window;
 

@@ -9,6 +9,7 @@ mod flow;
 mod outputs;
 mod recognise;
 mod stream;
+mod tls;
 
 pub(crate) use app::app;
 pub(crate) use decode::{decode, host_policies};
@@ -18,6 +19,7 @@ pub(crate) use flow::flow;
 pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use stream::stream;
+pub(crate) use tls::{JaWants, tls};
 
 use margay_config::{Config, ConfigError};
 

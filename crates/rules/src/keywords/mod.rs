@@ -23,6 +23,7 @@ mod number;
 mod packet;
 mod pcre;
 mod threshold;
+mod tls;
 mod transform;
 mod variables;
 
@@ -216,6 +217,7 @@ static TABLES: &[&[Keyword]] = &[
     transform::KEYWORDS,
     http::KEYWORDS,
     app::KEYWORDS,
+    tls::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
