@@ -29,6 +29,7 @@ pub mod recognise;
 mod registry;
 pub mod session;
 pub mod ssh;
+pub mod tls;
 pub mod tx;
 pub mod window;
 

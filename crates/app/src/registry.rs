@@ -53,6 +53,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::ftp::PROTOCOL,
     &crate::ftp_data::PROTOCOL,
     &crate::ssh::PROTOCOL,
+    &crate::tls::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.

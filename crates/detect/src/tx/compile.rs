@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use margay_app::file::{HashKind, HashList};
-use margay_app::{BufferDef, BufferKind, Protocol};
+use margay_app::{BufferDef, BufferKind, NumberDef, Protocol};
 use margay_flow::Direction;
 use margay_rules::ast::{
     Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide, Rule, Side,
@@ -229,7 +229,9 @@ impl TxBuilder {
                     let def = protocol.numbers.iter().find(|n| n.name == *keyword);
                     match def.and_then(|d| Some((d, d.progress[dir.index()]?))) {
                         Some((def, progress)) => {
-                            (progress, What::Number { id: def.id, test: test.clone(), which: *which })
+                            let changes = progress == NumberDef::ANY_STATE;
+                            let progress = if changes { 0 } else { progress };
+                            (progress, What::Number { id: def.id, test: test.clone(), which: *which, changes })
                         }
                         None if both && def.is_some() => continue,
                         None => return Ok(None),

@@ -12,6 +12,7 @@ mod outputs;
 mod recognise;
 mod ssh;
 mod stream;
+mod tls;
 
 pub(crate) use app::app;
 pub(crate) use decode::{decode, host_policies};
@@ -22,6 +23,7 @@ pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
+pub(crate) use tls::{JaWants, tls};
 
 use margay_config::{Config, ConfigError};
 
