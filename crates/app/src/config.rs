@@ -9,6 +9,8 @@ pub struct AppConfig {
     pub recogniser: Recogniser,
     /// HTTP/1.
     pub http1: crate::http1::Config,
+    /// SMTP.
+    pub smtp: crate::smtp::Config,
     /// Files.
     pub files: crate::file::FileConfig,
 }
@@ -18,6 +20,8 @@ pub struct AppConfig {
 pub struct AppLogOptions {
     /// HTTP.
     pub http: crate::http1::LogOptions,
+    /// SMTP.
+    pub smtp: crate::smtp::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

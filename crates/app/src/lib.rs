@@ -19,11 +19,13 @@ pub mod event;
 pub mod file;
 pub mod frame;
 pub mod http1;
+pub mod mime;
 pub mod parser;
 pub mod proto;
 pub mod recognise;
 mod registry;
 pub mod session;
+pub mod smtp;
 pub mod tx;
 pub mod window;
 

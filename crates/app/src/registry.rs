@@ -46,7 +46,7 @@ const fn last(states: &[&str]) -> u8 {
 }
 
 /// All protocols that have a parser.
-pub static PROTOCOLS: &[&Protocol] = &[&crate::http1::PROTOCOL];
+pub static PROTOCOLS: &[&Protocol] = &[&crate::http1::PROTOCOL, &crate::smtp::PROTOCOL];
 
 /// What is known of a protocol that has a parser.
 pub fn protocol(proto: AppProto) -> Option<&'static Protocol> {

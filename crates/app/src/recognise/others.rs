@@ -115,8 +115,6 @@ pub static OTHERS: &[Other] = &[
     ),
     // RFC 4253 section 4.2.
     other(AppProto::Ssh, "ssh", &[ts(b"SSH-").nocase(), tc(b"SSH-").nocase()], &[]),
-    // RFC 5321 section 4.1.1.
-    other(AppProto::Smtp, "smtp", &[ts(b"EHLO").nocase(), ts(b"HELO").nocase(), ts(b"QUIT").nocase()], &[]),
     // RFC 959 section 4.1, RFC 2389, RFC 4217.
     other(
         AppProto::Ftp,

@@ -88,6 +88,12 @@ impl AppLog {
             EventType::Alert => &mut self.xff.alert,
             EventType::Http => &mut self.xff.http,
             EventType::Fileinfo => &mut self.xff.files,
+            EventType::Smtp => {
+                if let Some(node) = node {
+                    self.options.smtp = super::smtp::log(node, warnings)?;
+                }
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         // A type's own section, even one that is off, stands before that of the output.

@@ -8,6 +8,7 @@ mod files;
 mod flow;
 mod outputs;
 mod recognise;
+mod smtp;
 mod stream;
 
 pub(crate) use app::app;
