@@ -162,8 +162,10 @@ mod tests {
     use super::*;
 
     fn base64(pieces: &[&[u8]]) -> (Vec<u8>, bool) {
-        let (mut d, mut out) = (Base64::default(), Vec::new());
-        let valid = pieces.iter().fold(true, |v, p| d.push(p, &mut out) && v);
+        let (mut d, mut out, mut valid) = (Base64::default(), Vec::new(), true);
+        for p in pieces {
+            valid &= d.push(p, &mut out);
+        }
         d.flush(&mut out);
         (out, valid)
     }

@@ -79,11 +79,7 @@ impl Mail {
                     self.fields.push((field, value.to_vec()));
                 }
             }
-            Part::Attachment(name) => {
-                if self.attachments.len() < MAX_ATTACHMENTS {
-                    self.attachments.push(name.to_vec());
-                }
-            }
+            Part::Attachment(name) if self.attachments.len() < MAX_ATTACHMENTS => self.attachments.push(name.to_vec()),
             Part::Url { url, scheme } => {
                 let shown = if config.log_url_scheme { url } else { url.get(scheme..).unwrap_or(url) };
                 if self.urls.len() < MAX_URLS

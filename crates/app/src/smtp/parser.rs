@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use margay_flow::Direction;
+use margay_flow::{Direction, FlowState};
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
@@ -31,6 +31,7 @@ enum Asked {
     Data,
     Rset,
     StartTls,
+    Quit,
     Other,
 }
 
@@ -301,6 +302,7 @@ impl SmtpParser {
                 asked = Asked::StartTls;
                 self.mode = Mode::Tls;
             }
+            Command::Quit => asked = Asked::Quit,
             Command::Other if after_chunk => tx.event(Event::BdatTooLong, TS),
             Command::Known | Command::Other => {}
         }
@@ -521,6 +523,12 @@ impl SmtpParser {
         }
         match asked {
             Asked::Other => {}
+            Asked::Quit => {
+                // Nothing follows: what there was of a mail is over. Before that something may, whatever the server said.
+                if cx.flow.state == FlowState::Closed && self.open == Some(id) {
+                    self.close();
+                }
+            }
             Asked::Data if code / 100 == 3 => {}
             Asked::Data => {
                 let here = self.open == Some(id) && self.mode == Mode::Data;
