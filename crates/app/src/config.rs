@@ -9,8 +9,14 @@ pub struct AppConfig {
     pub recogniser: Recogniser,
     /// HTTP/1.
     pub http1: crate::http1::Config,
+    /// DNS and multicast DNS.
+    pub dns: crate::dns::Config,
+    /// FTP.
+    pub ftp: crate::ftp::Config,
     /// SMTP.
     pub smtp: crate::smtp::Config,
+    /// SSH.
+    pub ssh: crate::ssh::Config,
     /// Files.
     pub files: crate::file::FileConfig,
 }
@@ -20,6 +26,8 @@ pub struct AppConfig {
 pub struct AppLogOptions {
     /// HTTP.
     pub http: crate::http1::LogOptions,
+    /// DNS.
+    pub dns: crate::dns::LogOptions,
     /// SMTP.
     pub smtp: crate::smtp::LogOptions,
     /// Files.

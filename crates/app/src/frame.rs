@@ -10,8 +10,14 @@ pub const FRAMES_MAX: usize = 64;
 /// Type of the frame that is the whole stream.
 pub const STREAM: u8 = u8::MAX;
 
+/// Bytes that must have come of a frame that is not at its end, for rules to look at it again; and those before what is new
+/// that they look at with it.
+pub const CHUNK: u64 = 2560;
+/// Most bytes of a frame that rules look at from its beginning.
+pub const WHOLE_MAX: u64 = 32 << 10;
+
 /// A stretch of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// Its number in its direction, from 1.
     pub id: u64,
@@ -25,6 +31,22 @@ pub struct Frame {
     pub tx: Option<u64>,
     /// Whether it was logged.
     pub logged: bool,
+    /// Offset up to which rules looked at it.
+    pub seen: u64,
+    /// Whether rules are done with it.
+    pub inspected: bool,
+    /// Rules that matched it, by their numbers.
+    pub matched: Vec<u32>,
+}
+
+impl Frame {
+    /// Offset of the first byte that rules look at the next time.
+    pub const fn needed(&self) -> u64 {
+        match self.seen.saturating_sub(self.offset) {
+            0..=WHOLE_MAX => self.offset,
+            _ => self.seen.saturating_sub(CHUNK),
+        }
+    }
 }
 
 /// A flow's frames.
@@ -50,10 +72,20 @@ impl FlowFrames {
         self.lists.iter().all(Vec::is_empty)
     }
 
-    /// Frees those that ended and were logged.
+    /// Stream offset of the first byte of a direction that rules have still to look at.
+    pub fn needed(&self, dir: Direction) -> Option<u64> {
+        self.of(dir).iter().filter(|f| !f.inspected).map(Frame::needed).min()
+    }
+
+    /// Says that rules will look at none of them any more.
+    pub fn set_inspected(&mut self) {
+        self.lists.iter_mut().flatten().for_each(|f| f.inspected = true);
+    }
+
+    /// Frees those that ended, were logged and are not needed for rules.
     pub fn tidy(&mut self) {
         for list in &mut self.lists {
-            list.retain(|f| !(f.logged && f.end.is_some()));
+            list.retain(|f| !(f.logged && f.inspected && f.end.is_some()));
         }
     }
 }
@@ -63,6 +95,8 @@ impl FlowFrames {
 pub struct FrameMarks {
     /// Whether anybody wants frames.
     pub wanted: bool,
+    /// Whether rules look at them.
+    pub watched: bool,
     /// Stream offset of the first byte that the parser is given.
     pub at: u64,
     /// The flow's frames.
@@ -89,7 +123,17 @@ impl FrameMarks {
         }
         self.flow.made[i] += 1;
         let offset = self.at.saturating_add(from as u64);
-        list.push(Frame { id: self.flow.made[i], kind, offset, end: None, tx, logged: false });
+        list.push(Frame {
+            id: self.flow.made[i],
+            kind,
+            offset,
+            end: None,
+            tx,
+            logged: false,
+            seen: offset,
+            inspected: !self.watched,
+            matched: Vec::new(),
+        });
     }
 
     /// The whole stream is a frame as soon as there is data.

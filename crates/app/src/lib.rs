@@ -15,9 +15,13 @@
 
 pub mod config;
 pub mod decompress;
+pub mod dns;
 pub mod event;
+pub mod expect;
 pub mod file;
 pub mod frame;
+pub mod ftp;
+pub mod ftp_data;
 pub mod http1;
 pub mod mime;
 pub mod parser;
@@ -26,6 +30,7 @@ pub mod recognise;
 mod registry;
 pub mod session;
 pub mod smtp;
+pub mod ssh;
 pub mod tx;
 pub mod window;
 

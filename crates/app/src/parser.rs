@@ -7,6 +7,7 @@ use margay_flow::{Direction, FlowCore};
 use margay_packet::Time;
 
 use crate::config::AppConfig;
+use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
 use crate::proto::AppProto;
@@ -29,6 +30,10 @@ pub struct AppCounters {
     pub http_memory: u64,
     /// Times HTTP's memcap was reached (`http.memcap`).
     pub http_memcap: u64,
+    /// Bytes that FTP transactions hold now (`ftp.memuse`).
+    pub ftp_memory: u64,
+    /// Times FTP's memcap was reached (`ftp.memcap`).
+    pub ftp_memcap: u64,
 }
 
 impl Default for AppCounters {
@@ -41,6 +46,8 @@ impl Default for AppCounters {
             tx_limit: [0; 64],
             http_memory: 0,
             http_memcap: 0,
+            ftp_memory: 0,
+            ftp_memcap: 0,
         }
     }
 }
@@ -65,6 +72,8 @@ pub struct Shared {
     pub frames: FrameMarks,
     /// What the parser at work asks for its flow.
     pub wishes: Wishes,
+    /// Connections that parsers announced, until the engine takes note of them.
+    pub expected: Vec<Expect>,
     /// Memory to put things together in, used again; whoever takes it empties it first.
     pub scratch: Vec<u8>,
 }

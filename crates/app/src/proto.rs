@@ -108,6 +108,19 @@ impl AppProto {
         NAMES.iter().find(|n| n.0 == self).map_or("unknown", |n| n.2)
     }
 
+    /// How anomalies name an event of it: in capitals for the protocols whose events are the oldest, else as rules do.
+    pub fn anomaly_name(self, event: &str) -> std::borrow::Cow<'_, str> {
+        match self {
+            AppProto::Http1 | AppProto::Smtp | AppProto::Tls => event.to_ascii_uppercase().into(),
+            _ => event.into(),
+        }
+    }
+
+    /// Whether its events have the transaction's number (`tx_id`) beside their own member, rather than within.
+    pub const fn shows_tx(self) -> bool {
+        !matches!(self, AppProto::Dns | AppProto::Mdns)
+    }
+
     /// Whether it is a protocol, as opposed to not known or not found.
     pub const fn is_known(self) -> bool {
         !matches!(self, AppProto::Unknown | AppProto::Failed)

@@ -46,7 +46,15 @@ const fn last(states: &[&str]) -> u8 {
 }
 
 /// All protocols that have a parser.
-pub static PROTOCOLS: &[&Protocol] = &[&crate::http1::PROTOCOL, &crate::smtp::PROTOCOL];
+pub static PROTOCOLS: &[&Protocol] = &[
+    &crate::http1::PROTOCOL,
+    &crate::dns::PROTOCOL,
+    &crate::dns::MDNS,
+    &crate::ftp::PROTOCOL,
+    &crate::ftp_data::PROTOCOL,
+    &crate::smtp::PROTOCOL,
+    &crate::ssh::PROTOCOL,
+];
 
 /// What is known of a protocol that has a parser.
 pub fn protocol(proto: AppProto) -> Option<&'static Protocol> {

@@ -2,6 +2,7 @@
 
 use margay_flow::Direction;
 
+use crate::expect::Carries;
 use crate::parser::{Outcome, Parse, Parser};
 use crate::proto::AppProto;
 use crate::recognise::{RecogniseState, Recognised, speaks_first};
@@ -82,6 +83,8 @@ pub struct AppSession {
     silenced: bool,
     /// The flow is the wrong way round.
     turn: bool,
+    /// This direction waits: the other one, which spoke before it, is to be parsed first.
+    waits: Option<Direction>,
     /// Nothing more is wanted.
     off: bool,
     /// Transactions of parsers that are gone.
@@ -109,6 +112,11 @@ impl AppSession {
             self.first.get_or_insert(dir);
         }
         let before = self.proto;
+        if self.waits == Some(dir) && !cx.end {
+            return WAIT;
+        }
+        // What made this direction wait is over now.
+        let waited = self.waits.take().is_some();
         self.recognise(cx, dir, data);
         if self.turn {
             return WAIT;
@@ -126,6 +134,10 @@ impl AppSession {
         }
         if cx.end {
             self.ended[dir.index()] = true;
+        } else if before != self.proto && self.first == Some(dir.reverse()) && self.parsing && cx.flow.proto == 6 {
+            // The other direction spoke first, and was not understood until now.
+            self.waits = Some(dir);
+            return Fed { consumed: 0, again: true };
         }
         let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing) else {
             // Only its name is wanted, of both sides.
@@ -138,7 +150,7 @@ impl AppSession {
         self.took(dir, consumed);
         let mut fed = self.went_on(cx, parsed.outcome, consumed);
         // What the other direction held back may be wanted now.
-        fed.again |= before != self.proto;
+        fed.again |= before != self.proto || waited;
         fed
     }
 
@@ -165,13 +177,14 @@ impl AppSession {
         self.state.turn_round();
     }
 
-    /// The beginning of the TCP connection was not seen.
+    /// The beginning of the TCP connection was not seen, or that of a UDP flow need not have been.
     pub const fn set_midstream(&mut self) {
         self.state.set_midstream();
     }
 
     /// Bytes of a direction are missing.
     pub fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
+        self.waits = None;
         if self.off || self.truncated[dir.index()] {
             return;
         }
@@ -185,8 +198,11 @@ impl AppSession {
                 }
                 self.went_on(cx, outcome, 0);
             }
-            // Nothing can be recognised behind a hole.
+            // Nothing can be recognised behind a hole, and what was before it is gone.
             None => {
+                if self.first == Some(dir) {
+                    self.first = None;
+                }
                 if self.side[dir.index()] == AppProto::Unknown {
                     self.give_up(dir, false);
                 }
@@ -284,6 +300,20 @@ impl AppSession {
         }
         if let Some(p) = protocol(proto).filter(|_| cx.config.recogniser.parses(proto)) {
             self.parsers.push((p.parser)(cx.config, cx.flow));
+            self.parsing = true;
+        }
+    }
+
+    /// The flow is of a protocol that was announced ([`crate::expect`]): it is not recognised.
+    pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
+        let proto = carries.proto();
+        (self.proto, self.side, self.news) = (proto, [proto; 2], [true; 2]);
+        let udp = usize::from(cx.flow.proto == 17);
+        if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
+            *n += 1;
+        }
+        if cx.config.recogniser.parses(proto) {
+            self.parsers.push(carries.parser(reversed));
             self.parsing = true;
         }
     }

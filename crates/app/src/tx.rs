@@ -108,6 +108,8 @@ pub struct TxBase {
     pub alerted: bool,
     /// Bits that rules set (`xbits … track tx`), by number of their name.
     pub bits: Vec<u32>,
+    /// The only direction that there is something in ([`TxBase::one_sided`]).
+    pub only: Option<Direction>,
 }
 
 impl TxBase {
@@ -116,6 +118,7 @@ impl TxBase {
     pub fn one_sided(&mut self, without: Direction, complete: u8) {
         let i = without.index();
         (self.progress[i], self.updated[i], self.detect[i].done) = (complete, false, true);
+        self.only = Some(without.reverse());
     }
 
     /// Sets progress in a direction; what would go back is ignored.
@@ -169,6 +172,11 @@ pub trait Transaction: Debug + Send {
     /// as their flow (TLS, SSH) logs earlier. At the flow's end all is logged that was not.
     fn is_loggable(&self, complete: bool) -> bool {
         complete
+    }
+
+    /// Which way the addresses of its events go in an output: to the server they are the flow's own.
+    fn direction(&self, _options: &AppLogOptions) -> Direction {
+        Direction::ToServer
     }
 
     /// How many events an output makes of it; none keeps it out of that output.

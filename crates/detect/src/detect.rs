@@ -9,6 +9,7 @@ use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Pla
 
 use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
+use crate::frame::{FrameBuilder, FrameGroups};
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
 use crate::inspect::InspectLimits;
@@ -58,6 +59,7 @@ pub struct Detect {
     pub(crate) groups: Groups,
     pub(crate) ip_only: IpOnly,
     pub(crate) txs: TxGroups,
+    pub(crate) frames: FrameGroups,
     pub(crate) protocols: &'static [&'static Protocol],
     pub(crate) thresholds: Thresholds,
     pub(crate) matchers: Vec<Matcher>,
@@ -133,8 +135,9 @@ impl Detect {
         };
         let mut compiled = Vec::with_capacity(rules.len());
         let mut txs = TxBuilder::new(protocols, environment.rule_folder);
+        let mut frames = FrameBuilder::new(protocols);
         rules.retain(|rule| {
-            match CompiledRule::compile(rule, compiled.len(), &mut env, &mut sets, &mut txs, &limits) {
+            match CompiledRule::compile(rule, compiled.len(), &mut env, &mut sets, &mut txs, &mut frames, &limits) {
                 Ok(c) => {
                     compiled.push(c);
                     true
@@ -171,8 +174,10 @@ impl Detect {
         let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
         report.groups = counts;
         let txs = txs.finish(&mut cache)?;
+        let frames = frames.finish(&mut cache)?;
         report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
+        report.prefiltered += compiled.iter().filter_map(|c| c.frame.as_ref()).filter(|f| f.is_prefiltered()).count();
         let matchers = cache.into_matchers();
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
@@ -183,6 +188,7 @@ impl Detect {
         let detect = Detect {
             ip_only,
             txs,
+            frames,
             protocols,
             groups,
             thresholds,
@@ -217,6 +223,17 @@ impl Detect {
             w.store |= rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }));
         }
         w
+    }
+
+    /// Whether rules look at frames.
+    pub fn wants_frames(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    /// Whether a rule looks at a buffer of a protocol whose name begins with `prefix`: what costs something to make is made
+    /// only then.
+    pub fn looks_at(&self, prefix: &str) -> bool {
+        self.rules.iter().flat_map(|r| &r.buffers).any(|b| b.app && b.buffer.starts_with(prefix))
     }
 
     /// The progress of a complete transaction, by direction.

@@ -7,6 +7,7 @@ use margay_packet::Packet;
 use margay_rules::ast::Action;
 
 use crate::checks::{AppProtos, StreamSizes};
+use crate::frame::FrameInput;
 
 /// Stream data that is due for inspection: what earlier packets were not inspected with, or enough of it to see what
 /// straddles the border.
@@ -48,6 +49,8 @@ pub struct Input<'a> {
     pub app_events: u8,
     /// The parsers of the flow that have transactions, oldest first ([`margay_app::AppSession::parsers_mut`]).
     pub txs: Option<&'a mut [Box<dyn Parser>]>,
+    /// The frames of the packet's direction, where rules look at frames.
+    pub frames: Option<FrameInput<'a>>,
     /// What files need that are to be stored.
     pub files: Option<&'a mut FileEngine>,
     /// Sizes of the TCP session's streams; `None` where there is no session.
@@ -72,6 +75,7 @@ impl<'a> Input<'a> {
             app: AppProtos { side: [AppProto::Unknown; 2], flow: AppProto::Unknown, original: AppProto::Unknown },
             app_events: 0,
             txs: None,
+            frames: None,
             files: None,
             stream_sizes: None,
             ips: false,
@@ -98,6 +102,8 @@ pub struct Alert {
     pub tx_guessed: bool,
     /// The file that matched: its place among the transaction's files, of both directions.
     pub file: Option<u32>,
+    /// The frame of the packet's direction that matched, by its number.
+    pub frame: Option<u64>,
 }
 
 /// What is to become of a packet.

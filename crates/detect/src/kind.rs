@@ -108,7 +108,6 @@ fn needs(check: &Check) -> Needs {
         | Check::File(_)
         | Check::AppState { .. }
         | Check::UriLen { .. }
-        | Check::FtpBounce
         | Check::Asn1(_)
         | Check::Number { .. }
         | Check::Other { .. } => Needs::Transaction,

@@ -30,6 +30,7 @@ mod config;
 mod detect;
 pub mod effect;
 pub mod fast_pattern;
+mod frame;
 mod group;
 mod header;
 pub mod hostvars;
@@ -53,6 +54,7 @@ mod vars;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
+pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
 pub use kind::RuleKind;

@@ -6,6 +6,7 @@ use crate::buffer::PacketBuffer;
 use crate::checks::{CheckEnv, CompiledCheck};
 use crate::effect::CompiledEffect;
 use crate::fast_pattern;
+use crate::frame::{self, FrameBuilder, FrameRule};
 use crate::group::{Needs, Quick, Source, Trigger};
 use crate::header::{Header, SetsBuilder, transport};
 use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
@@ -37,6 +38,8 @@ pub(crate) struct CompiledRule {
     pub(crate) tags: Box<[Tag]>,
     /// What it asks of transactions.
     pub(crate) tx: Option<Box<TxRule>>,
+    /// What it asks of frames.
+    pub(crate) frame: Option<Box<FrameRule>>,
     /// `tcp-stream`, `flow:only_stream`: never looked at in a packet's payload.
     pub(crate) stream_only: bool,
 }
@@ -74,6 +77,7 @@ impl CompiledRule {
         env: &mut CheckEnv<'_>,
         sets: &mut SetsBuilder,
         txs: &mut TxBuilder,
+        frames: &mut FrameBuilder,
         limits: &InspectLimits,
     ) -> Result<CompiledRule, Refused> {
         if !rule.missing.is_empty() {
@@ -138,13 +142,13 @@ impl CompiledRule {
                 e => effects.extend(CompiledEffect::compile(e, env.names)?),
             }
         }
-        let tx = match of_tx {
-            true => {
-                let number = u32::try_from(number).map_err(|_| Refused::Error("too many rules".into()))?;
-                Some(Box::new(txs.compile(rule, number, &header, env, limits)?))
-            }
-            false => None,
-        };
+        let number = u32::try_from(number).map_err(|_| Refused::Error("too many rules".into()))?;
+        let (mut tx, mut frame) = (None, None);
+        if rule.buffers.iter().any(frame::is_frame) {
+            frame = Some(Box::new(frames.compile(rule, number, &header, env, limits)?));
+        } else if of_tx {
+            tx = Some(Box::new(txs.compile(rule, number, &header, env, limits)?));
+        }
         let only_stream = rule.checks.iter().any(|c| matches!(c, Check::Flow(f) if f.stream == Some(true)));
         let silent = rule.noalert || matches!(rule.action, Action::Config);
         Ok(CompiledRule {
@@ -159,6 +163,7 @@ impl CompiledRule {
             effects: effects.into_boxed_slice(),
             tags: tags.into_boxed_slice(),
             tx,
+            frame,
             stream_only: only_stream || (rule.protocol == Protocol::TcpStream && !rule.buffers.is_empty()),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use margay_app::{Parser, TxBase};
 use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
 use margay_packet::{Packet, PacketSource};
 use margay_rules::ast::{Action, NewAction};
@@ -9,7 +10,7 @@ use margay_rules::ast::{Action, NewAction};
 use crate::buffer::PacketBuffer;
 use crate::checks::CheckInput;
 use crate::detect::Detect;
-use crate::effect::EffectTarget;
+use crate::effect::{EffectTarget, TxTarget};
 use crate::group::{Group, Has, Needs, Source};
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
@@ -72,6 +73,8 @@ pub(crate) struct Match {
     pub(crate) parser: u8,
     /// The file, by its place among all of the transaction.
     pub(crate) file: Option<u32>,
+    /// The frame, by its number.
+    pub(crate) frame: Option<u64>,
 }
 
 /// Whether the engine made a packet up, to have what is left of a stream inspected.
@@ -86,7 +89,7 @@ pub struct DetectState {
     pub(crate) context: InspectContext,
     pub(crate) transforms: TransformScratch,
     pub(crate) cache: SetCache,
-    candidates: Vec<u32>,
+    pub(crate) candidates: Vec<u32>,
     /// Whether the packet is the first of its flow's direction.
     flow_start: bool,
     pub(crate) matches: Vec<Match>,
@@ -202,6 +205,9 @@ impl DetectState {
         #[cfg(test)]
         self.add_everything(detect, false);
         self.run(detect, input, &key, &mut verdict);
+        if input.frames.is_some() {
+            self.inspect_frames(detect, input, &key, &mut verdict);
+        }
         if input.txs.is_some() {
             self.inspect_txs(detect, input, &key, &mut verdict);
         }
@@ -281,8 +287,8 @@ impl DetectState {
                 self.keep_entropy(input.flow.as_deref_mut());
                 if let Some(stream) = held {
                     self.keep_captures(input.flow.as_deref_mut());
-                    self.apply(rule, input, verdict);
-                    self.matches.push(Match { rule: number, tx_id: None, stream, parser: 0, file: None });
+                    self.apply(rule, input, verdict, None);
+                    self.matches.push(Match { rule: number, tx_id: None, stream, parser: 0, file: None, frame: None });
                 }
             }
         }
@@ -290,7 +296,13 @@ impl DetectState {
     }
 
     /// What the rule does besides its action; thresholds have no say in it.
-    fn apply(&mut self, rule: &CompiledRule, input: &mut Input<'_>, verdict: &mut Verdict) {
+    pub(crate) fn apply(
+        &mut self,
+        rule: &CompiledRule,
+        input: &mut Input<'_>,
+        verdict: &mut Verdict,
+        tx: Option<(&mut TxBase, Direction, Option<u32>, u32)>,
+    ) {
         if rule.effects.is_empty() {
             return;
         }
@@ -300,7 +312,7 @@ impl DetectState {
             hosts: Some(&mut self.hosts),
             bypass: verdict.bypass,
             mark: verdict.mark,
-            tx: None,
+            tx: tx.map(|(base, dir, file, sid)| TxTarget { base, dir, file, sid, files: input.files.as_deref_mut() }),
         };
         for e in &rule.effects {
             e.apply(&mut target);
@@ -412,7 +424,7 @@ impl DetectState {
         matched
     }
 
-    fn matches(&mut self, i: &Inspection, data: &[u8]) -> bool {
+    pub(crate) fn matches(&mut self, i: &Inspection, data: &[u8]) -> bool {
         let data = match i.transforms.is_empty() {
             true => data,
             false => i.transforms.apply(data, &mut self.transforms, self.context.pcre_scratch()),
@@ -460,6 +472,7 @@ impl DetectState {
                     parser: guessed.map_or(m.parser, |g| g.0),
                     tx_guessed: guessed.is_some(),
                     file: m.file,
+                    frame: m.frame,
                 });
                 if !rule.tags.is_empty() {
                     verdict.tagged = false;
@@ -505,11 +518,12 @@ impl DetectState {
     }
 }
 
-/// The transaction that is going on, where there is one only: its parser's place, and its number.
+/// The transaction that is going on in the packet's direction, where there is one only: its parser's place, and its number.
 fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
-    let parsers = input.txs.as_deref()?;
+    let (parsers, dir) = (input.txs.as_deref()?, input.dir?);
+    let here = |p: &dyn Parser, id| p.tx(id).is_some_and(|t| t.base().only.is_none_or(|d| d == dir));
     let mut all =
-        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(|&id| p.tx(id).is_some()).map(move |id| (n, id)));
+        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(move |&id| here(&**p, id)).map(move |id| (n, id)));
     let first = all.next()?;
     all.next().is_none().then_some(first)
 }

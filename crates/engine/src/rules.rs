@@ -334,7 +334,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
-    let features = ["app-layer", "file", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    let features = ["app-layer", "file", "frame", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
     features.chain(parsed).chain(recognised).collect()
 }
 

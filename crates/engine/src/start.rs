@@ -167,6 +167,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let loaded =
         if options.disable_detection { Loaded::default() } else { rules::load(&config, options, ips, detect_config)? };
     if options.test {
+        settings::app(&config)?;
+        settings::recogniser(&config)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -235,17 +237,24 @@ fn worker(
     }
     let wants = loaded.detect.as_ref().map_or(FileWants::NONE, |d| d.file_wants());
     settings::check_store(&files, wants.store);
+    let watched = loaded.detect.as_ref().is_some_and(|d| d.wants_frames());
     let shared = margay_app::Shared {
         files: FileEngine::new(&files, wants).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
-        frames: margay_app::frame::FrameMarks { wanted: outputs.wants(EventType::Frame), ..Default::default() },
+        frames: margay_app::frame::FrameMarks {
+            wanted: outputs.wants(EventType::Frame) || watched,
+            watched,
+            ..Default::default()
+        },
         wishes: margay_app::Wishes::default(),
+        expected: Vec::new(),
         scratch: Vec::new(),
     };
     let app = AppLane {
         config: Arc::new(margay_app::AppConfig {
             recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
             files,
+            ssh: settings::ssh(config, loaded.detect.as_ref().is_some_and(|d| d.looks_at("ssh.hassh")))?,
             ..settings::app(config)?
         }),
         shared,

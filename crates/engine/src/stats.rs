@@ -136,6 +136,8 @@ impl Reporter {
             }
         }
         app_counters(&rest.app.shared.counters, &mut add);
+        add("app_layer.expectations", rest.expected.len() as u64);
+        add("app_layer.expectations_refused", rest.expected.refused);
         add("app_layer.frames_dropped", rest.app.shared.frames.refused);
         rest.app.shared.files.for_each_counter(&rest.app.config.files, &mut add);
         add("memcap.pressure", pressure);
@@ -161,6 +163,7 @@ fn pressure(worker: &Worker) -> u64 {
         (flows.counters.memuse, flows.config().memcap),
         (worker.decoder.counters.defrag_memuse, worker.decoder.config().defrag.memcap as u64),
         (rest.app.shared.counters.http_memory, rest.app.config.http1.memcap),
+        (rest.app.shared.counters.ftp_memory, rest.app.config.ftp.memcap),
     ];
     uses.into_iter().map(|(used, limit)| percent(used, limit)).max().unwrap_or(0)
 }
@@ -210,9 +213,10 @@ pub(crate) fn app_counters(counters: &AppCounters, f: &mut dyn FnMut(&str, u64))
         f(&format!("app_layer.error.{name}.internal"), 0);
     }
     f("app_layer.error.failed_tcp.gap", at(&counters.gaps, AppProto::Failed));
-    f("app_layer.expectations", 0);
     f("http.memuse", counters.http_memory);
     f("http.memcap", counters.http_memcap);
+    f("ftp.memuse", counters.ftp_memory);
+    f("ftp.memcap", counters.ftp_memcap);
 }
 
 #[cfg(test)]
@@ -249,7 +253,6 @@ mod tests {
             ("app_layer.error.http.parser", 4),
             ("app_layer.error.http.internal", 0),
             ("app_layer.error.failed_tcp.gap", 0),
-            ("app_layer.expectations", 0),
             ("http.memuse", 0),
             ("http.memcap", 5),
         ] {

@@ -2,15 +2,19 @@
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
 mod decompress;
+mod ftp;
 mod http1;
 mod recognise;
 mod rules;
+mod ssh;
 mod stream;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+pub use ftp::ftp;
 pub use http1::http1;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use ssh::ssh;
 pub use stream::stream;
 
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
@@ -35,6 +39,8 @@ pub const TARGETS: &[Target] = &[
     ("layers", layers),
     ("recognise", recognise),
     ("http1", http1),
+    ("ftp", ftp),
+    ("ssh", ssh),
 ];
 
 /// Capture readers: any bytes as a file.

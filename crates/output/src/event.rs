@@ -146,6 +146,13 @@ pub struct Addresses {
     pub proto: u8,
 }
 
+impl Addresses {
+    /// The same the other way.
+    pub const fn reversed(self) -> Self {
+        Addresses { src: self.dst, sport: self.dport, dst: self.src, dport: self.sport, proto: self.proto }
+    }
+}
+
 /// Ethernet addresses, written where an output's `ethernet` is on.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Ether<'a> {

@@ -414,8 +414,6 @@ pub enum Check {
     UriLen { value: Compare, raw: bool },
     /// `asn1` options as written
     Asn1(String),
-    /// `ftpbounce`
-    FtpBounce,
     /// `flowvar`, `pktvar`: a variable that `pcre` captured has this value
     Variable { kind: CaptureKind, name: String, value: Vec<u8>, negated: bool },
     /// `filename`, `fileext`, `filemagic`, `filemd5` …: all that a rule has hold for one file

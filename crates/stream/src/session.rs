@@ -151,6 +151,8 @@ pub(crate) struct Assembly {
     pub(crate) app: u64,
     /// Raw inspection has everything before this.
     pub(crate) raw: u64,
+    /// Raw inspection wants nothing from here on.
+    pub(crate) raw_end: Option<u64>,
     /// The other side acknowledged everything before this.
     pub(crate) acked: u64,
     /// Where the latest packet's data was: inline inspection looks there.
@@ -165,12 +167,19 @@ pub(crate) struct Assembly {
     pub(crate) oob: Vec<u64>,
     /// Inline: data of the latest packet was not looked at yet.
     pub(crate) pending: bool,
+    /// Everything from here on is kept, whoever has it.
+    pub(crate) keep: Option<u64>,
 }
 
 impl Assembly {
     /// The stream offset of a byte that is `offset` bytes of sequence space into the stream: urgent bytes do not count.
     pub(crate) fn place(&self, offset: u64) -> u64 {
         if self.oob.is_empty() { offset } else { offset - self.oob.partition_point(|&o| o < offset) as u64 }
+    }
+
+    /// Whether raw inspection has all that it wants.
+    pub(crate) fn raw_has_all(&self) -> bool {
+        self.raw_end.is_some_and(|end| self.raw >= end || self.buffer.next_at(self.raw).is_none_or(|n| n >= end))
     }
 }
 
@@ -344,6 +353,34 @@ impl TcpSession {
         self.release(direction);
     }
 
+    /// Data of a direction from stream offset `from` on is to be kept, whoever has taken it; `None` keeps no more than is
+    /// needed otherwise.
+    pub fn keep(&mut self, direction: Direction, from: Option<u64>) {
+        if let Some(d) = &mut self.peers[direction.index()].data {
+            d.keep = from;
+            self.release(direction);
+        }
+    }
+
+    /// Calls `each` with every stretch of a direction without a hole between two stream offsets, and the offset at which it
+    /// begins.
+    pub fn stretches(&self, direction: Direction, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) {
+        let Some(d) = self.data(direction) else { return };
+        let mut at = from;
+        while at < to {
+            let bytes = d.buffer.contiguous(at, to);
+            if !bytes.is_empty() {
+                each(at, bytes);
+                at = at.saturating_add(bytes.len() as u64);
+                continue;
+            }
+            match d.buffer.next_at(at) {
+                Some(next) if next > at => at = next,
+                _ => return,
+            }
+        }
+    }
+
     /// The application layer does not want data of this session any more.
     pub fn app_disable(&mut self) {
         self.flags |= flag::APP_OFF;
@@ -356,6 +393,28 @@ impl TcpSession {
         self.flags |= flag::RAW_OFF;
         self.release(Direction::ToServer);
         self.release(Direction::ToClient);
+    }
+
+    /// Nothing looks at the raw stream of this session behind what the application layer has taken by now, which the next
+    /// [`TcpSession::raw_chunk`] of each direction returns.
+    pub fn raw_finish(&mut self) {
+        if self.inline() {
+            return self.raw_disable();
+        }
+        for peer in &mut self.peers {
+            peer.flags |= peer_flag::TRIGGER;
+            if let Some(d) = &mut peer.data {
+                d.raw_end.get_or_insert(d.app);
+            }
+        }
+        self.raw_finished();
+    }
+
+    /// Raw inspection is off once both directions have all that it wants.
+    fn raw_finished(&mut self) {
+        if self.peers.iter().all(|p| p.data.as_ref().is_none_or(|d| d.raw_has_all())) {
+            self.raw_disable();
+        }
     }
 
     /// Lets the next [`TcpSession::raw_chunk`] of a direction return what there is, whatever its size.
@@ -384,7 +443,7 @@ impl TcpSession {
             let seen = (start.saturating_sub(from)).min(data.len() as u64) as usize;
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
         }
-        let limit = self.limit(d, all);
+        let limit = self.limit(d, all).min(d.raw_end.unwrap_or(u64::MAX));
         // A hole that the receiver does not have is behind us.
         let mut at = d.raw;
         let mut fresh = d.buffer.contiguous(at, limit);
@@ -416,6 +475,9 @@ impl TcpSession {
             d.pending = false;
         }
         peer.flags &= !peer_flag::TRIGGER;
+        if peer.data.as_ref().is_some_and(|d| d.raw_end.is_some()) {
+            self.raw_finished();
+        }
         self.release(direction);
     }
 
@@ -423,7 +485,8 @@ impl TcpSession {
     pub fn needs_flush(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction) else { return false };
         let end = d.buffer.end();
-        (self.flags & flag::APP_OFF == 0 && d.app < end) || (self.flags & flag::RAW_OFF == 0 && d.raw < end)
+        (self.flags & flag::APP_OFF == 0 && d.app < end)
+            || (self.flags & flag::RAW_OFF == 0 && d.raw < end && !d.raw_has_all())
     }
 
     /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are
@@ -462,12 +525,14 @@ impl TcpSession {
         let Some(d) = &mut self.peers[direction.index()].data else { return };
         let end = d.buffer.end();
         let app = if app_off { end } else { d.app };
+        let raw_off = raw_off || d.raw_has_all();
         let raw = if raw_off { end } else { d.raw };
         // What one reader had cannot change under the other.
         let settled = if inline { app.min(raw) } else { app.max(raw).min(d.acked) };
         let back = if closed || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
         let keep = if inline { keep.min(d.acked) } else { keep };
+        let keep = d.keep.map_or(keep, |k| keep.min(k));
         d.buffer.set_floor(settled.max(keep));
         d.buffer.release(keep);
     }

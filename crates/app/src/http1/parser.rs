@@ -41,6 +41,8 @@ pub(super) enum State {
     Connect,
     /// What comes is not looked at.
     Ignore,
+    /// After a gap that took the end of a message with it: that ends with what comes next.
+    Cut,
     /// After a gap, until something looks like a message.
     Lost,
 }
@@ -153,6 +155,12 @@ impl Http1Parser {
             State::Headers | State::Trailer => self.headers(cx, server, dir, data),
             State::Body => self.body(cx, server, dir, data),
             State::Connect => Step::More,
+            State::Cut if data.is_empty() && !cx.end => Step::More,
+            State::Cut => {
+                self.finish(cx, dir, true);
+                self.side(dir).state = State::Lost;
+                Step::Used(0)
+            }
             State::Ignore => {
                 if data.is_empty() {
                     Step::More
@@ -466,6 +474,7 @@ impl Http1Parser {
         let side = self.side(dir);
         match side.state {
             State::Start | State::Connect | State::Ignore | State::Lost => {}
+            State::Cut => self.finish(cx, dir, true),
             State::Protocol => self.complete(cx, dir),
             State::Body => {
                 // What is missing at the end was never sent: a file is as long as it is.
@@ -500,7 +509,7 @@ impl Http1Parser {
             (State::Body, Framing::Length(left)) => left.min(len),
             (State::Body, Framing::Chunked(Chunk::Data(left))) => left.min(len),
             (State::Body, Framing::Close) => len,
-            (State::Ignore | State::Connect, _) => return,
+            (State::Ignore | State::Connect | State::Cut, _) => return,
             (State::Start, _) => {
                 side.state = State::Lost;
                 return;
@@ -525,10 +534,7 @@ impl Http1Parser {
                     Framing::Chunked(if left == inside { Chunk::End } else { Chunk::Data(left - inside) });
             }
             Framing::Close if inside > 0 => {}
-            _ => {
-                self.finish(cx, dir, true);
-                self.side(dir).state = State::Lost;
-            }
+            _ => self.side(dir).state = State::Cut,
         }
     }
 }

@@ -85,13 +85,18 @@ impl Http1Parser {
             match response::is_status(next) {
                 Some(true) => return Step::Used(total),
                 None if !cx.end => return Step::More,
-                _ if self.response.state == State::Lost => return Step::Used(total),
+                _ if self.nobody_asked() => return Step::Used(total),
                 _ => {}
             }
-        } else if self.response.state == State::Lost {
+        } else if self.nobody_asked() {
             return Step::Used(line.unwrap_or(data.len()));
         }
         self.bare_body(cx, server)
+    }
+
+    /// Behind a gap: whether no request is left that what comes could answer.
+    fn nobody_asked(&self) -> bool {
+        self.response.state == State::Lost && self.response.tx >= self.next()
     }
 
     /// Whether the request at hand is of HTTP/0.9, whose responses have neither status nor fields.

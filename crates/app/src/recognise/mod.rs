@@ -158,8 +158,9 @@ impl RecogniseState {
         side.gone = side.gone.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// The beginning of the TCP connection was not seen: it may be the wrong way round. Where this is not said,
-    /// [`Recognised::Known`] of TCP never has `reverse`.
+    /// The beginning of the TCP connection was not seen, or that of a UDP flow need not have been: it may be the wrong way
+    /// round. Where this is not said, [`Recognised::Known`] of TCP never has `reverse`, and UDP is not looked at for the
+    /// client's port.
     pub const fn set_midstream(&mut self) {
         self.midstream = true;
     }
@@ -334,11 +335,10 @@ pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
 /// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.
 fn candidates(probes: &[PortProbe], flow: &FlowCore, midstream: bool) -> (u64, u64) {
     let (mut straight, mut turned) = (0, 0);
-    let may_turn = flow.proto == TCP && midstream;
     for (i, p) in probes.iter().enumerate().take(PROBES_MAX) {
         if p.any || p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
             straight |= 1 << i;
-        } else if may_turn && (p.dp.contains(flow.sport) || p.sp.contains(flow.dport)) {
+        } else if midstream && (p.dp.contains(flow.sport) || p.sp.contains(flow.dport)) {
             turned |= 1 << i;
         }
     }

@@ -113,22 +113,6 @@ pub static OTHERS: &[Other] = &[
         ],
         &[on_tcp(&[443], probes::tls_v2_hello)],
     ),
-    // RFC 4253 section 4.2.
-    other(AppProto::Ssh, "ssh", &[ts(b"SSH-").nocase(), tc(b"SSH-").nocase()], &[]),
-    // RFC 959 section 4.1, RFC 2389, RFC 4217.
-    other(
-        AppProto::Ftp,
-        "ftp",
-        &[
-            ts(b"USER ").nocase(),
-            ts(b"PASS ").nocase(),
-            ts(b"PORT ").nocase(),
-            ts(b"FEAT").nocase(),
-            ts(b"AUTH SSL").nocase(),
-            ts(b"AUTH TLS").nocase(),
-        ],
-        &[],
-    ),
     // RFC 9051 section 7.1.
     other(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[]),
     // RFC 1939 section 3.
@@ -162,8 +146,6 @@ pub static OTHERS: &[Other] = &[
         &[on_tcp(&[139, 445], probes::smb)],
     ),
     other(AppProto::Dcerpc, "dcerpc", &[], &[on_tcp(&[], probes::dcerpc), on_udp(&[], probes::dcerpc_udp)]),
-    other(AppProto::Dns, "dns", &[], &[on_tcp(&[53], probes::dns_tcp), on_udp(&[53], probes::dns_udp)]),
-    other(AppProto::Mdns, "mdns", &[], &[on_udp(&[5353], probes::mdns)]),
     other(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)]),
     other(AppProto::Ntp, "ntp", &[], &[on_udp(&[123], probes::ntp)]),
     other(AppProto::Tftp, "tftp", &[], &[on_udp(&[69], probes::tftp)]),

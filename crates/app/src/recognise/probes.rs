@@ -96,54 +96,6 @@ pub(super) fn rdp(_: Direction, data: &[u8]) -> Probed {
     yes_if(head[1] == 0 && length >= 7 && matches!(head[5] & 0xf0, 0xd0..=0xf0))
 }
 
-/// A DNS message (RFC 1035 section 4.1) of `data`, from its header and the first question's first label.
-fn dns_message(dir: Direction, data: &[u8]) -> Probed {
-    let Some(head) = data.first_chunk::<12>() else { return Probed::More };
-    let count = |at: usize| usize::from(u16::from_be_bytes([head[at], head[at + 1]]));
-    let (questions, records) = (count(4), count(6) + count(8) + count(10));
-    let response = head[2] & 0x80 != 0;
-    // A question takes five bytes at least; nobody asks many.
-    if questions > 16 {
-        return Probed::No;
-    }
-    // A header that announces nothing is none by itself; of a stream more may come.
-    if questions == 0 && records == 0 && !response && data.len() < 17 {
-        return Probed::More;
-    }
-    if questions > 0 {
-        let Some(label) = data.get(12) else { return Probed::More };
-        if matches!(label >> 6, 1 | 2) {
-            return Probed::No;
-        }
-        if data.len() < 12 + 5 * questions {
-            return Probed::More;
-        }
-    }
-    Probed::Yes { reverse: response == (dir == Direction::ToServer) }
-}
-
-/// DNS over UDP.
-pub(super) fn dns_udp(dir: Direction, data: &[u8]) -> Probed {
-    dns_message(dir, data)
-}
-
-/// Multicast DNS (RFC 6762): both ends have the same port, and either may answer unasked.
-pub(super) fn mdns(dir: Direction, data: &[u8]) -> Probed {
-    match dns_message(dir, data) {
-        Probed::Yes { .. } => YES,
-        other => other,
-    }
-}
-
-/// DNS over TCP (RFC 1035 section 4.2.2): a length, and the message.
-pub(super) fn dns_tcp(dir: Direction, data: &[u8]) -> Probed {
-    match be16(data, 0) {
-        None => Probed::More,
-        Some(0..=11) => Probed::No,
-        Some(_) => dns_message(dir, data.get(2..).unwrap_or(&[])),
-    }
-}
-
 /// NTP (RFC 5905 section 7.3), versions 3 and 4.
 pub(super) fn ntp(_: Direction, data: &[u8]) -> Probed {
     let Some(&first) = data.first() else { return Probed::More };

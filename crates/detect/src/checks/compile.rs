@@ -116,7 +116,6 @@ impl CompiledCheck {
             Check::File(_) => return missing("file"),
             Check::AppState { .. } => return missing("app-layer-state"),
             Check::Asn1(_) => return missing("asn1"),
-            Check::FtpBounce => return missing("ftpbounce"),
             Check::Variable { kind: CaptureKind::Alert, .. } => return missing("a variable of an alert"),
             Check::Variable { kind, name, value, negated } => Kind::Variable {
                 of_flow: *kind == CaptureKind::Flow,

@@ -36,6 +36,13 @@ pub(crate) struct Slot {
     pub(crate) prefilter: Option<Prefilter>,
 }
 
+impl Slot {
+    /// Whether there is at most one of it for a look at a transaction: a buffer of the protocol that is not several.
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self.source, SlotSource::Buffer(_)) && self.kind != BufferKind::Multi
+    }
+}
+
 /// What the rules of one protocol and direction share.
 #[derive(Debug, Default)]
 pub(crate) struct TxGroup {

@@ -9,7 +9,6 @@ use margay_rules::ast::{Action, ActionScope, NumberTest, Which};
 use super::file::FileOutcome;
 use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
 use crate::detect::Detect;
-use crate::effect::{EffectTarget, TxTarget};
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
@@ -197,7 +196,7 @@ impl DetectState {
                         self.tx_matched(rule, sid, input, verdict, tx, dir, file);
                         // What a transaction over TCP was parsed from is the stream.
                         let stream = input.packet.is_tcp();
-                        self.matches.push(Match { rule: number, tx_id: Some(id), stream, parser, file });
+                        self.matches.push(Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None });
                         if let Some(f) = file {
                             // Once a file: the rest has held, and the next file may be there already.
                             files_from = f.saturating_add(1);
@@ -272,32 +271,29 @@ impl DetectState {
                 continue;
             }
             let DetectState { tx: scratch, context, transforms, scratch: mpm, .. } = self;
-            match slot.kind {
-                BufferKind::Single => {
-                    let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
-                    if let Some(f) = whole(cached, slot, view, context, transforms) {
-                        prefilter.scan(f.data, mpm, out);
-                    }
+            if slot.is_one() {
+                let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
+                if let Some(f) = whole(cached, slot, view, context, transforms) {
+                    prefilter.scan(f.data, mpm, out);
                 }
-                BufferKind::Stream if matches!(slot.source, SlotSource::Buffer(_)) => {
-                    let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
-                    if let Some(f) = whole(cached, slot, view, context, transforms) {
-                        prefilter.scan(f.data, mpm, out);
-                    }
-                }
-                _ => {
-                    each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, _| {
-                        prefilter.scan(data, mpm, out);
-                        false
-                    });
-                }
+            } else {
+                each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, _| {
+                    prefilter.scan(data, mpm, out);
+                    false
+                });
             }
         }
         seen.searched |= searched;
     }
 
     /// Whether a rule's header, and its checks of packet and flow, hold.
-    fn tx_applies(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>, key: &PacketKey) -> bool {
+    pub(crate) fn tx_applies(
+        &mut self,
+        detect: &Detect,
+        rule: &CompiledRule,
+        input: &Input<'_>,
+        key: &PacketKey,
+    ) -> bool {
         if rule.header.ways(key, &detect.sets, &mut self.cache) == 0 {
             return false;
         }
@@ -327,21 +323,7 @@ impl DetectState {
         if rule.scope == Some(ActionScope::Transaction) && matches!(rule.action, Action::Pass | Action::Accept) {
             base.passed = [true; 2];
         }
-        if rule.effects.is_empty() {
-            return;
-        }
-        let mut target = EffectTarget {
-            packet: input.packet,
-            flow: input.flow.as_deref_mut().map(|f| &mut f.vars),
-            hosts: Some(&mut self.hosts),
-            bypass: verdict.bypass,
-            mark: verdict.mark,
-            tx: Some(TxTarget { base: tx.base_mut(), dir, file, sid, files: input.files.as_deref_mut() }),
-        };
-        for e in &rule.effects {
-            e.apply(&mut target);
-        }
-        (verdict.bypass, verdict.mark) = (target.bypass, target.mark);
+        self.apply(rule, input, verdict, Some((base, dir, file, sid)));
     }
 
     /// Looks at those of a rule's steps that have not held yet.
@@ -457,7 +439,7 @@ impl DetectState {
             What::Buffer { slot, check, kind } => {
                 let Some(def) = view.group.slots.get(usize::from(*slot)) else { return Outcome::Never };
                 let Some(check) = txr.checks.get(usize::from(*check)) else { return Outcome::Never };
-                if *kind == BufferKind::Stream && matches!(def.source, SlotSource::Buffer(_)) {
+                if *kind == BufferKind::Stream && def.is_one() {
                     let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                     return match whole(cached, def, view, context, transforms) {
                         Some(f) if check.matches(f.data, context) => Outcome::Holds,
@@ -484,7 +466,7 @@ impl DetectState {
                 let check = or_else.and_then(|c| txr.checks.get(usize::from(c)));
                 let mut there = false;
                 let mut holds = false;
-                if matches!(def.source, SlotSource::Buffer(_)) && *kind != BufferKind::Multi {
+                if def.is_one() {
                     let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                     if let Some(f) = whole(cached, def, view, context, transforms)
                         && !(*kind == BufferKind::Stream && f.data.is_empty() && f.offset == 0)

@@ -84,6 +84,10 @@ impl AppLog {
         node: Option<Node<'_>>,
         warnings: &mut Vec<String>,
     ) -> Result<(), ConfigError> {
+        if kind == EventType::Dns {
+            self.options.dns = super::dns::log(node, warnings)?;
+            return Ok(());
+        }
         let xff = match kind {
             EventType::Alert => &mut self.xff.alert,
             EventType::Http => &mut self.xff.http,

@@ -4,11 +4,14 @@ mod app;
 mod app_log;
 mod decode;
 mod detect;
+mod dns;
 mod files;
 mod flow;
+mod ftp;
 mod outputs;
 mod recognise;
 mod smtp;
+mod ssh;
 mod stream;
 
 pub(crate) use app::app;
@@ -18,6 +21,7 @@ pub(crate) use files::{check_store, files};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
+pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
 
 use margay_config::{Config, ConfigError};

@@ -258,6 +258,10 @@ fn eve(
             ));
         }
         eve.types = eve.types.with(kind);
+        if kind == EventType::Ftp {
+            // What the data connections carry is a part of it.
+            eve.types = eve.types.with(EventType::FtpData);
+        }
         app.read(kind, node, options, warnings)?;
         match kind {
             EventType::Alert => {

@@ -14,13 +14,14 @@ pub(crate) fn recogniser(config: &Config) -> Result<RecogniseSettings, ConfigErr
     let mut settings = RecogniseSettings::default();
     for (proto, key) in configurable() {
         for (transport, name) in [(TCP, "tcp"), (UDP, "udp")] {
-            // What is said of one transport goes before what is said of the protocol (`dns` has only the former).
+            // What is said of one transport goes before what is said of the protocol (`dns` has only the former); of ports it
+            // is the other way round, as in Suricata.
             let own = format!("app-layer.protocols.{key}.{name}");
             let both = format!("app-layer.protocols.{key}");
             let set = ProtocolSettings {
                 mode: mode(config, &own)?.or(mode(config, &both)?),
-                dp: detection_ports(config, &own, "dp")?.or(detection_ports(config, &both, "dp")?),
-                sp: detection_ports(config, &own, "sp")?.or(detection_ports(config, &both, "sp")?),
+                dp: detection_ports(config, &both, "dp")?.or(detection_ports(config, &own, "dp")?),
+                sp: detection_ports(config, &both, "sp")?.or(detection_ports(config, &own, "sp")?),
             };
             if set != ProtocolSettings::default() {
                 settings.set(proto, transport, set);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use margay_app::frame::{FlowFrames, STREAM};
+use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, Parse, Protocol, Shared, Transaction, Wishes, protocol,
@@ -11,13 +11,11 @@ use margay_app::{
 use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
-use margay_output::event::{
-    self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header, ONE_RECORD,
-};
-use margay_output::json::Json;
+use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
+use super::expect::Answer;
 use super::log::{HeldVars, addresses};
 use super::{FlowExt, Rest};
 
@@ -151,7 +149,7 @@ impl Feeder<'_> {
                     if !app.session.proto.is_known() {
                         app.held[d.index()] = Vec::new();
                     }
-                    tcp.app_consume(d, n);
+                    self.consume(tcp, d, n);
                     if app.session.is_off() {
                         break;
                     }
@@ -169,7 +167,7 @@ impl Feeder<'_> {
                     if !app.held[d.index()].is_empty() {
                         let n = bytes.len() as u64;
                         again |= self.behind(app, d, bytes, false);
-                        tcp.app_consume(d, n);
+                        self.consume(tcp, d, n);
                         if app.session.is_off() {
                             break;
                         }
@@ -188,7 +186,7 @@ impl Feeder<'_> {
                     }
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
-                    tcp.app_consume(d, fed.consumed as u64);
+                    self.consume(tcp, d, fed.consumed as u64);
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
                         break;
                     }
@@ -196,6 +194,15 @@ impl Feeder<'_> {
             }
         }
         again
+    }
+
+    /// `n` bytes of a direction are taken; what rules have still to look at of its frames stays.
+    fn consume(&self, tcp: &mut TcpSession, d: Direction, n: u64) {
+        let frames = &self.lane.shared.frames;
+        if frames.watched {
+            tcp.keep(d, frames.flow.needed(d));
+        }
+        tcp.app_consume(d, n);
     }
 
     /// Where what is left of a direction ends at `end` with a hole that stays one: takes it out of the stream, to go on
@@ -213,7 +220,7 @@ impl Feeder<'_> {
         }
         held.extend_from_slice(bytes);
         let n = bytes.len() as u64;
-        tcp.app_consume(d, n);
+        self.consume(tcp, d, n);
         true
     }
 
@@ -253,11 +260,11 @@ impl Feeder<'_> {
         };
         if app.held[d.index()].is_empty() {
             let fed = app.session.data(&mut self.cx(true), d, left);
-            tcp.app_consume(d, fed.consumed as u64);
+            self.consume(tcp, d, fed.consumed as u64);
         } else {
             let n = left.len() as u64;
             self.behind(app, d, left, true);
-            tcp.app_consume(d, n);
+            self.consume(tcp, d, n);
         }
     }
 }
@@ -268,7 +275,14 @@ impl Rest {
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
         }
-        let app = flow.ext.app.get_or_insert_default();
+        let midstream = self.stream.config().midstream;
+        let app = flow.ext.app.get_or_insert_with(|| {
+            let mut app = Box::<FlowApp>::default();
+            if midstream {
+                app.session.set_midstream();
+            }
+            app
+        });
         self.app.shared.frames.at = 0;
         self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
@@ -298,6 +312,17 @@ impl Rest {
     /// all that is left, for this is the flow's end.
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
+        let mut announced = None;
+        if flow.ext.app.is_none() {
+            match self.expected.ask(&flow.core, self.now) {
+                Answer::Carries(carries, parent, reversed) => {
+                    flow.ext.parent = Some(parent);
+                    announced = Some((carries, reversed));
+                }
+                Answer::Later if !all => return Heard::default(),
+                Answer::Later | Answer::No => {}
+            }
+        }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
@@ -308,6 +333,10 @@ impl Rest {
         let midstream = tcp.is_midstream();
         let mut feeder =
             Feeder { lane: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
+        if let Some((carries, reversed)) = announced {
+            let app = feeder.session(app);
+            app.session.begin(&mut feeder.cx(false), carries, reversed);
+        }
         // What the packet acknowledges was sent before it.
         let order = [dir.reverse(), dir];
         for _ in 0..2 {
@@ -347,9 +376,12 @@ impl Rest {
             tcp.app_disable();
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
+        if !self.app.shared.expected.is_empty() {
+            self.expected.note(&mut self.app.shared.expected, &flow.core, self.now);
+        }
         let wishes = self.app.shared.wishes;
         if wishes.no_payload && !app.wishes.no_payload {
-            tcp.raw_disable();
+            tcp.raw_finish();
         }
         app.wishes = wishes;
         self.stream.account(tcp);
@@ -367,7 +399,12 @@ impl Rest {
         if events == 0 || !self.outputs.wants(EventType::Anomaly) {
             return;
         }
-        let header = Header { flow_id: Some(flow.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        let header = Header {
+            flow_id: Some(flow.core.id),
+            parent_id: flow.ext.parent,
+            pcap_filename: self.file.as_deref(),
+            ..Header::of(p)
+        };
         let proto = flow.ext.app.as_ref().and_then(|a| a.names().proto);
         for e in SessionEvent::ALL.iter().filter(|e| events & e.bit() != 0) {
             self.outputs.anomaly(&AnomalyEvent {
@@ -383,65 +420,6 @@ impl Rest {
         }
     }
 
-    /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both. Of their bytes what the
-    /// stream still holds is shown.
-    pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
-        /// Most bytes of a frame that are shown (`payload-buffer-size`).
-        const SHOWN: usize = 4096;
-        let Some(app) = flow.ext.app.as_deref_mut().filter(|a| !a.frames.is_empty()) else { return };
-        let names = app.names();
-        let types = protocol(app.session.proto).map_or(&[] as &[&str], |p| p.frames);
-        let dirs = [Direction::ToServer, Direction::ToClient];
-        for d in dirs.into_iter().filter(|d| end || *d == dir) {
-            for f in app.frames.of_mut(d).iter_mut().filter(|f| !f.logged) {
-                let name = if f.kind == STREAM { Some(&"stream") } else { types.get(usize::from(f.kind)) };
-                f.logged = true;
-                let Some(name) = name else { continue };
-                let session = flow.ext.tcp.as_deref();
-                let seen = f.end.unwrap_or_else(|| session.map_or(f.offset, |s| s.app_offset(d).max(f.offset)));
-                let bytes = &mut self.scratch.payload;
-                bytes.clear();
-                match session {
-                    Some(s) => s.stretch_with_gaps(d, f.offset, seen, SHOWN, bytes),
-                    None => bytes.extend(p.payload().iter().skip(f.offset as usize).take(SHOWN)),
-                }
-                let bytes = &self.scratch.payload;
-                let fields = |json: &mut Json, _: usize, _: usize| {
-                    if let Some(proto) = names.proto {
-                        json.str("app_proto", proto);
-                    }
-                    json.object("frame");
-                    json.str("type", name);
-                    json.uint("id", f.id);
-                    json.str("direction", if d == Direction::ToServer { "toserver" } else { "toclient" });
-                    json.uint("stream_offset", f.offset);
-                    json.uint("length", seen - f.offset);
-                    json.base64("payload", bytes);
-                    json.printable("payload_printable", bytes);
-                    json.bool("complete", f.end.is_some());
-                    if let Some(tx) = f.tx {
-                        json.uint("tx_id", tx);
-                    }
-                    json.end_object();
-                };
-                self.outputs.app(&AppEvent {
-                    kind: EventType::Frame,
-                    header: Header {
-                        flow_id: Some(flow.core.id),
-                        pcap_filename: self.file.as_deref(),
-                        ..Header::of(p)
-                    },
-                    tx_id: None,
-                    direction: None,
-                    xff: None,
-                    records: ONE_RECORD,
-                    fields: &fields,
-                });
-            }
-        }
-        app.frames.tidy();
-    }
-
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
         let passed = flow.core.action == margay_flow::FlowAction::Pass;
@@ -451,7 +429,7 @@ impl Rest {
         }
         let detects = self.detect.is_some() && !passed;
         let mut storing = false;
-        let about = About { core: &flow.core, packet: p, names: app.names() };
+        let about = About { core: &flow.core, parent: flow.ext.parent, packet: p, names: app.names() };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -485,6 +463,19 @@ impl Rest {
         }
     }
 
+    /// Frees what is left of the transactions of a flow that is over, without a word in the log.
+    pub(super) fn discard_app(&mut self, flow: &mut Flow<FlowExt>) {
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        for parser in app.session.parsers_mut() {
+            for id in parser.txs() {
+                if let Some(tx) = parser.tx_mut(id) {
+                    tx.base_mut().files.finish(&mut self.app.shared.files, &self.app.config.files);
+                    parser.free_tx(&mut self.app.shared, id);
+                }
+            }
+        }
+    }
+
     /// Logs what a transaction's files have come to; what goes for the packet's direction only, unless it is `free`d.
     fn log_tx_files(&mut self, about: &About<'_>, tx: &mut dyn Transaction, free: bool) {
         let (core, p) = (about.core, about.packet);
@@ -515,7 +506,7 @@ impl Rest {
             self.outputs.anomaly(&AnomalyEvent {
                 header,
                 anomaly: Anomaly::AppLayer {
-                    event: &name.to_ascii_uppercase(),
+                    event: &protocol.proto.anomaly_name(name),
                     app_proto: about.names.proto.unwrap_or_default(),
                     layer: "proto_parser",
                 },
@@ -538,28 +529,39 @@ impl Rest {
         }
         let options = &self.app.options;
         let vars = about.vars(self.detect.as_ref());
-        self.outputs.app(&AppEvent {
-            kind,
-            header: about.header(&vars, self.file.as_deref()),
-            tx_id: Some((tx.base().id, false)),
-            direction: None,
-            xff: Some(Forwarded {
-                direction: event::Direction::ToServer,
-                find: &|header, forward| tx.forwarded_for(header, forward),
-            }),
-            records: &|n| options.get(n).map_or(0, |o| tx.records(o)),
-            fields: &|json, n, record| {
-                if let Some(o) = options.get(n) {
-                    tx.log_record(record, json, o);
-                }
-            },
-        });
+        let header = about.header(&vars, self.file.as_deref());
+        for way in [Direction::ToServer, Direction::ToClient] {
+            if options.iter().all(|o| tx.direction(o) != way) {
+                continue;
+            }
+            let addresses = header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a });
+            self.outputs.app(&AppEvent {
+                kind,
+                header: Header { addresses, ..header },
+                tx_id: protocol.proto.shows_tx().then_some((tx.base().id, false)),
+                direction: None,
+                xff: Some(Forwarded {
+                    direction: match way {
+                        Direction::ToServer => event::Direction::ToServer,
+                        Direction::ToClient => event::Direction::ToClient,
+                    },
+                    find: &|header, forward| tx.forwarded_for(header, forward),
+                }),
+                records: &|n| options.get(n).filter(|o| tx.direction(o) == way).map_or(0, |o| tx.records(o)),
+                fields: &|json, n, record| {
+                    if let Some(o) = options.get(n) {
+                        tx.log_record(record, json, o);
+                    }
+                },
+            });
+        }
     }
 }
 
 /// What the events of a flow's transactions that come with one packet have in common.
 struct About<'a> {
     core: &'a FlowCore,
+    parent: Option<u64>,
     packet: &'a Packet<'a>,
     names: AppProtos<'static>,
 }
@@ -577,6 +579,7 @@ impl About<'_> {
     fn header<'s>(&'s self, vars: &'s HeldVars<'_>, file: Option<&'s str>) -> Header<'s> {
         Header {
             flow_id: Some(self.core.id),
+            parent_id: self.parent,
             pcap_filename: file,
             vars: vars.vars(),
             addresses: Some(addresses(self.core)),

@@ -2,10 +2,11 @@
 
 use margay_app::AppProto;
 use margay_detect::checks::AppProtos;
-use margay_detect::{Input, StreamChunk, Verdict, VerdictAction};
-use margay_flow::{Direction, Flow, FlowState};
+use margay_detect::{FrameInput, Input, StreamChunk, Verdict, VerdictAction};
+use margay_flow::{Direction, Flow, FlowAction, FlowState};
 use margay_packet::{Packet, PacketSource};
 
+use super::frames::FrameSource;
 use super::tcp::Seen;
 use super::{DropReason, Fate, FlowExt, Rest};
 
@@ -52,18 +53,36 @@ impl Rest {
             self.app.shared.files.flow = a.files;
         }
         let events = seen.events.as_slice().iter().fold(0u128, |set, e| set | 1 << (*e as u8));
+        let source = FrameSource { tcp: session, dir, payload: packet.payload() };
+        let (mut txs, mut frames, mut no_payload) = (None, None, false);
+        if let Some(a) = app.as_deref_mut() {
+            no_payload = a.wishes.no_payload;
+            let ended = seen.flush || a.session.is_ended(dir);
+            if self.app.shared.frames.watched && !a.frames.of(dir).is_empty() {
+                frames = Some(FrameInput {
+                    proto: a.session.proto,
+                    parser: a.session.parsers().len().saturating_sub(1) as u8,
+                    frames: a.frames.of_mut(dir),
+                    bytes: &source,
+                    available: session.map_or(u64::MAX, |s| s.app_offset(dir)),
+                    end: ended || session.is_none(),
+                });
+            }
+            txs = Some(a.session.parsers_mut());
+        }
         let mut input = Input {
             flow: Some(&mut flow.core),
             dir: Some(dir),
             established,
             in_stream: seen.in_stream,
-            no_payload: app.as_ref().is_some_and(|a| a.wishes.no_payload),
+            no_payload,
             chunks: chunks.as_slice(),
             stream_events: events,
             protocol_detected: seen.heard.detected,
             app: protos.unwrap_or_default(),
             app_events: seen.heard.events,
-            txs: app.as_mut().map(|a| a.session.parsers_mut()),
+            txs,
+            frames,
             files: Some(&mut self.app.shared.files),
             stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),
             ips: self.ips,
@@ -85,8 +104,16 @@ impl Rest {
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);
         self.carry_out(packet, Some((flow, dir)), verdict, fate);
-        if let (Some(end), Some(s)) = (end, flow.ext.tcp.as_deref_mut()) {
-            s.raw_done(dir, end);
+        if flow.core.action == FlowAction::Drop {
+            self.frames_unwatched(flow);
+        }
+        if let Some(s) = flow.ext.tcp.as_deref_mut() {
+            if self.app.shared.frames.watched {
+                s.keep(dir, flow.ext.app.as_ref().and_then(|a| a.frames.needed(dir)));
+            }
+            if let Some(end) = end {
+                s.raw_done(dir, end);
+            }
             self.stream.account(s);
         }
     }

@@ -17,7 +17,9 @@ const HEADERS: usize = 60;
 impl Rest {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
-        if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass {
+        // What was not let through was not said.
+        let dropped = self.ips && flow.core.action == FlowAction::Drop;
+        if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass && !dropped {
             let mut heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
             if heard.turn {
                 flow.ext.turn_round();
@@ -31,7 +33,11 @@ impl Rest {
                 self.flush(&mut flow, dir, heard);
             }
         }
-        self.end_app(&mut flow);
+        if dropped {
+            self.discard_app(&mut flow);
+        } else {
+            self.end_app(&mut flow);
+        }
         self.log_flow(&flow, reason.name());
         if let Some(session) = &flow.ext.tcp {
             self.stream.end(session);
@@ -44,7 +50,7 @@ impl Rest {
 
     /// Inspects what is left of one direction, with a packet made up for it.
     fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) {
-        let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs());
+        let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
         // A hole divides what is left: one packet for each stretch, and no more than can be honest.
         for _ in 0..FLUSHES_MAX {
             let left = flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir));

@@ -15,6 +15,7 @@ use margay_stream::StreamEvent;
 
 use super::app::FlowApp;
 use super::fileinfo::alert_files;
+use super::frames::FrameSource;
 use super::{DropReason, Fate, FlowExt, Rest};
 
 /// Memory reused from event to event.
@@ -101,6 +102,7 @@ impl Rest {
         let held;
         let mut header =
             Header { flow_id: flow.map(|f| f.core.id), pcap_filename: self.file.as_deref(), ..Header::of(p) };
+        header.parent_id = flow.and_then(|f| f.ext.parent);
         if let (Some(flow), Some((detect, _))) = (flow, &self.detect) {
             held = HeldVars::of(detect, Some(&flow.core), None);
             header.vars = held.vars();
@@ -121,6 +123,7 @@ impl Rest {
         let held = HeldVars::of(detect, flow.map(|(f, _)| &f.core), Some(state.packet_vars()));
         let header = Header {
             flow_id: flow.map(|(f, _)| f.core.id),
+            parent_id: flow.and_then(|(f, _)| f.ext.parent),
             pcap_filename: self.file.as_deref(),
             vars: held.vars(),
             ..Header::of(p)
@@ -143,7 +146,14 @@ impl Rest {
                 Some(tx) => tx.forwarded_for(header, forward),
                 None => app?.forwarded_for(header, forward),
             };
+            let frame = app.zip(flow).and_then(|(app, (f, d))| {
+                let frame = app.frames.of(d).iter().find(|x| Some(x.id) == a.frame)?;
+                Some((app, frame, FrameSource { tcp: f.ext.tcp.as_deref(), dir: d, payload: p.payload() }))
+            });
             let fields = |json: &mut Json, n: usize| {
+                if let Some((app, frame, source)) = &frame {
+                    source.log(app, frame, &mut Vec::new(), json);
+                }
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);
                     if let Some((_, way)) = flow {
@@ -162,7 +172,7 @@ impl Rest {
                 xff: app.zip(flow).map(|(_, (_, d))| Forwarded { direction: direction(d), find: &find }),
                 context: None,
                 progress,
-                app: if tx.is_some() { Some(&fields) } else { None },
+                app: if tx.is_some() || frame.is_some() { Some(&fields) } else { None },
                 app_protos: names,
                 direction: flow.map(|(_, d)| direction(d)),
                 flow: flow.map(|(f, _)| summary(&f.core)),
@@ -220,6 +230,7 @@ impl Rest {
         let mut way = None;
         if let Some((f, d)) = flow {
             header.flow_id = Some(f.core.id);
+            header.parent_id = f.ext.parent;
             first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
             way = Some(direction(d));
         }
@@ -257,6 +268,7 @@ impl Rest {
         let header = Header {
             time: self.now,
             flow_id: Some(core.id),
+            parent_id: flow.ext.parent,
             vlans: core.vlans.as_slice(),
             addresses: Some(addresses(core)),
             icmp: icmp.then_some((core.sport as u8, core.dport as u8)),

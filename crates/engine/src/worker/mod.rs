@@ -6,7 +6,9 @@
 mod app;
 mod detection;
 mod end;
+mod expect;
 mod fileinfo;
+mod frames;
 mod ips;
 mod log;
 mod tcp;
@@ -36,6 +38,8 @@ pub(crate) struct FlowExt {
     pub(crate) exceptions: Vec<(Condition, Policy)>,
     /// Ethernet addresses, where an output wants them: to the server and to the client.
     pub(crate) macs: Option<Box<[MacList; 2]>>,
+    /// Number of the flow that announced this one.
+    pub(crate) parent: Option<u64>,
     /// Whether the session was told what nobody will ask of it.
     session_told: bool,
     /// Whether a drop was logged, by direction.
@@ -161,6 +165,8 @@ pub(crate) struct Rest {
     frame: Fate,
     /// What the capture log wants to know of it.
     pcap: PacketFate,
+    /// Connections that parsers announced.
+    pub(crate) expected: expect::Expected,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
 }
@@ -305,6 +311,8 @@ impl Lane {
         }
         if fate.drop.is_none() && !fate.pass && flow.core.action != FlowAction::Pass {
             rest.detect_in_flow(packet, flow, dir, &seen, fate);
+        } else {
+            rest.frames_unwatched(flow);
         }
         if fate.drop.is_some() {
             rest.log_drop(packet, Some((flow, dir)), *fate);
@@ -347,6 +355,7 @@ impl Rest {
             file_alerts: 0,
             frame: Fate::default(),
             pcap: PacketFate::default(),
+            expected: expect::Expected::default(),
             ended_tcp: Vec::new(),
         }
     }

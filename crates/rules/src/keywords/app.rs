@@ -14,10 +14,9 @@ const DNS: &[&str] = &["dns", "doh2"];
 const MDNS: &[&str] = &["mdns"];
 const TLS: &[&str] = &["tls"];
 const JA: &[&str] = &["tls", "quic"];
-const SSH: &[&str] = &["ssh"];
+pub(super) const SSH: &[&str] = &["ssh"];
 const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
-const FTPDATA: &[&str] = &["ftp-data"];
 const SMB: &[&str] = &["smb"];
 const DCE: &[&str] = &["dcerpc", "smb"];
 const SIP: &[&str] = &["sip"];
@@ -310,9 +309,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::app(&["dns.opcode"], Takes::Value, DNS),
-    Keyword::app(&["dns.rcode"], Takes::Value, DNS),
-    Keyword::app(&["dns.rrtype"], Takes::Value, DNS),
     Keyword::app(&["tls.version"], Takes::Value, TLS),
     Keyword::app(&["tls.subject", "tls_subject"], Takes::Value, TLS).negatable(),
     Keyword::app(&["tls.issuerdn", "tls_issuerdn"], Takes::Value, TLS).negatable(),
@@ -325,12 +321,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["tls_cert_expired"], Takes::Nothing, TLS),
     Keyword::app(&["tls_cert_valid"], Takes::Nothing, TLS),
     Keyword::app(&["tls.store", "tls_store"], Takes::Nothing, TLS),
-    Keyword::app(&["ssh.protoversion"], Takes::Value, SSH),
-    Keyword::app(&["ssh.softwareversion"], Takes::Value, SSH),
-    Keyword::app(&["ftpdata_command"], Takes::Value, FTPDATA),
-    Keyword::app(&["ftp.dynamic_port"], Takes::Value, FTP),
-    Keyword::app(&["ftp.mode"], Takes::Value, FTP),
-    Keyword::value(&["ftp.reply_received"], ftp_reply_received),
     Keyword::app(&["smb.version"], Takes::Value, SMB),
     Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
     Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),
@@ -402,17 +392,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["frame"], frame).needs("frame"),
     Keyword::value(&["app-layer-state"], app_layer_state).needs("app-layer"),
 ];
-
-fn ftp_reply_received(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    need_protocol(b, FTP, i.written);
-    b.restrict(FTP)?;
-    let argument = i.text.trim().to_ascii_lowercase();
-    if !matches!(argument.as_str(), "yes" | "true" | "on" | "1" | "no" | "false" | "off" | "0") {
-        return fail("detect-ftp-reply-received", format!("invalid value for {}: \"{argument}\"", i.name));
-    }
-    b.check(Check::Other { keyword: i.name.to_owned(), argument, negated: false });
-    Ok(())
-}
 
 /// `file.data`, with a direction in rules for transactions and in old ones.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

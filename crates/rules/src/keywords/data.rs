@@ -197,7 +197,6 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
                 | Check::Rpc { .. }
                 | Check::SameIp
                 | Check::Asn1(_)
-                | Check::FtpBounce
                 | Check::Variable { .. }
         )
     )

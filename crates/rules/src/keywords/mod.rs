@@ -15,13 +15,16 @@ mod app;
 mod bytes;
 mod content;
 mod data;
+mod dns;
 mod events;
 mod flow;
+mod ftp;
 mod http;
 mod meta;
 mod number;
 mod packet;
 mod pcre;
+mod ssh;
 mod threshold;
 mod transform;
 mod variables;
@@ -216,6 +219,9 @@ static TABLES: &[&[Keyword]] = &[
     transform::KEYWORDS,
     http::KEYWORDS,
     app::KEYWORDS,
+    dns::KEYWORDS,
+    ftp::KEYWORDS,
+    ssh::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {

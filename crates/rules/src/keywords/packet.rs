@@ -93,7 +93,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["vlan.layers"], vlan_layers),
     Keyword::value(&["rpc"], rpc),
     Keyword::value(&["asn1"], asn1).needs("asn1"),
-    Keyword::bare(&["ftpbounce"], ftpbounce),
     Keyword::sticky(&["ipv4.hdr"], &IPV4_HDR),
     Keyword::sticky(&["ipv6.hdr"], &IPV6_HDR),
     Keyword::sticky(&["tcp.hdr"], &TCP_HDR),
@@ -261,14 +260,6 @@ fn ip_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 #[allow(clippy::unnecessary_wraps)]
 fn sameip(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     b.packet_check(Check::SameIp);
-    Ok(())
-}
-
-#[allow(clippy::unnecessary_wraps)]
-fn ftpbounce(b: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
-    super::need_protocol(b, &["ftp"], "ftpbounce");
-    b.restrict(&["ftp"])?;
-    b.check(Check::FtpBounce);
     Ok(())
 }
 

@@ -1,0 +1,383 @@
+//! A message (RFC 1035 section 4), read once: its header, and the records of its four sections.
+//!
+//! Names are put together while they are read, with dots between their labels and none at the end. All that is kept of a
+//! message is in one buffer; records refer to it by [`Text`]. Where something makes no sense an event says so, and what was
+//! read before it stays: a record whose data cannot be read is kept without, and one that does not end within the message
+//! ends the reading.
+//!
+//! What a message may cost is bounded: a name has at most [`NAME_MAX`] bytes and [`LABELS_MAX`] labels, behind at most
+//! [`JUMPS_MAX`] pointers, and all names of a message together may take [`BUDGET`] steps (a byte of a name, a label or a
+//! pointer is one each). Names behind that are empty and cut.
+
+use super::events::{Event, EventSet};
+use super::rdata;
+
+/// Length of a header.
+pub const HEADER: usize = 12;
+/// Most bytes of a name, with its dots. RFC 1035 has 255; some write more.
+pub const NAME_MAX: usize = 1025;
+/// Most labels of a name.
+pub const LABELS_MAX: usize = 255;
+/// Most pointers of a name.
+pub const JUMPS_MAX: usize = 255;
+/// Most steps for all names of a message.
+pub const BUDGET: usize = 256 << 10;
+
+/// Bytes of a message's buffer ([`Message::text`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Text {
+    at: u32,
+    len: u16,
+    /// Whether it is a name that is longer than what is kept of it.
+    pub cut: bool,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Section {
+    Queries,
+    Answers,
+    Authorities,
+    Additionals,
+}
+
+/// What is kept of a record's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rdata {
+    /// Nothing: its type is not one that is read, or its data makes no sense.
+    None,
+    /// A name: CNAME, NS, PTR, MX.
+    Name(Text),
+    /// The data as it is: A, AAAA, NULL, TXT, SSHFP, OPT.
+    Bytes(Text),
+    /// SOA; `numbers` are the five behind the names.
+    Soa {
+        /// Primary server.
+        mname: Text,
+        /// Mailbox.
+        rname: Text,
+        /// Serial, refresh, retry, expire and minimum, four bytes each.
+        numbers: Text,
+    },
+    /// SRV; `head` is what is before the name.
+    Srv {
+        /// Priority, weight and port, two bytes each.
+        head: Text,
+        /// Target.
+        name: Text,
+    },
+}
+
+impl Rdata {
+    /// The name that it is, or begins with.
+    const fn name(&self) -> Option<Text> {
+        match *self {
+            Rdata::Name(name) => Some(name),
+            Rdata::Soa { mname, .. } => Some(mname),
+            _ => None,
+        }
+    }
+}
+
+/// A query or a resource record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Owner.
+    pub name: Text,
+    /// Type.
+    pub rrtype: u16,
+    /// Class.
+    pub class: u16,
+    /// Time to live, in seconds; 0 for a query.
+    pub ttl: u32,
+    /// Data.
+    pub rdata: Rdata,
+}
+
+/// A message.
+#[derive(Debug, Clone, Default)]
+pub struct Message {
+    /// Identifier.
+    pub id: u16,
+    /// Flags, as they are in the header.
+    pub flags: u16,
+    /// What was wrong with it.
+    pub faults: EventSet,
+    /// Whether its header and all queries are there.
+    pub readable: bool,
+    records: Vec<Record>,
+    /// Names that are data of records, in their order.
+    data_names: Vec<Text>,
+    /// Where each section ends in `records`.
+    ends: [u16; 4],
+    text: Vec<u8>,
+}
+
+impl Message {
+    /// Reads a message.
+    pub fn read(data: &[u8]) -> Message {
+        let mut message = Message::default();
+        let Some(head) = data.first_chunk::<HEADER>() else {
+            message.faults.add(Event::MalformedData);
+            return message;
+        };
+        let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        (message.id, message.flags) = (word(0), word(2));
+        if message.flags & 0x0040 != 0 {
+            message.faults.add(Event::ZFlagSet);
+        }
+        if message.opcode() >= 7 {
+            message.faults.add(Event::InvalidOpcode);
+        }
+        let counts = [word(4), word(6), word(8), word(10)];
+        // No more than fit: a query has five bytes, a record eleven.
+        let fit = data.len() / 11 + 1;
+        message.records.reserve(counts.iter().map(|&c| usize::from(c)).sum::<usize>().min(fit));
+        let mut reader = Reader {
+            data,
+            at: HEADER,
+            text: Vec::with_capacity(data.len().min(512)),
+            known: [(0, Text::default()); 8],
+            next: 0,
+            left: BUDGET,
+            faults: message.faults,
+        };
+        message.readable = reader.sections(counts, &mut message.records, &mut message.ends);
+        message.data_names = message.records.iter().filter_map(|r| r.rdata.name()).collect();
+        (message.text, message.faults) = (reader.text, reader.faults);
+        message
+    }
+
+    /// Bytes of the message.
+    pub fn text(&self, text: Text) -> &[u8] {
+        let at = text.at as usize;
+        self.text.get(at..at + usize::from(text.len)).unwrap_or(&[])
+    }
+
+    /// Records of a section.
+    pub fn section(&self, section: Section) -> &[Record] {
+        let i = section as usize;
+        let from = i.checked_sub(1).and_then(|p| self.ends.get(p)).map_or(0, |&e| usize::from(e));
+        let to = self.ends.get(i).map_or(0, |&e| usize::from(e));
+        self.records.get(from..to).unwrap_or(&[])
+    }
+
+    /// Records of all sections.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Names of all records by number, and behind them those that are data of records.
+    pub fn name(&self, index: usize) -> Option<Text> {
+        let owner = self.records.get(index).map(|r| r.name);
+        owner.or_else(|| self.data_names.get(index.checked_sub(self.records.len())?).copied())
+    }
+
+    /// Whether it is a response.
+    pub const fn is_response(&self) -> bool {
+        self.flags & 0x8000 != 0
+    }
+
+    /// Operation code.
+    pub const fn opcode(&self) -> u8 {
+        (self.flags >> 11) as u8 & 15
+    }
+
+    /// Response code.
+    pub const fn rcode(&self) -> u8 {
+        self.flags as u8 & 15
+    }
+}
+
+/// Reads a message's names and records.
+pub(super) struct Reader<'m> {
+    data: &'m [u8],
+    /// Where in `data` reading goes on.
+    at: usize,
+    text: Vec<u8>,
+    /// Names that were read from a pointer alone, by its target: most records have one of few.
+    known: [(u16, Text); 8],
+    next: usize,
+    /// Steps that are left.
+    left: usize,
+    faults: EventSet,
+}
+
+impl<'m> Reader<'m> {
+    /// Reads all sections; whether the queries are there.
+    fn sections(&mut self, counts: [u16; 4], records: &mut Vec<Record>, ends: &mut [u16; 4]) -> bool {
+        const FAULT: [Event; 4] =
+            [Event::MalformedData, Event::MalformedData, Event::InvalidAuthorities, Event::InvalidAdditionals];
+        let mut queries = false;
+        for (section, (count, fault)) in counts.into_iter().zip(FAULT).enumerate() {
+            for _ in 0..count {
+                let record = if section == 0 { self.query() } else { self.record(fault) };
+                // A message of DNS has less than 65,536 bytes, and each record takes some of them.
+                let room = records.len() < usize::from(u16::MAX);
+                let Some(record) = record.filter(|_| room) else {
+                    self.faults.add(fault);
+                    let n = records.len() as u16;
+                    ends.iter_mut().skip(section).for_each(|e| *e = n);
+                    return queries;
+                };
+                records.push(record);
+            }
+            queries = true;
+            ends.iter_mut().skip(section).for_each(|e| *e = records.len() as u16);
+        }
+        true
+    }
+
+    fn word(&mut self) -> Option<u16> {
+        let bytes = self.data.get(self.at..)?.first_chunk::<2>()?;
+        self.at += 2;
+        Some(u16::from_be_bytes(*bytes))
+    }
+
+    fn query(&mut self) -> Option<Record> {
+        let name = self.name(self.data.len())?;
+        let (rrtype, class) = (self.word()?, self.word()?);
+        Some(Record { name, rrtype, class, ttl: 0, rdata: Rdata::None })
+    }
+
+    fn record(&mut self, fault: Event) -> Option<Record> {
+        let name = self.name(self.data.len())?;
+        let (rrtype, class) = (self.word()?, self.word()?);
+        let ttl = u32::from(self.word()?) << 16 | u32::from(self.word()?);
+        let len = usize::from(self.word()?);
+        let end = self.at + len;
+        if end > self.data.len() {
+            return None;
+        }
+        let rdata = rdata::read(self, rrtype, end).unwrap_or_else(|| {
+            self.faults.add(fault);
+            Rdata::None
+        });
+        self.at = end;
+        Some(Record { name, rrtype, class, ttl, rdata })
+    }
+
+    /// Bytes up to `end` from where reading is.
+    pub(super) fn rest(&self, end: usize) -> &'m [u8] {
+        self.data.get(self.at..end).unwrap_or(&[])
+    }
+
+    /// Keeps the next `len` bytes, of those up to `end`.
+    pub(super) fn take(&mut self, len: usize, end: usize) -> Option<Text> {
+        let bytes = self.rest(end).get(..len)?;
+        let text = Text { at: u32::try_from(self.text.len()).ok()?, len: u16::try_from(len).ok()?, cut: false };
+        self.text.extend_from_slice(bytes);
+        self.at += len;
+        Some(text)
+    }
+
+    /// Reads a name (RFC 1035 section 4.1.4), whose own bytes end before `end`. `None` where it makes no sense.
+    pub(super) fn name(&mut self, end: usize) -> Option<Text> {
+        let from = self.at;
+        let target = self.pointer(from, end);
+        if let Some(target) = target
+            && let Some(&(_, text)) = self.known.iter().find(|k| k.0 == target && target != 0)
+        {
+            self.at += 2;
+            return Some(self.spend(usize::from(text.len) + 1, text));
+        }
+        let start = self.text.len();
+        let (mut labels, mut jumps, mut cut) = (0, 0, false);
+        // Where its own bytes end, once it has followed a pointer.
+        let mut behind = None;
+        let mut at = from;
+        loop {
+            let limit = if behind.is_none() { end } else { self.data.len() };
+            let len = usize::from(*self.data.get(at).filter(|_| at < limit)?);
+            self.left = self.left.saturating_sub(1);
+            let fault = match len {
+                0 => {
+                    at += 1;
+                    break;
+                }
+                1..=63 => {
+                    let label = self.data.get(at + 1..at + 1 + len).filter(|_| at + 1 + len <= limit)?;
+                    labels += 1;
+                    at += 1 + len;
+                    if labels > LABELS_MAX {
+                        Some(Event::TooManyLabels)
+                    } else {
+                        if labels > 1 {
+                            self.text.push(b'.');
+                        }
+                        self.text.extend_from_slice(label);
+                        self.left = self.left.saturating_sub(len + 1);
+                        let long = self.text.len() > start + NAME_MAX;
+                        self.text.truncate(start + NAME_MAX);
+                        (long || self.left == 0).then_some(Event::NameTooLong)
+                    }
+                }
+                0xc0..=0xff => {
+                    let low = *self.data.get(at + 1).filter(|_| at + 1 < limit)?;
+                    behind.get_or_insert(at + 2);
+                    at = (len & 0x3f) << 8 | usize::from(low);
+                    jumps += 1;
+                    (jumps > JUMPS_MAX || self.left == 0).then_some(Event::InfiniteLoop)
+                }
+                // RFC 6891 section 5: other kinds of labels are not in use.
+                _ => return None,
+            };
+            if let Some(fault) = fault {
+                self.faults.add(fault);
+                cut = true;
+                if behind.is_none() {
+                    behind = Some(self.behind_name(at, end)?);
+                }
+                break;
+            }
+        }
+        self.at = behind.unwrap_or(at);
+        let len = u16::try_from(self.text.len().saturating_sub(start)).ok()?;
+        let text = Text { at: u32::try_from(start).ok()?, len, cut };
+        if let Some(target) = target {
+            if let Some(known) = self.known.get_mut(self.next) {
+                *known = (target, text);
+            }
+            self.next = (self.next + 1) % self.known.len();
+        }
+        Some(text)
+    }
+
+    /// A name that costs `steps`; it is empty where they are not left.
+    fn spend(&mut self, steps: usize, text: Text) -> Text {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                text
+            }
+            None => {
+                self.left = 0;
+                self.faults.add(Event::NameTooLong);
+                Text { len: 0, cut: true, ..text }
+            }
+        }
+    }
+
+    /// The target of a pointer at `at`.
+    fn pointer(&self, at: usize, end: usize) -> Option<u16> {
+        let bytes = self.data.get(at..end)?.first_chunk::<2>()?;
+        (bytes[0] >= 0xc0).then(|| u16::from_be_bytes([bytes[0] & 0x3f, bytes[1]]))
+    }
+
+    /// Where a name ends whose rest, from `at` on, is not wanted.
+    fn behind_name(&self, mut at: usize, end: usize) -> Option<usize> {
+        loop {
+            match *self.data.get(at).filter(|_| at < end)? {
+                0 => return Some(at + 1),
+                len @ 1..=63 => at += 1 + usize::from(len),
+                0xc0..=0xff => return (at + 2 <= end).then_some(at + 2),
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! DNS (RFC 1035), over UDP and over TCP, and multicast DNS (RFC 6762), which has the same messages.
+//!
+//! Each message is a transaction of its own: a query goes to the server, a response to the client, and neither waits for
+//! the other. A message is read once ([`message`]) into a few tables; rules and logs see what is there, also where the rest
+//! of it makes no sense.
+
+mod buffers;
+mod config;
+pub mod events;
+mod log;
+mod mdns;
+pub mod message;
+mod parser;
+mod rdata;
+mod recognition;
+pub mod rrtype;
+#[cfg(test)]
+mod tests;
+mod tx;
+
+use margay_flow::FlowCore;
+
+use crate::config::AppConfig;
+use crate::parser::Parser;
+use crate::proto::AppProto;
+use crate::registry::Protocol;
+
+pub use config::{Config, LogOptions, Version};
+pub use mdns::PROTOCOL as MDNS;
+pub use tx::DnsTx;
+
+/// Progress of a complete transaction: place in the states of [`PROTOCOL`].
+const COMPLETE: u8 = 1;
+
+/// Type of frames: place in the frames of [`PROTOCOL`].
+const PDU_FRAME: u8 = 0;
+
+/// Names of states, of DNS and of multicast DNS.
+const STATES: [&[&str]; 2] = [&["request_started", "request_complete"], &["response_started", "response_complete"]];
+
+/// DNS.
+pub static PROTOCOL: Protocol = Protocol {
+    proto: AppProto::Dns,
+    config: "dns",
+    recognition: recognition::DNS,
+    parser,
+    buffers: buffers::BUFFERS,
+    numbers: buffers::NUMBERS,
+    states: STATES,
+    events: events::NAMES,
+    frames: &["pdu"],
+    log: "dns",
+};
+
+fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
+    Box::new(parser::DnsParser::new(AppProto::Dns, flow.proto == 6))
+}

@@ -1,0 +1,107 @@
+//! Lines, commands and reply codes.
+
+/// A line of a direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    /// It, without its end; and how many bytes it takes.
+    Whole(&'a [u8], usize),
+    /// Its first bytes: it is longer than lines may be. The rest up to its end is of no use.
+    TooLong(&'a [u8]),
+    /// More is needed.
+    More,
+}
+
+/// The first line of `data`, of at most `limit` bytes. `scan` is how far it is known to have no end; with `end` there will
+/// be none.
+pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize, end: bool) -> Line<'a> {
+    let window = data.get(..limit.saturating_add(1)).unwrap_or(data);
+    let from = (*scan).min(window.len());
+    match memchr::memchr(b'\n', window.get(from..).unwrap_or(&[])) {
+        Some(i) => {
+            let line = window.get(..from + i).unwrap_or(window);
+            Line::Whole(line.strip_suffix(b"\r").unwrap_or(line), from + i + 1)
+        }
+        None if data.len() > limit => Line::TooLong(data.get(..limit).unwrap_or(data)),
+        None if end && !data.is_empty() => Line::Whole(data.strip_suffix(b"\r").unwrap_or(data), data.len()),
+        None => {
+            *scan = window.len();
+            Line::More
+        }
+    }
+}
+
+/// A command and what is behind it and one blank; `AUTH TLS` is a command as a whole. Bytes of Telnet before it (RFC 959 section 4.1.3: `ABOR` comes behind an interrupt) are
+/// passed over.
+pub(super) fn command(mut line: &[u8]) -> (&[u8], &[u8]) {
+    while let [0xff, 0xf0..=0xff, rest @ ..] = line {
+        line = rest;
+    }
+    let line = line.trim_ascii();
+    if line.eq_ignore_ascii_case(b"AUTH TLS") {
+        return (line, &[]);
+    }
+    let end = line.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(line.len());
+    let (name, rest) = line.split_at(end);
+    (name, rest.get(1..).unwrap_or(&[]))
+}
+
+/// What begins a line of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Code {
+    pub digits: [u8; 3],
+    /// Whether more lines follow (`-`).
+    pub more: bool,
+}
+
+/// The code of a reply's line, and its text; a line within a reply has none.
+pub(super) fn reply(line: &[u8]) -> (Option<Code>, &[u8]) {
+    if let Some((digits, rest)) = line.split_first_chunk::<3>()
+        && digits.iter().all(u8::is_ascii_digit)
+    {
+        match rest {
+            [b' ', text @ ..] => return (Some(Code { digits: *digits, more: false }), text),
+            [b'-', text @ ..] => return (Some(Code { digits: *digits, more: true }), text),
+            [] => return (Some(Code { digits: *digits, more: false }), rest),
+            _ => {}
+        }
+    }
+    (None, line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let mut scan = 0;
+        assert_eq!(next(b"QUI", &mut scan, 10, false), Line::More);
+        assert_eq!(scan, 3);
+        assert_eq!(next(b"QUIT\r\nX", &mut scan, 10, false), Line::Whole(b"QUIT", 6));
+        assert_eq!(next(b"A\n", &mut 0, 10, false), Line::Whole(b"A", 2));
+        assert_eq!(next(b"0123456789\n", &mut 0, 10, false), Line::Whole(b"0123456789", 11));
+        assert_eq!(next(b"0123456789\r\n", &mut 0, 10, false), Line::TooLong(b"0123456789"));
+        assert_eq!(next(b"01234567890", &mut 0, 10, false), Line::TooLong(b"0123456789"));
+        assert_eq!(next(b"QUIT", &mut 4, 10, true), Line::Whole(b"QUIT", 4));
+        assert_eq!(next(b"", &mut 0, 10, true), Line::More);
+    }
+
+    #[test]
+    fn commands() {
+        assert_eq!(command(b"RETR a b"), (&b"RETR"[..], &b"a b"[..]));
+        assert_eq!(command(b"\xff\xf4\xff\xf2ABOR"), (&b"ABOR"[..], &b""[..]));
+        assert_eq!(command(b"  pass "), (&b"pass"[..], &b""[..]));
+        assert_eq!(command(b"PASS  x y "), (&b"PASS"[..], &b" x y"[..]));
+        assert_eq!(command(b"auth tls"), (&b"auth tls"[..], &b""[..]));
+        assert_eq!(command(b"AUTH TLS-P"), (&b"AUTH"[..], &b"TLS-P"[..]));
+    }
+
+    #[test]
+    fn replies() {
+        assert_eq!(reply(b"220 hi"), (Some(Code { digits: *b"220", more: false }), &b"hi"[..]));
+        assert_eq!(reply(b"211-Features:"), (Some(Code { digits: *b"211", more: true }), &b"Features:"[..]));
+        assert_eq!(reply(b" MDTM"), (None, &b" MDTM"[..]));
+        assert_eq!(reply(b"2200"), (None, &b"2200"[..]));
+        assert_eq!(reply(b"226"), (Some(Code { digits: *b"226", more: false }), &b""[..]));
+    }
+}

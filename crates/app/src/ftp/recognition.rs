@@ -1,0 +1,60 @@
+//! How FTP is recognised: by the commands that clients begin with, on any port (RFC 959 section 4.1, RFC 2389, RFC 4217);
+//! on its own port by the greeting as well, which elsewhere may be that of SMTP.
+
+use margay_flow::Direction;
+
+use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP};
+
+const fn command(bytes: &'static [u8]) -> Pattern {
+    Pattern::tcp(Direction::ToServer, bytes).nocase()
+}
+
+pub(super) const RECOGNITION: Recognition = Recognition {
+    patterns: &[
+        command(b"USER "),
+        command(b"PASS "),
+        command(b"PORT "),
+        command(b"FEAT"),
+        command(b"AUTH SSL"),
+        command(b"AUTH TLS"),
+        // As many servers greet, and none of SMTP, which says its name there.
+        Pattern::tcp(Direction::ToClient, b"220 ("),
+    ],
+    probes: &[Probe { transport: TCP, ports: &[21], probe: greeting }],
+};
+
+/// A code and its separator.
+fn greeting(dir: Direction, data: &[u8]) -> Probed {
+    if dir == Direction::ToServer {
+        return Probed::No;
+    }
+    for (i, b) in data.iter().enumerate().take(4) {
+        let fits = match i {
+            // 120, 220, 421.
+            0 => matches!(b, b'1' | b'2' | b'4'),
+            1 => *b == b'2',
+            2 => b.is_ascii_digit(),
+            _ => matches!(b, b' ' | b'-'),
+        };
+        if !fits {
+            return Probed::No;
+        }
+    }
+    if data.len() < 4 { Probed::More } else { Probed::Yes { reverse: false } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings() {
+        let probe = |data| greeting(Direction::ToClient, data);
+        assert_eq!(probe(b"22"), Probed::More);
+        assert_eq!(probe(b"220-hello"), Probed::Yes { reverse: false });
+        assert_eq!(probe(b"421 busy"), Probed::Yes { reverse: false });
+        assert_eq!(probe(b"2200"), Probed::No);
+        assert_eq!(probe(b"HTTP/1.1"), Probed::No);
+        assert_eq!(greeting(Direction::ToServer, b"220 x"), Probed::No);
+    }
+}

@@ -1,0 +1,176 @@
+//! A command and the replies to it.
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+
+use super::events::Event;
+use super::{
+    ACTIVE, BEGUN, BOUNCE, COMMAND, COMMAND_DATA, COMPLETE, COMPLETION_CODE, DYNAMIC_PORT, MODE, PASSIVE, REPLY,
+    REPLY_RECEIVED,
+};
+
+/// Most lines of replies that a transaction keeps; what is beyond is not kept, and the reply truncated.
+const LINES_MAX: usize = 1024;
+/// Most bytes of them, unless one line may be longer.
+pub(super) const BYTES_MAX: usize = 64 << 10;
+/// Bytes of a command's name that are kept whatever the memory.
+const NAME_MIN: usize = 8;
+
+/// A line of a reply.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reply {
+    /// Its code, where it has one.
+    pub code: Option<[u8; 3]>,
+    pub text: Vec<u8>,
+}
+
+impl Reply {
+    pub(super) fn has_text(&self) -> bool {
+        !self.text.is_empty() || self.code.is_none()
+    }
+}
+
+/// A transaction of FTP.
+#[derive(Debug, Default)]
+pub struct FtpTx {
+    pub(super) base: TxBase,
+    /// The command in capital letters; empty where the server spoke unasked.
+    pub(super) command: Vec<u8>,
+    /// What is behind the command.
+    pub(super) data: Vec<u8>,
+    pub(super) command_truncated: bool,
+    pub(super) replies: Vec<Reply>,
+    pub(super) reply_truncated: bool,
+    /// The port that was announced for data.
+    pub(super) port: Option<u16>,
+    /// Whether the server is to connect to it.
+    pub(super) active: bool,
+    /// The address that was announced is not the client's.
+    pub(super) bounce: bool,
+    /// Whether a reply came.
+    pub(super) answered: bool,
+    reply_bytes: usize,
+    /// Memory that was last counted for it.
+    counted: u64,
+}
+
+/// What may be kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Bytes that the transactions of all flows hold, and may hold (0: any number).
+    pub used: u64,
+    pub memcap: u64,
+}
+
+impl Room {
+    fn fits(self, more: usize) -> bool {
+        self.memcap == 0 || self.used.saturating_add(more as u64) <= self.memcap
+    }
+}
+
+impl FtpTx {
+    pub(super) fn new(id: u64) -> Self {
+        FtpTx { base: TxBase { id, ..TxBase::default() }, ..FtpTx::default() }
+    }
+
+    pub(super) fn event(&mut self, event: Event, dir: Direction) {
+        self.base.events.add(event as u8);
+        self.base.touch(dir);
+    }
+
+    /// Keeps the command; whether there was memory for it.
+    pub(super) fn set_command(&mut self, name: &[u8], data: &[u8], room: Room) -> bool {
+        let fits = room.fits(name.len() + data.len());
+        let keep = if fits { name } else { name.get(..NAME_MIN).unwrap_or(name) };
+        self.command = keep.to_ascii_uppercase();
+        if fits {
+            self.data = data.to_vec();
+        } else {
+            self.command_truncated = true;
+        }
+        self.base.advance(Direction::ToServer, BEGUN);
+        fits
+    }
+
+    /// Keeps a line of a reply, `limit` bytes of it at most; whether there was memory for it.
+    pub(super) fn add_reply(&mut self, code: Option<[u8; 3]>, text: &[u8], limit: usize, room: Room) -> bool {
+        self.answered |= code.is_some();
+        self.base.advance(Direction::ToClient, BEGUN);
+        self.base.touch(Direction::ToClient);
+        let size = text.len() + size_of::<Reply>();
+        let fits = room.fits(size);
+        if !fits || self.replies.len() >= LINES_MAX || self.reply_bytes + text.len() > limit.max(BYTES_MAX) {
+            self.reply_truncated = true;
+            return fits;
+        }
+        self.reply_bytes += text.len();
+        self.replies.push(Reply { code, text: text.to_vec() });
+        true
+    }
+
+    /// Nothing more will come.
+    pub(super) fn complete(&mut self) {
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            self.base.advance(dir, COMPLETE);
+        }
+    }
+
+    /// Counts the memory held by its texts.
+    pub(super) fn count(&mut self, total: &mut u64) {
+        let now =
+            (self.command.len() + self.data.len() + self.reply_bytes + self.replies.len() * size_of::<Reply>()) as u64;
+        *total = total.saturating_sub(self.counted).saturating_add(now);
+        self.counted = now;
+    }
+
+    /// Takes what was counted away.
+    pub(super) fn uncount(&mut self, total: &mut u64) {
+        *total = total.saturating_sub(std::mem::take(&mut self.counted));
+    }
+}
+
+impl Transaction for FtpTx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        let to_server = dir == Direction::ToServer;
+        let data: &[u8] = match id {
+            COMMAND if to_server && index == 0 => &self.command,
+            COMMAND_DATA if to_server && index == 0 => &self.data,
+            REPLY if !to_server => return Some(Found::whole(&self.replies.get(index)?.text)),
+            COMPLETION_CODE if !to_server => self.replies.iter().filter_map(|r| r.code.as_ref()).nth(index)?,
+            _ => return None,
+        };
+        (!data.is_empty()).then_some(Found::whole(data))
+    }
+
+    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
+        if index > 0 {
+            return None;
+        }
+        match id {
+            DYNAMIC_PORT => self.port.map(u64::from),
+            MODE => self.port.map(|_| if self.active { ACTIVE } else { PASSIVE }),
+            REPLY_RECEIVED if dir == Direction::ToServer => Some(u64::from(self.answered)),
+            BOUNCE if dir == Direction::ToServer => Some(u64::from(self.bounce)),
+            _ => None,
+        }
+    }
+
+    fn inspected(&mut self, _: Direction) {}
+
+    fn log(&self, json: &mut Json, _: &AppLogOptions, what: LogFor) {
+        if what != LogFor::File {
+            super::log::log(self, json);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Looking at frames.
+
+use std::fmt;
+
+use margay_app::AppProto;
+use margay_app::frame::{CHUNK, Frame};
+
+use super::FrameRule;
+use crate::detect::Detect;
+use crate::header::PacketKey;
+use crate::input::{Input, Verdict};
+use crate::rule::CompiledRule;
+use crate::state::{DetectState, Match};
+
+/// The bytes of a direction's frames.
+pub trait FrameBytes {
+    /// Calls `each` with every stretch without a hole between two offsets, and with the offset at which it begins.
+    fn stretches(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8]));
+}
+
+/// The frames of the packet's direction.
+pub struct FrameInput<'a> {
+    /// The protocol that has them.
+    pub proto: AppProto,
+    /// The place of its parser in [`Input::txs`].
+    pub parser: u8,
+    /// The frames.
+    pub frames: &'a mut [Frame],
+    /// Their bytes.
+    pub bytes: &'a dyn FrameBytes,
+    /// Offset up to which they may be looked at.
+    pub available: u64,
+    /// Nothing more will come.
+    pub end: bool,
+}
+
+impl fmt::Debug for FrameInput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameInput").field("proto", &self.proto).field("frames", &self.frames).finish_non_exhaustive()
+    }
+}
+
+/// The part of a frame that is looked at.
+struct Part<'a> {
+    data: &'a [u8],
+    starts: bool,
+    ends: bool,
+}
+
+impl DetectState {
+    /// Looks at the frames that are due.
+    pub(crate) fn inspect_frames(
+        &mut self,
+        detect: &Detect,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+    ) {
+        let (Some(dir), Some(of)) = (input.dir, input.frames.take()) else { return };
+        for frame in of.frames.iter_mut().filter(|f| !f.inspected) {
+            let to = frame.end.unwrap_or(u64::MAX).min(of.available);
+            let whole = of.end || frame.end.is_some_and(|e| e <= of.available);
+            // Inline what is not looked at now is out.
+            let least = if input.ips { 1 } else { CHUNK };
+            if !whole && to < frame.seen.saturating_add(least) {
+                continue;
+            }
+            if let Some(group) = detect.frames.get(of.proto, dir, frame.kind) {
+                let from = frame.needed();
+                let mut candidates = std::mem::take(&mut self.candidates);
+                of.bytes.stretches(from, to, &mut |offset, data| {
+                    let end = offset + data.len() as u64;
+                    let part = Part { data, starts: offset == frame.offset, ends: whole && end == to };
+                    candidates.clear();
+                    candidates.extend_from_slice(&group.always);
+                    if let Some(p) = &group.prefilter {
+                        p.scan(data, &mut self.scratch, &mut candidates);
+                    }
+                    candidates.sort_unstable();
+                    candidates.dedup();
+                    self.counters.candidates += candidates.len() as u64;
+                    for &number in &candidates {
+                        let Some(rule) = detect.compiled.get(number as usize) else { continue };
+                        let Some(asked) = rule.frame.as_deref().filter(|_| !frame.matched.contains(&number)) else {
+                            continue;
+                        };
+                        if self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input) {
+                            self.keep_captures(input.flow.as_deref_mut());
+                            self.apply(rule, input, verdict, None);
+                            frame.matched.push(number);
+                            let found = Match {
+                                rule: number,
+                                tx_id: frame.tx,
+                                stream: input.packet.is_tcp(),
+                                parser: of.parser,
+                                file: None,
+                                frame: Some(frame.id),
+                            };
+                            self.matches.push(found);
+                        }
+                    }
+                });
+                self.candidates = candidates;
+            }
+            frame.seen = frame.seen.max(to);
+            frame.inspected = whole;
+        }
+    }
+
+    fn part_holds(&mut self, asked: &FrameRule, rule: &CompiledRule, part: &Part<'_>, input: &Input<'_>) -> bool {
+        if (asked.from_start && !part.starts) || (asked.to_end && !part.ends) || part.data.is_empty() {
+            return false;
+        }
+        self.context.clear_results();
+        asked.checks.iter().all(|i| self.matches(i, part.data))
+            && (rule.payload.is_empty() || self.payload_holds(rule, input).is_some())
+    }
+}

@@ -1,0 +1,194 @@
+//! Rules that look at frames: stretches of a stream that a parser marked ([`margay_app::frame`]).
+//!
+//! All that such a rule asks of frames has to hold in one stretch of one frame: a hole divides a frame. Rules of one
+//! protocol, direction and type of frame share a [`FrameGroup`] with a matcher for their patterns. A frame is looked at when
+//! all of it is there, or once more of it came than a chunk of the stream is long; a rule matches it once.
+
+mod inspect;
+
+use margay_app::frame::STREAM;
+use margay_app::{AppProto, Protocol};
+use margay_flow::Direction;
+use margay_rules::ast::{BufferCheck, BufferChecks, Rule};
+
+use crate::checks::{CheckEnv, ProtoSet};
+use crate::fast_pattern;
+use crate::group::Prefilter;
+use crate::header::{Header, TO_CLIENT, TO_SERVER};
+use crate::inspect::{CompiledBuffer, InspectLimits};
+use crate::mpm::{MatcherCache, MpmError, Pattern};
+use crate::rule::{Inspection, PATTERN_MIN, Refused};
+use crate::transform::CompiledTransforms;
+
+pub use inspect::{FrameBytes, FrameInput};
+
+/// What a rule asks of a frame.
+#[derive(Debug)]
+pub(crate) struct FrameRule {
+    checks: Box<[Inspection]>,
+    /// It can hold only in a stretch that begins where the frame does.
+    from_start: bool,
+    /// It can hold only in a stretch that ends where the frame does.
+    to_end: bool,
+    prefiltered: bool,
+}
+
+impl FrameRule {
+    /// Whether a pattern stands for it.
+    pub(crate) const fn is_prefiltered(&self) -> bool {
+        self.prefiltered
+    }
+}
+
+/// Rules for frames of one type, in one direction.
+#[derive(Debug)]
+struct FrameGroup {
+    proto: AppProto,
+    dir: Direction,
+    /// As [`margay_app::frame::Frame::kind`].
+    kind: u8,
+    prefilter: Option<Prefilter>,
+    always: Box<[u32]>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct FrameGroups(Vec<FrameGroup>);
+
+impl FrameGroups {
+    /// Whether no rule looks at frames.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn get(&self, proto: AppProto, dir: Direction, kind: u8) -> Option<&FrameGroup> {
+        self.0.iter().find(|g| (g.proto, g.dir, g.kind) == (proto, dir, kind))
+    }
+}
+
+/// A protocol, direction and type, and the rules for it.
+type Place = ((AppProto, Direction, u8), Vec<(u32, Option<Pattern>)>);
+
+/// Compiles rules that look at frames, and gathers what they share.
+pub(crate) struct FrameBuilder {
+    protocols: &'static [&'static Protocol],
+    places: Vec<Place>,
+}
+
+/// Whether a buffer of a rule is a frame.
+pub(crate) fn is_frame(buffer: &BufferChecks) -> bool {
+    buffer.buffer.starts_with("frame:")
+}
+
+impl FrameBuilder {
+    pub(crate) const fn new(protocols: &'static [&'static Protocol]) -> Self {
+        FrameBuilder { protocols, places: Vec::new() }
+    }
+
+    /// Compiles what `rule`, which gets number `number`, asks of frames.
+    pub(crate) fn compile(
+        &mut self,
+        rule: &Rule,
+        number: u32,
+        header: &Header,
+        env: &mut CheckEnv<'_>,
+        limits: &InspectLimits,
+    ) -> Result<FrameRule, Refused> {
+        let mut name = None;
+        let mut checks = Vec::new();
+        let (mut from_start, mut to_end) = (false, false);
+        for b in rule.buffers.iter().filter(|b| b.app) {
+            let Some(frame) = b.buffer.strip_prefix("frame:") else {
+                return Err(Refused::Unsupported(format!("a frame and {} in one rule", b.buffer)));
+            };
+            if name.replace(frame).is_some_and(|n| n != frame) {
+                return Err(Refused::Unsupported("frames of two types in one rule".into()));
+            }
+            if b.absent.is_some() {
+                return Err(Refused::Unsupported("absent is not possible for a frame".into()));
+            }
+            let (start, end) = anchors(b);
+            (from_start, to_end) = (from_start || start, to_end || end);
+            let mut compiled = Inspection {
+                transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
+                checks: CompiledBuffer::compile(b, limits)?,
+            };
+            compiled.checks.resolve(&b.buffer, env.names);
+            checks.push(compiled);
+        }
+        let name = name.unwrap_or_default();
+        let kinds = self.kinds(rule, name);
+        if kinds.is_empty() {
+            return Err(Refused::Unsupported(format!("no protocol of this build has the frame {name}")));
+        }
+        let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
+        let pattern = fast_pattern::choose(rule, &plain, &|_| 1)
+            .filter(|f| f.bytes.len() >= PATTERN_MIN)
+            .map(|f| Pattern { bytes: f.bytes, nocase: f.nocase });
+        for (dir, side) in [(Direction::ToServer, TO_SERVER), (Direction::ToClient, TO_CLIENT)] {
+            if header.sides & side == 0 {
+                continue;
+            }
+            for &(proto, kind) in &kinds {
+                let key = (proto, dir, kind);
+                match self.places.iter_mut().find(|p| p.0 == key) {
+                    Some(p) => p.1.push((number, pattern.clone())),
+                    None => self.places.push((key, vec![(number, pattern.clone())])),
+                }
+            }
+        }
+        Ok(FrameRule { checks: checks.into_boxed_slice(), from_start, to_end, prefiltered: pattern.is_some() })
+    }
+
+    /// The protocols, with their number for it, that have a frame called `name`: `protocol.type`, or the type alone where the
+    /// rule's header names the protocol.
+    fn kinds(&self, rule: &Rule, name: &str) -> Vec<(AppProto, u8)> {
+        let named = match &rule.protocol {
+            margay_rules::ast::Protocol::App(name) => Some(ProtoSet::named(name)),
+            _ => None,
+        };
+        let mut kinds = Vec::new();
+        for p in self.protocols.iter().filter(|p| named.is_none_or(|n| n.has(p.proto))) {
+            let kind = match name.split_once('.') {
+                Some((of, kind)) if p.proto.is_meant_by(of) => kind,
+                _ => name,
+            };
+            match p.frames.iter().position(|f| *f == kind) {
+                Some(n) => kinds.push((p.proto, n as u8)),
+                None if kind == "stream" => kinds.push((p.proto, STREAM)),
+                None => {}
+            }
+        }
+        kinds
+    }
+
+    pub(crate) fn finish(self, cache: &mut MatcherCache) -> Result<FrameGroups, MpmError> {
+        let mut groups = Vec::with_capacity(self.places.len());
+        for ((proto, dir, kind), rules) in self.places {
+            let patterns: Vec<_> = rules.iter().filter_map(|(n, p)| Some((p.as_ref()?, *n))).collect();
+            let prefilter = if patterns.is_empty() { None } else { Some(Prefilter::new(patterns, cache)?) };
+            let always = rules.iter().filter(|(_, p)| p.is_none()).map(|(n, _)| *n).collect();
+            groups.push(FrameGroup { proto, dir, kind, prefilter, always });
+        }
+        Ok(FrameGroups(groups))
+    }
+}
+
+/// Whether checks are bound to the beginning of a frame, and to its end.
+fn anchors(b: &BufferChecks) -> (bool, bool) {
+    if !b.transforms.is_empty() {
+        return (true, true);
+    }
+    b.checks.iter().fold((false, false), |(start, end), c| match c {
+        BufferCheck::Content(c) => {
+            (start || c.starts_with || c.offset.is_some() || c.depth.is_some(), end || c.ends_with)
+        }
+        BufferCheck::IsDataAt { relative, negated, .. } => (start || !relative, end || *negated),
+        BufferCheck::ByteTest(x) => (start || !x.relative, end),
+        BufferCheck::ByteJump(x) => (start || !x.relative, end),
+        BufferCheck::ByteExtract(x) => (start || !x.relative, end),
+        BufferCheck::ByteMath(x) => (start || !x.relative, end),
+        BufferCheck::Base64 { .. } | BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } => (true, true),
+        BufferCheck::Pcre(_) | BufferCheck::Other { .. } => (start, end),
+    })
+}

@@ -1,0 +1,180 @@
+//! Connections that were announced: a bounded table that new TCP flows are asked of.
+//!
+//! What parsers said of connections to come ([`margay_app::expect`]) is kept here by who opens them, who listens, and on
+//! which port. A flow is asked for when it has no protocol yet; that costs nothing while the table is empty. Each entry is for
+//! one flow, and for [`LIFE`] since it was last spoken of. A full table takes no more, and counts what it refused: the
+//! flows are then recognised like others.
+//!
+//! With several workers, which share nothing, the control connection and its data connection may be of different workers,
+//! for their ports differ. What was said will then go, in the queue between workers, to the one that the data connection
+//! will be steered to by its addresses; where the steering looks at ports as well, to all of them. An entry is one small
+//! value, and asking stays local.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use margay_app::expect::{Awaited, Carries, Expect, ExpectedFlow};
+use margay_flow::FlowCore;
+use margay_packet::{Time, Vlans};
+
+/// Most connections that are expected.
+const MAX: usize = 4096;
+/// Microseconds that one is expected.
+const LIFE: i64 = 30_000_000;
+/// Microseconds between two searches of a full table for entries that are too old.
+const SWEEP: i64 = 1_000_000;
+
+#[derive(Debug)]
+struct Entry {
+    /// The flow that announced it.
+    parent: u64,
+    vlans: Vlans,
+    /// `None` while it is not known what for.
+    carries: Option<Carries>,
+    until: Time,
+}
+
+/// What is known of a new flow.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It was not announced.
+    No,
+    /// It was, and it is not known yet what for.
+    Later,
+    /// It carries this; the number of the flow that announced it, and whether its client is who listens.
+    Carries(Carries, u64, bool),
+}
+
+/// Connections that were announced.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    table: HashMap<ExpectedFlow, Entry>,
+    swept: Time,
+    /// Connections that were not expected because there were too many.
+    pub(crate) refused: u64,
+}
+
+impl Expected {
+    /// How many connections are expected.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Takes note of what the parsers of `flow` said.
+    pub(crate) fn note(&mut self, said: &mut Vec<Expect>, flow: &FlowCore, now: Time) {
+        for e in said.drain(..) {
+            let carries = match e.what {
+                Awaited::Nothing => {
+                    if self.table.get(&e.flow).is_some_and(|x| x.parent == e.parent) {
+                        self.table.remove(&e.flow);
+                    }
+                    continue;
+                }
+                Awaited::Pending => None,
+                Awaited::Carries(c) => Some(c),
+            };
+            if self.table.len() >= MAX && !self.table.contains_key(&e.flow) {
+                self.sweep(now);
+                if self.table.len() >= MAX {
+                    self.refused += 1;
+                    continue;
+                }
+            }
+            let entry = Entry { parent: e.parent, vlans: flow.vlans, carries, until: Time(now.0.saturating_add(LIFE)) };
+            self.table.insert(e.flow, entry);
+        }
+    }
+
+    fn sweep(&mut self, now: Time) {
+        if now.0.saturating_sub(self.swept.0) >= SWEEP {
+            self.swept = now;
+            self.table.retain(|_, e| e.until >= now);
+        }
+    }
+
+    /// Whether a flow was announced. One that was is not expected again.
+    pub(crate) fn ask(&mut self, flow: &FlowCore, now: Time) -> Answer {
+        if self.table.is_empty() {
+            return Answer::No;
+        }
+        let key = |from: IpAddr, to: IpAddr, port| ExpectedFlow { transport: flow.proto, from, to, port };
+        // Without its beginning it is not known who opened it.
+        for (key, reversed) in
+            [(key(flow.src, flow.dst, flow.dport), false), (key(flow.dst, flow.src, flow.sport), true)]
+        {
+            let Some(entry) = self.table.get(&key).filter(|e| e.vlans == flow.vlans && e.parent != flow.id) else {
+                continue;
+            };
+            if entry.until < now {
+                self.table.remove(&key);
+                continue;
+            }
+            if entry.carries.is_none() {
+                return Answer::Later;
+            }
+            if let Some(Entry { carries: Some(carries), parent, .. }) = self.table.remove(&key) {
+                return Answer::Carries(carries, parent, reversed);
+            }
+        }
+        Answer::No
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_app::ftp_data::{Command, Transfer};
+
+    fn flow(id: u64, from: u8, to: u8, port: u16) -> FlowCore {
+        let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
+        FlowCore::new(id, 6, (ip(from), 40_000), (ip(to), port), Time(0))
+    }
+
+    fn expect(port: u16, what: Awaited) -> Expect {
+        let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
+        Expect { flow: ExpectedFlow { transport: 6, from: ip(1), to: ip(2), port }, parent: 1, what }
+    }
+
+    fn file() -> Awaited {
+        Awaited::Carries(Carries::FtpData(Transfer { command: Command::Retr, name: b"a".to_vec() }, false))
+    }
+
+    #[test]
+    fn one_flow_each() {
+        let (mut t, control) = (Expected::default(), flow(1, 1, 2, 21));
+        let say = |t: &mut Expected, what| t.note(&mut vec![expect(1000, what)], &control, Time(0));
+        assert!(matches!(t.ask(&flow(2, 1, 2, 1000), Time(0)), Answer::No));
+        say(&mut t, Awaited::Pending);
+        assert!(matches!(t.ask(&flow(2, 1, 2, 1000), Time(0)), Answer::Later));
+        assert!(matches!(t.ask(&flow(2, 1, 2, 1001), Time(0)), Answer::No));
+        say(&mut t, file());
+        assert!(matches!(t.ask(&flow(2, 1, 2, 1000), Time(5)), Answer::Carries(_, 1, false)));
+        assert!(matches!(t.ask(&flow(3, 1, 2, 1000), Time(5)), Answer::No));
+        say(&mut t, file());
+        say(&mut t, Awaited::Nothing);
+        assert_eq!(t.len(), 0);
+    }
+
+    #[test]
+    fn other_way_round_and_too_late() {
+        let (mut t, control) = (Expected::default(), flow(1, 1, 2, 21));
+        t.note(&mut vec![expect(1000, file())], &control, Time(0));
+        let mut turned = flow(2, 2, 1, 40_000);
+        turned.sport = 1000;
+        assert!(matches!(t.ask(&turned, Time(0)), Answer::Carries(_, 1, true)));
+        t.note(&mut vec![expect(1000, file())], &control, Time(0));
+        assert!(matches!(t.ask(&flow(2, 1, 2, 1000), Time(LIFE + 1)), Answer::No));
+        assert_eq!(t.len(), 0);
+    }
+
+    #[test]
+    fn is_bounded() {
+        let (mut t, control) = (Expected::default(), flow(1, 1, 2, 21));
+        for port in 1..=5000 {
+            t.note(&mut vec![expect(port, file())], &control, Time(0));
+        }
+        assert_eq!((t.len(), t.refused), (MAX, 5000 - MAX as u64));
+        t.note(&mut vec![expect(6000, file())], &control, Time(LIFE + SWEEP));
+        assert_eq!(t.len(), 1);
+    }
+}

@@ -1,0 +1,125 @@
+//! Frames: their bytes for rules, and what events show of them.
+
+use margay_app::frame::{Frame, STREAM};
+use margay_app::protocol;
+use margay_detect::FrameBytes;
+use margay_flow::{Direction, Flow};
+use margay_output::event::{AppEvent, EventType, Header, ONE_RECORD};
+use margay_output::json::Json;
+use margay_packet::Packet;
+use margay_stream::TcpSession;
+
+use super::app::FlowApp;
+use super::{FlowExt, Rest};
+
+/// Most bytes of a frame that are shown (`payload-buffer-size`).
+const SHOWN: usize = 4096;
+
+/// Where the bytes of a direction's frames are: in the stream, or in the datagram.
+pub(super) struct FrameSource<'a> {
+    pub(super) tcp: Option<&'a TcpSession>,
+    pub(super) dir: Direction,
+    pub(super) payload: &'a [u8],
+}
+
+impl FrameBytes for FrameSource<'_> {
+    fn stretches(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) {
+        match self.tcp {
+            Some(s) => s.stretches(self.dir, from, to, each),
+            None => {
+                let to = to.min(self.payload.len() as u64);
+                if let Some(bytes) = self.payload.get(from as usize..to as usize).filter(|b| !b.is_empty()) {
+                    each(from, bytes);
+                }
+            }
+        }
+    }
+}
+
+impl FrameSource<'_> {
+    /// Appends a frame's object: type, place, and of its bytes what is still there.
+    pub(super) fn log(&self, app: &FlowApp, frame: &Frame, bytes: &mut Vec<u8>, json: &mut Json) {
+        let types = protocol(app.session.proto).map_or(&[] as &[&str], |p| p.frames);
+        let name =
+            if frame.kind == STREAM { "stream" } else { types.get(usize::from(frame.kind)).unwrap_or(&"unknown") };
+        let so_far = || self.tcp.map_or(frame.offset, |s| s.app_offset(self.dir).max(frame.offset));
+        let end = frame.end.unwrap_or_else(so_far);
+        bytes.clear();
+        match self.tcp {
+            Some(s) => s.stretch_with_gaps(self.dir, frame.offset, end, SHOWN, bytes),
+            None => {
+                let len = (end - frame.offset).min(SHOWN as u64) as usize;
+                bytes.extend(self.payload.iter().skip(frame.offset as usize).take(len));
+            }
+        }
+        json.object("frame");
+        json.str("type", name);
+        json.uint("id", frame.id);
+        json.str("direction", if self.dir == Direction::ToServer { "toserver" } else { "toclient" });
+        json.uint("stream_offset", frame.offset);
+        json.uint("length", end - frame.offset);
+        json.base64("payload", bytes);
+        json.printable("payload_printable", bytes);
+        json.bool("complete", frame.end.is_some());
+        if let Some(tx) = frame.tx {
+            json.uint("tx_id", tx);
+        }
+        json.end_object();
+    }
+}
+
+impl Rest {
+    /// Logs the frames of a packet's direction that were marked; at the flow's `end` those of both.
+    pub(super) fn log_frames(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
+        let Some(app) = flow.ext.app.as_deref_mut().filter(|a| !a.frames.is_empty()) else { return };
+        let names = app.names();
+        let tcp = flow.ext.tcp.as_deref();
+        let wanted = self.outputs.wants(EventType::Frame);
+        let bytes = std::cell::RefCell::new(std::mem::take(&mut self.scratch.payload));
+        for d in [Direction::ToServer, Direction::ToClient].into_iter().filter(|d| end || *d == dir) {
+            let source = FrameSource { tcp, dir: d, payload: p.payload() };
+            for i in 0..app.frames.of(d).len() {
+                let Some(f) = app.frames.of_mut(d).get_mut(i) else { break };
+                if std::mem::replace(&mut f.logged, true) || !wanted {
+                    continue;
+                }
+                let Some(f) = app.frames.of(d).get(i) else { break };
+                let fields = |json: &mut Json, _: usize, _: usize| {
+                    if let Some(proto) = names.proto {
+                        json.str("app_proto", proto);
+                    }
+                    source.log(app, f, &mut bytes.borrow_mut(), json);
+                };
+                self.outputs.app(&AppEvent {
+                    kind: EventType::Frame,
+                    header: Header {
+                        flow_id: Some(flow.core.id),
+                        pcap_filename: self.file.as_deref(),
+                        ..Header::of(p)
+                    },
+                    tx_id: None,
+                    direction: None,
+                    xff: None,
+                    records: ONE_RECORD,
+                    fields: &fields,
+                });
+            }
+        }
+        self.scratch.payload = bytes.into_inner();
+        app.frames.tidy();
+    }
+
+    /// Rules do not look at the flow, or will not: what was kept for them is let go.
+    pub(super) fn frames_unwatched(&mut self, flow: &mut Flow<FlowExt>) {
+        if !self.app.shared.frames.watched {
+            return;
+        }
+        if let Some(app) = flow.ext.app.as_deref_mut() {
+            app.frames.set_inspected();
+        }
+        if let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+            tcp.keep(Direction::ToServer, None);
+            tcp.keep(Direction::ToClient, None);
+        }
+    }
+}
