@@ -13,6 +13,8 @@ pub struct AppConfig {
     pub dns: crate::dns::Config,
     /// FTP.
     pub ftp: crate::ftp::Config,
+    /// SMTP.
+    pub smtp: crate::smtp::Config,
     /// SSH.
     pub ssh: crate::ssh::Config,
     /// TLS.
@@ -30,6 +32,8 @@ pub struct AppLogOptions {
     pub dns: crate::dns::LogOptions,
     /// TLS.
     pub tls: crate::tls::LogOptions,
+    /// SMTP.
+    pub smtp: crate::smtp::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

@@ -10,6 +10,7 @@ mod flow;
 mod ftp;
 mod outputs;
 mod recognise;
+mod smtp;
 mod ssh;
 mod stream;
 mod tls;

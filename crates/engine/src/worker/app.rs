@@ -441,10 +441,13 @@ impl Rest {
                 let base = tx.base();
                 let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
                 let inspected = !detects || base.detect.iter().all(|d| d.done);
-                let free = end || (whole && inspected);
+                let mut free = end || (whole && inspected);
                 storing |= base.files.is_storing();
                 if !base.files.is_empty() {
-                    self.log_tx_files(&about, tx, free);
+                    let open = [Direction::ToServer, Direction::ToClient].iter().any(|d| base.files.is_open(*d));
+                    self.log_tx_files(&about, tx, end || (free && open));
+                    // Files are logged with a packet of their direction.
+                    free &= tx.base().files.due_for_log().next().is_none();
                 }
                 if tx.base().events.has_new() {
                     self.log_tx_events(&about, protocol, tx);
