@@ -2,12 +2,14 @@
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
 mod decompress;
+mod dns;
 mod http1;
 mod recognise;
 mod rules;
 mod stream;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+pub use dns::dns;
 pub use http1::http1;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
@@ -35,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     ("layers", layers),
     ("recognise", recognise),
     ("http1", http1),
+    ("dns", dns),
 ];
 
 /// Capture readers: any bytes as a file.
