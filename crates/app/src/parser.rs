@@ -18,12 +18,12 @@ use crate::tx::Transaction;
 pub struct AppCounters {
     /// Flows by protocol (`app_layer.flow.*`), for TCP and UDP.
     pub flows: [[u64; 64]; 2],
-    /// Transactions (`app_layer.tx.*`).
-    pub txs: [u64; 64],
+    /// Transactions (`app_layer.tx.*`), for TCP and UDP.
+    pub txs: [[u64; 64]; 2],
     /// Gaps that a parser could not get over (`app_layer.error.*.gap`).
     pub gaps: [u64; 64],
-    /// Flows whose parser gave up (`app_layer.error.*.parser`).
-    pub failed: [u64; 64],
+    /// Flows whose parser gave up (`app_layer.error.*.parser`), for TCP and UDP.
+    pub failed: [[u64; 64]; 2],
     /// Transactions that were ended because a flow had too many (`*.max-tx`).
     pub tx_limit: [u64; 64],
     /// Bytes that HTTP transactions hold now (`http.memuse`).
@@ -40,9 +40,9 @@ impl Default for AppCounters {
     fn default() -> Self {
         AppCounters {
             flows: [[0; 64]; 2],
-            txs: [0; 64],
+            txs: [[0; 64]; 2],
             gaps: [0; 64],
-            failed: [0; 64],
+            failed: [[0; 64]; 2],
             tx_limit: [0; 64],
             http_memory: 0,
             http_memcap: 0,

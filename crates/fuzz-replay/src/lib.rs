@@ -2,6 +2,7 @@
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
 mod decompress;
+mod dns;
 mod ftp;
 mod http1;
 mod recognise;
@@ -10,6 +11,7 @@ mod ssh;
 mod stream;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+pub use dns::dns;
 pub use ftp::ftp;
 pub use http1::http1;
 pub use recognise::recognise;
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("http1", http1),
     ("ftp", ftp),
     ("ssh", ssh),
+    ("dns", dns),
 ];
 
 /// Capture readers: any bytes as a file.

@@ -522,7 +522,9 @@ impl Rest {
     /// Logs and counts a transaction.
     fn log_tx(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
         tx.base_mut().logged = true;
-        if let Some(n) = self.app.shared.counters.txs.get_mut(protocol.proto as usize) {
+        let [tcp, udp] = &mut self.app.shared.counters.txs;
+        let txs = if about.core.proto == 17 { udp } else { tcp };
+        if let Some(n) = txs.get_mut(protocol.proto as usize) {
             *n += 1;
         }
         let tx = &*tx;
