@@ -13,6 +13,10 @@ pub struct AppConfig {
     pub dns: crate::dns::Config,
     /// FTP.
     pub ftp: crate::ftp::Config,
+    /// SSH.
+    pub ssh: crate::ssh::Config,
+    /// TLS.
+    pub tls: crate::tls::Config,
     /// Files.
     pub files: crate::file::FileConfig,
 }
@@ -24,6 +28,8 @@ pub struct AppLogOptions {
     pub http: crate::http1::LogOptions,
     /// DNS.
     pub dns: crate::dns::LogOptions,
+    /// TLS.
+    pub tls: crate::tls::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

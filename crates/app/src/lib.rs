@@ -28,6 +28,8 @@ pub mod proto;
 pub mod recognise;
 mod registry;
 pub mod session;
+pub mod ssh;
+pub mod tls;
 pub mod tx;
 pub mod window;
 

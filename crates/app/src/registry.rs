@@ -52,6 +52,8 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::dns::MDNS,
     &crate::ftp::PROTOCOL,
     &crate::ftp_data::PROTOCOL,
+    &crate::ssh::PROTOCOL,
+    &crate::tls::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.

@@ -230,6 +230,11 @@ impl Detect {
         !self.frames.is_empty()
     }
 
+    /// Whether any rule looks at one of these buffers.
+    pub fn uses(&self, buffers: &[&str]) -> bool {
+        self.rules.iter().any(|r| r.buffers.iter().any(|b| buffers.contains(&b.buffer.as_str())))
+    }
+
     /// The progress of a complete transaction, by direction.
     pub(crate) fn complete(&self, proto: AppProto) -> [u8; 2] {
         self.protocols.iter().find(|p| p.proto == proto).map_or([0; 2], |p| p.complete())

@@ -6,6 +6,7 @@ mod ftp;
 mod http1;
 mod recognise;
 mod rules;
+mod ssh;
 mod stream;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
@@ -13,6 +14,7 @@ pub use ftp::ftp;
 pub use http1::http1;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use ssh::ssh;
 pub use stream::stream;
 
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
@@ -38,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     ("recognise", recognise),
     ("http1", http1),
     ("ftp", ftp),
+    ("ssh", ssh),
 ];
 
 /// Capture readers: any bytes as a file.

@@ -151,6 +151,8 @@ pub(crate) struct Assembly {
     pub(crate) app: u64,
     /// Raw inspection has everything before this.
     pub(crate) raw: u64,
+    /// Raw inspection wants nothing from here on.
+    pub(crate) raw_end: Option<u64>,
     /// The other side acknowledged everything before this.
     pub(crate) acked: u64,
     /// Where the latest packet's data was: inline inspection looks there.
@@ -173,6 +175,11 @@ impl Assembly {
     /// The stream offset of a byte that is `offset` bytes of sequence space into the stream: urgent bytes do not count.
     pub(crate) fn place(&self, offset: u64) -> u64 {
         if self.oob.is_empty() { offset } else { offset - self.oob.partition_point(|&o| o < offset) as u64 }
+    }
+
+    /// Whether raw inspection has all that it wants.
+    pub(crate) fn raw_has_all(&self) -> bool {
+        self.raw_end.is_some_and(|end| self.raw >= end || self.buffer.next_at(self.raw).is_none_or(|n| n >= end))
     }
 }
 
@@ -388,6 +395,28 @@ impl TcpSession {
         self.release(Direction::ToClient);
     }
 
+    /// Nothing looks at the raw stream of this session behind what the application layer has taken by now, which the next
+    /// [`TcpSession::raw_chunk`] of each direction returns.
+    pub fn raw_finish(&mut self) {
+        if self.inline() {
+            return self.raw_disable();
+        }
+        for peer in &mut self.peers {
+            peer.flags |= peer_flag::TRIGGER;
+            if let Some(d) = &mut peer.data {
+                d.raw_end.get_or_insert(d.app);
+            }
+        }
+        self.raw_finished();
+    }
+
+    /// Raw inspection is off once both directions have all that it wants.
+    fn raw_finished(&mut self) {
+        if self.peers.iter().all(|p| p.data.as_ref().is_none_or(|d| d.raw_has_all())) {
+            self.raw_disable();
+        }
+    }
+
     /// Lets the next [`TcpSession::raw_chunk`] of a direction return what there is, whatever its size.
     pub fn raw_trigger(&mut self, direction: Direction) {
         self.peers[direction.index()].flags |= peer_flag::TRIGGER;
@@ -414,7 +443,7 @@ impl TcpSession {
             let seen = (start.saturating_sub(from)).min(data.len() as u64) as usize;
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
         }
-        let limit = self.limit(d, all);
+        let limit = self.limit(d, all).min(d.raw_end.unwrap_or(u64::MAX));
         // A hole that the receiver does not have is behind us.
         let mut at = d.raw;
         let mut fresh = d.buffer.contiguous(at, limit);
@@ -446,6 +475,9 @@ impl TcpSession {
             d.pending = false;
         }
         peer.flags &= !peer_flag::TRIGGER;
+        if peer.data.as_ref().is_some_and(|d| d.raw_end.is_some()) {
+            self.raw_finished();
+        }
         self.release(direction);
     }
 
@@ -453,7 +485,8 @@ impl TcpSession {
     pub fn needs_flush(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction) else { return false };
         let end = d.buffer.end();
-        (self.flags & flag::APP_OFF == 0 && d.app < end) || (self.flags & flag::RAW_OFF == 0 && d.raw < end)
+        (self.flags & flag::APP_OFF == 0 && d.app < end)
+            || (self.flags & flag::RAW_OFF == 0 && d.raw < end && !d.raw_has_all())
     }
 
     /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are
@@ -492,6 +525,7 @@ impl TcpSession {
         let Some(d) = &mut self.peers[direction.index()].data else { return };
         let end = d.buffer.end();
         let app = if app_off { end } else { d.app };
+        let raw_off = raw_off || d.raw_has_all();
         let raw = if raw_off { end } else { d.raw };
         // What one reader had cannot change under the other.
         let settled = if inline { app.min(raw) } else { app.max(raw).min(d.acked) };
@@ -501,5 +535,8 @@ impl TcpSession {
         let keep = d.keep.map_or(keep, |k| keep.min(k));
         d.buffer.set_floor(settled.max(keep));
         d.buffer.release(keep);
+        if closed {
+            d.buffer.shrink();
+        }
     }
 }

@@ -253,6 +253,29 @@ fn raw_chunks_come_by_size_with_context() {
 }
 
 #[test]
+fn raw_inspection_finishes_with_what_the_application_layer_took() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"plain"));
+    b.send(&pkt(ToClient, ACK, 5001, 1006, b"plain too"));
+    assert_eq!((b.read(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), ("plain", ""));
+    b.send(&pkt(ToServer, ACK, 1006, 5010, b""));
+    assert_eq!(b.read(ToClient, false), "plain too");
+    b.session().raw_finish();
+    b.send(&pkt(ToServer, ACK, 1006, 5010, b"secret"));
+    b.send(&pkt(ToClient, ACK, 5010, 1012, b"secret"));
+    assert_eq!(b.raw(ToServer, false), "()plain|");
+    assert!(b.session().needs_flush(ToClient));
+    assert_eq!(b.raw(ToClient, true), "()plain too|");
+    assert_eq!((b.read(ToServer, true).as_str(), b.read(ToClient, true).as_str()), ("secret", "secret"));
+    assert!(!b.session().needs_flush(ToClient) && !b.session().needs_flush(ToServer));
+    // Nothing was taken, and nothing is left to look at.
+    let mut b = Bench::connected(StreamConfig::default());
+    b.session().raw_finish();
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"secret"));
+    assert_eq!(b.raw(ToServer, true), "");
+}
+
+#[test]
 fn inline_shows_each_packet_and_keeps_what_came_first() {
     let config = StreamConfig { inline: true, toserver_chunk_size: 4, ..StreamConfig::default() };
     let mut b = Bench::connected(config);

@@ -92,6 +92,12 @@ impl AppLog {
             EventType::Alert => &mut self.xff.alert,
             EventType::Http => &mut self.xff.http,
             EventType::Fileinfo => &mut self.xff.files,
+            EventType::Tls => {
+                if let Some(node) = node {
+                    self.options.tls = super::tls::log(node, warnings)?;
+                }
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         // A type's own section, even one that is off, stands before that of the output.

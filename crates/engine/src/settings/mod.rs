@@ -10,7 +10,9 @@ mod flow;
 mod ftp;
 mod outputs;
 mod recognise;
+mod ssh;
 mod stream;
+mod tls;
 
 pub(crate) use app::app;
 pub(crate) use decode::{decode, host_policies};
@@ -19,7 +21,9 @@ pub(crate) use files::{check_store, files};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
+pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
+pub(crate) use tls::{JaWants, tls};
 
 use margay_config::{Config, ConfigError};
 

@@ -384,7 +384,7 @@ impl Rest {
         }
         let wishes = self.app.shared.wishes;
         if wishes.no_payload && !app.wishes.no_payload {
-            tcp.raw_disable();
+            tcp.raw_finish();
         }
         app.wishes = wishes;
         self.stream.account(tcp);

@@ -24,7 +24,9 @@ mod meta;
 mod number;
 mod packet;
 mod pcre;
+mod ssh;
 mod threshold;
+mod tls;
 mod transform;
 mod variables;
 
@@ -220,6 +222,8 @@ static TABLES: &[&[Keyword]] = &[
     app::KEYWORDS,
     dns::KEYWORDS,
     ftp::KEYWORDS,
+    ssh::KEYWORDS,
+    tls::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {

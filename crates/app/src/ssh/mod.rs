@@ -1,0 +1,87 @@
+//! SSH (RFC 4253): banners and the unencrypted start of both directions, up to NEWKEYS.
+//!
+//! A flow has one transaction, which lasts as long as the flow. A direction's progress is that of what it was heard to say:
+//! nothing, a banner that is too long and has no end yet, the banner, NEWKEYS. What follows NEWKEYS is encrypted and is not
+//! looked at; what the engine does with it is [`EncryptionHandling`].
+
+mod banner;
+mod kex;
+mod parser;
+mod recognition;
+mod tx;
+
+use margay_flow::FlowCore;
+
+use crate::config::AppConfig;
+use crate::parser::Parser;
+use crate::proto::AppProto;
+use crate::registry::Protocol;
+use crate::tx::NumberDef;
+
+pub use tx::SshTx;
+
+/// Progress of a transaction: places in the states of [`PROTOCOL`].
+const BANNER_WAIT_EOL: u8 = 1;
+/// See [`BANNER_WAIT_EOL`].
+const BANNER_DONE: u8 = 2;
+/// See [`BANNER_WAIT_EOL`].
+const FINISHED: u8 = 3;
+
+/// Types of frames: places in the frames of [`PROTOCOL`].
+const HEADER_FRAME: u8 = 0;
+/// See [`HEADER_FRAME`].
+const DATA_FRAME: u8 = 1;
+/// See [`HEADER_FRAME`].
+const PDU_FRAME: u8 = 2;
+
+/// What may be wrong; numbers are places in the events of [`PROTOCOL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Event {
+    InvalidBanner,
+    LongBanner,
+    InvalidRecord,
+    LongKexRecord,
+}
+
+/// What is done with a flow once both directions are encrypted (`encryption-handling`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EncryptionHandling {
+    /// Its payload is not inspected any more.
+    #[default]
+    TrackOnly,
+    /// It bypasses inspection.
+    Bypass,
+    /// It is inspected like any other.
+    Full,
+}
+
+/// Settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Config {
+    /// Whether HASSH fingerprints are computed.
+    pub hassh: bool,
+    /// What is done with encrypted flows.
+    pub encryption: EncryptionHandling,
+}
+
+/// SSH.
+pub static PROTOCOL: Protocol = Protocol {
+    proto: AppProto::Ssh,
+    config: "ssh",
+    recognition: recognition::RECOGNITION,
+    parser,
+    buffers: tx::BUFFERS,
+    numbers: &[NumberDef { name: "ssh.protoversion", id: 0, progress: [Some(BANNER_DONE), Some(BANNER_DONE)] }],
+    states: [
+        &["request_in_progress", "request_banner_wait_eol", "request_banner_done", "request_finished"],
+        &["response_in_progress", "response_banner_wait_eol", "response_banner_done", "response_finished"],
+    ],
+    events: &["invalid_banner", "long_banner", "invalid_record", "long_kex_record"],
+    frames: &["record.hdr", "record.data", "record.pdu"],
+    log: "ssh",
+};
+
+fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
+    Box::<parser::SshParser>::default()
+}

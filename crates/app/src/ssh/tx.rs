@@ -1,0 +1,179 @@
+//! What a flow of SSH comes to: its one transaction, the buffers of it for rules, and its log.
+
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::tx::{BufferDef, BufferKind, Found, LogFor, Transaction, TxBase};
+
+use super::banner::{Banner, is_compatible_with_2};
+use super::kex::Hassh;
+use super::{BANNER_DONE, Event, FINISHED};
+
+/// Most bytes of a banner's part that a log shows; `[truncated]` follows what is longer.
+const SHOWN: usize = 256;
+
+const fn buffer(name: &'static str, id: u8, dirs: [bool; 2]) -> BufferDef {
+    let [client, server] = dirs;
+    // Fingerprints come while the state stays that of the banner.
+    let progress = [if client { Some(BANNER_DONE) } else { None }, if server { Some(BANNER_DONE) } else { None }];
+    BufferDef { name, id, progress, kind: BufferKind::Single }
+}
+
+const PROTO: u8 = 0;
+const SOFTWARE: u8 = 1;
+const HASSH: u8 = 2;
+const HASSH_SERVER: u8 = 3;
+const HASSH_STRING: u8 = 4;
+const HASSH_SERVER_STRING: u8 = 5;
+
+/// Buffers for rules.
+pub(super) static BUFFERS: &[BufferDef] = &[
+    buffer("ssh.proto", PROTO, [true, true]),
+    buffer("ssh.software", SOFTWARE, [true, true]),
+    buffer("ssh.hassh", HASSH, [true, false]),
+    buffer("ssh.hassh.server", HASSH_SERVER, [false, true]),
+    buffer("ssh.hassh.string", HASSH_STRING, [true, false]),
+    buffer("ssh.hassh.server.string", HASSH_SERVER_STRING, [false, true]),
+];
+
+/// What one side said.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// Version of the protocol; empty where no banner came.
+    proto: Vec<u8>,
+    software: Vec<u8>,
+    pub(super) hassh: Option<Hassh>,
+}
+
+/// A flow's transaction.
+#[derive(Debug, Default)]
+pub struct SshTx {
+    pub(super) base: TxBase,
+    pub(super) said: [Said; 2],
+    /// Fingerprints are worth waiting for.
+    pub(super) awaits_hassh: bool,
+}
+
+impl SshTx {
+    pub(super) const fn of(&mut self, dir: Direction) -> &mut Said {
+        let [client, server] = &mut self.said;
+        match dir {
+            ToServer => client,
+            ToClient => server,
+        }
+    }
+
+    const fn said(&self, dir: Direction) -> &Said {
+        let [client, server] = &self.said;
+        match dir {
+            ToServer => client,
+            ToClient => server,
+        }
+    }
+
+    pub(super) fn set_banner(&mut self, dir: Direction, banner: Banner<'_>) {
+        let said = self.of(dir);
+        (said.proto, said.software) = (banner.proto.to_vec(), banner.software.to_vec());
+    }
+
+    /// An event is one of the connection, for rules of either direction.
+    pub(super) fn event(&mut self, event: Event) {
+        self.base.events.add(event as u8);
+        self.base.touch(ToServer);
+        self.base.touch(ToClient);
+    }
+
+    /// Nothing more will come of a direction.
+    pub(super) fn finish(&mut self, dir: Direction) {
+        self.base.advance(dir, FINISHED);
+    }
+}
+
+impl Transaction for SshTx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        if index > 0 {
+            return None;
+        }
+        let said = self.said(dir);
+        let data: &[u8] = match (id, dir) {
+            (PROTO, _) => &said.proto,
+            (SOFTWARE, _) => &said.software,
+            (HASSH, ToServer) | (HASSH_SERVER, ToClient) => &said.hassh.as_ref()?.hash,
+            (HASSH_STRING, ToServer) | (HASSH_SERVER_STRING, ToClient) => &said.hassh.as_ref()?.string,
+            _ => return None,
+        };
+        (!data.is_empty()).then(|| Found::whole(data))
+    }
+
+    fn number(&self, _id: u8, dir: Direction, index: usize) -> Option<u64> {
+        let proto = &self.said(dir).proto;
+        (index == 0 && !proto.is_empty()).then(|| u64::from(is_compatible_with_2(proto)))
+    }
+
+    /// Once both banners are there, and both fingerprints where they are computed.
+    fn is_loggable(&self, complete: bool) -> bool {
+        let known = |dir: Direction| {
+            let progress = self.base.progress.get(dir.index()).copied().unwrap_or(0);
+            let waits = self.awaits_hassh && self.said(dir).hassh.is_none();
+            progress >= if waits { FINISHED } else { BANNER_DONE }
+        };
+        complete || (known(ToServer) && known(ToClient))
+    }
+
+    /// Without a banner there is nothing to tell.
+    fn records(&self, _options: &AppLogOptions) -> usize {
+        usize::from(self.said.iter().any(|s| !s.proto.is_empty()))
+    }
+
+    fn inspected(&mut self, _dir: Direction) {}
+
+    fn log(&self, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
+        if self.said.iter().all(|s| s.proto.is_empty()) {
+            return;
+        }
+        json.object("ssh");
+        for (key, said) in ["client", "server"].iter().zip(&self.said).filter(|(_, s)| !s.proto.is_empty()) {
+            json.object(key);
+            text(json, "proto_version", &said.proto);
+            if !said.software.is_empty() {
+                text(json, "software_version", &said.software);
+            }
+            if let Some(h) = &said.hassh {
+                json.object("hassh");
+                json.bytes("hash", &h.hash);
+                json.bytes("string", &h.string);
+                json.end_object();
+            }
+            json.end_object();
+        }
+        json.end_object();
+    }
+}
+
+fn text(json: &mut Json, key: &str, value: &[u8]) {
+    match value.get(..SHOWN) {
+        Some(first) if value.len() > SHOWN => json.bytes(key, &[first, b"[truncated]"].concat()),
+        _ => json.bytes(key, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places() {
+        for (i, b) in BUFFERS.iter().enumerate() {
+            assert_eq!(usize::from(b.id), i, "{}", b.name);
+        }
+    }
+}
