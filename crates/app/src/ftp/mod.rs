@@ -5,7 +5,7 @@
 //! several lines ends with the first line that has a code and a blank behind it, and a preliminary one (1yz) does not end
 //! the transaction.
 //!
-//! `PORT`, `EPRT` and the answers to `PASV` and `EPSV` announce a data connection, and `RETR`, `STOR` and the like say what
+//! `PORT`, `EPRT` and the answers to `PASV` and `EPSV` announce a data connection, and `RETR`, `STOR`, `LIST` and the like say what
 //! it is for: both are told to [`crate::expect`]. It is expected between the two hosts of the control connection only,
 //! whatever address is announced: else one of them could have any connection of its peer's taken for a transfer.
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use margay_flow::Direction;
 
 use crate::expect::{Awaited, Carries, Expect, ExpectedFlow};
-use crate::ftp_data::{Command as FileCommand, Transfer};
+use crate::ftp_data::{Command, Transfer};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::Transaction;
@@ -37,10 +37,8 @@ enum Verb {
     ExtendedPort,
     Passive,
     ExtendedPassive,
-    /// A file is transferred.
-    File(FileCommand),
-    /// A list is.
-    List,
+    /// A file or a list is transferred.
+    Transfer(Command),
     /// TLS is asked for.
     Auth,
     Other,
@@ -54,11 +52,11 @@ impl Verb {
             b"EPRT" => Verb::ExtendedPort,
             b"PASV" => Verb::Passive,
             b"EPSV" => Verb::ExtendedPassive,
-            b"RETR" => Verb::File(FileCommand::Retr),
-            b"STOR" | b"STOU" | b"APPE" => Verb::File(FileCommand::Stor),
-            b"LIST" | b"NLST" | b"MLSD" => Verb::List,
             b"AUTH TLS" => Verb::Auth,
-            _ => Verb::Other,
+            name => match Command::ALL.into_iter().find(|c| c.name().as_bytes() == name) {
+                Some(command) => Verb::Transfer(command),
+                None => Verb::Other,
+            },
         }
     }
 }
@@ -160,7 +158,8 @@ impl FtpParser {
             (tx.port, tx.active) = (Some(port), true);
             tx.bounce = address != client;
         }
-        if let Verb::File(_) = verb
+        if let Verb::Transfer(command) = verb
+            && !command.is_list()
             && self.data.is_none()
             && let Some(tx) = self.get(id)
         {
@@ -171,13 +170,13 @@ impl FtpParser {
         }
         match verb {
             Verb::Port | Verb::ExtendedPort => self.agreed(cx, announced.map(|(_, port)| port), true),
-            Verb::File(command) => {
-                // Who opens the connection sends a file to the client where that is the server.
-                let by_opener = self.data.is_some_and(|d| d.active == (command == FileCommand::Retr));
-                let transfer = Transfer { command, name: data.to_vec() };
+            Verb::Transfer(command) => {
+                // Who opens the connection is the server in active mode.
+                let by_opener = self.data.is_some_and(|d| d.active != command.is_upload());
+                let name = if command.is_list() { Vec::new() } else { data.to_vec() };
+                let transfer = Transfer { command, name };
                 self.tell(cx, Awaited::Carries(Carries::FtpData(transfer, by_opener)));
             }
-            Verb::List => self.tell(cx, Awaited::Nothing),
             _ => {}
         }
         Outcome::More
@@ -241,8 +240,8 @@ impl FtpParser {
             }
             Verb::Port | Verb::ExtendedPort if refused => self.agreed(cx, None, true),
             // The port may be tried again.
-            Verb::File(_) if refused => self.tell(cx, Awaited::Nothing),
-            Verb::File(_) | Verb::List if !refused => self.data = None,
+            Verb::Transfer(_) if refused => self.tell(cx, Awaited::Nothing),
+            Verb::Transfer(_) => self.data = None,
             Verb::Auth if &code == b"234" => return Outcome::Change(Some(AppProto::Tls)),
             _ => {}
         }

@@ -143,7 +143,7 @@ fn passive_mode() {
     t.say(ToClient, "229 Entering (|||1027|)\r\n");
     assert_eq!(t.last(), (1027, CLIENT.into(), Awaited::Pending));
     t.say(ToServer, "APPE x\r\n");
-    assert_eq!(t.last(), (1027, CLIENT.into(), file(Command::Stor, "x", true)));
+    assert_eq!(t.last(), (1027, CLIENT.into(), file(Command::Appe, "x", true)));
     t.say(ToClient, "550 no\r\n550 no\r\n");
     assert_eq!(t.last(), (1027, CLIENT.into(), Awaited::Nothing));
     // It may be tried again.
@@ -151,7 +151,7 @@ fn passive_mode() {
     assert_eq!(t.last(), (1027, CLIENT.into(), file(Command::Retr, "x", false)));
     t.say(ToClient, "226 ok\r\n");
     t.say(ToServer, "EPRT |1|192.0.2.9|1028|\r\nLIST\r\n");
-    assert_eq!(t.last(), (1028, SERVER.into(), Awaited::Nothing));
+    assert_eq!(t.last(), (1028, SERVER.into(), file(Command::List, "", true)));
     assert_eq!(t.tx(5).number(BOUNCE, ToServer, 0), Some(1));
 }
 
@@ -278,9 +278,10 @@ fn carried(
     session.data(&mut cx, dir, b"more");
     assert_eq!(session.side, [AppProto::FtpData; 2]);
     let Some(tx) = session.parsers()[0].tx(0) else { return Vec::new() };
-    let side = if command == Command::Retr { ToClient } else { ToServer };
+    let side = if command.is_upload() { ToServer } else { ToClient };
     assert_eq!(tx.number(0, side, 0), Some(command as u64));
-    assert_eq!(tx.number(0, side.reverse(), 0), None);
+    assert_eq!(tx.number(0, dir, 0), Some(command as u64));
+    assert_eq!(tx.number(0, side.reverse(), 0), (dir != side).then_some(command as u64));
     tx.base().files.all().iter().map(|f| (f.to_client, f.size(), f.state)).collect()
 }
 
@@ -292,6 +293,8 @@ fn data_connections() {
     assert_eq!(carried(Command::Stor, true, false, ToServer, false), [(false, 22, FileState::Closed)]);
     // Active: the server does, so it is the client of this flow.
     assert_eq!(carried(Command::Retr, true, false, ToServer, false), [(false, 22, FileState::Closed)]);
+    // A list is no file.
+    assert_eq!(carried(Command::Mlsd, true, false, ToServer, true), []);
     // The beginning was not seen.
     assert_eq!(carried(Command::Retr, true, true, ToClient, true), [(true, 32, FileState::Truncated)]);
 }

@@ -1,4 +1,4 @@
-//! Data connections of FTP (RFC 959 section 3): one file each.
+//! Data connections of FTP (RFC 959 section 3): one file, or list, each.
 //!
 //! Nothing in the bytes tells what they are. Such a flow is known because its control connection announced it
 //! ([`crate::expect`]); direction, command and name of the file come from there.
@@ -21,25 +21,51 @@ use crate::tx::NumberDef;
 pub enum Command {
     /// The client gets a file.
     Retr = 1,
-    /// The client puts one (`STOR`, `STOU`, `APPE`).
+    /// The client puts one.
     Stor = 2,
+    /// It puts one under a name that the server chooses.
+    Stou = 3,
+    /// It adds to one.
+    Appe = 4,
+    /// It gets a list.
+    List = 5,
+    /// It gets a list of names.
+    Nlst = 6,
+    /// It gets a list for machines (RFC 3659 section 7).
+    Mlsd = 7,
 }
 
 impl Command {
-    /// Its name in events.
+    /// All of them.
+    pub const ALL: [Command; 7] =
+        [Command::Retr, Command::Stor, Command::Stou, Command::Appe, Command::List, Command::Nlst, Command::Mlsd];
+
+    /// Its name, as commands and events have it.
     pub const fn name(self) -> &'static str {
         match self {
             Command::Retr => "RETR",
             Command::Stor => "STOR",
+            Command::Stou => "STOU",
+            Command::Appe => "APPE",
+            Command::List => "LIST",
+            Command::Nlst => "NLST",
+            Command::Mlsd => "MLSD",
         }
     }
 
-    /// The direction that rules look for it in, whoever opened the connection.
+    /// Whether the client sends.
+    pub const fn is_upload(self) -> bool {
+        matches!(self, Command::Stor | Command::Stou | Command::Appe)
+    }
+
+    /// Whether what is sent is a list, and no file.
+    pub const fn is_list(self) -> bool {
+        matches!(self, Command::List | Command::Nlst | Command::Mlsd)
+    }
+
+    /// The direction that rules look for it in, whoever opened the connection; they find it in that of the data as well.
     const fn side(self) -> Direction {
-        match self {
-            Command::Retr => Direction::ToClient,
-            Command::Stor => Direction::ToServer,
-        }
+        if self.is_upload() { Direction::ToServer } else { Direction::ToClient }
     }
 }
 
@@ -48,12 +74,14 @@ impl Command {
 pub struct Transfer {
     /// What is done.
     pub command: Command,
-    /// The file's name, as the command gives it.
+    /// The file's name, as the command gives it; that of a list is not kept.
     pub name: Vec<u8>,
 }
 
-/// Progress of a transaction: data came, the transfer is complete.
-const COMPLETE: u8 = 1;
+/// Progress of a transaction: data came in this direction. Places in the states of [`PROTOCOL`].
+const STARTED: u8 = 1;
+/// The transfer is complete.
+const COMPLETE: u8 = 2;
 
 /// Number of `ftpdata_command`.
 const COMMAND: u8 = 0;
@@ -66,7 +94,10 @@ pub static PROTOCOL: Protocol = Protocol {
     parser: unknown,
     buffers: &[],
     numbers: &[NumberDef { name: "ftpdata_command", id: COMMAND, progress: [Some(0), Some(0)] }],
-    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
+    states: [
+        &["request_idle", "request_started", "request_complete"],
+        &["response_idle", "response_started", "response_complete"],
+    ],
     events: &[],
     frames: &[],
     log: "ftp_data",

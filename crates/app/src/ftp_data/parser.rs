@@ -1,4 +1,4 @@
-//! What a data connection carries is the file.
+//! What a data connection carries is the file, or the list.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::proto::AppProto;
 use crate::tx::{Transaction, TxBase};
 
 use super::tx::DataTx;
-use super::{COMPLETE, Transfer};
+use super::{COMPLETE, STARTED, Transfer};
 
 /// A data connection's parser.
 #[derive(Debug)]
@@ -32,11 +32,12 @@ impl DataParser {
     fn begin(&mut self, cx: &mut Parse<'_>) -> Option<&mut DataTx> {
         if let Some(transfer) = self.transfer.take() {
             let mut base = TxBase::default();
-            base.files.open(&mut cx.shared.files, &cx.config.files, self.dir, &transfer.name, None);
-            for d in [Direction::ToServer, Direction::ToClient] {
-                base.touch(d);
+            if !transfer.command.is_list() {
+                base.files.open(&mut cx.shared.files, &cx.config.files, self.dir, &transfer.name, None);
             }
-            self.tx = Some(Box::new(DataTx { base, transfer }));
+            base.advance(self.dir, STARTED);
+            base.touch(self.dir.reverse());
+            self.tx = Some(Box::new(DataTx { base, transfer, dir: self.dir }));
         }
         self.tx.as_deref_mut()
     }
@@ -47,8 +48,13 @@ impl DataParser {
         if tx.base.files.is_open(dir) {
             tx.base.files.close(&mut cx.shared.files, &cx.config.files, dir, truncated);
         }
-        for d in [Direction::ToServer, Direction::ToClient] {
-            tx.base.advance(d, COMPLETE);
+        tx.base.advance(dir, COMPLETE);
+        let other = dir.reverse();
+        if tx.base.updated[other.index()] {
+            // Rules have not seen yet what is known there.
+            tx.base.advance(other, COMPLETE);
+        } else {
+            tx.base.one_sided(other, COMPLETE);
         }
     }
 }
@@ -64,7 +70,9 @@ impl Parser for DataParser {
             if !data.is_empty()
                 && let Some(tx) = self.begin(cx)
             {
-                tx.base.files.append(&mut cx.shared.files, &cx.config.files, dir, data);
+                if tx.base.files.is_open(dir) {
+                    tx.base.files.append(&mut cx.shared.files, &cx.config.files, dir, data);
+                }
                 tx.base.touch(dir);
             }
             if cx.end {
@@ -78,7 +86,9 @@ impl Parser for DataParser {
         if dir == self.dir
             && let Some(tx) = self.begin(cx)
         {
-            tx.base.files.gap(&mut cx.shared.files, &cx.config.files, dir, len);
+            if tx.base.files.is_open(dir) {
+                tx.base.files.gap(&mut cx.shared.files, &cx.config.files, dir, len);
+            }
             tx.base.touch(dir);
         }
         Outcome::More

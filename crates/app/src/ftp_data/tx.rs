@@ -13,6 +13,8 @@ use super::Transfer;
 pub(super) struct DataTx {
     pub(super) base: TxBase,
     pub(super) transfer: Transfer,
+    /// The direction that its data goes in.
+    pub(super) dir: Direction,
 }
 
 impl Transaction for DataTx {
@@ -30,7 +32,7 @@ impl Transaction for DataTx {
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
         let command = self.transfer.command;
-        (id == super::COMMAND && index == 0 && dir == command.side()).then_some(command as u64)
+        (id == super::COMMAND && index == 0 && (dir == command.side() || dir == self.dir)).then_some(command as u64)
     }
 
     fn inspected(&mut self, dir: Direction) {

@@ -33,7 +33,16 @@ fn word(i: &Input<'_>, module: &'static str, values: &[(&[&str], u64)]) -> Resul
 }
 
 fn ftpdata_command(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    word(i, "detect-ftpdata", &[(&["retr"], 1), (&["stor"], 2)])
+    let values: [(&[&str], u64); 7] = [
+        (&["retr"], 1),
+        (&["stor"], 2),
+        (&["stou"], 3),
+        (&["appe"], 4),
+        (&["list"], 5),
+        (&["nlst"], 6),
+        (&["mlsd"], 7),
+    ];
+    word(i, "detect-ftpdata", &values)
 }
 
 fn dynamic_port(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
