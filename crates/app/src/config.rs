@@ -17,6 +17,8 @@ pub struct AppConfig {
     pub smtp: crate::smtp::Config,
     /// SSH.
     pub ssh: crate::ssh::Config,
+    /// TLS.
+    pub tls: crate::tls::Config,
     /// Files.
     pub files: crate::file::FileConfig,
 }
@@ -30,6 +32,8 @@ pub struct AppLogOptions {
     pub dns: crate::dns::LogOptions,
     /// SMTP.
     pub smtp: crate::smtp::LogOptions,
+    /// TLS.
+    pub tls: crate::tls::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

@@ -31,6 +31,7 @@ mod registry;
 pub mod session;
 pub mod smtp;
 pub mod ssh;
+pub mod tls;
 pub mod tx;
 pub mod window;
 

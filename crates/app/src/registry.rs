@@ -54,6 +54,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::ftp_data::PROTOCOL,
     &crate::smtp::PROTOCOL,
     &crate::ssh::PROTOCOL,
+    &crate::tls::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.

@@ -85,6 +85,8 @@ pub struct AppSession {
     turn: bool,
     /// This direction waits: the other one, which spoke before it, is to be parsed first.
     waits: Option<Direction>,
+    /// The protocol was announced, and no data came yet.
+    announced: bool,
     /// Nothing more is wanted.
     off: bool,
     /// Transactions of parsers that are gone.
@@ -110,6 +112,7 @@ impl AppSession {
         }
         if !data.is_empty() {
             self.first.get_or_insert(dir);
+            self.news[dir.index()] |= std::mem::take(&mut self.announced);
         }
         let before = self.proto;
         if self.waits == Some(dir) && !cx.end {
@@ -307,7 +310,7 @@ impl AppSession {
     /// The flow is of a protocol that was announced ([`crate::expect`]): it is not recognised.
     pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
         let proto = carries.proto();
-        (self.proto, self.side, self.news) = (proto, [proto; 2], [true; 2]);
+        (self.proto, self.side, self.announced) = (proto, [proto; 2], true);
         let udp = usize::from(cx.flow.proto == 17);
         if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
             *n += 1;

@@ -47,6 +47,11 @@ pub struct NumberDef {
     pub progress: [Option<u8>; 2],
 }
 
+impl NumberDef {
+    /// Progress of a number that may change with every look, whatever the state: what does not hold may later.
+    pub const ANY_STATE: u8 = u8::MAX;
+}
+
 /// A buffer's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found<'a> {
@@ -106,6 +111,8 @@ pub struct TxBase {
     pub no_log: bool,
     /// Whether rules alerted on it.
     pub alerted: bool,
+    /// By direction: rules want the certificates of its sender stored (`tls.store`). Who stored them clears it.
+    pub store_certificates: [bool; 2],
     /// Bits that rules set (`xbits … track tx`), by number of their name.
     pub bits: Vec<u32>,
     /// The only direction that there is something in ([`TxBase::one_sided`]).

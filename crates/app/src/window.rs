@@ -80,6 +80,11 @@ impl Window {
         self.data = Vec::new();
     }
 
+    /// Nothing more will come: gives back the memory that no byte is in.
+    pub fn shrink(&mut self) {
+        self.data.shrink_to_fit();
+    }
+
     /// Bytes that are missing here; what is behind them is not joined to what is before.
     pub fn gap(&mut self, bytes: u64) {
         self.start = self.total().saturating_add(bytes);

@@ -230,10 +230,9 @@ impl Detect {
         !self.frames.is_empty()
     }
 
-    /// Whether a rule looks at a buffer of a protocol whose name begins with `prefix`: what costs something to make is made
-    /// only then.
-    pub fn looks_at(&self, prefix: &str) -> bool {
-        self.rules.iter().flat_map(|r| &r.buffers).any(|b| b.app && b.buffer.starts_with(prefix))
+    /// Whether any rule looks at one of these buffers.
+    pub fn uses(&self, buffers: &[&str]) -> bool {
+        self.rules.iter().any(|r| r.buffers.iter().any(|b| buffers.contains(&b.buffer.as_str())))
     }
 
     /// The progress of a complete transaction, by direction.

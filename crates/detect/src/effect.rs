@@ -53,6 +53,8 @@ pub enum CompiledEffect {
         /// Which of them.
         scope: FileScope,
     },
+    /// Stores the certificates of the direction that matched.
+    StoreCertificates,
     /// Sets bits of the packet's mark.
     NfqMark {
         /// The mark.
@@ -147,6 +149,7 @@ impl CompiledEffect {
                 ));
             }
             Effect::FileStore { side, scope } => CompiledEffect::FileStore { side: *side, scope: *scope },
+            Effect::TlsStore => CompiledEffect::StoreCertificates,
             Effect::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build does not have it"));
             }
@@ -220,6 +223,11 @@ impl CompiledEffect {
             CompiledEffect::FileStore { side, scope } => {
                 if let Some(tx) = &mut target.tx {
                     tx.store(*side, *scope);
+                }
+            }
+            CompiledEffect::StoreCertificates => {
+                if let Some(tx) = &mut target.tx {
+                    tx.base.store_certificates[tx.dir.index()] = true;
                 }
             }
             CompiledEffect::Bypass => target.bypass = true,

@@ -200,6 +200,7 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
                 Effect::Other { .. }
                     | Effect::Config { .. }
                     | Effect::FileStore { .. }
+                    | Effect::TlsStore
                     | Effect::XBit { track: XBitTrack::Transaction, .. }
             )
         });

@@ -338,7 +338,7 @@ fn rules_that_cannot_load_are_reported() {
     let bad = Rule { missing: vec!["lua".into()], ..alert(1, b"a") };
     let mut app = alert(2, b"a");
     app.buffers[0].app = true;
-    app.buffers[0].buffer = "tls.sni".into();
+    app.buffers[0].buffer = "no.buffer".into();
     let (d, report) =
         Detect::compile(vec![bad, app, alert(3, b"a")], &Environment::default(), &DetectConfig::default()).unwrap();
     assert_eq!(report.set_aside.iter().map(|x| x.0.line).collect::<Vec<_>>(), [1, 2]);

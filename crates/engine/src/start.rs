@@ -250,11 +250,20 @@ fn worker(
         expected: Vec::new(),
         scratch: Vec::new(),
     };
+    let uses = |buffers: &[&str]| loaded.detect.as_ref().is_some_and(|d| d.uses(buffers));
+    let ja = settings::JaWants {
+        ja3: uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]),
+        ja4: uses(&["ja4.hash"]) || options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)),
+    };
     let app = AppLane {
         config: Arc::new(margay_app::AppConfig {
             recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
             files,
-            ssh: settings::ssh(config, loaded.detect.as_ref().is_some_and(|d| d.looks_at("ssh.hassh")))?,
+            ssh: settings::ssh(
+                config,
+                uses(&["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"]),
+            )?,
+            tls: settings::tls(config, ja)?,
             ..settings::app(config)?
         }),
         shared,

@@ -76,6 +76,14 @@ impl Block {
             self.head = 0;
         }
     }
+    /// Gives back the memory that no byte is in.
+    fn shrink(&mut self) {
+        if self.data.capacity() > self.len() {
+            self.data.drain(..self.head);
+            self.head = 0;
+            self.data.shrink_to_fit();
+        }
+    }
 }
 
 /// A stretch of data and the segment that it came with.
@@ -354,6 +362,12 @@ impl StreamBuffer {
         if let Some(b) = self.blocks.first_mut() {
             b.release(before);
         }
+    }
+
+    /// Gives back the memory that no byte is in: not much will come any more.
+    pub fn shrink(&mut self) {
+        self.blocks.iter_mut().for_each(Block::shrink);
+        self.pieces.shrink_to_fit();
     }
 
     /// Compares bytes with what is held; whether some are different.

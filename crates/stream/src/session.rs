@@ -535,5 +535,8 @@ impl TcpSession {
         let keep = d.keep.map_or(keep, |k| keep.min(k));
         d.buffer.set_floor(settled.max(keep));
         d.buffer.release(keep);
+        if closed {
+            d.buffer.shrink();
+        }
     }
 }

@@ -37,8 +37,8 @@ pub(super) fn records(tx: &DnsTx, o: &LogOptions) -> usize {
     let asked = queries.iter().filter(|q| o.wants(q.rrtype)).count();
     match (o.version, tx.is_request()) {
         (Version::V2, true) => asked,
-        (Version::V2, false) => usize::from(queries.iter().all(|q| o.wants(q.rrtype))),
-        (Version::V3, _) => usize::from(asked > 0 || queries.is_empty()),
+        (Version::V2, false) => usize::from(asked > 0 && asked == queries.len()),
+        (Version::V3, _) => usize::from(asked > 0),
     }
 }
 
@@ -368,9 +368,6 @@ fn srv(m: &Message, rdata: &Rdata, json: &mut Json) {
         json.uint(key, number(bytes));
     }
     json.bytes("name", m.text(name));
-    if name.cut {
-        json.bool("name_truncated", true);
-    }
 }
 
 /// RFC 4255 section 3.1.

@@ -5,9 +5,9 @@
 //! read before it stays: a record whose data cannot be read is kept without, and one that does not end within the message
 //! ends the reading.
 //!
-//! What a message may cost is bounded: a name has at most [`NAME_MAX`] bytes and [`LABELS_MAX`] labels, behind at most
-//! [`JUMPS_MAX`] pointers, and all names of a message together may take [`BUDGET`] steps (a byte of a name, a label or a
-//! pointer is one each). Names behind that are empty and cut.
+//! What a message may cost is bounded: a name has at most [`NAME_MAX`] bytes and [`STEPS_MAX`] labels and pointers, and all
+//! names of a message together may cost [`BUDGET`] (a byte, a label or a pointer is one each). Names behind that are cut
+//! after their first label.
 
 use super::events::{Event, EventSet};
 use super::rdata;
@@ -16,11 +16,9 @@ use super::rdata;
 pub const HEADER: usize = 12;
 /// Most bytes of a name, with its dots. RFC 1035 has 255; some write more.
 pub const NAME_MAX: usize = 1025;
-/// Most labels of a name.
-pub const LABELS_MAX: usize = 255;
-/// Most pointers of a name.
-pub const JUMPS_MAX: usize = 255;
-/// Most steps for all names of a message.
+/// Most labels and pointers of a name.
+pub const STEPS_MAX: usize = 255;
+/// What all names of a message may cost.
 pub const BUDGET: usize = 256 << 10;
 
 /// Bytes of a message's buffer ([`Message::text`]).
@@ -200,7 +198,7 @@ pub(super) struct Reader<'m> {
     /// Names that were read from a pointer alone, by its target: most records have one of few.
     known: [(u16, Text); 8],
     next: usize,
-    /// Steps that are left.
+    /// What is left of [`BUDGET`].
     left: usize,
     faults: EventSet,
 }
@@ -284,49 +282,58 @@ impl<'m> Reader<'m> {
             return Some(self.spend(usize::from(text.len) + 1, text));
         }
         let start = self.text.len();
-        let (mut labels, mut jumps, mut cut) = (0, 0, false);
+        let (mut steps, mut jumps, mut cut) = (0, 0u32, false);
         // Where its own bytes end, once it has followed a pointer.
         let mut behind = None;
+        // The target of a pointer, to see whether it comes again; another one each time their number has doubled.
+        let (mut anchor, mut round) = (None, false);
         let mut at = from;
         loop {
             let limit = if behind.is_none() { end } else { self.data.len() };
             let len = usize::from(*self.data.get(at).filter(|_| at < limit)?);
+            steps += 1;
             self.left = self.left.saturating_sub(1);
-            let fault = match len {
+            match len {
                 0 => {
                     at += 1;
                     break;
                 }
                 1..=63 => {
                     let label = self.data.get(at + 1..at + 1 + len).filter(|_| at + 1 + len <= limit)?;
-                    labels += 1;
                     at += 1 + len;
-                    if labels > LABELS_MAX {
-                        Some(Event::TooManyLabels)
-                    } else {
-                        if labels > 1 {
-                            self.text.push(b'.');
-                        }
-                        self.text.extend_from_slice(label);
-                        self.left = self.left.saturating_sub(len + 1);
-                        let long = self.text.len() > start + NAME_MAX;
+                    if self.text.len() > start {
+                        self.text.push(b'.');
+                    }
+                    self.text.extend_from_slice(label);
+                    self.left = self.left.saturating_sub(len + 1);
+                    if self.text.len() > start + NAME_MAX {
                         self.text.truncate(start + NAME_MAX);
-                        (long || self.left == 0).then_some(Event::NameTooLong)
+                        cut = true;
                     }
                 }
                 0xc0..=0xff => {
                     let low = *self.data.get(at + 1).filter(|_| at + 1 < limit)?;
                     behind.get_or_insert(at + 2);
                     at = (len & 0x3f) << 8 | usize::from(low);
+                    round |= anchor == Some(at);
                     jumps += 1;
-                    (jumps > JUMPS_MAX || self.left == 0).then_some(Event::InfiniteLoop)
+                    if jumps.is_power_of_two() {
+                        anchor = Some(at);
+                    }
                 }
                 // RFC 6891 section 5: other kinds of labels are not in use.
                 _ => return None,
-            };
-            if let Some(fault) = fault {
-                self.faults.add(fault);
+            }
+            if steps > STEPS_MAX {
                 cut = true;
+                self.faults.add(Event::TooManyLabels);
+                if round {
+                    self.faults.add(Event::InfiniteLoop);
+                }
+            }
+            if cut || self.left == 0 {
+                cut = true;
+                self.faults.add(Event::NameTooLong);
                 if behind.is_none() {
                     behind = Some(self.behind_name(at, end)?);
                 }

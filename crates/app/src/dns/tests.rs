@@ -79,7 +79,7 @@ impl Talk {
 
     /// Identifiers of the messages.
     fn ids(&self) -> Vec<(u64, String)> {
-        self.txs().map(|t| (t.base().id, text(&t.base().events.as_slice().to_vec()))).collect()
+        self.txs().map(|t| (t.base().id, text(t.base().events.as_slice()))).collect()
     }
 }
 

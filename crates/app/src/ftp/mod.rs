@@ -91,3 +91,6 @@ pub static PROTOCOL: Protocol = Protocol {
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
     Box::<parser::FtpParser>::default()
 }
+
+#[cfg(test)]
+mod tests;

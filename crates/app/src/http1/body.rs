@@ -127,6 +127,7 @@ impl Body {
         if let Some(mut multipart) = self.multipart.take() {
             multipart.finish(&mut |part| self.part(cx, files, dir, part));
         }
+        self.window.shrink();
         if self.opened && files.is_open(dir) {
             files.close(&mut cx.shared.files, cx.files, dir, truncated);
         }

@@ -154,7 +154,11 @@ impl Http1Parser {
             State::Protocol => self.request_protocol(cx, server, data),
             State::Headers | State::Trailer => self.headers(cx, server, dir, data),
             State::Body => self.body(cx, server, dir, data),
-            State::Connect => Step::More,
+            // Empty lines behind the request are none of what the tunnel carries.
+            State::Connect => match data.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count() {
+                0 => Step::More,
+                n => Step::Used(n),
+            },
             State::Cut if data.is_empty() && !cx.end => Step::More,
             State::Cut => {
                 self.finish(cx, dir, true);

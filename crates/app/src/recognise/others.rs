@@ -87,32 +87,6 @@ const RFB: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
 pub static OTHERS: &[Other] = &[
     // RFC 9113 section 3.4.
     other(AppProto::Http2, "http2", &[ts(b"PRI * HTTP/2.0\r\n")], &[]),
-    // RFC 8446 section 5.1 and those before it: a handshake to the server; to the client an alert or data as well. And
-    // the greeting of SSL 2.0 (RFC 6101 appendix E).
-    other(
-        AppProto::Tls,
-        "tls",
-        &[
-            ts(b"\x16\x03\x00"),
-            ts(b"\x16\x03\x01"),
-            ts(b"\x16\x03\x02"),
-            ts(b"\x16\x03\x03"),
-            ts(b"\x01\x00\x02").at(2),
-            tc(b"\x15\x03\x00"),
-            tc(b"\x15\x03\x01"),
-            tc(b"\x15\x03\x02"),
-            tc(b"\x15\x03\x03"),
-            tc(b"\x16\x03\x00"),
-            tc(b"\x16\x03\x01"),
-            tc(b"\x16\x03\x02"),
-            tc(b"\x16\x03\x03"),
-            tc(b"\x17\x03\x00"),
-            tc(b"\x17\x03\x01"),
-            tc(b"\x17\x03\x02"),
-            tc(b"\x17\x03\x03"),
-        ],
-        &[on_tcp(&[443], probes::tls_v2_hello)],
-    ),
     // RFC 9051 section 7.1.
     other(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[]),
     // RFC 1939 section 3.

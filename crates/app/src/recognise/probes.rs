@@ -45,12 +45,6 @@ fn unless<T>(result: Result<T, bool>, then: impl FnOnce(T) -> Probed) -> Probed 
     }
 }
 
-/// TLS on its own port: an SSL 2.0 greeting that offers SSL 3 or TLS (RFC 5246 appendix E.2).
-pub(super) fn tls_v2_hello(dir: Direction, data: &[u8]) -> Probed {
-    let Some(head) = data.first_chunk::<5>() else { return Probed::More };
-    yes_if(dir == Direction::ToServer && head[0] & 0x80 != 0 && head[2] == 1 && head[3] == 3)
-}
-
 /// What is behind a NetBIOS session header (RFC 1002 section 4.3): SMB, maybe behind other packets of the session.
 pub(super) fn smb(_: Direction, data: &[u8]) -> Probed {
     let Some(&kind) = data.first() else { return Probed::More };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use margay_app::file::{HashKind, HashList};
-use margay_app::{BufferDef, BufferKind, Protocol};
+use margay_app::{BufferDef, BufferKind, NumberDef, Protocol};
 use margay_flow::Direction;
 use margay_rules::ast::{
     Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide, Rule, Side,
@@ -229,7 +229,9 @@ impl TxBuilder {
                     let def = protocol.numbers.iter().find(|n| n.name == *keyword);
                     match def.and_then(|d| Some((d, d.progress[dir.index()]?))) {
                         Some((def, progress)) => {
-                            (progress, What::Number { id: def.id, test: test.clone(), which: *which })
+                            let changes = progress == NumberDef::ANY_STATE;
+                            let progress = if changes { 0 } else { progress };
+                            (progress, What::Number { id: def.id, test: test.clone(), which: *which, changes })
                         }
                         None if both && def.is_some() => continue,
                         None => return Ok(None),
@@ -375,8 +377,15 @@ fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'st
     Some((def, def.progress[dir.index()]?))
 }
 
+/// A state's number. The first and the last one have a name that all protocols share as well.
 fn state_of(protocol: &Protocol, dir: Direction, name: &str) -> Option<u8> {
-    protocol.states[dir.index()].iter().position(|s| *s == name).and_then(|n| u8::try_from(n).ok())
+    let states = protocol.states[dir.index()];
+    let ends = [["request_started", "request_complete"], ["response_started", "response_complete"]][dir.index()];
+    let place = states.iter().position(|s| *s == name).or_else(|| match ends.iter().position(|e| *e == name)? {
+        0 => Some(0),
+        _ => states.len().checked_sub(1),
+    });
+    place.and_then(|n| u8::try_from(n).ok())
 }
 
 fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bool) -> Option<Place> {

@@ -422,7 +422,10 @@ impl DetectState {
                 std::cmp::Ordering::Less => Outcome::Later,
                 _ => Outcome::Never,
             },
-            What::Number { id, test, which } => to(number_holds(view, *id, test, *which)),
+            What::Number { id, test, which, changes } => match number_holds(view, *id, test, *which) {
+                false if *changes && !view.complete => Outcome::Later,
+                holds => to(holds),
+            },
             What::Length { slot, value } => {
                 let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                 let found = whole(cached, def, view, context, transforms);

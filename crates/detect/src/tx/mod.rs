@@ -99,8 +99,8 @@ pub(crate) enum What {
     Absent { slot: u16, or_else: Option<u16>, kind: BufferKind },
     /// The length of a slot's buffer (`urilen`).
     Length { slot: u16, value: Compare },
-    /// A number of the transaction, by its number in the protocol.
-    Number { id: u8, test: NumberTest, which: Which },
+    /// A number of the transaction, by its number in the protocol; `changes` says that it may be another one later.
+    Number { id: u8, test: NumberTest, which: Which, changes: bool },
     /// The transaction has an event.
     Event(u8),
     /// One file for which all tests hold.

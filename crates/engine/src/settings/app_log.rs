@@ -98,6 +98,12 @@ impl AppLog {
                 }
                 return Ok(());
             }
+            EventType::Tls => {
+                if let Some(node) = node {
+                    self.options.tls = super::tls::log(node, warnings)?;
+                }
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         // A type's own section, even one that is off, stands before that of the output.

@@ -13,6 +13,7 @@ mod recognise;
 mod smtp;
 mod ssh;
 mod stream;
+mod tls;
 
 pub(crate) use app::app;
 pub(crate) use decode::{decode, host_policies};
@@ -23,6 +24,7 @@ pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
+pub(crate) use tls::{JaWants, tls};
 
 use margay_config::{Config, ConfigError};
 

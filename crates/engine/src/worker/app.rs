@@ -313,7 +313,10 @@ impl Rest {
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
         let mut announced = None;
-        if flow.ext.app.is_none() {
+        if flow.ext.app.is_none()
+            && !self.expected.is_empty()
+            && [Direction::ToServer, Direction::ToClient].into_iter().any(|d| tcp.app_data(d, all).is_some())
+        {
             match self.expected.ask(&flow.core, self.now) {
                 Answer::Carries(carries, parent, reversed) => {
                     flow.ext.parent = Some(parent);

@@ -1,8 +1,8 @@
 //! Connections that were announced: a bounded table that new TCP flows are asked of.
 //!
 //! What parsers said of connections to come ([`margay_app::expect`]) is kept here by who opens them, who listens, and on
-//! which port. A flow is asked for when it has no protocol yet; that costs nothing while the table is empty. Each entry is for
-//! one flow, and for [`LIFE`] since it was last spoken of. A full table takes no more, and counts what it refused: the
+//! which port. A flow is asked for with its first data; that costs nothing while the table is empty. Each entry is for one
+//! flow, and for [`LIFE`] since it was last spoken of. A full table takes no more, and counts what it refused: the
 //! flows are then recognised like others.
 //!
 //! With several workers, which share nothing, the control connection and its data connection may be of different workers,
@@ -60,6 +60,11 @@ impl Expected {
         self.table.len()
     }
 
+    /// Whether none is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
     /// Takes note of what the parsers of `flow` said.
     pub(crate) fn note(&mut self, said: &mut Vec<Expect>, flow: &FlowCore, now: Time) {
         for e in said.drain(..) {
@@ -94,9 +99,6 @@ impl Expected {
 
     /// Whether a flow was announced. One that was is not expected again.
     pub(crate) fn ask(&mut self, flow: &FlowCore, now: Time) -> Answer {
-        if self.table.is_empty() {
-            return Answer::No;
-        }
         let key = |from: IpAddr, to: IpAddr, port| ExpectedFlow { transport: flow.proto, from, to, port };
         // Without its beginning it is not known who opened it.
         for (key, reversed) in

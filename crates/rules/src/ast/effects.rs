@@ -27,6 +27,8 @@ pub enum Effect {
     Config { what: ConfigWhat, kind: ConfigKind, scope: ConfigScope },
     /// `filestore`: which directions' files, `None` for that of the rule, and how many
     FileStore { side: Option<FileSide>, scope: FileScope },
+    /// `tls.store`: the certificates of the direction that matched
+    TlsStore,
     /// Whatever later protocols add, as written
     Other { keyword: String, argument: String },
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Buffer, Direction, Keyword, Takes, need_protocol, number};
+use super::{Buffer, Direction, Keyword, Takes, need_protocol};
 use crate::ast::{Check, Effect, FileCheck, FileHash, FileScope, FileSide, Side};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
@@ -309,18 +309,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::app(&["tls.version"], Takes::Value, TLS),
-    Keyword::app(&["tls.subject", "tls_subject"], Takes::Value, TLS).negatable(),
-    Keyword::app(&["tls.issuerdn", "tls_issuerdn"], Takes::Value, TLS).negatable(),
-    Keyword::app(&["tls.fingerprint", "tls_fingerprint"], Takes::Value, TLS).negatable(),
-    Keyword::number(&["tls.cert_chain_len"], Takes::Value, TLS, number::u32),
-    Keyword::app(&["ssl_version"], Takes::Value, TLS),
-    Keyword::app(&["ssl_state"], Takes::Value, TLS),
-    Keyword::app(&["tls_cert_notbefore"], Takes::Value, TLS),
-    Keyword::app(&["tls_cert_notafter"], Takes::Value, TLS),
-    Keyword::app(&["tls_cert_expired"], Takes::Nothing, TLS),
-    Keyword::app(&["tls_cert_valid"], Takes::Nothing, TLS),
-    Keyword::app(&["tls.store", "tls_store"], Takes::Nothing, TLS),
     Keyword::app(&["smb.version"], Takes::Value, SMB),
     Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
     Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),

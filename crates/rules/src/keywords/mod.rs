@@ -26,6 +26,7 @@ mod packet;
 mod pcre;
 mod ssh;
 mod threshold;
+mod tls;
 mod transform;
 mod variables;
 
@@ -222,6 +223,7 @@ static TABLES: &[&[Keyword]] = &[
     dns::KEYWORDS,
     ftp::KEYWORDS,
     ssh::KEYWORDS,
+    tls::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {

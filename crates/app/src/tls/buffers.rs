@@ -1,0 +1,159 @@
+//! What TLS offers to rules.
+
+use margay_flow::Direction;
+
+use crate::tx::{BufferDef, BufferKind, Found, NumberDef};
+
+use super::ja;
+use super::tx::TlsTx;
+use super::{CLIENT_CERT, CLIENT_HELLO, SERVER_CERT, SERVER_HELLO};
+
+macro_rules! buffers {
+    ($($id:ident $name:literal $kind:ident $client:expr, $server:expr;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        enum Buffer { $($id),* }
+
+        const ALL: &[Buffer] = &[$(Buffer::$id),*];
+
+        /// Buffers for rules; numbers are those of [`ALL`].
+        pub(super) static BUFFERS: &[BufferDef] = &[$(BufferDef {
+            name: $name, id: Buffer::$id as u8, kind: BufferKind::$kind, progress: [$client, $server],
+        }),*];
+    };
+}
+
+buffers! {
+    Sni "tls.sni" Single Some(CLIENT_HELLO), None;
+    Certs "tls.certs" Multi Some(CLIENT_CERT), Some(SERVER_CERT);
+    Issuer "tls.cert_issuer" Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Subject "tls.cert_subject" Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Serial "tls.cert_serial" Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Fingerprint "tls.cert_fingerprint" Single Some(CLIENT_CERT), Some(SERVER_CERT);
+    Random "tls.random" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
+    RandomTime "tls.random_time" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
+    RandomBytes "tls.random_bytes" Single Some(CLIENT_HELLO), Some(SERVER_HELLO);
+    SubjectAltName "tls.subjectaltname" Multi None, Some(SERVER_CERT);
+    Alpn "tls.alpn" Multi Some(CLIENT_HELLO), Some(SERVER_HELLO);
+    Ja3Hash "ja3.hash" Single Some(CLIENT_HELLO), None;
+    Ja3String "ja3.string" Single Some(CLIENT_HELLO), None;
+    Ja3sHash "ja3s.hash" Single None, Some(SERVER_HELLO);
+    Ja3sString "ja3s.string" Single None, Some(SERVER_HELLO);
+    Ja4Hash "ja4.hash" Single Some(CLIENT_HELLO), None;
+}
+
+/// See [`crate::Transaction::buffer`].
+pub(super) fn buffer<'a>(
+    tx: &'a TlsTx,
+    id: u8,
+    dir: Direction,
+    index: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Found<'a>> {
+    let buffer = *ALL.get(id as usize)?;
+    let def = BUFFERS.get(id as usize)?;
+    let needed = def.progress.get(dir.index()).copied().flatten()?;
+    if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) {
+        return None;
+    }
+    if index > 0 && def.kind != BufferKind::Multi {
+        return None;
+    }
+    let side = tx.side(dir);
+    let hello = side.hello.as_ref();
+    let chain = side.chain.as_ref();
+    let certificate = chain.and_then(|c| c.first.as_deref());
+    let data: &[u8] = match buffer {
+        Buffer::Sni => hello?.sni()?,
+        Buffer::Certs => chain?.der(index)?,
+        Buffer::Issuer => &certificate?.issuer,
+        Buffer::Subject => &certificate?.subject,
+        Buffer::Serial => certificate?.serial.as_bytes(),
+        Buffer::Fingerprint => chain?.fingerprint()?.as_bytes(),
+        Buffer::Random => hello?.random()?,
+        Buffer::RandomTime => hello?.random()?.get(..4)?,
+        Buffer::RandomBytes => hello?.random()?.get(4..)?,
+        Buffer::SubjectAltName => certificate?.names.get(index)?,
+        Buffer::Alpn => hello?.alpns().nth(index)?,
+        Buffer::Ja3Hash | Buffer::Ja3sHash => side.ja3(dir)?.1.as_bytes(),
+        Buffer::Ja3String | Buffer::Ja3sString => side.ja3(dir)?.0.as_bytes(),
+        Buffer::Ja4Hash => {
+            ja::ja4(hello.filter(|_| tx.ja4)?, b't', scratch);
+            scratch
+        }
+    };
+    Some(Found::whole(data))
+}
+
+/// Numbers: places in [`NUMBERS`].
+mod id {
+    pub(super) const VERSION: u8 = 0;
+    pub(super) const RECORD_VERSION: u8 = 1;
+    pub(super) const STATE: u8 = 2;
+    pub(super) const CHAIN_LEN: u8 = 3;
+    pub(super) const NOT_BEFORE: u8 = 4;
+    pub(super) const NOT_AFTER: u8 = 5;
+    pub(super) const EXPIRED: u8 = 6;
+    pub(super) const VALID: u8 = 7;
+}
+
+/// Numbers for rules.
+pub(super) static NUMBERS: &[NumberDef] = &[
+    NumberDef { name: "tls.version", id: id::VERSION, progress: [Some(CLIENT_HELLO), Some(SERVER_HELLO)] },
+    NumberDef { name: "ssl_version", id: id::RECORD_VERSION, progress: [Some(CLIENT_HELLO), Some(SERVER_HELLO)] },
+    NumberDef { name: "ssl_state", id: id::STATE, progress: [Some(NumberDef::ANY_STATE); 2] },
+    NumberDef { name: "tls.cert_chain_len", id: id::CHAIN_LEN, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_notbefore", id: id::NOT_BEFORE, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_notafter", id: id::NOT_AFTER, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_expired", id: id::EXPIRED, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_valid", id: id::VALID, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
+];
+
+/// Seconds since 1970 as an unsigned number that compares the same.
+const fn ordered(seconds: i64) -> u64 {
+    seconds.cast_unsigned() ^ 1 << 63
+}
+
+/// See [`crate::Transaction::number`].
+pub(super) fn number(tx: &TlsTx, id: u8, dir: Direction, index: usize) -> Option<u64> {
+    let side = tx.side(dir);
+    if index > 0 {
+        return None;
+    }
+    let chain = side.chain.as_ref();
+    let certificate = chain.and_then(|c| c.first.as_deref());
+    match id {
+        id::VERSION | id::RECORD_VERSION => {
+            let version = side.version;
+            (!version.is_unknown()).then_some(u64::from(version.0))
+        }
+        id::STATE => Some(u64::from(tx.state)),
+        id::CHAIN_LEN => chain.filter(|c| !c.is_empty()).map(|c| c.len() as u64),
+        id::NOT_BEFORE => Some(ordered(certificate?.not_before)),
+        id::NOT_AFTER => Some(ordered(certificate?.not_after)),
+        id::EXPIRED | id::VALID => {
+            let c = certificate?;
+            let expired = c.not_after < side.seen;
+            let valid = !expired && c.not_before <= side.seen;
+            Some(u64::from(if id == id::EXPIRED { expired } else { valid }))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places() {
+        assert!(BUFFERS.len() <= 64);
+        for (i, b) in BUFFERS.iter().enumerate() {
+            assert_eq!(usize::from(b.id), i, "{}", b.name);
+        }
+        for (i, n) in NUMBERS.iter().enumerate() {
+            assert_eq!(usize::from(n.id), i, "{}", n.name);
+        }
+        assert!(ordered(-1) < ordered(0) && ordered(0) < ordered(1));
+    }
+}

@@ -1,0 +1,199 @@
+//! Certificates (RFC 5280): the chain as it came, and of its first certificate what rules and logs show.
+//!
+//! They are read by `x509-parser`, which works on borrowed bytes, recurses no deeper than a certificate's structure, and
+//! gives names the text that Suricata gives them. What it says of a certificate that it cannot read is an event.
+
+use std::cell::OnceCell;
+use std::fmt::Write as _;
+
+use sha1::{Digest, Sha1};
+use x509_parser::error::X509Error;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+use super::events::Event;
+
+/// Most alternative names that are kept of a certificate; what is above is not looked at.
+const NAMES_MAX: usize = 1024;
+/// Most certificates that are kept of a chain; what is above is not looked at.
+const CHAIN_MAX: usize = 64;
+
+/// What is shown of a certificate.
+#[derive(Debug)]
+pub struct Certificate {
+    /// Distinguished name of whom it is for.
+    pub subject: Vec<u8>,
+    /// Distinguished name of who issued it.
+    pub issuer: Vec<u8>,
+    /// Serial number, `0A:1B`.
+    pub serial: String,
+    /// First second that it is valid in, since 1970.
+    pub not_before: i64,
+    /// Last second that it is valid in, since 1970.
+    pub not_after: i64,
+    /// Alternative names: host names, addresses, mail addresses, URIs.
+    pub names: Vec<Vec<u8>>,
+}
+
+/// A chain of certificates that a side sent.
+#[derive(Debug, Default)]
+pub struct Chain {
+    der: Vec<u8>,
+    /// Where each ends in `der`.
+    ends: Vec<u32>,
+    /// The first one, where it can be read.
+    pub first: Option<Box<Certificate>>,
+    fingerprint: OnceCell<String>,
+}
+
+impl Chain {
+    /// Reads the list of a Certificate message (RFC 5246 section 7.4.2). What is wrong goes to `event`.
+    pub(super) fn read(body: &[u8], event: &mut dyn FnMut(Event)) -> Chain {
+        let mut chain = Chain::default();
+        let mut list = match take24(body) {
+            Some((list, [])) => list,
+            _ => {
+                event(Event::InvalidCertificate);
+                event(Event::CertificateInvalidLength);
+                return chain;
+            }
+        };
+        while !list.is_empty() && chain.ends.len() < CHAIN_MAX {
+            let Some((der, rest)) = take24(list).filter(|(der, _)| !der.is_empty()) else {
+                event(Event::InvalidCertificate);
+                event(Event::CertificateInvalidLength);
+                break;
+            };
+            if chain.ends.is_empty() {
+                match Certificate::read(der) {
+                    Ok(c) => chain.first = Some(Box::new(c)),
+                    Err(e) => {
+                        event(Event::InvalidCertificate);
+                        event(e);
+                    }
+                }
+            }
+            chain.push(der);
+            list = rest;
+        }
+        chain
+    }
+
+    /// One certificate by itself.
+    pub(super) fn of(der: &[u8], event: &mut dyn FnMut(Event)) -> Chain {
+        let mut chain = Chain::default();
+        match Certificate::read(der) {
+            Ok(c) => chain.first = Some(Box::new(c)),
+            Err(e) => {
+                event(Event::InvalidCertificate);
+                event(e);
+            }
+        }
+        chain.push(der);
+        chain
+    }
+
+    fn push(&mut self, der: &[u8]) {
+        self.der.extend_from_slice(der);
+        self.ends.push(self.der.len() as u32);
+    }
+
+    /// Certificates that came.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether none came.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The certificate at a place, in DER.
+    pub fn der(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let from = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |e| *e as usize);
+        self.der.get(from..end)
+    }
+
+    /// SHA-1 of the first certificate, `0a:1b`; worked out when it is asked for first.
+    pub fn fingerprint(&self) -> Option<&str> {
+        let der = self.der(0)?;
+        Some(self.fingerprint.get_or_init(|| digits(&Sha1::digest(der), false)))
+    }
+}
+
+/// What is behind a length of 24 bits, and the rest.
+fn take24(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, rest) = data.split_first_chunk::<3>()?;
+    let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+    rest.split_at_checked(len)
+}
+
+/// Bytes in hexadecimal with colons between.
+fn digits(bytes: &[u8], upper: bool) -> String {
+    let mut out = String::with_capacity(bytes.len() * 3);
+    for (i, b) in bytes.iter().enumerate() {
+        if i > 0 {
+            out.push(':');
+        }
+        // Writing to a string does not fail.
+        let _ = if upper { write!(out, "{b:02X}") } else { write!(out, "{b:02x}") };
+    }
+    out
+}
+
+impl Certificate {
+    fn read(der: &[u8]) -> Result<Certificate, Event> {
+        let (_, c) = X509Certificate::from_der(der).map_err(|e| match e {
+            x509_parser::nom::Err::Incomplete(_) => Event::CertificateInvalidDer,
+            x509_parser::nom::Err::Error(e) | x509_parser::nom::Err::Failure(e) => event_of(&e),
+        })?;
+        let mut names = Vec::new();
+        for extension in c.extensions() {
+            if let ParsedExtension::SubjectAlternativeName(list) = extension.parsed_extension() {
+                let left = NAMES_MAX - names.len().min(NAMES_MAX);
+                names.extend(list.general_names.iter().filter_map(general_name).take(left));
+            }
+        }
+        Ok(Certificate {
+            subject: name(c.subject()),
+            issuer: name(c.issuer()),
+            serial: digits(c.raw_serial(), true),
+            not_before: c.validity().not_before.timestamp(),
+            not_after: c.validity().not_after.timestamp(),
+            names,
+        })
+    }
+}
+
+fn name(name: &X509Name<'_>) -> Vec<u8> {
+    name.to_string().into_bytes()
+}
+
+fn general_name(name: &GeneralName<'_>) -> Option<Vec<u8>> {
+    match name {
+        GeneralName::DNSName(s) | GeneralName::RFC822Name(s) | GeneralName::URI(s) => Some(s.as_bytes().to_vec()),
+        GeneralName::IPAddress(a) => {
+            let mut out = Vec::new();
+            if let Ok(a) = <[u8; 4]>::try_from(*a) {
+                margay_json::ip(&mut out, a.into());
+            } else {
+                margay_json::ip(&mut out, <[u8; 16]>::try_from(*a).ok()?.into());
+            }
+            Some(out)
+        }
+        _ => None,
+    }
+}
+
+const fn event_of(e: &X509Error) -> Event {
+    match e {
+        X509Error::InvalidVersion => Event::CertificateInvalidVersion,
+        X509Error::InvalidSerial => Event::CertificateInvalidSerial,
+        X509Error::InvalidAlgorithmIdentifier => Event::CertificateInvalidAlgorithm,
+        X509Error::InvalidX509Name => Event::CertificateInvalidName,
+        X509Error::InvalidDate => Event::CertificateInvalidDate,
+        X509Error::InvalidExtensions | X509Error::DuplicateExtensions => Event::CertificateInvalidExtensions,
+        _ => Event::CertificateInvalidDer,
+    }
+}

@@ -1,0 +1,96 @@
+//! TLS 1.0 to 1.3 with its drafts (RFC 8446, RFC 5246 and those before them), and SSL 2.0 and 3.0 (RFC 6101).
+//!
+//! A flow has one transaction, the session ([`TlsTx`]). Each direction is a stream of records ([`record`]); those of a
+//! handshake in clear are put together to messages, all others are followed by their length alone. A record in clear is
+//! waited for, since it is short and its messages are read from the stream's own buffer; only a message that spans records is
+//! copied. What is encrypted is taken as it comes.
+//!
+//! Hellos are kept as they came, and certificates too: rules and logs ask for parts of them, and fingerprints are worked
+//! out when somebody asks first.
+
+mod buffers;
+pub mod cert;
+mod config;
+pub mod events;
+mod handshake;
+pub mod hello;
+pub mod ja;
+mod log;
+mod parser;
+mod recognition;
+mod record;
+mod sslv2;
+mod tx;
+pub mod version;
+
+use margay_flow::FlowCore;
+
+use crate::config::AppConfig;
+use crate::parser::Parser;
+use crate::proto::AppProto;
+use crate::registry::Protocol;
+
+pub use config::{Config, Encryption, Field, Fields, LogOptions};
+pub use tx::{Side, TlsTx};
+
+/// Progress of the client: places in the states of [`PROTOCOL`].
+const CLIENT_HELLO: u8 = 1;
+/// See [`CLIENT_HELLO`].
+const CLIENT_CERT: u8 = 2;
+/// See [`CLIENT_HELLO`].
+const CLIENT_HANDSHAKE: u8 = 3;
+/// See [`CLIENT_HELLO`].
+const CLIENT_FINISHED: u8 = 4;
+/// Progress of the server.
+const SERVER_HELLO: u8 = 1;
+/// See [`SERVER_HELLO`].
+const SERVER_CERT: u8 = 2;
+/// See [`SERVER_HELLO`].
+const SERVER_HELLO_DONE: u8 = 3;
+/// See [`SERVER_HELLO`].
+const SERVER_HANDSHAKE: u8 = 4;
+/// See [`SERVER_HELLO`].
+const SERVER_FINISHED: u8 = 5;
+
+/// Types of frames: places in the frames of [`PROTOCOL`].
+const PDU_FRAME: u8 = 0;
+/// See [`PDU_FRAME`].
+const HEADER_FRAME: u8 = 1;
+/// See [`PDU_FRAME`].
+const DATA_FRAME: u8 = 2;
+/// See [`PDU_FRAME`].
+const ALERT_FRAME: u8 = 3;
+/// See [`PDU_FRAME`].
+const HEARTBEAT_FRAME: u8 = 4;
+/// See [`PDU_FRAME`].
+const SSLV2_HEADER_FRAME: u8 = 5;
+/// See [`PDU_FRAME`].
+const SSLV2_PDU_FRAME: u8 = 6;
+
+/// TLS.
+pub static PROTOCOL: Protocol = Protocol {
+    proto: AppProto::Tls,
+    config: "tls",
+    recognition: recognition::RECOGNITION,
+    parser,
+    buffers: buffers::BUFFERS,
+    numbers: buffers::NUMBERS,
+    states: [
+        &["client_in_progress", "client_hello_done", "client_cert_done", "client_handshake_done", "client_finished"],
+        &[
+            "server_in_progress",
+            "server_hello",
+            "server_cert_done",
+            "server_hello_done",
+            "server_handshake_done",
+            "server_finished",
+        ],
+    ],
+    events: events::NAMES,
+    frames: &["pdu", "hdr", "data", "alert", "heartbeat", "ssl2.hdr", "ssl2.pdu"],
+    log: "tls",
+};
+
+fn parser(config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
+    Box::new(parser::TlsParser::new(&config.tls))
+}

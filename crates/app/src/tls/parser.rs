@@ -1,0 +1,483 @@
+//! Records of both directions, and the messages in them.
+
+use std::ops::Range;
+
+use margay_flow::Direction;
+
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::proto::AppProto;
+use crate::tx::Transaction;
+
+use super::config::{Config, Encryption};
+use super::events::Event;
+use super::handshake::{self, HEAD_LEN as HEAD_MESSAGE};
+use super::record::{HEAD_LEN, Head, RECORD_MAX, kind};
+use super::sslv2;
+use super::tx::{TlsTx, state};
+use super::version::Version;
+use super::{
+    ALERT_FRAME, CLIENT_CERT, CLIENT_FINISHED, CLIENT_HANDSHAKE, CLIENT_HELLO, DATA_FRAME, HEADER_FRAME,
+    HEARTBEAT_FRAME, PDU_FRAME, SERVER_CERT, SERVER_FINISHED, SERVER_HANDSHAKE, SERVER_HELLO, SSLV2_HEADER_FRAME,
+    SSLV2_PDU_FRAME,
+};
+
+/// Most bytes of one message of the handshake that are put together; a longer one is an event and not looked at.
+const MESSAGE_MAX: usize = 128 << 10;
+/// Most records without content in a row: nobody sends several.
+const EMPTY_MAX: u8 = 6;
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Bytes of the record at hand that are not looked at, and are still to come.
+    skip: usize,
+    /// A message that goes on in the next record.
+    message: Vec<u8>,
+    /// Bytes of a message that is too long, and are still to come.
+    over: usize,
+    /// What follows in this direction is encrypted.
+    encrypted: bool,
+    /// A record of SSL 3.0 or TLS was seen.
+    tls: bool,
+    /// What follows are records of SSL 2.0, with nothing in them that is looked at.
+    ssl2: bool,
+    /// Records without content in a row.
+    empty: u8,
+    /// Bytes of the last heartbeat, encrypted.
+    heartbeat: Option<usize>,
+}
+
+/// What a step came to.
+enum Step {
+    /// So many bytes were used; go on.
+    Used(usize),
+    /// More is needed.
+    More,
+    /// Behind so many bytes the parser is done.
+    Stop(usize, Outcome),
+}
+
+/// A flow's TLS parser.
+#[derive(Debug)]
+pub(super) struct TlsParser {
+    tx: Option<Box<TlsTx>>,
+    lanes: [Lane; 2],
+}
+
+impl TlsParser {
+    pub(super) fn new(config: &Config) -> Self {
+        let mut tx = Box::<TlsTx>::default();
+        tx.client.ja3_wanted = config.ja3;
+        tx.server.ja3_wanted = config.ja3;
+        tx.ja4 = config.ja4;
+        TlsParser { tx: Some(tx), lanes: Default::default() }
+    }
+
+    const fn lane(&mut self, dir: Direction) -> &mut Lane {
+        let [client, server] = &mut self.lanes;
+        match dir {
+            Direction::ToServer => client,
+            Direction::ToClient => server,
+        }
+    }
+
+    fn event(&mut self, dir: Direction, event: Event) {
+        if let Some(tx) = &mut self.tx {
+            tx.event(dir, event);
+        }
+    }
+
+    /// One record, or what there is of one. `at` is where it begins in what the parser was given.
+    fn step(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8], at: usize) -> Step {
+        let lane = self.lane(dir);
+        if lane.skip > 0 {
+            let n = lane.skip.min(data.len());
+            if n == 0 {
+                return Step::More;
+            }
+            lane.skip -= n;
+            if lane.skip == 0 {
+                end_frames(cx, dir, at + n);
+            }
+            return Step::Used(n);
+        }
+        let Some(&first) = data.first() else { return Step::More };
+        // In SSL 2.0 the first bit, or none of the first two, is a length; a record of TLS has its type there.
+        let tls = matches!(first, kind::CHANGE_CIPHER..=kind::HEARTBEAT);
+        if lane.ssl2 || (!lane.tls && !tls) {
+            return self.ssl2(cx, dir, data, at);
+        }
+        let Some(head) = Head::read(data) else { return Step::More };
+        if !head.is_known() {
+            self.event(dir, Event::InvalidTlsHeader);
+            self.event(dir, Event::InvalidRecordType);
+            return Step::Stop(0, Outcome::Failed);
+        }
+        if !head.version.is_of_record() {
+            self.event(dir, Event::InvalidTlsHeader);
+            self.event(dir, Event::InvalidRecordVersion);
+            return Step::Stop(0, Outcome::Failed);
+        }
+        if head.len > RECORD_MAX {
+            self.event(dir, Event::InvalidRecordLength);
+            return Step::Stop(0, Outcome::Failed);
+        }
+        self.record(cx, dir, head, data, at)
+    }
+
+    fn record(&mut self, cx: &mut Parse<'_>, dir: Direction, head: Head, data: &[u8], at: usize) -> Step {
+        let total = HEAD_LEN + head.len;
+        let lane = self.lane(dir);
+        // What is in clear is waited for: it is short.
+        let clear = !lane.encrypted && head.kind != kind::DATA;
+        if clear && data.len() < total {
+            mark(cx, dir, head, at);
+            return Step::More;
+        }
+        lane.tls = true;
+        lane.empty = if head.len == 0 { lane.empty.saturating_add(1) } else { 0 };
+        if lane.empty > EMPTY_MAX {
+            self.event(dir, Event::TooManyRecordsInPacket);
+            return Step::Stop(0, Outcome::Failed);
+        }
+        mark(cx, dir, head, at);
+        if !clear {
+            self.encrypted(dir, head);
+            let there = data.len().min(total);
+            self.lane(dir).skip = total - there;
+            if there == total {
+                end_frames(cx, dir, at + total);
+            }
+            return self.went_on(cx, there);
+        }
+        let body = data.get(HEAD_LEN..total).unwrap_or(&[]);
+        match head.kind {
+            kind::HANDSHAKE => self.handshake(cx, dir, body),
+            kind::CHANGE_CIPHER => self.change_cipher(dir),
+            kind::ALERT => self.alert(dir, body),
+            kind::HEARTBEAT => self.heartbeat(dir, body),
+            _ => {}
+        }
+        end_frames(cx, dir, at + total);
+        self.went_on(cx, total)
+    }
+
+    /// A record that cannot be looked into.
+    fn encrypted(&mut self, dir: Direction, head: Head) {
+        let lane = self.lane(dir);
+        if !lane.encrypted {
+            // TLS 1.3 says nothing before.
+            lane.encrypted = true;
+            lane.message = Vec::new();
+        }
+        if head.kind == kind::HEARTBEAT {
+            lane.heartbeat = Some(head.len);
+            let other = self.lane(dir.reverse()).heartbeat;
+            self.event(dir, Event::HeartbeatMessage);
+            // An answer has what was sent, and no more.
+            if other.is_some_and(|asked| head.len > asked) {
+                self.event(dir, Event::DataleakHeartbeatMismatch);
+            }
+        }
+        self.begins(dir);
+    }
+
+    /// A direction begins to be encrypted.
+    fn begins(&mut self, dir: Direction) {
+        let Some(tx) = &mut self.tx else { return };
+        let (hello, handshake) = match dir {
+            Direction::ToServer => (CLIENT_HELLO, CLIENT_HANDSHAKE),
+            Direction::ToClient => (SERVER_HELLO, SERVER_HANDSHAKE),
+        };
+        if tx.base.progress[dir.index()] < hello {
+            return;
+        }
+        tx.base.advance(dir, handshake);
+    }
+
+    fn change_cipher(&mut self, dir: Direction) {
+        let Some(tx) = &mut self.tx else { return };
+        // Of TLS 1.3 it means nothing (RFC 8446 appendix D.4).
+        if tx.server.version.is_13() {
+            return;
+        }
+        if dir == Direction::ToClient && tx.server.chain.is_none() && tx.server.hello.is_some() {
+            tx.resumed = true;
+        }
+        self.lane(dir).encrypted = true;
+        self.begins(dir);
+    }
+
+    fn alert(&mut self, dir: Direction, body: &[u8]) {
+        match body {
+            [1 | 2, _] => {}
+            _ => self.event(dir, Event::InvalidAlertMessage),
+        }
+    }
+
+    /// A heartbeat in clear (RFC 6520 section 4).
+    fn heartbeat(&mut self, dir: Direction, body: &[u8]) {
+        self.event(dir, Event::HeartbeatMessage);
+        let Some(&[kind, high, low]) = body.first_chunk::<3>() else {
+            self.event(dir, Event::InvalidHeartbeatMessage);
+            return;
+        };
+        let payload = usize::from(u16::from_be_bytes([high, low]));
+        if !matches!(kind, 1 | 2) || payload == 0 {
+            self.event(dir, Event::InvalidHeartbeatMessage);
+        }
+        // Type, length and sixteen bytes of padding at least.
+        if 3 + payload > body.len() {
+            self.event(dir, Event::OverflowHeartbeatMessage);
+            self.event(dir, Event::InvalidHeartbeatMessage);
+        } else if 3 + payload + 16 > body.len() {
+            self.event(dir, Event::InvalidHeartbeatMessage);
+        }
+    }
+
+    /// The content of a record of the handshake: messages, or parts of them.
+    fn handshake(&mut self, cx: &Parse<'_>, dir: Direction, mut body: &[u8]) {
+        let Some(tx) = &mut self.tx else { return };
+        let [client, server] = &mut self.lanes;
+        let lane = if dir == Direction::ToServer { client } else { server };
+        while !body.is_empty() {
+            if lane.over > 0 {
+                let n = lane.over.min(body.len());
+                lane.over -= n;
+                body = body.get(n..).unwrap_or(&[]);
+                continue;
+            }
+            // What went before lacks its head, or its end.
+            if !lane.message.is_empty() {
+                let want = match message_len(&lane.message) {
+                    Some(n) => HEAD_MESSAGE + n,
+                    None => HEAD_MESSAGE,
+                };
+                let n = (want - lane.message.len().min(want)).min(body.len());
+                let (more, rest) = body.split_at(n);
+                lane.message.extend_from_slice(more);
+                body = rest;
+                if lane.message.len() < want {
+                    return;
+                }
+            }
+            let whole = if lane.message.is_empty() { body } else { &lane.message };
+            let Some(len) = message_len(whole) else {
+                lane.message = body.to_vec();
+                return;
+            };
+            if len > MESSAGE_MAX {
+                tx.event(dir, Event::HandshakeInvalidLength);
+                let there = whole.len().min(HEAD_MESSAGE + len);
+                lane.over = HEAD_MESSAGE + len - there;
+                if lane.message.is_empty() {
+                    body = body.get(there..).unwrap_or(&[]);
+                }
+                lane.message = Vec::new();
+                continue;
+            }
+            let Some(message) = whole.get(..HEAD_MESSAGE + len) else {
+                if lane.message.is_empty() {
+                    lane.message = body.to_vec();
+                    return;
+                }
+                continue;
+            };
+            let content = message.get(HEAD_MESSAGE..).unwrap_or(&[]);
+            handshake::message(tx, cx, dir, message.first().copied().unwrap_or(0), content);
+            if lane.message.is_empty() {
+                body = body.get(HEAD_MESSAGE + len..).unwrap_or(&[]);
+            } else {
+                lane.message = Vec::new();
+            }
+        }
+    }
+
+    /// A record of SSL 2.0, or nothing that is known.
+    fn ssl2(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8], at: usize) -> Step {
+        let Some(head) = sslv2::Head::read(data) else { return Step::More };
+        let total = head.head + head.len;
+        if self.lane(dir).ssl2 {
+            let there = data.len().min(total);
+            if head.len == 0 {
+                self.event(dir, Event::InvalidSslv2Header);
+                return Step::Stop(0, Outcome::Failed);
+            }
+            self.lane(dir).skip = total - there;
+            return Step::Used(there);
+        }
+        let Some(&kind) = data.get(head.head) else {
+            return if head.len == 0 { self.no_record(dir) } else { Step::More };
+        };
+        let expected = match dir {
+            Direction::ToServer => kind == sslv2::kind::CLIENT_HELLO,
+            Direction::ToClient => matches!(kind, sslv2::kind::SERVER_HELLO | sslv2::kind::ERROR),
+        };
+        if !expected || head.len < 3 {
+            return self.no_record(dir);
+        }
+        if data.len() < total {
+            return Step::More;
+        }
+        cx.shared.frames.begin(dir, SSLV2_PDU_FRAME, at, Some(0));
+        cx.shared.frames.begin(dir, SSLV2_HEADER_FRAME, at, Some(0));
+        cx.shared.frames.end(dir, (at + head.head) as u64);
+        cx.shared.frames.end(dir, (at + total) as u64);
+        let body = data.get(head.head + 1..total).unwrap_or(&[]);
+        self.ssl2_message(cx, dir, kind, body);
+        Step::Used(total)
+    }
+
+    fn no_record(&mut self, dir: Direction) -> Step {
+        self.event(dir, Event::InvalidSslRecord);
+        self.event(dir, Event::InvalidTlsHeader);
+        Step::Stop(0, Outcome::Failed)
+    }
+
+    fn ssl2_message(&mut self, cx: &Parse<'_>, dir: Direction, kind: u8, body: &[u8]) {
+        let Some(tx) = &mut self.tx else { return };
+        match kind {
+            sslv2::kind::CLIENT_HELLO => {
+                match sslv2::client_hello(body) {
+                    Some((version, fits)) => {
+                        tx.client.version = version;
+                        if !fits {
+                            tx.event(dir, Event::InvalidSslv2Header);
+                        }
+                        // What offers no more goes on in its own way.
+                        self.lanes[0].ssl2 = version == Version::SSL2;
+                    }
+                    None => tx.event(dir, Event::InvalidSslv2Header),
+                }
+                tx.state |= state::CLIENT_HELLO;
+                tx.base.advance(dir, CLIENT_HELLO);
+            }
+            sslv2::kind::SERVER_HELLO => {
+                if let Some((version, certificate)) = sslv2::server_hello(body) {
+                    tx.server.version = version;
+                    tx.state |= state::SERVER_HELLO;
+                    tx.base.advance(dir, SERVER_HELLO);
+                    if !certificate.is_empty() {
+                        let mut events = Vec::new();
+                        let chain = super::cert::Chain::of(certificate, &mut |e| events.push(e));
+                        tx.server.chain = Some(chain);
+                        tx.server.seen = cx.time.0.div_euclid(1_000_000);
+                        for e in events {
+                            tx.event(dir, e);
+                        }
+                    }
+                    tx.base.advance(dir, SERVER_CERT);
+                    tx.base.advance(dir, SERVER_HANDSHAKE);
+                    // The client's next message has the key.
+                    tx.base.advance(dir.reverse(), CLIENT_CERT);
+                } else {
+                    tx.event(dir, Event::InvalidSslv2Header);
+                }
+                self.lanes[1].ssl2 = true;
+                self.lanes[0].ssl2 = true;
+            }
+            _ => {
+                tx.event(dir, Event::ErrorMessage);
+                self.lanes[1].ssl2 = true;
+            }
+        }
+    }
+
+    /// Says what is wanted once both directions are encrypted.
+    fn went_on(&mut self, cx: &mut Parse<'_>, used: usize) -> Step {
+        let Some(tx) = &mut self.tx else { return Step::Used(used) };
+        if tx.base.progress[0] < CLIENT_HANDSHAKE || tx.base.progress[1] < SERVER_HANDSHAKE {
+            return Step::Used(used);
+        }
+        match cx.config.tls.encryption {
+            Encryption::Full => {}
+            Encryption::TrackOnly => cx.shared.wishes.no_payload = true,
+            Encryption::Bypass => {
+                cx.shared.wishes.no_payload = true;
+                cx.shared.wishes.bypass = true;
+                tx.base.advance(Direction::ToServer, CLIENT_FINISHED);
+                tx.base.advance(Direction::ToClient, SERVER_FINISHED);
+                return Step::Stop(used, Outcome::Done);
+            }
+        }
+        Step::Used(used)
+    }
+}
+
+/// The length that a message's head says.
+fn message_len(message: &[u8]) -> Option<usize> {
+    let &[_, a, b, c] = message.first_chunk::<HEAD_MESSAGE>()?;
+    Some(u32::from_be_bytes([0, a, b, c]) as usize)
+}
+
+/// Marks the frames of a record: the record, its head, its content, and what it is, where that is of note.
+fn mark(cx: &mut Parse<'_>, dir: Direction, head: Head, at: usize) {
+    let frames = &mut cx.shared.frames;
+    if !frames.wanted {
+        return;
+    }
+    frames.begin(dir, PDU_FRAME, at, Some(0));
+    let _ = (head, HEADER_FRAME, DATA_FRAME, ALERT_FRAME, HEARTBEAT_FRAME);
+}
+
+fn end_frames(cx: &mut Parse<'_>, dir: Direction, to: usize) {
+    cx.shared.frames.end(dir, to as u64);
+}
+
+impl Parser for TlsParser {
+    fn proto(&self) -> AppProto {
+        AppProto::Tls
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let mut used = 0;
+        loop {
+            match self.step(cx, dir, data.get(used..).unwrap_or(&[]), used) {
+                Step::Used(n) => used += n,
+                Step::More => break,
+                Step::Stop(n, outcome) => return Parsed { consumed: used + n, outcome },
+            }
+        }
+        if cx.end {
+            self.truncated(cx, dir);
+        }
+        Parsed::used(used)
+    }
+
+    fn gap(&mut self, _cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        let lane = self.lane(dir);
+        match usize::try_from(len) {
+            // Within a record that is not looked at nothing is lost.
+            Ok(n) if n <= lane.skip => {
+                lane.skip -= n;
+                Outcome::More
+            }
+            _ => Outcome::Failed,
+        }
+    }
+
+    fn truncated(&mut self, _cx: &mut Parse<'_>, dir: Direction) {
+        if let Some(tx) = &mut self.tx {
+            let finished = if dir == Direction::ToServer { CLIENT_FINISHED } else { SERVER_FINISHED };
+            tx.base.advance(dir, finished);
+        }
+    }
+
+    fn txs(&self) -> Range<u64> {
+        u64::from(self.tx.is_none())..1
+    }
+
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        self.tx.as_deref().filter(|_| id == 0).map(|t| t as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        self.tx.as_deref_mut().filter(|_| id == 0).map(|t| t as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
+        if id == 0 {
+            self.tx = None;
+        }
+    }
+}

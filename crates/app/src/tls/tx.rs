@@ -1,0 +1,137 @@
+//! A TLS session: the one transaction of its flow.
+
+use std::cell::OnceCell;
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+
+use super::cert::Chain;
+use super::events::Event;
+use super::hello::Hello;
+use super::ja;
+use super::version::Version;
+use super::{SERVER_HELLO_DONE, buffers, log};
+
+/// Which messages were seen (`ssl_state`).
+pub(super) mod state {
+    pub(crate) const CLIENT_HELLO: u8 = 1;
+    pub(crate) const SERVER_HELLO: u8 = 2;
+    pub(crate) const CLIENT_KEYX: u8 = 4;
+    pub(crate) const SERVER_KEYX: u8 = 8;
+    pub(crate) const UNKNOWN: u8 = 16;
+}
+
+/// What one side said.
+#[derive(Debug, Default)]
+pub struct Side {
+    /// Its first hello.
+    pub hello: Option<Hello>,
+    /// Its version: of the server the one that it chose.
+    pub version: Version,
+    /// Its certificates.
+    pub chain: Option<Chain>,
+    /// When those came, in seconds since 1970.
+    pub seen: i64,
+    /// JA3 of the client or JA3S of the server, and its MD5; worked out when it is asked for first.
+    ja3: OnceCell<(String, String)>,
+    /// Whether it is there for rules and logs.
+    pub(super) ja3_wanted: bool,
+}
+
+impl Side {
+    /// JA3, or JA3S, and its MD5.
+    pub fn ja3(&self, dir: Direction) -> Option<(&str, &str)> {
+        let hello = self.hello.as_ref().filter(|_| self.ja3_wanted)?;
+        let (string, hash) = self.ja3.get_or_init(|| {
+            let (mut string, mut hash) = (Vec::new(), Vec::new());
+            match dir {
+                Direction::ToServer => ja::ja3(hello, &mut string),
+                Direction::ToClient => ja::ja3s(hello, &mut string),
+            }
+            ja::md5_hex(&string, &mut hash);
+            let text = |v| String::from_utf8(v).unwrap_or_default();
+            (text(string), text(hash))
+        });
+        Some((string, hash))
+    }
+}
+
+/// A TLS session.
+#[derive(Debug, Default)]
+pub struct TlsTx {
+    pub(super) base: TxBase,
+    /// What the client said.
+    pub client: Side,
+    /// What the server said.
+    pub server: Side,
+    /// Which messages were seen: [`state`].
+    pub(super) state: u8,
+    /// Whether the session is one that went on from an earlier one.
+    pub resumed: bool,
+    /// Whether JA4 is there for rules and logs.
+    pub(super) ja4: bool,
+}
+
+impl TlsTx {
+    /// What the sender of a direction said.
+    pub const fn side(&self, dir: Direction) -> &Side {
+        match dir {
+            Direction::ToServer => &self.client,
+            Direction::ToClient => &self.server,
+        }
+    }
+
+    /// The version: that which the server chose, as long as it did not the one that the client names first.
+    pub const fn version(&self) -> Version {
+        if self.server.version.is_unknown() { self.client.version } else { self.server.version }
+    }
+
+    pub(super) const fn side_mut(&mut self, dir: Direction) -> &mut Side {
+        match dir {
+            Direction::ToServer => &mut self.client,
+            Direction::ToClient => &mut self.server,
+        }
+    }
+
+    pub(super) fn event(&mut self, dir: Direction, event: Event) {
+        if !self.base.events.has(event as u8) {
+            self.base.events.add(event as u8);
+            self.base.touch(dir);
+        }
+    }
+}
+
+impl Transaction for TlsTx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        buffers::buffer(self, id, dir, index, scratch)
+    }
+
+    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
+        buffers::number(self, id, dir, index)
+    }
+
+    fn is_loggable(&self, complete: bool) -> bool {
+        complete || self.base.progress[1] >= SERVER_HELLO_DONE
+    }
+
+    fn records(&self, options: &AppLogOptions) -> usize {
+        usize::from(log::is_logged(self, &options.tls))
+    }
+
+    fn inspected(&mut self, _dir: Direction) {}
+
+    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+        log::log(self, json, &options.tls, what);
+    }
+}

@@ -1,0 +1,83 @@
+//! Versions of SSL and TLS as they are sent, and their names.
+
+use std::fmt;
+
+/// A version as two bytes: that of SSL 2.0 is 0x0200, of SSL 3.0 0x0300, of TLS 1.0 0x0301.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Version(pub u16);
+
+impl Version {
+    /// SSL 2.0.
+    pub const SSL2: Version = Version(0x0200);
+    /// SSL 3.0 (RFC 6101).
+    pub const SSL3: Version = Version(0x0300);
+    /// TLS 1.2 (RFC 5246).
+    pub const TLS12: Version = Version(0x0303);
+    /// TLS 1.3 (RFC 8446).
+    pub const TLS13: Version = Version(0x0304);
+
+    /// Whether nothing was said of it.
+    pub const fn is_unknown(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether it is TLS 1.3, one of its drafts included.
+    pub const fn is_13(self) -> bool {
+        self.0 == 0x0304 || matches!(self.0 >> 8, 0x7f | 0xfb)
+    }
+
+    /// Whether a record may have it: SSL 3.0 to TLS 1.3, and drafts of the latter.
+    pub const fn is_of_record(self) -> bool {
+        matches!(self.0, 0x0300..=0x0304) || matches!(self.0 >> 8, 0x7f | 0xfb)
+    }
+
+    /// Whether it is one of the values that are sent to be ignored (RFC 8701).
+    pub const fn is_grease(self) -> bool {
+        is_grease(self.0)
+    }
+}
+
+/// Whether a number of an extension, a cipher suite, a group or a version is sent to be ignored (RFC 8701).
+pub const fn is_grease(value: u16) -> bool {
+    value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            0 => "UNDETERMINED",
+            0x0200 => "SSLv2",
+            0x0300 => "SSLv3",
+            0x0301 => "TLSv1",
+            0x0302 => "TLS 1.1",
+            0x0303 => "TLS 1.2",
+            0x0304 => "TLS 1.3",
+            // The number of the draft; those of early ones told nothing else apart.
+            0x7f00..=0x7f0f => "TLS 1.3 draft-<16",
+            0xfb17 => "TLS 1.3 draft-23-fb",
+            0xfb1a => "TLS 1.3 draft-26-fb",
+            v if v >> 8 == 0x7f => return write!(f, "TLS 1.3 draft-{}", v & 0xff),
+            v => return write!(f, "0x{v:04x}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (v, name) in [
+            (0, "UNDETERMINED"),
+            (0x0301, "TLSv1"),
+            (0x0304, "TLS 1.3"),
+            (0x7f0e, "TLS 1.3 draft-<16"),
+            (0x7f1c, "TLS 1.3 draft-28"),
+            (0x1234, "0x1234"),
+        ] {
+            assert_eq!(Version(v).to_string(), name);
+        }
+        assert!(is_grease(0x0a0a) && is_grease(0xfafa) && !is_grease(0x0a1a) && !is_grease(0x1301));
+    }
+}
