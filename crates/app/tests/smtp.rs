@@ -83,7 +83,7 @@ impl Talk {
         json.item_object();
         self.parser.tx(id).expect("a transaction").log(&mut json, &AppLogOptions::default(), LogFor::Event);
         json.end_object();
-        String::from_utf8(json.as_bytes().to_vec()).unwrap()
+        String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8")
     }
 
     fn buffer(&self, id: u64, name: &str, index: usize) -> Option<String> {
@@ -206,7 +206,7 @@ fn replies() {
         ),
         (format!("{BEGIN}> HELO again\n< 250 ok\n> MAIL FROM:<a>\n> MAIL FROM:<b>\n"), vec!["duplicate_fields"]),
         (
-            format!("{BEGIN}> DATA\n> early\n< 250 ok\n< 354 go\n"),
+            format!("{BEGIN}> DATA\n> early\n< 250 ok\n"),
             vec!["data_command_rejected", "invalid_pipelined_sequence"],
         ),
     ] {
@@ -255,7 +255,7 @@ fn gaps() {
     let mut t = talk(&format!("{BEGIN}{MAIL}> Content-Type: x/y; name=n\n> \n> abc\n"));
     t.gap(ToServer, 100);
     t.say("> rest\n> .\n> QUIT\n", usize::MAX);
-    assert_eq!(t.files(0).first().map(|f| f.1), Some(3 + 100 + 4 + 0));
+    assert_eq!(t.files(0).first().map(|f| f.1), Some(3 + 100 + 4));
     let mut t = talk(BEGIN);
     t.gap(ToServer, 5);
     t.say("> OM:<x>\n> RCPT TO:<c>\n< 250 ok\n< 250 ok\n< 250 ok\n", usize::MAX);
