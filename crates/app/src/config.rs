@@ -30,10 +30,10 @@ pub struct AppLogOptions {
     pub http: crate::http1::LogOptions,
     /// DNS.
     pub dns: crate::dns::LogOptions,
-    /// TLS.
-    pub tls: crate::tls::LogOptions,
     /// SMTP.
     pub smtp: crate::smtp::LogOptions,
+    /// TLS.
+    pub tls: crate::tls::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

@@ -7,6 +7,7 @@ mod ftp;
 mod http1;
 mod recognise;
 mod rules;
+mod smtp;
 mod ssh;
 mod stream;
 
@@ -16,6 +17,7 @@ pub use ftp::ftp;
 pub use http1::http1;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
 
@@ -42,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     ("recognise", recognise),
     ("http1", http1),
     ("ftp", ftp),
+    ("smtp", smtp),
     ("ssh", ssh),
     ("dns", dns),
 ];

@@ -570,6 +570,9 @@ impl Parser for SmtpParser {
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        if !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
         match dir {
             Direction::ToServer => self.client(cx, data),
             Direction::ToClient => self.server(cx, data),
