@@ -10,6 +10,7 @@ use crate::config::AppConfig;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
 use crate::proto::AppProto;
+use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;
 
 /// What the application layer counts, by [`AppProto`] as index. The last packet's worker owns it.
@@ -65,6 +66,8 @@ pub struct Shared {
     pub frames: FrameMarks,
     /// What the parser at work asks for its flow.
     pub wishes: Wishes,
+    /// Where certificates go that rules want stored.
+    pub certificates: CertificateStore,
     /// Memory to put things together in, used again; whoever takes it empties it first.
     pub scratch: Vec<u8>,
 }

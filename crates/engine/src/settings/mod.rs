@@ -19,7 +19,7 @@ pub(crate) use flow::flow;
 pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use stream::stream;
-pub(crate) use tls::{JaWants, tls};
+pub(crate) use tls::{JaWants, certificate_folder, tls};
 
 use margay_config::{Config, ConfigError};
 
