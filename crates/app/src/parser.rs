@@ -11,6 +11,7 @@ use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
 use crate::proto::AppProto;
+use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;
 
 /// What the application layer counts, by [`AppProto`] as index. The last packet's worker owns it.
@@ -74,6 +75,8 @@ pub struct Shared {
     pub wishes: Wishes,
     /// Connections that parsers announced, until the engine takes note of them.
     pub expected: Vec<Expect>,
+    /// Where certificates go that rules want stored.
+    pub certificates: CertificateStore,
     /// Memory to put things together in, used again; whoever takes it empties it first.
     pub scratch: Vec<u8>,
 }
