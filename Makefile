@@ -5,7 +5,7 @@ PYTHON ?= python3
 # Where the public conformance cases lie, with their runner.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance)
 
-.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz bench clean help
+.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ fuzz-replay: setup ## every file of the fuzz corpora through its target
 
 test: lint unit doc deny build fuzz-replay conformance ## everything that must pass
 	@echo "make test: all passed"
+
+agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
+	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolchain and cargo-fuzz
 	@tools/fuzz $${FUZZ_SECONDS:-600}

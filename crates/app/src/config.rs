@@ -13,6 +13,8 @@ pub struct AppConfig {
     pub dns: crate::dns::Config,
     /// FTP.
     pub ftp: crate::ftp::Config,
+    /// SMTP.
+    pub smtp: crate::smtp::Config,
     /// SSH.
     pub ssh: crate::ssh::Config,
     /// TLS.
@@ -28,6 +30,8 @@ pub struct AppLogOptions {
     pub http: crate::http1::LogOptions,
     /// DNS.
     pub dns: crate::dns::LogOptions,
+    /// SMTP.
+    pub smtp: crate::smtp::LogOptions,
     /// TLS.
     pub tls: crate::tls::LogOptions,
     /// Files.

@@ -11,6 +11,7 @@ use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
 use crate::proto::AppProto;
+use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;
 
 /// What the application layer counts, by [`AppProto`] as index. The last packet's worker owns it.
@@ -18,12 +19,12 @@ use crate::tx::Transaction;
 pub struct AppCounters {
     /// Flows by protocol (`app_layer.flow.*`), for TCP and UDP.
     pub flows: [[u64; 64]; 2],
-    /// Transactions (`app_layer.tx.*`).
-    pub txs: [u64; 64],
+    /// Transactions (`app_layer.tx.*`), for TCP and UDP.
+    pub txs: [[u64; 64]; 2],
     /// Gaps that a parser could not get over (`app_layer.error.*.gap`).
     pub gaps: [u64; 64],
-    /// Flows whose parser gave up (`app_layer.error.*.parser`).
-    pub failed: [u64; 64],
+    /// Flows whose parser gave up (`app_layer.error.*.parser`), for TCP and UDP.
+    pub failed: [[u64; 64]; 2],
     /// Transactions that were ended because a flow had too many (`*.max-tx`).
     pub tx_limit: [u64; 64],
     /// Bytes that HTTP transactions hold now (`http.memuse`).
@@ -40,9 +41,9 @@ impl Default for AppCounters {
     fn default() -> Self {
         AppCounters {
             flows: [[0; 64]; 2],
-            txs: [0; 64],
+            txs: [[0; 64]; 2],
             gaps: [0; 64],
-            failed: [0; 64],
+            failed: [[0; 64]; 2],
             tx_limit: [0; 64],
             http_memory: 0,
             http_memcap: 0,
@@ -74,6 +75,8 @@ pub struct Shared {
     pub wishes: Wishes,
     /// Connections that parsers announced, until the engine takes note of them.
     pub expected: Vec<Expect>,
+    /// Where certificates go that rules want stored.
+    pub certificates: CertificateStore,
     /// Memory to put things together in, used again; whoever takes it empties it first.
     pub scratch: Vec<u8>,
 }

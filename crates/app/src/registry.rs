@@ -52,6 +52,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::dns::MDNS,
     &crate::ftp::PROTOCOL,
     &crate::ftp_data::PROTOCOL,
+    &crate::smtp::PROTOCOL,
     &crate::ssh::PROTOCOL,
     &crate::tls::PROTOCOL,
 ];

@@ -227,7 +227,9 @@ impl AppSession {
             }
             Outcome::Failed => {
                 (self.off, self.parsing) = (true, false);
-                if let Some(n) = cx.shared.counters.failed.get_mut(self.proto as usize) {
+                let [tcp, udp] = &mut cx.shared.counters.failed;
+                let failed = if cx.flow.proto == 17 { udp } else { tcp };
+                if let Some(n) = failed.get_mut(self.proto as usize) {
                     *n += 1;
                 }
                 Fed { consumed, again: false }

@@ -8,6 +8,7 @@ use margay_json::Json;
 use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
+use crate::tls::store::{CertificateStore, Occasion};
 use crate::window::WindowLimits;
 
 /// What a buffer is like.
@@ -207,6 +208,9 @@ pub trait Transaction: Debug + Send {
 
     /// Appends the members of its log to an open object's place: `"http":{...}` with its key.
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor);
+
+    /// Stores the certificates of a direction's sender, which rules asked for ([`TxBase::store_certificates`]).
+    fn store_certificates(&self, _dir: Direction, _store: &mut CertificateStore, _occasion: &Occasion<'_>) {}
 
     /// The address of the client as a proxy gives it in a header (`xff`): `header` in any case; the last of a list, or the
     /// first with `forward`.

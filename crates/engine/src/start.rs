@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use margay_app::file::{FileEngine, FileWants};
+use margay_app::tls::store::CertificateStore;
 use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
@@ -238,7 +239,13 @@ fn worker(
     let wants = loaded.detect.as_ref().map_or(FileWants::NONE, |d| d.file_wants());
     settings::check_store(&files, wants.store);
     let watched = loaded.detect.as_ref().is_some_and(|d| d.wants_frames());
+    let certificates = match settings::certificate_folder(config, dir)? {
+        Some(folder) => CertificateStore::new(folder.clone())
+            .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display())))?,
+        None => CertificateStore::default(),
+    };
     let shared = margay_app::Shared {
+        certificates,
         files: FileEngine::new(&files, wants).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
         frames: margay_app::frame::FrameMarks {

@@ -176,8 +176,9 @@ fn percent(used: u64, limit: u64) -> u64 {
 /// Gives the application layer's counters in the order they are shown: those of the protocols that there are parsers for.
 pub(crate) fn app_counters(counters: &AppCounters, f: &mut dyn FnMut(&str, u64)) {
     let at = |list: &[u64; 64], proto: AppProto| list.get(proto as usize).copied().unwrap_or(0);
-    let [tcp, udp] = &counters.flows;
-    let flows = |proto: AppProto, transport: usize| at(if transport == 0 { tcp } else { udp }, proto);
+    let over = |[tcp, udp]: &[[u64; 64]; 2], proto: AppProto, transport: usize| {
+        at(if transport == 0 { tcp } else { udp }, proto)
+    };
     // TCP's first, then UDP's. A protocol that is spoken over both has two names.
     let mut names: Vec<(String, AppProto, usize)> = Vec::new();
     for (transport, number, suffix) in [(0, 6u8, "_tcp"), (1, 17, "_udp")] {
@@ -194,22 +195,20 @@ pub(crate) fn app_counters(counters: &AppCounters, f: &mut dyn FnMut(&str, u64))
         names.push((format!("failed{suffix}"), AppProto::Failed, transport));
     }
     for (name, proto, transport) in &names {
-        f(&format!("app_layer.flow.{name}"), flows(*proto, *transport));
+        f(&format!("app_layer.flow.{name}"), over(&counters.flows, *proto, *transport));
     }
-    // Transactions, gaps and failures are counted by protocol: one that is spoken over both has them with its first name.
-    let first = |i: usize, proto: AppProto| names.iter().position(|n| n.1 == proto) == Some(i);
-    let parsed = || names.iter().enumerate().filter(|(_, n)| n.1 != AppProto::Failed);
-    for (i, (name, proto, _)) in parsed() {
-        f(&format!("app_layer.tx.{name}"), if first(i, *proto) { at(&counters.txs, *proto) } else { 0 });
+    let parsed = || names.iter().filter(|n| n.1 != AppProto::Failed);
+    for (name, proto, transport) in parsed() {
+        f(&format!("app_layer.tx.{name}"), over(&counters.txs, *proto, *transport));
     }
-    for (i, (name, proto, transport)) in parsed() {
-        let of = |list| if first(i, *proto) { at(list, *proto) } else { 0 };
+    for (name, proto, transport) in parsed() {
+        // Only a stream has gaps.
         if *transport == 0 {
-            f(&format!("app_layer.error.{name}.gap"), of(&counters.gaps));
+            f(&format!("app_layer.error.{name}.gap"), at(&counters.gaps, *proto));
         }
         // Memory that cannot be had ends the process, and there is no other way to fail: both stay 0.
         f(&format!("app_layer.error.{name}.alloc"), 0);
-        f(&format!("app_layer.error.{name}.parser"), of(&counters.failed));
+        f(&format!("app_layer.error.{name}.parser"), over(&counters.failed, *proto, *transport));
         f(&format!("app_layer.error.{name}.internal"), 0);
     }
     f("app_layer.error.failed_tcp.gap", at(&counters.gaps, AppProto::Failed));
@@ -236,9 +235,10 @@ mod tests {
         let mut c = AppCounters::default();
         c.flows[0][AppProto::Http1 as usize] = 3;
         c.flows[1][AppProto::Failed as usize] = 2;
-        c.txs[AppProto::Http1 as usize] = 7;
+        c.txs[0][AppProto::Http1 as usize] = 7;
+        c.txs[1][AppProto::Dns as usize] = 6;
         c.gaps[AppProto::Http1 as usize] = 1;
-        c.failed[AppProto::Http1 as usize] = 4;
+        c.failed[0][AppProto::Http1 as usize] = 4;
         c.http_memcap = 5;
         let mut seen = Vec::new();
         app_counters(&c, &mut |name, value| seen.push((name.to_owned(), value)));
@@ -248,6 +248,8 @@ mod tests {
             ("app_layer.flow.failed_tcp", 0),
             ("app_layer.flow.failed_udp", 2),
             ("app_layer.tx.http", 7),
+            ("app_layer.tx.dns_tcp", 0),
+            ("app_layer.tx.dns_udp", 6),
             ("app_layer.error.http.gap", 1),
             ("app_layer.error.http.alloc", 0),
             ("app_layer.error.http.parser", 4),

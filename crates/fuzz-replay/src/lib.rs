@@ -2,18 +2,22 @@
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
 mod decompress;
+mod dns;
 mod ftp;
 mod http1;
 mod recognise;
 mod rules;
+mod smtp;
 mod ssh;
 mod stream;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+pub use dns::dns;
 pub use ftp::ftp;
 pub use http1::http1;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
 
@@ -40,7 +44,9 @@ pub const TARGETS: &[Target] = &[
     ("recognise", recognise),
     ("http1", http1),
     ("ftp", ftp),
+    ("smtp", smtp),
     ("ssh", ssh),
+    ("dns", dns),
 ];
 
 /// Capture readers: any bytes as a file.

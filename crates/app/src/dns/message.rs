@@ -301,14 +301,18 @@ impl<'m> Reader<'m> {
                 1..=63 => {
                     let label = self.data.get(at + 1..at + 1 + len).filter(|_| at + 1 + len <= limit)?;
                     at += 1 + len;
-                    if self.text.len() > start {
-                        self.text.push(b'.');
+                    // Behind the end of what is kept it is only followed.
+                    if !cut {
+                        if self.text.len() > start {
+                            self.text.push(b'.');
+                        }
+                        self.text.extend_from_slice(label);
+                        self.left = self.left.saturating_sub(len + 1);
                     }
-                    self.text.extend_from_slice(label);
-                    self.left = self.left.saturating_sub(len + 1);
                     if self.text.len() > start + NAME_MAX {
                         self.text.truncate(start + NAME_MAX);
                         cut = true;
+                        self.faults.add(Event::NameTooLong);
                     }
                 }
                 0xc0..=0xff => {
@@ -325,13 +329,12 @@ impl<'m> Reader<'m> {
                 _ => return None,
             }
             if steps > STEPS_MAX {
-                cut = true;
                 self.faults.add(Event::TooManyLabels);
                 if round {
                     self.faults.add(Event::InfiniteLoop);
                 }
             }
-            if cut || self.left == 0 {
+            if steps > STEPS_MAX || self.left == 0 {
                 cut = true;
                 self.faults.add(Event::NameTooLong);
                 if behind.is_none() {

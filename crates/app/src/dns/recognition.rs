@@ -3,7 +3,7 @@
 
 use margay_flow::Direction;
 
-use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
+use crate::recognise::{PROBE_MAX, Probe, Probed, Recognition, TCP, UDP};
 
 pub(super) const DNS: Recognition = Recognition {
     patterns: &[],
@@ -44,7 +44,9 @@ fn message(dir: Direction, data: &[u8], whole: usize) -> Probed {
 
 /// DNS over UDP.
 fn udp(dir: Direction, data: &[u8]) -> Probed {
-    message(dir, data, data.len())
+    // Of a datagram that is longer no more is seen.
+    let whole = if data.len() < PROBE_MAX { data.len() } else { usize::MAX };
+    message(dir, data, whole)
 }
 
 /// Multicast DNS (RFC 6762): both ends have the same port, and either may answer unasked.

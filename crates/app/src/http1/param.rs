@@ -27,24 +27,31 @@ pub(super) fn unescape(value: &[u8]) -> Vec<u8> {
     kept.copied().collect()
 }
 
-/// The value of parameter `name`, in any case, of a header value: `form-data; name="a"; filename=b`.
-pub fn param<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+/// The parameters of a header value, `form-data; name="a"; filename=b`: each with its name and value as they are written.
+/// One without a value is left out, and so is what is behind a quote that is not closed.
+pub fn params(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     // The first part is the value itself.
-    let mut rest = header.get(header.iter().position(|&b| b == b';')?..)?;
-    loop {
-        rest = rest.get(rest.iter().position(|b| !b.is_ascii_whitespace() && *b != b';')?..)?;
-        let end = rest.iter().position(|b| matches!(b, b'=' | b';')).unwrap_or(rest.len());
-        let (key, after) = rest.split_at(end);
-        let Some(after) = after.strip_prefix(b"=") else {
-            rest = after;
-            continue;
-        };
-        let (text, after) = value(after.trim_ascii_start(), b";")?;
-        if key.trim_ascii().eq_ignore_ascii_case(name) {
-            return Some(text);
+    let mut rest = header.iter().position(|&b| b == b';').and_then(|n| header.get(n..));
+    std::iter::from_fn(move || {
+        loop {
+            let text = rest?;
+            let text = text.get(text.iter().position(|b| !b.is_ascii_whitespace() && *b != b';')?..)?;
+            let end = text.iter().position(|b| matches!(b, b'=' | b';')).unwrap_or(text.len());
+            let (key, after) = text.split_at(end);
+            let Some(after) = after.strip_prefix(b"=") else {
+                rest = Some(after);
+                continue;
+            };
+            let (text, after) = value(after.trim_ascii_start(), b";")?;
+            rest = Some(after);
+            return Some((key.trim_ascii(), text));
         }
-        rest = after;
-    }
+    })
+}
+
+/// The value of parameter `name`, in any case, of a header value.
+pub fn param<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    params(header).find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 /// The file's name in a `Content-Disposition` (RFC 6266), as it is written; `None` where there is none or it is empty.

@@ -226,6 +226,11 @@ impl Http1Parser {
                 Direction::ToServer => self.request_fields(cx, server),
                 Direction::ToClient => self.response_fields(cx, server),
             };
+            if outcome == Outcome::Change(None) {
+                // Empty lines behind the fields are none of what the tunnel carries.
+                let rest = data.get(total..).unwrap_or(&[]);
+                total += rest.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+            }
             return if outcome == Outcome::More { Step::Used(total) } else { Step::Stop(total, outcome) };
         }
         if content.is_empty() {

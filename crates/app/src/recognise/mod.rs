@@ -30,7 +30,7 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 
 /// Most bytes of a direction that a probe sees: one that cannot tell by then never will.
-const PROBE_MAX: usize = 2048;
+pub(crate) const PROBE_MAX: usize = 2048;
 /// Most probes of a transport: they are bits of a word.
 const PROBES_MAX: usize = 64;
 

@@ -87,8 +87,6 @@ const RFB: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
 pub static OTHERS: &[Other] = &[
     // RFC 9113 section 3.4.
     other(AppProto::Http2, "http2", &[ts(b"PRI * HTTP/2.0\r\n")], &[]),
-    // RFC 5321 section 4.1.1.
-    other(AppProto::Smtp, "smtp", &[ts(b"EHLO").nocase(), ts(b"HELO").nocase(), ts(b"QUIT").nocase()], &[]),
     // RFC 9051 section 7.1.
     other(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[]),
     // RFC 1939 section 3.

@@ -215,6 +215,36 @@ fn an_answer_that_comes_as_a_question() {
 }
 
 #[test]
+fn an_answer_to_a_client_whose_question_was_not_seen() {
+    let answer = b"\x12\x34\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00\x03www\x01a\x03com\x00\x00\x01\x00\x01";
+    let f = flow(UDP, 53, 40000);
+    assert_eq!(look(&f, TO_SERVER, answer), Recognised::Failed);
+    let mut state = RecogniseState::default();
+    state.set_midstream();
+    let turned = Recognised::Known { proto: AppProto::Dns, reverse: true };
+    assert_eq!(recogniser().recognise(&mut state, &f, TO_SERVER, answer, false), turned);
+}
+
+#[test]
+fn dns_with_many_questions() {
+    let f = flow(TCP, 40000, 53);
+    let questions = b"\x01a\x00\x00\x01\x00\x01".repeat(1500);
+    let mut message = vec![0x12, 0x34, 1, 0];
+    message.extend_from_slice(&1500u16.to_be_bytes());
+    message.extend_from_slice(&[0; 6]);
+    message.extend_from_slice(&questions);
+    let mut stream = (message.len() as u16).to_be_bytes().to_vec();
+    stream.extend_from_slice(&message);
+    assert_eq!(look(&f, TO_SERVER, &stream[..90]), Recognised::More);
+    assert_eq!(look(&f, TO_SERVER, &stream[..100]), is(AppProto::Dns));
+    // More than there is room for.
+    stream[..2].copy_from_slice(&900u16.to_be_bytes());
+    assert_eq!(look(&f, TO_SERVER, &stream[..100]), Recognised::Failed);
+    assert_eq!(look(&flow(UDP, 40000, 53), TO_SERVER, &message), is(AppProto::Dns));
+    assert_eq!(look(&flow(UDP, 40000, 53), TO_SERVER, &message[..900]), Recognised::Failed);
+}
+
+#[test]
 fn what_the_other_side_speaks_breaks_a_tie() {
     let (f, r) = (flow(TCP, 40000, 110), recogniser());
     let mut state = RecogniseState::default();

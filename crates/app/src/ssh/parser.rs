@@ -123,7 +123,8 @@ impl SshParser {
         let line = end.and_then(|n| seen.get(..n)).unwrap_or(seen);
         let content = banner::content(line);
         // The last byte may be the CR of an end of line.
-        let long = if end.is_some() { content.len() > BANNER_LONG } else { line.len() > BANNER_LONG + 1 };
+        let cr = end.is_none() || line.ends_with(b"\r");
+        let long = line.len() > BANNER_LONG + usize::from(cr);
         if long {
             tx.event(Event::LongBanner);
             tx.base.advance(dir, BANNER_WAIT_EOL);
@@ -474,6 +475,7 @@ mod tests {
             ([long(255), b"\r\n".to_vec()].concat(), "", true),
             ([long(256), b"\n".to_vec()].concat(), "long_banner", true),
             (long(256), "", false),
+            ([b"SSH-2.0-x\r".to_vec(), vec![0; 300], b"\n".to_vec()].concat(), "long_banner", true),
             (long(257), "long_banner", true),
             ([long(5000), b"\n".to_vec(), packet(2, b"abc", 4)].concat(), "long_banner", true),
         ];

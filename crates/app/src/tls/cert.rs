@@ -8,8 +8,10 @@ use std::fmt::Write as _;
 
 use sha1::{Digest, Sha1};
 use x509_parser::error::X509Error;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+use x509_parser::extensions::{GeneralName, SubjectAlternativeName};
+use x509_parser::nom::Parser as _;
+use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
+use x509_parser::prelude::{FromDer, X509CertificateParser, X509Name};
 
 use super::events::Event;
 
@@ -53,24 +55,19 @@ impl Chain {
         let mut list = match take24(body) {
             Some((list, [])) => list,
             _ => {
-                event(Event::InvalidCertificate);
                 event(Event::CertificateInvalidLength);
                 return chain;
             }
         };
         while !list.is_empty() && chain.ends.len() < CHAIN_MAX {
             let Some((der, rest)) = take24(list).filter(|(der, _)| !der.is_empty()) else {
-                event(Event::InvalidCertificate);
                 event(Event::CertificateInvalidLength);
                 break;
             };
             if chain.ends.is_empty() {
                 match Certificate::read(der) {
                     Ok(c) => chain.first = Some(Box::new(c)),
-                    Err(e) => {
-                        event(Event::InvalidCertificate);
-                        event(e);
-                    }
+                    Err(e) => event(e),
                 }
             }
             chain.push(der);
@@ -84,10 +81,7 @@ impl Chain {
         let mut chain = Chain::default();
         match Certificate::read(der) {
             Ok(c) => chain.first = Some(Box::new(c)),
-            Err(e) => {
-                event(Event::InvalidCertificate);
-                event(e);
-            }
+            Err(e) => event(e),
         }
         chain.push(der);
         chain
@@ -144,16 +138,16 @@ fn digits(bytes: &[u8], upper: bool) -> String {
 
 impl Certificate {
     fn read(der: &[u8]) -> Result<Certificate, Event> {
-        let (_, c) = X509Certificate::from_der(der).map_err(|e| match e {
-            x509_parser::nom::Err::Incomplete(_) => Event::CertificateInvalidDer,
+        // Of its extensions only one is looked into.
+        let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+        let (_, c) = parser.parse(der).map_err(|e| match e {
+            x509_parser::nom::Err::Incomplete(_) => Event::InvalidCertificate,
             x509_parser::nom::Err::Error(e) | x509_parser::nom::Err::Failure(e) => event_of(&e),
         })?;
         let mut names = Vec::new();
-        for extension in c.extensions() {
-            if let ParsedExtension::SubjectAlternativeName(list) = extension.parsed_extension() {
-                let left = NAMES_MAX - names.len().min(NAMES_MAX);
-                names.extend(list.general_names.iter().filter_map(general_name).take(left));
-            }
+        let of_subject = c.extensions().iter().find(|e| e.oid == OID_X509_EXT_SUBJECT_ALT_NAME);
+        if let Some(Ok((_, list))) = of_subject.map(|e| SubjectAlternativeName::from_der(e.value)) {
+            names.extend(list.general_names.iter().filter_map(general_name).take(NAMES_MAX));
         }
         Ok(Certificate {
             subject: name(c.subject()),
@@ -194,6 +188,6 @@ const fn event_of(e: &X509Error) -> Event {
         X509Error::InvalidX509Name => Event::CertificateInvalidName,
         X509Error::InvalidDate => Event::CertificateInvalidDate,
         X509Error::InvalidExtensions | X509Error::DuplicateExtensions => Event::CertificateInvalidExtensions,
-        _ => Event::CertificateInvalidDer,
+        _ => Event::InvalidCertificate,
     }
 }

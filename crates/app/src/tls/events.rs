@@ -29,7 +29,6 @@ events! {
     InvalidSniType "invalid_sni_type";
     InvalidSniLength "invalid_sni_length";
     TooManyRecordsInPacket "too_many_records_in_packet";
-    InvalidAlertMessage "invalid_alert_message";
     InvalidCertificate "invalid_certificate";
     CertificateInvalidLength "certificate_invalid_length";
     CertificateInvalidVersion "certificate_invalid_version";

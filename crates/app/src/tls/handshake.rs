@@ -37,9 +37,6 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
         (kind::CERTIFICATE, _) => {
             let mut events = Vec::new();
             let chain = Chain::read(body, &mut |e| events.push(e));
-            if !events.is_empty() {
-                tx.event(dir, Event::InvalidHandshakeMessage);
-            }
             for e in events {
                 tx.event(dir, e);
             }
@@ -50,17 +47,13 @@ pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, 
             }
             tx.base.advance(dir, if dir == Direction::ToServer { CLIENT_CERT } else { SERVER_CERT });
         }
-        (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.state |= state::SERVER_KEYX,
+        (kind::SERVER_KEY_EXCHANGE, Direction::ToClient) => tx.set_state(dir, state::SERVER_KEYX),
         (kind::SERVER_HELLO_DONE, Direction::ToClient) => tx.base.advance(dir, SERVER_HELLO_DONE),
         (kind::CLIENT_KEY_EXCHANGE, Direction::ToServer) => {
-            tx.state |= state::CLIENT_KEYX;
+            tx.set_state(dir, state::CLIENT_KEYX);
             tx.base.advance(dir, CLIENT_CERT);
         }
-        (kind, _) if is_known(kind) => {}
-        _ => {
-            tx.state |= state::UNKNOWN;
-            tx.event(dir, Event::InvalidHandshakeMessage);
-        }
+        _ => {}
     }
 }
 
@@ -68,7 +61,6 @@ fn hello(tx: &mut TlsTx, dir: Direction, body: &[u8]) {
     let client = dir == Direction::ToServer;
     let (hello, flaws) = if client { Hello::client(body) } else { Hello::server(body) };
     for (flaw, event) in [
-        (flaws.malformed, Event::InvalidHandshakeMessage),
         (flaws.malformed, Event::HandshakeInvalidLength),
         (flaws.several_sni, Event::MultipleSniExtensions),
         (flaws.sni_type, Event::InvalidSniType),
@@ -79,17 +71,18 @@ fn hello(tx: &mut TlsTx, dir: Direction, body: &[u8]) {
         }
     }
     let side = tx.side_mut(dir);
-    side.version = match hello.chosen() {
+    side.said = match hello.chosen() {
         // Only early drafts have it where they have the version before.
         Version::TLS13 if !client && hello.version == Version::TLS13 => Version(0x7f01),
         v => v,
     };
+    side.version = side.said;
     // The first one, unless it only asked for another greeting.
     if side.hello.as_ref().is_none_or(|h| !client && h.is_retry()) {
         side.hello = Some(hello);
     }
     let (seen, progress) =
         if client { (state::CLIENT_HELLO, CLIENT_HELLO) } else { (state::SERVER_HELLO, SERVER_HELLO) };
-    tx.state |= seen;
+    tx.set_state(dir, seen);
     tx.base.advance(dir, progress);
 }

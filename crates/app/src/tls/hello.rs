@@ -156,10 +156,8 @@ impl Hello {
         if r.left() == 0 {
             return Some(());
         }
+        // What is behind them is nothing.
         self.extensions = r.long()?;
-        if r.left() > 0 {
-            flaws.malformed = true;
-        }
         let mut e = Reader::of(raw, self.extensions);
         while e.left() > 0 {
             let kind = e.u16()?;

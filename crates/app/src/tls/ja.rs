@@ -109,7 +109,8 @@ fn short_hash(numbers: &[u16], more: Option<&[u16]>, out: &mut Vec<u8>) {
         }
     };
     put(numbers, &mut text);
-    if let Some(more) = more.filter(|m| !m.is_empty()) {
+    if let Some(more) = more {
+        // Also where nothing follows: the specification has it without, Suricata with it.
         text.push(b'_');
         put(more, &mut text);
     }

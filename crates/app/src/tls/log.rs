@@ -9,8 +9,11 @@ use super::config::{Field, Fields, LogOptions};
 use super::ja;
 use super::tx::{Side, TlsTx};
 
-/// Whether the session makes an event of its own: one that was not agreed on has nothing to tell.
+/// Whether the session makes an event of its own: without any greeting there is nothing to tell.
 pub(super) fn is_logged(tx: &TlsTx, options: &LogOptions) -> bool {
+    if tx.version().is_unknown() {
+        return false;
+    }
     if tx.resumed && tx.server.chain.is_none() {
         return options.resumed;
     }
@@ -161,7 +164,7 @@ fn handshakes(tx: &TlsTx, json: &mut Json, fields: Fields) {
         && let Some(hello) = &tx.server.hello
     {
         json.object("server_handshake");
-        json.str("version", &tx.server.version.to_string());
+        json.str("version", &tx.server.said.to_string());
         if let Some(c) = hello.ciphers().next() {
             json.uint("cipher", u64::from(c));
         }

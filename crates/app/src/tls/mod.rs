@@ -20,6 +20,7 @@ mod parser;
 mod recognition;
 mod record;
 mod sslv2;
+pub mod store;
 mod tx;
 pub mod version;
 

@@ -24,7 +24,7 @@ use super::{
 /// Most bytes of one message of the handshake that are put together; a longer one is an event and not looked at.
 const MESSAGE_MAX: usize = 128 << 10;
 /// Most records without content in a row: nobody sends several.
-const EMPTY_MAX: u8 = 6;
+const EMPTY_MAX: u8 = 32;
 
 /// One direction.
 #[derive(Debug, Default)]
@@ -70,6 +70,8 @@ impl TlsParser {
         tx.client.ja3_wanted = config.ja3;
         tx.server.ja3_wanted = config.ja3;
         tx.ja4 = config.ja4;
+        // There is something to look at before the greeting is whole.
+        tx.base.touch(Direction::ToServer);
         TlsParser { tx: Some(tx), lanes: Default::default() }
     }
 
@@ -85,6 +87,12 @@ impl TlsParser {
         if let Some(tx) = &mut self.tx {
             tx.event(dir, event);
         }
+    }
+
+    /// The parser gives up, with an event.
+    fn fail(&mut self, dir: Direction, event: Event) -> Step {
+        self.event(dir, event);
+        Step::Stop(0, Outcome::Failed)
     }
 
     /// One record, or what there is of one. `at` is where it begins in what the parser was given.
@@ -109,18 +117,14 @@ impl TlsParser {
         }
         let Some(head) = Head::read(data) else { return Step::More };
         if !head.is_known() {
-            self.event(dir, Event::InvalidTlsHeader);
-            self.event(dir, Event::InvalidRecordType);
-            return Step::Stop(0, Outcome::Failed);
+            return self.fail(dir, Event::InvalidRecordType);
         }
         if !head.version.is_of_record() {
-            self.event(dir, Event::InvalidTlsHeader);
-            self.event(dir, Event::InvalidRecordVersion);
-            return Step::Stop(0, Outcome::Failed);
+            return self.fail(dir, Event::InvalidRecordVersion);
         }
-        if head.len > RECORD_MAX {
-            self.event(dir, Event::InvalidRecordLength);
-            return Step::Stop(0, Outcome::Failed);
+        // Only data may be empty (RFC 8446 section 5.1).
+        if head.len > RECORD_MAX || (head.len == 0 && head.kind != kind::DATA) {
+            return self.fail(dir, Event::InvalidRecordLength);
         }
         self.record(cx, dir, head, data, at)
     }
@@ -131,14 +135,18 @@ impl TlsParser {
         // What is in clear is waited for: it is short.
         let clear = !lane.encrypted && head.kind != kind::DATA;
         if clear && data.len() < total {
-            mark(cx, dir, head, at);
             return Step::More;
         }
         lane.tls = true;
         lane.empty = if head.len == 0 { lane.empty.saturating_add(1) } else { 0 };
         if lane.empty > EMPTY_MAX {
-            self.event(dir, Event::TooManyRecordsInPacket);
-            return Step::Stop(0, Outcome::Failed);
+            return self.fail(dir, Event::TooManyRecordsInPacket);
+        }
+        if let Some(tx) = &mut self.tx {
+            let side = tx.side_mut(dir);
+            if side.version.is_unknown() {
+                side.version = head.version;
+            }
         }
         mark(cx, dir, head, at);
         if !clear {
@@ -148,18 +156,17 @@ impl TlsParser {
             if there == total {
                 end_frames(cx, dir, at + total);
             }
-            return self.went_on(cx, there);
+            return self.went_on(cx, head, there);
         }
         let body = data.get(HEAD_LEN..total).unwrap_or(&[]);
         match head.kind {
             kind::HANDSHAKE => self.handshake(cx, dir, body),
             kind::CHANGE_CIPHER => self.change_cipher(dir),
-            kind::ALERT => self.alert(dir, body),
             kind::HEARTBEAT => self.heartbeat(dir, body),
             _ => {}
         }
         end_frames(cx, dir, at + total);
-        self.went_on(cx, total)
+        Step::Used(total)
     }
 
     /// A record that cannot be looked into.
@@ -173,7 +180,6 @@ impl TlsParser {
         if head.kind == kind::HEARTBEAT {
             lane.heartbeat = Some(head.len);
             let other = self.lane(dir.reverse()).heartbeat;
-            self.event(dir, Event::HeartbeatMessage);
             // An answer has what was sent, and no more.
             if other.is_some_and(|asked| head.len > asked) {
                 self.event(dir, Event::DataleakHeartbeatMismatch);
@@ -198,7 +204,7 @@ impl TlsParser {
     fn change_cipher(&mut self, dir: Direction) {
         let Some(tx) = &mut self.tx else { return };
         // Of TLS 1.3 it means nothing (RFC 8446 appendix D.4).
-        if tx.server.version.is_13() {
+        if tx.server.said.is_13() {
             return;
         }
         if dir == Direction::ToClient && tx.server.chain.is_none() && tx.server.hello.is_some() {
@@ -208,30 +214,18 @@ impl TlsParser {
         self.begins(dir);
     }
 
-    fn alert(&mut self, dir: Direction, body: &[u8]) {
-        match body {
-            [1 | 2, _] => {}
-            _ => self.event(dir, Event::InvalidAlertMessage),
-        }
-    }
-
     /// A heartbeat in clear (RFC 6520 section 4).
     fn heartbeat(&mut self, dir: Direction, body: &[u8]) {
-        self.event(dir, Event::HeartbeatMessage);
         let Some(&[kind, high, low]) = body.first_chunk::<3>() else {
             self.event(dir, Event::InvalidHeartbeatMessage);
             return;
         };
         let payload = usize::from(u16::from_be_bytes([high, low]));
-        if !matches!(kind, 1 | 2) || payload == 0 {
+        if !matches!(kind, 1 | 2) {
             self.event(dir, Event::InvalidHeartbeatMessage);
         }
-        // Type, length and sixteen bytes of padding at least.
         if 3 + payload > body.len() {
             self.event(dir, Event::OverflowHeartbeatMessage);
-            self.event(dir, Event::InvalidHeartbeatMessage);
-        } else if 3 + payload + 16 > body.len() {
-            self.event(dir, Event::InvalidHeartbeatMessage);
         }
     }
 
@@ -266,6 +260,12 @@ impl TlsParser {
                 lane.message = body.to_vec();
                 return;
             };
+            if whole.first().is_some_and(|k| !handshake::is_known(*k)) {
+                // Its length is not to be trusted either.
+                tx.event(dir, Event::InvalidHandshakeMessage);
+                lane.message = Vec::new();
+                return;
+            }
             if len > MESSAGE_MAX {
                 tx.event(dir, Event::HandshakeInvalidLength);
                 let there = whole.len().min(HEAD_MESSAGE + len);
@@ -300,21 +300,20 @@ impl TlsParser {
         if self.lane(dir).ssl2 {
             let there = data.len().min(total);
             if head.len == 0 {
-                self.event(dir, Event::InvalidSslv2Header);
-                return Step::Stop(0, Outcome::Failed);
+                return self.fail(dir, Event::InvalidSslv2Header);
             }
             self.lane(dir).skip = total - there;
             return Step::Used(there);
         }
         let Some(&kind) = data.get(head.head) else {
-            return if head.len == 0 { self.no_record(dir) } else { Step::More };
+            return if head.len == 0 { self.fail(dir, Event::InvalidSslRecord) } else { Step::More };
         };
         let expected = match dir {
             Direction::ToServer => kind == sslv2::kind::CLIENT_HELLO,
             Direction::ToClient => matches!(kind, sslv2::kind::SERVER_HELLO | sslv2::kind::ERROR),
         };
         if !expected || head.len < 3 {
-            return self.no_record(dir);
+            return self.fail(dir, Event::InvalidSslRecord);
         }
         if data.len() < total {
             return Step::More;
@@ -328,19 +327,13 @@ impl TlsParser {
         Step::Used(total)
     }
 
-    fn no_record(&mut self, dir: Direction) -> Step {
-        self.event(dir, Event::InvalidSslRecord);
-        self.event(dir, Event::InvalidTlsHeader);
-        Step::Stop(0, Outcome::Failed)
-    }
-
     fn ssl2_message(&mut self, cx: &Parse<'_>, dir: Direction, kind: u8, body: &[u8]) {
         let Some(tx) = &mut self.tx else { return };
         match kind {
             sslv2::kind::CLIENT_HELLO => {
                 match sslv2::client_hello(body) {
                     Some((version, fits)) => {
-                        tx.client.version = version;
+                        (tx.client.said, tx.client.version) = (version, version);
                         if !fits {
                             tx.event(dir, Event::InvalidSslv2Header);
                         }
@@ -349,13 +342,13 @@ impl TlsParser {
                     }
                     None => tx.event(dir, Event::InvalidSslv2Header),
                 }
-                tx.state |= state::CLIENT_HELLO;
+                tx.set_state(dir, state::CLIENT_HELLO);
                 tx.base.advance(dir, CLIENT_HELLO);
             }
             sslv2::kind::SERVER_HELLO => {
                 if let Some((version, certificate)) = sslv2::server_hello(body) {
-                    tx.server.version = version;
-                    tx.state |= state::SERVER_HELLO;
+                    (tx.server.said, tx.server.version) = (version, version);
+                    tx.set_state(dir, state::SERVER_HELLO);
                     tx.base.advance(dir, SERVER_HELLO);
                     if !certificate.is_empty() {
                         let mut events = Vec::new();
@@ -383,10 +376,11 @@ impl TlsParser {
         }
     }
 
-    /// Says what is wanted once both directions are encrypted.
-    fn went_on(&mut self, cx: &mut Parse<'_>, used: usize) -> Step {
+    /// Says what is wanted once both directions are encrypted and data is sent.
+    fn went_on(&mut self, cx: &mut Parse<'_>, head: Head, used: usize) -> Step {
         let Some(tx) = &mut self.tx else { return Step::Used(used) };
-        if tx.base.progress[0] < CLIENT_HANDSHAKE || tx.base.progress[1] < SERVER_HANDSHAKE {
+        let done = tx.base.progress[0] >= CLIENT_HANDSHAKE && tx.base.progress[1] >= SERVER_HANDSHAKE;
+        if head.kind != kind::DATA || !done {
             return Step::Used(used);
         }
         match cx.config.tls.encryption {
@@ -410,18 +404,32 @@ fn message_len(message: &[u8]) -> Option<usize> {
     Some(u32::from_be_bytes([0, a, b, c]) as usize)
 }
 
-/// Marks the frames of a record: the record, its head, its content, and what it is, where that is of note.
+/// Marks the frames of a record that begins `at` into what the parser was given: all of it, its head, its content, and what
+/// it is where that is of note.
 fn mark(cx: &mut Parse<'_>, dir: Direction, head: Head, at: usize) {
     let frames = &mut cx.shared.frames;
     if !frames.wanted {
         return;
     }
-    frames.begin(dir, PDU_FRAME, at, Some(0));
-    let _ = (head, HEADER_FRAME, DATA_FRAME, ALERT_FRAME, HEARTBEAT_FRAME);
+    let tx = Some(0);
+    frames.begin(dir, PDU_FRAME, at, tx);
+    frames.begin(dir, HEADER_FRAME, at, tx);
+    frames.end(dir, (at + HEAD_LEN) as u64);
+    let content = match head.kind {
+        kind::DATA => DATA_FRAME,
+        kind::ALERT => ALERT_FRAME,
+        kind::HEARTBEAT => HEARTBEAT_FRAME,
+        _ => return,
+    };
+    frames.begin(dir, content, at + HEAD_LEN, tx);
 }
 
+/// The frames of the record at hand end.
 fn end_frames(cx: &mut Parse<'_>, dir: Direction, to: usize) {
-    cx.shared.frames.end(dir, to as u64);
+    if cx.shared.frames.wanted {
+        cx.shared.frames.end(dir, to as u64);
+        cx.shared.frames.end(dir, to as u64);
+    }
 }
 
 impl Parser for TlsParser {
@@ -458,7 +466,14 @@ impl Parser for TlsParser {
 
     fn truncated(&mut self, _cx: &mut Parse<'_>, dir: Direction) {
         if let Some(tx) = &mut self.tx {
-            let finished = if dir == Direction::ToServer { CLIENT_FINISHED } else { SERVER_FINISHED };
+            let (handshake, finished) = match dir {
+                Direction::ToServer => (CLIENT_HANDSHAKE, CLIENT_FINISHED),
+                Direction::ToClient => (SERVER_HANDSHAKE, SERVER_FINISHED),
+            };
+            if tx.base.progress[dir.index()] < handshake {
+                // There was no session to look back on.
+                tx.base.progress[dir.index()] = finished;
+            }
             tx.base.advance(dir, finished);
         }
     }

@@ -12,16 +12,16 @@ use super::cert::Chain;
 use super::events::Event;
 use super::hello::Hello;
 use super::ja;
+use super::store::{CertificateStore, Occasion};
 use super::version::Version;
 use super::{SERVER_HELLO_DONE, buffers, log};
 
-/// Which messages were seen (`ssl_state`).
+/// Which message was seen last (`ssl_state`); 16 is none that is known, which never comes that far.
 pub(super) mod state {
     pub(crate) const CLIENT_HELLO: u8 = 1;
     pub(crate) const SERVER_HELLO: u8 = 2;
     pub(crate) const CLIENT_KEYX: u8 = 4;
     pub(crate) const SERVER_KEYX: u8 = 8;
-    pub(crate) const UNKNOWN: u8 = 16;
 }
 
 /// What one side said.
@@ -29,8 +29,10 @@ pub(super) mod state {
 pub struct Side {
     /// Its first hello.
     pub hello: Option<Hello>,
-    /// Its version: of the server the one that it chose.
-    pub version: Version,
+    /// The version of its hello: of the server the one that it chose, of the client the one that it names first.
+    pub said: Version,
+    /// The same, and before there is one that of its records.
+    pub(super) version: Version,
     /// Its certificates.
     pub chain: Option<Chain>,
     /// When those came, in seconds since 1970.
@@ -67,7 +69,7 @@ pub struct TlsTx {
     pub client: Side,
     /// What the server said.
     pub server: Side,
-    /// Which messages were seen: [`state`].
+    /// Which message was seen last: [`state`].
     pub(super) state: u8,
     /// Whether the session is one that went on from an earlier one.
     pub resumed: bool,
@@ -86,7 +88,7 @@ impl TlsTx {
 
     /// The version: that which the server chose, as long as it did not the one that the client names first.
     pub const fn version(&self) -> Version {
-        if self.server.version.is_unknown() { self.client.version } else { self.server.version }
+        if self.server.said.is_unknown() { self.client.said } else { self.server.said }
     }
 
     pub(super) const fn side_mut(&mut self, dir: Direction) -> &mut Side {
@@ -96,11 +98,17 @@ impl TlsTx {
         }
     }
 
+    /// Adds an event that came up in a direction.
     pub(super) fn event(&mut self, dir: Direction, event: Event) {
         if !self.base.events.has(event as u8) {
             self.base.events.add(event as u8);
             self.base.touch(dir);
         }
+    }
+
+    pub(super) fn set_state(&mut self, dir: Direction, state: u8) {
+        self.state = state;
+        self.base.touch(dir);
     }
 }
 
@@ -130,6 +138,12 @@ impl Transaction for TlsTx {
     }
 
     fn inspected(&mut self, _dir: Direction) {}
+
+    fn store_certificates(&self, dir: Direction, store: &mut CertificateStore, occasion: &Occasion<'_>) {
+        if let Some(chain) = self.side(dir).chain.as_ref().filter(|c| !c.is_empty()) {
+            store.store(chain, dir, occasion);
+        }
+    }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
         log::log(self, json, &options.tls, what);

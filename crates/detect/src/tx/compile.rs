@@ -237,7 +237,10 @@ impl TxBuilder {
                         None => return Ok(None),
                     }
                 }
-                Check::AppState { state, order } => match state_of(protocol, dir, state) {
+                // A name of the other direction means the state of that number here, as in Suricata.
+                Check::AppState { state, order } => match state_of(protocol, dir, state)
+                    .or_else(|| state_of(protocol, dir.reverse(), state))
+                {
                     Some(s) => (if *order == Ordering::Less { 0 } else { s }, What::State { state: s, order: *order }),
                     None => return Ok(None),
                 },

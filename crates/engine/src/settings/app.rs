@@ -17,7 +17,12 @@ const HTTP: &str = "app-layer.protocols.http";
 /// A value that cannot be read, a personality or network that is none.
 pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
     super::dns::warn(config);
-    Ok(AppConfig { http1: http(config)?, ftp: super::ftp::ftp(config), ..AppConfig::default() })
+    Ok(AppConfig {
+        http1: http(config)?,
+        ftp: super::ftp::ftp(config),
+        smtp: super::smtp::smtp(config)?,
+        ..AppConfig::default()
+    })
 }
 
 fn http(config: &Config) -> Result<HttpConfig, ConfigError> {

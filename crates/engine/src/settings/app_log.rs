@@ -84,27 +84,22 @@ impl AppLog {
         node: Option<Node<'_>>,
         warnings: &mut Vec<String>,
     ) -> Result<(), ConfigError> {
+        let xff = match kind {
+            EventType::Alert => Some(&mut self.xff.alert),
+            EventType::Http => Some(&mut self.xff.http),
+            EventType::Fileinfo => Some(&mut self.xff.files),
+            _ => None,
+        };
+        if let Some(xff) = xff {
+            // A type's own section, even one that is off, stands before that of the output.
+            *xff = match node.and_then(|n| n.node("xff")).or_else(|| eve.node("xff")) {
+                Some(n) => self::xff(n, warnings)?,
+                None => None,
+            };
+        }
         if kind == EventType::Dns {
             self.options.dns = super::dns::log(node, warnings)?;
-            return Ok(());
         }
-        let xff = match kind {
-            EventType::Alert => &mut self.xff.alert,
-            EventType::Http => &mut self.xff.http,
-            EventType::Fileinfo => &mut self.xff.files,
-            EventType::Tls => {
-                if let Some(node) = node {
-                    self.options.tls = super::tls::log(node, warnings)?;
-                }
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        // A type's own section, even one that is off, stands before that of the output.
-        *xff = match node.and_then(|n| n.node("xff")).or_else(|| eve.node("xff")) {
-            Some(n) => self::xff(n, warnings)?,
-            None => None,
-        };
         let Some(node) = node else { return Ok(()) };
         match kind {
             EventType::Alert => {
@@ -112,6 +107,8 @@ impl AppLog {
                 self.options.http_body_printable = node.bool("http-body-printable")?.unwrap_or(false);
             }
             EventType::Http => self.options.http = http(node, warnings)?,
+            EventType::Tls => self.options.tls = super::tls::log(node, warnings)?,
+            EventType::Smtp => self.options.smtp = super::smtp::log(node, warnings)?,
             // What is found out of files is one for all outputs: see `files`.
             _ => {}
         }

@@ -10,6 +10,7 @@ mod flow;
 mod ftp;
 mod outputs;
 mod recognise;
+mod smtp;
 mod ssh;
 mod stream;
 mod tls;
@@ -23,7 +24,7 @@ pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
-pub(crate) use tls::{JaWants, tls};
+pub(crate) use tls::{JaWants, certificate_folder, tls};
 
 use margay_config::{Config, ConfigError};
 

@@ -65,8 +65,10 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
                     specs.store_xff = xff(section, &mut specs.warnings)?;
                 }
             }
+            // Read with the settings of TLS.
+            "tls-store" => {}
             // These have nothing to write in this release.
-            "tls-store" | "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua" | "alert-debug" | "syslog"
+            "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua" | "alert-debug" | "syslog"
             | "alert-syslog" => specs.warnings.push(not_here(node, name)),
             other => return Err(node.error(format!("there is no output called \"{other}\""))),
         }

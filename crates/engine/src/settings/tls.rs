@@ -1,5 +1,7 @@
 //! `app-layer.protocols.tls:` as settings of TLS, and what an `eve-log` shows of it.
 
+use std::path::{Path, PathBuf};
+
 use margay_app::tls::{Config as TlsConfig, Encryption, Field, Fields, LogOptions};
 use margay_config::{Config, ConfigError, Node};
 
@@ -49,6 +51,21 @@ fn fingerprints(config: &Config, key: &str, wanted: bool) -> Result<bool, Config
         None | Some("" | "auto") => Ok(wanted),
         Some(_) => Ok(config.bool(&path)?.unwrap_or(wanted)),
     }
+}
+
+/// The folder of `outputs: - tls-store:` where that is enabled; a relative one is below the log folder.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn certificate_folder(config: &Config, log_dir: &Path) -> Result<Option<PathBuf>, ConfigError> {
+    for item in config.node("outputs").iter().flat_map(Node::children) {
+        if let ("tls-store", Some(node)) = item.entry()
+            && node.bool("enabled")?.unwrap_or(false)
+        {
+            return Ok(Some(node.get("certs-log-dir").map_or_else(|| log_dir.to_owned(), |d| log_dir.join(d))));
+        }
+    }
+    Ok(None)
 }
 
 /// The section `tls` of an `eve-log`.
@@ -102,6 +119,17 @@ mod tests {
             let e = read(&format!("      {line}\n"), none).unwrap_err();
             assert!(e.to_string().contains(word), "{e}");
         }
+    }
+
+    #[test]
+    fn where_certificates_go() {
+        let folder = |text: &str| {
+            let config = Config::from_str(&format!("%YAML 1.1\n---\noutputs:\n  - tls-store:\n{text}"), "t").unwrap();
+            certificate_folder(&config, Path::new("logs")).unwrap()
+        };
+        assert_eq!(folder("      enabled: no\n      certs-log-dir: certs\n"), None);
+        assert_eq!(folder("      enabled: yes\n"), Some("logs".into()));
+        assert_eq!(folder("      enabled: yes\n      certs-log-dir: certs\n"), Some("logs/certs".into()));
     }
 
     #[test]

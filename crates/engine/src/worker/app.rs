@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
+use margay_app::tls::store::Occasion;
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, Parse, Protocol, Shared, Transaction, Wishes, protocol,
 };
@@ -88,6 +89,13 @@ impl FlowApp {
             *next += 1;
         }
         *next > before
+    }
+
+    /// Whether there is something of a direction that detection did not look at.
+    pub(super) fn has_news(&self, d: Direction) -> bool {
+        let parsers = self.session.parsers().iter();
+        let mut txs = parsers.flat_map(|p| p.txs().filter_map(|id| p.tx(id)));
+        txs.any(|tx| tx.base().updated[d.index()])
     }
 
     /// The client behind a proxy, from any transaction of the flow.
@@ -383,7 +391,8 @@ impl Rest {
             self.expected.note(&mut self.app.shared.expected, &flow.core, self.now);
         }
         let wishes = self.app.shared.wishes;
-        if wishes.no_payload && !app.wishes.no_payload {
+        // Frames show bytes of the stream, encrypted or not.
+        if wishes.no_payload && !app.wishes.no_payload && !self.app.shared.frames.wanted {
             tcp.raw_finish();
         }
         app.wishes = wishes;
@@ -441,13 +450,28 @@ impl Rest {
                 let base = tx.base();
                 let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
                 let inspected = !detects || base.detect.iter().all(|d| d.done);
-                let free = end || (whole && inspected);
+                let mut free = end || (whole && inspected);
                 storing |= base.files.is_storing();
                 if !base.files.is_empty() {
-                    self.log_tx_files(&about, tx, free);
+                    let open = [Direction::ToServer, Direction::ToClient].iter().any(|d| base.files.is_open(*d));
+                    self.log_tx_files(&about, tx, end || (free && open));
+                    // Files are logged with a packet of their direction.
+                    free &= tx.base().files.due_for_log().next().is_none();
                 }
                 if tx.base().events.has_new() {
                     self.log_tx_events(&about, protocol, tx);
+                }
+                if tx.base().store_certificates != [false; 2] {
+                    let occasion = Occasion {
+                        flow: about.core,
+                        time: p.time,
+                        number: Some(p.number).filter(|n| *n > 0 && self.file.is_some()),
+                    };
+                    for dir in [Direction::ToServer, Direction::ToClient] {
+                        if std::mem::take(&mut tx.base_mut().store_certificates[dir.index()]) {
+                            tx.store_certificates(dir, &mut self.app.shared.certificates, &occasion);
+                        }
+                    }
                 }
                 if !tx.base().logged && (end || tx.is_loggable(whole)) {
                     self.log_tx(&about, protocol, tx);
@@ -519,10 +543,15 @@ impl Rest {
     /// Logs and counts a transaction.
     fn log_tx(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
         tx.base_mut().logged = true;
-        if let Some(n) = self.app.shared.counters.txs.get_mut(protocol.proto as usize) {
+        let tx = &*tx;
+        let [tcp, udp] = &mut self.app.shared.counters.txs;
+        let txs = if about.core.proto == 17 { udp } else { tcp };
+        // One that is logged before it is complete lasts as long as its flow: Suricata does not count it.
+        if !tx.is_loggable(false)
+            && let Some(n) = txs.get_mut(protocol.proto as usize)
+        {
             *n += 1;
         }
-        let tx = &*tx;
         let Some(kind) = EventType::from_name(protocol.log) else { return };
         if tx.base().no_log || !self.outputs.wants(kind) {
             return;

@@ -20,6 +20,10 @@ impl Rest {
         // What was not let through was not said.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass && !dropped {
+            // What was heard before is looked at before what the end brings.
+            if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
+                self.flush(&mut flow, Direction::ToServer, Heard::default());
+            }
             let mut heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
             if heard.turn {
                 flow.ext.turn_round();
@@ -83,6 +87,10 @@ impl Rest {
             let way = if core.pkts[0] == 0 { Direction::ToClient } else { Direction::ToServer };
             let packet = pseudo(&core, way, self.now, &mut bytes);
             self.log_frames(&packet, flow, way, true);
+            // Of a flow that was dropped nothing more came through that would be worth a record.
+            if self.ips && core.action == FlowAction::Drop {
+                return;
+            }
             self.log_app(&packet, flow, true);
         }
     }

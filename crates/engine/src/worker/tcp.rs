@@ -15,7 +15,8 @@ pub(crate) struct Seen {
     pub(crate) events: StreamEvents,
     /// The flow's new state.
     pub(crate) state: Option<FlowState>,
-    /// Whether the flow counts as established for this packet: the one that completes a handshake comes before that.
+    /// Whether the flow counts as established for this packet: the one that completes a handshake comes before
+    /// that, unless it brings data.
     pub(crate) established: bool,
     /// The payload went into the stream.
     pub(crate) in_stream: bool,
@@ -55,6 +56,8 @@ impl Lane {
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
             out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
         }
+        // An acknowledgement that completes the handshake and brings data is of the connection already.
+        established |= out.state == Some(FlowState::Established) && !packet.payload().is_empty();
         if out.swap {
             flows.swap(at);
             direction = Direction::ToClient;

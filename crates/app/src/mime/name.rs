@@ -1,0 +1,200 @@
+//! Parameters of fields (RFC 2045, section 5.1), in parts and encoded (RFC 2231), and encoded words in names of files
+//! (RFC 2047).
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::http1::param;
+
+/// Base64 with or without padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Most parts of a parameter (RFC 2231, section 3) that are put together; those behind them are left out.
+const MAX_PARTS: u16 = 256;
+
+/// The value of parameter `name`, which is in lower case; put together from its parts where it comes in such, and without
+/// its encoding. `None` where there is none.
+pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    // (place, whether it is encoded, value) of each part.
+    let mut parts: Vec<(u16, bool, &[u8])> = Vec::new();
+    let mut plain = None;
+    for (key, value) in param::params(field) {
+        let Some((own, more)) = key.split_at_checked(name.len()).filter(|(own, _)| own.eq_ignore_ascii_case(name))
+        else {
+            continue;
+        };
+        debug_assert_eq!(own.len(), name.len());
+        match more {
+            b"" => plain = plain.or(Some(value)),
+            [b'*', rest @ ..] => {
+                let (number, encoded) = rest.strip_suffix(b"*").map_or((rest, rest.is_empty()), |n| (n, true));
+                let place = if number.is_empty() {
+                    Some(0)
+                } else {
+                    std::str::from_utf8(number).ok().and_then(|n| n.parse().ok())
+                };
+                if let Some(place) = place.filter(|p| *p < MAX_PARTS && parts.len() < usize::from(MAX_PARTS)) {
+                    parts.push((place, encoded, value));
+                }
+            }
+            _ => {}
+        }
+    }
+    if parts.is_empty() {
+        return plain.map(<[u8]>::to_vec);
+    }
+    parts.sort_by_key(|p| p.0);
+    let mut out = Vec::new();
+    for (n, (_, encoded, value)) in parts.iter().enumerate() {
+        if !encoded {
+            out.extend_from_slice(value);
+            continue;
+        }
+        // The first one says charset and language.
+        let mut text = *value;
+        if n == 0 {
+            let mut quotes = value.iter().enumerate().filter(|(_, b)| **b == b'\'').map(|(i, _)| i);
+            if let (Some(_), Some(second)) = (quotes.next(), quotes.next()) {
+                text = value.get(second + 1..).unwrap_or(value);
+            }
+        }
+        percent(text, &mut out);
+    }
+    Some(out)
+}
+
+fn hex(b: Option<&u8>) -> Option<u8> {
+    b.and_then(|b| (*b as char).to_digit(16)).map(|d| d as u8)
+}
+
+/// Bytes written as `%41`, or with another `mark`.
+fn unquote(text: &[u8], mark: u8, out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = text.get(at) {
+        match (hex(text.get(at + 1)), hex(text.get(at + 2))) {
+            (Some(high), Some(low)) if b == mark => {
+                out.push(high << 4 | low);
+                at += 3;
+            }
+            _ => {
+                out.push(b);
+                at += 1;
+            }
+        }
+    }
+}
+
+fn percent(text: &[u8], out: &mut Vec<u8>) {
+    unquote(text, b'%', out);
+}
+
+/// A name without its encoded words (`=?utf-8?B?…?=`). Bytes stay in the charset that they are in.
+pub(super) fn without_words(name: Vec<u8>) -> Vec<u8> {
+    if !name.windows(2).any(|w| w == b"=?") {
+        return name;
+    }
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name.as_slice();
+    let mut after_word = false;
+    while !rest.is_empty() {
+        if let Some((word, after)) = word(rest) {
+            out.extend_from_slice(&word);
+            (rest, after_word) = (after, true);
+            continue;
+        }
+        // White space between two words is none of the text.
+        let blanks = rest.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(rest.len());
+        if after_word && blanks > 0 && rest.get(blanks..).and_then(word_at).is_some() {
+            rest = rest.get(blanks..).unwrap_or(&[]);
+            continue;
+        }
+        after_word = false;
+        if let Some((first, after)) = rest.split_first() {
+            out.push(*first);
+            rest = after;
+        }
+    }
+    out
+}
+
+fn word_at(text: &[u8]) -> Option<()> {
+    word(text).map(|_| ())
+}
+
+/// The encoded word at the front of `text` without its encoding, and what follows it.
+fn word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    /// Longest encoded word: RFC 2047 allows 75 bytes, programs take more.
+    const LONGEST: usize = 1024;
+    let inner = text.strip_prefix(b"=?")?;
+    let limited = inner.get(..LONGEST).unwrap_or(inner);
+    let mut marks = limited.iter().enumerate().filter(|(_, b)| **b == b'?').map(|(i, _)| i);
+    let (charset, coding) = (marks.next()?, marks.next()?);
+    let data_end = marks.find(|&m| limited.get(m + 1) == Some(&b'='))?;
+    let data = limited.get(coding + 1..data_end)?;
+    let mut out = Vec::new();
+    match limited.get(charset + 1..coding)? {
+        b"B" | b"b" => out = BASE64.decode(data).ok()?,
+        b"Q" | b"q" => {
+            let spaced: Vec<u8> = data.iter().map(|&b| if b == b'_' { b' ' } else { b }).collect();
+            unquote(&spaced, b'=', &mut out);
+        }
+        _ => return None,
+    }
+    Some((out, inner.get(data_end + 2..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn parameters() {
+        for (field, want) in [
+            ("attachment; filename=\"b.bin\"", Some("b.bin")),
+            ("attachment;filename=b.bin;", Some("b.bin")),
+            ("x; filename*0=ab; filename*1=\"cd.txt\"", Some("abcd.txt")),
+            ("x; filename*1=\"cd.txt\"; filename*0=ab", Some("abcd.txt")),
+            ("x; filename*=utf-8''h%C3%B6.txt", Some("hö.txt")),
+            ("x; filename*0*=utf-8''a%20b; filename*1*=%41c; filename*2=%d", Some("a bAc%d")),
+            ("x; filename*=%zz", Some("%zz")),
+            ("x; filename=plain; filename*=utf-8''better", Some("better")),
+            ("x; name=f; filenames=g", None),
+            ("attachment", None),
+        ] {
+            let got = parameter(field.as_bytes(), b"filename");
+            assert_eq!(got.map(|g| String::from_utf8_lossy(&g).into_owned()).as_deref(), want, "{field}");
+        }
+    }
+
+    #[test]
+    fn words() {
+        for (name, want) in [
+            ("=?utf-8?B?aGVsbG8udHh0?=", "hello.txt"),
+            ("=?UTF-8?Q?w=C3=B6r_t?= =?utf-8?q?=2Eexe?=", "wör t.exe"),
+            ("a =?utf-8?Q?b?= c", "a b c"),
+            ("=?utf-8?B?!!!?=", "=?utf-8?B?!!!?="),
+            ("=?utf-8?X?abc?=", "=?utf-8?X?abc?="),
+            ("=?", "=?"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&without_words(name.as_bytes().to_vec())), want, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(field in proptest::collection::vec(prop_oneof![Just(b'='), Just(b'?'), Just(b'*'), Just(b';'), Just(b'%'),
+            Just(b'\''), Just(b'n'), Just(b'0'), Just(b'B'), any::<u8>()], 0..80))
+        {
+            let _ = parameter(&field, b"n");
+            prop_assert!(without_words(field.clone()).len() <= field.len());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Commands (RFC 5321, section 4.1.1; RFC 3030; RFC 3207).
+
+/// What a command line asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Command<'a> {
+    /// EHLO or HELO, with the client's name.
+    Hello(&'a [u8]),
+    /// MAIL FROM, with the reverse-path as it is written.
+    Mail(&'a [u8]),
+    /// RCPT TO, with the forward-path as it is written.
+    Rcpt(&'a [u8]),
+    Data,
+    /// BDAT, with the chunk's length, and whether it is the last one; `None` where that cannot be read.
+    Bdat(Option<(u64, bool)>),
+    Rset,
+    StartTls,
+    Quit,
+    /// Any other command that is known.
+    Known,
+    /// Whatever else: a command that is not known, or a step of an authentication.
+    Other,
+}
+
+/// The verbs that say nothing of the mail.
+const VERBS: [&[u8]; 12] =
+    [b"NOOP", b"VRFY", b"EXPN", b"HELP", b"AUTH", b"ETRN", b"TURN", b"ATRN", b"SEND", b"SOML", b"SAML", b"BURL"];
+
+impl Command<'_> {
+    /// Reads a line, without its line break.
+    pub(super) fn read(line: &[u8]) -> Command<'_> {
+        let line = line.trim_ascii();
+        let end = line.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(line.len());
+        let (verb, rest) = line.split_at(end);
+        let is = |name: &[u8]| verb.eq_ignore_ascii_case(name);
+        if is(b"EHLO") || is(b"HELO") || is(b"LHLO") {
+            Command::Hello(word(rest))
+        } else if let Some(path) = prefixed(line, b"MAIL FROM:") {
+            Command::Mail(word(path))
+        } else if let Some(path) = prefixed(line, b"RCPT TO:") {
+            Command::Rcpt(word(path))
+        } else if is(b"DATA") {
+            Command::Data
+        } else if is(b"BDAT") {
+            Command::Bdat(chunk(rest))
+        } else if is(b"RSET") {
+            Command::Rset
+        } else if is(b"STARTTLS") {
+            Command::StartTls
+        } else if is(b"QUIT") {
+            Command::Quit
+        } else if VERBS.iter().any(|v| is(v)) || is(b"MAIL") || is(b"RCPT") {
+            Command::Known
+        } else {
+            Command::Other
+        }
+    }
+}
+
+fn prefixed<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (own, rest) = line.split_at_checked(prefix.len())?;
+    own.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// The first word, which may be empty.
+fn word(text: &[u8]) -> &[u8] {
+    text.trim_ascii_start().split(|b| b.is_ascii_whitespace()).next().unwrap_or(&[])
+}
+
+/// `20` or `20 LAST`.
+fn chunk(text: &[u8]) -> Option<(u64, bool)> {
+    let mut words = text.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty());
+    let digits = words.next()?;
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let len = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    match words.next() {
+        None => Some((len, false)),
+        Some(w) if w.eq_ignore_ascii_case(b"LAST") => Some((len, true)),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads() {
+        for (line, want) in [
+            (&b"EHLO mx.example"[..], Command::Hello(b"mx.example")),
+            (b"helo  a b ", Command::Hello(b"a")),
+            (b"HELO", Command::Hello(b"")),
+            (b"MAIL FROM: <a@b> SIZE=3", Command::Mail(b"<a@b>")),
+            (b"mail from:<>", Command::Mail(b"<>")),
+            (b"RCPT TO:c@d x", Command::Rcpt(b"c@d")),
+            (b"RCPT TO", Command::Known),
+            (b"DATA ", Command::Data),
+            (b"DATAX", Command::Other),
+            (b"BDAT 20 last", Command::Bdat(Some((20, true)))),
+            (b"BDAT 20", Command::Bdat(Some((20, false)))),
+            (b"BDAT -1", Command::Bdat(None)),
+            (b"BDAT 99999999999999999999", Command::Bdat(None)),
+            (b"BDAT", Command::Bdat(None)),
+            (b"staRttLs", Command::StartTls),
+            (b"Zm9v", Command::Other),
+            (b"", Command::Other),
+        ] {
+            assert_eq!(Command::read(line), want, "{line:?}");
+        }
+    }
+}

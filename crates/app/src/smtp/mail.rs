@@ -1,0 +1,195 @@
+//! The mail of a transaction: what is kept of it, and the files that it carries.
+
+use margay_flow::Direction;
+
+use crate::event::AppEvents;
+use crate::file::Files;
+use crate::mime::{Message, Part, Status};
+use crate::parser::Parse;
+
+use super::config::{Config, MailField};
+use super::events::Event;
+
+/// Most fields that are kept; those behind them are not.
+const MAX_FIELDS: usize = 128;
+/// Most URLs that are kept; those behind them are not.
+const MAX_URLS: usize = 1024;
+/// Most bytes of URLs that are kept.
+const MAX_URL_BYTES: usize = 256 << 10;
+/// Most names of attachments that are kept; those behind them are not.
+const MAX_ATTACHMENTS: usize = 256;
+/// Bytes of data that are handed on together.
+const BATCH: usize = 16 << 10;
+/// Name of the file that a mail becomes where it is not taken apart.
+const RAW_NAME: &[u8] = b"rawmsg";
+
+/// A mail.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    message: Message,
+    /// It becomes one file.
+    raw: bool,
+    fields: Vec<(MailField, Vec<u8>)>,
+    pub urls: Vec<Vec<u8>>,
+    url_bytes: usize,
+    pub attachments: Vec<Vec<u8>>,
+    /// Whether there was anything of it.
+    pub begun: bool,
+}
+
+impl Mail {
+    /// One that begins; `None` where nothing is done with mail.
+    pub(super) fn new(config: &Config) -> Option<Box<Mail>> {
+        let raw = config.raw_extraction && !config.decode_mime;
+        (raw || config.decode_mime)
+            .then(|| Box::new(Mail { message: Message::new(&config.mime), raw, ..Mail::default() }))
+    }
+
+    /// How far it was read.
+    pub(super) const fn status(&self) -> Status {
+        self.message.status()
+    }
+
+    /// Whether it was taken apart.
+    pub(super) const fn is_parsed(&self) -> bool {
+        !self.raw
+    }
+
+    /// See [`Message::body_md5`].
+    pub(super) const fn body_md5(&self) -> Option<[u8; 16]> {
+        self.message.body_md5()
+    }
+
+    /// The first field of a name.
+    pub(super) fn first(&self, field: MailField) -> Option<&[u8]> {
+        self.all(field).next()
+    }
+
+    /// All fields of a name.
+    pub(super) fn all(&self, field: MailField) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.fields.iter().filter(move |f| f.0 == field).map(|f| f.1.as_slice())
+    }
+
+    fn part(&mut self, config: &Config, part: Part<'_>) {
+        match part {
+            Part::Field(name, value) => {
+                if let Some(field) = MailField::from_name(name).filter(|_| !value.is_empty())
+                    && self.fields.len() < MAX_FIELDS
+                {
+                    self.fields.push((field, value.to_vec()));
+                }
+            }
+            Part::Attachment(name) if self.attachments.len() < MAX_ATTACHMENTS => self.attachments.push(name.to_vec()),
+            Part::Url { url, scheme } => {
+                let shown = if config.log_url_scheme { url } else { url.get(scheme..).unwrap_or(url) };
+                if self.urls.len() < MAX_URLS
+                    && self.url_bytes.saturating_add(shown.len()) <= MAX_URL_BYTES
+                    && !self.urls.iter().any(|u| u == shown)
+                {
+                    self.url_bytes += shown.len();
+                    self.urls.push(shown.to_vec());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a mail is read with.
+pub(super) struct MailCx<'a, 'p> {
+    pub cx: &'a mut Parse<'p>,
+    pub files: &'a mut Files,
+    pub events: &'a mut AppEvents,
+    /// Data of the open file that is not handed on yet.
+    pub batch: Vec<u8>,
+}
+
+impl<'a, 'p> MailCx<'a, 'p> {
+    pub(super) fn new(cx: &'a mut Parse<'p>, files: &'a mut Files, events: &'a mut AppEvents) -> Self {
+        let mut batch = std::mem::take(&mut cx.shared.scratch);
+        batch.clear();
+        MailCx { cx, files, events, batch }
+    }
+
+    /// Reads a piece of a line: see [`Message::line`]. With `dot` one that a client put before it is not in it.
+    pub(super) fn line(&mut self, mail: &mut Mail, piece: &[u8], first: bool, ending: &[u8], dot: bool) {
+        mail.begun = true;
+        if mail.raw {
+            if !self.files.is_open(Direction::ToServer) && mail.attachments.is_empty() {
+                mail.attachments.push(RAW_NAME.to_vec());
+                self.tell(Part::Begin(RAW_NAME));
+            }
+            self.tell(Part::Data(piece));
+            self.tell(Part::Data(ending));
+            return;
+        }
+        self.with(mail, |message, config, sink| {
+            if dot {
+                message.stuffing(b".");
+            }
+            message.line(&config.mime, piece, first, ending, sink);
+        });
+    }
+
+    /// Bytes are missing.
+    pub(super) fn gap(&mut self, mail: &mut Mail, len: u64) {
+        if mail.raw {
+            self.tell(Part::Gap(len));
+        } else {
+            self.with(mail, |message, _, sink| message.gap(len, sink));
+        }
+    }
+
+    /// The mail is at its end, or is cut off.
+    pub(super) fn end(&mut self, mail: &mut Mail, truncated: bool) {
+        if mail.raw {
+            self.tell(Part::End { truncated });
+        } else {
+            self.with(mail, |message, config, sink| message.finish(&config.mime, truncated, sink));
+        }
+    }
+
+    fn with(&mut self, mail: &mut Mail, f: impl FnOnce(&mut Message, &Config, &mut dyn FnMut(Part<'_>))) {
+        let mut message = std::mem::take(&mut mail.message);
+        let config = &self.cx.config.smtp;
+        f(&mut message, config, &mut |part| {
+            mail.part(config, part);
+            self.tell(part);
+        });
+        mail.message = message;
+    }
+
+    fn tell(&mut self, part: Part<'_>) {
+        let dir = Direction::ToServer;
+        if !matches!(part, Part::Data(_)) {
+            self.flush();
+        }
+        let (engine, config) = (&mut self.cx.shared.files, &self.cx.config.files);
+        match part {
+            Part::Begin(name) => self.files.open(engine, config, dir, name, None),
+            Part::Data(data) => {
+                self.batch.extend_from_slice(data);
+                if self.batch.len() >= BATCH {
+                    self.flush();
+                }
+            }
+            Part::Gap(len) => self.files.gap(engine, config, dir, len),
+            Part::End { truncated } => self.files.close(engine, config, dir, truncated),
+            Part::Problem(problem) => self.events.add(Event::from(problem) as u8),
+            Part::Field(..) | Part::Attachment(_) | Part::Url { .. } => {}
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            self.files.append(&mut self.cx.shared.files, &self.cx.config.files, Direction::ToServer, &self.batch);
+            self.batch.clear();
+        }
+    }
+
+    /// Hands on what is left.
+    pub(super) fn done(mut self) {
+        self.flush();
+        self.cx.shared.scratch = std::mem::take(&mut self.batch);
+    }
+}

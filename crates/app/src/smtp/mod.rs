@@ -1,0 +1,63 @@
+//! SMTP (RFC 5321), and the mail that it carries.
+//!
+//! A transaction is a mail: it begins with the first command and ends with the mail's data, with RSET, or where TLS begins.
+//! Commands wait in a queue for their replies, whatever the pipelining. Mail comes with DATA or in chunks (BDAT, RFC 3030),
+//! and goes line by line into [`crate::mime`].
+
+mod buffers;
+mod command;
+mod config;
+pub mod events;
+mod log;
+mod mail;
+mod parser;
+mod recognition;
+mod reply;
+mod tx;
+
+use margay_flow::FlowCore;
+
+use crate::config::AppConfig;
+use crate::parser::Parser;
+use crate::proto::AppProto;
+use crate::registry::Protocol;
+
+pub use config::{Config, LogOptions, MailField};
+pub use tx::SmtpTx;
+
+/// Progress of a transaction: places in the states of [`PROTOCOL`].
+const DATA: u8 = 1;
+/// Where the fields of the mail's header are: a transaction that has them is past it. See [`DATA`].
+const HEADER: u8 = 2;
+/// See [`DATA`].
+const BODY: u8 = 3;
+/// See [`DATA`].
+const COMPLETE: [u8; 2] = [4, 1];
+
+/// Types of frames: places in the frames of [`PROTOCOL`].
+const COMMAND_FRAME: u8 = 0;
+/// See [`COMMAND_FRAME`].
+const DATA_FRAME: u8 = 1;
+/// See [`COMMAND_FRAME`].
+const RESPONSE_FRAME: u8 = 2;
+
+/// SMTP.
+pub static PROTOCOL: Protocol = Protocol {
+    proto: AppProto::Smtp,
+    config: "smtp",
+    recognition: recognition::RECOGNITION,
+    parser,
+    buffers: buffers::BUFFERS,
+    numbers: &[],
+    states: [
+        &["request_started", "request_data", "request_header", "request_body", "request_complete"],
+        &["response_started", "response_complete"],
+    ],
+    events: events::NAMES,
+    frames: &["command_line", "data", "response_line"],
+    log: "smtp",
+};
+
+fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
+    Box::<parser::SmtpParser>::default()
+}

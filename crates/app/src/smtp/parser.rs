@@ -1,0 +1,651 @@
+//! The state machine: the client's lines and mails, the server's replies, and which reply is to what.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use margay_flow::{Direction, FlowState};
+
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::proto::AppProto;
+use crate::tx::Transaction;
+
+use super::command::Command;
+use super::events::Event;
+use super::mail::{Mail, MailCx};
+use super::reply::Reply;
+use super::tx::{MAX_RECIPIENTS, SmtpTx};
+use super::{BODY, COMMAND_FRAME, DATA, DATA_FRAME, RESPONSE_FRAME};
+
+/// Longest line, with its line break, that is read; what is behind that is passed over. Lines of a mail come in pieces of that
+/// length. RFC 5321, section 4.5.3.1 allows 512 bytes, extensions more.
+const MAX_LINE: usize = 4095;
+/// Most commands that wait for a reply; the oldest is forgotten when there is one more.
+const MAX_PENDING: usize = 1024;
+
+const TS: Direction = Direction::ToServer;
+const TC: Direction = Direction::ToClient;
+
+/// What a reply is to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Data,
+    Rset,
+    StartTls,
+    Quit,
+    Other,
+}
+
+/// What the client is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Mode {
+    /// Commands.
+    #[default]
+    Command,
+    /// STARTTLS was sent: what follows is for whoever comes after the reply.
+    Tls,
+    /// A mail, up to a line with a dot.
+    Data,
+    /// A chunk of a mail, with the bytes that are left of it, and whether it is the last one.
+    Chunk { left: u64, last: bool },
+}
+
+/// A line of a direction, or what there is of one that is too long.
+struct Line<'a> {
+    /// Without its line break.
+    text: &'a [u8],
+    ending: &'a [u8],
+    /// Bytes of it, with the line break.
+    total: usize,
+    /// There is more of it.
+    cut: bool,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Side {
+    /// How far what waits is known to have no line end.
+    scan: usize,
+    /// What comes is the rest of a line of which nothing more is wanted.
+    skip: bool,
+}
+
+impl Side {
+    /// The line at the front of `data`; with `end` what there is.
+    fn line<'a>(&mut self, data: &'a [u8], end: bool) -> Option<Line<'a>> {
+        let within = data.get(..MAX_LINE).unwrap_or(data);
+        let known = std::mem::take(&mut self.scan).min(within.len());
+        let found = within.get(known..).and_then(|d| memchr::memchr(b'\n', d)).map(|n| n + known);
+        match found {
+            Some(n) => {
+                let text = data.get(..n)?;
+                let text = text.strip_suffix(b"\r").unwrap_or(text);
+                Some(Line { text, ending: data.get(text.len()..=n)?, total: n + 1, cut: false })
+            }
+            None if within.len() == MAX_LINE || (end && !within.is_empty()) => {
+                let cut = within.len() == MAX_LINE;
+                Some(Line { text: within, ending: b"", total: within.len(), cut })
+            }
+            None => {
+                self.scan = within.len();
+                None
+            }
+        }
+    }
+
+    /// Passes over the rest of a line; returns how many bytes that are.
+    fn pass_over(&mut self, data: &[u8]) -> usize {
+        match memchr::memchr(b'\n', data) {
+            Some(n) => {
+                self.skip = false;
+                n + 1
+            }
+            None => data.len(),
+        }
+    }
+}
+
+/// A flow's SMTP parser.
+#[derive(Debug, Default)]
+pub(super) struct SmtpParser {
+    txs: VecDeque<Option<Box<SmtpTx>>>,
+    /// Number of the first of `txs`.
+    first: u64,
+    /// The transaction that commands go to.
+    open: Option<u64>,
+    client: Side,
+    server: Side,
+    mode: Mode,
+    /// The next byte of the mail is at the beginning of a line.
+    line_start: bool,
+    /// A chunk ended within this line.
+    carry: Vec<u8>,
+    /// The command before was a chunk, and not the last one.
+    after_chunk: bool,
+    /// Commands without a reply, each with its transaction.
+    pending: VecDeque<(Asked, u64)>,
+    /// The server said something.
+    greeted: bool,
+    /// Bytes were missing: replies cannot be counted any more.
+    lost: bool,
+    /// Name that the client gave.
+    helo: Option<Vec<u8>>,
+}
+
+impl SmtpParser {
+    fn next(&self) -> u64 {
+        self.first.saturating_add(self.txs.len() as u64)
+    }
+
+    fn get(&mut self, id: u64) -> Option<&mut SmtpTx> {
+        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.txs.get_mut(i)?.as_deref_mut()
+    }
+
+    /// The transaction at hand; a new one where there is none. `None` where there are too many.
+    fn current(&mut self, cx: &mut Parse<'_>) -> Option<&mut SmtpTx> {
+        if let Some(id) = self.open.filter(|id| self.get(*id).is_some_and(|t| !t.is_complete())) {
+            return self.get(id);
+        }
+        let config = &cx.config.smtp;
+        if config.max_tx != 0 && self.txs.len() >= config.max_tx as usize {
+            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Smtp as usize) {
+                *n += 1;
+            }
+            return None;
+        }
+        let id = self.next();
+        let mut tx = SmtpTx { helo: self.helo.clone(), window: config.file_window(), ..SmtpTx::default() };
+        tx.base.id = id;
+        self.txs.push_back(Some(Box::new(tx)));
+        self.open = Some(id);
+        self.get(id)
+    }
+
+    /// The transaction that a frame belongs to.
+    fn frame_tx(&self) -> Option<u64> {
+        self.open.or_else(|| self.next().checked_sub(1))
+    }
+
+    /// Adds an event to the transaction at hand, or to the last one.
+    fn event(&mut self, cx: &mut Parse<'_>, event: Event, dir: Direction) {
+        let id = self.frame_tx();
+        if let Some(tx) = id.and_then(|id| self.get(id)) {
+            tx.event(event, dir);
+        } else if let Some(tx) = self.current(cx) {
+            tx.event(event, dir);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(tx) = self.open.take().and_then(|id| self.get(id)) {
+            tx.complete();
+        }
+    }
+
+    fn ask(&mut self, what: Asked) {
+        if self.pending.len() >= MAX_PENDING {
+            self.pending.pop_front();
+            self.lost = true;
+        }
+        let id = self.frame_tx().unwrap_or(0);
+        self.pending.push_back((what, id));
+    }
+
+    /// What the client sent.
+    fn client(&mut self, cx: &mut Parse<'_>, data: &[u8]) -> Parsed {
+        let mut at = 0;
+        loop {
+            let rest = data.get(at..).unwrap_or(&[]);
+            if rest.is_empty() {
+                break;
+            }
+            let used = match self.mode {
+                Mode::Tls if rest.len() <= MAX_LINE && !cx.end => break,
+                // Nobody answers.
+                Mode::Tls => {
+                    self.mode = Mode::Command;
+                    continue;
+                }
+                _ if self.client.skip => self.client.pass_over(rest),
+                Mode::Command => {
+                    let Some(line) = self.client.line(rest, cx.end) else { break };
+                    if !self.command(cx, &line) {
+                        return Parsed { consumed: at, outcome: Outcome::Failed };
+                    }
+                    let tx = self.frame_tx();
+                    cx.shared.frames.begin(TS, COMMAND_FRAME, at, tx);
+                    cx.shared.frames.end(TS, (at + line.total) as u64);
+                    line.total
+                }
+                Mode::Data => match self.data_lines(cx, rest, at) {
+                    0 => break,
+                    n => n,
+                },
+                Mode::Chunk { left, last } => match self.chunk(cx, rest, left, last) {
+                    0 => break,
+                    n => n,
+                },
+            };
+            at += used;
+        }
+        if cx.end && matches!(self.mode, Mode::Data | Mode::Chunk { .. }) {
+            self.cut_off(cx);
+        }
+        Parsed::used(at)
+    }
+
+    /// A command. Whether there is room for it.
+    fn command(&mut self, cx: &mut Parse<'_>, line: &Line<'_>) -> bool {
+        let command = Command::read(line.text);
+        let resets = self.open.is_some_and(|id| {
+            self.pending.iter().any(|p| *p == (Asked::Rset, id)) || self.get(id).is_some_and(|t| t.rejected)
+        });
+        if resets && matches!(command, Command::Mail(_) | Command::Hello(_)) {
+            // The next mail begins before the reply to what ended this one is there.
+            self.close();
+        }
+        let after_chunk = std::mem::take(&mut self.after_chunk);
+        let Some(tx) = self.current(cx) else { return false };
+        tx.base.touch(TS);
+        if line.cut {
+            tx.event(Event::TruncatedLine, TS);
+            tx.event(Event::CommandTooLong, TS);
+        }
+        let mut asked = Asked::Other;
+        match command {
+            Command::Hello(name) => {
+                if std::mem::replace(&mut tx.said_hello, true) {
+                    tx.event(Event::DuplicateFields, TS);
+                } else {
+                    tx.helo = Some(name.to_vec());
+                    self.helo = Some(name.to_vec());
+                }
+            }
+            Command::Mail(path) => {
+                if tx.mail_from.is_some() {
+                    tx.event(Event::DuplicateFields, TS);
+                } else {
+                    tx.mail_from = Some(path.to_vec());
+                }
+            }
+            Command::Rcpt(path) => {
+                if tx.rcpt_to.len() < MAX_RECIPIENTS {
+                    tx.rcpt_to.push(path.to_vec());
+                }
+            }
+            Command::Data => {
+                asked = Asked::Data;
+                if tx.mail.as_ref().is_some_and(|m| m.begun) {
+                    // A mail in chunks cannot go on like this (RFC 3030, section 3).
+                    tx.event(Event::UnparsableContent, TS);
+                } else {
+                    tx.mail = Mail::new(&cx.config.smtp);
+                }
+                tx.base.advance(TS, DATA);
+                (self.mode, self.line_start) = (Mode::Data, true);
+            }
+            Command::Bdat(None) => tx.event(Event::BdatTooLong, TS),
+            Command::Bdat(Some((left, last))) => {
+                let fresh = tx.base.progress[0] < DATA;
+                if fresh {
+                    tx.mail = Mail::new(&cx.config.smtp);
+                }
+                tx.base.advance(TS, DATA);
+                if fresh {
+                    self.line_start = true;
+                    self.carry.clear();
+                }
+                self.mode = Mode::Chunk { left, last };
+            }
+            Command::Rset => asked = Asked::Rset,
+            Command::StartTls => {
+                asked = Asked::StartTls;
+                self.mode = Mode::Tls;
+            }
+            Command::Quit => asked = Asked::Quit,
+            Command::Other if after_chunk => tx.event(Event::BdatTooLong, TS),
+            Command::Known | Command::Other => {}
+        }
+        self.client.skip = line.cut;
+        self.ask(asked);
+        if let Mode::Chunk { left: 0, last } = self.mode {
+            self.chunk_end(cx, last);
+        }
+        true
+    }
+
+    /// Takes the mail at hand out to read it.
+    fn with_mail(&mut self, cx: &mut Parse<'_>, f: impl FnOnce(&mut MailCx<'_, '_>, &mut Mail)) {
+        let Some(tx) = self.open.and_then(|id| self.get(id)) else { return };
+        let Some(mut mail) = tx.mail.take() else { return };
+        let base = &mut tx.base;
+        let mut mcx = MailCx::new(cx, &mut base.files, &mut base.events);
+        f(&mut mcx, &mut mail);
+        mcx.done();
+        if mail.status() != crate::mime::Status::Header {
+            tx.base.advance(TS, BODY);
+        }
+        tx.base.touch(TS);
+        tx.mail = Some(mail);
+    }
+
+    /// Lines of a mail; how many bytes of it were used.
+    fn data_lines(&mut self, cx: &mut Parse<'_>, data: &[u8], at: usize) -> usize {
+        let tx = self.frame_tx();
+        if self.greeted && self.pending.iter().any(|p| p.0 == Asked::Data) && !self.lost {
+            self.event(cx, Event::InvalidPipelining, TS);
+        }
+        cx.shared.frames.begin(TS, DATA_FRAME, at, tx);
+        let end = cx.end;
+        let (mut side, mut start) = (std::mem::take(&mut self.client), self.line_start);
+        let (mut used, mut over) = (0, None);
+        self.with_mail_or_not(cx, |mut reader| {
+            while let Some(line) = side.line(data.get(used..).unwrap_or(&[]), end) {
+                let mut text = line.text;
+                if start {
+                    if text == b"." && !line.cut && !line.ending.is_empty() {
+                        over = Some(used);
+                        used += line.total;
+                        break;
+                    }
+                    text = text.strip_prefix(b".").unwrap_or(text);
+                }
+                if let Some((mcx, mail)) = &mut reader {
+                    mcx.line(mail, text, start, line.ending, text.len() < line.text.len());
+                }
+                start = !line.ending.is_empty();
+                used += line.total;
+            }
+            if let (Some((mcx, mail)), Some(_)) = (&mut reader, over) {
+                mcx.end(mail, false);
+            }
+        });
+        (self.client, self.line_start) = (side, start);
+        if let Some(over) = over {
+            cx.shared.frames.end(TS, (at + over) as u64);
+            self.mode = Mode::Command;
+            self.ask(Asked::Other);
+            self.close();
+        }
+        used
+    }
+
+    /// As [`SmtpParser::with_mail`], called also where there is no mail to read into.
+    fn with_mail_or_not(&mut self, cx: &mut Parse<'_>, f: impl FnOnce(Option<(&mut MailCx<'_, '_>, &mut Mail)>)) {
+        if self.open.and_then(|id| self.get(id)).is_some_and(|t| t.mail.is_some()) {
+            self.with_mail(cx, |mcx, mail| f(Some((mcx, mail))));
+        } else {
+            f(None);
+        }
+    }
+
+    /// Bytes of a chunk of a mail; how many of them were used.
+    fn chunk(&mut self, cx: &mut Parse<'_>, data: &[u8], left: u64, last: bool) -> usize {
+        let own = data.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(data);
+        let whole = own.len() as u64 == left;
+        let end = cx.end;
+        let (mut side, mut start) = (std::mem::take(&mut self.client), self.line_start);
+        let mut carry = std::mem::take(&mut self.carry);
+        let mut used = 0;
+        self.with_mail_or_not(cx, |mut reader| {
+            let mut tell = |text: &[u8], start: bool, ending: &[u8]| {
+                if let Some((mcx, mail)) = &mut reader {
+                    mcx.line(mail, text, start, ending, false);
+                }
+            };
+            while used < own.len() {
+                let rest = own.get(used..).unwrap_or(&[]);
+                if !carry.is_empty() {
+                    // What the chunk before ended with, up to the end of its line.
+                    let room = MAX_LINE.saturating_sub(carry.len());
+                    let lf = memchr::memchr(b'\n', rest.get(..room).unwrap_or(rest));
+                    let n = lf.map_or(rest.len().min(room), |n| n + 1);
+                    carry.extend_from_slice(rest.get(..n).unwrap_or(&[]));
+                    used += n;
+                    if let Some(line) = Side::default().line(&carry, false) {
+                        tell(line.text, start, line.ending);
+                        start = !line.ending.is_empty();
+                        carry.clear();
+                    }
+                    continue;
+                }
+                let Some(line) = side.line(rest, whole || end) else { break };
+                used += line.total;
+                if line.ending.is_empty() && !line.cut {
+                    carry.extend_from_slice(line.text);
+                    continue;
+                }
+                tell(line.text, start, line.ending);
+                start = !line.ending.is_empty();
+            }
+        });
+        (self.client, self.line_start, self.carry) = (side, start, carry);
+        let left = left.saturating_sub(used as u64);
+        self.mode = Mode::Chunk { left, last };
+        if left == 0 {
+            self.chunk_end(cx, last);
+        }
+        used
+    }
+
+    /// A chunk is at its end.
+    fn chunk_end(&mut self, cx: &mut Parse<'_>, last: bool) {
+        self.mode = Mode::Command;
+        self.client.scan = 0;
+        if !last {
+            self.after_chunk = true;
+            return;
+        }
+        let (carry, start) = (std::mem::take(&mut self.carry), self.line_start);
+        self.with_mail(cx, |mcx, mail| {
+            if !carry.is_empty() {
+                mcx.line(mail, &carry, start, b"", false);
+            }
+            mcx.end(mail, false);
+        });
+        self.close();
+    }
+
+    /// No more of the mail at hand will come.
+    fn cut_off(&mut self, cx: &mut Parse<'_>) {
+        self.mode = Mode::Command;
+        let (carry, start) = (std::mem::take(&mut self.carry), self.line_start);
+        self.with_mail(cx, |mcx, mail| {
+            if !carry.is_empty() {
+                mcx.line(mail, &carry, start, b"", false);
+            }
+            mcx.end(mail, true);
+        });
+    }
+
+    /// What the server sent.
+    fn server(&mut self, cx: &mut Parse<'_>, data: &[u8]) -> Parsed {
+        let mut at = 0;
+        loop {
+            let rest = data.get(at..).unwrap_or(&[]);
+            if rest.is_empty() {
+                break;
+            }
+            if self.server.skip {
+                at += self.server.pass_over(rest);
+                continue;
+            }
+            let Some(line) = self.server.line(rest, cx.end) else { break };
+            let tx = self.frame_tx();
+            cx.shared.frames.begin(TC, RESPONSE_FRAME, at, tx);
+            at += line.total;
+            cx.shared.frames.end(TC, at as u64);
+            self.server.skip = line.cut;
+            if line.cut {
+                self.event(cx, Event::TruncatedLine, TC);
+                self.event(cx, Event::ReplyTooLong, TC);
+            }
+            if line.text.is_empty() {
+                continue;
+            }
+            let Some(reply) = Reply::read(line.text) else {
+                self.event(cx, Event::InvalidReply, TC);
+                continue;
+            };
+            if reply.last
+                && let Some(outcome) = self.reply(cx, reply.code)
+            {
+                return Parsed { consumed: at, outcome };
+            }
+        }
+        Parsed::used(at)
+    }
+
+    /// A reply is whole; what follows, where it changes that.
+    fn reply(&mut self, cx: &mut Parse<'_>, code: u16) -> Option<Outcome> {
+        if !std::mem::replace(&mut self.greeted, true) {
+            let to_tls = self.pending.front().is_some_and(|p| p.0 == Asked::StartTls);
+            let refused = matches!(code, 421 | 554) && self.pending.is_empty();
+            if (code == 220 && !to_tls) || refused {
+                return None;
+            }
+            if !self.lost {
+                self.event(cx, Event::NoWelcome, TC);
+            }
+            if self.pending.is_empty() {
+                return None;
+            }
+        }
+        let Some((asked, id)) = self.pending.pop_front() else {
+            // 421 needs no command (RFC 5321, section 3.8).
+            if code != 421 && !self.lost {
+                self.event(cx, Event::UnmatchedReply, TC);
+            }
+            return None;
+        };
+        if let Some(tx) = self.get(id) {
+            tx.answered = true;
+        }
+        match asked {
+            Asked::Other => {}
+            Asked::Quit => {
+                // Nothing follows: what there was of a mail is over. Before that something may, whatever the server said.
+                if cx.flow.state == FlowState::Closed && self.open == Some(id) {
+                    self.close();
+                }
+            }
+            Asked::Data if code / 100 == 3 => {}
+            Asked::Data => {
+                let here = self.open == Some(id) && self.mode == Mode::Data;
+                if let Some(tx) = self.get(id) {
+                    tx.event(Event::DataRejected, TC);
+                    tx.rejected = true;
+                    if here && tx.mail.as_ref().is_none_or(|m| !m.begun) {
+                        // Commands go on; a client that did not wait sends its mail all the same.
+                        tx.mail = None;
+                        self.mode = Mode::Command;
+                    }
+                }
+            }
+            Asked::Rset => {
+                if code / 100 == 2 && self.open == Some(id) {
+                    self.close();
+                }
+            }
+            Asked::StartTls => {
+                if self.mode == Mode::Tls {
+                    self.mode = Mode::Command;
+                }
+                if code == 220 {
+                    self.close();
+                    return Some(Outcome::Change(Some(AppProto::Tls)));
+                }
+                if let Some(tx) = self.get(id) {
+                    tx.event(Event::TlsRejected, TC);
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Parser for SmtpParser {
+    fn proto(&self) -> AppProto {
+        AppProto::Smtp
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        if !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
+        match dir {
+            Direction::ToServer => self.client(cx, data),
+            Direction::ToClient => self.server(cx, data),
+        }
+    }
+
+    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        // Which reply is to what is not known behind a gap.
+        self.lost = true;
+        self.pending.clear();
+        if dir == TC {
+            (self.server.skip, self.greeted) = (true, true);
+            if self.mode == Mode::Tls {
+                self.mode = Mode::Command;
+            }
+            return Outcome::More;
+        }
+        match self.mode {
+            Mode::Command | Mode::Tls => {
+                self.client.skip = true;
+                self.mode = Mode::Command;
+            }
+            Mode::Data => {
+                self.line_start = false;
+                self.with_mail(cx, |mcx, mail| mcx.gap(mail, len));
+            }
+            Mode::Chunk { left, last } => {
+                self.line_start = false;
+                self.carry.clear();
+                let missing = len.min(left);
+                self.with_mail(cx, |mcx, mail| mcx.gap(mail, missing));
+                self.mode = Mode::Chunk { left: left - missing, last };
+                if left == missing {
+                    self.chunk_end(cx, last);
+                    self.client.skip = len > left;
+                    self.after_chunk = false;
+                }
+            }
+        }
+        Outcome::More
+    }
+
+    fn truncated(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+        if dir == TS && matches!(self.mode, Mode::Data | Mode::Chunk { .. }) {
+            self.cut_off(cx);
+        }
+    }
+
+    fn txs(&self) -> Range<u64> {
+        self.first..self.next()
+    }
+
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.txs.get(i)?.as_deref().map(|t| t as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        self.get(id).map(|t| t as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
+        if let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok())
+            && let Some(tx) = self.txs.get_mut(i)
+        {
+            *tx = None;
+        }
+        if self.open == Some(id) {
+            self.open = None;
+        }
+        while let Some(None) = self.txs.front() {
+            self.txs.pop_front();
+            self.first += 1;
+        }
+    }
+}

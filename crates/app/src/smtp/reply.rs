@@ -1,0 +1,39 @@
+//! Replies (RFC 5321, section 4.2).
+
+/// A line of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// Its code.
+    pub code: u16,
+    /// Whether it is the last line of the reply.
+    pub last: bool,
+}
+
+impl Reply {
+    /// Reads a line, without its line break; `None` where it begins with no code.
+    pub(super) fn read(line: &[u8]) -> Option<Reply> {
+        let &[a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', ref rest @ ..] = line else { return None };
+        let digit = |d: u8| u16::from(d - b'0');
+        Some(Reply { code: digit(a) * 100 + digit(b) * 10 + digit(c), last: rest.first() != Some(&b'-') })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads() {
+        for (line, want) in [
+            (&b"250 ok"[..], Some((250, true))),
+            (b"250-mx", Some((250, false))),
+            (b"354", Some((354, true))),
+            (b"250what", Some((250, true))),
+            (b"25", None),
+            (b"999 x", None),
+            (b"abc", None),
+        ] {
+            assert_eq!(Reply::read(line).map(|r| (r.code, r.last)), want);
+        }
+    }
+}

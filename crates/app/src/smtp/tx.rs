@@ -1,0 +1,83 @@
+//! A mail, with the commands that send it.
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::window::WindowLimits;
+
+use super::COMPLETE;
+use super::events::Event;
+use super::mail::Mail;
+
+/// Most recipients that are kept; those behind them are not (RFC 5321, section 4.5.3.1.8 asks for 100).
+pub(super) const MAX_RECIPIENTS: usize = 1000;
+
+/// A transaction of SMTP.
+#[derive(Debug, Default)]
+pub struct SmtpTx {
+    pub(super) base: TxBase,
+    /// Name of the client, from this transaction or an earlier one.
+    pub(super) helo: Option<Vec<u8>>,
+    /// It was said in this transaction.
+    pub(super) said_hello: bool,
+    pub(super) mail_from: Option<Vec<u8>>,
+    pub(super) rcpt_to: Vec<Vec<u8>>,
+    pub(super) mail: Option<Box<Mail>>,
+    /// The server answered a command of it.
+    pub(super) answered: bool,
+    /// The server did not want the mail.
+    pub(super) rejected: bool,
+    pub(super) window: WindowLimits,
+}
+
+impl SmtpTx {
+    /// Adds an event that came up in a direction.
+    pub(super) fn event(&mut self, event: Event, dir: Direction) {
+        self.base.events.add(event as u8);
+        self.base.touch(dir);
+    }
+
+    /// Nothing more will come of it.
+    pub(super) fn complete(&mut self) {
+        self.base.advance(Direction::ToServer, COMPLETE[0]);
+        self.base.advance(Direction::ToClient, COMPLETE[1]);
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.base.progress == COMPLETE
+    }
+}
+
+impl Transaction for SmtpTx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        super::buffers::buffer(self, id, dir, index, scratch)
+    }
+
+    fn inspected(&mut self, dir: Direction) {
+        self.base.files.inspected(dir, self.window);
+    }
+
+    fn file_window(&self, _dir: Direction) -> WindowLimits {
+        self.window
+    }
+
+    fn records(&self, _options: &AppLogOptions) -> usize {
+        // A farewell behind a mail, which nobody answers, is not worth an event.
+        let own = self.said_hello || self.mail_from.is_some() || !self.rcpt_to.is_empty() || self.mail.is_some();
+        usize::from(own || self.answered)
+    }
+
+    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+        super::log::log(self, json, options, what);
+    }
+}

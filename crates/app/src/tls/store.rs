@@ -1,0 +1,149 @@
+//! `tls-store`: the certificates of sessions that rules want kept (`tls.store`), a file in PEM (RFC 7468) with one beside it
+//! that says where they came from.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use margay_flow::{Direction, FlowCore};
+use margay_json::time::Clock;
+use margay_packet::Time;
+
+use super::cert::Chain;
+
+/// Where certificates go; nowhere without a folder.
+#[derive(Debug, Default)]
+pub struct CertificateStore {
+    /// The folder.
+    pub dir: Option<PathBuf>,
+    /// Chains that were written.
+    pub written: u64,
+    /// Chains that could not be written.
+    pub failed: u64,
+    /// The last number given to a file, for all workers.
+    last: Arc<AtomicU32>,
+    clock: Option<Clock>,
+}
+
+/// The packet that made a rule match.
+#[derive(Debug, Clone, Copy)]
+pub struct Occasion<'a> {
+    /// Its flow.
+    pub flow: &'a FlowCore,
+    /// Its time.
+    pub time: Time,
+    /// Its number in the capture file, where it is from one.
+    pub number: Option<u64>,
+}
+
+impl CertificateStore {
+    /// One in a folder, which is made where it is missing.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new(dir: PathBuf) -> std::io::Result<CertificateStore> {
+        std::fs::create_dir_all(&dir)?;
+        Ok(CertificateStore { dir: Some(dir), ..CertificateStore::default() })
+    }
+
+    /// Writes the chain of a direction's sender. What cannot be written is counted: traffic goes on.
+    pub(super) fn store(&mut self, chain: &Chain, dir: Direction, occasion: &Occasion<'_>) {
+        let Some(folder) = self.dir.clone() else { return };
+        let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let of_client = if dir == Direction::ToServer { "client-" } else { "" };
+        let micros = occasion.time.0.rem_euclid(1_000_000);
+        let name = format!("{of_client}{}.{micros:06}-{number}", occasion.time.secs());
+        let about = about(chain, occasion, self.clock.get_or_insert_with(Clock::system));
+        let done = write(&folder.join(format!("{name}.pem")), pem(chain).as_bytes())
+            .and_then(|()| write(&folder.join(format!("{name}.meta")), &about));
+        match done {
+            Ok(()) => self.written += 1,
+            Err(_) => self.failed += 1,
+        }
+    }
+}
+
+fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    OpenOptions::new().write(true).create(true).truncate(true).open(path)?.write_all(text)
+}
+
+/// All certificates of a chain, in lines of 64 characters.
+fn pem(chain: &Chain) -> String {
+    use base64::Engine as _;
+    let mut out = String::new();
+    for der in (0..).map_while(|i| chain.der(i)) {
+        let text = base64::engine::general_purpose::STANDARD.encode(der);
+        out.push_str("-----BEGIN CERTIFICATE-----\n");
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let (line, more) = rest.split_at(rest.len().min(64));
+            out.push_str(line);
+            out.push('\n');
+            rest = more;
+        }
+        out.push_str("-----END CERTIFICATE-----\n");
+    }
+    out
+}
+
+fn about(chain: &Chain, occasion: &Occasion<'_>, clock: &mut Clock) -> Vec<u8> {
+    let mut out = b"TIME:              ".to_vec();
+    clock.fast(&mut out, occasion.time);
+    out.push(b'\n');
+    let mut line = |key: &str, value: &[u8]| {
+        out.extend_from_slice(format!("{key:<19}").as_bytes());
+        // What would end the line stays within it.
+        out.extend(value.iter().map(|b| if b.is_ascii_control() { b'?' } else { *b }));
+        out.push(b'\n');
+    };
+    if let Some(n) = occasion.number {
+        line("PCAP PKT NUM:", n.to_string().as_bytes());
+    }
+    let flow = occasion.flow;
+    for (key, address) in [("SRC IP:", flow.src), ("DST IP:", flow.dst)] {
+        let mut text = Vec::new();
+        margay_json::ip(&mut text, address);
+        line(key, &text);
+    }
+    line("PROTO:", flow.proto.to_string().as_bytes());
+    line("SRC PORT:", flow.sport.to_string().as_bytes());
+    line("DST PORT:", flow.dport.to_string().as_bytes());
+    if let Some(c) = &chain.first {
+        line("TLS SUBJECT:", &c.subject);
+        line("TLS ISSUERDN:", &c.issuer);
+    }
+    if let Some(f) = chain.fingerprint() {
+        line("TLS FINGERPRINT:", f.as_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    #[test]
+    fn what_is_written() {
+        let chain = Chain::of(&[1; 60], &mut |_| {});
+        let text = pem(&chain);
+        assert!(text.starts_with("-----BEGIN CERTIFICATE-----\nAQEB"), "{text}");
+        assert!(text.lines().all(|l| l.len() <= 64) && text.ends_with("-----END CERTIFICATE-----\n"));
+        let flow =
+            FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([10, 0, 0, 2]), 443), Time(0));
+        let occasion = Occasion { flow: &flow, time: Time(1_523_912_382_000_074), number: Some(7) };
+        let text = String::from_utf8(about(&chain, &occasion, &mut Clock::utc())).unwrap();
+        let want =
+            "TIME:              04/16/2018-20:59:42.000074\nPCAP PKT NUM:      7\nSRC IP:            192.0.2.1\n";
+        assert!(text.starts_with(want), "{text}");
+        let folder = std::env::temp_dir().join(format!("margay-tls-store-{}", std::process::id()));
+        let mut store = CertificateStore::new(folder.clone()).unwrap();
+        store.store(&chain, Direction::ToServer, &occasion);
+        assert!(folder.join("client-1523912382.000074-1.meta").exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+        store.store(&chain, Direction::ToClient, &occasion);
+        assert_eq!((store.written, store.failed), (1, 1));
+    }
+}

@@ -1,0 +1,289 @@
+//! Conversations through the SMTP parser: what it makes of them, and that it makes the same of any way to cut them.
+
+use std::net::IpAddr;
+
+use margay_app::file::FileWants;
+use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, protocol};
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_flow::{FlowCore, FlowState};
+use margay_json::Json;
+use margay_packet::Time;
+use proptest::prelude::*;
+
+/// A parser with what it needs, fed as a session feeds it.
+struct Talk {
+    config: AppConfig,
+    flow: FlowCore,
+    shared: Shared,
+    parser: Box<dyn Parser>,
+    waiting: [Vec<u8>; 2],
+    outcome: Outcome,
+}
+
+impl Talk {
+    fn with(mut config: AppConfig) -> Talk {
+        config.files.force = FileWants { sha256: true, ..FileWants::NONE };
+        let flow = FlowCore {
+            state: FlowState::Established,
+            ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([192, 0, 2, 2]), 25), Time(0))
+        };
+        let parser = (protocol(AppProto::Smtp).expect("SMTP has a parser").parser)(&config, &flow);
+        let shared = Shared::default();
+        Talk { config, flow, shared, parser, waiting: Default::default(), outcome: Outcome::More }
+    }
+
+    fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        if self.outcome != Outcome::More {
+            return;
+        }
+        let waiting = &mut self.waiting[dir.index()];
+        waiting.extend_from_slice(data);
+        let (config, shared, flow) = (&self.config, &mut self.shared, &self.flow);
+        let mut cx = Parse { config, shared, flow, time: Time(0), end, inline: false };
+        let parsed = self.parser.data(&mut cx, dir, waiting);
+        waiting.drain(..parsed.consumed);
+        self.outcome = parsed.outcome;
+    }
+
+    fn gap(&mut self, dir: Direction, len: u64) {
+        let (config, shared, flow) = (&self.config, &mut self.shared, &self.flow);
+        let mut cx = Parse { config, shared, flow, time: Time(0), end: false, inline: false };
+        self.outcome = self.parser.gap(&mut cx, dir, len);
+    }
+
+    /// Lines of a script: `> ` of the client, `< ` of the server, each with a line break put behind it.
+    fn say(&mut self, script: &str, piece: usize) {
+        for line in script.lines() {
+            let (dir, text) = match line.split_at(2) {
+                ("> ", text) => (ToServer, text),
+                ("< ", text) => (ToClient, text),
+                other => panic!("{other:?}"),
+            };
+            for piece in format!("{text}\r\n").as_bytes().chunks(piece) {
+                self.feed(dir, piece, false);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.feed(ToServer, b"", true);
+        self.feed(ToClient, b"", true);
+    }
+
+    fn events(&self, id: u64) -> Vec<&'static str> {
+        let names = protocol(AppProto::Smtp).map_or(&[][..], |p| p.events);
+        let tx = self.parser.tx(id).expect("a transaction");
+        let mut events: Vec<_> = tx.base().events.as_slice().iter().map(|&e| names[usize::from(e)]).collect();
+        events.sort_unstable();
+        events
+    }
+
+    fn log(&self, id: u64) -> String {
+        let mut json = Json::new();
+        json.item_object();
+        self.parser.tx(id).expect("a transaction").log(&mut json, &AppLogOptions::default(), LogFor::Event);
+        json.end_object();
+        String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8")
+    }
+
+    fn buffer(&self, id: u64, name: &str, index: usize) -> Option<String> {
+        let def = protocol(AppProto::Smtp)?.buffers.iter().find(|b| b.name == name)?;
+        let mut scratch = Vec::new();
+        let found = self.parser.tx(id)?.buffer(def.id, ToServer, index, &mut scratch)?;
+        Some(String::from_utf8_lossy(found.data).into_owned())
+    }
+
+    /// Files with their sizes.
+    fn files(&self, id: u64) -> Vec<(String, u64)> {
+        let files = self.parser.tx(id).expect("a transaction").base().files.all();
+        files.iter().map(|f| (String::from_utf8_lossy(f.name()).into_owned(), f.size())).collect()
+    }
+
+    fn seen(&self) -> Vec<String> {
+        let mut out = vec![format!("{:?}", self.outcome)];
+        for id in self.parser.txs() {
+            let progress = self.parser.tx(id).map(|t| t.base().progress);
+            out.push(format!("{id} {progress:?} {:?} {} {:?}", self.events(id), self.log(id), self.files(id)));
+        }
+        out
+    }
+}
+
+const BEGIN: &str = "< 220 mx ESMTP\n> EHLO me\n< 250-mx\n< 250 PIPELINING\n";
+const MAIL: &str = "> MAIL FROM:<a@b>\n< 250 ok\n> RCPT TO:<c@d>\n< 250 ok\n> DATA\n< 354 go\n";
+
+fn talk(script: &str) -> Talk {
+    let mut t = Talk::with(AppConfig::default());
+    t.say(script, usize::MAX);
+    t
+}
+
+fn mail(message: &str) -> Talk {
+    let lines: String = message.lines().map(|l| format!("> {l}\n")).collect();
+    talk(&format!("{BEGIN}{MAIL}{lines}> .\n< 250 ok\n"))
+}
+
+#[test]
+fn a_mail() {
+    let t = talk(&format!(
+        "{BEGIN}{MAIL}> From: a <a@b>\n> To: \"x,y\" <c@d>,\n> \te@f\n> Subject: s\n> \n> see http://A.com/b\n> ..dot\n> .\n< 250 ok\n> QUIT\n< 221 bye\n"
+    ));
+    assert_eq!(
+        t.log(0),
+        r#"{"smtp":{"helo":"me","mail_from":"<a@b>","rcpt_to":["<c@d>"]},"email":{"status":"PARSE_DONE","from":"a <a@b>","to":["\"x,y\" <c@d>","e@f"],"url":["a.com/b"]}}"#
+    );
+    assert_eq!(t.log(1), r#"{"smtp":{"helo":"me"}}"#);
+    assert!(t.events(0).is_empty() && t.events(1).is_empty());
+    for (name, want) in [("smtp.helo", "me"), ("email.subject", "s"), ("email.url", "a.com/b")] {
+        assert_eq!(t.buffer(0, name, 0).as_deref(), Some(want), "{name}");
+    }
+    assert_eq!(t.buffer(0, "smtp.rcpt_to", 1), None);
+}
+
+#[test]
+fn parts_that_are_files() {
+    let head = "Subject: x\nContent-Type: multipart/mixed; boundary=BB\n\npreamble\n--BB\n";
+    for (part, want) in [
+        (
+            "Content-Type: x/y; name=\"a\"\nContent-Transfer-Encoding: base64\n\nSGVsbG8gV29ybGQ=\n\n--BB--",
+            vec![("a", 11)],
+        ),
+        ("Content-Disposition: x; filename=a\n\nabc\n\n--BB--\nepilogue", vec![("a", 5)]),
+        ("Content-Disposition: x; filename=a\n\n--BB--", vec![("a", 0)]),
+        (
+            "Content-Disposition: x; filename=a\n\nabc\n--BBx\nContent-Disposition: x; filename*=''%62\n\nd\n--BB--",
+            vec![("a", 3), ("b", 1)],
+        ),
+        (
+            "Content-Type: multipart/x; boundary=CC\n\n--CC\nContent-Type: x/y; name=i\n\nin\n--CC--\n--BB--",
+            vec![("i", 2)],
+        ),
+        ("Content-Type: message/rfc822; name=m\n\nContent-Type: x/y; name=i\n\nin\n--BB--", vec![("i", 2)]),
+        ("Content-Type: x/y; name=a\nContent-Transfer-Encoding: quoted-printable\n\na=3D=\nb\n--BB--", vec![("a", 3)]),
+        ("Content-Type: text/plain\n\nnone\n--BB--", vec![]),
+    ] {
+        let t = mail(&format!("{head}{part}"));
+        let want: Vec<(String, u64)> = want.iter().map(|(n, s)| ((*n).to_owned(), *s)).collect();
+        assert_eq!((t.files(0), t.events(0)), (want, vec![]), "{part}");
+    }
+}
+
+#[test]
+fn what_is_odd_about_a_message() {
+    let long = "x".repeat(999);
+    for (message, want) in [
+        (format!("A: b\n\n{long}"), "mime_long_line"),
+        (format!("{}: b\n\nc", "N".repeat(76)), "mime_long_header_name"),
+        (format!("A: {}\n {long}\n {long}\n\nc", "v".repeat(100)), "mime_long_header_value"),
+        (format!("Content-Type: multipart/x; boundary={}\n\nc", "b".repeat(255)), "mime_long_boundary"),
+        (format!("Content-Type: x/y; name={}\n\nc", "n".repeat(256)), "mime_long_filename"),
+        (
+            format!("Content-Type: x/y; name=n\nContent-Transfer-Encoding: base64\n\n{}", "A".repeat(80)),
+            "mime_long_enc_line",
+        ),
+        ("Content-Type: x/y; name=n\nContent-Transfer-Encoding: base64\n\nAA*A".into(), "mime_invalid_base64"),
+        ("Content-Type: x/y; name=n\nContent-Transfer-Encoding: quoted-printable\n\na=zz".into(), "mime_invalid_qp"),
+        ("Content-Type: multipart/x; boundary=B\n\n--B\n\nno end".into(), "mime_malformed_msg"),
+    ] {
+        let t = mail(&message);
+        assert!(t.events(0).contains(&want), "{want} {:?}", t.events(0));
+        assert!(t.log(0).contains("PARSE_DONE"));
+    }
+}
+
+#[test]
+fn replies() {
+    for (script, want) in [
+        ("< 250 hi\n> EHLO me\n< 250 mx\n".into(), vec!["no_server_welcome_message"]),
+        (format!("{BEGIN}< 250 what\n> NOOP\n< 250 ok\n"), vec!["unable_to_match_reply_with_request"]),
+        (format!("{BEGIN}> NOOP\n< 250 ok\n< 421 bye\n"), vec![]),
+        (format!("{BEGIN}> NOOP\n< what\n"), vec!["invalid_reply"]),
+        (format!("{BEGIN}> STARTTLS\n< 454 no\n"), vec!["tls_rejected"]),
+        (format!("{BEGIN}> NOOP\n< 250 {}\n", "x".repeat(5000)), vec!["max_reply_line_len_exceeded", "truncated_line"]),
+        (
+            format!("{BEGIN}> VRFY {}\n< 250 ok\n", "x".repeat(5000)),
+            vec!["max_command_line_len_exceeded", "truncated_line"],
+        ),
+        (format!("{BEGIN}> HELO again\n< 250 ok\n> MAIL FROM:<a>\n> MAIL FROM:<b>\n"), vec!["duplicate_fields"]),
+        (format!("{BEGIN}> DATA\n> early\n< 250 ok\n"), vec!["data_command_rejected", "invalid_pipelined_sequence"]),
+    ] {
+        let mut t = talk(&script);
+        t.end();
+        assert_eq!(t.events(0), want, "{script}");
+    }
+}
+
+#[test]
+fn a_rejected_mail_leaves_commands() {
+    let t = talk(&format!(
+        "{BEGIN}> MAIL FROM:<a@b>\n> RCPT TO:<c@d>\n> DATA\n< 553 no\n< 503 no\n< 503 no\n> RSET\n> MAIL FROM:<e@f>\n< 250 ok\n< 250 ok\n> DATA\n< 354 go\n> Subject: s\n> \n> b\n> .\n"
+    ));
+    assert_eq!(t.events(0), ["data_command_rejected"]);
+    assert_eq!(t.log(0), r#"{"smtp":{"helo":"me","mail_from":"<a@b>","rcpt_to":["<c@d>"]}}"#);
+    assert_eq!(t.log(1), r#"{"smtp":{"helo":"me","mail_from":"<e@f>"},"email":{"status":"PARSE_DONE"}}"#);
+}
+
+#[test]
+fn starttls() {
+    let mut t = talk(&format!("{BEGIN}> STARTTLS\n"));
+    t.feed(ToServer, b"\x16\x03\x01", false);
+    t.feed(ToClient, b"220 go\r\n", false);
+    assert_eq!(t.outcome, Outcome::Change(Some(AppProto::Tls)));
+    assert_eq!(t.waiting[0], b"\x16\x03\x01");
+}
+
+#[test]
+fn chunks() {
+    let begin = format!("{BEGIN}> MAIL FROM:<a@b>\n< 250 ok\n");
+    for piece in [1, 7, 1000] {
+        let mut t = talk(&begin);
+        for bytes in b"BDAT 9\r\nA: b\r\n\r\ncBDAT 3\r\nd\re\r\nBDAT 14 LAST\r\n\r\nhttp://x.com".chunks(piece) {
+            t.feed(ToServer, bytes, false);
+        }
+        assert_eq!(t.events(0), ["bdat_chunk_len_exceeded"], "what follows the second chunk is no command");
+        assert!(t.log(0).contains(r#""url":["x.com"]"#), "{}", t.log(0));
+        assert!(!t.parser.txs().is_empty());
+    }
+    assert_eq!(talk(&format!("{begin}> BDAT x\n")).events(0), ["bdat_chunk_len_exceeded"]);
+}
+
+#[test]
+fn gaps() {
+    let mut t = talk(&format!("{BEGIN}{MAIL}> Content-Type: x/y; name=n\n> \n> abc\n"));
+    t.gap(ToServer, 100);
+    t.say("> rest\n> .\n> QUIT\n", usize::MAX);
+    assert_eq!(t.files(0).first().map(|f| f.1), Some(3 + 100 + 4));
+    let mut t = talk(BEGIN);
+    t.gap(ToServer, 5);
+    t.say("> OM:<x>\n> RCPT TO:<c>\n< 250 ok\n< 250 ok\n< 250 ok\n", usize::MAX);
+    assert_eq!((t.log(0).as_str(), t.events(0)), (r#"{"smtp":{"helo":"me","rcpt_to":["<c>"]}}"#, vec![]));
+}
+
+#[test]
+fn too_many_transactions() {
+    let mut config = AppConfig::default();
+    config.smtp.max_tx = 2;
+    let mut t = Talk::with(config);
+    t.say(&format!("{BEGIN}{}", format!("{MAIL}> A: b\n> \n> c\n> .\n< 250 ok\n").repeat(3)), usize::MAX);
+    assert_eq!((t.outcome, t.parser.txs()), (Outcome::Failed, 0..2));
+    assert_eq!(t.shared.counters.tx_limit[AppProto::Smtp as usize], 1);
+}
+
+proptest! {
+    #[test]
+    fn pieces_do_not_matter(tokens in proptest::collection::vec(0usize..28, 0..40), piece in 1usize..20) {
+        let words = ["> EHLO x", "> MAIL FROM:<a>", "> RCPT TO:<b>", "> DATA", "> RSET", "> QUIT", "> STARTTLS", "> BDAT 12",
+            "> BDAT 30 LAST", "> .", "> ..", "> --B", "> --B--", "> Content-Type: multipart/x; boundary=B",
+            "> Content-Type: x/y; name=n", "> Content-Transfer-Encoding: base64",
+            "> Content-Transfer-Encoding: quoted-printable", "> ", "> \tx=", "> QUJD", "> =41 =", "> http://a.b", "< 220 hi",
+            "< 250 ok", "< 354 go", "< 554 no", "< 250-x", "> Content-Type: message/rfc822"];
+        let script: String = tokens.iter().filter_map(|&t| words.get(t)).map(|w| format!("{w}\n")).collect();
+        let run = |piece| {
+            let mut t = Talk::with(AppConfig::default());
+            t.say(&script, piece);
+            t.end();
+            t.seen()
+        };
+        prop_assert_eq!(run(usize::MAX), run(piece));
+    }
+}

@@ -1,0 +1,283 @@
+//! Sessions through the TLS parser: what it makes of them, and that it makes the same of any way to cut them.
+
+use std::net::IpAddr;
+
+use margay_app::tls::{Encryption, Field, Fields};
+use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_flow::{FlowCore, FlowState};
+use margay_json::Json;
+use margay_packet::Time;
+use proptest::prelude::*;
+
+/// A parser with what it needs, fed as a session feeds it.
+struct Talk {
+    config: AppConfig,
+    flow: FlowCore,
+    shared: Shared,
+    parser: Box<dyn Parser>,
+    waiting: [Vec<u8>; 2],
+    outcome: Outcome,
+}
+
+impl Talk {
+    fn new(encryption: Encryption) -> Talk {
+        let flow = FlowCore {
+            state: FlowState::Established,
+            ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([192, 0, 2, 2]), 443), Time(0))
+        };
+        let mut config = AppConfig::default();
+        (config.tls.encryption, config.tls.ja3, config.tls.ja4) = (encryption, true, true);
+        let parser = (protocol(AppProto::Tls).expect("TLS has a parser").parser)(&config, &flow);
+        let shared = Shared::default();
+        Talk { config, flow, shared, parser, waiting: [Vec::new(), Vec::new()], outcome: Outcome::More }
+    }
+
+    fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        if self.outcome != Outcome::More {
+            return;
+        }
+        let waiting = &mut self.waiting[dir.index()];
+        waiting.extend_from_slice(data);
+        let time = Time::new(1_600_000_000, 0);
+        let mut cx =
+            Parse { config: &self.config, shared: &mut self.shared, flow: &self.flow, time, end, inline: false };
+        let parsed = self.parser.data(&mut cx, dir, waiting);
+        assert!(parsed.consumed <= waiting.len());
+        waiting.drain(..parsed.consumed);
+        self.outcome = parsed.outcome;
+    }
+
+    fn number(&self, name: &str, dir: Direction) -> Option<u64> {
+        let def = protocol(AppProto::Tls)?.numbers.iter().find(|n| n.name == name)?;
+        self.parser.tx(0)?.number(def.id, dir, 0)
+    }
+
+    fn buffer(&self, name: &str, dir: Direction, index: usize) -> Option<Vec<u8>> {
+        let def = protocol(AppProto::Tls)?.buffers.iter().find(|b| b.name == name)?;
+        let mut scratch = Vec::new();
+        self.parser.tx(0)?.buffer(def.id, dir, index, &mut scratch).map(|f| f.data.to_vec())
+    }
+
+    fn events(&self) -> Vec<&'static str> {
+        let names = protocol(AppProto::Tls).map_or(&[][..], |p| p.events);
+        let tx = self.parser.tx(0);
+        tx.map_or(Vec::new(), |t| t.base().events.as_slice().iter().map(|e| names[usize::from(*e)]).collect())
+    }
+
+    fn log(&self) -> String {
+        let mut options = AppLogOptions::default();
+        options.tls.fields = Field::NAMES.iter().fold(Fields::default(), |f, n| f.with(n.1));
+        let mut json = Json::new();
+        json.item_object();
+        if let Some(tx) = self.parser.tx(0) {
+            tx.log(&mut json, &options, LogFor::Event);
+        }
+        json.end_object();
+        String::from_utf8(json.as_bytes().to_vec()).unwrap()
+    }
+
+    /// Everything that rules and logs can see.
+    fn seen(&self) -> Vec<String> {
+        let Some(tx) = self.parser.tx(0) else { return Vec::new() };
+        let protocol = protocol(AppProto::Tls).unwrap();
+        let mut events = self.events();
+        events.sort_unstable();
+        let mut out = vec![format!("{:?} {:?} {events:?}", self.outcome, tx.base().progress), self.log()];
+        for dir in [ToServer, ToClient] {
+            for def in protocol.buffers {
+                for index in 0.. {
+                    let Some(data) = self.buffer(def.name, dir, index) else { break };
+                    out.push(format!("{} {dir:?} {}", def.name, data.escape_ascii()));
+                    if def.kind != BufferKind::Multi {
+                        break;
+                    }
+                }
+            }
+            out.extend(protocol.numbers.iter().map(|n| format!("{} {:?}", n.name, self.number(n.name, dir))));
+        }
+        out
+    }
+}
+
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    let len = (body.len() as u16).to_be_bytes();
+    [&[kind, 3, 3], &len[..], body].concat()
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let len = (body.len() as u32).to_be_bytes();
+    [&[kind], &len[1..], body].concat()
+}
+
+fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &(body.len() as u16).to_be_bytes(), body].concat()
+}
+
+fn server_name(name: &[u8]) -> Vec<u8> {
+    let len = |n: usize| (n as u16).to_be_bytes();
+    extension(0, &[&len(name.len() + 3)[..], &[0], &len(name.len()), name].concat())
+}
+
+fn client_hello(session: &[u8], extensions: &[u8]) -> Vec<u8> {
+    let random: Vec<u8> = (0..32).collect();
+    let ciphers = [0, 8, 0x0a, 0x0a, 0x13, 0x01, 0xc0, 0x2f, 0x00, 0x35];
+    let len = (extensions.len() as u16).to_be_bytes();
+    let session = [&[session.len() as u8], session].concat();
+    message(1, &[&[3, 3], &random[..], &session, &ciphers, &[1, 0], &len, extensions].concat())
+}
+
+fn server_hello(session: &[u8], extensions: &[u8]) -> Vec<u8> {
+    let random: Vec<u8> = (32..64).collect();
+    let len = (extensions.len() as u16).to_be_bytes();
+    let session = [&[session.len() as u8], session].concat();
+    message(2, &[&[3, 3], &random[..], &session, &[0xc0, 0x2f, 0], &len, extensions].concat())
+}
+
+/// A certificate of its own (P-256, CN=a.example, alternative names a.example and 192.0.2.7, valid 1999 to 2055).
+const CERTIFICATE: &[u8] = include_bytes!("tls-certificate.der");
+
+fn certificates() -> Vec<u8> {
+    let len = |n: usize| (n as u32).to_be_bytes()[1..].to_vec();
+    let one = [&len(CERTIFICATE.len())[..], CERTIFICATE].concat();
+    message(11, &[&len(2 * one.len())[..], &one, &one].concat())
+}
+
+/// The messages of a session of TLS 1.2.
+fn session() -> Vec<(Direction, Vec<u8>)> {
+    let groups = extension(10, &[0, 4, 0, 29, 0, 23]);
+    let points = extension(11, &[1, 0]);
+    let alpn = extension(16, b"\0\x0c\x02h2\x08http/1.1");
+    let hello = [server_name(b"a.example"), groups, points, alpn].concat();
+    let flight = [server_hello(b"", &extension(16, b"\0\x03\x02h2")), certificates(), message(14, b"")].concat();
+    // Messages across records.
+    let (a, b) = flight.split_at(100);
+    let change = record(20, &[1]);
+    let finished = record(22, &[0xee; 40]);
+    vec![
+        (ToServer, record(22, &client_hello(b"", &hello))),
+        (ToClient, [record(22, a), record(22, b)].concat()),
+        (ToServer, [record(22, &message(16, &[1; 66])), change.clone(), finished.clone()].concat()),
+        (ToClient, [change, finished].concat()),
+        (ToServer, record(23, &[0x55; 300])),
+        (ToClient, [record(23, &[0x66; 900]), record(21, &[7; 30])].concat()),
+    ]
+}
+
+fn run(acts: &[(Direction, Vec<u8>)], size: usize, encryption: Encryption) -> Talk {
+    let mut talk = Talk::new(encryption);
+    for (dir, bytes) in acts {
+        for piece in bytes.chunks(size) {
+            talk.feed(*dir, piece, false);
+        }
+    }
+    talk.feed(ToServer, b"", true);
+    talk.feed(ToClient, b"", true);
+    talk
+}
+
+#[test]
+fn a_session() {
+    let t = run(&session(), usize::MAX, Encryption::TrackOnly);
+    assert_eq!((t.outcome, t.events()), (Outcome::More, Vec::new()));
+    assert!(t.shared.wishes.no_payload && !t.shared.wishes.bypass);
+    let text = |name, dir, n| t.buffer(name, dir, n).map(|b| String::from_utf8(b).unwrap());
+    assert_eq!(text("tls.sni", ToServer, 0).as_deref(), Some("a.example"));
+    assert_eq!(text("tls.alpn", ToServer, 1).as_deref(), Some("http/1.1"));
+    assert_eq!(text("tls.alpn", ToClient, 0).as_deref(), Some("h2"));
+    assert_eq!(text("tls.cert_subject", ToClient, 0).as_deref(), Some("C=DE, O=Margay, CN=a.example"));
+    assert_eq!(text("tls.subjectaltname", ToClient, 1).as_deref(), Some("192.0.2.7"));
+    assert_eq!(text("ja3.string", ToServer, 0).as_deref(), Some("771,4865-49199-53,0-10-11-16,29-23,0"));
+    assert_eq!(text("ja3s.string", ToClient, 0).as_deref(), Some("771,49199,16"));
+    assert!(text("ja4.hash", ToServer, 0).is_some_and(|j| j.starts_with("t12d0304h2_")));
+    assert_eq!(t.buffer("tls.certs", ToClient, 1).as_deref(), Some(CERTIFICATE));
+    assert_eq!(t.number("tls.cert_chain_len", ToClient), Some(2));
+    assert_eq!((t.number("tls_cert_expired", ToClient), t.number("tls_cert_valid", ToClient)), (Some(0), Some(1)));
+    let log = t.log();
+    for part in
+        ["\"notbefore\":\"1999-01-01T00:00:00\"", "\"notafter\":\"2055-01-01T00:00:00\"", "\"version\":\"TLS 1.2\""]
+    {
+        assert!(log.contains(part), "{part} in {log}");
+    }
+}
+
+#[test]
+fn a_bypass_begins_with_data() {
+    let acts = session();
+    let mut t = Talk::new(Encryption::Bypass);
+    for (dir, bytes) in acts.iter().take(4) {
+        t.feed(*dir, bytes, false);
+    }
+    assert!(!t.shared.wishes.bypass);
+    t.feed(ToServer, &acts[4].1, false);
+    assert!(t.shared.wishes.bypass && t.outcome == Outcome::Done);
+}
+
+#[test]
+fn an_early_end_of_a_session() {
+    // Resumed: no certificate before the server changes ciphers.
+    let acts = [
+        (ToServer, record(22, &client_hello(&[7; 32], b""))),
+        (ToClient, [record(22, &server_hello(&[7; 32], b"")), record(20, &[1]), record(22, &[1; 40])].concat()),
+    ];
+    assert!(run(&acts, usize::MAX, Encryption::Full).log().contains("\"session_resumed\":true"));
+    // TLS 1.3, where that change means nothing.
+    let acts = [
+        (ToServer, record(22, &client_hello(&[7; 32], &extension(43, &[4, 3, 4, 3, 3])))),
+        (ToClient, [record(22, &server_hello(&[7; 32], &extension(43, &[3, 4]))), record(20, &[1])].concat()),
+        (ToClient, record(23, &[9; 100])),
+    ];
+    let t = run(&acts, usize::MAX, Encryption::Full);
+    assert!(t.log().contains("\"version\":\"TLS 1.3\"") && !t.log().contains("resumed"), "{}", t.log());
+}
+
+#[test]
+fn what_is_wrong() {
+    let hello = |extensions: &[u8]| record(22, &client_hello(b"", extensions));
+    let cases: &[(Direction, Vec<u8>, &str)] = &[
+        (ToServer, vec![26, 3, 3, 0, 1, 0], "invalid_ssl_record"),
+        (ToServer, [hello(b""), vec![26, 3, 3, 0, 1, 0]].concat(), "invalid_record_type"),
+        (ToServer, [hello(b""), vec![22, 9, 3, 0, 1, 0]].concat(), "invalid_record_version"),
+        (ToServer, vec![22, 3, 3, 0xff, 0xff], "invalid_record_length"),
+        (ToServer, record(22, b""), "invalid_record_length"),
+        (ToServer, record(23, b"").repeat(40), "too_many_records_in_packet"),
+        (ToServer, record(22, &message(99, b"abc")), "invalid_handshake_message"),
+        (ToServer, record(22, &message(1, &[3, 3, 0])), "handshake_invalid_length"),
+        (ToServer, hello(&[server_name(b"a"), server_name(b"b")].concat()), "multiple_sni_extensions"),
+        (ToServer, hello(&extension(0, &[0, 4, 3, 0, 1, b'a'])), "invalid_sni_type"),
+        (ToServer, hello(&extension(0, &[0, 4, 0, 0, 9, b'a'])), "invalid_sni_length"),
+        (ToClient, record(22, &message(11, &[0, 0, 7, 0, 0, 4, 1, 2, 3, 4])), "invalid_certificate"),
+        (ToClient, record(22, &message(11, &[0, 0, 9, 0, 0, 4, 1, 2, 3, 4])), "certificate_invalid_length"),
+        (ToClient, record(24, &[2, 0x40, 0, 1, 2, 3]), "overflow_heartbeat_message"),
+        (ToClient, record(24, &[9, 0, 1, 1, 2, 3]), "invalid_heartbeat_message"),
+    ];
+    for (dir, bytes, event) in cases {
+        let t = run(&[(*dir, bytes.clone())], usize::MAX, Encryption::Full);
+        assert!(t.events().contains(event), "{event}: {:?}", t.events());
+    }
+}
+
+#[test]
+fn any_split_of_a_session_makes_the_same() {
+    let whole = run(&session(), usize::MAX, Encryption::TrackOnly).seen();
+    for size in 1..80 {
+        assert_eq!(run(&session(), size, Encryption::TrackOnly).seen(), whole, "in pieces of {size}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_split_makes_the_same(
+        which in 0usize..6, at in 0usize..2000, value: u8, size in 1usize..50, ssl2: bool, more in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let mut acts = session();
+        if ssl2 {
+            acts[0].1 = [&b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10"[..], &[1; 37]].concat();
+        }
+        let len = acts[which].1.len();
+        acts[which].1[at % len] = value;
+        acts[which].1.extend_from_slice(&more);
+        let whole = run(&acts, usize::MAX, Encryption::Full).seen();
+        prop_assert_eq!(run(&acts, size, Encryption::Full).seen(), whole);
+    }
+}

@@ -1,0 +1,191 @@
+//! The target `dns`: messages as datagrams, of DNS or of multicast DNS, or a conversation over a stream as it is written,
+//! byte by byte, and in pieces of another size.
+//!
+//! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
+//! server, each a datagram; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the
+//! byte behind it says, where there is a stream. Any other byte is itself.
+
+use std::net::IpAddr;
+
+use margay_app::dns::message::{BUDGET, Message, NAME_MAX};
+use margay_app::dns::{LogOptions, Version};
+use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol};
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_flow::FlowCore;
+use margay_json::Json;
+use margay_packet::Time;
+
+/// A step of the script.
+#[derive(Debug, Clone)]
+enum Act {
+    Bytes(Direction, Vec<u8>),
+    Gap(Direction, u64),
+}
+
+fn script(mut data: &[u8]) -> Vec<Act> {
+    let mut acts = Vec::new();
+    let (mut dir, mut bytes) = (ToServer, Vec::new());
+    let flush = |dir, bytes: &mut Vec<u8>, acts: &mut Vec<Act>| {
+        if !bytes.is_empty() {
+            acts.push(Act::Bytes(dir, std::mem::take(bytes)));
+        }
+    };
+    while let [first, rest @ ..] = data {
+        data = match (first, rest) {
+            (0xff, [to @ (b'>' | b'<'), rest @ ..]) => {
+                flush(dir, &mut bytes, &mut acts);
+                dir = if *to == b'>' { ToServer } else { ToClient };
+                rest
+            }
+            (0xff, [of @ (b'{' | b'}'), len, rest @ ..]) => {
+                flush(dir, &mut bytes, &mut acts);
+                acts.push(Act::Gap(if *of == b'{' { ToServer } else { ToClient }, u64::from(*len) + 1));
+                rest
+            }
+            _ => {
+                bytes.push(*first);
+                rest
+            }
+        };
+    }
+    flush(dir, &mut bytes, &mut acts);
+    acts
+}
+
+/// A parser with what it needs, fed as a session feeds it.
+struct Talk<'a> {
+    config: &'a AppConfig,
+    flow: FlowCore,
+    shared: Shared,
+    parser: Box<dyn Parser>,
+    waiting: [Vec<u8>; 2],
+}
+
+impl<'a> Talk<'a> {
+    fn new(config: &'a AppConfig, protocol: &Protocol, transport: u8) -> Self {
+        let ends = [IpAddr::from([192, 0, 2, 1]), IpAddr::from([198, 51, 100, 1])];
+        let flow = FlowCore::new(1, transport, (ends[0], 40_000), (ends[1], 53), Time(0));
+        let parser = (protocol.parser)(config, &flow);
+        Talk { config, flow, shared: Shared::default(), parser, waiting: [Vec::new(), Vec::new()] }
+    }
+
+    fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        let waiting = &mut self.waiting[dir.index()];
+        waiting.extend_from_slice(data);
+        let (config, flow) = (self.config, &self.flow);
+        let mut cx = Parse { config, shared: &mut self.shared, flow, time: Time(0), end, inline: false };
+        let parsed = self.parser.data(&mut cx, dir, waiting);
+        assert!(parsed.consumed <= waiting.len(), "more used than there was");
+        assert_eq!(parsed.outcome, Outcome::More);
+        waiting.drain(..parsed.consumed);
+        assert!(waiting.len() < 2 + (1 << 16), "a message is never as long as what waits");
+    }
+
+    fn gap(&mut self, dir: Direction, len: u64) {
+        let (config, flow) = (self.config, &self.flow);
+        let mut cx = Parse { config, shared: &mut self.shared, flow, time: Time(0), end: false, inline: false };
+        assert_eq!(self.parser.gap(&mut cx, dir, len), Outcome::More);
+    }
+
+    /// Everything that rules and logs can see; then all is freed.
+    fn seen(mut self, protocol: &Protocol) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut o = AppLogOptions::default();
+        for tx in self.parser.txs().filter_map(|id| self.parser.tx(id)) {
+            let base = tx.base();
+            assert_eq!(base.progress, protocol.complete(), "a message is complete at once");
+            out.push(format!("{} {:?} {:?}", base.id, base.events.as_slice(), base.only));
+            for dir in [ToServer, ToClient] {
+                for def in protocol.buffers {
+                    for index in 0.. {
+                        let mut scratch = Vec::new();
+                        let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
+                        assert!(found.data.len() <= NAME_MAX);
+                        out.push(format!("{} {dir:?} {}", def.name, found.data.escape_ascii()));
+                    }
+                }
+                for def in protocol.numbers {
+                    let all: Vec<_> = (0..).map_while(|i| tx.number(def.id, dir, i)).collect();
+                    out.push(format!("{} {all:?}", def.name));
+                }
+            }
+            for version in [Version::V2, Version::V3] {
+                o.dns = LogOptions { version, ..LogOptions::default() };
+                let one = |write: &dyn Fn(&mut Json)| {
+                    let mut json = Json::new();
+                    json.item_object();
+                    write(&mut json);
+                    json.end_object();
+                    String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8")
+                };
+                out.extend((0..tx.records(&o)).map(|n| one(&|json| tx.log_record(n, json, &o))));
+                out.push(one(&|json| tx.log(json, &o, LogFor::Alert)));
+            }
+        }
+        for id in self.parser.txs() {
+            self.parser.free_tx(&mut self.shared, id);
+        }
+        assert!(self.parser.txs().is_empty(), "transactions that are not freed");
+        out
+    }
+}
+
+/// What is kept of a message is bounded.
+fn bounded(data: &[u8]) {
+    let m = Message::read(data);
+    assert!(m.records().len() <= data.len() / 5 + 1, "more records than fit");
+    // Names that are out of budget still have one label each.
+    let names: usize = m.records().iter().map(|r| m.text(r.name).len()).sum();
+    assert!(names <= BUDGET + 64 * m.records().len(), "{names} bytes of names");
+}
+
+/// Runs the script in pieces of a size; 0 is as it is written.
+fn run(config: &AppConfig, protocol: &Protocol, acts: &[Act], size: usize) -> Vec<String> {
+    let mut t = Talk::new(config, protocol, 6);
+    for act in acts {
+        match act {
+            Act::Bytes(dir, bytes) => {
+                for piece in bytes.chunks(if size == 0 { usize::MAX } else { size }) {
+                    t.feed(*dir, piece, false);
+                }
+            }
+            Act::Gap(dir, len) => t.gap(*dir, *len),
+        }
+    }
+    t.feed(ToServer, b"", true);
+    t.feed(ToClient, b"", true);
+    t.seen(protocol)
+}
+
+/// Messages of DNS: see the top of this file. The first byte is options (1: a stream; 2: multicast), the second the size of
+/// pieces.
+pub fn dns(data: &[u8]) {
+    let [options, size, script_bytes @ ..] = data else { return };
+    let config = AppConfig::default();
+    let proto = if options & 3 == 2 { AppProto::Mdns } else { AppProto::Dns };
+    let protocol = protocol(proto).expect("DNS has a parser");
+    let acts = script(script_bytes);
+    if options & 1 == 0 {
+        let mut t = Talk::new(&config, protocol, 17);
+        for act in &acts {
+            if let Act::Bytes(dir, bytes) = act {
+                bounded(bytes);
+                t.feed(*dir, bytes, false);
+            }
+        }
+        t.seen(protocol);
+        return;
+    }
+    let whole = run(&config, protocol, &acts, 0);
+    if acts.iter().any(|a| matches!(a, Act::Gap(..))) {
+        return;
+    }
+    // Transactions are numbered as they come, whichever side they are of: in one order only within an act.
+    for size in [1, usize::from(*size) + 1] {
+        let split = run(&config, protocol, &acts, size);
+        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
+            panic!("in pieces of {size}:\n{a}\n{b}");
+        }
+        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+    }
+}
