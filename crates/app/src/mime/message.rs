@@ -285,7 +285,7 @@ impl Message {
         let mut field = std::mem::take(&mut self.field);
         let Some(colon) = memchr::memchr(b':', &field) else { return };
         let (name, value) = field.split_at(colon);
-        let (name, value) = (name.trim_ascii(), value.get(1..).unwrap_or(&[]).trim_ascii());
+        let (name, value) = (name.trim_ascii(), value.get(1..).unwrap_or(&[]).trim_ascii_start());
         if name.len() > MAX_FIELD_NAME {
             sink(Part::Problem(Problem::LongHeaderName));
         }

@@ -94,6 +94,7 @@ impl Side {
 
     /// Passes over the rest of a line; returns how many bytes that are.
     fn pass_over(&mut self, data: &[u8]) -> usize {
+        self.scan = 0;
         match memchr::memchr(b'\n', data) {
             Some(n) => {
                 self.skip = false;
