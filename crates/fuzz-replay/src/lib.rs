@@ -6,12 +6,14 @@ mod http1;
 mod recognise;
 mod rules;
 mod stream;
+mod tls;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use http1::http1;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use stream::stream;
+pub use tls::tls;
 
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
 
@@ -35,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     ("layers", layers),
     ("recognise", recognise),
     ("http1", http1),
+    ("tls", tls),
 ];
 
 /// Capture readers: any bytes as a file.
