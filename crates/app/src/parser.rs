@@ -132,6 +132,9 @@ pub trait Parser: Debug + Send {
     /// The protocol it parses.
     fn proto(&self) -> AppProto;
 
+    /// The flow was of another protocol before, and changed to this one.
+    fn comes_after(&mut self, _original: AppProto) {}
+
     /// Bytes of a direction: what was left of the last call and what came since. Called once more with what is left, or
     /// nothing, where [`Parse::end`] is set.
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed;

@@ -304,7 +304,11 @@ impl AppSession {
             *n += 1;
         }
         if let Some(p) = protocol(proto).filter(|_| cx.config.recogniser.parses(proto)) {
-            self.parsers.push((p.parser)(cx.config, cx.flow));
+            let mut parser = (p.parser)(cx.config, cx.flow);
+            if self.original.is_known() {
+                parser.comes_after(self.original);
+            }
+            self.parsers.push(parser);
             self.parsing = true;
         }
     }

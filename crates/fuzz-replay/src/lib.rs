@@ -10,6 +10,7 @@ mod rules;
 mod smtp;
 mod ssh;
 mod stream;
+mod tls;
 
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use dns::dns;
@@ -20,6 +21,7 @@ pub use rules::{inspect, lists, rules};
 pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
+pub use tls::tls;
 
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
 
@@ -47,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     ("smtp", smtp),
     ("ssh", ssh),
     ("dns", dns),
+    ("tls", tls),
 ];
 
 /// Capture readers: any bytes as a file.
