@@ -187,6 +187,11 @@ pub trait Transaction: Debug + Send {
         Direction::ToServer
     }
 
+    /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`): one that stands for all of a flow does not.
+    fn is_counted(&self) -> bool {
+        true
+    }
+
     /// How many events an output makes of it; none keeps it out of that output.
     fn records(&self, _options: &AppLogOptions) -> usize {
         1

@@ -15,7 +15,7 @@ use super::hello::Hello;
 use super::ja;
 use super::store::{CertificateStore, Occasion};
 use super::version::Version;
-use super::{SERVER_HANDSHAKE, SERVER_HELLO_DONE, buffers, log};
+use super::{CLIENT_FINISHED, SERVER_FINISHED, SERVER_HANDSHAKE, SERVER_HELLO_DONE, buffers, log};
 
 /// Which message was seen last (`ssl_state`); 16 is none that is known, which never comes that far.
 pub(super) mod state {
@@ -134,6 +134,10 @@ impl Transaction for TlsTx {
         buffers::number(self, id, dir, index)
     }
 
+    fn is_counted(&self) -> bool {
+        false
+    }
+
     fn is_loggable(&self, complete: bool) -> bool {
         let server = self.base.progress[1];
         let agreed = if self.server.chain.is_some() {
@@ -142,7 +146,7 @@ impl Transaction for TlsTx {
             // Of TLS 1.3 nothing more is seen; what was resumed proves so with its first data.
             server >= SERVER_HANDSHAKE && (self.server.said.is_13() || self.data)
         };
-        complete || agreed
+        complete || agreed || self.base.progress == [CLIENT_FINISHED, SERVER_FINISHED]
     }
 
     fn records(&self, options: &AppLogOptions) -> usize {

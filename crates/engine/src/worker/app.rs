@@ -546,8 +546,7 @@ impl Rest {
         let tx = &*tx;
         let [tcp, udp] = &mut self.app.shared.counters.txs;
         let txs = if about.core.proto == 17 { udp } else { tcp };
-        // One that is logged before it is complete lasts as long as its flow: Suricata does not count it.
-        if !tx.is_loggable(false)
+        if tx.is_counted()
             && let Some(n) = txs.get_mut(protocol.proto as usize)
         {
             *n += 1;
