@@ -127,6 +127,15 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
+    for r in &set.set_aside {
+        info!(
+            "rules",
+            "{}: line {}: set aside: this build does not have {}",
+            r.place.file,
+            r.place.line,
+            r.missing.join(", ")
+        );
+    }
     let global = thresholds(config, &ctx, fatal)?;
     let reputation = reputation(config)?;
     let rules = std::mem::take(&mut set.rules);
