@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use margay_app::expect::Carries;
 use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
 use margay_app::tls::store::Occasion;
@@ -277,6 +278,15 @@ impl Feeder<'_> {
     }
 }
 
+/// Whether a connection was announced on another one.
+enum Announced {
+    No,
+    /// As carrying this, and whether its client is who listens.
+    As(Carries, bool),
+    /// It was, and what it carries is not known yet.
+    Wait,
+}
+
 impl Rest {
     /// Feeds the application layer of a UDP flow with a datagram.
     pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, data: &[u8]) -> Heard {
@@ -316,24 +326,34 @@ impl Rest {
         }
     }
 
+    /// Whether a connection that speaks for the first time was announced on another one.
+    fn announced(&mut self, flow: &mut Flow<FlowExt>, all: bool) -> Announced {
+        let Some(tcp) = flow.ext.tcp.as_deref() else { return Announced::No };
+        if flow.ext.app.is_some()
+            || self.expected.is_empty()
+            || [Direction::ToServer, Direction::ToClient].into_iter().all(|d| tcp.app_data(d, all).is_none())
+        {
+            return Announced::No;
+        }
+        match self.expected.ask(&flow.core, self.now) {
+            Answer::Carries(carries, parent, reversed) => {
+                flow.ext.parent = Some(parent);
+                Announced::As(carries, reversed)
+            }
+            Answer::Later if !all => Announced::Wait,
+            Answer::Later | Answer::No => Announced::No,
+        }
+    }
+
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
     /// all that is left, for this is the flow's end.
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+        let announced = match self.announced(flow, all) {
+            Announced::Wait => return Heard::default(),
+            Announced::No => None,
+            Announced::As(carries, reversed) => Some((carries, reversed)),
+        };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
-        let mut announced = None;
-        if flow.ext.app.is_none()
-            && !self.expected.is_empty()
-            && [Direction::ToServer, Direction::ToClient].into_iter().any(|d| tcp.app_data(d, all).is_some())
-        {
-            match self.expected.ask(&flow.core, self.now) {
-                Answer::Carries(carries, parent, reversed) => {
-                    flow.ext.parent = Some(parent);
-                    announced = Some((carries, reversed));
-                }
-                Answer::Later if !all => return Heard::default(),
-                Answer::Later | Answer::No => {}
-            }
-        }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
