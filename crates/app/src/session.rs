@@ -234,7 +234,16 @@ impl AppSession {
                 }
                 Fed { consumed, again: false }
             }
+            Outcome::Rename(to) => {
+                if self.original == AppProto::Unknown {
+                    self.original = self.proto;
+                }
+                (self.proto, self.side, self.news) = (to, [to; 2], [true; 2]);
+                Self::count_flow(cx, to);
+                Fed { consumed, again: false }
+            }
             Outcome::Change(to) => {
+                let upgrade = cx.shared.upgrade.take();
                 if self.original == AppProto::Unknown {
                     self.original = self.proto;
                 }
@@ -245,6 +254,9 @@ impl AppSession {
                 if let Some(to) = to {
                     self.side = [to; 2];
                     self.start(cx, to);
+                    if let (Some(parser), Some(from)) = (self.parsers.last_mut().filter(|_| self.parsing), upgrade) {
+                        parser.take_over(cx, from);
+                    }
                 }
                 Fed { consumed, again: true }
             }
@@ -299,10 +311,7 @@ impl AppSession {
 
     fn start(&mut self, cx: &mut Parse<'_>, proto: AppProto) {
         self.proto = proto;
-        let udp = usize::from(cx.flow.proto == 17);
-        if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
-            *n += 1;
-        }
+        Self::count_flow(cx, proto);
         if let Some(p) = protocol(proto).filter(|_| cx.config.recogniser.parses(proto)) {
             let mut parser = (p.parser)(cx.config, cx.flow);
             if self.original.is_known() {
@@ -313,14 +322,18 @@ impl AppSession {
         }
     }
 
-    /// The flow is of a protocol that was announced ([`crate::expect`]): it is not recognised.
-    pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
-        let proto = carries.proto();
-        (self.proto, self.side, self.announced) = (proto, [proto; 2], true);
+    fn count_flow(cx: &mut Parse<'_>, proto: AppProto) {
         let udp = usize::from(cx.flow.proto == 17);
         if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
             *n += 1;
         }
+    }
+
+    /// The flow is of a protocol that was announced ([`crate::expect`]): it is not recognised.
+    pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
+        let proto = carries.proto();
+        (self.proto, self.side, self.announced) = (proto, [proto; 2], true);
+        Self::count_flow(cx, proto);
         if cx.config.recogniser.parses(proto) {
             self.parsers.push(carries.parser(reversed));
             self.parsing = true;
@@ -338,7 +351,9 @@ impl AppSession {
         self.ended[dir.index()] = true;
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
-            for id in parser.txs() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
                 if let Some(tx) = parser.tx_mut(id) {
                     let base = tx.base_mut();
                     if base.files.is_open(dir) {

@@ -255,6 +255,7 @@ fn worker(
         },
         wishes: margay_app::Wishes::default(),
         expected: Vec::new(),
+        upgrade: None,
         scratch: Vec::new(),
     };
     let uses = |buffers: &[&str]| loaded.detect.as_ref().is_some_and(|d| d.uses(buffers));

@@ -256,6 +256,13 @@ pub enum NumberTest {
         /// Bits that must not be set.
         none: u64,
     },
+    /// The upper 32 bits are this, and what is below them compares: a value of something that has a number.
+    Tagged {
+        /// What has the value.
+        tag: u32,
+        /// What the value is.
+        value: Compare,
+    },
 }
 
 impl NumberTest {
@@ -264,6 +271,7 @@ impl NumberTest {
         match self {
             NumberTest::Compare(c) => c.holds(v),
             NumberTest::OneOf { values, negated } => values.contains(&v) != *negated,
+            NumberTest::Tagged { tag, value } => v >> 32 == u64::from(*tag) && value.holds(v & 0xffff_ffff),
             NumberTest::Bits { any, none } => (*any == 0 || v & any != 0) && v & none == 0,
         }
     }

@@ -103,7 +103,9 @@ impl DetectState {
             let proto = parser.proto();
             let group = detect.txs.get(proto, dir);
             let complete = detect.complete(proto)[dir.index()];
-            for id in parser.txs() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
                 let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base_mut();
                 let i = dir.index();

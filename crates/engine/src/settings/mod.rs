@@ -8,6 +8,7 @@ mod dns;
 mod files;
 mod flow;
 mod ftp;
+mod http2;
 mod outputs;
 mod recognise;
 mod smtp;

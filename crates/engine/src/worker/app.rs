@@ -8,7 +8,7 @@ use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
 use margay_app::tls::store::Occasion;
 use margay_app::{
-    AppConfig, AppLogOptions, AppProto, AppSession, Parse, Protocol, Shared, Transaction, Wishes, protocol,
+    AppConfig, AppLogOptions, AppProto, AppSession, Parse, Parser, Protocol, Shared, Transaction, Wishes, protocol,
 };
 use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, Flow, FlowCore};
@@ -95,14 +95,14 @@ impl FlowApp {
     /// Whether there is something of a direction that detection did not look at.
     pub(super) fn has_news(&self, d: Direction) -> bool {
         let parsers = self.session.parsers().iter();
-        let mut txs = parsers.flat_map(|p| p.txs().filter_map(|id| p.tx(id)));
+        let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.any(|tx| tx.base().updated[d.index()])
     }
 
     /// The client behind a proxy, from any transaction of the flow.
     pub(crate) fn forwarded_for(&self, header: &str, forward: bool) -> Option<IpAddr> {
         let parsers = self.session.parsers().iter();
-        let mut txs = parsers.flat_map(|p| p.txs().filter_map(|id| p.tx(id)));
+        let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.find_map(|tx| tx.forwarded_for(header, forward))
     }
 
@@ -112,6 +112,20 @@ impl FlowApp {
         let name = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
         AppProtos::new(name(s.proto), s.side.map(name), name(s.original), None)
     }
+}
+
+/// The transactions of a parser that were not freed.
+fn transactions(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let id = parser.next_tx(from)?;
+            from = id + 1;
+            if let Some(tx) = parser.tx(id) {
+                return Some(tx);
+            }
+        }
+    })
 }
 
 struct Feeder<'a> {
@@ -465,7 +479,9 @@ impl Rest {
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
-            for id in parser.txs() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
                 let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base();
                 let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
@@ -571,7 +587,15 @@ impl Rest {
         {
             *n += 1;
         }
-        let Some(kind) = EventType::from_name(protocol.log) else { return };
+        self.log_as(about, protocol.log, protocol.proto.shows_tx(), tx, tx);
+        if let Some((kind, carried)) = tx.carried() {
+            self.log_as(about, kind, false, tx, carried);
+        }
+    }
+
+    /// Logs what `of` has, a transaction or what it carries, as an event of type `kind`.
+    fn log_as(&mut self, about: &About<'_>, kind: &str, shows_tx: bool, tx: &dyn Transaction, of: &dyn Transaction) {
+        let Some(kind) = EventType::from_name(kind) else { return };
         if tx.base().no_log || !self.outputs.wants(kind) {
             return;
         }
@@ -579,14 +603,14 @@ impl Rest {
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
         for way in [Direction::ToServer, Direction::ToClient] {
-            if options.iter().all(|o| tx.direction(o) != way) {
+            if options.iter().all(|o| of.direction(o) != way) {
                 continue;
             }
             let addresses = header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a });
             self.outputs.app(&AppEvent {
                 kind,
                 header: Header { addresses, ..header },
-                tx_id: protocol.proto.shows_tx().then_some((tx.base().id, false)),
+                tx_id: shows_tx.then_some((tx.base().id, false)),
                 direction: None,
                 xff: Some(Forwarded {
                     direction: match way {
@@ -595,10 +619,10 @@ impl Rest {
                     },
                     find: &|header, forward| tx.forwarded_for(header, forward),
                 }),
-                records: &|n| options.get(n).filter(|o| tx.direction(o) == way).map_or(0, |o| tx.records(o)),
+                records: &|n| options.get(n).filter(|o| of.direction(o) == way).map_or(0, |o| of.records(o)),
                 fields: &|json, n, record| {
                     if let Some(o) = options.get(n) {
-                        tx.log_record(record, json, o);
+                        of.log_record(record, json, o);
                     }
                 },
             });

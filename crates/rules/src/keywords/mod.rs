@@ -20,6 +20,7 @@ mod events;
 mod flow;
 mod ftp;
 mod http;
+mod http2;
 mod meta;
 mod number;
 mod packet;
@@ -219,6 +220,7 @@ static TABLES: &[&[Keyword]] = &[
     events::KEYWORDS,
     transform::KEYWORDS,
     http::KEYWORDS,
+    http2::KEYWORDS,
     app::KEYWORDS,
     dns::KEYWORDS,
     ftp::KEYWORDS,
