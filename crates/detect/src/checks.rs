@@ -22,6 +22,7 @@ use margay_rules::ast::{
     VlanLayer, XBitTrack,
 };
 
+use crate::dataset::Datasets;
 use crate::hostvars::HostVars;
 
 pub(crate) use compile::{int_value, track};
@@ -60,6 +61,8 @@ pub struct CheckEnv<'a> {
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
     /// The number of an IP reputation category, by its name.
     pub reputation_category: &'a dyn Fn(&str) -> Option<u8>,
+    /// Sets of data.
+    pub sets: &'a Datasets,
 }
 
 /// Reputation of addresses (`iprep`).

@@ -9,6 +9,7 @@ use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Pla
 
 use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
+use crate::dataset::Datasets;
 use crate::frame::{FrameBuilder, FrameGroups};
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
@@ -65,6 +66,7 @@ pub struct Detect {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) config: DetectConfig,
     pub(crate) reputation: Arc<IpReputation>,
+    pub(crate) datasets: Arc<Datasets>,
     pub(crate) names: Names,
 }
 
@@ -74,6 +76,8 @@ pub struct Environment<'a> {
     pub thresholds: &'a [GlobalThreshold],
     /// Reputation of addresses.
     pub reputation: Arc<IpReputation>,
+    /// The sets that rules name.
+    pub datasets: Arc<Datasets>,
     /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
     /// Where files that rules name are looked for, if not beside the rules (`default-rule-path`).
@@ -87,6 +91,7 @@ impl Default for Environment<'_> {
         Environment {
             thresholds: &[],
             reputation: Arc::default(),
+            datasets: Arc::default(),
             stream_event: &|_| None,
             rule_folder: None,
             previous: None,
@@ -132,6 +137,7 @@ impl Detect {
             names: &mut names,
             stream_event: environment.stream_event,
             reputation_category: &|name| reputation.category(name),
+            sets: &environment.datasets,
         };
         let mut compiled = Vec::with_capacity(rules.len());
         let mut txs = TxBuilder::new(protocols, environment.rule_folder);
@@ -197,6 +203,7 @@ impl Detect {
             sets: sets.finish(),
             config: config.clone(),
             reputation: environment.reputation.clone(),
+            datasets: environment.datasets.clone(),
             names,
             rules,
         };
@@ -253,6 +260,11 @@ impl Detect {
     /// Names of flowbits, flowints and the like.
     pub fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// The sets of data that rules look buffers up in.
+    pub fn datasets(&self) -> &Datasets {
+        &self.datasets
     }
 
     /// The reputation of addresses.

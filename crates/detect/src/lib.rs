@@ -27,6 +27,7 @@
 pub mod buffer;
 pub mod checks;
 mod config;
+pub mod dataset;
 mod detect;
 pub mod effect;
 pub mod fast_pattern;

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use margay_config::{Config, Keywords, RuleFiles, RunOptions, Strict};
+use margay_detect::dataset::{DatasetsBuilder, SetLevel};
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
 use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
+use margay_output::log::{Level, log};
 use margay_output::{error, info, notice, warning};
 use margay_rules::ast::GlobalThreshold;
 use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
 use margay_stream::StreamEvent;
 
-use crate::Failed;
 use crate::worker::RuleText;
+use crate::{Failed, settings};
 
 /// How many rules came to what.
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,7 +96,14 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         }
     }
     let named = paths.len() + missing.len();
-    let mut loader = Loader::new(&ctx);
+    let mut datasets = datasets(config, options, fatal)?;
+    let mut loader = Loader::new(&ctx).with_check(|rule| match datasets.rule(rule) {
+        true => {
+            errors(&mut datasets);
+            Ok(())
+        }
+        false => Err(errors(&mut datasets)),
+    });
     let mut unread = 0;
     for path in &paths {
         if let Err(e) = loader.load_file(path) {
@@ -142,6 +151,7 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     let environment = Environment {
         thresholds: &global,
         reputation,
+        datasets: Arc::new(datasets.finish()),
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         previous: None,
         rule_folder: config.get("default-rule-path").map(Path::new),
@@ -203,6 +213,32 @@ fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalT
     }
     info!("threshold-config", "Threshold config parsed: {} rule(s) found", entries.len());
     Ok(entries)
+}
+
+/// The sets of the configuration.
+fn datasets(config: &Config, options: &RunOptions, fatal: bool) -> Result<DatasetsBuilder<'static>, Failed> {
+    let mut builder = DatasetsBuilder::new(settings::datasets(config, options, fatal)?, None);
+    for (name, options) in settings::configured_sets(config)? {
+        let usable = builder.configured(&name, &options);
+        errors(&mut builder).iter().for_each(say);
+        if !usable && fatal {
+            return Err(Failed::new("datasets", format!("failed to set up dataset '{name}'.")));
+        }
+    }
+    Ok(builder)
+}
+
+/// Says what came of reading sets, but for the errors, which are left to the caller.
+fn errors(builder: &mut DatasetsBuilder<'_>) -> Vec<Message> {
+    let mut errors = Vec::new();
+    for m in builder.messages() {
+        match m.level {
+            SetLevel::Error => errors.push(Message { severity: Severity::Error, module: m.module, text: m.text }),
+            SetLevel::Warning => warning!(m.module, "{}", m.text),
+            SetLevel::Config => log(Level::Config, m.module, format_args!("{}", m.text)),
+        }
+    }
+    errors
 }
 
 /// `reputation-categories-file`, and `reputation-files` in `default-reputation-path`.
@@ -343,7 +379,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
-    let features = ["app-layer", "file", "frame", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    let features = ["app-layer", "dataset", "file", "frame", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
     features.chain(parsed).chain(recognised).collect()
 }
 

@@ -191,6 +191,11 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     worker.finish();
     reporter.write(&mut worker);
     worker.lane.rest.outputs.finish();
+    if let Some((detect, _)) = &worker.lane.rest.detect {
+        for problem in detect.datasets().save() {
+            error!("datasets", "{problem}");
+        }
+    }
     info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
     info!("counters", "Alerts: {}", worker.lane.rest.counters.alerts);
     Ok(())

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 mod buffers;
 mod effects;
+mod sets;
 
 pub use buffers::*;
 pub use effects::*;
+pub use sets::*;
 
 /// Where a rule stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

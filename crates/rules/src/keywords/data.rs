@@ -1,5 +1,5 @@
 //! Checks of buffers that are neither content nor numbers: `isdataat`, `bsize`, `base64_*`, `entropy`, `absent`,
-//! `pkt_data`, `dataset` …
+//! `pkt_data` …
 
 use super::{Keyword, content};
 use crate::ast::{BufferCheck, Check, Value};
@@ -16,8 +16,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["absent"], absent),
     Keyword::bare(&["pkt_data"], pkt_data),
     Keyword::bare(&["prefilter"], prefilter),
-    Keyword::value(&["dataset"], other).needs("dataset"),
-    Keyword::value(&["datarep"], other).needs("dataset"),
     Keyword::value(&["lua", "luajit"], other).negatable().needs("lua"),
 ];
 

@@ -15,6 +15,7 @@ mod app;
 mod bytes;
 mod content;
 mod data;
+mod dataset;
 mod dns;
 mod events;
 mod flow;
@@ -213,6 +214,7 @@ static TABLES: &[&[Keyword]] = &[
     pcre::KEYWORDS,
     bytes::KEYWORDS,
     data::KEYWORDS,
+    dataset::KEYWORDS,
     packet::KEYWORDS,
     flow::KEYWORDS,
     variables::KEYWORDS,
