@@ -30,6 +30,7 @@ mod config;
 mod detect;
 pub mod effect;
 pub mod fast_pattern;
+pub mod firewall;
 mod frame;
 mod group;
 mod header;
