@@ -59,6 +59,8 @@ pub struct Input<'a> {
     pub ips: bool,
     /// Firewall mode: something else let the packet pass, and rules for threat detection are not asked.
     pub td_passed: bool,
+    /// Firewall mode: the packet is made up to have something inspected that was let through, and the firewall is not asked.
+    pub let_through: bool,
 }
 
 impl<'a> Input<'a> {
@@ -82,6 +84,7 @@ impl<'a> Input<'a> {
             stream_sizes: None,
             ips: false,
             td_passed: false,
+            let_through: false,
         }
     }
 }

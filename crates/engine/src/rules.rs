@@ -277,7 +277,7 @@ pub(crate) fn list_keywords(what: &Keywords) -> String {
 pub(crate) fn list_hooks() -> String {
     let mut out = "=========Supported App Layer Hooks=========\n".to_owned();
     for p in margay_app::PROTOCOLS {
-        for hook in p.states.iter().copied().flatten() {
+        for hook in p.states.iter().copied().flatten().filter(|h| p.is_hook(h)) {
             out += &format!("{}:{hook}\n", p.proto.rule_name());
         }
     }
@@ -314,7 +314,9 @@ pub(crate) fn list_protocols() -> String {
 /// The second list has the names and patterns that fit no file.
 pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec<String>) {
     let mut named: Vec<(String, bool)> = Vec::new();
+    // Firewall rules alone are what --firewall-rules-exclusive asks for; -S and -s add to them.
     if !matches!(options.rules, RuleFiles::Exclusive(_))
+        && options.firewall_rules.is_none()
         && let Some(list) = config.node("rule-files")
     {
         named.extend(list.values().map(|v| (v.to_owned(), true)));

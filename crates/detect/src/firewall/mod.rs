@@ -114,7 +114,13 @@ impl Firewall {
                 }
                 let states = (0u8..).zip(p.states[dir.index()]);
                 apps[at] = states
-                    .map(|(s, _)| StateTable { rules: Vec::new(), policy: policies.app(p.proto, dir, s) })
+                    .map(|(s, name)| StateTable {
+                        rules: Vec::new(),
+                        policy: match p.is_hook(name) {
+                            true => policies.app(p.proto, dir, s),
+                            false => Policy::ACCEPT_HOOK,
+                        },
+                    })
                     .collect();
             }
         }

@@ -97,7 +97,7 @@ impl DetectState {
         let key = PacketKey::new(input.packet, input.dir);
         self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
         self.firewall.passed |= flow_passed || input.td_passed || action == FlowAction::Pass;
-        let mut came = match action == FlowAction::Accept || self.firewall.accepted {
+        let mut came = match action == FlowAction::Accept || self.firewall.accepted || input.let_through {
             true => Came::Accepted,
             false => self.packet_table(detect, firewall, PacketHook::Filter, input, &key, &mut verdict).0,
         };

@@ -88,6 +88,7 @@ impl Rest {
             stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),
             ips: self.ips,
             td_passed: fate.pass,
+            let_through: seen.for_txs,
             ..Input::new(packet)
         };
         let verdict = state.inspect(detect, &mut input);
