@@ -42,4 +42,4 @@ pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Upgrade, W
 pub use proto::AppProto;
 pub use registry::{PROTOCOLS, Protocol, protocol};
 pub use session::AppSession;
-pub use tx::{BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect};
+pub use tx::{BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall};

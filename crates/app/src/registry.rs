@@ -35,6 +35,16 @@ pub struct Protocol {
 }
 
 impl Protocol {
+    /// Whether rules and policies of the firewall have a say about a state. Others are steps in between that only this
+    /// engine tells apart: what is accepted before and behind them is accepted there.
+    pub fn is_hook(&self, state: &str) -> bool {
+        match self.proto {
+            AppProto::Ftp => !matches!(state, "request_line" | "response_line"),
+            AppProto::FtpData => !matches!(state, "request_idle" | "response_idle"),
+            _ => true,
+        }
+    }
+
     /// The progress of a complete transaction, by direction.
     pub const fn complete(&self) -> [u8; 2] {
         [last(self.states[0]), last(self.states[1])]

@@ -88,6 +88,17 @@ pub struct TxDetect {
     pub files: Vec<(u32, u32)>,
 }
 
+/// What the firewall remembers of a transaction. Only detection writes it.
+#[derive(Debug, Clone, Default)]
+pub struct TxFirewall {
+    /// A rule accepted all of it.
+    pub accepted: bool,
+    /// By direction: the first state that is not yet behind the firewall, as a number of [`crate::Protocol::states`].
+    pub next: [u8; 2],
+    /// By direction: rules of that state that were looked at before, and what of them held.
+    pub seen: [Vec<(u32, u64)>; 2],
+}
+
 /// What all transactions have.
 #[derive(Debug, Clone, Default)]
 pub struct TxBase {
@@ -118,6 +129,8 @@ pub struct TxBase {
     pub bits: Vec<u32>,
     /// The only direction that there is something in ([`TxBase::one_sided`]).
     pub only: Option<Direction>,
+    /// What the firewall remembers; nothing without firewall mode.
+    pub firewall: Option<Box<TxFirewall>>,
 }
 
 impl TxBase {

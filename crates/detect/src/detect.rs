@@ -10,6 +10,7 @@ use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Pla
 use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
+use crate::firewall::{Firewall, FirewallPolicies};
 use crate::frame::{FrameBuilder, FrameGroups};
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
@@ -31,6 +32,8 @@ pub struct CompileReport {
     pub errors: Vec<(Place, String)>,
     /// Rules that are right but need what this build does not have.
     pub set_aside: Vec<(Place, String)>,
+    /// How many of the wrong ones are firewall rules: also those that need what this build does not have.
+    pub firewall_errors: usize,
     /// Entries of `threshold.config` that no rule answers to.
     pub unused_thresholds: Vec<Place>,
     /// How many rules were loaded.
@@ -68,6 +71,8 @@ pub struct Detect {
     pub(crate) reputation: Arc<IpReputation>,
     pub(crate) datasets: Arc<Datasets>,
     pub(crate) names: Names,
+    /// In firewall mode.
+    pub(crate) firewall: Option<Box<Firewall>>,
 }
 
 /// What rules refer to besides themselves.
@@ -82,6 +87,8 @@ pub struct Environment<'a> {
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
     /// Where files that rules name are looked for, if not beside the rules (`default-rule-path`).
     pub rule_folder: Option<&'a Path>,
+    /// In firewall mode, what becomes of what no firewall rule matches.
+    pub firewall: Option<FirewallPolicies>,
     /// The rules that were in use before a reload: names of bits and integers keep their numbers.
     pub previous: Option<&'a Detect>,
 }
@@ -94,6 +101,7 @@ impl Default for Environment<'_> {
             datasets: Arc::default(),
             stream_event: &|_| None,
             rule_folder: None,
+            firewall: None,
             previous: None,
         }
     }
@@ -148,6 +156,11 @@ impl Detect {
                     compiled.push(c);
                     true
                 }
+                Err(Refused::Error(e) | Refused::Unsupported(e)) if rule.firewall => {
+                    report.firewall_errors += 1;
+                    report.errors.push((rule.place.clone(), e));
+                    false
+                }
                 Err(Refused::Error(e)) => {
                     report.errors.push((rule.place.clone(), e));
                     false
@@ -161,12 +174,12 @@ impl Detect {
         report.loaded = rules.len();
         let numbered = || (0u32..).zip(rules.iter().zip(&compiled));
         let ip_rules: Vec<IpOnlyRule<'_>> = numbered()
-            .filter(|(_, (_, c))| c.kind == RuleKind::IpOnly)
+            .filter(|(_, (r, c))| c.kind == RuleKind::IpOnly && !r.firewall)
             .map(|(rule, (r, c))| IpOnlyRule { rule, src: &r.src, dst: &r.dst, both: c.header.both })
             .collect();
         report.ip_only = ip_rules.len();
         let grouped: Vec<GroupRule<'_>> = numbered()
-            .filter(|(_, (_, c))| !matches!(c.kind, RuleKind::IpOnly | RuleKind::AppTransaction))
+            .filter(|(_, (r, c))| !matches!(c.kind, RuleKind::IpOnly | RuleKind::AppTransaction) && !r.firewall)
             .map(|(rule, (r, c))| GroupRule {
                 rule,
                 header: c.header,
@@ -191,7 +204,9 @@ impl Detect {
         let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds);
         report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
         let ip_only = IpOnly::new(&ip_rules);
+        let firewall = environment.firewall.as_ref().map(|p| Box::new(Firewall::new(&rules, &compiled, protocols, p)));
         let detect = Detect {
+            firewall,
             ip_only,
             txs,
             frames,
@@ -208,6 +223,11 @@ impl Detect {
             rules,
         };
         Ok((detect, report))
+    }
+
+    /// Whether this is firewall mode.
+    pub fn is_firewall(&self) -> bool {
+        self.firewall.is_some()
     }
 
     /// What the rules want of files.

@@ -153,6 +153,7 @@ mod tests {
             thresholds: Vec::new(),
             prefilter: None,
             missing: Vec::new(),
+            firewall: false,
             place: Place { file: Arc::from("t.rules"), line: 1, column: 1 },
             text: Arc::from(""),
         }

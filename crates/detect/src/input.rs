@@ -57,6 +57,10 @@ pub struct Input<'a> {
     pub stream_sizes: Option<StreamSizes>,
     /// Whether drops are carried out.
     pub ips: bool,
+    /// Firewall mode: something else let the packet pass, and rules for threat detection are not asked.
+    pub td_passed: bool,
+    /// Firewall mode: the packet is made up to have something inspected that was let through, and the firewall is not asked.
+    pub let_through: bool,
 }
 
 impl<'a> Input<'a> {
@@ -79,6 +83,8 @@ impl<'a> Input<'a> {
             files: None,
             stream_sizes: None,
             ips: false,
+            td_passed: false,
+            let_through: false,
         }
     }
 }
@@ -140,6 +146,16 @@ pub enum DropReason {
     RulesThreshold,
     /// Its flow was dropped before.
     FlowDrop,
+    /// A firewall rule matched it.
+    FirewallRules,
+    /// No firewall rule of `packet:filter` accepts it.
+    DefaultPacketPolicy,
+    /// No firewall rule of a state of its transaction accepts it.
+    DefaultAppPolicy,
+    /// A rule of `packet:pre_flow`, or its policy.
+    PreFlowHook,
+    /// A rule of `packet:pre_stream`, or its policy.
+    PreStreamHook,
 }
 
 impl DropReason {
@@ -149,7 +165,17 @@ impl DropReason {
             DropReason::Rules => "rules",
             DropReason::RulesThreshold => "threshold detection_filter",
             DropReason::FlowDrop => "flow drop",
+            DropReason::FirewallRules => "firewall rules",
+            DropReason::DefaultPacketPolicy => "firewall default packet policy",
+            DropReason::DefaultAppPolicy => "firewall default app policy",
+            DropReason::PreFlowHook => "firewall pre flow hook",
+            DropReason::PreStreamHook => "firewall pre stream hook",
         }
+    }
+
+    /// Whether it is the firewall's.
+    pub const fn is_firewall(self) -> bool {
+        !matches!(self, DropReason::Rules | DropReason::RulesThreshold | DropReason::FlowDrop)
     }
 }
 

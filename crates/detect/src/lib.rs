@@ -31,6 +31,7 @@ pub mod dataset;
 mod detect;
 pub mod effect;
 pub mod fast_pattern;
+pub mod firewall;
 mod frame;
 mod group;
 mod header;

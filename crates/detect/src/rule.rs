@@ -1,11 +1,14 @@
 //! A rule, compiled: everything that is looked at once it is a candidate.
 
-use margay_rules::ast::{Action, ActionScope, AppProtoMode, Check, Effect, Protocol, Rule, Side, Tag};
+use margay_rules::ast::{
+    Action, ActionScope, AppProtoMode, Check, Effect, Protocol, Rule, Side, Tag, Threshold, ThresholdKind,
+};
 
 use crate::buffer::PacketBuffer;
 use crate::checks::{CheckEnv, CompiledCheck};
 use crate::effect::CompiledEffect;
 use crate::fast_pattern;
+use crate::firewall;
 use crate::frame::{self, FrameBuilder, FrameRule};
 use crate::group::{Needs, Quick, Source, Trigger};
 use crate::header::{Header, SetsBuilder, transport};
@@ -83,7 +86,7 @@ impl CompiledRule {
         if !rule.missing.is_empty() {
             return Err(Refused::Unsupported(format!("this build does not have {}", rule.missing.join(", "))));
         }
-        let kind = kind::kind(rule);
+        let kind = if rule.firewall { firewall::kind_of(rule)? } else { kind::kind(rule) };
         let header = Header::compile(rule, sets)
             .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
@@ -98,6 +101,7 @@ impl CompiledRule {
             _ => match rule.hook.as_deref() {
                 None | Some("all") => {}
                 Some("flow_start") => checks.push(CompiledCheck::FLOW_START),
+                Some("pre_flow" | "pre_stream") if rule.firewall => {}
                 Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
             },
         }
@@ -130,6 +134,9 @@ impl CompiledRule {
             match e {
                 Effect::Tag(t) => tags.push(*t),
                 Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => also_alert = true,
+                // What the firewall does is in its own tables.
+                Effect::Action { .. } if rule.firewall => {}
+                e if rule.firewall && firewall::untracks(e) => {}
                 Effect::Action { action, scope: s } if *action == rule.action => match s {
                     Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
                         return Err(Refused::Unsupported("an action for a hook or transaction".into()));
@@ -145,12 +152,19 @@ impl CompiledRule {
         let number = u32::try_from(number).map_err(|_| Refused::Error("too many rules".into()))?;
         let (mut tx, mut frame) = (None, None);
         if rule.buffers.iter().any(frame::is_frame) {
+            if rule.firewall {
+                return Err(Refused::Error("firewall rules cannot look at frames".into()));
+            }
             frame = Some(Box::new(frames.compile(rule, number, &header, env, limits)?));
         } else if of_tx {
             tx = Some(Box::new(txs.compile(rule, number, &header, env, limits)?));
         }
         let only_stream = rule.checks.iter().any(|c| matches!(c, Check::Flow(f) if f.stream == Some(true)));
-        let silent = rule.noalert || matches!(rule.action, Action::Config);
+        let detection_filter = |t: &Threshold| t.kind == ThresholdKind::DetectionFilter;
+        if rule.firewall && rule.thresholds.iter().any(detection_filter) {
+            return Err(Refused::Error("detection_filter is not for firewall rules: these decide at once".into()));
+        }
+        let silent = rule.firewall || rule.noalert || matches!(rule.action, Action::Config);
         Ok(CompiledRule {
             header,
             kind,

@@ -12,6 +12,7 @@ use crate::checks::CheckInput;
 use crate::dataset::SetHit;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
+use crate::firewall::FirewallState;
 use crate::group::{Group, Has, Needs, Source};
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
@@ -84,7 +85,7 @@ pub(crate) struct Match {
 }
 
 /// Whether the engine made a packet up, to have what is left of a stream inspected.
-fn made_up(p: &Packet<'_>) -> bool {
+pub(crate) fn made_up(p: &Packet<'_>) -> bool {
     matches!(p.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush)
 }
 
@@ -97,18 +98,20 @@ pub struct DetectState {
     pub(crate) cache: SetCache,
     pub(crate) candidates: Vec<u32>,
     /// Whether the packet is the first of its flow's direction.
-    flow_start: bool,
+    pub(crate) flow_start: bool,
     pub(crate) matches: Vec<Match>,
-    alerts: Vec<Alert>,
-    replacements: Vec<(u32, Arc<[u8]>)>,
+    pub(crate) alerts: Vec<Alert>,
+    pub(crate) replacements: Vec<(u32, Arc<[u8]>)>,
     contexts: Vec<SetHit>,
     pub(crate) tx: TxScratch,
-    thresholds: ThresholdState,
-    tags: Tags,
+    pub(crate) thresholds: ThresholdState,
+    pub(crate) tags: Tags,
     pub(crate) hosts: HostVars,
     /// What rules captured of the packet.
     pub(crate) packet_vars: CapturedVars,
     pub(crate) counters: DetectCounters,
+    /// What the firewall has of the packet.
+    pub(crate) firewall: FirewallState,
     /// Every rule is a candidate for every packet: what the prefilters' answers are compared with.
     #[cfg(test)]
     pub(crate) everything: bool,
@@ -138,6 +141,7 @@ impl DetectState {
             hosts: HostVars::new(c.host_entries),
             packet_vars: CapturedVars::default(),
             counters: DetectCounters::default(),
+            firewall: FirewallState::default(),
             #[cfg(test)]
             everything: false,
         };
@@ -209,6 +213,9 @@ impl DetectState {
         self.replacements.clear();
         self.packet_vars.clear();
         self.contexts.clear();
+        if let Some(firewall) = &detect.firewall {
+            return self.inspect_firewall(detect, firewall, input);
+        }
         let flow_action = input.flow.as_ref().map_or(FlowAction::None, |f| f.action);
         let tagged = self.tagged(input);
         if let Some(mut v) = of_flow(flow_action, input.ips) {
@@ -220,25 +227,47 @@ impl DetectState {
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
         self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
+        self.inspect_packet(detect, input, &key, &mut verdict);
+        self.inspect_app(detect, input, &key, &mut verdict);
+        self.decide(detect, input, verdict)
+    }
+
+    /// Looks for the rules on packets and streams.
+    pub(crate) fn inspect_packet(
+        &mut self,
+        detect: &Detect,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+    ) {
         if self.flow_start {
             self.candidates.clear();
             detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
             #[cfg(test)]
             self.add_everything(detect, true);
-            self.run(detect, input, &key, &mut verdict);
+            self.run(detect, input, key, verdict);
         }
         self.candidates.clear();
-        self.collect(detect, input, &key);
+        self.collect(detect, input, key);
         #[cfg(test)]
         self.add_everything(detect, false);
-        self.run(detect, input, &key, &mut verdict);
+        self.run(detect, input, key, verdict);
+    }
+
+    /// Looks for the rules on frames and transactions.
+    pub(crate) fn inspect_app(
+        &mut self,
+        detect: &Detect,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+    ) {
         if input.frames.is_some() {
-            self.inspect_frames(detect, input, &key, &mut verdict);
+            self.inspect_frames(detect, input, key, verdict);
         }
         if input.txs.is_some() {
-            self.inspect_txs(detect, input, &key, &mut verdict);
+            self.inspect_txs(detect, input, key, verdict);
         }
-        self.decide(detect, input, verdict)
     }
 
     #[cfg(test)]
@@ -249,7 +278,7 @@ impl DetectState {
         }
     }
 
-    fn subject(input: &Input<'_>) -> Tagged {
+    pub(crate) fn subject(input: &Input<'_>) -> Tagged {
         Tagged {
             flow: input.flow.as_ref().map(|f| f.id),
             src: input.packet.src,
@@ -259,12 +288,12 @@ impl DetectState {
         }
     }
 
-    fn tagged(&mut self, input: &Input<'_>) -> bool {
+    pub(crate) fn tagged(&mut self, input: &Input<'_>) -> bool {
         !self.tags.is_empty() && self.tags.packet(&Self::subject(input))
     }
 
     /// Whether IP-only rules are due: for packets without a flow, and the first of each direction.
-    fn first_of_direction(&self, input: &mut Input<'_>) -> bool {
+    pub(crate) fn first_of_direction(&self, input: &mut Input<'_>) -> bool {
         match (&mut input.flow, input.dir) {
             (Some(flow), Some(dir)) => !std::mem::replace(&mut flow.first_seen[dir.index()], true),
             _ => true,
@@ -362,6 +391,11 @@ impl DetectState {
         if rule.payload.is_empty() && made_up(input.packet) {
             return None;
         }
+        self.checks_hold(detect, rule, input)
+    }
+
+    /// The same, whoever made the packet.
+    pub(crate) fn checks_hold(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         if !rule.checks.is_empty() {
             let check = self.check_input(detect, rule, input);
             if !rule.checks.iter().all(|c| c.holds(&check)) {
@@ -475,7 +509,7 @@ impl DetectState {
 
     /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
     /// A `pass` ends it: rules after it in order neither alert nor act.
-    fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
+    pub(crate) fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
         if self.matches.is_empty() {
             return verdict;
         }
@@ -484,6 +518,7 @@ impl DetectState {
         let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
         let max = detect.config.alert_max();
         let mut flow_action = FlowAction::None;
+        let before = self.alerts.len();
         let guess = if detect.config.guess_tx { only_tx(input) } else { None };
         for i in 0..self.matches.len() {
             let Some(&m) = self.matches.get(i) else { break };
@@ -550,10 +585,14 @@ impl DetectState {
                 break;
             }
         }
-        self.counters.alert += self.alerts.len() as u64;
+        self.counters.alert += (self.alerts.len() - before) as u64;
         if let Some(flow) = &mut input.flow {
             flow.alerted |= !self.alerts.is_empty();
-            set_action(flow, flow_action);
+            match flow_action {
+                // The firewall goes on.
+                FlowAction::Pass if detect.is_firewall() => flow.td_passed = true,
+                action => set_action(flow, action),
+            }
             verdict.flow = flow.action;
         }
         verdict

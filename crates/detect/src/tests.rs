@@ -43,6 +43,7 @@ pub(crate) fn rule(sid: u32, action: Action, protocol: Protocol) -> Rule {
         thresholds: vec![],
         prefilter: None,
         missing: vec![],
+        firewall: false,
         place: Place { file: "test".into(), line: sid, column: 1 },
         text: "".into(),
     }

@@ -104,6 +104,13 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         }
         false => Err(errors(&mut datasets)),
     });
+    let policies = match settings::is_firewall(config, options)? {
+        true => {
+            load_firewall(&mut loader, config, options)?;
+            Some(settings::firewall_policies(config)?)
+        }
+        false => None,
+    };
     let mut unread = 0;
     for path in &paths {
         if let Err(e) = loader.load_file(path) {
@@ -121,6 +128,22 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         say(&w.message);
     }
     let failed = set.failed();
+    let firewall = |r: &margay_rules::ast::Rule| r.firewall;
+    let firewall_failed =
+        set.errors.iter().filter(|e| e.firewall).count() + set.set_aside.iter().filter(|r| firewall(r)).count();
+    if firewall_failed > 0 {
+        for r in set.set_aside.iter().filter(|r| firewall(r)) {
+            let what = r.missing.join(", ");
+            error!("detect", "{}: line {}: this build does not have {what}", r.place.file, r.place.line);
+        }
+        return Err(Failed::new(
+            "firewall",
+            format!("{firewall_failed} firewall rules cannot be loaded: {FAIL_CLOSED}"),
+        ));
+    }
+    if policies.is_some() {
+        info!("firewall", "{} firewall rules loaded", set.rules.iter().filter(|r| firewall(r)).count());
+    }
     if named == 0 {
         info!("rules", "No signatures supplied.");
     } else if set.accepted() == 0 {
@@ -154,11 +177,16 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         datasets: Arc::new(datasets.finish()),
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         previous: None,
+        firewall: policies,
         rule_folder: config.get("default-rule-path").map(Path::new),
     };
     let (detect, report) =
         Detect::compile(rules, &environment, &settings).map_err(|e| Failed::new("detect", e.to_string()))?;
     compiled(&report);
+    if report.firewall_errors > 0 {
+        let n = report.firewall_errors;
+        return Err(Failed::new("firewall", format!("{n} firewall rules cannot be loaded: {FAIL_CLOSED}")));
+    }
     if fatal && !report.errors.is_empty() {
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
@@ -180,6 +208,26 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         detect: Some(Arc::new(detect)),
         texts: Arc::new(texts),
     })
+}
+
+/// Why one wrong firewall rule is enough.
+const FAIL_CLOSED: &str = "without one of its rules a firewall would let through, or block, what it should not";
+
+/// Reads the firewall rules.
+///
+/// # Errors
+/// Where a file is not there: what it says must not be left out.
+fn load_firewall(loader: &mut Loader<'_>, config: &Config, options: &RunOptions) -> Result<(), Failed> {
+    let files = settings::firewall_files(config, options);
+    if files.is_empty() {
+        warning!("firewall", "there are no firewall rules: the policies alone decide (firewall.rule-files)");
+    }
+    for path in &files {
+        loader
+            .load_firewall_file(path)
+            .map_err(|e| Failed::new("firewall", format!("opening firewall rule file {}: {e}", path.display())))?;
+    }
+    Ok(())
 }
 
 fn compiled(report: &CompileReport) {
@@ -270,6 +318,17 @@ pub(crate) fn list_keywords(what: &Keywords) -> String {
     }
 }
 
+/// `--list-app-layer-hooks`.
+pub(crate) fn list_hooks() -> String {
+    let mut out = "=========Supported App Layer Hooks=========\n".to_owned();
+    for p in margay_app::PROTOCOLS {
+        for hook in p.states.iter().copied().flatten().filter(|h| p.is_hook(h)) {
+            out += &format!("{}:{hook}\n", p.proto.rule_name());
+        }
+    }
+    out
+}
+
 /// `--list-rule-protos`.
 pub(crate) fn list_protocols() -> String {
     const PROTOCOLS: [&str; 17] = [
@@ -300,7 +359,9 @@ pub(crate) fn list_protocols() -> String {
 /// The second list has the names and patterns that fit no file.
 pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec<String>) {
     let mut named: Vec<(String, bool)> = Vec::new();
+    // Firewall rules alone are what --firewall-rules-exclusive asks for; -S and -s add to them.
     if !matches!(options.rules, RuleFiles::Exclusive(_))
+        && options.firewall_rules.is_none()
         && let Some(list) = config.node("rule-files")
     {
         named.extend(list.values().map(|v| (v.to_owned(), true)));

@@ -50,7 +50,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ListKeywords(what) => say(&rules::list_keywords(&what)),
         Command::ListRuleProtos => say(&rules::list_protocols()),
         Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
-        Command::ListAppLayerHooks => say("=========Supported App Layer Hooks=========\n"),
+        Command::ListAppLayerHooks => say(&rules::list_hooks()),
         Command::Own(own, _) => {
             let name = match own {
                 Own::Rules => "rules",
@@ -90,8 +90,7 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         .or(options.pidfile.is_some().then_some("--pidfile"))
         .or(options.user.is_some().then_some("--user"))
         .or(options.group.is_some().then_some("--group"))
-        .or(options.reject_dev.is_some().then_some("--reject-dev"))
-        .or((options.firewall || options.firewall_rules.is_some()).then_some("--firewall"));
+        .or(options.reject_dev.is_some().then_some("--reject-dev"));
     if let Some(what) = what {
         return Err(Failed::new("suricata", format!("{what} is not in this release; it reads capture files with -r")));
     }
@@ -151,6 +150,20 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }
     let ips = options.simulate_ips;
+    if settings::is_firewall(&config, options)? {
+        if !ips {
+            return Err(Failed::new(
+                "firewall",
+                "firewall mode drops packets: it needs an inline mode, or --simulate-ips",
+            ));
+        }
+        if options.disable_detection {
+            return Err(Failed::new(
+                "firewall",
+                "firewall mode needs detection: it cannot go with --disable-detection",
+            ));
+        }
+    }
     let midstream = settings::flag(&config, "stream.midstream", false)?;
     let policies =
         Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;

@@ -127,6 +127,10 @@ impl Reporter {
         if rest.ips {
             rest.counters.ips.for_each(&mut add);
         }
+        if rest.firewall {
+            let discarded = rest.detect.as_ref().map_or(0, |(_, s)| s.discarded_firewall_alerts());
+            rest.counters.ips.for_each_firewall(discarded, &mut add);
+        }
         rest.counters.policies.for_each(&worker.lane.policies, &mut add);
         if let Some((_, state)) = &rest.detect {
             state.counters().for_each(&mut add);

@@ -70,7 +70,7 @@ impl Default for FlowTimeouts {
         FlowTimeouts {
             default: datagrams,
             tcp: TimeoutPair {
-                normal: Timeouts { new: 60, established: 600, closed: 60, bypassed: 100 },
+                normal: Timeouts { new: 60, established: 600, closed: 10, bypassed: 100 },
                 emergency: Timeouts { new: 5, established: 100, closed: 10, bypassed: 50 },
             },
             udp: datagrams,

@@ -242,6 +242,8 @@ pub struct FlowCore {
     pub state: FlowState,
     /// What was decided for the rest of it.
     pub action: FlowAction,
+    /// Firewall mode: rules for threat detection look at it no more; `action` is what the firewall decided.
+    pub td_passed: bool,
     /// Whether a rule alerted on it.
     pub alerted: bool,
     /// Whether IP-only rules and the like have looked at each direction's first packet, by [`Direction::index`].
@@ -277,6 +279,7 @@ impl FlowCore {
             bypassed: [(0, 0); 2],
             state: FlowState::New,
             action: FlowAction::None,
+            td_passed: false,
             alerted: false,
             first_seen: [false; 2],
             vars: FlowVars::default(),

@@ -164,6 +164,8 @@ pub struct Rule {
     pub prefilter: Option<usize>,
     /// Keywords of protocols or features that this build does not have; a rule with any is set aside, not loaded.
     pub missing: Vec<String>,
+    /// Whether it is a firewall rule: from a file of such rules, evaluated in the order of the files.
+    pub firewall: bool,
     /// Where it stands.
     pub place: Place,
     /// The rule's text as written, continuation lines joined.

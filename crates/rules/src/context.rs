@@ -79,7 +79,6 @@ pub const FEATURES: &[(&str, &str)] = &[
     ("asn1", "asn1"),
     ("dataset", "dataset, datarep"),
     ("file", "file.*, filestore, filemagic, filemd5 …"),
-    ("firewall", "actions with a scope, and `accept`"),
     ("frame", "frame"),
     ("geoip", "geoip"),
     ("iprep", "iprep"),

@@ -38,6 +38,8 @@ pub struct RuleError {
     /// Whether the rule is left out without counting as failed: what it names exists no longer, and keywords are not
     /// strict (`--strict-rule-keywords`).
     pub silent: bool,
+    /// Whether it is a firewall rule.
+    pub firewall: bool,
 }
 
 impl fmt::Display for RuleError {

@@ -24,6 +24,7 @@ mod classification;
 mod context;
 mod error;
 mod event_names;
+mod firewall;
 mod keywords;
 mod lexer;
 mod loader;

@@ -14,7 +14,7 @@ use crate::error::{ConfigProblem, Fail, Message, RuleError, RuleWarning, Severit
 use crate::keywords::{self, requires_unmet};
 use crate::lexer::{self, Parts};
 use crate::port::Ports;
-use crate::{protocol, validate};
+use crate::{firewall, protocol, validate};
 
 /// Longest rule in bytes, continuation lines joined.
 pub const RULE_BYTES_MAX: usize = 64 * 1024;
@@ -92,6 +92,8 @@ pub struct Loader<'c> {
     known: HashMap<(u32, u32), Slot>,
     warned_classes: Vec<String>,
     check: Option<Checker<'c>>,
+    /// Whether what is read are firewall rules.
+    firewall: bool,
 }
 
 impl<'c> Loader<'c> {
@@ -105,6 +107,7 @@ impl<'c> Loader<'c> {
             known: HashMap::new(),
             warned_classes: Vec::new(),
             check: None,
+            firewall: false,
         }
     }
 
@@ -121,6 +124,20 @@ impl<'c> Loader<'c> {
         let text = std::fs::read(path)?;
         self.load_bytes(&text, &path.to_string_lossy());
         Ok(())
+    }
+
+    /// Adds the firewall rules of a file. Fails only where it cannot be read.
+    pub fn load_firewall_file(&mut self, path: &Path) -> io::Result<()> {
+        let text = std::fs::read(path)?;
+        self.load_firewall_bytes(&text, &path.to_string_lossy());
+        Ok(())
+    }
+
+    /// Adds the firewall rules of a text.
+    pub fn load_firewall_bytes(&mut self, text: &[u8], name: &str) {
+        self.firewall = true;
+        self.load_bytes(text, name);
+        self.firewall = false;
     }
 
     /// Adds the rules of a text; `name` is what places show as the file.
@@ -224,6 +241,7 @@ impl<'c> Loader<'c> {
                     messages: Vec::new(),
                     text: Arc::from(""),
                     silent: f.silent,
+                    firewall: self.firewall,
                 });
                 return;
             }
@@ -234,7 +252,13 @@ impl<'c> Loader<'c> {
                     text: format!("error parsing signature \"{text}\" from file {file} at line {line}"),
                 });
             }
-            self.loaded.errors.push(RuleError { place: place(at), messages: f.messages, text, silent: f.silent });
+            self.loaded.errors.push(RuleError {
+                place: place(at),
+                messages: f.messages,
+                text,
+                silent: f.silent,
+                firewall: self.firewall,
+            });
         }
     }
 
@@ -341,9 +365,7 @@ impl<'c> Loader<'c> {
             keywords::need_protocol(&mut b, group, &name);
             b.restrict(group)?;
         }
-        if b.rule.action == Action::Accept || !b.rule.effects.is_empty() {
-            keywords::need_feature(&mut b, "firewall");
-        }
+        firewall::header(&b.rule)?;
         // The sid first: messages of other keywords show it.
         if let Some(v) = parts.options.iter().find(|o| o.name == b"sid").and_then(|o| o.value)
             && let Ok(n) = String::from_utf8_lossy(v).parse()
@@ -430,6 +452,7 @@ impl<'c> Loader<'c> {
             thresholds: Vec::new(),
             prefilter: None,
             missing: Vec::new(),
+            firewall: self.firewall,
             place,
             text: text.clone(),
         })

@@ -99,7 +99,8 @@ mod id {
 
 /// Numbers for rules.
 pub(super) static NUMBERS: &[NumberDef] = &[
-    NumberDef { name: "tls.version", id: id::VERSION, progress: [Some(CLIENT_HELLO), Some(SERVER_HELLO)] },
+    // Until there is a hello, that of the records.
+    NumberDef { name: "tls.version", id: id::VERSION, progress: [Some(NumberDef::ANY_STATE); 2] },
     NumberDef { name: "ssl_version", id: id::RECORD_VERSION, progress: [Some(CLIENT_HELLO), Some(SERVER_HELLO)] },
     NumberDef { name: "ssl_state", id: id::STATE, progress: [Some(NumberDef::ANY_STATE); 2] },
     NumberDef { name: "tls.cert_chain_len", id: id::CHAIN_LEN, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },

@@ -131,6 +131,12 @@ impl TlsParser {
 
     fn record(&mut self, cx: &mut Parse<'_>, dir: Direction, head: Head, data: &[u8], at: usize) -> Step {
         let total = HEAD_LEN + head.len;
+        if let Some(tx) = &mut self.tx {
+            let side = tx.side_mut(dir);
+            if side.version.is_unknown() {
+                side.version = head.version;
+            }
+        }
         let lane = self.lane(dir);
         // What is in clear is waited for: it is short.
         let clear = !lane.encrypted && head.kind != kind::DATA;
@@ -141,12 +147,6 @@ impl TlsParser {
         lane.empty = if head.len == 0 { lane.empty.saturating_add(1) } else { 0 };
         if lane.empty > EMPTY_MAX {
             return self.fail(dir, Event::TooManyRecordsInPacket);
-        }
-        if let Some(tx) = &mut self.tx {
-            let side = tx.side_mut(dir);
-            if side.version.is_unknown() {
-                side.version = head.version;
-            }
         }
         mark(cx, dir, head, at);
         if !clear {

@@ -73,13 +73,13 @@ pub(super) fn side(side: FlowSide, value: Compare, counts: [u64; 2]) -> bool {
     }
 }
 
-/// `app-layer-protocol`: while a protocol is not decided, neither it nor its negation matches.
+/// `app-layer-protocol`: while a protocol is not decided, neither it nor its negation matches, unless it is `unknown`.
 pub(super) fn app_proto(protos: ProtoSet, negated: bool, mode: AppProtoMode, input: &CheckInput<'_>) -> bool {
     if input.flow.is_none() {
         return false;
     }
     // `None` while not decided.
-    let is = |p: AppProto| (p != AppProto::Unknown).then(|| protos.has(p));
+    let is = |p: AppProto| (p != AppProto::Unknown || protos.has(AppProto::Unknown)).then(|| protos.has(p));
     let app = &input.app;
     let [server, client] = app.side.map(is);
     let found = match mode {

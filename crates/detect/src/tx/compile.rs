@@ -131,7 +131,8 @@ impl TxBuilder {
                 "no protocol of this build has all that the rule asks for in one direction".into(),
             ));
         }
-        for p in &plans {
+        // Those of the firewall are in its tables.
+        for p in plans.iter().filter(|_| !rule.firewall) {
             self.groups.get(p.proto, p.dir).add(number, p);
         }
         (out.plans, out.checks) = (plans.into_boxed_slice(), checks.into_boxed_slice());
@@ -258,8 +259,13 @@ impl TxBuilder {
         if let Some(h) = &rule.hook {
             let (name, before) = h.strip_prefix('<').map_or((h.as_str(), false), |n| (n, true));
             match state_of(protocol, dir, name) {
-                Some(s) if before => steps.push(Step::new(0, What::State { state: s, order: Ordering::Less })),
+                Some(s) if before && !rule.firewall => {
+                    steps.push(Step::new(0, What::State { state: s, order: Ordering::Less }))
+                }
                 Some(s) => {
+                    if rule.firewall && steps.iter().any(|x| x.progress > s) {
+                        return Err(Refused::Error(format!("the hook {name} comes before what the rule asks for")));
+                    }
                     hook = Some(s);
                     steps.push(Step::new(s, What::Reached));
                 }
@@ -391,7 +397,7 @@ fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'st
 }
 
 /// A state's number. The first and the last one have a name that all protocols share as well.
-fn state_of(protocol: &Protocol, dir: Direction, name: &str) -> Option<u8> {
+pub(crate) fn state_of(protocol: &Protocol, dir: Direction, name: &str) -> Option<u8> {
     let states = protocol.states[dir.index()];
     let ends = [["request_started", "request_complete"], ["response_started", "response_complete"]][dir.index()];
     let place = states.iter().position(|s| *s == name).or_else(|| match ends.iter().position(|e| *e == name)? {

@@ -19,7 +19,7 @@ use crate::transform::TransformScratch;
 /// Bit of [`TxDetect::searched`]: rules that need a file were made candidates. Numbers of buffers are below.
 const FILES_BEGUN: u64 = 1 << 63;
 /// Bit of a rule's state: it matched before, at the state that it is hooked to.
-const MATCHED: u64 = 1 << 63;
+pub(crate) const MATCHED: u64 = 1 << 63;
 
 /// What a slot holds for the transaction at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,23 +56,30 @@ impl TxScratch {
     pub(crate) fn prepare(&mut self, slots: usize) {
         self.slots.resize_with(slots, Cached::default);
     }
+
+    /// Forgets what was put together for another look at a transaction.
+    pub(crate) fn forget(&mut self, group: &TxGroup) {
+        for c in self.slots.iter_mut().take(group.slots.len()) {
+            c.held = Held::Unknown;
+        }
+    }
 }
 
 /// One transaction in one direction.
 #[derive(Clone, Copy)]
-struct View<'a> {
-    tx: &'a dyn Transaction,
-    group: &'a TxGroup,
-    dir: Direction,
-    progress: u8,
-    complete: bool,
+pub(crate) struct View<'a> {
+    pub(crate) tx: &'a dyn Transaction,
+    pub(crate) group: &'a TxGroup,
+    pub(crate) dir: Direction,
+    pub(crate) progress: u8,
+    pub(crate) complete: bool,
     /// What files are looked at with.
-    engine: Option<&'a FileEngine>,
-    limits: WindowLimits,
+    pub(crate) engine: Option<&'a FileEngine>,
+    pub(crate) limits: WindowLimits,
 }
 
 /// What came of looking at a rule's steps.
-enum Eval {
+pub(crate) enum Eval {
     /// All hold; with the file that did, by its place among all of the transaction.
     Match(Option<u32>),
     /// Nothing speaks against it; these hold.
@@ -138,9 +145,7 @@ impl DetectState {
         tx: &mut dyn Transaction,
         (proto, parser, id, dir, complete): (AppProto, u8, u64, Direction, bool),
     ) {
-        for c in self.tx.slots.iter_mut().take(group.slots.len()) {
-            c.held = Held::Unknown;
-        }
+        self.tx.forget(group);
         let limits = tx.file_window(dir);
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
@@ -335,7 +340,7 @@ impl DetectState {
 
     /// Looks at those of a rule's steps that have not held yet.
     #[allow(clippy::too_many_arguments)]
-    fn evaluate(
+    pub(crate) fn evaluate(
         &mut self,
         rule: &CompiledRule,
         txr: &TxRule,

@@ -25,10 +25,10 @@ use margay_rules::ast::{Compare, NumberTest, Which};
 
 use crate::inspect::CompiledBuffer;
 
-pub(crate) use compile::TxBuilder;
+pub(crate) use compile::{TxBuilder, state_of};
 pub(crate) use file::FileTest;
 pub(crate) use group::{Slot, SlotSource, TxGroup, TxGroups};
-pub(crate) use inspect::TxScratch;
+pub(crate) use inspect::{Eval, MATCHED, TxScratch, View};
 
 /// The part of a rule that looks at transactions.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use margay_detect::{FrameInput, Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
 use margay_packet::{Packet, PacketSource};
 
+use super::firewall::FlowDropBy;
 use super::frames::FrameSource;
 use super::tcp::Seen;
 use super::{DropReason, Fate, FlowExt, Rest};
@@ -14,7 +15,7 @@ impl Rest {
     /// Inspects a packet that has no flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
         let Some((detect, state)) = &mut self.detect else { return };
-        let mut input = Input { ips: self.ips, ..Input::new(packet) };
+        let mut input = Input { ips: self.ips, td_passed: fate.pass, ..Input::new(packet) };
         let verdict = state.inspect(detect, &mut input);
         // A capture file's packets go nowhere: what would be replaced is counted.
         if self.ips && !state.replacements().is_empty() {
@@ -86,6 +87,8 @@ impl Rest {
             files: Some(&mut self.app.shared.files),
             stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),
             ips: self.ips,
+            td_passed: fate.pass,
+            let_through: seen.for_txs,
             ..Input::new(packet)
         };
         let verdict = state.inspect(detect, &mut input);
@@ -119,7 +122,7 @@ impl Rest {
     }
 
     /// What the verdict means for the packet; writes the alerts.
-    fn carry_out(
+    pub(super) fn carry_out(
         &mut self,
         packet: &Packet<'_>,
         flow: Option<(&mut Flow<FlowExt>, Direction)>,
@@ -134,6 +137,7 @@ impl Rest {
                     fate.drop = Some(match verdict.drop_reason {
                         Some(margay_detect::DropReason::FlowDrop) => DropReason::FlowDrop,
                         Some(margay_detect::DropReason::RulesThreshold) => DropReason::Threshold,
+                        Some(reason) if reason.is_firewall() => DropReason::Firewall(reason),
                         _ => DropReason::Rules,
                     });
                 }
@@ -148,6 +152,9 @@ impl Rest {
         let (flow, dir) = match flow {
             Some((f, d)) => {
                 f.core.alerted |= self.alerted();
+                if f.core.action == FlowAction::Drop && verdict.drop_reason.is_some_and(|r| r.is_firewall()) {
+                    f.ext.dropped_by = FlowDropBy::Firewall;
+                }
                 self.pcap.alerted |= f.core.alerted;
                 (Some(&*f), Some(d))
             }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore};
+use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 
 use super::app::Heard;
@@ -55,6 +55,7 @@ impl Rest {
     /// Inspects what is left of one direction, with a packet made up for it.
     fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) {
         let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
+        let closed = flow.core.state == FlowState::Closed;
         // A hole divides what is left: one packet for each stretch, and no more than can be honest.
         for _ in 0..FLUSHES_MAX {
             let left = flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir));
@@ -69,6 +70,7 @@ impl Rest {
                 in_stream: true,
                 established,
                 heard: std::mem::take(&mut heard),
+                for_txs: !left && closed,
                 ..Seen::default()
             };
             let mut fate = Fate::default();

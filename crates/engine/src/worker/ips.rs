@@ -1,5 +1,7 @@
 //! Counters of inline mode.
 
+use margay_detect::DropReason as Detect;
+
 use super::{DropReason, Fate};
 use crate::exception::Condition;
 
@@ -11,13 +13,27 @@ pub(crate) struct IpsCounters {
     rejected: u64,
     replaced: u64,
     reasons: [u64; REASONS.len()],
+    /// `firewall.*`: frames that it accepted, and that it blocked by reason.
+    fw_accepted: u64,
+    fw_blocked: u64,
+    fw_reasons: [u64; FW_REASONS.len()],
 }
 
-const REASONS: [(&str, DropReason); 11] = [
+const FW_REASONS: [(&str, DropReason); 6] = [
+    ("rules", DropReason::Firewall(Detect::FirewallRules)),
+    ("default_packet_policy", DropReason::Firewall(Detect::DefaultPacketPolicy)),
+    ("default_app_policy", DropReason::Firewall(Detect::DefaultAppPolicy)),
+    ("flow_drop", DropReason::FirewallFlowDrop),
+    ("pre_flow_hook", DropReason::Firewall(Detect::PreFlowHook)),
+    ("pre_stream_hook", DropReason::Firewall(Detect::PreStreamHook)),
+];
+
+const REASONS: [(&str, DropReason); 12] = [
     ("applayer_error", DropReason::Exception(Condition::AppLayerError)),
     ("defrag_memcap", DropReason::Exception(Condition::DefragMemcap)),
     ("flow_memcap", DropReason::Exception(Condition::FlowMemcap)),
     ("flow_drop", DropReason::FlowDrop),
+    ("exception_policy_flow_drop", DropReason::ExceptionFlowDrop),
     ("rules", DropReason::Rules),
     ("stream_error", DropReason::StreamError),
     ("stream_memcap", DropReason::Exception(Condition::StreamMemcap)),
@@ -28,8 +44,18 @@ const REASONS: [(&str, DropReason); 11] = [
 ];
 
 impl IpsCounters {
-    /// Counts a frame.
-    pub(crate) fn count(&mut self, fate: Fate) {
+    /// Counts a frame. What the `firewall` blocked nobody else saw.
+    pub(crate) fn count(&mut self, fate: Fate, firewall: bool) {
+        if firewall {
+            if let Some(reason @ (DropReason::Firewall(_) | DropReason::FirewallFlowDrop)) = fate.drop {
+                self.fw_blocked += 1;
+                if let Some(i) = FW_REASONS.iter().position(|r| r.1 == reason) {
+                    self.fw_reasons[i] += 1;
+                }
+                return;
+            }
+            self.fw_accepted += 1;
+        }
         match fate.drop {
             None => self.accepted += 1,
             Some(reason) => {
@@ -58,5 +84,17 @@ impl IpsCounters {
         for ((name, _), n) in REASONS.iter().zip(self.reasons) {
             f(&format!("ips.drop_reason.{name}"), n);
         }
+    }
+
+    /// Calls `f` with each counter's name and value of the firewall.
+    pub(crate) fn for_each_firewall(&self, discarded_alerts: u64, f: &mut dyn FnMut(&str, u64)) {
+        f("firewall.accepted", self.fw_accepted);
+        f("firewall.blocked", self.fw_blocked);
+        // No firewall rule rejects.
+        f("firewall.rejected", 0);
+        for ((name, _), n) in FW_REASONS.iter().zip(self.fw_reasons) {
+            f(&format!("firewall.drop_reason.{name}"), n);
+        }
+        f("firewall.discarded_alerts", discarded_alerts);
     }
 }

@@ -129,7 +129,7 @@ impl Rest {
             vars: held.vars(),
             ..Header::of(p)
         };
-        let verdict = verdict(fate);
+        let verdict = verdict(fate, self.firewall);
         let app = flow.and_then(|(f, _)| f.ext.app.as_deref());
         let names = app.map(FlowApp::names).unwrap_or_default();
         let options = &self.app.options;
@@ -178,7 +178,10 @@ impl Rest {
                 signature: signature(detect, &self.texts, a.rule),
                 blocked: a.blocked,
                 would_drop: !self.ips && a.action == Action::Drop,
-                engine: None,
+                engine: self.firewall.then(|| {
+                    let rule = detect.rules().get(a.rule as usize);
+                    if rule.is_some_and(|r| r.firewall) { "fw" } else { "td" }
+                }),
                 tx_id: a.tx_id.map(|t| (t, a.tx_guessed)),
                 xff: app.zip(flow).map(|(_, (_, d))| Forwarded { direction: direction(d), find: &find }),
                 context: if has_context { Some(&contexts) } else { None },
@@ -246,7 +249,7 @@ impl Rest {
             way = Some(direction(d));
         }
         let alert = match (&self.detect, reason, fate.dropped_by) {
-            (Some((detect, _)), DropReason::Rules | DropReason::Threshold, Some(rule)) => {
+            (Some((detect, _)), DropReason::Rules | DropReason::Threshold | DropReason::Firewall(_), Some(rule)) => {
                 Some((signature(detect, &self.texts, rule), true))
             }
             _ => None,
@@ -259,7 +262,7 @@ impl Rest {
             first_of_flow: first,
             tx_id: None,
             alert,
-            verdict: Some(verdict(fate)),
+            verdict: Some(verdict(fate, self.firewall)),
         });
     }
 
@@ -304,6 +307,7 @@ impl Rest {
             reason,
             alerted: core.alerted,
             action: match core.action {
+                FlowAction::None if core.td_passed => Some("pass"),
                 FlowAction::None => None,
                 FlowAction::Drop => Some("drop"),
                 FlowAction::Pass => Some("pass"),
@@ -425,11 +429,13 @@ fn signature<'a>(detect: &'a Detect, texts: &'a [RuleText], rule: u32) -> Signat
     }
 }
 
-fn verdict(fate: Fate) -> VerdictInfo<'static> {
+fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {
     let action = if fate.drop.is_some() {
         event::Verdict::Drop
     } else if fate.pass {
         event::Verdict::Pass
+    } else if firewall {
+        event::Verdict::Accept
     } else {
         event::Verdict::Alert
     };

@@ -8,6 +8,7 @@ mod detection;
 mod end;
 mod expect;
 mod fileinfo;
+mod firewall;
 mod frames;
 mod ips;
 mod log;
@@ -24,6 +25,7 @@ use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
 pub(crate) use app::AppLane;
+use firewall::{BeforeFlow, FlowDropBy};
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleText;
 
@@ -42,6 +44,8 @@ pub(crate) struct FlowExt {
     pub(crate) parent: Option<u64>,
     /// Whether the session was told what nobody will ask of it.
     session_told: bool,
+    /// Who dropped it, where it is dropped.
+    dropped_by: FlowDropBy,
     /// Whether a drop was logged, by direction.
     drop_logged: [bool; 2],
 }
@@ -93,6 +97,12 @@ pub(crate) enum DropReason {
     StreamUrgent,
     /// A rate filter.
     Threshold,
+    /// The firewall.
+    Firewall(margay_detect::DropReason),
+    /// The firewall dropped its flow.
+    FirewallFlowDrop,
+    /// An exception policy dropped its flow.
+    ExceptionFlowDrop,
 }
 
 impl DropReason {
@@ -104,6 +114,18 @@ impl DropReason {
             DropReason::StreamError => "stream error",
             DropReason::StreamUrgent => "stream urgent",
             DropReason::Threshold => "threshold detection_filter",
+            DropReason::Firewall(reason) => reason.name(),
+            DropReason::FirewallFlowDrop => "firewall flow drop",
+            DropReason::ExceptionFlowDrop => "exception policy flow drop",
+        }
+    }
+
+    /// Of a packet whose flow is dropped.
+    const fn of_flow(by: FlowDropBy) -> DropReason {
+        match by {
+            FlowDropBy::Rules => DropReason::FlowDrop,
+            FlowDropBy::Firewall => DropReason::FirewallFlowDrop,
+            FlowDropBy::Exception => DropReason::ExceptionFlowDrop,
         }
     }
 }
@@ -141,6 +163,8 @@ pub(crate) struct Lane {
 pub(crate) struct Rest {
     /// Inline, or as if.
     pub(crate) ips: bool,
+    /// Firewall mode.
+    pub(crate) firewall: bool,
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<(Arc<Detect>, DetectState)>,
     pub(crate) app: AppLane,
@@ -187,7 +211,7 @@ impl Worker {
         self.decoder.decode(frame, &mut self.lane);
         if self.lane.rest.ips {
             let fate = self.lane.rest.frame;
-            self.lane.rest.counters.ips.count(fate);
+            self.lane.rest.counters.ips.count(fate, self.lane.rest.firewall);
         }
     }
 
@@ -220,9 +244,14 @@ impl PacketSink for Lane {
             let policy = self.policies.of(Condition::DefragMemcap);
             self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
-        match self.flows.key(packet, 0) {
-            Some(key) => self.in_flow(packet, &key, &mut fate),
-            None => self.rest.inspect_alone(packet, &mut fate),
+        let before = if self.rest.firewall { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
+        match before {
+            BeforeFlow::Next => match self.flows.key(packet, 0) {
+                Some(key) => self.in_flow(packet, &key, &mut fate),
+                None => self.rest.inspect_alone(packet, &mut fate),
+            },
+            BeforeFlow::Untracked => self.rest.inspect_alone(packet, &mut fate),
+            BeforeFlow::Dropped => {}
         }
         // The captured frame shares the fate of the worst of what it carried.
         self.rest.frame.drop = self.rest.frame.drop.or(fate.drop);
@@ -258,6 +287,20 @@ impl Lane {
         let Some(core) = flows.get(at).map(|f| &f.core) else { return };
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
         let dropped = rest.ips && core.action == FlowAction::Drop;
+        if rest.firewall
+            && packet.is_tcp()
+            && !bypassed
+            && !dropped
+            && core.action != FlowAction::Accept
+            && let Some(flow) = flows.get_mut(at)
+            && let Some(verdict) = rest.before_stream(packet, flow, direction)
+        {
+            flows.update(at, packet, key, direction);
+            let Some(flow) = flows.get_mut(at) else { return };
+            rest.log_anomalies(packet, Some(flow), &[]);
+            rest.carry_out(packet, Some((flow, direction)), verdict, fate);
+            return rest.log_drop(packet, Some((flow, direction)), *fate);
+        }
         if packet.is_tcp() && !bypassed && !dropped {
             (at, direction, seen) = self.tcp(packet, key, at, direction, fate);
         }
@@ -307,9 +350,11 @@ impl Lane {
         rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
         rest.log_recognition(packet, flow, seen.heard.events);
         if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
-            fate.drop = Some(DropReason::FlowDrop);
+            fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));
         }
-        if fate.drop.is_none() && !fate.pass && flow.core.action != FlowAction::Pass {
+        // The firewall has its say about what exception policies let pass as well.
+        let passes = (fate.pass || flow.core.action == FlowAction::Pass) && !rest.firewall;
+        if fate.drop.is_none() && !passes {
             rest.detect_in_flow(packet, flow, dir, &seen, fate);
         } else {
             rest.frames_unwatched(flow);
@@ -340,6 +385,7 @@ impl Rest {
     ) -> Rest {
         Rest {
             ips,
+            firewall: detect.as_ref().is_some_and(|(d, _)| d.is_firewall()),
             stream,
             detect,
             app,
@@ -363,7 +409,7 @@ impl Rest {
     /// Detection and events of a packet that has no flow.
     fn inspect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
         self.log_anomalies(packet, None, &[]);
-        if fate.drop.is_none() && !fate.pass {
+        if fate.drop.is_none() && (self.firewall || !fate.pass) {
             self.detect_alone(packet, fate);
         }
         if fate.drop.is_some() {
@@ -390,7 +436,11 @@ impl Rest {
         }
         let Some(flow) = flow else { return };
         match policy {
-            Policy::DropFlow | Policy::Reject => flow.core.action = FlowAction::Drop,
+            Policy::DropFlow | Policy::Reject => {
+                flow.core.action = FlowAction::Drop;
+                flow.ext.dropped_by = FlowDropBy::Exception;
+            }
+            Policy::PassFlow | Policy::Bypass if self.firewall => flow.core.td_passed = true,
             Policy::PassFlow | Policy::Bypass => flow.core.action = FlowAction::Pass,
             _ => {}
         }

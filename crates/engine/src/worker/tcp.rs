@@ -22,6 +22,8 @@ pub(crate) struct Seen {
     pub(crate) in_stream: bool,
     /// All that is left of the stream is to be inspected.
     pub(crate) flush: bool,
+    /// The packet is made up for transactions alone, and nothing is left of the stream.
+    pub(crate) for_txs: bool,
     /// Inline: the payload has to be replaced by what the stream has.
     pub(crate) rewrite: bool,
     /// Nothing more is to be seen of the flow.
@@ -97,6 +99,7 @@ impl Lane {
             established,
             in_stream: out.in_stream,
             flush: out.flush,
+            for_txs: false,
             rewrite: out.rewrite,
             bypass: out.bypass,
         };

@@ -1,0 +1,244 @@
+//! Firewall mode: rules that say what is let through, before any rule for threat detection is asked.
+//!
+//! As documented under "Firewall Mode Design". Firewall rules come first in the list of rules, in the order of their files,
+//! and are in none of the groups of the others. They stand in tables, in each of which the first rule that matches decides:
+//!
+//! - `packet:pre_flow`, `packet:pre_stream`: before the flow, before the stream is looked up;
+//! - `packet:filter`: each packet;
+//! - `app:filter`: one for each state of each protocol's transactions, to either side.
+//!
+//! `accept:hook` goes on to the next table, the other scopes of `accept` end the firewall for the packet, the transaction or
+//! the flow; `drop` ends all for the packet. Where no rule of a table matches its [`Policy`] decides. Between the tables of
+//! packets and those of transactions the rules for threat detection on packets are asked (`packet:td`), after them those
+//! on transactions (`app:td`). These see what the firewall accepts, and nothing that they decide changes what the firewall
+//! decides later: their `pass` ends threat detection, not the firewall.
+//!
+//! A transaction's state is looked at with every change as long as the transaction is in it, and once more when it has left
+//! it; [`margay_app::TxFirewall`] remembers how far it is.
+
+mod policy;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use margay_app::{AppProto, Protocol};
+use margay_flow::Direction;
+use margay_rules::ast::{
+    Action, ActionScope, Check, ConfigKind, ConfigScope, ConfigWhat, Effect, Protocol as RuleProtocol, Rule,
+};
+
+use crate::header::transport;
+use crate::kind::{self, RuleKind};
+use crate::rule::{CompiledRule, Refused};
+use crate::tx::{TxGroup, state_of};
+
+pub use policy::{FirewallPolicies, Policy, app_hook};
+pub(crate) use run::FirewallState;
+pub use run::HookOutcome;
+
+/// A table of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacketHook {
+    /// `packet:pre_flow`
+    PreFlow,
+    /// `packet:pre_stream`
+    PreStream,
+    /// `packet:filter`
+    Filter,
+}
+
+impl PacketHook {
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What a firewall rule does once it matches.
+#[derive(Debug, Clone, Copy)]
+struct FirewallRule {
+    verdict: Option<Policy>,
+    /// `pass` as a further action: threat detection is not asked about this packet, or the whole flow.
+    pass: Option<ActionScope>,
+    /// `config: tracking disable`: the packet belongs to no flow.
+    untracked: bool,
+}
+
+/// The rules of one table of packets, by transport.
+#[derive(Debug)]
+struct PacketTable {
+    rules: [Box<[u32]>; 7],
+    policy: Policy,
+}
+
+/// A rule in a table of transactions.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    rule: u32,
+    /// It is there for a later state (`<`), and just lets pass.
+    implied: bool,
+}
+
+/// The table of one state.
+#[derive(Debug)]
+struct StateTable {
+    rules: Vec<Entry>,
+    policy: Policy,
+}
+
+/// All that the firewall knows.
+#[derive(Debug)]
+pub(crate) struct Firewall {
+    rules: Box<[FirewallRule]>,
+    packet: [PacketTable; 3],
+    /// By protocol and direction, the tables of its states.
+    apps: Box<[Box<[StateTable]>]>,
+    /// What is used for protocols that no rule looks at.
+    no_group: TxGroup,
+}
+
+impl Firewall {
+    /// From the rules, of which those of the firewall come first.
+    pub(crate) fn new(
+        rules: &[Rule],
+        compiled: &[CompiledRule],
+        protocols: &[&'static Protocol],
+        policies: &FirewallPolicies,
+    ) -> Firewall {
+        let mut packet: [[Vec<u32>; 7]; 3] = Default::default();
+        let mut apps: Vec<Vec<StateTable>> = Vec::new();
+        for p in protocols {
+            for dir in [Direction::ToServer, Direction::ToClient] {
+                let at = place(p.proto, dir);
+                if apps.len() <= at {
+                    apps.resize_with(at + 1, Vec::new);
+                }
+                let states = (0u8..).zip(p.states[dir.index()]);
+                apps[at] = states
+                    .map(|(s, name)| StateTable {
+                        rules: Vec::new(),
+                        policy: match p.is_hook(name) {
+                            true => policies.app(p.proto, dir, s),
+                            false => Policy::ACCEPT_HOOK,
+                        },
+                    })
+                    .collect();
+            }
+        }
+        let mut of_firewall = Vec::new();
+        for ((number, rule), c) in (0u32..).zip(rules).zip(compiled).take_while(|((_, r), _)| r.firewall) {
+            of_firewall.push(firewall_rule(rule));
+            let hook = rule.hook.as_deref().unwrap_or_default();
+            let Some(tx) = &c.tx else {
+                let table = &mut packet[packet_hook(hook).index()];
+                for (bit, list) in (0..).zip(table.iter_mut()) {
+                    if c.header.transports & 1 << bit != 0 {
+                        list.push(number);
+                    }
+                }
+                continue;
+            };
+            let (name, before) = hook.strip_prefix('<').map_or((hook, false), |n| (n, true));
+            for plan in &tx.plans {
+                let protocol = protocols.iter().find(|p| p.proto == plan.proto);
+                let Some(state) = protocol.and_then(|p| state_of(p, plan.dir, name)) else { continue };
+                let Some(tables) = apps.get_mut(place(plan.proto, plan.dir)) else { continue };
+                for (s, table) in (0u8..=state).zip(tables.iter_mut()) {
+                    if s == state || before {
+                        table.rules.push(Entry { rule: number, implied: s != state });
+                    }
+                }
+            }
+        }
+        let mut policy = policies.packet.into_iter();
+        let packet = packet.map(|rules| PacketTable {
+            rules: rules.map(Vec::into_boxed_slice),
+            policy: policy.next().unwrap_or(Policy::DROP_PACKET),
+        });
+        Firewall {
+            rules: of_firewall.into_boxed_slice(),
+            packet,
+            apps: apps.into_iter().map(Vec::into_boxed_slice).collect(),
+            no_group: TxGroup::default(),
+        }
+    }
+
+    fn table(&self, hook: PacketHook, transport: u8) -> (&[u32], Policy) {
+        let table = &self.packet[hook.index()];
+        let rules = table.rules.get((transport & transport::ALL).trailing_zeros() as usize);
+        (rules.map_or(&[], |r| r), table.policy)
+    }
+
+    /// The tables of a protocol's states; none where it has no parser.
+    fn states(&self, proto: AppProto, dir: Direction) -> &[StateTable] {
+        self.apps.get(place(proto, dir)).map_or(&[], |t| t)
+    }
+
+    fn rule(&self, number: u32) -> Option<FirewallRule> {
+        self.rules.get(number as usize).copied()
+    }
+}
+
+const fn place(proto: AppProto, dir: Direction) -> usize {
+    proto as usize * 2 + dir.index()
+}
+
+fn packet_hook(name: &str) -> PacketHook {
+    match name {
+        "pre_flow" => PacketHook::PreFlow,
+        "pre_stream" => PacketHook::PreStream,
+        _ => PacketHook::Filter,
+    }
+}
+
+/// Whether an effect takes a packet out of flow tracking.
+pub(crate) fn untracks(effect: &Effect) -> bool {
+    matches!(effect, Effect::Config { what: ConfigWhat::Tracking, kind: ConfigKind::Flow, scope: ConfigScope::Packet })
+}
+
+fn firewall_rule(rule: &Rule) -> FirewallRule {
+    let scope = rule.effects.iter().find_map(|e| match e {
+        Effect::Action { action, scope } if *action == rule.action => *scope,
+        _ => None,
+    });
+    let pass = rule.effects.iter().find_map(|e| match e {
+        Effect::Action { action: Action::Pass, scope } => *scope,
+        _ => None,
+    });
+    let accept = match rule.action {
+        Action::Accept => Some(true),
+        Action::Config => None,
+        _ => Some(false),
+    };
+    FirewallRule {
+        verdict: accept.map(|accept| Policy { accept, scope: scope.unwrap_or(ActionScope::Packet) }),
+        pass,
+        untracked: rule.effects.iter().any(untracks),
+    }
+}
+
+/// The kind of a firewall rule: what its hook says, and not what it would be otherwise.
+///
+/// # Errors
+/// Where it asks what its hook does not have.
+pub(crate) fn kind_of(rule: &Rule) -> Result<RuleKind, Refused> {
+    let inferred = kind::kind(rule);
+    if matches!(rule.protocol, RuleProtocol::App(_)) {
+        return Ok(RuleKind::AppTransaction);
+    }
+    let hook = rule.hook.as_deref().unwrap_or_default();
+    if rule.buffers.iter().any(|b| b.app) || rule.checks.iter().any(kind::is_of_transaction) {
+        return Err(Refused::Error(format!(
+            "a keyword of an application protocol needs a hook of that protocol, not {hook}"
+        )));
+    }
+    let of_flow = |c: &Check| matches!(c, Check::Flow(_) | Check::FlowBit { .. } | Check::AppProto { .. });
+    if hook == "pre_flow" && rule.checks.iter().any(of_flow) {
+        return Err(Refused::Error("before the flow is known (pre_flow) nothing can be asked of it".into()));
+    }
+    if rule.effects.iter().any(untracks) && hook != "pre_flow" {
+        return Err(Refused::Error(
+            "tracking is disabled before the flow is known: the hook has to be pre_flow".into(),
+        ));
+    }
+    Ok(if inferred == RuleKind::AppTransaction { RuleKind::Packet } else { inferred })
+}

@@ -1,0 +1,427 @@
+//! A packet through the tables.
+
+use margay_app::Transaction;
+use margay_flow::{Direction, FlowAction};
+use margay_rules::ast::{Action, ActionScope};
+
+use super::{Entry, Firewall, PacketHook, Policy};
+use crate::detect::Detect;
+use crate::header::PacketKey;
+use crate::input::{Alert, DropReason, Input, Verdict, VerdictAction, of_flow};
+use crate::state::{DetectState, Match, made_up};
+use crate::threshold::{Outcome, Subject};
+use crate::tx::{Eval, MATCHED, View};
+
+/// What the firewall has of the packet that is being inspected; one a worker.
+#[derive(Debug, Default)]
+pub(crate) struct FirewallState {
+    /// Rules that matched and write an alert, in the order in which they matched.
+    matches: Vec<Match>,
+    /// An earlier table accepted the packet altogether.
+    accepted: bool,
+    /// A rule's `pass`: threat detection is not asked about this packet.
+    passed: bool,
+    /// Alerts kept back because the packet had too many.
+    discarded: u64,
+}
+
+/// What a table before the flow or the stream decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookOutcome {
+    /// On to what comes next.
+    Next,
+    /// The packet is to belong to no flow.
+    Untracked,
+    /// It is dropped; its alerts are there.
+    Dropped(Verdict),
+}
+
+/// What came of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    /// On to the next one.
+    Next,
+    /// All that is left of the firewall is to be left out, for this packet.
+    Accepted,
+    /// Dropped, and by which rule if by one.
+    Dropped(DropReason, Option<u32>),
+}
+
+impl DetectState {
+    /// Alerts of firewall rules that were not written because the packet had too many.
+    pub fn discarded_firewall_alerts(&self) -> u64 {
+        self.firewall.discarded
+    }
+
+    /// Asks the table of packets before the flow (first of all, for every packet), or before the stream.
+    pub fn firewall_hook(&mut self, detect: &Detect, hook: PacketHook, input: &mut Input<'_>) -> HookOutcome {
+        let Some(firewall) = &detect.firewall else { return HookOutcome::Next };
+        if hook == PacketHook::PreFlow {
+            self.firewall.matches.clear();
+            (self.firewall.accepted, self.firewall.passed) = (false, false);
+        }
+        if self.firewall.accepted {
+            return HookOutcome::Next;
+        }
+        self.packet_vars.clear();
+        self.cache.start(&detect.sets);
+        let key = PacketKey::new(input.packet, input.dir);
+        let mut verdict = Verdict::default();
+        self.flow_start = false;
+        let (came, untracked) = self.packet_table(detect, firewall, hook, input, &key, &mut verdict);
+        match came {
+            Came::Dropped(..) => {
+                self.alerts.clear();
+                self.matches.clear();
+                HookOutcome::Dropped(self.conclude(detect, input, verdict, came, usize::MAX))
+            }
+            _ => {
+                self.firewall.accepted = came == Came::Accepted;
+                if untracked { HookOutcome::Untracked } else { HookOutcome::Next }
+            }
+        }
+    }
+
+    /// Inspects a packet in firewall mode.
+    pub(crate) fn inspect_firewall(&mut self, detect: &Detect, firewall: &Firewall, input: &mut Input<'_>) -> Verdict {
+        let tagged = self.tagged(input);
+        let (action, flow_passed) = input.flow.as_ref().map_or((FlowAction::None, false), |f| (f.action, f.td_passed));
+        if action == FlowAction::Drop
+            && let Some(v) = of_flow(action, input.ips)
+        {
+            return Verdict { tagged, ..v };
+        }
+        let mut verdict = Verdict { tagged, ..Verdict::default() };
+        self.counters.packets += 1;
+        self.cache.start(&detect.sets);
+        let key = PacketKey::new(input.packet, input.dir);
+        self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
+        self.firewall.passed |= flow_passed || input.td_passed || action == FlowAction::Pass;
+        let mut came = match action == FlowAction::Accept || self.firewall.accepted || input.let_through {
+            true => Came::Accepted,
+            false => self.packet_table(detect, firewall, PacketHook::Filter, input, &key, &mut verdict).0,
+        };
+        let early = self.firewall.matches.len();
+        if !matches!(came, Came::Dropped(..)) {
+            if !self.firewall.passed {
+                self.inspect_packet(detect, input, &key, &mut verdict);
+            }
+            if came == Came::Next {
+                came = self.app_tables(detect, firewall, input, &key, &mut verdict);
+            }
+        }
+        if matches!(came, Came::Dropped(..)) || self.firewall.passed {
+            self.skip_txs(detect, input);
+        } else {
+            self.inspect_app(detect, input, &key, &mut verdict);
+        }
+        self.conclude(detect, input, verdict, came, early)
+    }
+
+    /// Asks a table of packets; and whether the packet is to belong to no flow.
+    fn packet_table(
+        &mut self,
+        detect: &Detect,
+        firewall: &Firewall,
+        hook: PacketHook,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+    ) -> (Came, bool) {
+        let (rules, policy) = firewall.table(hook, key.transport);
+        let mut untracked = false;
+        for &number in rules {
+            let (Some(rule), Some(does)) = (detect.compiled.get(number as usize), firewall.rule(number)) else {
+                continue;
+            };
+            if rule.header.ways(key, &detect.sets, &mut self.cache) == 0 {
+                continue;
+            }
+            let held = self.checks_hold(detect, rule, input);
+            self.keep_entropy(input.flow.as_deref_mut());
+            let Some(stream) = held else { continue };
+            self.keep_captures(input.flow.as_deref_mut());
+            self.apply(rule, input, verdict, None);
+            if rule.writes {
+                let context = self.keep_contexts();
+                let m = Match { rule: number, tx_id: None, stream, parser: 0, file: None, frame: None, context };
+                self.firewall.matches.push(m);
+            }
+            untracked |= does.untracked;
+            let Some(decided) = does.verdict else { continue };
+            self.pass(does.pass, input);
+            let reason = match hook {
+                PacketHook::PreFlow => DropReason::PreFlowHook,
+                PacketHook::PreStream => DropReason::PreStreamHook,
+                PacketHook::Filter => DropReason::FirewallRules,
+            };
+            return (carry_out(decided, input, reason, Some(number)), untracked);
+        }
+        let reason = match hook {
+            PacketHook::PreFlow => DropReason::PreFlowHook,
+            PacketHook::PreStream => DropReason::PreStreamHook,
+            PacketHook::Filter => DropReason::DefaultPacketPolicy,
+        };
+        (carry_out(policy, input, reason, None), untracked)
+    }
+
+    /// Asks the tables of the transactions of the packet's direction.
+    fn app_tables(
+        &mut self,
+        detect: &Detect,
+        firewall: &Firewall,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+    ) -> Came {
+        let (Some(dir), Some(parsers)) = (input.dir, input.txs.take()) else { return Came::Next };
+        let mut came = Came::Next;
+        'all: for (number, parser) in (0u8..).zip(parsers.iter_mut()) {
+            let proto = parser.proto();
+            if firewall.states(proto, dir).is_empty() {
+                continue;
+            }
+            for id in parser.txs() {
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                let base = tx.base();
+                let to_look_at = base.updated[dir.index()] && !base.detect[dir.index()].done;
+                if !to_look_at || base.only.is_some_and(|d| d != dir) {
+                    continue;
+                }
+                came = self.app_table(detect, firewall, input, key, verdict, tx, (number, proto, id, dir));
+                if came != Came::Next {
+                    break 'all;
+                }
+            }
+        }
+        input.txs = Some(parsers);
+        came
+    }
+
+    /// Asks the tables of the states that a transaction has come to.
+    #[allow(clippy::too_many_arguments)]
+    fn app_table(
+        &mut self,
+        detect: &Detect,
+        firewall: &Firewall,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+        tx: &mut dyn Transaction,
+        (parser, proto, id, dir): (u8, margay_app::AppProto, u64, Direction),
+    ) -> Came {
+        let i = dir.index();
+        let progress = tx.base().progress[i];
+        let mut memory = tx.base_mut().firewall.take().unwrap_or_default();
+        let states = firewall.states(proto, dir);
+        let group = detect.txs.get(proto, dir).unwrap_or(&firewall.no_group);
+        self.tx.forget(group);
+        let mut came = Came::Next;
+        while !memory.accepted && memory.next[i] <= progress {
+            let state = memory.next[i];
+            let Some(table) = states.get(usize::from(state)) else { break };
+            let mut decided = (table.policy, DropReason::DefaultAppPolicy, None);
+            for &Entry { rule: number, implied } in &table.rules {
+                let Some(rule) = detect.compiled.get(number as usize) else { continue };
+                let Some(plan) = rule.tx.as_deref().and_then(|t| t.plan(proto, dir)) else { continue };
+                if !self.tx_applies(detect, rule, input, key) {
+                    continue;
+                }
+                if implied {
+                    decided = (Policy::ACCEPT_HOOK, DropReason::FirewallRules, None);
+                    break;
+                }
+                let Some(txr) = rule.tx.as_deref() else { continue };
+                let at = memory.seen[i].iter().position(|s| s.0 == number);
+                let held = at.and_then(|at| memory.seen[i].get(at)).map_or(0, |s| s.1);
+                // One that matched before does so still; it says so again where it asks for nothing but the state.
+                let again = held & MATCHED != 0;
+                let mut file = None;
+                if !again {
+                    let complete = progress >= detect.complete(proto)[i];
+                    let limits = tx.file_window(dir);
+                    let engine = input.files.as_deref();
+                    let view = View { tx: &*tx, group, dir, progress, complete, engine, limits };
+                    let eval = self.evaluate(rule, txr, plan, held, 0, view, input);
+                    self.keep_entropy(input.flow.as_deref_mut());
+                    let bits = match eval {
+                        Eval::Match(f) => {
+                            file = f;
+                            MATCHED
+                        }
+                        Eval::Wait(bits) => bits,
+                        Eval::Fail => held,
+                    };
+                    match at.and_then(|at| memory.seen[i].get_mut(at)) {
+                        Some(s) => s.1 = bits,
+                        None if bits != 0 => memory.seen[i].push((number, bits)),
+                        None => {}
+                    }
+                    if bits & MATCHED == 0 {
+                        continue;
+                    }
+                }
+                if !again || plan.repeats.is_some() {
+                    self.keep_captures(input.flow.as_deref_mut());
+                    let sid = detect.rules.get(number as usize).map_or(0, |r| r.sid);
+                    let base = tx.base_mut();
+                    base.alerted |= rule.writes;
+                    self.apply(rule, input, verdict, Some((base, dir, file, sid)));
+                    if rule.writes {
+                        // What a transaction over TCP was parsed from is the stream.
+                        let stream = input.packet.is_tcp();
+                        let context = self.keep_contexts();
+                        let m = Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None, context };
+                        self.firewall.matches.push(m);
+                    }
+                }
+                if let Some(does) = firewall.rule(number)
+                    && let Some(verdict) = does.verdict
+                {
+                    self.pass(does.pass, input);
+                    decided = (verdict, DropReason::FirewallRules, Some(number));
+                    break;
+                }
+            }
+            let (policy, reason, number) = decided;
+            if policy == (Policy { accept: true, scope: ActionScope::Transaction }) {
+                memory.accepted = true;
+                memory.seen = Default::default();
+                break;
+            }
+            came = carry_out(policy, input, reason, number);
+            if came != Came::Next || state == progress {
+                break;
+            }
+            memory.next[i] = state + 1;
+            memory.seen[i].clear();
+        }
+        tx.base_mut().firewall = Some(memory);
+        came
+    }
+
+    /// A firewall rule's `pass`: what threat detection found in the packet already is forgotten.
+    fn pass(&mut self, scope: Option<ActionScope>, input: &mut Input<'_>) {
+        let Some(scope) = scope else { return };
+        self.firewall.passed = true;
+        self.matches.clear();
+        if scope == ActionScope::Flow
+            && let Some(flow) = &mut input.flow
+        {
+            flow.td_passed = true;
+        }
+    }
+
+    /// Puts aside what is new in transactions: nobody looks at it.
+    fn skip_txs(&mut self, detect: &Detect, input: &mut Input<'_>) {
+        let (Some(dir), Some(parsers)) = (input.dir, input.txs.as_deref_mut()) else { return };
+        let i = dir.index();
+        for parser in parsers {
+            let complete = detect.complete(parser.proto())[i];
+            for id in parser.txs() {
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                let base = tx.base_mut();
+                if std::mem::take(&mut base.updated[i]) && !base.detect[i].done {
+                    base.detect[i].done = base.progress[i] >= complete;
+                    tx.inspected(dir);
+                }
+            }
+        }
+    }
+
+    /// The alerts of firewall rules, then what threat detection makes of the packet, and what comes of both. Of the
+    /// firewall's matches those from `early` on are of transactions.
+    fn conclude(
+        &mut self,
+        detect: &Detect,
+        input: &mut Input<'_>,
+        verdict: Verdict,
+        came: Came,
+        early: usize,
+    ) -> Verdict {
+        let mut matches = std::mem::take(&mut self.firewall.matches);
+        // What threat detection drops the firewall let pass as a packet, and did not look into further.
+        let verdict = self.decide(detect, input, verdict);
+        let packet_rule = |n: u32| detect.compiled.get(n as usize).is_some_and(|r| r.tx.is_none() && r.frame.is_none());
+        let td_dropped = verdict.action == VerdictAction::Drop && verdict.dropped_by.is_some_and(packet_rule);
+        if td_dropped {
+            matches.truncate(early);
+        }
+        self.firewall_alerts(detect, input, &matches);
+        matches.clear();
+        self.firewall.matches = matches;
+        (self.firewall.accepted, self.firewall.passed) = (false, false);
+        let mut verdict = verdict;
+        if let Came::Dropped(reason, rule) = came
+            && !td_dropped
+            && input.ips
+        {
+            verdict.action = VerdictAction::Drop;
+            (verdict.drop_reason, verdict.dropped_by) = (Some(reason), rule);
+        }
+        if let Some(flow) = &mut input.flow {
+            flow.alerted |= !self.alerts.is_empty();
+            verdict.flow = flow.action;
+        }
+        verdict
+    }
+
+    /// Puts the alerts of firewall rules before those of threat detection, as many as fit.
+    fn firewall_alerts(&mut self, detect: &Detect, input: &Input<'_>, matches: &[Match]) {
+        if matches.is_empty() {
+            return;
+        }
+        let who = Self::subject(input);
+        let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
+        let max = detect.config.alert_max();
+        let mut at = 0;
+        for m in matches {
+            let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
+            for t in &rule.tags {
+                self.tags.set(m.rule, t, &who);
+            }
+            if self.thresholds.decide(&detect.thresholds, m.rule, &subject).outcome != Outcome::Alert {
+                self.counters.alerts_suppressed += 1;
+                continue;
+            }
+            if self.alerts.len() >= max {
+                self.firewall.discarded += 1;
+                continue;
+            }
+            let alert = Alert {
+                rule: m.rule,
+                action: rule.action,
+                blocked: rule.action == Action::Drop && input.ips,
+                stream: m.stream,
+                tx_id: m.tx_id,
+                parser: m.parser,
+                tx_guessed: false,
+                file: m.file,
+                frame: None,
+                context: m.context,
+            };
+            self.alerts.insert(at, alert);
+            at += 1;
+            self.counters.alert += 1;
+        }
+    }
+}
+
+/// Does what was decided to the flow, and says what that means for the packet.
+fn carry_out(policy: Policy, input: &mut Input<'_>, reason: DropReason, rule: Option<u32>) -> Came {
+    let action = match (policy.accept, policy.scope) {
+        (_, ActionScope::Flow) if policy.accept => FlowAction::Accept,
+        (_, ActionScope::Flow) => FlowAction::Drop,
+        _ => FlowAction::None,
+    };
+    if action != FlowAction::None
+        && let Some(flow) = &mut input.flow
+    {
+        flow.action = action;
+    }
+    match (policy.accept, policy.scope) {
+        (true, ActionScope::Hook | ActionScope::Transaction) => Came::Next,
+        (true, _) => Came::Accepted,
+        (false, _) => Came::Dropped(reason, rule),
+    }
+}
