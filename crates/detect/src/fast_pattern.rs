@@ -55,6 +55,29 @@ pub fn choose(
     Some(pattern(buffer, check, content))
 }
 
+/// The fast pattern that stands for `rule` when all its buffers can be prefiltered: in a buffer of a transaction or a frame
+/// where it has literals in one, else in the payload or a header.
+pub fn of_rule(rule: &Rule) -> Option<FastPattern> {
+    let literal = |c: &BufferCheck| matches!(c, BufferCheck::Content(c) if !c.negated);
+    let app = rule.buffers.iter().any(|b| b.app && b.absent.is_none() && b.checks.iter().any(literal));
+    let buffer = |i: usize| rule.buffers.get(i);
+    choose(rule, &|i| buffer(i).is_some_and(|b| b.app == app), &|i| buffer(i).map_or(0, |b| priority(&b.buffer)))
+}
+
+/// How much a literal tells by itself: what `--engine-analysis` reports as the strength of a pattern.
+pub fn literal_strength(bytes: &[u8], nocase: bool) -> u32 {
+    strength(bytes, nocase)
+}
+
+/// How much a literal in a buffer tells, apart from the literal: what nearly every transaction has tells little.
+pub(crate) fn priority(buffer: &str) -> u8 {
+    match buffer {
+        "http.method" | "http.stat_code" | "http.stat_msg" | "http.protocol" | "http.connection"
+        | "http.content_len" | "http.accept_enc" | "http.header_names" => 0,
+        _ => 1,
+    }
+}
+
 /// Better literals rank higher: long, then varied.
 fn rank(c: &Content) -> (usize, u32) {
     (c.bytes.len(), strength(&c.bytes, c.nocase))

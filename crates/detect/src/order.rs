@@ -87,7 +87,7 @@ fn key(rule: &Rule, order: &[Action]) -> Key {
     }
 }
 
-/// Sorts `rules`; those that compare equal stay in the order they were loaded in.
-pub(crate) fn sort(rules: &mut [Rule], order: &[Action]) {
+/// Sorts `rules` by the order of actions and all that comes after it; those that compare equal stay in the order they were loaded in.
+pub fn sort(rules: &mut [Rule], order: &[Action]) {
     rules.sort_by_cached_key(|r| key(r, order));
 }

@@ -13,6 +13,7 @@ use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeyw
 use margay_stream::StreamEvent;
 
 use crate::Failed;
+use crate::analysis::{self, GroupSettings};
 use crate::worker::RuleText;
 
 /// How many rules came to what.
@@ -64,7 +65,15 @@ fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, Str
 ///
 /// # Errors
 /// With `--init-errors-fatal` and `-T`: anything that could not be loaded. Always: a pattern matcher that is not there.
-pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: DetectConfig) -> Result<Loaded, Failed> {
+///
+/// Reports that the run asks for go into `dir`.
+pub(crate) fn load(
+    config: &Config,
+    options: &RunOptions,
+    ips: bool,
+    settings: DetectConfig,
+    dir: &Path,
+) -> Result<Loaded, Failed> {
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(config, options, ips);
     let mut broken = false;
@@ -130,6 +139,12 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     let global = thresholds(config, &ctx, fatal)?;
     let reputation = reputation(config)?;
     let rules = std::mem::take(&mut set.rules);
+    // For reports, in the order of evaluation; those set aside are rules like any other there.
+    let mut reported = Vec::new();
+    if options.engine_analysis {
+        reported.extend(rules.iter().chain(&set.set_aside).cloned());
+        margay_detect::sort_rules(&mut reported, &settings.action_order);
+    }
     let environment = Environment {
         thresholds: &global,
         reputation,
@@ -142,6 +157,15 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     compiled(&report);
     if fatal && !report.errors.is_empty() {
         return Err(Failed::new("suricata", "Loading signatures failed."));
+    }
+    if options.engine_analysis {
+        reported.retain(|r| !report.errors.iter().any(|(place, _)| *place == r.place));
+        analysis::write(config, dir, &reported)?;
+    }
+    let groups = GroupSettings::of(config)?;
+    if groups.dump {
+        let of_run = if options.engine_analysis { reported.as_slice() } else { detect.rules() };
+        analysis::write_groups(&groups, dir, of_run)?;
     }
     let aside = set.set_aside.len() + report.set_aside.len();
     if aside > 0 {

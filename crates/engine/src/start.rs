@@ -85,7 +85,6 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         _ => None,
     };
     let what = what
-        .or(options.engine_analysis.then_some("--engine-analysis"))
         .or(options.daemon.then_some("-D"))
         .or(options.pidfile.is_some().then_some("--pidfile"))
         .or(options.user.is_some().then_some("--user"))
@@ -158,15 +157,21 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 
     let source = match &options.capture {
-        Some(Capture::File(path)) => Some(files::open(&config, options, path)?),
+        Some(Capture::File(path)) if !options.engine_analysis => Some(files::open(&config, options, path)?),
         _ => None,
     };
-    if source.is_none() && !options.test {
+    if source.is_none() && !options.test && !options.engine_analysis {
         return Err(Failed::new("suricata", "nothing to read: name a capture file with -r, or test the rules with -T"));
     }
     let detect_config = settings::detect(&config)?;
-    let loaded =
-        if options.disable_detection { Loaded::default() } else { rules::load(&config, options, ips, detect_config)? };
+    let loaded = if options.disable_detection {
+        Loaded::default()
+    } else {
+        rules::load(&config, options, ips, detect_config, &dir)?
+    };
+    if options.engine_analysis {
+        return Ok(());
+    }
     if options.test {
         settings::app(&config)?;
         settings::recogniser(&config)?;

@@ -24,6 +24,7 @@ mod classification;
 mod context;
 mod error;
 mod event_names;
+pub mod info;
 mod keywords;
 mod lexer;
 mod loader;
