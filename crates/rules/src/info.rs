@@ -119,6 +119,13 @@ pub fn buffer(name: &str) -> Option<BufferInfo> {
     BUFFERS.get(name).map(|b| BufferInfo::of(b))
 }
 
+impl KeywordInfo {
+    /// What it does, in a line.
+    pub fn description(&self) -> String {
+        crate::descriptions::of(self)
+    }
+}
+
 /// All keywords, by name.
 pub fn all_keywords() -> Vec<KeywordInfo> {
     let mut list: Vec<_> = keywords::all().map(|(k, page)| KeywordInfo::of(k, page)).collect();
@@ -144,6 +151,8 @@ pub struct WrittenOption {
     pub keyword: &'static str,
     /// What kind of keyword it is.
     pub kind: KeywordKind,
+    /// The buffer that it selects or moves to.
+    pub buffer: Option<BufferInfo>,
     /// The value, quotes and all.
     pub value: Option<String>,
 }
@@ -155,7 +164,7 @@ pub fn options(text: &str) -> Vec<WrittenOption> {
         let k = keywords::find(&String::from_utf8_lossy(o.name))?;
         let info = KeywordInfo::of(k, "");
         let value = o.value.map(|v| String::from_utf8_lossy(v).into_owned());
-        Some(WrittenOption { keyword: info.name, kind: info.kind, value })
+        Some(WrittenOption { keyword: info.name, kind: info.kind, buffer: info.buffer, value })
     };
     parts.options.iter().filter_map(named).collect()
 }

@@ -22,6 +22,7 @@ pub mod ast;
 mod builder;
 mod classification;
 mod context;
+mod descriptions;
 mod error;
 mod event_names;
 pub mod info;

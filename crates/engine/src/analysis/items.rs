@@ -307,6 +307,11 @@ pub(super) fn pattern(bytes: &[u8]) -> String {
     out
 }
 
+/// A literal's text; where case does not matter, in lower case.
+pub(super) fn literal(c: &Content) -> String {
+    if c.nocase { pattern(&c.bytes.to_ascii_lowercase()) } else { pattern(&c.bytes) }
+}
+
 const fn fixed(v: Option<&Value>) -> Option<i64> {
     match v {
         Some(Value::Number(n)) => Some(*n),
@@ -324,7 +329,7 @@ pub(super) fn settled(c: &Content, relative_next: bool) -> bool {
 
 /// The members that tell a literal.
 pub(super) fn content(j: &mut Json, c: &Content, is_mpm: bool, relative_next: bool) {
-    j.str("pattern", &pattern(&c.bytes));
+    j.str("pattern", &literal(c));
     j.uint("length", c.bytes.len() as u64);
     j.bool("nocase", c.nocase);
     j.bool("negated", c.negated);

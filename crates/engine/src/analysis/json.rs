@@ -303,7 +303,7 @@ pub(super) fn patterns(rules: &[Analysed]) -> Json {
             for c in &b.checks {
                 let BufferCheck::Content(c) = c else { continue };
                 let key = Pattern {
-                    bytes: c.bytes.clone(),
+                    bytes: if c.nocase { c.bytes.to_ascii_lowercase() } else { c.bytes.clone() },
                     nocase: c.nocase,
                     negated: c.negated,
                     depth: c.depth.is_some(),

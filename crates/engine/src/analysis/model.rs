@@ -5,7 +5,7 @@ use margay_rules::ast::{
     BufferCheck, BufferChecks, CaptureKind, Check, Compare, Content, Effect, FileCheck, FlowCheck, Protocol, Rule,
     Target, Value,
 };
-use margay_rules::info::{self, KeywordKind};
+use margay_rules::info::{self, KeywordKind, WrittenOption};
 
 use super::engines::{self, Place, Scope};
 use super::items::{self, Item};
@@ -98,7 +98,7 @@ impl Analysed {
             warnings: Vec::new(),
         };
         a.requirements = a.requirements();
-        a.buffers(&converted);
+        a.buffers(&converted, &written);
         a.checks();
         a.lists_of_effects();
         a.flags = a.flags();
@@ -231,7 +231,7 @@ impl Analysed {
     }
 
     /// Engines and lists of the buffers.
-    fn buffers(&mut self, converted: &[Vec<&'static str>]) {
+    fn buffers(&mut self, converted: &[Vec<&'static str>], written: &[WrittenOption]) {
         let rule = self.rule.clone();
         let (mut first, mut rest, mut stream): (Vec<Engine>, Vec<Engine>, Vec<Engine>) = Default::default();
         let (mut payload, mut base64) = (Vec::new(), Vec::new());
@@ -294,7 +294,8 @@ impl Analysed {
         self.tx_checks();
         let settled = self.engines.iter().filter(|e| e.is_mpm).count();
         if let Some(others) = self.engines.get_mut(settled..) {
-            others.sort_by_key(|e| e.place.progress);
+            let place = |e: &Engine| written.iter().position(|o| names(o, e)).unwrap_or(usize::MAX);
+            others.sort_by_cached_key(|e| (e.place.progress, place(e)));
         }
         self.engines.append(&mut stream);
         if !payload.is_empty() {
@@ -403,6 +404,11 @@ impl Analysed {
             }
         }
     }
+}
+
+/// Whether an option of the rule's text is what an engine is for.
+fn names(o: &WrittenOption, e: &Engine) -> bool {
+    e.items.iter().any(|i| i.name == o.keyword) || o.buffer.is_some_and(|b| b.name == e.name || b.internal == e.name)
 }
 
 /// Adds a check to the engines of its name, or makes them.
