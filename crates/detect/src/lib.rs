@@ -59,5 +59,6 @@ pub use detect::{CompileReport, Detect, Environment};
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
-pub use kind::RuleKind;
+pub use kind::{RuleKind, is_of_packet, is_of_transaction, is_payload};
+pub use order::sort as sort_rules;
 pub use state::{DetectCounters, DetectState};

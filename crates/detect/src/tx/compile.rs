@@ -281,7 +281,7 @@ impl TxBuilder {
             return Err(Refused::Unsupported("more than 60 checks of buffers in one rule".into()));
         }
         let prefilterable = |i: usize| slots.get(i).is_some_and(|s: &Option<u16>| s.is_some());
-        let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| priority(&b.buffer));
+        let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| fast_pattern::priority(&b.buffer));
         let pattern = fast_pattern::choose(rule, &prefilterable, &priority).filter(|f| f.bytes.len() >= PATTERN_MIN);
         let latest = steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);
         let mut streamed = false;
@@ -435,14 +435,5 @@ fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bo
             Some(Place::Other)
         }
         found => found,
-    }
-}
-
-/// How much a literal in a buffer tells, apart from the literal: what nearly every transaction has tells little.
-fn priority(buffer: &str) -> u8 {
-    match buffer {
-        "http.method" | "http.stat_code" | "http.stat_msg" | "http.protocol" | "http.connection"
-        | "http.content_len" | "http.accept_enc" | "http.header_names" => 0,
-        _ => 1,
     }
 }

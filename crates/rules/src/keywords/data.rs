@@ -98,7 +98,8 @@ fn base64_decode(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         }
     }
     b.base64 = None;
-    let group = b.target(relative);
+    // Without a sticky buffer it decodes where the last match was, be it relative to that or not.
+    let group = b.target(true);
     let spot = b.add(group, BufferCheck::Base64 { bytes, offset, relative, data: Vec::new() });
     b.base64_open = Some((spot.group, spot.index));
     Ok(())
