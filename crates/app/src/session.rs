@@ -251,6 +251,8 @@ impl AppSession {
                 self.parsing = false;
                 (self.side, self.first) = ([AppProto::Unknown; 2], None);
                 self.proto = AppProto::Unknown;
+                // What was found out of the old protocol is no news any more.
+                self.news = [to.is_some(), false];
                 if let Some(to) = to {
                     self.side = [to; 2];
                     self.start(cx, to);
