@@ -255,6 +255,8 @@ impl AppSession {
                 self.news = [to.is_some(), false];
                 if let Some(to) = to {
                     self.side = [to; 2];
+                    // The server agreed to it; the client has not spoken it yet.
+                    self.news[Direction::ToServer.index()] = false;
                     self.start(cx, to);
                     if let (Some(parser), Some(from)) = (self.parsers.last_mut().filter(|_| self.parsing), upgrade) {
                         parser.take_over(cx, from);

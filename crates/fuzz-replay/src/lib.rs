@@ -5,6 +5,7 @@ mod decompress;
 mod dns;
 mod ftp;
 mod http1;
+mod http2;
 mod recognise;
 mod rules;
 mod smtp;
@@ -16,6 +17,7 @@ pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use dns::dns;
 pub use ftp::ftp;
 pub use http1::http1;
+pub use http2::http2;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use smtp::smtp;
@@ -45,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     ("layers", layers),
     ("recognise", recognise),
     ("http1", http1),
+    ("http2", http2),
     ("ftp", ftp),
     ("smtp", smtp),
     ("ssh", ssh),

@@ -33,12 +33,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What holds for HTTP/2 where `of` does for HTTP/1: bodies are looked at as they come, all of them.
+    /// What holds for HTTP/2 where `of` does for HTTP/1: all of a body is looked at.
     pub fn server(of: &ServerConfig) -> ServerConfig {
-        let mut server = ServerConfig { body_limit: [0; 2], ..of.clone() };
-        for w in &mut server.window {
-            w.min = 0;
-        }
-        server
+        ServerConfig { body_limit: [0; 2], ..of.clone() }
     }
 }

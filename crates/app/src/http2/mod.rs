@@ -75,7 +75,7 @@ const fn protocol(
         ],
         events: events::NAMES,
         frames: &["hdr", "data", "pdu"],
-        log: "http",
+        log: "http2",
     }
 }
 

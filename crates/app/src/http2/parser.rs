@@ -112,6 +112,13 @@ impl Http2Parser {
     pub(super) fn make(&mut self, cx: &mut Parse<'_>, stream: u32) -> Option<u64> {
         let max = (cx.config.http2.max_streams as usize).max(1);
         if self.txs.len() >= max {
+            if let Some(n) = cx.shared.counters.tx_limit.get_mut(self.proto as usize) {
+                *n += 1;
+            }
+            // Those that were ended are freed with the packet at the latest.
+            if self.txs.len() >= 2 * max {
+                return None;
+            }
             // The oldest that still goes on makes room, as soon as it was looked at.
             while self.oldest < self.next && self.txs.get(&self.oldest).is_none_or(|t| t.base.progress == [COMPLETE; 2])
             {
@@ -122,17 +129,11 @@ impl Http2Parser {
                 tx.event(Event::TooManyStreams);
                 self.finish(cx, oldest);
             }
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(self.proto as usize) {
-                *n += 1;
-            }
-            // Those that were ended are freed with the packet at the latest.
-            if self.txs.len() >= 2 * max {
-                return None;
-            }
         }
+        let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
         let id = self.next;
         self.next += 1;
-        self.txs.insert(id, Box::new(Http2Tx::new(id, stream, &cx.config.http2)));
+        self.txs.insert(id, Box::new(Http2Tx::new(id, stream, &cx.config.http2, inline)));
         Some(id)
     }
 

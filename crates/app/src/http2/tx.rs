@@ -114,9 +114,15 @@ pub struct Http2Tx {
 }
 
 impl Http2Tx {
-    pub(super) fn new(id: u64, stream: u32, config: &Config) -> Self {
+    pub(super) fn new(id: u64, stream: u32, config: &Config, inline: bool) -> Self {
         let base = TxBase { id, ..TxBase::default() };
-        Http2Tx { base, stream, window: config.server.window, ..Http2Tx::default() }
+        let mut window = config.server.window;
+        if inline {
+            for w in &mut window {
+                w.min = 0;
+            }
+        }
+        Http2Tx { base, stream, window, ..Http2Tx::default() }
     }
 
     /// What a side sent.
@@ -351,7 +357,7 @@ impl Transaction for Http2Tx {
     }
 
     fn carried(&self) -> Option<(&'static str, &dyn Transaction)> {
-        self.dns().map(|d| ("dns", d as &dyn Transaction))
+        self.dns().map(|d| ("doh2", d as &dyn Transaction))
     }
 
     fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {
