@@ -11,6 +11,7 @@ use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
 use crate::frame::{FrameBuilder, FrameGroups};
+use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
 use crate::inspect::InspectLimits;
@@ -76,6 +77,8 @@ pub struct Environment<'a> {
     pub thresholds: &'a [GlobalThreshold],
     /// Reputation of addresses.
     pub reputation: Arc<IpReputation>,
+    /// Countries of addresses, where there is a database.
+    pub countries: Option<Arc<Countries>>,
     /// The sets that rules name.
     pub datasets: Arc<Datasets>,
     /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
@@ -91,6 +94,7 @@ impl Default for Environment<'_> {
         Environment {
             thresholds: &[],
             reputation: Arc::default(),
+            countries: None,
             datasets: Arc::default(),
             stream_event: &|_| None,
             rule_folder: None,
@@ -138,6 +142,7 @@ impl Detect {
             stream_event: environment.stream_event,
             reputation_category: &|name| reputation.category(name),
             sets: &environment.datasets,
+            countries: environment.countries.clone(),
         };
         let mut compiled = Vec::with_capacity(rules.len());
         let mut txs = TxBuilder::new(protocols, environment.rule_folder);

@@ -32,6 +32,7 @@ mod detect;
 pub mod effect;
 pub mod fast_pattern;
 mod frame;
+pub mod geoip;
 mod group;
 mod header;
 pub mod hostvars;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use margay_config::{Config, Keywords, RuleFiles, RunOptions, Strict};
 use margay_detect::dataset::{DatasetsBuilder, SetLevel};
+use margay_detect::geoip::Countries;
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
 use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
 use margay_output::log::{Level, log};
@@ -138,10 +139,12 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     }
     let global = thresholds(config, &ctx, fatal)?;
     let reputation = reputation(config)?;
+    let countries = countries(config, fatal)?;
     let rules = std::mem::take(&mut set.rules);
     let environment = Environment {
         thresholds: &global,
         reputation,
+        countries,
         datasets: Arc::new(datasets.finish()),
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         previous: None,
@@ -244,6 +247,19 @@ fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
         }
     }
     Ok(Arc::new(builder.build()))
+}
+
+/// `geoip-database`.
+fn countries(config: &Config, fatal: bool) -> Result<Option<Arc<Countries>>, Failed> {
+    let Some(path) = config.get("geoip-database").filter(|p| !p.is_empty()) else { return Ok(None) };
+    match Countries::open(Path::new(path)) {
+        Ok(c) => Ok(Some(Arc::new(c))),
+        Err(e) if fatal => Err(Failed::new("detect-geoip", e)),
+        Err(e) => {
+            error!("detect-geoip", "{e}");
+            Ok(None)
+        }
+    }
 }
 
 /// `--list-keywords`.
@@ -370,7 +386,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
-    let features = ["app-layer", "dataset", "file", "frame", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    let features =
+        ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
     features.chain(parsed).chain(recognised).collect()
 }
 

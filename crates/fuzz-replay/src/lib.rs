@@ -1,6 +1,7 @@
 //! One function a fuzz target: `fuzz/fuzz_targets` call them with what the fuzzer makes up, and this crate's tests with
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
+mod datasets;
 mod decompress;
 mod dns;
 mod ftp;
@@ -11,6 +12,7 @@ mod smtp;
 mod ssh;
 mod stream;
 
+pub use datasets::datasets;
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use dns::dns;
 pub use ftp::ftp;
@@ -47,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     ("smtp", smtp),
     ("ssh", ssh),
     ("dns", dns),
+    ("datasets", datasets),
 ];
 
 /// Capture readers: any bytes as a file.
