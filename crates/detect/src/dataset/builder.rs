@@ -329,7 +329,7 @@ fn read(
     let mut problems = Problems::new(strict);
     match options.format {
         SetFormat::Csv => file::load(name, kind, file, shown, &mut table, memcap, &mut problems)?,
-        _ => json::load(name, kind, options, file, shown, &mut table, memcap, &mut problems)?,
+        _ => json::load(name, (kind, options), file, shown, &mut table, memcap, &mut problems)?,
     }
     Ok((table, problems.finish(name)))
 }

@@ -82,8 +82,7 @@ impl Reader<'_> {
 /// What keeps it from being used.
 pub(super) fn load(
     name: &str,
-    kind: SetKind,
-    options: &SetOptions,
+    (kind, options): (SetKind, &SetOptions),
     file: &mut dyn BufRead,
     shown: &str,
     table: &mut Table,
