@@ -23,6 +23,7 @@ use margay_rules::ast::{
 };
 
 use crate::dataset::Datasets;
+use crate::geoip::{Countries, GeoCheck};
 use crate::hostvars::HostVars;
 
 pub(crate) use compile::{int_value, track};
@@ -63,6 +64,8 @@ pub struct CheckEnv<'a> {
     pub reputation_category: &'a dyn Fn(&str) -> Option<u8>,
     /// Sets of data.
     pub sets: &'a Datasets,
+    /// Countries of addresses.
+    pub countries: Option<Arc<Countries>>,
 }
 
 /// Reputation of addresses (`iprep`).
@@ -230,6 +233,7 @@ enum Kind {
     VlanId { value: Compare, layer: VlanLayer },
     VlanLayers(Compare),
     IpRep { side: IpRepSide, category: u8, op: IpRepOp },
+    GeoIp(Box<GeoCheck>),
     Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
 }
 
@@ -275,6 +279,7 @@ impl CompiledCheck {
             Kind::AppProto { .. } => 5,
             Kind::XBit { .. } | Kind::Variable { .. } => 6,
             Kind::IpRep { .. } => 7,
+            Kind::GeoIp(_) => 8,
             Kind::Checksum { .. } => 9,
         }
     }
@@ -346,6 +351,7 @@ impl CompiledCheck {
             Kind::VlanId { value, layer } => header::vlan(p.vlans.as_slice(), *value, *layer),
             Kind::VlanLayers(c) => c.holds(p.vlans.as_slice().len() as u64),
             Kind::IpRep { side, category, op } => header::reputation(input, *side, *category, *op),
+            Kind::GeoIp(c) => p.is_ip() && c.holds(p.src, p.dst),
             Kind::Rpc { program, version, procedure } => header::rpc(p, *program, *version, *procedure),
         }
     }

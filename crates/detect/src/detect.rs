@@ -12,6 +12,7 @@ use crate::config::DetectConfig;
 use crate::dataset::Datasets;
 use crate::firewall::{Firewall, FirewallPolicies};
 use crate::frame::{FrameBuilder, FrameGroups};
+use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
 use crate::inspect::InspectLimits;
@@ -81,6 +82,8 @@ pub struct Environment<'a> {
     pub thresholds: &'a [GlobalThreshold],
     /// Reputation of addresses.
     pub reputation: Arc<IpReputation>,
+    /// Countries of addresses, where there is a database.
+    pub countries: Option<Arc<Countries>>,
     /// The sets that rules name.
     pub datasets: Arc<Datasets>,
     /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
@@ -98,6 +101,7 @@ impl Default for Environment<'_> {
         Environment {
             thresholds: &[],
             reputation: Arc::default(),
+            countries: None,
             datasets: Arc::default(),
             stream_event: &|_| None,
             rule_folder: None,
@@ -146,6 +150,7 @@ impl Detect {
             stream_event: environment.stream_event,
             reputation_category: &|name| reputation.category(name),
             sets: &environment.datasets,
+            countries: environment.countries.clone(),
         };
         let mut compiled = Vec::with_capacity(rules.len());
         let mut txs = TxBuilder::new(protocols, environment.rule_folder);

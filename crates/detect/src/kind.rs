@@ -116,7 +116,7 @@ fn needs(check: &Check) -> Needs {
         | Check::Asn1(_)
         | Check::Number { .. }
         | Check::Other { .. } => Needs::Transaction,
-        Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } | Check::GeoIp { .. } => Needs::Nothing,
+        Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } => Needs::Nothing,
         Check::Flow(_)
         | Check::FlowBit { .. }
         | Check::FlowInt { .. }
@@ -126,6 +126,8 @@ fn needs(check: &Check) -> Needs {
         | Check::AppProto { .. }
         | Check::DecodeEvent(_)
         | Check::StreamEvent(_)
+        // For each packet, as the peer does.
+        | Check::GeoIp(_)
         | Check::Variable { .. } => Needs::State,
     }
 }

@@ -33,6 +33,7 @@ pub mod effect;
 pub mod fast_pattern;
 pub mod firewall;
 mod frame;
+pub mod geoip;
 mod group;
 mod header;
 pub mod hostvars;

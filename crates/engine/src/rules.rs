@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use margay_config::{Config, RuleFiles, RunOptions, Strict};
 use margay_detect::dataset::{DatasetsBuilder, SetLevel};
+use margay_detect::geoip::Countries;
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
 use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
 use margay_output::log::{Level, log};
@@ -186,6 +187,7 @@ pub(crate) fn load(
     }
     let global = thresholds(config, &ctx, fatal)?;
     let reputation = reputation(config)?;
+    let countries = countries(config, fatal)?;
     let rules = std::mem::take(&mut set.rules);
     // For reports, in the order of evaluation; those set aside are rules like any other there.
     let mut reported = Vec::new();
@@ -196,6 +198,7 @@ pub(crate) fn load(
     let environment = Environment {
         thresholds: &global,
         reputation,
+        countries,
         datasets: Arc::new(datasets.finish()),
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         previous: None,
@@ -341,6 +344,19 @@ fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
     Ok(Arc::new(builder.build()))
 }
 
+/// `geoip-database`.
+fn countries(config: &Config, fatal: bool) -> Result<Option<Arc<Countries>>, Failed> {
+    let Some(path) = config.get("geoip-database").filter(|p| !p.is_empty()) else { return Ok(None) };
+    match Countries::open(Path::new(path)) {
+        Ok(c) => Ok(Some(Arc::new(c))),
+        Err(e) if fatal => Err(Failed::new("detect-geoip", e)),
+        Err(e) => {
+            error!("detect-geoip", "{e}");
+            Ok(None)
+        }
+    }
+}
+
 /// The rule files that a run asks for: those of `-S`, or those of the configuration and of `-s`.
 ///
 /// A name without a folder is looked for in `default-rule-path`; a pattern (`*.rules`) stands for every file that fits.
@@ -428,7 +444,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 pub(crate) fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
-    let features = ["app-layer", "dataset", "file", "frame", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    let features =
+        ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
     features.chain(parsed).chain(recognised).collect()
 }
 

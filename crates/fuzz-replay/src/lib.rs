@@ -1,6 +1,7 @@
 //! One function a fuzz target: `fuzz/fuzz_targets` call them with what the fuzzer makes up, and this crate's tests with
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
+mod datasets;
 mod decompress;
 mod dns;
 mod ftp;
@@ -13,6 +14,7 @@ mod ssh;
 mod stream;
 mod tls;
 
+pub use datasets::datasets;
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use dns::dns;
 pub use ftp::ftp;
@@ -53,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     ("ssh", ssh),
     ("dns", dns),
     ("tls", tls),
+    ("datasets", datasets),
 ];
 
 /// Capture readers: any bytes as a file.

@@ -336,6 +336,27 @@ pub struct FlowCheck {
     pub frag: Option<bool>,
 }
 
+/// `geoip`: in which countries addresses are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GeoIp {
+    /// Which addresses.
+    pub side: GeoSide,
+    /// ISO 3166-1 codes of two letters.
+    pub countries: Vec<[u8; 2]>,
+    /// Whether they are in none of these.
+    pub negated: bool,
+}
+
+/// Which addresses of a packet `geoip` is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum GeoSide {
+    Source,
+    Destination,
+    Any,
+    Both,
+}
+
 /// A check that looks at no buffer.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
@@ -419,7 +440,7 @@ pub enum Check {
     /// `iprep`
     IpRep { side: IpRepSide, category: String, op: IpRepOp },
     /// `geoip`
-    GeoIp { text: String },
+    GeoIp(GeoIp),
     /// `rpc:` application, version and procedure; `None` is `*`
     Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
     /// `urilen`, with whether it looks at the raw URI

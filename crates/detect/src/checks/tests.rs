@@ -51,6 +51,7 @@ fn compile(check: &Check, names: &mut Names) -> Result<CompiledCheck, crate::ins
             stream_event: &stream_event,
             reputation_category: &reputation_category,
             sets: &Default::default(),
+            countries: None,
         },
     )
 }

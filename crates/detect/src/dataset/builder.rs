@@ -1,12 +1,13 @@
 //! From what the configuration and the rules say of sets to the sets.
 
 use std::collections::{HashMap, HashSet};
+use std::io::BufRead;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use margay_rules::ast::{BufferCheck, Rule, SetCommand, SetFormat, SetOptions};
+use margay_rules::ast::{BufferCheck, Rule, SetCommand, SetFormat, SetKind, SetOptions};
 
 use super::file::{self, Problems};
 use super::json;
@@ -282,20 +283,21 @@ impl<'p> DatasetsBuilder<'p> {
             return Ok(old.clone());
         }
         let memcap = options.memcap.unwrap_or(self.config.memcap);
-        let mut table = Table::new(if files.load == Path::new("") { 0 } else { hashsize as usize });
-        let mut problems = Problems::new(self.config.strict);
         // A state that is not there yet will be written at the end.
-        let absent = files.load == files.save && !files.load.exists();
-        let loaded = if files.load == Path::new("") || absent {
-            Ok(())
-        } else if json {
-            json::load(name, kind, options, &files.load, &mut table, memcap, &mut problems)
+        let nothing = files.load == Path::new("") || (files.load == files.save && !files.load.exists());
+        let (table, said) = if nothing {
+            (Table::new(0), Vec::new())
         } else {
-            file::load(name, kind, &files.load, &mut table, memcap, &mut problems)
+            let mut file = file::open(&files.load, memcap)?;
+            let shown = files.load.display().to_string();
+            let read = read(name, kind, options, &mut file, &shown, (hashsize as usize, memcap, self.config.strict));
+            if file.get_ref().limit() == 0 {
+                return Err(file::too_large(name, &shown, memcap));
+            }
+            read?
         };
-        let said = problems.finish(name).into_iter();
+        let said = said.into_iter();
         self.messages.extend(said.map(|text| SetMessage { level: SetLevel::Warning, module: "datasets", text }));
-        loaded?;
         Ok(Arc::new(DataSet {
             name: name.to_owned(),
             kind,
@@ -311,4 +313,40 @@ impl<'p> DatasetsBuilder<'p> {
             memcap,
         }))
     }
+}
+
+/// Reads a file, which messages call `shown`: the table, and what was left out. With room for so many entries, in so many
+/// bytes, and where the last is set with nothing left out.
+fn read(
+    name: &str,
+    kind: SetKind,
+    options: &SetOptions,
+    file: &mut dyn BufRead,
+    shown: &str,
+    (entries, memcap, strict): (usize, u64, bool),
+) -> Result<(Table, Vec<String>), String> {
+    let mut table = Table::new(entries);
+    let mut problems = Problems::new(strict);
+    match options.format {
+        SetFormat::Csv => file::load(name, kind, file, shown, &mut table, memcap, &mut problems)?,
+        _ => json::load(name, (kind, options), file, shown, &mut table, memcap, &mut problems)?,
+    }
+    Ok((table, problems.finish(name)))
+}
+
+/// Reads the text of a file as the set that `options` describe: all that is in it, as such a file has it, and what was
+/// left out.
+///
+/// # Errors
+/// What keeps it from being used.
+pub fn read_text(options: &SetOptions, text: &[u8], memcap: u64) -> Result<(Vec<u8>, Vec<String>), String> {
+    let kind = options.kind.ok_or("a type is needed")?;
+    let mut reader = text;
+    let (table, said) = read("set", kind, options, &mut reader, "text", (16, memcap, false))?;
+    let mut out = Vec::new();
+    for data in table.live() {
+        file::encode(kind, data, &mut out);
+        out.push(b'\n');
+    }
+    Ok((out, said))
 }

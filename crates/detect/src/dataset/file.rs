@@ -127,40 +127,35 @@ pub(super) fn encode(kind: SetKind, data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Most bytes that are read of the file of a set with that memcap: base64 and line ends are longer than what they stand for.
-pub(super) fn bytes_max(memcap: u64) -> u64 {
-    memcap.saturating_mul(4).saturating_add(1 << 20)
+/// The error of a file that is too large.
+pub(super) fn too_large(name: &str, shown: &str, memcap: u64) -> String {
+    format!("dataset {name}: {shown} takes more than the memcap of {memcap} bytes; give it a larger one")
 }
 
-/// The same as an error's text.
-pub(super) fn too_large(name: &str, path: &Path, memcap: u64) -> String {
-    format!("dataset {name}: {} takes more than the memcap of {memcap} bytes; give it a larger one", path.display())
-}
-
-/// Opens a set's file.
+/// Opens a set's file, to read at most what can fit the memcap: base64 and line ends are longer than what they stand for.
 pub(super) fn open(path: &Path, memcap: u64) -> Result<BufReader<std::io::Take<File>>, String> {
     let file = File::open(path).map_err(|e| format!("fopen '{}' failed: {e}", path.display()))?;
-    Ok(BufReader::new(file.take(bytes_max(memcap))))
+    Ok(BufReader::new(file.take(memcap.saturating_mul(4).saturating_add(1 << 20))))
 }
 
-/// Reads a file into `table`.
+/// Reads a file, which messages call `shown`, into `table`.
 ///
 /// # Errors
 /// What keeps it from being used.
 pub(super) fn load(
     name: &str,
     kind: SetKind,
-    path: &Path,
+    file: &mut dyn BufRead,
+    shown: &str,
     table: &mut Table,
     memcap: u64,
     problems: &mut Problems,
 ) -> Result<(), String> {
-    let mut file = open(path, memcap)?;
     let (mut line, mut data) = (Vec::new(), Vec::new());
     let mut with_values = None;
     for number in 1u64.. {
         line.clear();
-        let n = file.read_until(b'\n', &mut line).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let n = file.read_until(b'\n', &mut line).map_err(|e| format!("cannot read {shown}: {e}"))?;
         if n == 0 {
             break;
         }
@@ -168,7 +163,7 @@ pub(super) fn load(
         if text.is_empty() {
             continue;
         }
-        let at = || format!("in {} line {number}", path.display());
+        let at = || format!("in {shown} line {number}");
         let (text, value) = match text.iter().position(|&b| b == b',') {
             Some(comma) => (text.get(..comma).unwrap_or(&[]), text.get(comma + 1..)),
             None => (text, None),
@@ -182,24 +177,24 @@ pub(super) fn load(
             Some(v) => match std::str::from_utf8(v).ok().and_then(|v| v.trim().parse::<u16>().ok()) {
                 Some(v) => v.into(),
                 None => {
-                    let shown = String::from_utf8_lossy(v.get(..v.len().min(32)).unwrap_or(&[]));
-                    problems.bad(format!("invalid datarep value {name} {}: \"{shown}\" is not 0 to 65535", at()))?;
+                    let text = String::from_utf8_lossy(v.get(..v.len().min(32)).unwrap_or(&[]));
+                    problems.bad(format!("invalid datarep value {name} {}: \"{text}\" is not 0 to 65535", at()))?;
                     continue;
                 }
             },
         };
         if let Err(what) = decode(kind, text, &mut data) {
-            let shown = String::from_utf8_lossy(text.get(..text.len().min(64)).unwrap_or(&[]));
-            problems.bad(format!("dataset {name}: \"{shown}\" {} is not {what}", at()))?;
+            let text = String::from_utf8_lossy(text.get(..text.len().min(64)).unwrap_or(&[]));
+            problems.bad(format!("dataset {name}: \"{text}\" {} is not {what}", at()))?;
             continue;
         }
         table.insert(&data, value);
         if number % 1024 == 0 && table.memory() > memcap {
-            return Err(too_large(name, path, memcap));
+            return Err(too_large(name, shown, memcap));
         }
     }
-    if table.memory() > memcap || file.get_ref().limit() == 0 {
-        return Err(too_large(name, path, memcap));
+    if table.memory() > memcap {
+        return Err(too_large(name, shown, memcap));
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Files in JSON: objects, of which one member is the data, and all of it what alerts show.
 
 use std::io::BufRead;
-use std::path::Path;
 
 use margay_rules::ast::{SetFormat, SetKind, SetOptions};
 use serde_json::Value;
@@ -33,7 +32,7 @@ fn remove(value: &mut Value, path: &str) {
 struct Reader<'a> {
     name: &'a str,
     kind: SetKind,
-    path: &'a Path,
+    shown: &'a str,
     options: &'a SetOptions,
     value_key: &'a str,
     table: &'a mut Table,
@@ -45,7 +44,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn bad(&mut self, place: &str, text: &str) -> Result<(), String> {
-        self.problems.bad(format!("dataset {}: {text} in {}{place}", self.name, self.path.display()))
+        self.problems.bad(format!("dataset {}: {text} in {}{place}", self.name, self.shown))
     }
 
     /// `place` says where it is, for messages.
@@ -77,25 +76,23 @@ impl Reader<'_> {
     }
 }
 
-/// Reads a file into `table`.
+/// Reads a file, which messages call `shown`, into `table`.
 ///
 /// # Errors
 /// What keeps it from being used.
 pub(super) fn load(
     name: &str,
-    kind: SetKind,
-    options: &SetOptions,
-    path: &Path,
+    (kind, options): (SetKind, &SetOptions),
+    file: &mut dyn BufRead,
+    shown: &str,
     table: &mut Table,
     memcap: u64,
     problems: &mut Problems,
 ) -> Result<(), String> {
     let value_key = options.value_key.as_deref().unwrap_or_default();
-    let mut file = file::open(path, memcap)?;
-    let shown = path.display();
-    let mut reader = Reader { name, kind, path, options, value_key, table, problems, data: Vec::new(), found: 0 };
+    let mut reader = Reader { name, kind, shown, options, value_key, table, problems, data: Vec::new(), found: 0 };
     if options.format == SetFormat::Json {
-        let document: Value = serde_json::from_reader(&mut file)
+        let document: Value = serde_json::from_reader(&mut *file)
             .map_err(|e| format!("dataset {name}: {shown} is not a JSON document: {e}"))?;
         let array = match &options.array_key {
             Some(key) => match at(&document, key) {
@@ -116,7 +113,7 @@ pub(super) fn load(
         for (n, object) in array.iter().enumerate() {
             reader.object(object.clone(), &|| format!(", element {}", n + 1))?;
             if n % 1024 == 0 && reader.table.memory() > memcap {
-                return Err(too_large(name, path, memcap));
+                return Err(too_large(name, shown, memcap));
             }
         }
     } else {
@@ -136,13 +133,13 @@ pub(super) fn load(
                 Err(e) => reader.bad(&place(), &format!("no JSON: {e}"))?,
             }
             if number % 1024 == 0 && reader.table.memory() > memcap {
-                return Err(too_large(name, path, memcap));
+                return Err(too_large(name, shown, memcap));
             }
         }
     }
     let found = reader.found;
-    if table.memory() > memcap || file.get_ref().limit() == 0 {
-        return Err(too_large(name, path, memcap));
+    if table.memory() > memcap {
+        return Err(too_large(name, shown, memcap));
     }
     if found == 0 {
         return Err(format!("dataset {name}: no object in {shown} has a value at \"{value_key}\""));

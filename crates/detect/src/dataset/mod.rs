@@ -33,7 +33,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use margay_rules::ast::{DataRepOp, SetCommand, SetKind};
 
-pub use builder::{DatasetsBuilder, DatasetsConfig, SetLevel, SetMessage};
+pub use builder::{DatasetsBuilder, DatasetsConfig, SetLevel, SetMessage, read_text};
 use table::{NO_VALUE, Table};
 
 /// Maps that what rules put in is spread over: a power of two.

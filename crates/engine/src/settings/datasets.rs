@@ -41,8 +41,14 @@ pub(crate) fn datasets(config: &Config, options: &RunOptions, strict: bool) -> R
 pub(crate) fn configured_sets(config: &Config) -> Result<Vec<(String, SetOptions)>, ConfigError> {
     let mut sets = Vec::new();
     for item in config.node("datasets").iter().flat_map(Node::children) {
-        // As a list of one each, as older configurations have it, or by name.
-        let (name, Some(node)) = item.entry() else { continue };
+        // By name, or in a list, as older configurations have it.
+        let (name, node) = match item.name().bytes().all(|b| b.is_ascii_digit()) {
+            true => match item.entry() {
+                (name, Some(node)) => (name, node),
+                _ => continue,
+            },
+            false => (item.name(), item),
+        };
         if !OTHERS.contains(&name) && node.children().next().is_some() {
             sets.push((name.to_owned(), set(name, node)?));
         }

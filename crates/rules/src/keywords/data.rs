@@ -192,7 +192,7 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
                 | Check::FlowInt { .. }
                 | Check::XBit { .. }
                 | Check::IpRep { .. }
-                | Check::GeoIp { .. }
+                | Check::GeoIp(_)
                 | Check::Rpc { .. }
                 | Check::SameIp
                 | Check::Asn1(_)
