@@ -58,3 +58,61 @@ pub(crate) fn header(rule: &Rule) -> Result<(), Fail> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Context, Loader};
+
+    fn loads(header: &str) -> bool {
+        let available = ["http1", "tls", "app-layer"].map(str::to_owned).into();
+        let ctx = Context { available, ..Context::default() };
+        let mut loader = Loader::new(&ctx);
+        loader.load_firewall_bytes(format!("{header} any any -> any any (sid:1;)").as_bytes(), "fw.rules");
+        let loaded = loader.finish();
+        loaded.errors.iter().all(|e| e.firewall) && loaded.errors.is_empty() && loaded.rules.iter().all(|r| r.firewall)
+    }
+
+    #[test]
+    fn action_scope_and_hook_have_to_be_said() {
+        for good in [
+            "accept:hook tcp:all",
+            "accept:packet ip:pre_flow",
+            "accept:flow,pass:flow,alert tcp:pre_stream",
+            "accept:tx http1:request_line",
+            "accept:flow tls:<client_hello_done",
+            "drop:packet arp:all",
+            "drop:flow,alert tls:client_hello_done",
+            "config:packet ip:pre_flow",
+        ] {
+            assert!(loads(good), "{good}");
+        }
+        for bad in [
+            "accept tcp:all",
+            "accept:hook tcp",
+            "accept:hook tcp:nothing",
+            "accept:tx tcp:all",
+            "accept:flow ip:pre_flow",
+            "drop tcp:all",
+            "drop:hook tcp:all",
+            "drop:flow tls:<client_hello_done",
+            "drop:flow,pass:flow tcp:all",
+            "accept:hook,drop:flow tcp:all",
+            "alert tcp:all",
+            "pass:flow tcp:all",
+        ] {
+            assert!(!loads(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn accept_is_for_firewall_rules() {
+        for text in
+            ["accept:hook tcp:all any any -> any any (sid:1;)", "alert,accept:flow tcp any any -> any any (sid:1;)"]
+        {
+            assert_eq!(crate::load_str(text, "t", &Context::default()).errors.len(), 1, "{text}");
+        }
+        assert!(
+            crate::load_str("drop:packet tcp any any -> any any (sid:1;)", "t", &Context::default()).errors.is_empty()
+        );
+    }
+}

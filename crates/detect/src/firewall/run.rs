@@ -213,6 +213,7 @@ impl DetectState {
         let i = dir.index();
         let progress = tx.base().progress[i];
         let mut memory = tx.base_mut().firewall.take().unwrap_or_default();
+        let complete = progress >= detect.complete(proto)[i];
         let states = firewall.states(proto, dir);
         let group = detect.txs.get(proto, dir).unwrap_or(&firewall.no_group);
         self.tx.forget(group);
@@ -238,7 +239,6 @@ impl DetectState {
                 let again = held & MATCHED != 0;
                 let mut file = None;
                 if !again {
-                    let complete = progress >= detect.complete(proto)[i];
                     let limits = tx.file_window(dir);
                     let engine = input.files.as_deref();
                     let view = View { tx: &*tx, group, dir, progress, complete, engine, limits };

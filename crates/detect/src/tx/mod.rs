@@ -17,7 +17,7 @@ mod file;
 mod group;
 mod inspect;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;

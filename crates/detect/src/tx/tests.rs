@@ -18,7 +18,7 @@ use crate::tests::{flow, packet, tcp_bytes};
 use crate::{Alert, Detect, DetectConfig, DetectState, Environment, Input, Verdict};
 
 const URI: u8 = 0;
-const METHOD: u8 = 1;
+pub(crate) const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const REQUEST_HEADER: u8 = 3;
 const REQUEST_BODY: u8 = 4;
@@ -131,30 +131,42 @@ impl Parser for Fake {
     fn free_tx(&mut self, _: &mut Shared, _: u64) {}
 }
 
-const SERVER: Direction = Direction::ToServer;
-const CLIENT: Direction = Direction::ToClient;
+pub(crate) const SERVER: Direction = Direction::ToServer;
+pub(crate) const CLIENT: Direction = Direction::ToClient;
 
-struct Lab {
-    detect: Detect,
-    state: DetectState,
-    flow: FlowCore,
+pub(crate) struct Lab {
+    pub(crate) detect: Detect,
+    pub(crate) state: DetectState,
+    pub(crate) flow: FlowCore,
     tx: Tx,
     ips: bool,
-    verdict: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
 impl Lab {
     fn new(rules: &str) -> Lab {
-        let available = ["http", "http1", "file", "app-layer", "firewall"].map(str::to_owned).into();
+        Lab::with(None, rules)
+    }
+
+    /// In firewall mode, with the built-in policies.
+    pub(crate) fn firewall(firewall: &str, rules: &str) -> Lab {
+        Lab { ips: true, ..Lab::with(Some(firewall), rules) }
+    }
+
+    fn with(firewall: Option<&str>, rules: &str) -> Lab {
+        let available = ["http", "http1", "file", "app-layer"].map(str::to_owned).into();
         let context = Context { available, ..Context::default() };
         let mut loader = Loader::new(&context);
+        if let Some(text) = firewall {
+            loader.load_firewall_bytes(text.as_bytes(), "firewall.rules");
+        }
         loader.load_str(rules, "test.rules");
         let loaded = loader.finish();
         assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
         assert!(loaded.set_aside.is_empty(), "{:?}", loaded.set_aside);
         let config = DetectConfig { packet_alert_max: 100, ..DetectConfig::default() };
-        let (detect, report) =
-            Detect::compile_with(loaded.rules, &Environment::default(), &config, PROTOCOLS).expect("compiles");
+        let environment = Environment { firewall: firewall.map(|_| Default::default()), ..Environment::default() };
+        let (detect, report) = Detect::compile_with(loaded.rules, &environment, &config, PROTOCOLS).expect("compiles");
         assert_eq!((report.errors, report.set_aside), (vec![], vec![]));
         let state = DetectState::new(&detect).expect("scratch");
         let verdict = Verdict::default();
@@ -162,7 +174,7 @@ impl Lab {
     }
 
     /// Sets a buffer.
-    fn set(&mut self, id: u8, text: &str) -> &mut Self {
+    pub(crate) fn set(&mut self, id: u8, text: &str) -> &mut Self {
         self.tx.single[usize::from(id)] = Some(text.into());
         self
     }
@@ -179,7 +191,17 @@ impl Lab {
         self
     }
 
-    fn look(&mut self, dir: Direction) -> Vec<Alert> {
+    /// Goes on to a state.
+    pub(crate) fn advance(&mut self, dir: Direction, progress: u8) -> &mut Self {
+        self.tx.base.advance(dir, progress);
+        self
+    }
+
+    pub(crate) fn touch(&mut self, dir: Direction) {
+        self.tx.base.touch(dir);
+    }
+
+    pub(crate) fn look(&mut self, dir: Direction) -> Vec<Alert> {
         let bytes = tcp_bytes(b"GET");
         let p = packet(&bytes, dir, 40000, 80);
         let mut parsers: Vec<Box<dyn Parser>> = vec![Box::new(Fake { txs: vec![std::mem::take(&mut self.tx)] })];

@@ -340,8 +340,6 @@ pub(crate) fn need_protocol(b: &mut Builder<'_>, protocols: &[&str], keyword: &s
     }
 }
 
-/// Notes a feature that the rule needs outside any keyword.
-
 /// Checks a value's form, and takes off quotes and negation.
 fn argument<'a>(k: &'static Keyword, written: &'a str, o: &RawOption<'a>) -> Result<Input<'a>, Fail> {
     let malformed =
