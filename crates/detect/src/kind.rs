@@ -113,7 +113,6 @@ fn needs(check: &Check) -> Needs {
         | Check::File(_)
         | Check::AppState { .. }
         | Check::UriLen { .. }
-        | Check::Asn1(_)
         | Check::Number { .. }
         | Check::Other { .. } => Needs::Transaction,
         Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } | Check::GeoIp { .. } => Needs::Nothing,
@@ -126,6 +125,7 @@ fn needs(check: &Check) -> Needs {
         | Check::AppProto { .. }
         | Check::DecodeEvent(_)
         | Check::StreamEvent(_)
+        | Check::Asn1(_)
         | Check::Variable { .. } => Needs::State,
     }
 }
