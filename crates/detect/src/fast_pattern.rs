@@ -66,8 +66,11 @@ pub fn of_rule(rule: &Rule) -> Option<FastPattern> {
     let request =
         |b: &BufferChecks| info::buffer(&b.buffer).is_none_or(|i| i.to_server) && b.side != Some(Side::ToClient);
     let first = rule.arrow == Arrow::Transaction && rule.buffers.iter().any(|b| b.app == app && has(b) && request(b));
+    // The rule's own choice may be anywhere.
+    let wanted = |c: &BufferCheck| matches!(c, BufferCheck::Content(c) if c.fast_pattern && !c.negated);
+    let explicit = rule.buffers.iter().any(|b| b.checks.iter().any(wanted));
     let buffer = |i: usize| rule.buffers.get(i);
-    choose(rule, &|i| buffer(i).is_some_and(|b| b.app == app && (!first || request(b))), &|i| {
+    choose(rule, &|i| buffer(i).is_some_and(|b| explicit || b.app == app && (!first || request(b))), &|i| {
         buffer(i).map_or(0, |b| priority(&b.buffer))
     })
 }

@@ -113,7 +113,6 @@ fn needs(check: &Check) -> Needs {
         | Check::File(_)
         | Check::AppState { .. }
         | Check::UriLen { .. }
-        | Check::Asn1(_)
         | Check::Number { .. }
         | Check::Other { .. } => Needs::Transaction,
         Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } => Needs::Nothing,
@@ -128,6 +127,7 @@ fn needs(check: &Check) -> Needs {
         | Check::StreamEvent(_)
         // For each packet, as the peer does.
         | Check::GeoIp(_)
+        | Check::Asn1(_)
         | Check::Variable { .. } => Needs::State,
     }
 }

@@ -291,6 +291,15 @@ fn check(o: &Options) -> Result<Checked, String> {
     Ok(checked)
 }
 
+/// A text that goes on and on (a whole rule in a message) cut to what a line can bear.
+fn brief(text: &str) -> std::borrow::Cow<'_, str> {
+    const MOST: usize = 240;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)).into(),
+        None => text.into(),
+    }
+}
+
 /// The report to read: a line a finding, in columns.
 fn text(c: &Checked, all: bool) -> String {
     let shown: Vec<(String, &Finding)> = c
@@ -304,7 +313,7 @@ fn text(c: &Checked, all: bool) -> String {
     let module = shown.iter().map(|s| s.1.module.len()).max().unwrap_or(0).min(24);
     let mut out = String::new();
     for (place, f) in &shown {
-        let _ = writeln!(out, "{place:<width$}  {:<9}  {:<module$}  {}", f.level.name(), f.module, f.text);
+        let _ = writeln!(out, "{place:<width$}  {:<9}  {:<module$}  {}", f.level.name(), f.module, brief(&f.text));
     }
     if !shown.is_empty() {
         out.push('\n');
@@ -317,7 +326,7 @@ fn text(c: &Checked, all: bool) -> String {
         (c.failed, "fail"),
         (c.aside, "set aside: they need what this build does not have"),
         (c.skipped, "skipped: they require another version or feature"),
-        (c.count(Level::Warning), "warnings"),
+        (c.count(Level::Warning), if c.count(Level::Warning) == 1 { "warning" } else { "warnings" }),
     ] {
         let _ = writeln!(out, "  {n:>7}  {what}");
     }

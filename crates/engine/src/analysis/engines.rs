@@ -132,6 +132,8 @@ pub(super) fn check_engine(c: &Check) -> &str {
 fn of_check(c: &Check) -> (Vec<&'static str>, [bool; 2]) {
     match c {
         Check::AppEvent(n) => match n.split_once('.') {
+            // Events of HTTP without a version are those of HTTP/1.
+            Some(("http", _)) => (vec!["http"], [true, true]),
             Some((p, _)) => (of_header(p), [true, true]),
             None => (Vec::new(), [true, true]),
         },
@@ -222,6 +224,7 @@ impl Scope {
         let dce = rule.buffers.iter().flat_map(|b| &b.checks).any(byte_dce);
         let app_proto = match header {
             _ if legacy => "http".to_owned(),
+            Some("http") if protocols.as_deref() == Some(&["http"]) => "http".to_owned(),
             Some("http") => "http_any".to_owned(),
             Some("http1") => "http".to_owned(),
             Some(n) => n.to_owned(),

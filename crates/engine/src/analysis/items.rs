@@ -364,7 +364,7 @@ const fn is_relative(c: &BufferCheck) -> bool {
     match c {
         BufferCheck::Content(c) => c.distance.is_some() || c.within.is_some(),
         BufferCheck::Pcre(p) => p.relative,
-        BufferCheck::IsDataAt { relative, .. } | BufferCheck::Base64 { relative, .. } => *relative,
+        BufferCheck::IsDataAt { relative, .. } => *relative,
         BufferCheck::ByteTest(t) => t.relative,
         BufferCheck::ByteJump(t) => t.relative,
         BufferCheck::ByteExtract(t) => t.relative,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use margay_detect::RuleKind;
 use margay_json::Json;
-use margay_rules::ast::{BitOp, BufferCheck, Check, Effect};
+use margay_rules::ast::{BitOp, BufferCheck, Check, Effect, Rule};
 
 use super::items;
 use super::model::{Analysed, Engine};
@@ -150,16 +150,16 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    pub(super) fn of(rules: &[Analysed]) -> Bits {
+    pub(super) fn of(rules: &[Rule]) -> Bits {
         let mut all = Bits::default();
-        let mut in_file: Vec<&Analysed> = rules.iter().collect();
-        in_file.sort_by(|a, b| (&a.rule.place.file, a.rule.place.line).cmp(&(&b.rule.place.file, b.rule.place.line)));
-        for a in in_file {
-            let (sid, tx) = (a.rule.sid, a.kind == RuleKind::AppTransaction);
-            for c in &a.rule.checks {
+        let mut in_file: Vec<&Rule> = rules.iter().collect();
+        in_file.sort_by(|a, b| (&a.place.file, a.place.line).cmp(&(&b.place.file, b.place.line)));
+        for r in in_file {
+            let (sid, tx) = (r.sid, RuleKind::of(r) == RuleKind::AppTransaction);
+            for c in &r.checks {
                 let Check::FlowBit { names, set } = c else { continue };
                 for n in names {
-                    let bit = all.bit(n);
+                    let Some(bit) = all.bit(n) else { continue };
                     if *set {
                         bit.isset.push(sid)
                     } else {
@@ -168,10 +168,10 @@ impl Bits {
                     bit.asked_by_tx |= tx && *set;
                 }
             }
-            for e in &a.rule.effects {
+            for e in &r.effects {
                 let Effect::FlowBit { names, op } = e else { continue };
                 for n in names {
-                    let bit = all.bit(n);
+                    let Some(bit) = all.bit(n) else { continue };
                     match op {
                         BitOp::Set => bit.sets.push(sid),
                         BitOp::Unset => bit.unsets.push(sid),
@@ -186,7 +186,8 @@ impl Bits {
         all
     }
 
-    fn bit(&mut self, name: &str) -> &mut Bit {
+    /// The bit of a name, made where there is none.
+    fn bit(&mut self, name: &str) -> Option<&mut Bit> {
         let i = match self.index.get(name) {
             Some(&i) => i,
             None => {
@@ -196,7 +197,7 @@ impl Bits {
                 self.bits.len() - 1
             }
         };
-        &mut self.bits[i]
+        self.bits.get_mut(i)
     }
 
     /// Rules on transactions that a rule on packets or streams waits for: they set bits that it asks for, and that no rule
@@ -291,15 +292,18 @@ struct Pattern {
 
 /// `patterns.json`: the literals of each buffer, how many rules have each, counted once for each direction, and for how
 /// many of them the prefilter looks.
-pub(super) fn patterns(rules: &[Analysed]) -> Json {
-    let mut buffers: BTreeMap<String, BTreeMap<Pattern, [u64; 2]>> = BTreeMap::new();
-    for a in rules {
+#[derive(Debug, Default)]
+pub(super) struct Patterns(BTreeMap<String, BTreeMap<Pattern, [u64; 2]>>);
+
+impl Patterns {
+    /// Adds those of a rule.
+    pub(super) fn add(&mut self, a: &Analysed) {
         let directions = u64::from(a.scope.to_server) + u64::from(a.scope.to_client);
         for (i, b) in a.rule.buffers.iter().enumerate() {
             let payload = margay_detect::is_payload(&b.buffer);
             let name = if payload { "payload".to_owned() } else { super::engines::engine_name(b) };
             let mpm = a.mpm.as_ref().filter(|m| m.buffer == i).map(|m| &m.content);
-            let of_buffer = buffers.entry(name).or_default();
+            let of_buffer = self.0.entry(name).or_default();
             for c in &b.checks {
                 let BufferCheck::Content(c) = c else { continue };
                 let key = Pattern {
@@ -318,34 +322,39 @@ pub(super) fn patterns(rules: &[Analysed]) -> Json {
             }
         }
     }
-    let mut j = Json::new();
-    j.item_object();
-    j.array("buffers");
-    for (list_id, (name, list)) in buffers.iter().filter(|b| !b.1.is_empty()).enumerate() {
+
+    /// The report.
+    pub(super) fn report(&self) -> Json {
+        let buffers = &self.0;
+        let mut j = Json::new();
         j.item_object();
-        j.str("name", name);
-        j.uint("list_id", list_id as u64 + 1);
-        j.array("patterns");
-        for (p, [count, mpm]) in list {
+        j.array("buffers");
+        for (list_id, (name, list)) in buffers.iter().filter(|b| !b.1.is_empty()).enumerate() {
             j.item_object();
-            j.str("pattern", &items::pattern(&p.bytes));
-            j.uint("patlen", p.bytes.len() as u64);
-            j.uint("cnt", *count);
-            j.uint("mpm", *mpm);
-            j.object("flags");
-            j.bool("nocase", p.nocase);
-            j.bool("negated", p.negated);
-            j.bool("depth", p.depth);
-            j.bool("offset", p.offset);
-            j.bool("endswith", p.ends_with);
-            j.end_object();
+            j.str("name", name);
+            j.uint("list_id", list_id as u64 + 1);
+            j.array("patterns");
+            for (p, [count, mpm]) in list {
+                j.item_object();
+                j.str("pattern", &items::pattern(&p.bytes));
+                j.uint("patlen", p.bytes.len() as u64);
+                j.uint("cnt", *count);
+                j.uint("mpm", *mpm);
+                j.object("flags");
+                j.bool("nocase", p.nocase);
+                j.bool("negated", p.negated);
+                j.bool("depth", p.depth);
+                j.bool("offset", p.offset);
+                j.bool("endswith", p.ends_with);
+                j.end_object();
+                j.end_object();
+            }
+            j.end_array();
             j.end_object();
         }
         j.end_array();
         j.end_object();
+        j.raw(b"\n");
+        j
     }
-    j.end_array();
-    j.end_object();
-    j.raw(b"\n");
-    j
 }

@@ -17,7 +17,7 @@ mod text;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use margay_config::Config;
 use margay_json::Json;
@@ -37,33 +37,73 @@ fn save(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), Failed> {
     std::fs::write(&path, bytes).map_err(failed(&path))
 }
 
-/// Writes all reports about `rules`, in the order in which they are evaluated.
+/// A report that is written as it is made; none where it is not wanted.
+struct Report {
+    path: PathBuf,
+    file: Option<BufWriter<File>>,
+}
+
+impl Report {
+    fn new(dir: &Path, name: &str, wanted: bool) -> Result<Report, Failed> {
+        let path = dir.join(name);
+        let file = match wanted {
+            true => Some(BufWriter::new(File::create(&path).map_err(failed(&path))?)),
+            false => None,
+        };
+        Ok(Report { path, file })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<(), Failed> {
+        match &mut self.file {
+            Some(f) => f.write_all(bytes).map_err(failed(&self.path)),
+            None => Ok(()),
+        }
+    }
+
+    fn end(mut self) -> Result<(), Failed> {
+        match &mut self.file {
+            Some(f) => f.flush().map_err(failed(&self.path)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes all reports about `rules`, in the order in which they are evaluated. One rule is in memory at a time.
 ///
 /// # Errors
 /// A setting that cannot be read, a file that cannot be written.
 pub(crate) fn write(config: &Config, dir: &Path, rules: &[Rule]) -> Result<(), Failed> {
-    let all: Vec<Analysed> = rules.iter().map(Analysed::of).collect();
-    if settings::flag(config, "engine-analysis.rules", true)? {
-        let bits = json::Bits::of(&all);
-        let path = dir.join("rules.json");
-        let mut file = BufWriter::new(File::create(&path).map_err(failed(&path))?);
-        let mut j = Json::new();
-        for a in &all {
-            j.clear();
-            json::rule(&mut j, a, &bits);
-            file.write_all(j.as_bytes()).map_err(failed(&path))?;
-        }
-        file.flush().map_err(failed(&path))?;
-        save(dir, "rules_analysis.txt", text::rules(&all).as_bytes())?;
-        save(dir, "patterns.json", json::patterns(&all).as_bytes())?;
+    let of_rules = settings::flag(config, "engine-analysis.rules", true)?;
+    let of_patterns = settings::flag(config, "engine-analysis.rules-fast-pattern", true)?;
+    let mut lines = Report::new(dir, "rules.json", of_rules)?;
+    let mut readable = Report::new(dir, "rules_analysis.txt", of_rules)?;
+    let mut literals = Report::new(dir, "rules_fast_pattern.txt", of_patterns)?;
+    readable.add(text::rules_heading().as_bytes())?;
+    literals.add(text::fast_patterns_heading().as_bytes())?;
+    let bits = json::Bits::of(rules);
+    let (mut patterns, mut summary) = (json::Patterns::default(), text::Summary::default());
+    let mut j = Json::new();
+    for rule in rules {
+        let a = Analysed::of(rule);
+        j.clear();
+        json::rule(&mut j, &a, &bits);
+        lines.add(j.as_bytes())?;
+        readable.add(text::rule(&a).as_bytes())?;
+        literals.add(text::fast_pattern(&a).as_bytes())?;
+        patterns.add(&a);
+        summary.add(&a);
+    }
+    literals.add(summary.report().as_bytes())?;
+    for report in [lines, readable, literals] {
+        report.end()?;
+    }
+    if of_rules {
+        save(dir, "patterns.json", patterns.report().as_bytes())?;
         if let Some(report) = bits.report() {
             save(dir, "flowbits.json", report.as_bytes())?;
         }
     }
-    if settings::flag(config, "engine-analysis.rules-fast-pattern", true)? {
-        save(dir, "rules_fast_pattern.txt", text::fast_patterns(&all).as_bytes())?;
-    }
-    notice!("engine-analysis", "{} rules analysed; the reports are in {}", all.len(), dir.display());
+    notice!("engine-analysis", "{} rules analysed; the reports are in {}", rules.len(), dir.display());
     Ok(())
 }
 
@@ -72,6 +112,9 @@ pub(crate) fn write(config: &Config, dir: &Path, rules: &[Rule]) -> Result<(), F
 /// # Errors
 /// A file that cannot be written.
 pub(crate) fn write_groups(settings: &GroupSettings, dir: &Path, rules: &[Rule]) -> Result<(), Failed> {
-    let all: Vec<Analysed> = rules.iter().map(Analysed::of).collect();
+    let all: Vec<Analysed> = rules.iter().map(|r| Analysed::of(r).slim()).collect();
     save(dir, "rule_group.json", groups::report(&all, settings).as_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,8 @@ pub(super) struct Analysed {
     /// With what the language says in two ways said in one.
     pub(super) rule: Rule,
     pub(super) kind: RuleKind,
+    /// Whether the rule binds a literal to a place in the payload.
+    anchored: bool,
     pub(super) scope: Scope,
     pub(super) requirements: Vec<&'static str>,
     pub(super) flags: Vec<&'static str>,
@@ -72,12 +74,18 @@ impl Analysed {
     pub(super) fn of(original: &Rule) -> Analysed {
         let kind = RuleKind::of(original);
         let written = info::options(&original.text);
+        // Old letters of expressions say nothing beside sticky buffers.
+        let sticky = written.iter().any(|o| o.kind == KeywordKind::StickyBuffer);
         let legacy = written.iter().any(|o| {
             o.kind == KeywordKind::Modifier && o.keyword != "http_server_body"
                 || o.keyword == "uricontent"
-                || o.keyword == "pcre" && o.value.as_deref().is_some_and(http_pcre)
+                || o.keyword == "pcre" && !sticky && o.value.as_deref().is_some_and(http_pcre)
         });
         let prefilter = original.prefilter.and_then(|i| original.checks.get(i)).map(|c| items::check(c).name);
+        let payload = original.buffers.iter().filter(|b| is_payload(&b.buffer)).flat_map(|b| &b.checks);
+        let anchored = payload
+            .into_iter()
+            .any(|c| matches!(c, BufferCheck::Content(c) if c.starts_with || c.offset.is_some() || c.depth.is_some()));
         let mut rule = original.clone();
         files_as_buffers(&mut rule);
         let converted: Vec<Vec<&'static str>> = rule.buffers.iter_mut().map(|b| first_places(&mut b.checks)).collect();
@@ -86,6 +94,7 @@ impl Analysed {
             mpm: if prefilter.is_some() { None } else { choose(&rule) },
             rule,
             kind,
+            anchored,
             scope,
             requirements: Vec::new(),
             flags: Vec::new(),
@@ -103,6 +112,19 @@ impl Analysed {
         a.lists_of_effects();
         a.flags = a.flags();
         a
+    }
+
+    /// The same without what only the report of one rule needs: for reports that hold all rules at once.
+    pub(super) fn slim(mut self) -> Analysed {
+        self.engines = Vec::new();
+        self.frame_engines = Vec::new();
+        self.packet_engines = Vec::new();
+        self.lists = Vec::new();
+        self.notes = Vec::new();
+        self.warnings = Vec::new();
+        self.rule.checks = Vec::new();
+        self.rule.metadata = Vec::new();
+        self
     }
 
     /// Whether the rule looks at a packet's payload or a stream.
@@ -190,7 +212,9 @@ impl Analysed {
             || self.rule.buffers.iter().any(headers)
             || self.rule.checks.iter().any(|c| is_of_packet(c) || matches!(c, Check::IpProto(_) | Check::L3Proto(_)))
             || self.flow().stream == Some(false)
-            || self.kind == RuleKind::PacketStream && self.is_tcp()
+            || self.is_tcp()
+                && self.flow().stream != Some(true)
+                && (self.kind == RuleKind::PacketStream || self.anchored)
     }
 
     fn flags(&self) -> Vec<&'static str> {
@@ -199,7 +223,9 @@ impl Analysed {
         let stream = self.has_payload()
             && self.is_tcp()
             && matches!(self.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction);
-        let in_file = self.mpm.as_ref().is_some_and(|m| m.name == "file_data");
+        let body =
+            |b: &BufferChecks| matches!(b.buffer.as_str(), "file.data" | "http.request_body" | "http.response_body");
+        let in_body = r.buffers.iter().any(body);
         let effect = |f: &dyn Fn(&Effect) -> bool| r.effects.iter().any(f);
         let frame = self.frame_engines.iter().any(|e| e.is_mpm);
         [
@@ -213,7 +239,7 @@ impl Analysed {
             (self.needs_packet(), "need_packet"),
             (stream, "need_stream"),
             (self.mpm.as_ref().is_some_and(|m| m.content.negated), "negated_mpm"),
-            (in_file && self.has_payload(), "flush"),
+            (in_body && self.has_payload(), "flush"),
             (any(&|c| matches!(c, Check::FlowBit { set: true, .. } | Check::Variable { .. })), "need_flowvar"),
             (effect(&|e| matches!(e, Effect::FileStore { .. })), "filestore"),
             (self.scope.to_server, "toserver"),
@@ -291,7 +317,7 @@ impl Analysed {
         }
         self.engines = first;
         self.engines.append(&mut rest);
-        self.tx_checks();
+        self.tx_checks(written);
         let settled = self.engines.iter().filter(|e| e.is_mpm).count();
         if let Some(others) = self.engines.get_mut(settled..) {
             let place = |e: &Engine| written.iter().position(|o| names(o, e)).unwrap_or(usize::MAX);
@@ -346,14 +372,29 @@ impl Analysed {
     }
 
     /// Engines of checks of transactions that look at no buffer.
-    fn tx_checks(&mut self) {
+    fn tx_checks(&mut self, written: &[WrittenOption]) {
         let mut made: Vec<Engine> = Vec::new();
         for c in self.rule.checks.iter().filter(|c| is_of_transaction(c) && items::check(c).name != "xbits") {
-            add(&mut made, engines::check_engine(c), &self.scope.of_check(c), &items::check(c));
+            let (name, item) = (engines::check_engine(c), items::check(c));
+            for place in self.scope.of_check(c) {
+                let same = |e: &&mut Engine| e.name == name && e.place == place && e.transforms.is_empty();
+                match self.engines.iter_mut().find(same) {
+                    // The length of a buffer that has other checks is one of them, in the order of the rule.
+                    Some(e) => {
+                        let at = |f: &dyn Fn(&WrittenOption) -> bool| written.iter().position(f);
+                        let of_buffer = |o: &WrittenOption| o.buffer.is_some_and(|b| b.internal == name);
+                        let first = at(&|o| o.keyword == item.name) < at(&of_buffer);
+                        e.items.insert(if first { 0 } else { e.items.len() }, item.clone());
+                    }
+                    None => add(&mut made, name, place, &item),
+                }
+            }
         }
         if self.rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. })) {
             let size = Check::File(FileCheck::Size(Compare::GreaterEqual(0)));
-            add(&mut made, "files", &self.scope.of_check(&size), &Item::plain("filestore"));
+            for place in self.scope.of_check(&size) {
+                add(&mut made, "files", place, &Item::plain("filestore"));
+            }
         }
         self.engines.append(&mut made);
     }
@@ -411,19 +452,17 @@ fn names(o: &WrittenOption, e: &Engine) -> bool {
     e.items.iter().any(|i| i.name == o.keyword) || o.buffer.is_some_and(|b| b.name == e.name || b.internal == e.name)
 }
 
-/// Adds a check to the engines of its name, or makes them.
-fn add(engines: &mut Vec<Engine>, name: &str, places: &[Place], item: &Item) {
-    for place in places {
-        match engines.iter_mut().find(|e| e.name == name && e.place == *place) {
-            Some(e) => e.items.push(item.clone()),
-            None => engines.push(Engine {
-                name: name.to_owned(),
-                place: *place,
-                is_mpm: false,
-                transforms: Vec::new(),
-                items: vec![item.clone()],
-            }),
-        }
+/// Adds a check to the engine of its name and place, or makes it.
+fn add(engines: &mut Vec<Engine>, name: &str, place: Place, item: &Item) {
+    match engines.iter_mut().find(|e| e.name == name && e.place == place) {
+        Some(e) => e.items.push(item.clone()),
+        None => engines.push(Engine {
+            name: name.to_owned(),
+            place,
+            is_mpm: false,
+            transforms: Vec::new(),
+            items: vec![item.clone()],
+        }),
     }
 }
 

@@ -104,10 +104,15 @@ fn advice(a: &Analysed) -> Vec<String> {
     out
 }
 
-/// `rules_analysis.txt`.
-pub(super) fn rules(all: &[Analysed]) -> String {
-    let mut out = heading("Rules: what each one inspects, and what could be better about it");
-    for a in all {
+/// How `rules_analysis.txt` begins.
+pub(super) fn rules_heading() -> String {
+    heading("Rules: what each one inspects, and what could be better about it")
+}
+
+/// What `rules_analysis.txt` says of a rule.
+pub(super) fn rule(a: &Analysed) -> String {
+    let mut out = String::new();
+    {
         let r = &a.rule;
         let _ = writeln!(out, "== Sid: {} ==\n{}", r.sid, r.text);
         let _ = writeln!(out, "    Rule is {}.", sort(a.kind));
@@ -165,17 +170,22 @@ fn distinct(list: &[String]) -> impl Iterator<Item = &String> {
     list.iter().enumerate().filter(|(i, s)| !list.iter().take(*i).any(|o| o == *s)).map(|s| s.1)
 }
 
-/// `rules_fast_pattern.txt`.
-pub(super) fn fast_patterns(all: &[Analysed]) -> String {
-    let mut out = heading("Fast patterns: the literal of each rule that the prefilter looks for");
+/// How `rules_fast_pattern.txt` begins.
+pub(super) fn fast_patterns_heading() -> String {
+    heading("Fast patterns: the literal of each rule that the prefilter looks for")
+}
+
+/// What `rules_fast_pattern.txt` says of a rule.
+pub(super) fn fast_pattern(a: &Analysed) -> String {
+    let mut out = String::new();
     let yes = |b: bool| if b { "yes" } else { "no" };
-    for a in all {
+    {
         let _ = writeln!(out, "== Sid: {} ==\n{}\n    Fast Pattern analysis:", a.rule.sid, a.rule.text);
         let Some(m) = &a.mpm else {
             let any = a.rule.buffers.iter().flat_map(|b| &b.checks).any(|c| matches!(c, BufferCheck::Content(_)));
             let why = if any { "No content that can be looked for" } else { "No content present" };
             let _ = writeln!(out, "        {why}\n");
-            continue;
+            return out;
         };
         let payload = a.rule.buffers.get(m.buffer).is_none_or(|b| is_payload(&b.buffer));
         let matcher = if payload { "content".to_owned() } else { buffer(a, m) };
@@ -204,31 +214,57 @@ pub(super) fn fast_patterns(all: &[Analysed]) -> String {
         let _ = writeln!(out, "        Original content: {}", shown(&c.bytes));
         let _ = writeln!(out, "        Final content: {}\n", shown(&m.bytes));
     }
-    summary(&mut out, all);
     out
 }
 
 /// How long the literals of each buffer are.
-fn summary(out: &mut String, all: &[Analysed]) {
-    let mut buffers: Vec<(String, Vec<usize>)> = Vec::new();
-    for a in all {
-        let Some(m) = &a.mpm else { continue };
+#[derive(Debug, Default)]
+pub(super) struct Summary(Vec<(String, Lengths)>);
+
+#[derive(Debug, Clone, Copy)]
+struct Lengths {
+    shortest: usize,
+    longest: usize,
+    total: usize,
+    count: usize,
+}
+
+impl Summary {
+    /// Adds that of a rule.
+    pub(super) fn add(&mut self, a: &Analysed) {
+        let Some(m) = &a.mpm else { return };
         let name = if m.name == "payload" { "packet/stream payload".to_owned() } else { buffer(a, m) };
-        match buffers.iter_mut().find(|b| b.0 == name) {
-            Some(b) => b.1.push(m.bytes.len()),
-            None => buffers.push((name, vec![m.bytes.len()])),
+        let n = m.bytes.len();
+        match self.0.iter_mut().find(|b| b.0 == name) {
+            Some((_, l)) => {
+                *l = Lengths {
+                    shortest: l.shortest.min(n),
+                    longest: l.longest.max(n),
+                    total: l.total.saturating_add(n),
+                    count: l.count + 1,
+                };
+            }
+            None => self.0.push((name, Lengths { shortest: n, longest: n, total: n, count: 1 })),
         }
     }
-    out.push_str("============\nSummary:\n============\n");
-    for (name, lengths) in buffers {
-        let average = lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64;
-        let _ = writeln!(
-            out,
-            "{name}, smallest pattern {} byte(s), longest pattern {} byte(s), number of patterns {}, avg pattern len \
-             {average:.2} byte(s)",
-            lengths.iter().min().unwrap_or(&0),
-            lengths.iter().max().unwrap_or(&0),
-            lengths.len(),
-        );
+
+    /// How `rules_fast_pattern.txt` ends.
+    pub(super) fn report(&self) -> String {
+        let mut out = "============\nSummary:\n============\n".to_owned();
+        let width = self.0.iter().map(|b| b.0.chars().count()).max().unwrap_or(0);
+        for (name, l) in &self.0 {
+            let _ = writeln!(
+                out,
+                "{:<width$} smallest pattern {} byte(s), longest pattern {} byte(s), number of patterns {}, avg pattern \
+                 len {:.2} byte(s)",
+                format!("{name},"),
+                l.shortest,
+                l.longest,
+                l.count,
+                l.total as f64 / l.count.max(1) as f64,
+                width = width + 1,
+            );
+        }
+        out
     }
 }
