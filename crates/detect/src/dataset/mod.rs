@@ -4,10 +4,10 @@
 //! [`DatasetsBuilder`] gathers the sets that the configuration and the rules name and reads their files; what it makes,
 //! [`Datasets`], is shared by all workers, and so are the sets: what one worker puts in, all find.
 //!
-//! A set has two parts. What was loaded is a table of bytes ([`table`]) that never changes its shape: looking there takes no
+//! A set has two parts. What was loaded is a table of bytes (`table`) that never changes its shape: looking there takes no
 //! lock, and nothing is written but the mark of an entry that a rule takes out. What rules put in is in a few maps by hash,
 //! each behind a lock. An atomic count says how many there are: a set that no rule adds to costs one read of it, and a set
-//! that rules do add to costs a shared lock of one map of [`SHARDS`], and only for what was not loaded. Writers are rare,
+//! that rules do add to costs a shared lock of one map of a few, and only for what was not loaded. Writers are rare,
 //! since what is there already is found by the readers' way.
 //!
 //! `set` and `unset` take place when their buffer is looked at, in the order of the rule, whatever comes of the checks

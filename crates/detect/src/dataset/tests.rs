@@ -2,6 +2,8 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_rules::{Context, load_str};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -270,4 +272,64 @@ fn shared_by_threads() {
         }
     });
     assert_eq!((new.load(Ordering::Relaxed), s.len()), (2000, 2000));
+}
+
+proptest! {
+    /// A set does what a plain one does, whatever of it was loaded and in whatever order it changes.
+    #[test]
+    fn as_a_plain_set(loaded in vec(1u8..12, 0..8), ops in vec((0u8..3, 1u8..16), 0..60)) {
+        let f = Folder::new();
+        let mut text = Vec::new();
+        for &n in &loaded {
+            file::encode(SetKind::String, &[n], &mut text);
+            text.push(b'\n');
+        }
+        fs::write(f.0.join("x"), &text).expect("written");
+        let s = f.one("dataset:set,s,type string,load x,save y");
+        let mut model: HashSet<u8> = loaded.into_iter().collect();
+        for (op, n) in ops {
+            match op {
+                0 => prop_assert_eq!(s.add(&[n]) == Added::New, model.insert(n)),
+                1 => prop_assert_eq!(s.remove(&[n]), model.remove(&n)),
+                _ => prop_assert_eq!(s.contains(&[n]), model.contains(&n)),
+            }
+        }
+        let mut left: Vec<u8> = model.into_iter().collect();
+        left.sort_unstable_by(|a, b| b.cmp(a));
+        let mut want = Vec::new();
+        for n in left {
+            file::encode(SetKind::String, &[n], &mut want);
+            want.push(b'\n');
+        }
+        let mut out = Vec::new();
+        s.write(&mut out).expect("written");
+        prop_assert_eq!(out, want);
+    }
+}
+
+/// Sets that rules change live on when rules are loaded again; those that are only loaded are read again.
+#[test]
+fn reloads() {
+    let f = Folder::new();
+    f.write("x", "YWJj\n");
+    let keywords =
+        ["dataset:set,d,type string,save d.csv", "dataset:isset,l,type string,load x", "dataset:set,m,type ip"];
+    let (old, _) = f.load(f.config(), &keywords);
+    old.get("d").expect("there").add(b"new");
+    f.write("x", "ZGVm\n");
+    let mut ctx = Context::default();
+    ctx.available.extend(["http", "dataset"].map(str::to_owned));
+    let mut builder = DatasetsBuilder::new(f.config(), Some(&old));
+    for k in ["dataset:set,d,type string,save d.csv", "dataset:isset,l,type string,load x", "dataset:set,m,type string"]
+    {
+        let text = format!("alert http any any -> any any (http.host; {k}; sid:1;)");
+        let l = load_str(&text, &f.0.join("t.rules").to_string_lossy(), &ctx);
+        assert!(builder.rule(&l.rules[0]), "{:?}", builder.messages());
+    }
+    let new = builder.finish();
+    assert!(new.get("d").expect("there").contains(b"new"));
+    let l = new.get("l").expect("there");
+    assert!(l.contains(b"def") && !l.contains(b"abc"));
+    // Of another type it is another set.
+    assert_eq!(new.get("m").expect("there").kind(), SetKind::String);
 }
