@@ -74,7 +74,7 @@ pub(super) struct Http2Parser {
     proto: AppProto,
     txs: BTreeMap<u64, Box<Http2Tx>>,
     next: u64,
-    /// Transactions of streams that are not at their end.
+    /// Transactions of streams, while they are there.
     pub streams: HashMap<u32, u64>,
     pub sides: [Side; 2],
     /// No transaction before this one is still going on.
@@ -164,12 +164,13 @@ impl Http2Parser {
         let Some(tx) = self.get(id) else { return };
         tx.end(cx, dir, truncated);
         tx.count(&mut cx.shared.counters.http_memory);
-        if tx.base.progress == [COMPLETE; 2] {
-            let stream = tx.stream;
-            if self.streams.get(&stream) == Some(&id) {
-                self.streams.remove(&stream);
-            }
-        }
+    }
+
+    /// The transaction of a stream that fields may still open or go on with: none that is over, though late frames are of it
+    /// while it is there.
+    pub(super) fn going_on(&self, stream: u32) -> Option<u64> {
+        let id = *self.streams.get(&stream)?;
+        self.txs.get(&id).is_some_and(|t| t.base.progress != [COMPLETE; 2]).then_some(id)
     }
 
     /// Nothing more of a transaction is looked at.

@@ -57,9 +57,11 @@ impl Http2Parser {
         if h.kind == kind::SETTINGS && payload.is_empty() {
             return None;
         }
-        let id = match self.streams.get(&h.stream) {
-            Some(id) => Some(*id),
-            None if h.stream != 0 && h.kind == kind::HEADERS => self.open(cx, dir, h.stream),
+        let opens = h.stream != 0 && h.kind == kind::HEADERS;
+        let known = if opens { self.going_on(h.stream) } else { self.streams.get(&h.stream).copied() };
+        let id = match known {
+            Some(id) => Some(id),
+            None if opens => self.open(cx, dir, h.stream),
             None => self.single(cx, dir, h.stream),
         };
         let max = cx.config.http2.max_frames;
@@ -181,8 +183,8 @@ impl Http2Parser {
         let data = unpadded(h, payload).ok_or(Event::InvalidFrameData)?;
         let (stream, block) = data.split_first_chunk::<4>().ok_or(Event::InvalidFrameData)?;
         let stream = u32::from_be_bytes(*stream) & 0x7fff_ffff;
-        let id = match self.streams.get(&stream) {
-            Some(id) => Some(*id),
+        let id = match self.going_on(stream) {
+            Some(id) => Some(id),
             None => self.open(cx, dir, stream),
         };
         self.begin_block(cx, dir, h, (id, Direction::ToServer, true), block);

@@ -174,7 +174,10 @@ fn streams_that_are_given_up() {
     t.feed(ToServer, &frame(1, 5, 3, &fields(&GET)));
     assert_eq!(t.events(2), ["stream_id_reuse"]);
     t.feed(ToClient, &frame(8, 0, 1, b"\0\0\0\x08"));
-    assert_eq!((t.progress(3), t.number(3, "http2.window", ToClient)), ([3, 3], vec![8]));
+    assert_eq!((t.parser.txs(), t.number(0, "http2.window", ToClient)), (0..3, vec![8]));
+    t.parser.free_tx(&mut t.shared, 0);
+    t.feed(ToClient, &frame(8, 0, 1, b"\0\0\0\x09"));
+    assert_eq!((t.progress(3), t.number(3, "http2.window", ToClient)), ([3, 3], vec![9]));
 }
 
 #[test]
