@@ -9,6 +9,8 @@ pub struct AppConfig {
     pub recogniser: Recogniser,
     /// HTTP/1.
     pub http1: crate::http1::Config,
+    /// HTTP/2.
+    pub http2: crate::http2::Config,
     /// DNS and multicast DNS.
     pub dns: crate::dns::Config,
     /// FTP.

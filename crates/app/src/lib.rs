@@ -23,6 +23,7 @@ pub mod frame;
 pub mod ftp;
 pub mod ftp_data;
 pub mod http1;
+pub mod http2;
 pub mod mime;
 pub mod parser;
 pub mod proto;
@@ -37,7 +38,7 @@ pub mod window;
 
 pub use config::{AppConfig, AppLogOptions};
 pub use event::AppEvents;
-pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Wishes};
+pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Upgrade, Wishes};
 pub use proto::AppProto;
 pub use registry::{PROTOCOLS, Protocol, protocol};
 pub use session::AppSession;

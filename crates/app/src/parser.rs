@@ -77,8 +77,25 @@ pub struct Shared {
     pub expected: Vec<Expect>,
     /// Where certificates go that rules want stored.
     pub certificates: CertificateStore,
+    /// The request of HTTP/1 that brought about the protocol that follows ([`Outcome::Change`]), for its parser.
+    pub upgrade: Option<Upgrade>,
     /// Memory to put things together in, used again; whoever takes it empties it first.
     pub scratch: Vec<u8>,
+}
+
+/// A request of HTTP/1 that asked for another protocol, and got it (RFC 9110, section 7.8).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Method.
+    pub method: Vec<u8>,
+    /// Target, as it came.
+    pub target: Vec<u8>,
+    /// Value of `Host`.
+    pub host: Option<Vec<u8>>,
+    /// Value of `HTTP2-Settings`.
+    pub settings: Option<Vec<u8>>,
+    /// The other fields: name and value.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// What a parser is given besides the bytes.
@@ -118,6 +135,8 @@ pub enum Outcome {
     Failed,
     /// Another protocol follows, known or to be recognised (`None`), from the bytes that are left on.
     Change(Option<AppProto>),
+    /// It goes on, and what it parses is called this from now on: what HTTP/2 carries turned out to be DNS.
+    Rename(AppProto),
 }
 
 impl Parsed {
@@ -132,6 +151,9 @@ pub trait Parser: Debug + Send {
     /// The protocol it parses.
     fn proto(&self) -> AppProto;
 
+    /// The flow was of another protocol before, and changed to this one.
+    fn comes_after(&mut self, _original: AppProto) {}
+
     /// Bytes of a direction: what was left of the last call and what came since. Called once more with what is left, or
     /// nothing, where [`Parse::end`] is set.
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed;
@@ -142,8 +164,18 @@ pub trait Parser: Debug + Send {
     /// No more of a direction will come, though there is more: what was begun there ends here, cut off.
     fn truncated(&mut self, _cx: &mut Parse<'_>, _dir: Direction) {}
 
+    /// The flow changed to this parser's protocol with a request, before any data of it.
+    fn take_over(&mut self, _cx: &mut Parse<'_>, _from: Upgrade) {}
+
     /// Numbers of the transactions that there are; some of them may have been freed.
     fn txs(&self) -> Range<u64>;
+
+    /// Number of the first transaction from number `from` on that was not freed, or of one that may not have been. Where
+    /// transactions may outlast many later ones, a parser finds it quickly.
+    fn next_tx(&self, from: u64) -> Option<u64> {
+        let txs = self.txs();
+        Some(from.max(txs.start)).filter(|id| *id < txs.end)
+    }
 
     /// A transaction.
     fn tx(&self, id: u64) -> Option<&dyn Transaction>;

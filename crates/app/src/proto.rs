@@ -118,7 +118,7 @@ impl AppProto {
 
     /// Whether its events have the transaction's number (`tx_id`) beside their own member, rather than within.
     pub const fn shows_tx(self) -> bool {
-        !matches!(self, AppProto::Dns | AppProto::Mdns)
+        !matches!(self, AppProto::Dns | AppProto::Mdns | AppProto::Tls)
     }
 
     /// Whether it is a protocol, as opposed to not known or not found.

@@ -58,6 +58,8 @@ const fn last(states: &[&str]) -> u8 {
 /// All protocols that have a parser.
 pub static PROTOCOLS: &[&Protocol] = &[
     &crate::http1::PROTOCOL,
+    &crate::http2::PROTOCOL,
+    &crate::http2::DOH2,
     &crate::dns::PROTOCOL,
     &crate::dns::MDNS,
     &crate::ftp::PROTOCOL,

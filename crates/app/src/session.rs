@@ -234,7 +234,16 @@ impl AppSession {
                 }
                 Fed { consumed, again: false }
             }
+            Outcome::Rename(to) => {
+                if self.original == AppProto::Unknown {
+                    self.original = self.proto;
+                }
+                (self.proto, self.side, self.news) = (to, [to; 2], [true; 2]);
+                Self::count_flow(cx, to);
+                Fed { consumed, again: false }
+            }
             Outcome::Change(to) => {
+                let upgrade = cx.shared.upgrade.take();
                 if self.original == AppProto::Unknown {
                     self.original = self.proto;
                 }
@@ -242,9 +251,16 @@ impl AppSession {
                 self.parsing = false;
                 (self.side, self.first) = ([AppProto::Unknown; 2], None);
                 self.proto = AppProto::Unknown;
+                // What was found out of the old protocol is no news any more.
+                self.news = [to.is_some(), false];
                 if let Some(to) = to {
                     self.side = [to; 2];
+                    // The server agreed to it; the client has not spoken it yet.
+                    self.news[Direction::ToServer.index()] = false;
                     self.start(cx, to);
+                    if let (Some(parser), Some(from)) = (self.parsers.last_mut().filter(|_| self.parsing), upgrade) {
+                        parser.take_over(cx, from);
+                    }
                 }
                 Fed { consumed, again: true }
             }
@@ -299,13 +315,21 @@ impl AppSession {
 
     fn start(&mut self, cx: &mut Parse<'_>, proto: AppProto) {
         self.proto = proto;
+        Self::count_flow(cx, proto);
+        if let Some(p) = protocol(proto).filter(|_| cx.config.recogniser.parses(proto)) {
+            let mut parser = (p.parser)(cx.config, cx.flow);
+            if self.original.is_known() {
+                parser.comes_after(self.original);
+            }
+            self.parsers.push(parser);
+            self.parsing = true;
+        }
+    }
+
+    fn count_flow(cx: &mut Parse<'_>, proto: AppProto) {
         let udp = usize::from(cx.flow.proto == 17);
         if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
             *n += 1;
-        }
-        if let Some(p) = protocol(proto).filter(|_| cx.config.recogniser.parses(proto)) {
-            self.parsers.push((p.parser)(cx.config, cx.flow));
-            self.parsing = true;
         }
     }
 
@@ -313,10 +337,7 @@ impl AppSession {
     pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
         let proto = carries.proto();
         (self.proto, self.side, self.announced) = (proto, [proto; 2], true);
-        let udp = usize::from(cx.flow.proto == 17);
-        if let Some(n) = cx.shared.counters.flows.get_mut(udp).and_then(|f| f.get_mut(proto as usize)) {
-            *n += 1;
-        }
+        Self::count_flow(cx, proto);
         if cx.config.recogniser.parses(proto) {
             self.parsers.push(carries.parser(reversed));
             self.parsing = true;
@@ -334,7 +355,9 @@ impl AppSession {
         self.ended[dir.index()] = true;
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
-            for id in parser.txs() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
                 if let Some(tx) = parser.tx_mut(id) {
                     let base = tx.base_mut();
                     if base.files.is_open(dir) {

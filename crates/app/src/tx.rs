@@ -200,6 +200,11 @@ pub trait Transaction: Debug + Send {
         Direction::ToServer
     }
 
+    /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`): one that stands for all of a flow does not.
+    fn is_counted(&self) -> bool {
+        true
+    }
+
     /// How many events an output makes of it; none keeps it out of that output.
     fn records(&self, _options: &AppLogOptions) -> usize {
         1
@@ -221,6 +226,11 @@ pub trait Transaction: Debug + Send {
 
     /// Appends the members of its log to an open object's place: `"http":{...}` with its key.
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor);
+
+    /// A transaction of another protocol within this one, with the type of its event: that is logged beside this one's.
+    fn carried(&self) -> Option<(&'static str, &dyn Transaction)> {
+        None
+    }
 
     /// Stores the certificates of a direction's sender, which rules asked for ([`TxBase::store_certificates`]).
     fn store_certificates(&self, _dir: Direction, _store: &mut CertificateStore, _occasion: &Occasion<'_>) {}

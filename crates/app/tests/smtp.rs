@@ -192,6 +192,20 @@ fn what_is_odd_about_a_message() {
 }
 
 #[test]
+fn depth() {
+    let deep = |n: usize| {
+        let parts =
+            (0..n).map(|i| format!("Content-Type: multipart/x; boundary=b{i:02}\n\n--b{i:02}\n")).collect::<String>();
+        let ends = (0..n).rev().map(|i| format!("\n--b{i:02}--")).collect::<String>();
+        mail(&format!("{parts}Content-Type: x/y; name=n\n\nabc{ends}"))
+    };
+    assert_eq!((deep(32).files(0), deep(32).events(0)), (vec![("n".to_owned(), 3)], vec![]));
+    assert_eq!(deep(33).events(0), ["mime_parse_failed"]);
+    let digest = "--BB\nContent-Type: message/rfc822\n\nContent-Type: x/y; name=n\n\nabc\n".repeat(40);
+    assert_eq!(mail(&format!("Content-Type: multipart/digest; boundary=BB\n\n{digest}--BB--")).files(0).len(), 40);
+}
+
+#[test]
 fn replies() {
     for (script, want) in [
         ("< 250 hi\n> EHLO me\n< 250 mx\n".into(), vec!["no_server_welcome_message"]),

@@ -74,13 +74,13 @@ impl Talk {
             tx.log(&mut json, &options, LogFor::Event);
         }
         json.end_object();
-        String::from_utf8(json.as_bytes().to_vec()).unwrap()
+        String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8")
     }
 
     /// Everything that rules and logs can see.
     fn seen(&self) -> Vec<String> {
         let Some(tx) = self.parser.tx(0) else { return Vec::new() };
-        let protocol = protocol(AppProto::Tls).unwrap();
+        let protocol = protocol(AppProto::Tls).expect("TLS has a parser");
         let mut events = self.events();
         events.sort_unstable();
         let mut out = vec![format!("{:?} {:?} {events:?}", self.outcome, tx.base().progress), self.log()];

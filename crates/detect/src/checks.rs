@@ -22,6 +22,8 @@ use margay_rules::ast::{
     VlanLayer, XBitTrack,
 };
 
+use crate::dataset::Datasets;
+use crate::geoip::{Countries, GeoCheck};
 use crate::hostvars::HostVars;
 
 pub(crate) use compile::{int_value, track};
@@ -60,6 +62,10 @@ pub struct CheckEnv<'a> {
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
     /// The number of an IP reputation category, by its name.
     pub reputation_category: &'a dyn Fn(&str) -> Option<u8>,
+    /// Sets of data.
+    pub sets: &'a Datasets,
+    /// Countries of addresses.
+    pub countries: Option<Arc<Countries>>,
 }
 
 /// Reputation of addresses (`iprep`).
@@ -227,6 +233,7 @@ enum Kind {
     VlanId { value: Compare, layer: VlanLayer },
     VlanLayers(Compare),
     IpRep { side: IpRepSide, category: u8, op: IpRepOp },
+    GeoIp(Box<GeoCheck>),
     Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
 }
 
@@ -272,6 +279,7 @@ impl CompiledCheck {
             Kind::AppProto { .. } => 5,
             Kind::XBit { .. } | Kind::Variable { .. } => 6,
             Kind::IpRep { .. } => 7,
+            Kind::GeoIp(_) => 8,
             Kind::Checksum { .. } => 9,
         }
     }
@@ -343,6 +351,7 @@ impl CompiledCheck {
             Kind::VlanId { value, layer } => header::vlan(p.vlans.as_slice(), *value, *layer),
             Kind::VlanLayers(c) => c.holds(p.vlans.as_slice().len() as u64),
             Kind::IpRep { side, category, op } => header::reputation(input, *side, *category, *op),
+            Kind::GeoIp(c) => p.is_ip() && c.holds(p.src, p.dst),
             Kind::Rpc { program, version, procedure } => header::rpc(p, *program, *version, *procedure),
         }
     }

@@ -9,8 +9,10 @@ use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Pla
 
 use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
+use crate::dataset::Datasets;
 use crate::firewall::{Firewall, FirewallPolicies};
 use crate::frame::{FrameBuilder, FrameGroups};
+use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
 use crate::inspect::InspectLimits;
@@ -68,6 +70,7 @@ pub struct Detect {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) config: DetectConfig,
     pub(crate) reputation: Arc<IpReputation>,
+    pub(crate) datasets: Arc<Datasets>,
     pub(crate) names: Names,
     /// In firewall mode.
     pub(crate) firewall: Option<Box<Firewall>>,
@@ -79,6 +82,10 @@ pub struct Environment<'a> {
     pub thresholds: &'a [GlobalThreshold],
     /// Reputation of addresses.
     pub reputation: Arc<IpReputation>,
+    /// Countries of addresses, where there is a database.
+    pub countries: Option<Arc<Countries>>,
+    /// The sets that rules name.
+    pub datasets: Arc<Datasets>,
     /// The number of a stream event (its bit in [`crate::Input::stream_events`]), by its name without `stream.`.
     pub stream_event: &'a dyn Fn(&str) -> Option<u8>,
     /// Where files that rules name are looked for, if not beside the rules (`default-rule-path`).
@@ -94,6 +101,8 @@ impl Default for Environment<'_> {
         Environment {
             thresholds: &[],
             reputation: Arc::default(),
+            countries: None,
+            datasets: Arc::default(),
             stream_event: &|_| None,
             rule_folder: None,
             firewall: None,
@@ -140,6 +149,8 @@ impl Detect {
             names: &mut names,
             stream_event: environment.stream_event,
             reputation_category: &|name| reputation.category(name),
+            sets: &environment.datasets,
+            countries: environment.countries.clone(),
         };
         let mut compiled = Vec::with_capacity(rules.len());
         let mut txs = TxBuilder::new(protocols, environment.rule_folder);
@@ -212,6 +223,7 @@ impl Detect {
             sets: sets.finish(),
             config: config.clone(),
             reputation: environment.reputation.clone(),
+            datasets: environment.datasets.clone(),
             names,
             rules,
         };
@@ -273,6 +285,11 @@ impl Detect {
     /// Names of flowbits, flowints and the like.
     pub fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// The sets of data that rules look buffers up in.
+    pub fn datasets(&self) -> &Datasets {
+        &self.datasets
     }
 
     /// The reputation of addresses.

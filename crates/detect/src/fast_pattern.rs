@@ -5,7 +5,8 @@
 //! be `absent` and those of buffers that cannot be prefiltered say nothing about which rules may match, and are never
 //! chosen.
 
-use margay_rules::ast::{BufferCheck, Content, Rule, Value};
+use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Content, Rule, Side, Value};
+use margay_rules::info;
 
 /// The chosen literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,36 @@ pub fn choose(
         literals().reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
     })?;
     Some(pattern(buffer, check, content))
+}
+
+/// The fast pattern that stands for `rule` when all its buffers can be prefiltered: in a buffer of a transaction or a frame
+/// where it has literals in one, else in the payload or a header; of a rule for both directions of a transaction, in the
+/// request where there is one.
+pub fn of_rule(rule: &Rule) -> Option<FastPattern> {
+    let literal = |c: &BufferCheck| matches!(c, BufferCheck::Content(c) if !c.negated);
+    let has = |b: &BufferChecks| b.absent.is_none() && b.checks.iter().any(literal);
+    let app = rule.buffers.iter().any(|b| b.app && has(b));
+    let request =
+        |b: &BufferChecks| info::buffer(&b.buffer).is_none_or(|i| i.to_server) && b.side != Some(Side::ToClient);
+    let first = rule.arrow == Arrow::Transaction && rule.buffers.iter().any(|b| b.app == app && has(b) && request(b));
+    let buffer = |i: usize| rule.buffers.get(i);
+    choose(rule, &|i| buffer(i).is_some_and(|b| b.app == app && (!first || request(b))), &|i| {
+        buffer(i).map_or(0, |b| priority(&b.buffer))
+    })
+}
+
+/// How much a literal tells by itself: what `--engine-analysis` reports as the strength of a pattern.
+pub fn literal_strength(bytes: &[u8], nocase: bool) -> u32 {
+    strength(bytes, nocase)
+}
+
+/// How much a literal in a buffer tells, apart from the literal: what nearly every transaction has tells little.
+pub(crate) fn priority(buffer: &str) -> u8 {
+    match buffer {
+        "http.method" | "http.stat_code" | "http.stat_msg" | "http.protocol" | "http.connection"
+        | "http.content_len" | "http.accept_enc" | "http.header_names" => 0,
+        _ => 1,
+    }
 }
 
 /// Better literals rank higher: long, then varied.

@@ -110,6 +110,8 @@ pub struct Alert {
     pub file: Option<u32>,
     /// The frame of the packet's direction that matched, by its number.
     pub frame: Option<u64>,
+    /// Where it begins, and how much it is, what sets say of what was found ([`crate::DetectState::contexts`]).
+    pub context: (u32, u8),
 }
 
 /// What is to become of a packet.

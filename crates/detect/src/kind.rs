@@ -30,6 +30,11 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
+    /// The kind of `rule`.
+    pub fn of(rule: &Rule) -> RuleKind {
+        kind(rule)
+    }
+
     /// Its name in `--engine-analysis`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,7 +62,7 @@ impl RuleKind {
 }
 
 /// Buffers that a packet or the stream has, as opposed to a protocol's.
-pub(crate) fn is_payload(buffer: &str) -> bool {
+pub fn is_payload(buffer: &str) -> bool {
     matches!(buffer, "payload" | "pkt_data")
 }
 
@@ -111,7 +116,7 @@ fn needs(check: &Check) -> Needs {
         | Check::Asn1(_)
         | Check::Number { .. }
         | Check::Other { .. } => Needs::Transaction,
-        Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } | Check::GeoIp { .. } => Needs::Nothing,
+        Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } => Needs::Nothing,
         Check::Flow(_)
         | Check::FlowBit { .. }
         | Check::FlowInt { .. }
@@ -121,12 +126,19 @@ fn needs(check: &Check) -> Needs {
         | Check::AppProto { .. }
         | Check::DecodeEvent(_)
         | Check::StreamEvent(_)
+        // For each packet, as the peer does.
+        | Check::GeoIp(_)
         | Check::Variable { .. } => Needs::State,
     }
 }
 
+/// Whether a check looks at a packet's headers or size.
+pub fn is_of_packet(check: &Check) -> bool {
+    matches!(needs(check), Needs::Packet)
+}
+
 /// Whether a check is one of a transaction, and not of packet or flow.
-pub(crate) fn is_of_transaction(check: &Check) -> bool {
+pub fn is_of_transaction(check: &Check) -> bool {
     matches!(needs(check), Needs::Transaction)
 }
 

@@ -89,7 +89,7 @@ fn key(rule: &Rule, order: &[Action]) -> Key {
 
 /// Sorts `rules`; those that compare equal stay in the order they were loaded in. Firewall rules come first, in the order
 /// of their files.
-pub(crate) fn sort(rules: &mut [Rule], order: &[Action]) {
+pub fn sort(rules: &mut [Rule], order: &[Action]) {
     rules.sort_by_key(|r| !r.firewall);
     let of_firewall = rules.partition_point(|r| r.firewall);
     if let Some(others) = rules.get_mut(of_firewall..) {

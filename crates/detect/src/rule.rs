@@ -118,7 +118,7 @@ impl CompiledRule {
                 transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
                 checks: CompiledBuffer::compile(b, limits)?,
             };
-            compiled.checks.resolve(&b.buffer, env.names);
+            compiled.checks.resolve(&b.buffer, env.names, env.sets)?;
             if kind::is_payload(&b.buffer) {
                 payload.push(compiled);
             } else if let Some(p) = PacketBuffer::from_name(&b.buffer) {

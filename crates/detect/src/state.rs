@@ -9,6 +9,7 @@ use margay_rules::ast::{Action, NewAction};
 
 use crate::buffer::PacketBuffer;
 use crate::checks::CheckInput;
+use crate::dataset::SetHit;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
 use crate::firewall::FirewallState;
@@ -44,6 +45,8 @@ pub struct DetectCounters {
     pub host_memcap: u64,
     /// Variables of flows and packets that were not kept because there were too many, or too much in them.
     pub var_memcap: u64,
+    /// Data that was not put in a set because the set was full.
+    pub dataset_memcap: u64,
     /// Packets inspected.
     pub packets: u64,
     /// Rules that a pattern or their kind made candidates.
@@ -61,6 +64,7 @@ impl DetectCounters {
         f("detect.tag_memcap", self.tag_memcap);
         f("detect.host_memcap", self.host_memcap);
         f("detect.flowvar_memcap", self.var_memcap);
+        f("detect.dataset_memcap", self.dataset_memcap);
     }
 }
 
@@ -76,6 +80,8 @@ pub(crate) struct Match {
     pub(crate) file: Option<u32>,
     /// The frame, by its number.
     pub(crate) frame: Option<u64>,
+    /// Where in [`DetectState::contexts`] it begins what sets say of what was found, and how much it is.
+    pub(crate) context: (u32, u8),
 }
 
 /// Whether the engine made a packet up, to have what is left of a stream inspected.
@@ -96,6 +102,7 @@ pub struct DetectState {
     pub(crate) matches: Vec<Match>,
     pub(crate) alerts: Vec<Alert>,
     pub(crate) replacements: Vec<(u32, Arc<[u8]>)>,
+    contexts: Vec<SetHit>,
     pub(crate) tx: TxScratch,
     pub(crate) thresholds: ThresholdState,
     pub(crate) tags: Tags,
@@ -127,6 +134,7 @@ impl DetectState {
             matches: Vec::with_capacity(256),
             alerts: Vec::with_capacity(c.alert_max()),
             replacements: Vec::new(),
+            contexts: Vec::new(),
             tx: TxScratch::default(),
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
@@ -166,6 +174,7 @@ impl DetectState {
             threshold_entries: self.thresholds.len() as u64,
             tag_memcap: self.tags.memcap,
             host_memcap: self.hosts.refused(),
+            dataset_memcap: self.context.set_full,
             ..self.counters
         }
     }
@@ -173,6 +182,23 @@ impl DetectState {
     /// Places of the packet's payload that `replace` overwrites, as offset and bytes, where drops are carried out.
     pub fn replacements(&self) -> &[(u32, Arc<[u8]>)] {
         &self.replacements
+    }
+
+    /// What sets say of what was found in them, for an alert of the packet inspected last: name and JSON object.
+    pub fn contexts(&self, alert: &Alert) -> impl Iterator<Item = (&str, &[u8])> {
+        let (from, n) = alert.context;
+        self.contexts.iter().skip(from as usize).take(n.into()).filter_map(SetHit::context)
+    }
+
+    /// Keeps what sets say of what the rule that just matched found in them.
+    pub(crate) fn keep_contexts(&mut self) -> (u32, u8) {
+        let hits = self.context.hits();
+        if hits.is_empty() {
+            return (0, 0);
+        }
+        let place = (self.contexts.len() as u32, hits.len() as u8);
+        self.contexts.extend_from_slice(hits);
+        place
     }
 
     /// Forgets what is known of a flow that ended.
@@ -186,6 +212,7 @@ impl DetectState {
         self.matches.clear();
         self.replacements.clear();
         self.packet_vars.clear();
+        self.contexts.clear();
         if let Some(firewall) = &detect.firewall {
             return self.inspect_firewall(detect, firewall, input);
         }
@@ -317,7 +344,16 @@ impl DetectState {
                 if let Some(stream) = held {
                     self.keep_captures(input.flow.as_deref_mut());
                     self.apply(rule, input, verdict, None);
-                    self.matches.push(Match { rule: number, tx_id: None, stream, parser: 0, file: None, frame: None });
+                    let context = self.keep_contexts();
+                    self.matches.push(Match {
+                        rule: number,
+                        tx_id: None,
+                        stream,
+                        parser: 0,
+                        file: None,
+                        frame: None,
+                        context,
+                    });
                 }
             }
         }
@@ -367,15 +403,20 @@ impl DetectState {
             }
         }
         self.context.clear_results();
-        for (buffer, inspection) in &rule.headers {
-            if !self.matches(inspection, buffer.get(input.packet)?) {
-                return None;
-            }
+        if !self.headers_hold(rule, input) {
+            return None;
         }
         if rule.payload.is_empty() {
             return Some(false);
         }
         self.payload_holds(rule, input)
+    }
+
+    /// Whether a rule's checks of headers hold.
+    pub(crate) fn headers_hold(&mut self, rule: &CompiledRule, input: &Input<'_>) -> bool {
+        rule.headers
+            .iter()
+            .all(|(buffer, inspection)| buffer.get(input.packet).is_some_and(|data| self.matches(inspection, data)))
     }
 
     /// What checks of packet and flow look at.
@@ -508,6 +549,7 @@ impl DetectState {
                     tx_guessed: guessed.is_some(),
                     file: m.file,
                     frame: m.frame,
+                    context: m.context,
                 });
                 if !rule.tags.is_empty() {
                     verdict.tagged = false;

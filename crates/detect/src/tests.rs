@@ -496,7 +496,7 @@ fn entropy_is_kept() {
     r.buffers[0].checks =
         vec![BufferCheck::Entropy { bytes: 0, offset: 0, value: margay_rules::ast::FloatCompare::Greater(7.0) }];
     let mut lab = Lab::new(vec![r]);
-    assert_eq!(lab.payload(b"abab").0, []);
+    assert_eq!(lab.payload(b"abab").0, [0u32; 0]);
     let held: Vec<_> = lab.flow.vars.floats().iter().map(|&(n, v)| (lab.detect.names().name(n), v)).collect();
     assert_eq!(held, [(Some("content"), 1.0)]);
 }

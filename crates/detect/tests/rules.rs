@@ -31,9 +31,10 @@ fn load(text: &str) -> Vec<Rule> {
 }
 
 fn compile(rule: &Rule) -> Compiled {
-    let mut names = Names::default();
+    let (mut names, sets) = (Names::default(), margay_detect::dataset::Datasets::default());
     let none = |_: &str| None;
-    let mut env = CheckEnv { names: &mut names, stream_event: &none, reputation_category: &none };
+    let mut env =
+        CheckEnv { names: &mut names, stream_event: &none, reputation_category: &none, sets: &sets, countries: None };
     Compiled {
         sid: rule.sid,
         protocol: rule.protocol.clone(),

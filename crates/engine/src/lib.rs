@@ -4,10 +4,13 @@
 //! (`rules`), opens the outputs, and drives a `worker` over the capture (`files`). `stats` gathers what all of
 //! them counted. What cannot be started says so in one sentence and ends with status 1, before anything is written.
 
+mod analysis;
 mod exception;
 mod files;
 mod info;
+mod listing;
 mod logging;
+mod rule_check;
 mod rules;
 mod settings;
 mod signals;

@@ -4,14 +4,18 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use margay_config::{Config, Keywords, RuleFiles, RunOptions, Strict};
+use margay_config::{Config, RuleFiles, RunOptions, Strict};
+use margay_detect::dataset::{DatasetsBuilder, SetLevel};
+use margay_detect::geoip::Countries;
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
 use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
+use margay_output::log::{Level, log};
 use margay_output::{error, info, notice, warning};
 use margay_rules::ast::GlobalThreshold;
 use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
 use margay_stream::StreamEvent;
 
+use crate::analysis::{self, GroupSettings};
 use crate::worker::RuleText;
 use crate::{Failed, settings};
 
@@ -60,26 +64,41 @@ fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, Str
     }
 }
 
+/// Reads the classes and references that rules may name into `ctx`; returns what is wrong with their files.
+pub(crate) fn classes_and_references(config: &Config, ctx: &mut Context) -> Vec<ConfigProblem> {
+    let mut bad = Vec::new();
+    if let Some((text, name)) = read(config, "classification-file", "classification-config") {
+        let (classes, wrong) = margay_rules::parse_classification(&text, &name);
+        ctx.classes = classes.into_iter().map(|c| (c.name.to_ascii_lowercase(), c)).collect();
+        bad.extend(wrong);
+    }
+    if let Some((text, name)) = read(config, "reference-config-file", "reference-config") {
+        let (references, wrong) = margay_rules::parse_references(&text, &name);
+        ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.prefix)).collect();
+        bad.extend(wrong);
+    }
+    bad
+}
+
 /// Loads the rules of a run and all that goes with them.
 ///
 /// # Errors
 /// With `--init-errors-fatal` and `-T`: anything that could not be loaded. Always: a pattern matcher that is not there.
-pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: DetectConfig) -> Result<Loaded, Failed> {
+///
+/// Reports that the run asks for go into `dir`.
+pub(crate) fn load(
+    config: &Config,
+    options: &RunOptions,
+    ips: bool,
+    settings: DetectConfig,
+    dir: &Path,
+) -> Result<Loaded, Failed> {
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(config, options, ips);
-    let mut broken = false;
-    if let Some((text, name)) = read(config, "classification-file", "classification-config") {
-        let (classes, bad) = margay_rules::parse_classification(&text, &name);
-        if problems(&bad) {
-            warning!("classification-config", "Error loading classification configuration from {name}");
-            broken = true;
-        }
-        ctx.classes = classes.into_iter().map(|c| (c.name.to_ascii_lowercase(), c)).collect();
-    }
-    if let Some((text, name)) = read(config, "reference-config-file", "reference-config") {
-        let (references, bad) = margay_rules::parse_references(&text, &name);
-        broken |= problems(&bad);
-        ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.prefix)).collect();
+    let bad = classes_and_references(config, &mut ctx);
+    let broken = problems(&bad);
+    if let Some(name) = config.get("classification-file").filter(|n| bad.iter().any(|p| &*p.place.file == *n)) {
+        warning!("classification-config", "Error loading classification configuration from {name}");
     }
     if broken && fatal {
         return Err(Failed::new("suricata", "initializing detection engine failed."));
@@ -94,7 +113,14 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
         }
     }
     let named = paths.len() + missing.len();
-    let mut loader = Loader::new(&ctx);
+    let mut datasets = datasets(config, options, fatal)?;
+    let mut loader = Loader::new(&ctx).with_check(|rule| match datasets.rule(rule) {
+        true => {
+            errors(&mut datasets);
+            Ok(())
+        }
+        false => Err(errors(&mut datasets)),
+    });
     let policies = match settings::is_firewall(config, options)? {
         true => {
             load_firewall(&mut loader, config, options)?;
@@ -150,12 +176,30 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
+    for r in &set.set_aside {
+        info!(
+            "rules",
+            "{}: line {}: set aside: this build does not have {}",
+            r.place.file,
+            r.place.line,
+            r.missing.join(", ")
+        );
+    }
     let global = thresholds(config, &ctx, fatal)?;
     let reputation = reputation(config)?;
+    let countries = countries(config, fatal)?;
     let rules = std::mem::take(&mut set.rules);
+    // For reports, in the order of evaluation; those set aside are rules like any other there.
+    let mut reported = Vec::new();
+    if options.engine_analysis {
+        reported.extend(rules.iter().chain(&set.set_aside).cloned());
+        margay_detect::sort_rules(&mut reported, &settings.action_order);
+    }
     let environment = Environment {
         thresholds: &global,
         reputation,
+        countries,
+        datasets: Arc::new(datasets.finish()),
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         previous: None,
         firewall: policies,
@@ -170,6 +214,15 @@ pub(crate) fn load(config: &Config, options: &RunOptions, ips: bool, settings: D
     }
     if fatal && !report.errors.is_empty() {
         return Err(Failed::new("suricata", "Loading signatures failed."));
+    }
+    if options.engine_analysis {
+        reported.retain(|r| !report.errors.iter().any(|(place, _)| *place == r.place));
+        analysis::write(config, dir, &reported)?;
+    }
+    let groups = GroupSettings::of(config)?;
+    if groups.dump {
+        let of_run = if options.engine_analysis { reported.as_slice() } else { detect.rules() };
+        analysis::write_groups(&groups, dir, of_run)?;
     }
     let aside = set.set_aside.len() + report.set_aside.len();
     if aside > 0 {
@@ -244,12 +297,45 @@ fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalT
     Ok(entries)
 }
 
+/// The sets of the configuration.
+fn datasets(config: &Config, options: &RunOptions, fatal: bool) -> Result<DatasetsBuilder<'static>, Failed> {
+    let mut builder = DatasetsBuilder::new(settings::datasets(config, options, fatal)?, None);
+    for (name, options) in settings::configured_sets(config)? {
+        let usable = builder.configured(&name, &options);
+        errors(&mut builder).iter().for_each(say);
+        if !usable && fatal {
+            return Err(Failed::new("datasets", format!("failed to set up dataset '{name}'.")));
+        }
+    }
+    Ok(builder)
+}
+
+/// Says what came of reading sets, but for the errors, which are left to the caller.
+fn errors(builder: &mut DatasetsBuilder<'_>) -> Vec<Message> {
+    let mut errors = Vec::new();
+    for m in builder.messages() {
+        match m.level {
+            SetLevel::Error => errors.push(Message { severity: Severity::Error, module: m.module, text: m.text }),
+            SetLevel::Warning => warning!(m.module, "{}", m.text),
+            SetLevel::Config => log(Level::Config, m.module, format_args!("{}", m.text)),
+        }
+    }
+    errors
+}
+
 /// `reputation-categories-file`, and `reputation-files` in `default-reputation-path`.
 fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
     let mut builder = IpReputationBuilder::default();
     let (categories, lists) = (config.get("reputation-categories-file"), config.node("reputation-files"));
     if let (Some(categories), Some(lists)) = (categories, lists) {
         let dir = config.get("default-reputation-path").map(Path::new);
+        for list in lists.values() {
+            info!(
+                "reputation",
+                "Loading reputation file: {}",
+                dir.map_or(PathBuf::from(list), |d| d.join(list)).display()
+            );
+        }
         let lists: Vec<PathBuf> = lists.values().map(PathBuf::from).collect();
         for (place, reason) in builder.files(Path::new(categories), &lists, dir) {
             error!("reputation", "{}: line {}: {reason}", place.file, place.line);
@@ -258,54 +344,17 @@ fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
     Ok(Arc::new(builder.build()))
 }
 
-/// `--list-keywords`.
-pub(crate) fn list_keywords(what: &Keywords) -> String {
-    let names = margay_rules::keyword_names();
-    match what {
-        Keywords::Names | Keywords::All => {
-            names.iter().fold("=====Supported keywords=====\n".to_owned(), |out, n| out + "- " + n + "\n")
-        }
-        Keywords::Csv => names.iter().fold("name\n".to_owned(), |out, n| out + n + "\n"),
-        Keywords::One(name) if margay_rules::is_known(name) => {
-            format!("= {name} =\nKnown; see the rule language's manual.\n")
-        }
-        Keywords::One(name) => format!("There is no keyword \"{name}\".\n"),
-    }
-}
-
-/// `--list-app-layer-hooks`.
-pub(crate) fn list_hooks() -> String {
-    let mut out = "=========Supported App Layer Hooks=========\n".to_owned();
-    for p in margay_app::PROTOCOLS {
-        for hook in p.states.iter().copied().flatten().filter(|h| p.is_hook(h)) {
-            out += &format!("{}:{hook}\n", p.proto.rule_name());
+/// `geoip-database`.
+fn countries(config: &Config, fatal: bool) -> Result<Option<Arc<Countries>>, Failed> {
+    let Some(path) = config.get("geoip-database").filter(|p| !p.is_empty()) else { return Ok(None) };
+    match Countries::open(Path::new(path)) {
+        Ok(c) => Ok(Some(Arc::new(c))),
+        Err(e) if fatal => Err(Failed::new("detect-geoip", e)),
+        Err(e) => {
+            error!("detect-geoip", "{e}");
+            Ok(None)
         }
     }
-    out
-}
-
-/// `--list-rule-protos`.
-pub(crate) fn list_protocols() -> String {
-    const PROTOCOLS: [&str; 17] = [
-        "ip",
-        "ip4",
-        "ipv4",
-        "ip6",
-        "ipv6",
-        "tcp",
-        "tcp-pkt",
-        "tcp-stream",
-        "udp",
-        "icmp",
-        "icmpv4",
-        "icmpv6",
-        "sctp",
-        "pkthdr",
-        "ether",
-        "arp",
-        "any",
-    ];
-    PROTOCOLS.iter().fold("=========Supported Rule Protocols=========\n".to_owned(), |out, n| out + n + "\n")
 }
 
 /// The rule files that a run asks for: those of `-S`, or those of the configuration and of `-s`.
@@ -392,10 +441,11 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// What this build can match: [`Context::available`].
-fn available() -> HashSet<String> {
+pub(crate) fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
-    let features = ["app-layer", "file", "frame", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    let features =
+        ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
     features.chain(parsed).chain(recognised).collect()
 }
 

@@ -22,7 +22,7 @@ use crate::rules::Loaded;
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::{AppLane, Lane, Rest, Worker};
-use crate::{Failed, files, info as about, logging, rules, settings};
+use crate::{Failed, files, info as about, listing, logging, rule_check, rules, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
 /// why.
@@ -47,22 +47,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::BuildInfo => say(&about::build()),
         Command::DumpFeatures => say(about::features()),
         Command::ListRunmodes => say(about::runmodes()),
-        Command::ListKeywords(what) => say(&rules::list_keywords(&what)),
-        Command::ListRuleProtos => say(&rules::list_protocols()),
+        Command::ListKeywords(what) => say(&listing::keywords(&what)),
+        Command::ListRuleProtos => say(&listing::rule_protocols()),
         Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
-        Command::ListAppLayerHooks => say(&rules::list_hooks()),
-        Command::Own(own, _) => {
-            let name = match own {
-                Own::Rules => "rules",
-                Own::Lab => "lab",
-            };
-            eprintln!("margay: the command '{name}' is not in this release");
+        Command::ListAppLayerHooks => say(&listing::hooks()),
+        Command::Own(Own::Rules, args) => rule_check::run(&args),
+        Command::Own(Own::Lab, _) => {
+            eprintln!("margay: the command 'lab' is not in this release");
             ExitCode::FAILURE
         }
     }
 }
 
-fn say(text: &str) -> ExitCode {
+/// Writes to standard output.
+pub(crate) fn say(text: &str) -> ExitCode {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     // A reader that went away (`margay -h | head`) is no error.
@@ -85,7 +83,6 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         _ => None,
     };
     let what = what
-        .or(options.engine_analysis.then_some("--engine-analysis"))
         .or(options.daemon.then_some("-D"))
         .or(options.pidfile.is_some().then_some("--pidfile"))
         .or(options.user.is_some().then_some("--user"))
@@ -140,6 +137,21 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     for note in config.unknown_keys() {
         warning!("conf", "{note}");
     }
+    if config.node("decoder.erspan.typeI").is_some() {
+        warning!(
+            "decode-erspan",
+            "ERSPAN Type I is no longer configurable and it is always enabled; ignoring settings"
+        );
+    }
+    if config.node("run-as").is_some_and(|n| n.node("user").is_some_and(|u| u.text().trim().is_empty()))
+        && options.user.is_none()
+    {
+        return Err(Failed::new(
+            "privs",
+            "no user name was provided - ensure it is specified either in the configuration file (run-as.user) or in \
+             command-line arguments (--user)",
+        ));
+    }
     if options.pcap_file_buffer_size.is_some() || options.pcap_buffer_size.is_some() {
         warning!(
             "pcap",
@@ -171,15 +183,21 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 
     let source = match &options.capture {
-        Some(Capture::File(path)) => Some(files::open(&config, options, path)?),
+        Some(Capture::File(path)) if !options.engine_analysis => Some(files::open(&config, options, path)?),
         _ => None,
     };
-    if source.is_none() && !options.test {
+    if source.is_none() && !options.test && !options.engine_analysis {
         return Err(Failed::new("suricata", "nothing to read: name a capture file with -r, or test the rules with -T"));
     }
     let detect_config = settings::detect(&config)?;
-    let loaded =
-        if options.disable_detection { Loaded::default() } else { rules::load(&config, options, ips, detect_config)? };
+    let loaded = if options.disable_detection {
+        Loaded::default()
+    } else {
+        rules::load(&config, options, ips, detect_config, &dir)?
+    };
+    if options.engine_analysis {
+        return Ok(());
+    }
     if options.test {
         settings::app(&config)?;
         settings::recogniser(&config)?;
@@ -204,6 +222,11 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     worker.finish();
     reporter.write(&mut worker);
     worker.lane.rest.outputs.finish();
+    if let Some((detect, _)) = &worker.lane.rest.detect {
+        for problem in detect.datasets().save() {
+            error!("datasets", "{problem}");
+        }
+    }
     info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
     info!("counters", "Alerts: {}", worker.lane.rest.counters.alerts);
     Ok(())
@@ -268,6 +291,7 @@ fn worker(
         },
         wishes: margay_app::Wishes::default(),
         expected: Vec::new(),
+        upgrade: None,
         scratch: Vec::new(),
     };
     let uses = |buffers: &[&str]| loaded.detect.as_ref().is_some_and(|d| d.uses(buffers));

@@ -1,25 +1,31 @@
 //! One function a fuzz target: `fuzz/fuzz_targets` call them with what the fuzzer makes up, and this crate's tests with
 //! every file of `fuzz/corpus`. What must hold for any input is asserted here.
 
+mod datasets;
 mod decompress;
 mod dns;
 mod ftp;
 mod http1;
+mod http2;
 mod recognise;
 mod rules;
 mod smtp;
 mod ssh;
 mod stream;
+mod tls;
 
+pub use datasets::datasets;
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use dns::dns;
 pub use ftp::ftp;
 pub use http1::http1;
+pub use http2::http2;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
+pub use tls::tls;
 
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
 
@@ -43,10 +49,13 @@ pub const TARGETS: &[Target] = &[
     ("layers", layers),
     ("recognise", recognise),
     ("http1", http1),
+    ("http2", http2),
     ("ftp", ftp),
     ("smtp", smtp),
     ("ssh", ssh),
     ("dns", dns),
+    ("tls", tls),
+    ("datasets", datasets),
 ];
 
 /// Capture readers: any bytes as a file.

@@ -21,12 +21,22 @@ macro_rules! kinds {
             /// All of them.
             pub const ALL: &'static [EventType] = &[$(EventType::$variant),*];
 
-            /// The value of `event_type`.
-            pub const fn name(self) -> &'static str {
+            /// Its name in a configuration.
+            const fn key(self) -> &'static str {
                 match self { $(EventType::$variant => $name),* }
             }
 
-            /// The type that a configuration means by `name`: `event_type`, and `files` for `fileinfo`.
+            /// The value of `event_type`. Events of HTTP/2 are those of HTTP, and what it carries of DNS is an event of
+            /// DNS, though they are asked for by names of their own.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    EventType::Http2 => "http",
+                    EventType::Doh2 => "dns",
+                    other => other.key(),
+                }
+            }
+
+            /// The type that a configuration means by `name`, and `files` for `fileinfo`.
             pub fn from_name(name: &str) -> Option<EventType> {
                 match name {
                     "files" => Some(EventType::Fileinfo),

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 mod buffers;
 mod effects;
+mod sets;
 
 pub use buffers::*;
 pub use effects::*;
+pub use sets::*;
 
 /// Where a rule stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -258,6 +260,13 @@ pub enum NumberTest {
         /// Bits that must not be set.
         none: u64,
     },
+    /// The upper 32 bits are this, and what is below them compares: a value of something that has a number.
+    Tagged {
+        /// What has the value.
+        tag: u32,
+        /// What the value is.
+        value: Compare,
+    },
 }
 
 impl NumberTest {
@@ -266,6 +275,7 @@ impl NumberTest {
         match self {
             NumberTest::Compare(c) => c.holds(v),
             NumberTest::OneOf { values, negated } => values.contains(&v) != *negated,
+            NumberTest::Tagged { tag, value } => v >> 32 == u64::from(*tag) && value.holds(v & 0xffff_ffff),
             NumberTest::Bits { any, none } => (*any == 0 || v & any != 0) && v & none == 0,
         }
     }
@@ -324,6 +334,27 @@ pub struct FlowCheck {
     pub stream: Option<bool>,
     /// `only_frag` (`Some(true)`), `no_frag` (`Some(false)`)
     pub frag: Option<bool>,
+}
+
+/// `geoip`: in which countries addresses are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GeoIp {
+    /// Which addresses.
+    pub side: GeoSide,
+    /// ISO 3166-1 codes of two letters.
+    pub countries: Vec<[u8; 2]>,
+    /// Whether they are in none of these.
+    pub negated: bool,
+}
+
+/// Which addresses of a packet `geoip` is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum GeoSide {
+    Source,
+    Destination,
+    Any,
+    Both,
 }
 
 /// A check that looks at no buffer.
@@ -409,7 +440,7 @@ pub enum Check {
     /// `iprep`
     IpRep { side: IpRepSide, category: String, op: IpRepOp },
     /// `geoip`
-    GeoIp { text: String },
+    GeoIp(GeoIp),
     /// `rpc:` application, version and procedure; `None` is `*`
     Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
     /// `urilen`, with whether it looks at the raw URI

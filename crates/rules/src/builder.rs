@@ -259,7 +259,14 @@ impl<'c> Builder<'c> {
     /// Adds a check of a buffer to `group`, or to the base64 data in force.
     pub(crate) fn add(&mut self, group: usize, check: BufferCheck) -> Spot {
         let base64 = self.base64.filter(|b| b.0 == group).map(|b| b.1);
-        let matches = !matches!(check, BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Other { .. });
+        let matches = !matches!(
+            check,
+            BufferCheck::Bsize(_)
+                | BufferCheck::Entropy { .. }
+                | BufferCheck::Dataset(_)
+                | BufferCheck::DataRep(_)
+                | BufferCheck::Other { .. }
+        );
         let content = matches!(check, BufferCheck::Content(_));
         let index = match self.list(group, base64) {
             Some(l) => {

@@ -1,6 +1,7 @@
 //! Rule files: lines, comments, continuations, duplicates; and one rule's way through the parser.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,6 +71,17 @@ struct Slot {
     rev: u32,
 }
 
+/// What else a rule has to pass before it is taken: the errors to log where it does not.
+type Check<'c> = dyn FnMut(&Rule) -> Result<(), Vec<Message>> + 'c;
+
+struct Checker<'c>(Box<Check<'c>>);
+
+impl fmt::Debug for Checker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Checker")
+    }
+}
+
 /// Loads rule files one after the other into one set.
 #[derive(Debug)]
 pub struct Loader<'c> {
@@ -79,6 +91,7 @@ pub struct Loader<'c> {
     loaded: Loaded,
     known: HashMap<(u32, u32), Slot>,
     warned_classes: Vec<String>,
+    check: Option<Checker<'c>>,
     /// Whether what is read are firewall rules.
     firewall: bool,
 }
@@ -93,8 +106,17 @@ impl<'c> Loader<'c> {
             loaded: Loaded::default(),
             known: HashMap::new(),
             warned_classes: Vec::new(),
+            check: None,
             firewall: false,
         }
+    }
+
+    /// Has `check` asked about each rule that is right as far as the language goes, before it is taken: what the rule
+    /// names besides may not be there. A rule that it refuses fails, with the messages that it gives.
+    #[must_use]
+    pub fn with_check(mut self, check: impl FnMut(&Rule) -> Result<(), Vec<Message>> + 'c) -> Self {
+        self.check = Some(Checker(Box::new(check)));
+        self
     }
 
     /// Adds the rules of a file. Fails only where it cannot be read.
@@ -194,7 +216,13 @@ impl<'c> Loader<'c> {
             self.parse(bytes, &text, place(0), &mut at, &mut warnings)
         };
         let result = result.and_then(|r| match r {
-            Outcome::Rule(rule) => self.keep(*rule, &mut warnings),
+            Outcome::Rule(rule) => match &mut self.check {
+                Some(check) if rule.missing.is_empty() => {
+                    check.0(&rule).map_err(|messages| Fail { messages, silent: false })?;
+                    self.keep(*rule, &mut warnings)
+                }
+                _ => self.keep(*rule, &mut warnings),
+            },
             Outcome::Skip(reason) => {
                 self.loaded.skipped.push(Skipped { place: place(0), reason });
                 Ok(())

@@ -78,3 +78,8 @@ pub(crate) fn parse(name: &str) -> Option<Protocol> {
         }
     })
 }
+
+/// The names of application protocols that a header may have.
+pub(crate) fn app_names() -> impl Iterator<Item = &'static str> {
+    APP.iter().map(|p| p.0)
+}

@@ -11,7 +11,7 @@ use super::tx::DnsTx;
 macro_rules! buffers {
     ($list:ident; $($what:ident $name:literal $request:expr, $response:expr;)*) => {
         /// Buffers for rules; numbers are those of [`Buffer`].
-        pub(super) static $list: &[BufferDef] = &[$(BufferDef {
+        pub(crate) static $list: &[BufferDef] = &[$(BufferDef {
             name: $name, id: Buffer::$what as u8, kind: BufferKind::Multi, progress: [$request, $response],
         }),*];
     };
@@ -56,7 +56,7 @@ const RCODE: u8 = 1;
 const RRTYPE: u8 = 2;
 
 /// Numbers for rules.
-pub(super) static NUMBERS: &[NumberDef] = &[
+pub(crate) static NUMBERS: &[NumberDef] = &[
     NumberDef { name: "dns.opcode", id: OPCODE, progress: [YES, YES] },
     NumberDef { name: "dns.rcode", id: RCODE, progress: [YES, YES] },
     NumberDef { name: "dns.rrtype", id: RRTYPE, progress: [YES, YES] },

@@ -25,6 +25,7 @@ use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::registry::Protocol;
 
+pub(crate) use buffers::{BUFFERS, NUMBERS};
 pub use config::{Config, LogOptions, Version};
 pub use mdns::PROTOCOL as MDNS;
 pub use tx::DnsTx;

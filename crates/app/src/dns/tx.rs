@@ -24,7 +24,7 @@ pub struct DnsTx {
 }
 
 impl DnsTx {
-    pub(super) fn new(id: u64, proto: AppProto, dir: Direction, message: Message) -> Self {
+    pub(crate) fn new(id: u64, proto: AppProto, dir: Direction, message: Message) -> Self {
         let mut base = TxBase { id, ..TxBase::default() };
         message.faults.iter().for_each(|e| base.events.add(e as u8));
         if proto == AppProto::Dns && message.readable {

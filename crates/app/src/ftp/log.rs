@@ -2,7 +2,7 @@
 
 use margay_json::Json;
 
-use super::tx::{FtpTx, Reply};
+use super::tx::FtpTx;
 
 /// Appends `"ftp":{...}`.
 pub(super) fn log(tx: &FtpTx, json: &mut Json) {
@@ -16,20 +16,8 @@ pub(super) fn log(tx: &FtpTx, json: &mut Json) {
         }
         json.bool("command_truncated", tx.command_truncated);
     }
-    if tx.replies.iter().any(|r| r.code.is_some()) {
-        json.array("completion_code");
-        for code in tx.replies.iter().filter_map(|r| r.code.as_ref()) {
-            json.item_bytes(code);
-        }
-        json.end_array();
-    }
-    if tx.replies.iter().any(Reply::has_text) {
-        json.array("reply");
-        for reply in tx.replies.iter().filter(|r| r.has_text()) {
-            json.item_bytes(&reply.text);
-        }
-        json.end_array();
-    }
+    list(json, "completion_code", tx.codes.iter().map(<[u8; 3]>::as_slice));
+    list(json, "reply", tx.replies.iter().map(Vec::as_slice));
     if let Some(port) = tx.port {
         json.uint("dynamic_port", u64::from(port));
         json.str("mode", if tx.active { "active" } else { "passive" });
@@ -37,4 +25,12 @@ pub(super) fn log(tx: &FtpTx, json: &mut Json) {
     json.str("reply_received", if tx.answered { "yes" } else { "no" });
     json.bool("reply_truncated", tx.reply_truncated);
     json.end_object();
+}
+
+fn list<'a>(json: &mut Json, key: &str, items: impl ExactSizeIterator<Item = &'a [u8]>) {
+    if items.len() > 0 {
+        json.array(key);
+        items.for_each(|item| json.item_bytes(item));
+        json.end_array();
+    }
 }

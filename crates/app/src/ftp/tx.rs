@@ -16,22 +16,10 @@ use super::{
 const LINES_MAX: usize = 1024;
 /// Most bytes of them, unless one line may be longer.
 pub(super) const BYTES_MAX: usize = 64 << 10;
+/// Bytes that a line takes besides its text.
+const LINE: usize = size_of::<Vec<u8>>() + size_of::<[u8; 3]>();
 /// Bytes of a command's name that are kept whatever the memory.
 const NAME_MIN: usize = 8;
-
-/// A line of a reply.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Reply {
-    /// Its code, where it has one.
-    pub code: Option<[u8; 3]>,
-    pub text: Vec<u8>,
-}
-
-impl Reply {
-    pub(super) fn has_text(&self) -> bool {
-        !self.text.is_empty() || self.code.is_none()
-    }
-}
 
 /// A transaction of FTP.
 #[derive(Debug, Default)]
@@ -42,7 +30,10 @@ pub struct FtpTx {
     /// What is behind the command.
     pub(super) data: Vec<u8>,
     pub(super) command_truncated: bool,
-    pub(super) replies: Vec<Reply>,
+    /// Codes of replies, one of each line that has one.
+    pub(super) codes: Vec<[u8; 3]>,
+    /// Texts of replies, one of each line that has some.
+    pub(super) replies: Vec<Vec<u8>>,
     pub(super) reply_truncated: bool,
     /// The port that was announced for data.
     pub(super) port: Option<u16>,
@@ -100,15 +91,21 @@ impl FtpTx {
         self.answered |= code.is_some();
         self.base.advance(Direction::ToClient, BEGUN);
         self.base.touch(Direction::ToClient);
-        let size = text.len() + size_of::<Reply>();
-        let fits = room.fits(size);
-        if !fits || self.replies.len() >= LINES_MAX || self.reply_bytes + text.len() > limit.max(BYTES_MAX) {
+        let fits = room.fits(text.len() + LINE);
+        if !fits || self.lines() >= LINES_MAX || self.reply_bytes + text.len() > limit.max(BYTES_MAX) {
             self.reply_truncated = true;
             return fits;
         }
         self.reply_bytes += text.len();
-        self.replies.push(Reply { code, text: text.to_vec() });
+        self.codes.extend(code);
+        if code.is_none() || !text.is_empty() {
+            self.replies.push(text.to_vec());
+        }
         true
+    }
+
+    fn lines(&self) -> usize {
+        self.codes.len().max(self.replies.len())
     }
 
     /// Nothing more will come.
@@ -120,8 +117,7 @@ impl FtpTx {
 
     /// Counts the memory held by its texts.
     pub(super) fn count(&mut self, total: &mut u64) {
-        let now =
-            (self.command.len() + self.data.len() + self.reply_bytes + self.replies.len() * size_of::<Reply>()) as u64;
+        let now = (self.command.len() + self.data.len() + self.reply_bytes + self.lines() * LINE) as u64;
         *total = total.saturating_sub(self.counted).saturating_add(now);
         self.counted = now;
     }
@@ -146,8 +142,8 @@ impl Transaction for FtpTx {
         let data: &[u8] = match id {
             COMMAND if to_server && index == 0 => &self.command,
             COMMAND_DATA if to_server && index == 0 => &self.data,
-            REPLY if !to_server => return Some(Found::whole(&self.replies.get(index)?.text)),
-            COMPLETION_CODE if !to_server => self.replies.iter().filter_map(|r| r.code.as_ref()).nth(index)?,
+            REPLY if !to_server => return Some(Found::whole(self.replies.get(index)?)),
+            COMPLETION_CODE if !to_server => self.codes.get(index)?,
             _ => return None,
         };
         (!data.is_empty()).then_some(Found::whole(data))

@@ -10,12 +10,11 @@ use margay_flow::Direction;
 use margay_packet::Time;
 
 use super::chunked::Chunk;
-use super::headers::Headers;
 use super::multipart::{Multipart, Part, Problem};
 
 /// How a body's end is known (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// There is none.
     #[default]
     None,
@@ -29,7 +28,7 @@ pub(super) enum Framing {
 
 /// The file that a body becomes once there is data.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FileWish {
+pub(crate) struct FileWish {
     /// Whether it becomes one.
     pub wanted: bool,
     /// Its name.
@@ -42,7 +41,7 @@ pub(super) struct FileWish {
 
 /// A body.
 #[derive(Debug, Default)]
-pub(super) struct Body {
+pub(crate) struct Body {
     window: Window,
     decoder: Option<Decoder>,
     /// Bytes on the wire, with what chunks add.
@@ -64,7 +63,7 @@ pub(super) struct Body {
 
 /// What bodies are handled with.
 #[derive(Debug)]
-pub(super) struct BodyCx<'a> {
+pub(crate) struct BodyCx<'a> {
     pub shared: &'a mut Shared,
     pub files: &'a crate::file::FileConfig,
     pub server: &'a ServerConfig,
@@ -73,17 +72,12 @@ pub(super) struct BodyCx<'a> {
 }
 
 impl Body {
-    /// Sets up decoding by the fields of the message; events that came of it are added to `events`.
-    pub(super) fn set_coding(
-        &mut self,
-        headers: &Headers,
-        server: &ServerConfig,
-        dir: Direction,
-        events: &mut Vec<Event>,
-    ) {
+    /// Sets up decoding by the value of `Content-Encoding`; events that came of it are added to `events`.
+    pub(crate) fn set_coding(&mut self, value: &[u8], server: &ServerConfig, dir: Direction, events: &mut Vec<Event>) {
         let layers = server.layers.get(dir.index()).copied().unwrap_or(0);
-        let mut scratch = Vec::new();
-        let Some(value) = headers.joined(b"content-encoding", &mut scratch).filter(|_| layers > 0) else { return };
+        if layers == 0 {
+            return;
+        }
         let found = codings(value, layers);
         if found.too_many {
             events.push(Event::TooManyLayers);
@@ -97,7 +91,7 @@ impl Body {
     }
 
     /// Bytes of the body without its framing.
-    pub(super) fn data(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, data: &[u8]) {
+    pub(crate) fn data(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, data: &[u8]) {
         self.transferred = self.transferred.saturating_add(data.len() as u64);
         if data.is_empty() {
             return;
@@ -116,7 +110,7 @@ impl Body {
     }
 
     /// The body is at its end, or (`truncated`) will not be seen to its end.
-    pub(super) fn end(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, truncated: bool) {
+    pub(crate) fn end(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, truncated: bool) {
         if std::mem::replace(&mut self.done, true) {
             return;
         }
@@ -134,7 +128,7 @@ impl Body {
     }
 
     /// Bytes are missing.
-    pub(super) fn gap(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, len: u64) {
+    pub(crate) fn gap(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, len: u64) {
         self.transferred = self.transferred.saturating_add(len);
         // What is behind a gap cannot be decoded.
         self.decoder = None;
@@ -212,17 +206,17 @@ impl Body {
     }
 
     /// The window for rules.
-    pub(super) const fn window(&self) -> &Window {
+    pub(crate) const fn window(&self) -> &Window {
         &self.window
     }
 
     /// The same, to move on.
-    pub(super) const fn window_mut(&mut self) -> &mut Window {
+    pub(crate) const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
     }
 
     /// Whether the window is at its end.
-    pub(super) const fn at_end(&self) -> bool {
+    pub(crate) const fn at_end(&self) -> bool {
         self.done || self.limited
     }
 }

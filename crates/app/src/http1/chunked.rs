@@ -4,7 +4,7 @@ use super::headers::space;
 
 /// Where a chunked body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunk {
+pub(crate) enum Chunk {
     /// At the line of a size.
     Size,
     /// In data, with so many bytes to come.

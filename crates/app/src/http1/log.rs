@@ -141,6 +141,11 @@ fn bodies(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions) {
 pub(super) fn forwarded_for(tx: &Http1Tx, header: &str, forward: bool) -> Option<IpAddr> {
     let mut scratch = Vec::new();
     let value = tx.request.headers.joined(header.as_bytes(), &mut scratch)?;
+    forwarded_address(value, forward)
+}
+
+/// The address in a header's value: the first one of a list, or the last.
+pub(crate) fn forwarded_address(value: &[u8], forward: bool) -> Option<IpAddr> {
     let mut words = value.split(|&b| b == b',');
     let word = trim(if forward { words.next()? } else { words.next_back()? });
     let text = std::str::from_utf8(word).ok()?;

@@ -2,7 +2,7 @@
 
 pub mod auth;
 mod bestfit;
-mod body;
+pub(crate) mod body;
 mod buffers;
 mod chunked;
 mod config;
@@ -28,6 +28,8 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::registry::Protocol;
+
+pub(crate) use log::forwarded_address;
 
 pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig, SwfConfig};
 pub use tx::Http1Tx;

@@ -2,7 +2,7 @@
 
 use margay_flow::Direction;
 
-use crate::parser::{Outcome, Parse};
+use crate::parser::{Outcome, Parse, Upgrade};
 use crate::proto::AppProto;
 
 use super::body::{FileWish, Framing};
@@ -167,6 +167,7 @@ impl Http1Parser {
         if number == Some(101) && !has_body {
             let upgrade = headers.first(b"upgrade").map(trim);
             let outcome = if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"h2c")) {
+                cx.shared.upgrade = Some(upgrade_of(tx));
                 Outcome::Change(Some(AppProto::Http2))
             } else if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket")) {
                 Outcome::Change(Some(AppProto::Websocket))
@@ -180,7 +181,9 @@ impl Http1Parser {
         let mut events = Vec::new();
         let framing = framing(tx, has_body, &mut events);
         let mut body = std::mem::take(&mut tx.response.body);
-        body.set_coding(&tx.response.headers, server, DIR, &mut events);
+        if let Some(value) = tx.response.headers.joined(b"content-encoding", &mut Vec::new()) {
+            body.set_coding(value, server, DIR, &mut events);
+        }
         let given =
             tx.response.headers.first(b"content-disposition").and_then(disposition_filename).map(<[u8]>::to_vec);
         let range = range(tx);
@@ -215,6 +218,29 @@ impl Http1Parser {
         self.response.state = State::Start;
         self.response.last = Ending::CrLf;
         Outcome::More
+    }
+}
+
+/// The request that brought about another protocol, without what was only for that.
+fn upgrade_of(tx: &Http1Tx) -> Upgrade {
+    let headers = &tx.request.headers;
+    let mut scratch = Vec::new();
+    let mut fields = Vec::new();
+    for name in headers.names() {
+        if name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"http2-settings") {
+            continue;
+        }
+        scratch.clear();
+        if let Some(value) = headers.joined(name, &mut scratch) {
+            fields.push((name.to_vec(), value.to_vec()));
+        }
+    }
+    Upgrade {
+        method: tx.method().to_vec(),
+        target: tx.uri_raw().to_vec(),
+        host: headers.first(b"host").map(<[u8]>::to_vec),
+        settings: headers.first(b"http2-settings").map(|s| trim(s).to_vec()),
+        fields,
     }
 }
 

@@ -138,7 +138,9 @@ impl Http1Parser {
         let framing = framing(tx, &mut events);
         let tx_headers = &tx.request.headers;
         let mut body = std::mem::take(&mut tx.request.body);
-        body.set_coding(tx_headers, server, DIR, &mut events);
+        if let Some(value) = tx_headers.joined(b"content-encoding", &mut Vec::new()) {
+            body.set_coding(value, server, DIR, &mut events);
+        }
         let boundary =
             tx_headers.first(b"content-type").and_then(multipart::boundary).filter(|_| tx.method() == b"POST");
         if let Some(boundary) = boundary {

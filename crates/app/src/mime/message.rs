@@ -7,7 +7,7 @@ use super::name::{parameter, without_words};
 use super::urls::Urls;
 use super::{Part, Problem};
 
-/// Most delimiters that are looked for at once, and messages within messages: what is deeper is one body.
+/// Most delimiters that are looked for at once: parts that are deeper are one body.
 const MAX_DEPTH: usize = 32;
 /// Longest boundary.
 const MAX_BOUNDARY: usize = 254;
@@ -105,8 +105,6 @@ pub struct Message {
     status: Status,
     /// Boundaries of the parts that it is within, outermost first.
     boundaries: Vec<Vec<u8>>,
-    /// Messages within the message.
-    messages: usize,
     /// The field at hand, unfolded.
     field: Vec<u8>,
     fields: Fields,
@@ -287,7 +285,7 @@ impl Message {
         let mut field = std::mem::take(&mut self.field);
         let Some(colon) = memchr::memchr(b':', &field) else { return };
         let (name, value) = field.split_at(colon);
-        let (name, value) = (name.trim_ascii(), value.get(1..).unwrap_or(&[]).trim_ascii());
+        let (name, value) = (name.trim_ascii(), value.get(1..).unwrap_or(&[]).trim_ascii_start());
         if name.len() > MAX_FIELD_NAME {
             sink(Part::Problem(Problem::LongHeaderName));
         }
@@ -336,12 +334,11 @@ impl Message {
             }
             n
         });
-        if fields.message && self.messages < MAX_DEPTH {
+        if fields.message {
             // A message within: its header follows, and what coding this part has says nothing of it.
             if let Some(name) = &name {
                 sink(Part::Attachment(name));
             }
-            self.messages += 1;
             self.state = State::Header;
             return;
         }
@@ -353,6 +350,8 @@ impl Message {
                 self.boundaries.push(boundary);
                 (self.text, self.coding) = (true, Coding::Identity);
                 return;
+            } else {
+                sink(Part::Problem(Problem::ParseFailed));
             }
         }
         self.coding = match fields.encoding {

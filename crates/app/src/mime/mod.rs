@@ -46,7 +46,7 @@ pub enum Part<'a> {
 /// What may be wrong with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// It makes no sense any more.
+    /// Its parts are nested too deep.
     ParseFailed,
     /// It ends where it should not: within a header, or before the last delimiter.
     Malformed,

@@ -312,6 +312,10 @@ impl Recogniser {
             (side.probes, side.turned) = (0, 0);
         }
         match best {
+            // The client's beginning is what tells, while there is some hope for it.
+            Some((_, proto, _)) if waits_for_client(proto, dir) && likely.is_none() && data.len() < PROBE_MAX => {
+                Recognised::More
+            }
             Some((_, proto, reverse)) => {
                 side.found = Some(proto);
                 // Of a connection whose handshake was seen it is known who opened it.
@@ -330,6 +334,12 @@ pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
         AppProto::Tls => Some(Direction::ToServer),
         _ => None,
     }
+}
+
+/// Whether what the sender of a direction begins with says too little by itself: of HTTP/2 either side may be heard first,
+/// and a client begins with something that nobody else does.
+const fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
+    matches!((proto, dir), (AppProto::Http2, Direction::ToClient))
 }
 
 /// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.

@@ -85,8 +85,6 @@ const RFB: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
 
 /// All of them, in the order in which they are asked.
 pub static OTHERS: &[Other] = &[
-    // RFC 9113 section 3.4.
-    other(AppProto::Http2, "http2", &[ts(b"PRI * HTTP/2.0\r\n")], &[]),
     // RFC 9051 section 7.1.
     other(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[]),
     // RFC 1939 section 3.

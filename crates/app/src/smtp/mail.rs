@@ -73,7 +73,7 @@ impl Mail {
     fn part(&mut self, config: &Config, part: Part<'_>) {
         match part {
             Part::Field(name, value) => {
-                if let Some(field) = MailField::from_name(name).filter(|_| !value.is_empty())
+                if let Some(field) = MailField::from_name(name).filter(|_| !value.trim_ascii().is_empty())
                     && self.fields.len() < MAX_FIELDS
                 {
                     self.fields.push((field, value.to_vec()));

@@ -13,7 +13,7 @@ use super::command::Command;
 use super::events::Event;
 use super::mail::{Mail, MailCx};
 use super::reply::Reply;
-use super::tx::{MAX_RECIPIENTS, SmtpTx};
+use super::tx::SmtpTx;
 use super::{BODY, COMMAND_FRAME, DATA, DATA_FRAME, RESPONSE_FRAME};
 
 /// Longest line, with its line break, that is read; what is behind that is passed over. Lines of a mail come in pieces of that
@@ -94,6 +94,7 @@ impl Side {
 
     /// Passes over the rest of a line; returns how many bytes that are.
     fn pass_over(&mut self, data: &[u8]) -> usize {
+        self.scan = 0;
         match memchr::memchr(b'\n', data) {
             Some(n) => {
                 self.skip = false;
@@ -117,6 +118,8 @@ pub(super) struct SmtpParser {
     mode: Mode,
     /// The next byte of the mail is at the beginning of a line.
     line_start: bool,
+    /// There was something of the mail that DATA asked for.
+    begun: bool,
     /// A chunk ended within this line.
     carry: Vec<u8>,
     /// The command before was a chunk, and not the last one.
@@ -269,9 +272,7 @@ impl SmtpParser {
                 }
             }
             Command::Rcpt(path) => {
-                if tx.rcpt_to.len() < MAX_RECIPIENTS {
-                    tx.rcpt_to.push(path.to_vec());
-                }
+                tx.recipient(path);
             }
             Command::Data => {
                 asked = Asked::Data;
@@ -282,7 +283,7 @@ impl SmtpParser {
                     tx.mail = Mail::new(&cx.config.smtp);
                 }
                 tx.base.advance(TS, DATA);
-                (self.mode, self.line_start) = (Mode::Data, true);
+                (self.mode, self.line_start, self.begun) = (Mode::Data, true, false);
             }
             Command::Bdat(None) => tx.event(Event::BdatTooLong, TS),
             Command::Bdat(Some((left, last))) => {
@@ -361,6 +362,7 @@ impl SmtpParser {
             }
         });
         (self.client, self.line_start) = (side, start);
+        self.begun |= used > 0;
         if let Some(over) = over {
             cx.shared.frames.end(TS, (at + over) as u64);
             self.mode = Mode::Command;
@@ -531,11 +533,11 @@ impl SmtpParser {
             }
             Asked::Data if code / 100 == 3 => {}
             Asked::Data => {
-                let here = self.open == Some(id) && self.mode == Mode::Data;
+                let here = self.open == Some(id) && self.mode == Mode::Data && !self.begun;
                 if let Some(tx) = self.get(id) {
                     tx.event(Event::DataRejected, TC);
                     tx.rejected = true;
-                    if here && tx.mail.as_ref().is_none_or(|m| !m.begun) {
+                    if here {
                         // Commands go on; a client that did not wait sends its mail all the same.
                         tx.mail = None;
                         self.mode = Mode::Command;

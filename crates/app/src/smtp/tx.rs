@@ -12,7 +12,9 @@ use super::events::Event;
 use super::mail::Mail;
 
 /// Most recipients that are kept; those behind them are not (RFC 5321, section 4.5.3.1.8 asks for 100).
-pub(super) const MAX_RECIPIENTS: usize = 1000;
+const MAX_RECIPIENTS: usize = 1000;
+/// Most bytes of recipients that are kept.
+const MAX_RECIPIENT_BYTES: usize = 64 << 10;
 
 /// A transaction of SMTP.
 #[derive(Debug, Default)]
@@ -24,6 +26,7 @@ pub struct SmtpTx {
     pub(super) said_hello: bool,
     pub(super) mail_from: Option<Vec<u8>>,
     pub(super) rcpt_to: Vec<Vec<u8>>,
+    pub(super) recipient_bytes: usize,
     pub(super) mail: Option<Box<Mail>>,
     /// The server answered a command of it.
     pub(super) answered: bool,
@@ -37,6 +40,15 @@ impl SmtpTx {
     pub(super) fn event(&mut self, event: Event, dir: Direction) {
         self.base.events.add(event as u8);
         self.base.touch(dir);
+    }
+
+    /// Adds a recipient.
+    pub(super) fn recipient(&mut self, path: &[u8]) {
+        let bytes = self.recipient_bytes.saturating_add(path.len());
+        if self.rcpt_to.len() < MAX_RECIPIENTS && bytes <= MAX_RECIPIENT_BYTES {
+            self.recipient_bytes = bytes;
+            self.rcpt_to.push(path.to_vec());
+        }
     }
 
     /// Nothing more will come of it.

@@ -120,6 +120,10 @@ impl Transaction for SshTx {
     }
 
     /// Once both banners are there, and both fingerprints where they are computed.
+    fn is_counted(&self) -> bool {
+        false
+    }
+
     fn is_loggable(&self, complete: bool) -> bool {
         let known = |dir: Direction| {
             let progress = self.base.progress.get(dir.index()).copied().unwrap_or(0);

@@ -147,6 +147,7 @@ pub struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> Self {
-        LogOptions { fields: Fields::BASIC, resumed: true }
+        // As where the type is named without a section.
+        LogOptions { fields: Fields::BASIC, resumed: false }
     }
 }

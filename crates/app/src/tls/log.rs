@@ -25,6 +25,9 @@ pub(super) fn log(tx: &TlsTx, json: &mut Json, options: &LogOptions, what: LogFo
     let fields = if what == LogFor::Event { options.fields } else { Fields::EXTENDED };
     json.object("tls");
     certificate(&tx.server, json, fields);
+    if let Some(from) = tx.from {
+        json.str("from_proto", from.name());
+    }
     if fields.has(Field::SessionResumed) && tx.resumed && tx.server.chain.is_none() {
         json.bool("session_resumed", true);
     }

@@ -1,6 +1,6 @@
 //! TLS 1.0 to 1.3 with its drafts (RFC 8446, RFC 5246 and those before them), and SSL 2.0 and 3.0 (RFC 6101).
 //!
-//! A flow has one transaction, the session ([`TlsTx`]). Each direction is a stream of records ([`record`]); those of a
+//! A flow has one transaction, the session ([`TlsTx`]). Each direction is a stream of records; those of a
 //! handshake in clear are put together to messages, all others are followed by their length alone. A record in clear is
 //! waited for, since it is short and its messages are read from the stream's own buffer; only a message that spans records is
 //! copied. What is encrypted is taken as it comes.

@@ -383,6 +383,7 @@ impl TlsParser {
         if head.kind != kind::DATA || !done {
             return Step::Used(used);
         }
+        tx.data = true;
         match cx.config.tls.encryption {
             Encryption::Full => {}
             Encryption::TrackOnly => cx.shared.wishes.no_payload = true,
@@ -435,6 +436,12 @@ fn end_frames(cx: &mut Parse<'_>, dir: Direction, to: usize) {
 impl Parser for TlsParser {
     fn proto(&self) -> AppProto {
         AppProto::Tls
+    }
+
+    fn comes_after(&mut self, original: AppProto) {
+        if let Some(tx) = &mut self.tx {
+            tx.from = Some(original);
+        }
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {

@@ -6,6 +6,7 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::proto::AppProto;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
 use super::cert::Chain;
@@ -14,7 +15,7 @@ use super::hello::Hello;
 use super::ja;
 use super::store::{CertificateStore, Occasion};
 use super::version::Version;
-use super::{SERVER_HELLO_DONE, buffers, log};
+use super::{CLIENT_FINISHED, SERVER_FINISHED, SERVER_HANDSHAKE, SERVER_HELLO_DONE, buffers, log};
 
 /// Which message was seen last (`ssl_state`); 16 is none that is known, which never comes that far.
 pub(super) mod state {
@@ -73,6 +74,10 @@ pub struct TlsTx {
     pub(super) state: u8,
     /// Whether the session is one that went on from an earlier one.
     pub resumed: bool,
+    /// Whether data was sent behind the handshake of both.
+    pub(super) data: bool,
+    /// What the flow was before TLS began in it.
+    pub(super) from: Option<AppProto>,
     /// Whether JA4 is there for rules and logs.
     pub(super) ja4: bool,
 }
@@ -129,8 +134,19 @@ impl Transaction for TlsTx {
         buffers::number(self, id, dir, index)
     }
 
+    fn is_counted(&self) -> bool {
+        false
+    }
+
     fn is_loggable(&self, complete: bool) -> bool {
-        complete || self.base.progress[1] >= SERVER_HELLO_DONE
+        let server = self.base.progress[1];
+        let agreed = if self.server.chain.is_some() {
+            server >= SERVER_HELLO_DONE
+        } else {
+            // Of TLS 1.3 nothing more is seen; what was resumed proves so with its first data.
+            server >= SERVER_HANDSHAKE && (self.server.said.is_13() || self.data)
+        };
+        complete || agreed || self.base.progress == [CLIENT_FINISHED, SERVER_FINISHED]
     }
 
     fn records(&self, options: &AppLogOptions) -> usize {

@@ -5,6 +5,7 @@ use margay_rules::APP_LAYER_EVENTS;
 use margay_rules::ast::{CaptureKind, Check, FlowIntCheck, FlowIntValue, XBitTrack};
 
 use super::{CheckEnv, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet};
+use crate::geoip::GeoCheck;
 use crate::inspect::CompileError;
 
 /// A flowint's right side.
@@ -111,7 +112,13 @@ impl CompiledCheck {
                 None => return missing("app-layer-event"),
             },
             Check::FlowElephant(_) => return missing("flow.elephant"),
-            Check::GeoIp { .. } => return missing("geoip"),
+            Check::GeoIp(g) => match &env.countries {
+                Some(countries) => Kind::GeoIp(Box::new(GeoCheck { rule: g.clone(), countries: countries.clone() })),
+                None => {
+                    let reason = "there is no database; name one in geoip-database";
+                    return Err(CompileError::invalid("geoip", reason));
+                }
+            },
             Check::UriLen { .. } => return missing("urilen"),
             Check::File(_) => return missing("file"),
             Check::AppState { .. } => return missing("app-layer-state"),

@@ -46,7 +46,13 @@ fn compile(check: &Check, names: &mut Names) -> Result<CompiledCheck, crate::ins
     let reputation_category = |name: &str| (name == "BadHosts").then_some(1);
     CompiledCheck::compile(
         check,
-        &mut CheckEnv { names, stream_event: &stream_event, reputation_category: &reputation_category },
+        &mut CheckEnv {
+            names,
+            stream_event: &stream_event,
+            reputation_category: &reputation_category,
+            sets: &Default::default(),
+            countries: None,
+        },
     )
 }
 

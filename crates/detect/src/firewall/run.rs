@@ -143,7 +143,8 @@ impl DetectState {
             self.keep_captures(input.flow.as_deref_mut());
             self.apply(rule, input, verdict, None);
             if rule.writes {
-                let m = Match { rule: number, tx_id: None, stream, parser: 0, file: None, frame: None };
+                let context = self.keep_contexts();
+                let m = Match { rule: number, tx_id: None, stream, parser: 0, file: None, frame: None, context };
                 self.firewall.matches.push(m);
             }
             untracked |= does.untracked;
@@ -269,7 +270,8 @@ impl DetectState {
                     if rule.writes {
                         // What a transaction over TCP was parsed from is the stream.
                         let stream = input.packet.is_tcp();
-                        let m = Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None };
+                        let context = self.keep_contexts();
+                        let m = Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None, context };
                         self.firewall.matches.push(m);
                     }
                 }
@@ -396,6 +398,7 @@ impl DetectState {
                 tx_guessed: false,
                 file: m.file,
                 frame: None,
+                context: m.context,
             };
             self.alerts.insert(at, alert);
             at += 1;

@@ -87,6 +87,7 @@ impl DetectState {
                         if self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input) {
                             self.keep_captures(input.flow.as_deref_mut());
                             self.apply(rule, input, verdict, None);
+                            let context = self.keep_contexts();
                             frame.matched.push(number);
                             let found = Match {
                                 rule: number,
@@ -95,6 +96,7 @@ impl DetectState {
                                 parser: of.parser,
                                 file: None,
                                 frame: Some(frame.id),
+                                context,
                             };
                             self.matches.push(found);
                         }

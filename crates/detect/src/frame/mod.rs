@@ -113,7 +113,7 @@ impl FrameBuilder {
                 transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
                 checks: CompiledBuffer::compile(b, limits)?,
             };
-            compiled.checks.resolve(&b.buffer, env.names);
+            compiled.checks.resolve(&b.buffer, env.names, env.sets)?;
             checks.push(compiled);
         }
         let name = name.unwrap_or_default();
@@ -188,7 +188,11 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         BufferCheck::ByteJump(x) => (start || !x.relative, end),
         BufferCheck::ByteExtract(x) => (start || !x.relative, end),
         BufferCheck::ByteMath(x) => (start || !x.relative, end),
-        BufferCheck::Base64 { .. } | BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } => (true, true),
+        BufferCheck::Base64 { .. }
+        | BufferCheck::Bsize(_)
+        | BufferCheck::Entropy { .. }
+        | BufferCheck::Dataset(_)
+        | BufferCheck::DataRep(_) => (true, true),
         BufferCheck::Pcre(_) | BufferCheck::Other { .. } => (start, end),
     })
 }

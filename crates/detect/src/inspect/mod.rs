@@ -28,6 +28,7 @@ use margay_rules::ast::{
     VARIABLES_MAX, Value,
 };
 
+use crate::dataset::{Datasets, SetCheck, SetHit, SetTest};
 use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
 use search::Searcher;
 
@@ -89,6 +90,8 @@ pub const CAPTURES_MAX: (usize, usize) = (32, 16384);
 pub const MEASURED_MAX: usize = 16;
 /// Most `replace` places that one rule's match keeps.
 pub const REPLACES_MAX: usize = 32;
+/// Most entries of sets that one rule's match shows.
+pub const HITS_MAX: usize = 16;
 
 #[derive(Debug)]
 struct ContentOp {
@@ -150,6 +153,7 @@ enum Op {
         value: FloatCompare,
         name: u32,
     },
+    Set(Box<SetCheck>),
 }
 
 /// The checks of one buffer of a rule, ready to run. Shared by all workers.
@@ -211,12 +215,15 @@ pub struct InspectContext {
     pub pcre_failed: u64,
     /// Entropy measured since it was last taken, by number of the buffer's name ([`CompiledBuffer::resolve`]).
     pub measured: Vec<(u32, f64)>,
+    /// How often data was not put in a set because it was full.
+    pub set_full: u64,
     pcre: PcreScratch,
     base64: Vec<u8>,
     steps: u32,
     captures: Vec<Capture>,
     capture_bytes: Vec<u8>,
     replaces: Vec<Replacement>,
+    hits: Vec<SetHit>,
 }
 
 impl Default for InspectContext {
@@ -227,6 +234,8 @@ impl Default for InspectContext {
             limit_reached: 0,
             pcre_failed: 0,
             measured: Vec::with_capacity(MEASURED_MAX),
+            set_full: 0,
+            hits: Vec::new(),
             pcre: PcreScratch::new(),
             base64: Vec::with_capacity(BASE64_MAX + 4),
             steps: 0,
@@ -244,6 +253,11 @@ impl InspectContext {
         self.captures.clear();
         self.capture_bytes.clear();
         self.replaces.clear();
+        self.hits.clear();
+    }
+    /// Entries of sets, of matches since [`Self::clear_results`], that alerts show.
+    pub(crate) fn hits(&self) -> &[SetHit] {
+        &self.hits
     }
     /// Captures of matches since [`Self::clear_results`].
     pub fn captures(&self) -> &[Capture] {
@@ -403,14 +417,31 @@ impl CompiledBuffer {
             BufferCheck::Entropy { bytes, offset, value } => {
                 Op::Entropy { bytes: *bytes, offset: *offset, value: *value, name: u32::MAX }
             }
+            BufferCheck::Dataset(d) => {
+                Op::Set(Box::new(SetCheck { name: d.name.clone(), test: SetTest::Command(d.command), set: None }))
+            }
+            BufferCheck::DataRep(d) => Op::Set(Box::new(SetCheck {
+                name: d.name.clone(),
+                test: SetTest::Reputation(d.op, d.value),
+                set: None,
+            })),
             BufferCheck::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build cannot check it"));
             }
         })
     }
 
-    /// Gives the names of captures, and that of the buffer `buffer` where its entropy is measured, their numbers.
-    pub fn resolve(&mut self, buffer: &str, names: &mut crate::checks::Names) {
+    /// Gives the names of captures, and that of the buffer `buffer` where its entropy is measured, their numbers; and the
+    /// names of sets their sets.
+    ///
+    /// # Errors
+    /// A set that is not in `sets`.
+    pub fn resolve(
+        &mut self,
+        buffer: &str,
+        names: &mut crate::checks::Names,
+        sets: &Datasets,
+    ) -> Result<(), CompileError> {
         let is = |n: usize, name: &str| self.captures.get(n).is_some_and(|c| &*c.1 == name);
         let pair = |n: usize| {
             let kind = |n: usize| self.captures.get(n).map(|c| c.0);
@@ -428,6 +459,19 @@ impl CompiledBuffer {
             })
             .collect();
         name_entropy(&mut self.ops, buffer, names);
+        find_sets(&mut self.ops, sets)
+    }
+
+    /// Whether alerts show what a set says of what was found: then it is looked at once more when the rule matches.
+    pub(crate) fn has_context(&self) -> bool {
+        fn any(ops: &[Op]) -> bool {
+            ops.iter().any(|op| match op {
+                Op::Set(s) => s.has_context(),
+                Op::Base64 { data, .. } => any(data),
+                _ => false,
+            })
+        }
+        any(&self.ops)
     }
 
     /// Whether all checks hold for `data`. Where they do, captures and replacements are added to `ctx`.
@@ -468,6 +512,21 @@ fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::checks::Names) 
     }
 }
 
+/// Puts the sets in place.
+fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
+    for op in ops {
+        match op {
+            Op::Set(s) => match sets.get(&s.name) {
+                Some(set) => s.set = Some(set.clone()),
+                None => return Err(CompileError::invalid("dataset", format!("there is no set {}", s.name))),
+            },
+            Op::Base64 { data, .. } => find_sets(data, sets)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Whether the check makes the literal before it be tried at every place.
 fn is_relative(check: &BufferCheck) -> bool {
     match check {
@@ -480,6 +539,10 @@ fn is_relative(check: &BufferCheck) -> bool {
         BufferCheck::ByteMath(b) => b.relative,
         // `base64_decode:relative` hangs on the first place of the literal before it alone (Suricata's manual).
         BufferCheck::Base64 { .. } => false,
-        BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Other { .. } => false,
+        BufferCheck::Bsize(_)
+        | BufferCheck::Entropy { .. }
+        | BufferCheck::Dataset(_)
+        | BufferCheck::DataRep(_)
+        | BufferCheck::Other { .. } => false,
     }
 }

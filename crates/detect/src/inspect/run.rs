@@ -4,9 +4,10 @@ use margay_rules::ast::{Base64Mode, ByteExtract, ByteJump, ByteMath, ByteOp, Byt
 
 use super::number::{self, mask};
 use super::{
-    BASE64_MAX, CAPTURES_MAX, Capture, CaptureRole, CompiledBuffer, ContentOp, InspectContext, MEASURED_MAX, Op,
-    PcreOp, REPLACES_MAX, Replacement,
+    BASE64_MAX, CAPTURES_MAX, Capture, CaptureRole, CompiledBuffer, ContentOp, HITS_MAX, InspectContext, MEASURED_MAX,
+    Op, PcreOp, REPLACES_MAX, Replacement,
 };
+use crate::dataset::SetOutcome;
 use crate::pcre::PcreResult;
 
 /// What became of the checks from some point on.
@@ -25,17 +26,24 @@ pub(crate) struct Marks {
     captures: usize,
     bytes: usize,
     replaces: usize,
+    hits: usize,
 }
 
 impl InspectContext {
     pub(crate) fn marks(&self) -> Marks {
-        Marks { captures: self.captures.len(), bytes: self.capture_bytes.len(), replaces: self.replaces.len() }
+        Marks {
+            captures: self.captures.len(),
+            bytes: self.capture_bytes.len(),
+            replaces: self.replaces.len(),
+            hits: self.hits.len(),
+        }
     }
 
     pub(crate) fn rewind(&mut self, m: Marks) {
         self.captures.truncate(m.captures);
         self.capture_bytes.truncate(m.bytes);
         self.replaces.truncate(m.replaces);
+        self.hits.truncate(m.hits);
     }
 
     /// A number of the rule or of a variable, as positions need it; beyond what they can be, saturated.
@@ -232,6 +240,19 @@ impl CompiledBuffer {
                         entropy_holds(e, *value)
                     }
                     None => false,
+                },
+                Op::Set(s) => match s.run(data) {
+                    SetOutcome::Holds(hit) => {
+                        if let Some(hit) = hit.filter(|_| ctx.hits.len() < HITS_MAX) {
+                            ctx.hits.push(hit);
+                        }
+                        true
+                    }
+                    SetOutcome::Fails => false,
+                    SetOutcome::Full => {
+                        ctx.set_full += 1;
+                        false
+                    }
                 },
             };
             if !holds {

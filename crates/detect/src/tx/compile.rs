@@ -16,6 +16,7 @@ use margay_rules::ast::{
 use super::group::GroupsBuilder;
 use super::{FileTest, Plan, SlotSource, Step, TxGroups, TxRule, TxTrigger, What};
 use crate::checks::{CheckEnv, ProtoSet};
+use crate::dataset::Datasets;
 use crate::fast_pattern;
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
@@ -99,7 +100,7 @@ impl TxBuilder {
                 true => {
                     let n = push(&mut checks, b, limits)?;
                     if let Some(c) = checks.last_mut() {
-                        c.resolve(&b.buffer, env.names);
+                        c.resolve(&b.buffer, env.names, env.sets)?;
                     }
                     Some(n)
                 }
@@ -194,10 +195,12 @@ impl TxBuilder {
             if kind == BufferKind::Stream {
                 start_streams = Some(start_streams.map_or(progress, |p: u8| p.min(progress)));
             }
-            steps.push(Step { progress, what });
+            let shows =
+                kind != BufferKind::Stream && numbers.get(i).copied().flatten().is_some() && shows(&b.checks, env.sets);
+            steps.push(Step { progress, what, shows });
         }
         if payload {
-            steps.push(Step { progress: 0, what: What::Payload });
+            steps.push(Step::new(0, What::Payload));
         }
         let mut event = None;
         for c in &rule.checks {
@@ -250,21 +253,21 @@ impl TxBuilder {
                 }
                 _ => continue,
             };
-            steps.push(Step { progress: what.0, what: what.1 });
+            steps.push(Step::new(what.0, what.1));
         }
         let mut hook = None;
         if let Some(h) = &rule.hook {
             let (name, before) = h.strip_prefix('<').map_or((h.as_str(), false), |n| (n, true));
             match state_of(protocol, dir, name) {
                 Some(s) if before && !rule.firewall => {
-                    steps.push(Step { progress: 0, what: What::State { state: s, order: Ordering::Less } })
+                    steps.push(Step::new(0, What::State { state: s, order: Ordering::Less }))
                 }
                 Some(s) => {
                     if rule.firewall && steps.iter().any(|x| x.progress > s) {
                         return Err(Refused::Error(format!("the hook {name} comes before what the rule asks for")));
                     }
                     hook = Some(s);
-                    steps.push(Step { progress: s, what: What::Reached });
+                    steps.push(Step::new(s, What::Reached));
                 }
                 None => return Ok(None),
             }
@@ -272,13 +275,13 @@ impl TxBuilder {
         let asks_file = (!files.is_empty() || stores_one(rule, dir)) && !(both && dir == Direction::ToServer);
         steps.sort_by_key(|s| s.progress);
         if asks_file {
-            steps.push(Step { progress: 0, what: What::File(files.clone()) });
+            steps.push(Step::new(0, What::File(files.clone())));
         }
         if steps.len() > 60 {
             return Err(Refused::Unsupported("more than 60 checks of buffers in one rule".into()));
         }
         let prefilterable = |i: usize| slots.get(i).is_some_and(|s: &Option<u16>| s.is_some());
-        let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| priority(&b.buffer));
+        let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| fast_pattern::priority(&b.buffer));
         let pattern = fast_pattern::choose(rule, &prefilterable, &priority).filter(|f| f.bytes.len() >= PATTERN_MIN);
         let latest = steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);
         let mut streamed = false;
@@ -303,6 +306,15 @@ impl TxBuilder {
         let full = (1u64 << steps.len()) - 1;
         Ok(Some(Plan { proto: protocol.proto, dir, full, streamed, repeats, trigger, steps: steps.into_boxed_slice() }))
     }
+}
+
+/// Whether alerts show what one of these checks finds in a set.
+fn shows(checks: &[BufferCheck], sets: &Datasets) -> bool {
+    checks.iter().any(|c| match c {
+        BufferCheck::Dataset(d) => sets.get(&d.name).is_some_and(|s| s.has_context()),
+        BufferCheck::Base64 { data, .. } => shows(data, sets),
+        _ => false,
+    })
 }
 
 fn push(checks: &mut Vec<CompiledBuffer>, b: &BufferChecks, limits: &InspectLimits) -> Result<u16, Refused> {
@@ -423,14 +435,5 @@ fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bo
             Some(Place::Other)
         }
         found => found,
-    }
-}
-
-/// How much a literal in a buffer tells, apart from the literal: what nearly every transaction has tells little.
-fn priority(buffer: &str) -> u8 {
-    match buffer {
-        "http.method" | "http.stat_code" | "http.stat_msg" | "http.protocol" | "http.connection"
-        | "http.content_len" | "http.accept_enc" | "http.header_names" => 0,
-        _ => 1,
     }
 }

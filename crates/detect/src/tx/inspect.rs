@@ -110,7 +110,9 @@ impl DetectState {
             let proto = parser.proto();
             let group = detect.txs.get(proto, dir);
             let complete = detect.complete(proto)[dir.index()];
-            for id in parser.txs() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
                 let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base_mut();
                 let i = dir.index();
@@ -201,7 +203,9 @@ impl DetectState {
                         self.tx_matched(rule, sid, input, verdict, tx, dir, file);
                         // What a transaction over TCP was parsed from is the stream.
                         let stream = input.packet.is_tcp();
-                        self.matches.push(Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None });
+                        let context = self.keep_contexts();
+                        let found = Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None, context };
+                        self.matches.push(found);
                         if let Some(f) = file {
                             // Once a file: the rest has held, and the next file may be there already.
                             files_from = f.saturating_add(1);
@@ -308,7 +312,10 @@ impl DetectState {
                 return false;
             }
         }
-        true
+        self.context.clear_results();
+        // Of a `=>` rule these are the headers of what the client sent.
+        let other = rule.tx.as_ref().is_some_and(|t| t.both) && input.dir == Some(Direction::ToClient);
+        other || self.headers_hold(rule, input)
     }
 
     /// Does what a rule does once it matched a transaction.
@@ -347,7 +354,13 @@ impl DetectState {
             return if plan.repeats == Some(view.progress) { Eval::Match(None) } else { Eval::Fail };
         }
         self.context.clear_results();
-        let mut held = state;
+        // Those held when the rule became a candidate: just what alerts show of them is asked for.
+        for (buffer, i) in rule.headers.iter().filter(|(_, i)| i.checks.has_context()) {
+            if let Some(data) = buffer.get(input.packet) {
+                self.matches(i, data);
+            }
+        }
+        let (mut held, mut shown) = (state, 0);
         let mut file = None;
         for (n, step) in plan.steps.iter().enumerate() {
             let bit = 1u64 << n;
@@ -397,13 +410,15 @@ impl DetectState {
                 _ => self.step(txr, step, view),
             };
             match outcome {
+                // What alerts show of it must be known when the rest holds: it is looked for again then.
+                Outcome::Holds if step.shows => shown |= bit,
                 Outcome::Holds => held |= bit,
                 Outcome::Later => {}
                 Outcome::Never => return Eval::Fail,
             }
         }
         let files = if file.is_some() { file_bit(plan) } else { 0 };
-        if (held | files) & plan.full == plan.full { Eval::Match(file) } else { Eval::Wait(held) }
+        if (held | shown | files) & plan.full == plan.full { Eval::Match(file) } else { Eval::Wait(held) }
     }
 
     fn step(&mut self, txr: &TxRule, step: &Step, view: View<'_>) -> Outcome {

@@ -89,6 +89,14 @@ pub(crate) struct Step {
     /// The progress from which on it is looked at.
     pub(crate) progress: u8,
     pub(crate) what: What,
+    /// Whether alerts show what was found: then it is looked at each time, and not remembered.
+    pub(crate) shows: bool,
+}
+
+impl Step {
+    const fn new(progress: u8, what: What) -> Step {
+        Step { progress, what, shows: false }
+    }
 }
 
 #[derive(Debug)]

@@ -17,8 +17,10 @@ const HTTP: &str = "app-layer.protocols.http";
 /// A value that cannot be read, a personality or network that is none.
 pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
     super::dns::warn(config);
+    let http1 = http(config)?;
     Ok(AppConfig {
-        http1: http(config)?,
+        http2: super::http2::http2(config, &http1.default)?,
+        http1,
         ftp: super::ftp::ftp(config),
         smtp: super::smtp::smtp(config)?,
         ..AppConfig::default()

@@ -50,10 +50,11 @@ fn log_with(
         None | Some("") => {}
         Some("2") => o.version = Version::V2,
         Some("3") => o.version = Version::V3,
-        Some(other) => {
-            return Err(at(node, "version")
-                .error(format!("dns: version: \"{other}\" is no version of dns events; there are 2 and 3")));
-        }
+        Some(other) => warnings.push(format!(
+            "{}: dns: version: \"{other}\" is no version of dns events; there are 2 and 3, and {} is used",
+            at(node, "version").place(),
+            if o.version == Version::V2 { 2 } else { 3 },
+        )),
     }
     o.requests = renamed(node, "query", "requests", warnings)?;
     o.responses = renamed(node, "answer", "responses", warnings)?;
@@ -68,6 +69,10 @@ fn log_with(
                     formats.place()
                 )),
             }
+        }
+        if !o.detailed && !o.grouped {
+            warnings.push(format!("{}: dns: formats has none that there is: both are used", formats.place()));
+            (o.detailed, o.grouped) = (true, true);
         }
     }
     let custom = node.node("custom");
@@ -124,13 +129,14 @@ mod tests {
         assert!(w.is_empty(), "{w:?}");
         let (o, w) = read("  query: no\n  custom: [mx, nothing]\n  formats: [short]\n", Some("1"));
         assert_eq!((o.version, o.requests, o.types), (Version::V3, false, Some(vec![15])));
-        assert_eq!(w.len(), 5, "{w:?}");
+        assert_eq!(w.len(), 6, "{w:?}");
     }
 
     #[test]
-    fn refuses_other_versions() {
-        let config = Config::from_str("%YAML 1.1\n---\ndns:\n  version: 1\n", "t").unwrap();
-        let e = log_with(config.node("dns"), None, &mut Vec::new()).unwrap_err();
-        assert!(e.to_string().contains("there are 2 and 3"), "{e}");
+    fn other_versions() {
+        let (o, w) = read("  version: 1\n  formats: [short]\n", Some("2"));
+        assert_eq!((o.version, o.detailed, o.grouped), (Version::V2, true, true));
+        assert_eq!(w.len(), 3, "{w:?}");
+        assert!(w[0].contains("there are 2 and 3, and 2 is used"), "{}", w[0]);
     }
 }

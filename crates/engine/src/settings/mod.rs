@@ -2,6 +2,7 @@
 
 mod app;
 mod app_log;
+mod datasets;
 mod decode;
 mod detect;
 mod dns;
@@ -9,6 +10,7 @@ mod files;
 mod firewall;
 mod flow;
 mod ftp;
+mod http2;
 mod outputs;
 mod recognise;
 mod smtp;
@@ -17,6 +19,7 @@ mod stream;
 mod tls;
 
 pub(crate) use app::app;
+pub(crate) use datasets::{configured_sets, datasets};
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::detect;
 pub(crate) use files::{check_store, files};

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use margay_app::expect::Carries;
 use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
 use margay_app::tls::store::Occasion;
 use margay_app::{
-    AppConfig, AppLogOptions, AppProto, AppSession, Parse, Protocol, Shared, Transaction, Wishes, protocol,
+    AppConfig, AppLogOptions, AppProto, AppSession, Parse, Parser, Protocol, Shared, Transaction, Wishes, protocol,
 };
 use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, Flow, FlowCore};
@@ -94,14 +95,14 @@ impl FlowApp {
     /// Whether there is something of a direction that detection did not look at.
     pub(super) fn has_news(&self, d: Direction) -> bool {
         let parsers = self.session.parsers().iter();
-        let mut txs = parsers.flat_map(|p| p.txs().filter_map(|id| p.tx(id)));
+        let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.any(|tx| tx.base().updated[d.index()])
     }
 
     /// The client behind a proxy, from any transaction of the flow.
     pub(crate) fn forwarded_for(&self, header: &str, forward: bool) -> Option<IpAddr> {
         let parsers = self.session.parsers().iter();
-        let mut txs = parsers.flat_map(|p| p.txs().filter_map(|id| p.tx(id)));
+        let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.find_map(|tx| tx.forwarded_for(header, forward))
     }
 
@@ -111,6 +112,20 @@ impl FlowApp {
         let name = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
         AppProtos::new(name(s.proto), s.side.map(name), name(s.original), None)
     }
+}
+
+/// The transactions of a parser that were not freed.
+fn transactions(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let id = parser.next_tx(from)?;
+            from = id + 1;
+            if let Some(tx) = parser.tx(id) {
+                return Some(tx);
+            }
+        }
+    })
 }
 
 struct Feeder<'a> {
@@ -277,6 +292,15 @@ impl Feeder<'_> {
     }
 }
 
+/// Whether a connection was announced on another one.
+enum Announced {
+    No,
+    /// As carrying this, and whether its client is who listens.
+    As(Carries, bool),
+    /// It was, and what it carries is not known yet.
+    Wait,
+}
+
 impl Rest {
     /// Feeds the application layer of a UDP flow with a datagram.
     pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, data: &[u8]) -> Heard {
@@ -316,24 +340,34 @@ impl Rest {
         }
     }
 
+    /// Whether a connection that speaks for the first time was announced on another one.
+    fn announced(&mut self, flow: &mut Flow<FlowExt>, all: bool) -> Announced {
+        let Some(tcp) = flow.ext.tcp.as_deref() else { return Announced::No };
+        if flow.ext.app.is_some()
+            || self.expected.is_empty()
+            || [Direction::ToServer, Direction::ToClient].into_iter().all(|d| tcp.app_data(d, all).is_none())
+        {
+            return Announced::No;
+        }
+        match self.expected.ask(&flow.core, self.now) {
+            Answer::Carries(carries, parent, reversed) => {
+                flow.ext.parent = Some(parent);
+                Announced::As(carries, reversed)
+            }
+            Answer::Later if !all => Announced::Wait,
+            Answer::Later | Answer::No => Announced::No,
+        }
+    }
+
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
     /// all that is left, for this is the flow's end.
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
+        let announced = match self.announced(flow, all) {
+            Announced::Wait => return Heard::default(),
+            Announced::No => None,
+            Announced::As(carries, reversed) => Some((carries, reversed)),
+        };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
-        let mut announced = None;
-        if flow.ext.app.is_none()
-            && !self.expected.is_empty()
-            && [Direction::ToServer, Direction::ToClient].into_iter().any(|d| tcp.app_data(d, all).is_some())
-        {
-            match self.expected.ask(&flow.core, self.now) {
-                Answer::Carries(carries, parent, reversed) => {
-                    flow.ext.parent = Some(parent);
-                    announced = Some((carries, reversed));
-                }
-                Answer::Later if !all => return Heard::default(),
-                Answer::Later | Answer::No => {}
-            }
-        }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
@@ -445,7 +479,9 @@ impl Rest {
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
-            for id in parser.txs() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
                 let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base();
                 let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
@@ -546,13 +582,20 @@ impl Rest {
         let tx = &*tx;
         let [tcp, udp] = &mut self.app.shared.counters.txs;
         let txs = if about.core.proto == 17 { udp } else { tcp };
-        // One that is logged before it is complete lasts as long as its flow: Suricata does not count it.
-        if !tx.is_loggable(false)
+        if tx.is_counted()
             && let Some(n) = txs.get_mut(protocol.proto as usize)
         {
             *n += 1;
         }
-        let Some(kind) = EventType::from_name(protocol.log) else { return };
+        self.log_as(about, protocol.log, protocol.proto.shows_tx(), tx, tx);
+        if let Some((kind, carried)) = tx.carried() {
+            self.log_as(about, kind, false, tx, carried);
+        }
+    }
+
+    /// Logs what `of` has, a transaction or what it carries, as an event of type `kind`.
+    fn log_as(&mut self, about: &About<'_>, kind: &str, shows_tx: bool, tx: &dyn Transaction, of: &dyn Transaction) {
+        let Some(kind) = EventType::from_name(kind) else { return };
         if tx.base().no_log || !self.outputs.wants(kind) {
             return;
         }
@@ -560,14 +603,14 @@ impl Rest {
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
         for way in [Direction::ToServer, Direction::ToClient] {
-            if options.iter().all(|o| tx.direction(o) != way) {
+            if options.iter().all(|o| of.direction(o) != way) {
                 continue;
             }
             let addresses = header.addresses.map(|a| if way == Direction::ToClient { a.reversed() } else { a });
             self.outputs.app(&AppEvent {
                 kind,
                 header: Header { addresses, ..header },
-                tx_id: protocol.proto.shows_tx().then_some((tx.base().id, false)),
+                tx_id: shows_tx.then_some((tx.base().id, false)),
                 direction: None,
                 xff: Some(Forwarded {
                     direction: match way {
@@ -576,10 +619,10 @@ impl Rest {
                     },
                     find: &|header, forward| tx.forwarded_for(header, forward),
                 }),
-                records: &|n| options.get(n).filter(|o| tx.direction(o) == way).map_or(0, |o| tx.records(o)),
+                records: &|n| options.get(n).filter(|o| of.direction(o) == way).map_or(0, |o| of.records(o)),
                 fields: &|json, n, record| {
                     if let Some(o) = options.get(n) {
-                        tx.log_record(record, json, o);
+                        of.log_record(record, json, o);
                     }
                 },
             });

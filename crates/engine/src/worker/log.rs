@@ -1,6 +1,7 @@
 //! From what happened to events: fills in what the outputs write.
 
 use margay_app::{LogFor, protocol};
+use margay_detect::inspect::HITS_MAX;
 use margay_detect::{Detect, Reject};
 use margay_flow::{CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState};
 use margay_output::event::{
@@ -161,6 +162,16 @@ impl Rest {
                     }
                 }
             };
+            let contexts = |json: &mut Json, _: usize| {
+                let mut shown = [""; HITS_MAX];
+                for ((name, object), n) in state.contexts(a).zip(0..HITS_MAX) {
+                    if !shown.contains(&name) {
+                        json.json(name, object);
+                        shown[n] = name;
+                    }
+                }
+            };
+            let has_context = state.contexts(a).next().is_some();
             let event = AlertEvent {
                 header,
                 packet: p,
@@ -173,7 +184,7 @@ impl Rest {
                 }),
                 tx_id: a.tx_id.map(|t| (t, a.tx_guessed)),
                 xff: app.zip(flow).map(|(_, (_, d))| Forwarded { direction: direction(d), find: &find }),
-                context: None,
+                context: if has_context { Some(&contexts) } else { None },
                 progress,
                 app: if tx.is_some() || frame.is_some() { Some(&fields) } else { None },
                 app_protos: names,

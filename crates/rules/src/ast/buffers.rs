@@ -1,6 +1,6 @@
 //! What is checked in buffers: contents, expressions, numbers, and transforms before them.
 
-use super::{Compare, Side};
+use super::{Compare, DataRep, Dataset, Side};
 
 /// All checks of one buffer of a rule.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +90,11 @@ pub enum BufferCheck {
     Base64 { bytes: Option<u32>, offset: u32, relative: bool, data: Vec<BufferCheck> },
     /// `entropy`: value compared in thousandths
     Entropy { bytes: u32, offset: u32, value: FloatCompare },
-    /// `dataset`/`datarep`, `lua` and whatever else looks at a buffer, as written
+    /// `dataset`
+    Dataset(Box<Dataset>),
+    /// `datarep`
+    DataRep(Box<DataRep>),
+    /// `lua` and whatever else looks at a buffer, as written
     Other { keyword: String, argument: String },
 }
 

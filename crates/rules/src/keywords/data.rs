@@ -1,5 +1,5 @@
 //! Checks of buffers that are neither content nor numbers: `isdataat`, `bsize`, `base64_*`, `entropy`, `absent`,
-//! `pkt_data`, `dataset` …
+//! `pkt_data` …
 
 use super::{Keyword, content};
 use crate::ast::{BufferCheck, Check, Value};
@@ -16,8 +16,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["absent"], absent),
     Keyword::bare(&["pkt_data"], pkt_data),
     Keyword::bare(&["prefilter"], prefilter),
-    Keyword::value(&["dataset"], other).needs("dataset"),
-    Keyword::value(&["datarep"], other).needs("dataset"),
     Keyword::value(&["lua", "luajit"], other).negatable().needs("lua"),
 ];
 
@@ -100,7 +98,8 @@ fn base64_decode(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         }
     }
     b.base64 = None;
-    let group = b.target(relative);
+    // Without a sticky buffer it decodes where the last match was, be it relative to that or not.
+    let group = b.target(true);
     let spot = b.add(group, BufferCheck::Base64 { bytes, offset, relative, data: Vec::new() });
     b.base64_open = Some((spot.group, spot.index));
     Ok(())
@@ -193,7 +192,7 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
                 | Check::FlowInt { .. }
                 | Check::XBit { .. }
                 | Check::IpRep { .. }
-                | Check::GeoIp { .. }
+                | Check::GeoIp(_)
                 | Check::Rpc { .. }
                 | Check::SameIp
                 | Check::Asn1(_)

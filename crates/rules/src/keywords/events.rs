@@ -1,7 +1,7 @@
 //! Events as matches: `decode-event`, `stream-event`, `app-layer-event`; reputation and places: `iprep`, `geoip`.
 
 use super::Keyword;
-use crate::ast::{Check, Compare, IpRepOp, IpRepSide};
+use crate::ast::{Check, Compare, GeoIp, GeoSide, IpRepOp, IpRepSide};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::event_names::{APP_LAYER, DECODER, DECODER_GONE, STREAM};
@@ -124,26 +124,34 @@ fn iprep(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn geoip(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let text = if i.negated { format!("!{}", i.text.trim()) } else { i.text.trim().to_owned() };
+    const M: &str = "detect-geoip";
+    let text = i.text.trim();
     let mut words = text.split(',').map(str::trim);
-    let first = words.clone().next().unwrap_or_default();
-    if matches!(first, "src" | "dst" | "any" | "both") {
+    let side = match words.clone().next().unwrap_or_default() {
+        "src" => Some(GeoSide::Source),
+        "dst" | "dest" => Some(GeoSide::Destination),
+        "any" => Some(GeoSide::Any),
+        "both" => Some(GeoSide::Both),
+        _ => None,
+    };
+    if side.is_some() {
         words.next();
     }
-    let code = |w: &str| w.len() == 2 && w.bytes().all(|c| c.is_ascii_alphabetic());
-    let mut n = 0;
+    // One `!` turns all of it round, wherever it stands (observed).
+    let mut negated = i.negated;
+    let mut countries = Vec::new();
     for w in words {
-        n += 1;
-        if !code(w.strip_prefix('!').unwrap_or(w)) || n > 64 {
-            return fail(
-                "detect-geoip",
-                format!("invalid value for geoip: \"{text}\"; two-letter country codes are expected"),
-            );
+        let code = w.strip_prefix('!').inspect(|_| negated = true).unwrap_or(w);
+        match <[u8; 2]>::try_from(code.as_bytes()) {
+            Ok(c) if c.iter().all(u8::is_ascii_alphabetic) && countries.len() < 64 => {
+                countries.push(c.map(|b| b.to_ascii_uppercase()));
+            }
+            _ => return fail(M, format!("invalid value for geoip: \"{text}\"; two-letter country codes are expected")),
         }
     }
-    if n == 0 {
-        return fail("detect-geoip", format!("geoip names no country: \"{text}\""));
+    if countries.is_empty() {
+        return fail(M, format!("geoip names no country: \"{text}\""));
     }
-    b.check(Check::GeoIp { text });
+    b.check(Check::GeoIp(GeoIp { side: side.unwrap_or(GeoSide::Any), countries, negated }));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! HTTP: sticky buffers, the old modifiers of the same buffers, and `urilen`.
 
-use super::{Buffer, Direction, Keyword, Takes};
+use super::{Buffer, Direction, Keyword};
 use crate::ast::Check;
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
@@ -94,12 +94,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::modifier(&["http_client_body"], &REQUEST_BODY),
     Keyword::modifier(&["http_server_body"], &super::app::FILE_DATA),
     Keyword::value(&["urilen"], urilen),
-    Keyword::app(&["http2.frametype"], Takes::Value, &["http2", "http", "doh2"]),
-    Keyword::app(&["http2.errorcode"], Takes::Value, &["http2", "http", "doh2"]),
-    Keyword::app(&["http2.priority"], Takes::Value, &["http2", "http", "doh2"]),
-    Keyword::app(&["http2.window"], Takes::Value, &["http2", "http", "doh2"]),
-    Keyword::app(&["http2.size_update"], Takes::Value, &["http2", "http", "doh2"]),
-    Keyword::app(&["http2.settings"], Takes::Value, &["http2", "http", "doh2"]),
     Keyword::sticky(&["http2.header_name"], &HTTP2_HEADER_NAME),
 ];
 

@@ -15,11 +15,13 @@ mod app;
 mod bytes;
 mod content;
 mod data;
+mod dataset;
 mod dns;
 mod events;
 mod flow;
 mod ftp;
 mod http;
+mod http2;
 mod meta;
 mod number;
 mod packet;
@@ -212,6 +214,7 @@ static TABLES: &[&[Keyword]] = &[
     pcre::KEYWORDS,
     bytes::KEYWORDS,
     data::KEYWORDS,
+    dataset::KEYWORDS,
     packet::KEYWORDS,
     flow::KEYWORDS,
     variables::KEYWORDS,
@@ -219,6 +222,7 @@ static TABLES: &[&[Keyword]] = &[
     events::KEYWORDS,
     transform::KEYWORDS,
     http::KEYWORDS,
+    http2::KEYWORDS,
     app::KEYWORDS,
     dns::KEYWORDS,
     ftp::KEYWORDS,
@@ -248,12 +252,49 @@ pub fn is_known(name: &str) -> bool {
     REGISTRY.contains_key(name)
 }
 
+/// All keywords, family by family, each with the page of Suricata's manual that describes its family.
+pub(crate) fn all() -> impl Iterator<Item = (&'static Keyword, &'static str)> {
+    const PAGES: [&str; 17] = [
+        "rules/meta.html",
+        "rules/payload-keywords.html",
+        "rules/payload-keywords.html#pcre-perl-compatible-regular-expressions",
+        "rules/payload-keywords.html",
+        "rules/payload-keywords.html",
+        "rules/header-keywords.html",
+        "rules/flow-keywords.html",
+        "rules/flow-keywords.html",
+        "rules/thresholding.html",
+        "rules/app-layer.html",
+        "rules/transforms.html",
+        "rules/http-keywords.html",
+        "rules/index.html",
+        "rules/dns-keywords.html",
+        "rules/ftp-keywords.html",
+        "rules/ssh-keywords.html",
+        "rules/tls-keywords.html",
+    ];
+    TABLES
+        .iter()
+        .copied()
+        .zip(PAGES.iter().copied().chain(std::iter::repeat("rules/index.html")))
+        .flat_map(|(table, page)| table.iter().map(move |k| (k, page)))
+}
+
+/// The keyword of a name, in any case.
+pub(crate) fn find(name: &str) -> Option<&'static Keyword> {
+    REGISTRY.get(name).or_else(|| REGISTRY.get(name.to_ascii_lowercase().as_str())).copied()
+}
+
+/// Whether a keyword transforms a buffer.
+pub(crate) fn is_transform(k: &Keyword) -> bool {
+    transform::KEYWORDS.iter().any(|t| std::ptr::eq(t, k) || t.names == k.names)
+}
+
 /// Parses one option into the rule.
 pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), Fail> {
     let written = String::from_utf8_lossy(option.name);
     // The case of a keyword does not matter, but hardly any rule makes use of that.
-    let keyword = REGISTRY.get(written.as_ref()).or_else(|| REGISTRY.get(written.to_ascii_lowercase().as_str()));
-    let Some(keyword) = keyword.copied() else {
+    let Some(keyword) = find(written.as_ref()) else {
         return fail(MODULE, format!("unknown rule keyword '{written}'."));
     };
     let input = argument(keyword, &written, option)?;

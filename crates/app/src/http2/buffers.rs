@@ -1,0 +1,254 @@
+//! What HTTP/2 offers to rules, and with DNS in it.
+
+use margay_flow::Direction;
+
+use crate::dns;
+use crate::tx::{BufferDef, BufferKind, Found, NumberDef, Transaction};
+
+use super::tx::Http2Tx;
+use super::{BODY, COMPLETE, HEADERS};
+
+macro_rules! buffers {
+    ($($id:ident $name:literal $kind:ident $request:expr, $response:expr;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        enum Buffer { $($id),* }
+
+        const ALL: &[Buffer] = &[$(Buffer::$id),*];
+
+        const OWN: [BufferDef; ALL.len()] = [$(BufferDef {
+            name: $name, id: Buffer::$id as u8, kind: BufferKind::$kind, progress: [$request, $response],
+        }),*];
+    };
+}
+
+const H: Option<u8> = Some(HEADERS);
+
+buffers! {
+    Uri "http.uri" Single H, None;
+    UriRaw "http.uri.raw" Single H, None;
+    Method "http.method" Single H, None;
+    RequestLine "http.request_line" Single H, None;
+    ResponseLine "http.response_line" Single None, H;
+    StatCode "http.stat_code" Single None, H;
+    StatMsg "http.stat_msg" Single None, H;
+    Protocol "http.protocol" Single H, H;
+    Header "http.header" Single H, H;
+    HeaderRaw "http.header.raw" Single H, H;
+    HeaderNames "http.header_names" Single H, H;
+    RequestHeader "http.request_header" Multi H, None;
+    ResponseHeader "http.response_header" Multi None, H;
+    HeaderName "http2.header_name" Multi H, H;
+    Cookie "http.cookie" Single H, H;
+    UserAgent "http.user_agent" Single H, None;
+    Host "http.host" Single H, None;
+    HostRaw "http.host.raw" Single H, None;
+    Accept "http.accept" Single H, None;
+    AcceptLang "http.accept_lang" Single H, None;
+    AcceptEnc "http.accept_enc" Single H, None;
+    Referer "http.referer" Single H, None;
+    Connection "http.connection" Single H, H;
+    ContentLen "http.content_len" Single H, H;
+    ContentType "http.content_type" Single H, H;
+    Location "http.location" Single None, H;
+    Server "http.server" Single None, H;
+    RequestBody "http.request_body" Stream Some(BODY), None;
+    ResponseBody "http.response_body" Stream None, Some(BODY);
+    FileData "file.data" Stream None, Some(BODY);
+}
+
+/// Buffers for rules; numbers are those of [`ALL`].
+pub(super) static BUFFERS: &[BufferDef] = &OWN;
+
+const FRAME_TYPE: u8 = 0;
+const ERROR_CODE: u8 = 1;
+const PRIORITY: u8 = 2;
+const WINDOW: u8 = 3;
+const SIZE_UPDATE: u8 = 4;
+const SETTINGS: u8 = 5;
+
+const ANY: [Option<u8>; 2] = [Some(NumberDef::ANY_STATE); 2];
+
+const OWN_NUMBERS: [NumberDef; 6] = [
+    NumberDef { name: "http2.frametype", id: FRAME_TYPE, progress: ANY },
+    NumberDef { name: "http2.errorcode", id: ERROR_CODE, progress: ANY },
+    NumberDef { name: "http2.priority", id: PRIORITY, progress: ANY },
+    NumberDef { name: "http2.window", id: WINDOW, progress: ANY },
+    NumberDef { name: "http2.size_update", id: SIZE_UPDATE, progress: ANY },
+    NumberDef { name: "http2.settings", id: SETTINGS, progress: ANY },
+];
+
+/// Numbers for rules. A setting is its identifier in the upper 32 bits and its value in the lower ones.
+pub(super) static NUMBERS: &[NumberDef] = &OWN_NUMBERS;
+
+const DNS_BUFFERS: &[BufferDef] = dns::BUFFERS;
+const DNS_NUMBERS: &[NumberDef] = dns::NUMBERS;
+
+/// Progress of what DNS has, which comes with the whole message.
+const fn whole(progress: [Option<u8>; 2]) -> [Option<u8>; 2] {
+    let [request, response] = progress;
+    [if request.is_some() { Some(COMPLETE) } else { None }, if response.is_some() { Some(COMPLETE) } else { None }]
+}
+
+/// The buffers of HTTP/2, then those of DNS.
+pub(super) static DOH_BUFFERS: &[BufferDef] = &{
+    let mut all = [OWN[0]; OWN.len() + DNS_BUFFERS.len()];
+    let mut i = 0;
+    while i < OWN.len() {
+        all[i] = OWN[i];
+        i += 1;
+    }
+    while i < all.len() {
+        let d = DNS_BUFFERS[i - OWN.len()];
+        all[i] = BufferDef { id: d.id + OWN.len() as u8, progress: whole(d.progress), ..d };
+        i += 1;
+    }
+    all
+};
+
+/// The numbers of HTTP/2, then those of DNS.
+pub(super) static DOH_NUMBERS: &[NumberDef] = &{
+    let mut all = [OWN_NUMBERS[0]; OWN_NUMBERS.len() + DNS_NUMBERS.len()];
+    let mut i = 0;
+    while i < OWN_NUMBERS.len() {
+        all[i] = OWN_NUMBERS[i];
+        i += 1;
+    }
+    while i < all.len() {
+        let d = DNS_NUMBERS[i - OWN_NUMBERS.len()];
+        all[i] = NumberDef { id: d.id + OWN_NUMBERS.len() as u8, progress: whole(d.progress), ..d };
+        i += 1;
+    }
+    all
+};
+
+/// The field that `http.cookie` shows and `http.header` leaves out.
+const fn cookie(dir: Direction) -> &'static [u8] {
+    match dir {
+        Direction::ToServer => b"cookie",
+        Direction::ToClient => b"set-cookie",
+    }
+}
+
+/// See [`Transaction::buffer`].
+pub(super) fn buffer<'a>(
+    tx: &'a Http2Tx,
+    id: u8,
+    dir: Direction,
+    index: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Found<'a>> {
+    let def = DOH_BUFFERS.get(usize::from(id))?;
+    let needed = def.progress.get(dir.index()).copied().flatten()?;
+    if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) || (index > 0 && def.kind != BufferKind::Multi) {
+        return None;
+    }
+    let message = tx.message(dir);
+    let Some(buffer) = ALL.get(usize::from(id)).copied() else {
+        return message.dns.as_ref()?.buffer(id - ALL.len() as u8, dir, index, scratch);
+    };
+    let fields = &message.fields;
+    if fields.is_empty() && !matches!(buffer, Buffer::RequestBody | Buffer::ResponseBody | Buffer::FileData) {
+        return None;
+    }
+    let data: Option<&'a [u8]> = match buffer {
+        Buffer::Uri | Buffer::UriRaw => fields.first(b":path"),
+        Buffer::Method => fields.first(b":method"),
+        Buffer::RequestLine => {
+            scratch.extend_from_slice(fields.first(b":method")?);
+            scratch.push(b' ');
+            scratch.extend_from_slice(fields.first(b":path").unwrap_or_default());
+            scratch.extend_from_slice(b" HTTP/2\r\n");
+            Some(scratch)
+        }
+        Buffer::ResponseLine => {
+            scratch.extend_from_slice(b"HTTP/2 ");
+            scratch.extend_from_slice(message.status()?);
+            scratch.extend_from_slice(b"\r\n");
+            Some(scratch)
+        }
+        Buffer::StatCode => message.status(),
+        // There are no such messages any more (RFC 9113, section 8.3.2).
+        Buffer::StatMsg => Some(b""),
+        Buffer::Protocol => Some(b"HTTP/2"),
+        Buffer::Header | Buffer::HeaderRaw => {
+            for (name, value) in fields.iter().filter(|f| !f.0.eq_ignore_ascii_case(cookie(dir))) {
+                scratch.extend_from_slice(name);
+                scratch.extend_from_slice(b": ");
+                scratch.extend_from_slice(value);
+                scratch.extend_from_slice(b"\r\n");
+            }
+            Some(scratch)
+        }
+        Buffer::HeaderNames => {
+            scratch.extend_from_slice(b"\r\n");
+            for (name, _) in fields.iter() {
+                scratch.extend_from_slice(name);
+                scratch.extend_from_slice(b"\r\n");
+            }
+            scratch.extend_from_slice(b"\r\n");
+            Some(scratch)
+        }
+        Buffer::RequestHeader | Buffer::ResponseHeader => {
+            let (name, value) = fields.iter().nth(index)?;
+            scratch.extend_from_slice(name);
+            scratch.extend_from_slice(b": ");
+            scratch.extend_from_slice(value);
+            Some(scratch)
+        }
+        Buffer::HeaderName => Some(fields.iter().nth(index)?.0),
+        Buffer::Cookie => fields.joined(cookie(dir), scratch),
+        Buffer::UserAgent => fields.joined(b"user-agent", scratch),
+        Buffer::Host => Some(&tx.host[..]).filter(|h| !h.is_empty()),
+        Buffer::HostRaw => tx.host_raw(),
+        Buffer::Accept => fields.joined(b"accept", scratch),
+        Buffer::AcceptLang => fields.joined(b"accept-language", scratch),
+        Buffer::AcceptEnc => fields.joined(b"accept-encoding", scratch),
+        Buffer::Referer => fields.joined(b"referer", scratch),
+        Buffer::Connection => fields.joined(b"connection", scratch),
+        Buffer::ContentLen => fields.joined(b"content-length", scratch),
+        Buffer::ContentType => fields.joined(b"content-type", scratch),
+        Buffer::Location => fields.joined(b"location", scratch),
+        Buffer::Server => fields.joined(b"server", scratch),
+        Buffer::RequestBody | Buffer::ResponseBody | Buffer::FileData => {
+            if message.body.window().total() == 0 {
+                return None;
+            }
+            let end = message.body.at_end();
+            let (data, offset) = message.body.window().due(tx.limits(dir), end)?;
+            return Some(Found { data, offset, end });
+        }
+    };
+    data.map(Found::whole)
+}
+
+/// See [`Transaction::number`].
+pub(super) fn number(tx: &Http2Tx, id: u8, dir: Direction, index: usize) -> Option<u64> {
+    let message = tx.message(dir);
+    match id {
+        FRAME_TYPE => message.kinds().nth(index),
+        ERROR_CODE => message.goaway.into_iter().chain(message.reset).map(u64::from).nth(index),
+        PRIORITY => message.priority.map(u64::from).filter(|_| index == 0),
+        WINDOW => message.windows.get(index).map(|w| u64::from(*w)),
+        SIZE_UPDATE => message.fields.updates().nth(index),
+        SETTINGS => message.settings.get(index).map(|(id, value)| u64::from(*id) << 32 | u64::from(*value)),
+        _ => message.dns.as_ref()?.number(id.checked_sub(OWN_NUMBERS.len() as u8)?, dir, index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places() {
+        assert!(DOH_BUFFERS.len() <= 64);
+        for (i, b) in DOH_BUFFERS.iter().enumerate() {
+            assert_eq!(usize::from(b.id), i, "{}", b.name);
+        }
+        for (i, n) in DOH_NUMBERS.iter().enumerate() {
+            assert_eq!(usize::from(n.id), i, "{}", n.name);
+        }
+        assert!(BUFFERS.iter().zip(DOH_BUFFERS).all(|(a, b)| a.name == b.name && a.progress == b.progress));
+    }
+}

@@ -1,0 +1,150 @@
+//! The fields of a message, as HPACK gives them: pseudo-headers, headers and trailers in the order they came.
+
+/// Most fields and table updates of a message; those after it are dropped.
+pub(super) const FIELDS_MAX: usize = 1024;
+/// Most bytes of names and values of a message; what does not fit is dropped. A few bytes of HPACK can stand for a whole
+/// table, so that the length of a block is no bound.
+pub(super) const TEXT_MAX: usize = 256 << 10;
+
+/// One of a message's fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Item<'a> {
+    /// A name and its value.
+    Field(&'a [u8], &'a [u8]),
+    /// An update of the size of the dynamic table, which stands between fields (RFC 7541, section 6.3).
+    Update(u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    /// Where the name begins, where the value does, and where that ends.
+    Field(u32, u32, u32),
+    Update(u64),
+}
+
+/// The fields of a message.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fields {
+    text: Vec<u8>,
+    list: Vec<Held>,
+}
+
+impl Fields {
+    /// Bytes that there still is room for, of `budget` at most.
+    pub(super) fn room(&self, budget: usize) -> usize {
+        if self.list.len() >= FIELDS_MAX { 0 } else { TEXT_MAX.min(budget).saturating_sub(self.text.len()) }
+    }
+
+    /// Adds a field; false where it does not fit.
+    pub(super) fn push(&mut self, name: &[u8], value: &[u8], budget: usize) -> bool {
+        if self.list.len() >= FIELDS_MAX || name.len().saturating_add(value.len()) > self.room(budget) {
+            return false;
+        }
+        let from = self.text.len() as u32;
+        self.text.extend_from_slice(name);
+        let middle = self.text.len() as u32;
+        self.text.extend_from_slice(value);
+        self.list.push(Held::Field(from, middle, self.text.len() as u32));
+        true
+    }
+
+    /// Adds an update of the table's size.
+    pub(super) fn update(&mut self, size: u64) -> bool {
+        let fits = self.list.len() < FIELDS_MAX;
+        if fits {
+            self.list.push(Held::Update(size));
+        }
+        fits
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.list.clear();
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory(&self) -> usize {
+        self.text.capacity() + self.list.capacity() * std::mem::size_of::<Held>()
+    }
+
+    /// Whether there is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All of it, in order.
+    pub(super) fn items(&self) -> impl Iterator<Item = Item<'_>> {
+        let slice = |from: u32, to: u32| self.text.get(from as usize..to as usize).unwrap_or(&[]);
+        self.list.iter().map(move |h| match *h {
+            Held::Field(from, middle, to) => Item::Field(slice(from, middle), slice(middle, to)),
+            Held::Update(size) => Item::Update(size),
+        })
+    }
+
+    /// Names and values, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.items().filter_map(|i| match i {
+            Item::Field(n, v) => Some((n, v)),
+            Item::Update(_) => None,
+        })
+    }
+
+    /// Sizes of updates of the table.
+    pub(super) fn updates(&self) -> impl Iterator<Item = u64> {
+        self.items().filter_map(|i| match i {
+            Item::Update(size) => Some(size),
+            Item::Field(..) => None,
+        })
+    }
+
+    /// Value of the first field of a name, in any case.
+    pub(super) fn first(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter().find(|f| f.0.eq_ignore_ascii_case(name)).map(|f| f.1)
+    }
+
+    /// Values of all fields of a name, joined by `, ` in `scratch` where there are several.
+    pub(super) fn joined<'a>(&'a self, name: &[u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let mut values = self.iter().filter(|f| f.0.eq_ignore_ascii_case(name)).map(|f| f.1);
+        let first = values.next()?;
+        let Some(second) = values.next() else { return Some(first) };
+        scratch.clear();
+        scratch.extend_from_slice(first);
+        for v in std::iter::once(second).chain(values) {
+            scratch.extend_from_slice(b", ");
+            scratch.extend_from_slice(v);
+        }
+        Some(scratch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_kept_in_order() {
+        let mut f = Fields::default();
+        assert!(
+            f.push(b":method", b"GET", 1000)
+                && f.update(7)
+                && f.push(b"Cookie", b"a", 1000)
+                && f.push(b"cookie", b"b", 1000)
+        );
+        let mut s = Vec::new();
+        assert_eq!(f.joined(b"cookie", &mut s), Some(&b"a, b"[..]));
+        assert_eq!((f.first(b"COOKIE"), f.first(b":path")), (Some(&b"a"[..]), None));
+        assert_eq!(f.items().nth(1), Some(Item::Update(7)));
+        assert_eq!((f.iter().count(), f.updates().count()), (3, 1));
+    }
+
+    #[test]
+    fn there_is_an_end_to_them() {
+        let mut f = Fields::default();
+        assert!(!f.push(b"name", &[0; TEXT_MAX], usize::MAX) && f.is_empty());
+        assert!(!f.push(b"name", b"value", 8));
+        assert_eq!((0..2000).filter(|_| f.push(b"a", b"b", usize::MAX)).count(), FIELDS_MAX);
+        assert!(!f.update(1));
+        assert_eq!(f.room(usize::MAX), 0);
+    }
+}

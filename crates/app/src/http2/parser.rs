@@ -1,0 +1,488 @@
+//! Frames from a stream, and whose they are.
+//!
+//! A frame is taken when all of it is there, but for `DATA`, of which the bytes are taken as they come. What frames mean
+//! for their transactions is in `stream`.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+
+use margay_flow::Direction;
+
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared, Upgrade};
+use crate::proto::AppProto;
+use crate::tx::Transaction;
+
+use super::events::Event;
+use super::frame::{HEADER, Header, PREFACE, flag, kind};
+use super::hpack::Decoder;
+use super::tx::Http2Tx;
+use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME};
+
+/// Most bytes of fields that the transactions of a flow hold together; further fields are dropped.
+const FIELDS_BUDGET: usize = 4 << 20;
+/// Most streams that the client gave up and whose response may still come. The oldest on top is at its end.
+const ABANDONED_MAX: usize = 64;
+
+/// What a direction is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before what a client begins with.
+    Preface,
+    /// At a frame.
+    Frame,
+    /// In the data of a frame: bytes of it to come, bytes of padding behind them, and whether its side ends with it.
+    Data { tx: u64, left: u32, pad: u32, end: bool },
+    /// In something that is skipped.
+    Skip(u32),
+}
+
+/// A block of fields that is not at its end.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    /// The stream that the frames are of; 0 where there is no block.
+    pub stream: u32,
+    /// Its transaction.
+    pub tx: Option<u64>,
+    /// Whose fields they are.
+    pub of: Option<Direction>,
+    /// Whether the side is at its end behind it.
+    pub end: bool,
+    pub data: Vec<u8>,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub(super) struct Side {
+    state: State,
+    pub hpack: Decoder,
+    pub block: Block,
+    /// Highest number of a stream that this side opened.
+    pub highest: u32,
+    /// Bytes that wait for more.
+    waiting: usize,
+}
+
+impl Side {
+    fn new(state: State) -> Self {
+        Side { state, hpack: Decoder::default(), block: Block::default(), highest: 0, waiting: 0 }
+    }
+}
+
+/// A flow's HTTP/2 parser.
+#[derive(Debug)]
+pub(super) struct Http2Parser {
+    proto: AppProto,
+    txs: BTreeMap<u64, Box<Http2Tx>>,
+    next: u64,
+    /// Transactions of streams that are not at their end.
+    pub streams: HashMap<u32, u64>,
+    pub sides: [Side; 2],
+    /// No transaction before this one is still going on.
+    oldest: u64,
+    /// Those that the client gave up.
+    abandoned: VecDeque<u64>,
+    /// Bytes of fields that transactions hold.
+    fields: usize,
+    /// DNS was seen, and the flow is not yet called that.
+    pub dns: bool,
+}
+
+impl Default for Http2Parser {
+    fn default() -> Self {
+        Http2Parser {
+            proto: AppProto::Http2,
+            txs: BTreeMap::new(),
+            next: 0,
+            streams: HashMap::new(),
+            sides: [Side::new(State::Preface), Side::new(State::Frame)],
+            oldest: 0,
+            abandoned: VecDeque::new(),
+            fields: 0,
+            dns: false,
+        }
+    }
+}
+
+impl Http2Parser {
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut Http2Tx> {
+        self.txs.get_mut(&id).map(|t| &mut **t)
+    }
+
+    /// Makes a transaction of a stream; `None` where there are too many.
+    pub(super) fn make(&mut self, cx: &mut Parse<'_>, stream: u32) -> Option<u64> {
+        let max = (cx.config.http2.max_streams as usize).max(1);
+        if self.txs.len() >= max {
+            if let Some(n) = cx.shared.counters.tx_limit.get_mut(self.proto as usize) {
+                *n += 1;
+            }
+            // Those that were ended are freed with the packet at the latest.
+            if self.txs.len() >= 2 * max {
+                return None;
+            }
+            // The oldest that still goes on makes room, as soon as it was looked at.
+            while self.oldest < self.next && self.txs.get(&self.oldest).is_none_or(|t| t.base.progress == [COMPLETE; 2])
+            {
+                self.oldest += 1;
+            }
+            let oldest = self.oldest;
+            if let Some(tx) = self.get(oldest) {
+                tx.event(Event::TooManyStreams);
+                self.finish(cx, oldest);
+            }
+        }
+        let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
+        let id = self.next;
+        self.next += 1;
+        self.txs.insert(id, Box::new(Http2Tx::new(id, stream, &cx.config.http2, inline)));
+        Some(id)
+    }
+
+    /// A transaction of one frame, which ends with it: of the whole connection, or of a stream that is not there (any more).
+    pub(super) fn single(&mut self, cx: &mut Parse<'_>, dir: Direction, stream: u32) -> Option<u64> {
+        let id = self.make(cx, stream)?;
+        if let Some(tx) = self.get(id) {
+            tx.base.one_sided(dir.reverse(), COMPLETE);
+            tx.base.advance(dir, COMPLETE);
+        }
+        Some(id)
+    }
+
+    /// Says something of a transaction of its own.
+    fn report(&mut self, cx: &mut Parse<'_>, dir: Direction, stream: u32, event: Event) {
+        let id = match self.streams.get(&stream) {
+            Some(id) => Some(*id),
+            None => self.single(cx, dir, stream),
+        };
+        if let Some(tx) = id.and_then(|id| self.get(id)) {
+            tx.event(event);
+            tx.base.touch(dir);
+        }
+    }
+
+    /// A side of a transaction is at its end.
+    pub(super) fn end(&mut self, cx: &mut Parse<'_>, dir: Direction, id: u64, truncated: bool) {
+        let Some(tx) = self.get(id) else { return };
+        tx.end(cx, dir, truncated);
+        tx.count(&mut cx.shared.counters.http_memory);
+        if tx.base.progress == [COMPLETE; 2] {
+            let stream = tx.stream;
+            if self.streams.get(&stream) == Some(&id) {
+                self.streams.remove(&stream);
+            }
+        }
+    }
+
+    /// Nothing more of a transaction is looked at.
+    pub(super) fn finish(&mut self, cx: &mut Parse<'_>, id: u64) {
+        self.end(cx, Direction::ToServer, id, true);
+        self.end(cx, Direction::ToClient, id, true);
+    }
+
+    /// The client gave a stream up; what the server sent meanwhile may still come.
+    pub(super) fn abandon(&mut self, cx: &mut Parse<'_>, id: u64) {
+        self.abandoned.push_back(id);
+        if self.abandoned.len() > ABANDONED_MAX
+            && let Some(id) = self.abandoned.pop_front()
+        {
+            self.finish(cx, id);
+        }
+    }
+
+    /// Counts bytes of fields that a transaction holds.
+    pub(super) const fn hold(&mut self, bytes: usize) {
+        self.fields = self.fields.saturating_add(bytes);
+    }
+
+    /// Reads a block of fields into a message.
+    pub(super) fn decode(&mut self, cx: &Parse<'_>, dir: Direction, of: Direction, id: Option<u64>, data: &[u8]) {
+        let limit = cx.config.http2.max_table_size as usize;
+        let left = FIELDS_BUDGET.saturating_sub(self.fields);
+        let [client, server] = &mut self.sides;
+        let hpack = if dir == Direction::ToServer { &mut client.hpack } else { &mut server.hpack };
+        let Some(tx) = id.and_then(|id| self.txs.get_mut(&id)) else {
+            // The table must go on.
+            let _ = hpack.block(data, &mut super::fields::Fields::default(), limit, 0);
+            return;
+        };
+        let before = tx.fields_memory();
+        let fields = &mut tx.message_mut(of).fields;
+        let budget = fields.memory().saturating_add(left);
+        let faults = hpack.block(data, fields, limit, budget);
+        self.fields = (self.fields + tx.fields_memory()).saturating_sub(before);
+        for (is, event) in [
+            (faults.invalid, Event::InvalidHeader),
+            (faults.overflow, Event::HeaderIntegerOverflow),
+            (faults.dropped, Event::ReassemblyLimitReached),
+        ] {
+            if is {
+                tx.event(event);
+            }
+        }
+    }
+
+    /// What is at the front of `rest`, which begins `at` bytes into what was given: how much of it was used; `None` where
+    /// more is needed.
+    fn step(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Result<Option<usize>, Outcome> {
+        let state = self.sides[dir.index()].state;
+        match state {
+            State::Preface => self.preface(cx, dir, rest),
+            State::Skip(left) => {
+                let n = (left as usize).min(rest.len());
+                self.sides[dir.index()].state = match left - n as u32 {
+                    0 => State::Frame,
+                    left => State::Skip(left),
+                };
+                Ok(Some(n))
+            }
+            State::Data { tx, left, pad, end } => {
+                let n = (left as usize).min(rest.len());
+                if n > 0
+                    && let Some(t) = self.get(tx)
+                {
+                    t.data(cx, dir, rest.get(..n).unwrap_or(rest));
+                    t.count(&mut cx.shared.counters.http_memory);
+                }
+                let left = left - n as u32;
+                self.sides[dir.index()].state = match left {
+                    0 if pad > 0 => State::Skip(pad),
+                    0 => State::Frame,
+                    _ => State::Data { tx, left, pad, end },
+                };
+                if left == 0 && end {
+                    self.end(cx, dir, tx, false);
+                }
+                Ok(Some(n))
+            }
+            State::Frame => self.frame(cx, dir, at, rest),
+        }
+    }
+
+    fn preface(&mut self, cx: &mut Parse<'_>, dir: Direction, rest: &[u8]) -> Result<Option<usize>, Outcome> {
+        let same = PREFACE.iter().zip(rest).take_while(|(a, b)| a == b).count();
+        if same == rest.len() && same < PREFACE.len() {
+            return Ok(None);
+        }
+        if same == PREFACE.len() {
+            self.sides[dir.index()].state = State::Frame;
+            return Ok(Some(same));
+        }
+        // Without it there may be frames all the same, of a connection that was picked up in its middle.
+        let Some(h) = Header::read(rest) else { return if cx.end { Err(Outcome::Failed) } else { Ok(None) } };
+        self.report(cx, dir, 0, Event::InvalidClientMagic);
+        if h.kind > kind::CONTINUATION || h.reserved {
+            return Err(Outcome::Failed);
+        }
+        self.sides[dir.index()].state = State::Frame;
+        Ok(Some(0))
+    }
+
+    fn frame(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Result<Option<usize>, Outcome> {
+        let Some(h) = Header::read(rest) else { return Ok(None) };
+        let length = h.length as usize;
+        if h.kind == kind::DATA {
+            return self.data_frame(cx, dir, at, h, rest);
+        }
+        if h.length > cx.config.http2.max_reassembly_size {
+            self.report(cx, dir, h.stream, Event::LongFrameData);
+            self.sides[dir.index()].state = State::Skip(h.length);
+            return Ok(Some(HEADER));
+        }
+        let Some(payload) = rest.get(HEADER..HEADER + length) else { return Ok(None) };
+        let id = self.whole_frame(cx, dir, h, payload);
+        mark(cx, dir, at, h, id);
+        if let Some(tx) = id.and_then(|id| self.get(id)) {
+            if h.reserved {
+                tx.event(Event::InvalidFrameHeader);
+            }
+            tx.base.touch(dir);
+            tx.count(&mut cx.shared.counters.http_memory);
+        }
+        Ok(Some(HEADER + length))
+    }
+
+    fn data_frame(
+        &mut self,
+        cx: &mut Parse<'_>,
+        dir: Direction,
+        at: usize,
+        h: Header,
+        rest: &[u8],
+    ) -> Result<Option<usize>, Outcome> {
+        let (mut used, mut left, mut pad) = (HEADER, h.length, 0);
+        if h.has(flag::PADDED) && left > 0 {
+            let Some(p) = rest.get(HEADER) else { return Ok(None) };
+            (used, left, pad) = (HEADER + 1, left - 1, u32::from(*p));
+        }
+        let mut id = self.streams.get(&h.stream).copied();
+        if h.stream == 0 {
+            self.report(cx, dir, 0, Event::DataStreamZero);
+        } else if id.is_none() && !self.was_opened(h.stream) {
+            // Its fields were not seen.
+            id = self.open(cx, dir, h.stream);
+        }
+        mark(cx, dir, at, h, id);
+        let tx = id.and_then(|id| self.get(id)).filter(|t| !t.is_complete(dir));
+        let state = match tx {
+            // Of a stream that is over.
+            None => State::Skip(left),
+            Some(tx) => {
+                tx.message_mut(dir).note(kind::DATA);
+                if h.reserved {
+                    tx.event(Event::InvalidFrameHeader);
+                }
+                let dns = tx.begin(&cx.config.http2, dir);
+                if pad > left {
+                    tx.event(Event::InvalidFrameData);
+                    tx.base.touch(dir);
+                    State::Skip(left)
+                } else {
+                    self.dns |= dns;
+                    State::Data { tx: id.unwrap_or_default(), left: left - pad, pad, end: h.has(flag::END_STREAM) }
+                }
+            }
+        };
+        self.sides[dir.index()].state = state;
+        Ok(Some(used))
+    }
+
+    /// What comes behind a hole of `len` bytes.
+    fn skip(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Option<()> {
+        let mut missing = len;
+        while missing > 0 {
+            let n = match self.sides[dir.index()].state {
+                State::Data { tx, left, pad, end } => {
+                    let n = u64::from(left).min(missing);
+                    if n > 0
+                        && let Some(t) = self.get(tx)
+                    {
+                        t.gap(cx, dir, n);
+                    }
+                    let left = left - n as u32;
+                    self.sides[dir.index()].state =
+                        if left > 0 { State::Data { tx, left, pad, end } } else { State::Skip(pad) };
+                    if left == 0 && end {
+                        self.end(cx, dir, tx, true);
+                    }
+                    n
+                }
+                State::Skip(0) => {
+                    self.sides[dir.index()].state = State::Frame;
+                    continue;
+                }
+                State::Skip(left) => {
+                    let n = u64::from(left).min(missing);
+                    self.sides[dir.index()].state = State::Skip(left - n as u32);
+                    n
+                }
+                // Where the next frame begins is not known, nor what became of the tables.
+                State::Frame | State::Preface => return None,
+            };
+            missing -= n;
+        }
+        Some(())
+    }
+}
+
+/// Marks a frame with its parts.
+fn mark(cx: &mut Parse<'_>, dir: Direction, at: usize, h: Header, tx: Option<u64>) {
+    let frames = &mut cx.shared.frames;
+    if !frames.wanted {
+        return;
+    }
+    let body = (at + HEADER) as u64;
+    let end = body + u64::from(h.length);
+    frames.begin(dir, PDU_FRAME, at, tx);
+    frames.end(dir, end);
+    frames.begin(dir, HDR_FRAME, at, tx);
+    frames.end(dir, body);
+    if h.length > 0 {
+        frames.begin(dir, DATA_FRAME, at + HEADER, tx);
+        frames.end(dir, end);
+    }
+}
+
+impl Parser for Http2Parser {
+    fn proto(&self) -> AppProto {
+        self.proto
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let mut at = 0;
+        let mut outcome = Outcome::More;
+        if !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
+        // A step that uses nothing brings another state, in which the next one uses something or needs more.
+        loop {
+            let rest = data.get(at..).unwrap_or(&[]);
+            let waits = matches!(self.sides[dir.index()].state, State::Frame | State::Preface);
+            if rest.is_empty() && (waits || self.is_in_data(dir)) {
+                break;
+            }
+            match self.step(cx, dir, at, rest) {
+                Ok(Some(n)) => at += n,
+                Ok(None) => break,
+                Err(failed) => {
+                    outcome = failed;
+                    break;
+                }
+            }
+        }
+        self.sides[dir.index()].waiting = data.len().saturating_sub(at);
+        if self.dns && self.proto == AppProto::Http2 {
+            self.proto = AppProto::Doh2;
+            if outcome == Outcome::More {
+                outcome = Outcome::Rename(AppProto::Doh2);
+            }
+        }
+        Parsed { consumed: at.min(data.len()), outcome }
+    }
+
+    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        if self.sides[dir.index()].waiting > 0 || self.skip(cx, dir, len).is_none() {
+            return Outcome::Failed;
+        }
+        Outcome::More
+    }
+
+    fn take_over(&mut self, cx: &mut Parse<'_>, from: Upgrade) {
+        self.upgraded(cx, from);
+    }
+
+    fn txs(&self) -> Range<u64> {
+        self.txs.first_key_value().map_or(self.next, |(id, _)| *id)..self.next
+    }
+
+    fn next_tx(&self, from: u64) -> Option<u64> {
+        self.txs.range(from..).next().map(|(id, _)| *id)
+    }
+
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        self.txs.get(&id).map(|t| &**t as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        self.get(id).map(|t| t as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, shared: &mut Shared, id: u64) {
+        if let Some(mut tx) = self.txs.remove(&id) {
+            tx.uncount(&mut shared.counters.http_memory);
+            self.fields = self.fields.saturating_sub(tx.fields_memory());
+            if self.streams.get(&tx.stream) == Some(&id) {
+                self.streams.remove(&tx.stream);
+            }
+        }
+    }
+}
+
+impl Http2Parser {
+    /// Whether bytes of something are to come that is taken as it comes.
+    fn is_in_data(&self, dir: Direction) -> bool {
+        match self.sides[dir.index()].state {
+            State::Data { left, .. } => left > 0,
+            State::Skip(left) => left > 0,
+            State::Frame | State::Preface => false,
+        }
+    }
+}

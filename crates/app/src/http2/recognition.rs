@@ -1,0 +1,58 @@
+//! How HTTP/2 is recognised: by what a client begins with (RFC 9113, section 3.4), or by the settings that a server begins
+//! with.
+
+use margay_flow::Direction;
+
+use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP};
+
+use super::frame::{HEADER, Header, kind};
+
+/// Longest settings that a server begins with; there are few of them.
+const SETTINGS_MAX: u32 = 6 * 64;
+
+/// The first frame of a server: settings, whole.
+fn settings(dir: Direction, data: &[u8]) -> Probed {
+    if dir != Direction::ToClient {
+        return Probed::No;
+    }
+    // What does not begin like them is told by its first bytes.
+    if !matches!(data, [] | [0] | [0, 0 | 1] | [0, 0 | 1, _] | [0, 0 | 1, _, kind::SETTINGS, ..]) {
+        return Probed::No;
+    }
+    let Some(h) = Header::read(data) else { return Probed::More };
+    if h.flags != 0 || h.stream != 0 || h.reserved || h.length > SETTINGS_MAX || !h.length.is_multiple_of(6) {
+        return Probed::No;
+    }
+    if data.len() < HEADER + h.length as usize { Probed::More } else { Probed::Yes { reverse: false } }
+}
+
+pub(super) const RECOGNITION: Recognition = Recognition {
+    patterns: &[Pattern::tcp(Direction::ToServer, b"PRI * HTTP/2.0\r\n")],
+    probes: &[Probe { transport: TCP, ports: &[], probe: settings }],
+};
+
+/// DNS in HTTP/2 is recognised by its requests.
+pub(super) const NONE: Recognition = Recognition { patterns: &[], probes: &[] };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_server() {
+        let yes = Probed::Yes { reverse: false };
+        for (data, want) in [
+            (&b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64"[..], yes),
+            (b"\0\0\0\x04\0\0\0\0\0", yes),
+            (b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0", Probed::More),
+            (b"\0\0", Probed::More),
+            (b"\0\0\x05\x04\0\0\0\0\0\0\0\0\0\0", Probed::No),
+            (b"\0\0\x06\x04\x01\0\0\0\0", Probed::No),
+            (b"\0\0\x55\xffSMB", Probed::No),
+            (b"HTTP/1.1 200", Probed::No),
+        ] {
+            assert_eq!(settings(Direction::ToClient, data), want, "{}", data.escape_ascii());
+            assert_eq!(settings(Direction::ToServer, data), Probed::No);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! A stream, or a frame of the whole connection.
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::dns::DnsTx;
+use crate::file::Files;
+use crate::http1::body::{Body, BodyCx, FileWish};
+use crate::http1::events::Event as BodyEvent;
+use crate::http1::host::normalise_host;
+use crate::http1::param::{content_range, disposition_filename};
+use crate::http1::uri;
+use crate::parser::Parse;
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::window::WindowLimits;
+
+use super::config::Config;
+use super::events::Event;
+use super::fields::Fields;
+use super::{BODY, COMPLETE, HEADERS, doh};
+
+/// Most values of one kind that are kept of a direction's frames until rules looked at them; those on top are dropped.
+const VALUES_MAX: usize = 256;
+/// Most bytes of a body that wait for rules; where nobody looks, they are dropped.
+const WINDOW_MAX: usize = 1 << 20;
+
+/// What one side sent.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    /// Pseudo-headers, headers and trailers.
+    pub fields: Fields,
+    /// The body.
+    pub body: Body,
+    /// Types of frames that came, a bit each.
+    pub kinds: [u64; 4],
+    /// Frames that came, without those of data.
+    pub frames: u32,
+    /// Error of a `GOAWAY`.
+    pub goaway: Option<u32>,
+    /// Error of a `RST_STREAM`.
+    pub reset: Option<u32>,
+    /// Weight, as it is written, of the last priority given.
+    pub priority: Option<u8>,
+    /// Increments of windows, until rules looked at them.
+    pub windows: Vec<u32>,
+    /// Settings, with their values.
+    pub settings: Vec<(u16, u32)>,
+    /// A message of DNS.
+    pub dns: Option<Box<DnsTx>>,
+    /// Bytes of one that is still to come.
+    pub dns_data: Option<Vec<u8>>,
+    begun: bool,
+}
+
+impl Message {
+    /// Takes note of a frame's type.
+    pub(super) fn note(&mut self, kind: u8) {
+        if let Some(word) = self.kinds.get_mut(usize::from(kind / 64)) {
+            *word |= 1 << (kind % 64);
+        }
+    }
+
+    /// The types of frames, in their order.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = u64> {
+        let has = |k: &u64| self.kinds.get((k / 64) as usize).is_some_and(|w| w >> (k % 64) & 1 != 0);
+        (0..256).filter(has)
+    }
+
+    /// Adds the increment of a window.
+    pub(super) fn window(&mut self, increment: u32) {
+        if self.windows.len() < VALUES_MAX {
+            self.windows.push(increment);
+        }
+    }
+
+    /// Adds a setting.
+    pub(super) fn setting(&mut self, id: u16, value: u32) {
+        if self.settings.len() < VALUES_MAX {
+            self.settings.push((id, value));
+        }
+    }
+
+    /// The status of a response; of several the last.
+    pub(super) fn status(&self) -> Option<&[u8]> {
+        self.fields.first(b":status")
+    }
+
+    /// Whether it is a response before the response (RFC 9110, section 15.2).
+    pub(super) fn is_interim(&self) -> bool {
+        self.status().is_some_and(|s| s.len() == 3 && s.first() == Some(&b'1'))
+    }
+
+    fn memory(&self) -> usize {
+        self.fields.memory()
+            + self.body.window().memory()
+            + self.dns_data.as_ref().map_or(0, Vec::capacity)
+            + (self.windows.capacity() + 2 * self.settings.capacity()) * 4
+    }
+}
+
+/// A transaction of HTTP/2.
+#[derive(Debug, Default)]
+pub struct Http2Tx {
+    pub(super) base: TxBase,
+    /// Number of the stream; 0 for the whole connection.
+    pub(super) stream: u32,
+    messages: [Message; 2],
+    /// Normalised host; empty where there is none.
+    pub(super) host: Vec<u8>,
+    window: [WindowLimits; 2],
+    /// Memory that was last counted for it.
+    counted: u64,
+}
+
+impl Http2Tx {
+    pub(super) fn new(id: u64, stream: u32, config: &Config, inline: bool) -> Self {
+        let base = TxBase { id, ..TxBase::default() };
+        let mut window = config.server.window;
+        if inline {
+            for w in &mut window {
+                w.min = 0;
+            }
+        }
+        Http2Tx { base, stream, window, ..Http2Tx::default() }
+    }
+
+    /// What a side sent.
+    pub(super) const fn message(&self, dir: Direction) -> &Message {
+        let [request, response] = &self.messages;
+        match dir {
+            Direction::ToServer => request,
+            Direction::ToClient => response,
+        }
+    }
+
+    /// The same, to write to.
+    pub(super) const fn message_mut(&mut self, dir: Direction) -> &mut Message {
+        let [request, response] = &mut self.messages;
+        match dir {
+            Direction::ToServer => request,
+            Direction::ToClient => response,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        self.base.events.add(event as u8);
+    }
+
+    /// Whether a side is at its end.
+    pub(super) const fn is_complete(&self, dir: Direction) -> bool {
+        self.base.progress[dir.index()] >= COMPLETE
+    }
+
+    /// The fields of a message are there, or its body comes without any: what that means for the body. Whether it shows
+    /// that DNS is spoken.
+    pub(super) fn begin(&mut self, config: &Config, dir: Direction) -> bool {
+        if std::mem::replace(&mut self.message_mut(dir).begun, true) {
+            return false;
+        }
+        if dir == Direction::ToServer {
+            self.find_host();
+        }
+        let server = &config.server;
+        let mut events = Vec::new();
+        let (mut range, mut invalid) = (None, false);
+        let fields = &self.message(dir).fields;
+        let name = fields.first(b"content-disposition").and_then(disposition_filename).unwrap_or_default().to_vec();
+        if dir == Direction::ToClient
+            && let Some(value) = fields.first(b"content-range")
+        {
+            range = content_range(value);
+            invalid = range.is_none() && !value.contains(&b'*');
+        }
+        let whole = range.and_then(|r| r.total).map(|total| (self.resource(config), total));
+        let mut scratch = Vec::new();
+        let coding = fields.joined(b"content-encoding", &mut scratch).map(<[u8]>::to_vec);
+        let body = &mut self.message_mut(dir).body;
+        body.file = FileWish { wanted: true, name, range: range.map(|r| (r.start, r.end)), whole };
+        if let Some(value) = coding {
+            body.set_coding(&value, server, dir, &mut events);
+        }
+        if invalid {
+            self.event(Event::InvalidRange);
+        }
+        let dns = config.doh2 && doh::begin(self, dir);
+        self.base.touch(dir);
+        dns
+    }
+
+    /// What a file is a part of: host and path, as HTTP/1 has them.
+    fn resource(&self, config: &Config) -> Vec<u8> {
+        let raw = self.message(Direction::ToServer).fields.first(b":path").unwrap_or_default();
+        let mut out = self.host.clone();
+        uri::normalise(uri::split(raw).path.unwrap_or(raw), &config.server, &mut out);
+        out
+    }
+
+    /// The host as the client gives it: the authority, or else the header.
+    pub(super) fn host_raw(&self) -> Option<&[u8]> {
+        let fields = &self.message(Direction::ToServer).fields;
+        fields.first(b":authority").or_else(|| fields.first(b"host"))
+    }
+
+    /// The host, and what is odd about it (RFC 9113, section 8.3.1).
+    fn find_host(&mut self) {
+        let fields = &self.message(Direction::ToServer).fields;
+        let mut events = Vec::new();
+        let authority = fields.first(b":authority");
+        let name = authority.map(|a| match a.iter().position(|&b| b == b'@') {
+            Some(at) => {
+                events.push(Event::UserinfoInUri);
+                a.get(at + 1..).unwrap_or_default()
+            }
+            None => a,
+        });
+        if let (Some(a), Some(h)) = (authority, fields.first(b"host"))
+            && !a.eq_ignore_ascii_case(h)
+        {
+            events.push(Event::AuthorityHostMismatch);
+        }
+        let mut host = Vec::new();
+        if let Some(raw) = name.or_else(|| fields.first(b"host")) {
+            let _ = normalise_host(raw, &mut host);
+        }
+        self.host = host;
+        for e in events {
+            self.event(e);
+        }
+    }
+
+    /// Data of a body.
+    pub(super) fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) {
+        self.with_body(cx, dir, |body, cx, files| body.data(cx, files, dir, data));
+        let message = self.message_mut(dir);
+        if message.body.window().held().0.len() > WINDOW_MAX {
+            message.body.window_mut().discard();
+        }
+        let over = doh::data(message, data);
+        if over {
+            let which = [Event::DnsRequestTooLong, Event::DnsResponseTooLong];
+            self.event(which[dir.index()]);
+        }
+        self.base.advance(dir, BODY);
+        self.base.touch(dir);
+    }
+
+    /// Bytes of a body are missing.
+    pub(super) fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
+        self.with_body(cx, dir, |body, cx, files| body.gap(cx, files, dir, len));
+        self.message_mut(dir).dns_data = None;
+        self.base.touch(dir);
+    }
+
+    /// A side is at its end, or (`truncated`) nothing more will come of it.
+    pub(super) fn end(&mut self, cx: &mut Parse<'_>, dir: Direction, truncated: bool) {
+        if self.is_complete(dir) {
+            return;
+        }
+        self.with_body(cx, dir, |body, cx, files| body.end(cx, files, dir, truncated));
+        doh::end(self.base.id, self.message_mut(dir), dir);
+        if !self.message(dir).fields.is_empty() {
+            self.base.advance(dir, HEADERS);
+        }
+        self.base.advance(dir, COMPLETE);
+    }
+
+    fn with_body(
+        &mut self,
+        cx: &mut Parse<'_>,
+        dir: Direction,
+        f: impl FnOnce(&mut Body, &mut BodyCx<'_>, &mut Files),
+    ) {
+        let config = cx.config;
+        let mut bcx = BodyCx {
+            shared: cx.shared,
+            files: &config.files,
+            server: &config.http2.server,
+            memcap: config.http1.memcap,
+            time: cx.time,
+        };
+        let [request, response] = &mut self.messages;
+        let body = if dir == Direction::ToServer { &mut request.body } else { &mut response.body };
+        f(body, &mut bcx, &mut self.base.files);
+        let failed =
+            body.events.drain(..).any(|e| matches!(e, BodyEvent::GzipFailed | BodyEvent::Bomb | BodyEvent::LzmaMemory));
+        if failed {
+            self.event(Event::FailedDecompression);
+        }
+    }
+
+    /// Bytes of fields held.
+    pub(super) fn fields_memory(&self) -> usize {
+        self.messages.iter().map(|m| m.fields.memory()).sum()
+    }
+
+    /// Counts the memory held.
+    pub(super) fn count(&mut self, total: &mut u64) {
+        let now = (std::mem::size_of::<Self>() + self.messages.iter().map(Message::memory).sum::<usize>()) as u64;
+        *total = total.saturating_sub(self.counted).saturating_add(now);
+        self.counted = now;
+    }
+
+    /// Takes what was counted away.
+    pub(super) fn uncount(&mut self, total: &mut u64) {
+        *total = total.saturating_sub(std::mem::take(&mut self.counted));
+    }
+
+    /// The message of DNS that it came to: the response, or else the request.
+    fn dns(&self) -> Option<&DnsTx> {
+        let [request, response] = &self.messages;
+        response.dns.as_deref().or(request.dns.as_deref())
+    }
+}
+
+impl Transaction for Http2Tx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        super::buffers::buffer(self, id, dir, index, scratch)
+    }
+
+    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
+        super::buffers::number(self, id, dir, index)
+    }
+
+    fn inspected(&mut self, dir: Direction) {
+        let limits = self.limits(dir);
+        let message = self.message_mut(dir);
+        message.windows.clear();
+        let end = message.body.at_end();
+        message.body.window_mut().looked_at(limits, end);
+        self.base.files.inspected(dir, limits);
+    }
+
+    fn file_window(&self, dir: Direction) -> WindowLimits {
+        self.limits(dir)
+    }
+
+    fn records(&self, _options: &AppLogOptions) -> usize {
+        usize::from(super::log::has(self))
+    }
+
+    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+        super::log::log(self, json, options, what);
+        if what == LogFor::Alert
+            && let Some(dns) = self.dns()
+        {
+            dns.log(json, options, what);
+        }
+    }
+
+    fn carried(&self) -> Option<(&'static str, &dyn Transaction)> {
+        self.dns().map(|d| ("doh2", d as &dyn Transaction))
+    }
+
+    fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {
+        let mut scratch = Vec::new();
+        let value = self.message(Direction::ToServer).fields.joined(header.as_bytes(), &mut scratch)?;
+        crate::http1::forwarded_address(value, forward)
+    }
+}
+
+impl Http2Tx {
+    pub(super) fn limits(&self, dir: Direction) -> WindowLimits {
+        self.window.get(dir.index()).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,540 @@
+//! One rule, taken apart for the reports.
+
+use margay_detect::{RuleKind, fast_pattern, is_of_packet, is_of_transaction, is_payload};
+use margay_rules::ast::{
+    BufferCheck, BufferChecks, CaptureKind, Check, Compare, Content, Effect, FileCheck, FlowCheck, Protocol, Rule,
+    Target, Value,
+};
+use margay_rules::info::{self, KeywordKind, WrittenOption};
+
+use super::engines::{self, Place, Scope};
+use super::items::{self, Item};
+
+/// An engine of transactions or frames, with what it checks.
+#[derive(Debug, Clone)]
+pub(super) struct Engine {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) is_mpm: bool,
+    pub(super) transforms: Vec<&'static str>,
+    pub(super) items: Vec<Item>,
+}
+
+/// An engine of packets.
+#[derive(Debug, Clone)]
+pub(super) struct PacketEngine {
+    pub(super) name: String,
+    pub(super) is_mpm: bool,
+    pub(super) transforms: Vec<&'static str>,
+    /// What it checks, where no list has it.
+    pub(super) items: Vec<Item>,
+}
+
+/// The literal that the prefilter looks for.
+#[derive(Debug, Clone)]
+pub(super) struct Mpm {
+    /// Index of the buffer in the rule.
+    pub(super) buffer: usize,
+    /// The buffer as reports name it.
+    pub(super) name: String,
+    pub(super) content: Content,
+    /// The bytes that are looked for: all, or those that `fast_pattern:offset,length` names.
+    pub(super) bytes: Vec<u8>,
+    pub(super) relative_next: bool,
+    /// Whether it is in a frame.
+    pub(super) frame: bool,
+}
+
+/// A rule as reports have it.
+#[derive(Debug, Clone)]
+pub(super) struct Analysed {
+    /// With what the language says in two ways said in one.
+    pub(super) rule: Rule,
+    pub(super) kind: RuleKind,
+    pub(super) scope: Scope,
+    pub(super) requirements: Vec<&'static str>,
+    pub(super) flags: Vec<&'static str>,
+    pub(super) packet_engines: Vec<PacketEngine>,
+    pub(super) frame_engines: Vec<Engine>,
+    pub(super) engines: Vec<Engine>,
+    pub(super) lists: Vec<(&'static str, Vec<Item>)>,
+    pub(super) mpm: Option<Mpm>,
+    /// The keyword that the `prefilter` keyword stands behind, where that is no literal.
+    pub(super) prefilter: Option<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+const HTTP_NOTE: &str = "pattern looks like it inspects HTTP, use http.request_line or http.method and http.uri instead \
+                         for improved performance";
+
+impl Analysed {
+    pub(super) fn of(original: &Rule) -> Analysed {
+        let kind = RuleKind::of(original);
+        let written = info::options(&original.text);
+        let legacy = written.iter().any(|o| {
+            o.kind == KeywordKind::Modifier && o.keyword != "http_server_body"
+                || o.keyword == "uricontent"
+                || o.keyword == "pcre" && o.value.as_deref().is_some_and(http_pcre)
+        });
+        let prefilter = original.prefilter.and_then(|i| original.checks.get(i)).map(|c| items::check(c).name);
+        let mut rule = original.clone();
+        files_as_buffers(&mut rule);
+        let converted: Vec<Vec<&'static str>> = rule.buffers.iter_mut().map(|b| first_places(&mut b.checks)).collect();
+        let scope = Scope::of(&rule, legacy);
+        let mut a = Analysed {
+            mpm: if prefilter.is_some() { None } else { choose(&rule) },
+            rule,
+            kind,
+            scope,
+            requirements: Vec::new(),
+            flags: Vec::new(),
+            packet_engines: Vec::new(),
+            frame_engines: Vec::new(),
+            engines: Vec::new(),
+            lists: Vec::new(),
+            prefilter,
+            notes: Vec::new(),
+            warnings: Vec::new(),
+        };
+        a.requirements = a.requirements();
+        a.buffers(&converted, &written);
+        a.checks();
+        a.lists_of_effects();
+        a.flags = a.flags();
+        a
+    }
+
+    /// Whether the rule looks at a packet's payload or a stream.
+    pub(super) fn has_payload(&self) -> bool {
+        self.rule.buffers.iter().any(|b| is_payload(&b.buffer))
+    }
+
+    /// The check of `flow:`, empty where there is none.
+    pub(super) fn flow(&self) -> FlowCheck {
+        self.rule.checks.iter().find_map(|c| if let Check::Flow(f) = c { Some(*f) } else { None }).unwrap_or_default()
+    }
+
+    /// Whether TCP is among what it is for.
+    pub(super) fn is_tcp(&self) -> bool {
+        match &self.rule.protocol {
+            Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 => true,
+            Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream => true,
+            Protocol::App(n) => super::groups::transports(n)[0],
+            _ => false,
+        }
+    }
+
+    fn requirements(&self) -> Vec<&'static str> {
+        let checks = &self.rule.checks;
+        let any = |f: &dyn Fn(&Check) -> bool| checks.iter().any(f);
+        let dsize = checks.iter().find_map(|c| if let Check::Dsize(v) = c { Some(*v) } else { None });
+        let (mut payload, mut no_payload, mut real) = (self.has_payload(), false, false);
+        // Whether the size alone tells that there is a payload, that there is none, or neither.
+        match dsize {
+            Some(Compare::Equal(0)) => no_payload = true,
+            Some(Compare::NotEqual(0)) => (payload, real) = (true, true),
+            Some(Compare::Equal(_) | Compare::Greater(_) | Compare::Between(..)) => payload = true,
+            Some(Compare::GreaterEqual(n)) if n > 0 => payload = true,
+            Some(_) => real = true,
+            None => {}
+        }
+        let f = self.flow();
+        let state = (f.established || f.not_established || f.stateless) && f.stream != Some(false);
+        let flow = self.scope.app_proto != "unknown"
+            || state
+            || any(&|c| {
+                matches!(
+                    c,
+                    Check::FlowBit { .. }
+                        | Check::FlowInt { .. }
+                        | Check::FlowAge(_)
+                        | Check::FlowPkts { .. }
+                        | Check::FlowBytes { .. }
+                        | Check::FlowElephant(_)
+                        | Check::Variable { kind: CaptureKind::Flow, .. }
+                )
+            });
+        let bits = checks.iter().filter_map(|c| if let Check::TcpFlags { bits, .. } = c { Some(*bits) } else { None });
+        let bits = bits.fold(0, |a, b| a | b);
+        let dce = self.rule.buffers.iter().any(|b| engines::is_dce(&b.buffer))
+            || any(&|c| matches!(c, Check::Other { keyword, .. } if engines::is_dce(keyword)));
+        let event = any(&|c| match c {
+            Check::DecodeEvent(_) | Check::StreamEvent(_) => true,
+            Check::AppEvent(n) => !n.contains('.'),
+            _ => false,
+        });
+        let real = real || any(&|c| matches!(c, Check::TcpFlags { .. }));
+        [
+            (payload, "payload"),
+            (no_payload, "no_payload"),
+            (flow, "flow"),
+            // FIN, SYN, RST begin or end a connection; URG, ECE and CWR are rare.
+            (bits & 0x07 != 0, "tcp_flags_init_deinit"),
+            (bits & 0xe0 != 0, "tcp_flags_unusual"),
+            (dce, "dcerpc"),
+            (event, "engine_event"),
+            (real, "real_pkt"),
+        ]
+        .into_iter()
+        .filter(|f| f.0)
+        .map(|f| f.1)
+        .collect()
+    }
+
+    /// Whether it is for single packets, apart from streams.
+    fn needs_packet(&self) -> bool {
+        let headers =
+            |b: &BufferChecks| !b.app && !is_payload(&b.buffer) && !matches!(b.buffer.as_str(), "ip.src" | "ip.dst");
+        self.rule.protocol == Protocol::TcpPacket
+            || self.rule.buffers.iter().any(headers)
+            || self.rule.checks.iter().any(|c| is_of_packet(c) || matches!(c, Check::IpProto(_) | Check::L3Proto(_)))
+            || self.flow().stream == Some(false)
+            || self.kind == RuleKind::PacketStream && self.is_tcp()
+    }
+
+    fn flags(&self) -> Vec<&'static str> {
+        let r = &self.rule;
+        let any = |f: &dyn Fn(&Check) -> bool| r.checks.iter().any(f);
+        let stream = self.has_payload()
+            && self.is_tcp()
+            && matches!(self.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction);
+        let in_file = self.mpm.as_ref().is_some_and(|m| m.name == "file_data");
+        let effect = |f: &dyn Fn(&Effect) -> bool| r.effects.iter().any(f);
+        let frame = self.frame_engines.iter().any(|e| e.is_mpm);
+        [
+            (r.src.any, "src_any"),
+            (r.dst.any, "dst_any"),
+            (r.sport.any, "sp_any"),
+            (r.dport.any, "dp_any"),
+            (r.noalert, "noalert"),
+            (any(&|c| matches!(c, Check::Dsize(_))), "dsize"),
+            (self.scope.app_proto != "unknown", "applayer"),
+            (self.needs_packet(), "need_packet"),
+            (stream, "need_stream"),
+            (self.mpm.as_ref().is_some_and(|m| m.content.negated), "negated_mpm"),
+            (in_file && self.has_payload(), "flush"),
+            (any(&|c| matches!(c, Check::FlowBit { set: true, .. } | Check::Variable { .. })), "need_flowvar"),
+            (effect(&|e| matches!(e, Effect::FileStore { .. })), "filestore"),
+            (self.scope.to_server, "toserver"),
+            (self.scope.to_client, "toclient"),
+            (effect(&|e| matches!(e, Effect::TlsStore)), "tlsstore"),
+            (effect(&|e| matches!(e, Effect::Bypass)), "bypass"),
+            (self.mpm.is_some() || self.prefilter.is_some() || frame, "prefilter"),
+            (r.target == Some(Target::Source), "src_is_target"),
+            (r.target == Some(Target::Destination), "dst_is_target"),
+        ]
+        .into_iter()
+        .filter(|f| f.0)
+        .map(|f| f.1)
+        .collect()
+    }
+
+    /// Engines and lists of the buffers.
+    fn buffers(&mut self, converted: &[Vec<&'static str>], written: &[WrittenOption]) {
+        let rule = self.rule.clone();
+        let (mut first, mut rest, mut stream): (Vec<Engine>, Vec<Engine>, Vec<Engine>) = Default::default();
+        let (mut payload, mut base64) = (Vec::new(), Vec::new());
+        for (i, b) in rule.buffers.iter().enumerate() {
+            let mpm = self.mpm.as_ref().filter(|m| m.buffer == i).and_then(|m| position(b, &m.content));
+            let is_mpm = mpm.is_some();
+            let items = items::buffer(b, mpm);
+            let transforms: Vec<_> = b.transforms.iter().map(items::transform).collect();
+            for c in &b.checks {
+                if let BufferCheck::Base64 { data, .. } = c {
+                    base64.extend(items::list(data, None));
+                }
+            }
+            let name = engines::engine_name(b);
+            let mut times = 1;
+            if b.buffer.starts_with("frame:") {
+                let made = self.scope.both().into_iter().map(|place| Engine {
+                    name: name.clone(),
+                    place,
+                    is_mpm,
+                    transforms: transforms.clone(),
+                    items: items.clone(),
+                });
+                self.frame_engines.extend(made);
+                times = self.frame_engines.len();
+            } else if b.app {
+                let mut places = self.scope.of_buffer(b);
+                times = places.len();
+                if is_mpm {
+                    places.reverse();
+                }
+                let made = places.into_iter().map(|place| Engine {
+                    name: name.clone(),
+                    place,
+                    is_mpm,
+                    transforms: transforms.clone(),
+                    items: items.clone(),
+                });
+                if is_mpm { first.extend(made) } else { rest.extend(made) }
+            } else if !is_payload(&b.buffer) {
+                self.packet_engines.push(PacketEngine { name, is_mpm, transforms, items });
+            } else if self.kind == RuleKind::AppTransaction {
+                let made = self.scope.both().into_iter().map(|place| Engine {
+                    name: "stream".to_owned(),
+                    place,
+                    is_mpm,
+                    transforms: transforms.clone(),
+                    items: items.clone(),
+                });
+                stream.extend(made);
+            } else {
+                self.packet_engines
+                    .insert(0, PacketEngine { name: "payload".to_owned(), is_mpm, transforms, items: Vec::new() });
+                payload.extend(items);
+            }
+            self.remarks(b, converted.get(i).map_or(&[], Vec::as_slice), times);
+        }
+        self.engines = first;
+        self.engines.append(&mut rest);
+        self.tx_checks();
+        let settled = self.engines.iter().filter(|e| e.is_mpm).count();
+        if let Some(others) = self.engines.get_mut(settled..) {
+            let place = |e: &Engine| written.iter().position(|o| names(o, e)).unwrap_or(usize::MAX);
+            others.sort_by_cached_key(|e| (e.place.progress, place(e)));
+        }
+        self.engines.append(&mut stream);
+        if !payload.is_empty() {
+            self.lists.push(("payload", payload));
+        }
+        if !base64.is_empty() {
+            self.lists.push(("base64_data", base64));
+        }
+        if self.has_payload()
+            && self.kind == RuleKind::AppTransaction
+            && self.mpm.as_ref().is_some_and(|m| m.name == "file_data")
+        {
+            self.notes.push("mpm in file_data combined with stream match leads to stream buffering".to_owned());
+        }
+    }
+
+    /// What a person should know of the literals of a buffer; once for each engine that has it.
+    fn remarks(&mut self, b: &BufferChecks, converted: &[&'static str], times: usize) {
+        for _ in 0..times {
+            for to in converted {
+                let from = if *to == "depth" { "within" } else { "distance" };
+                self.notes.push(format!("'{from}' option for pattern w/o previous content was converted to '{to}'"));
+            }
+            for c in &b.checks {
+                match c {
+                    BufferCheck::Content(c) => {
+                        if c.fast_pattern_only {
+                            self.notes.push(
+                                "'fast_pattern:only' option is silently ignored and is interpreted as regular \
+                                 'fast_pattern'"
+                                    .to_owned(),
+                            );
+                        }
+                        if [&b"GET /"[..], b"POST /", b"HTTP/1."].iter().any(|p| c.bytes.starts_with(p)) {
+                            match b.buffer.as_str() {
+                                "http.request_line" => self.notes.push(HTTP_NOTE.to_owned()),
+                                _ => self.warnings.push(HTTP_NOTE.to_owned()),
+                            }
+                        }
+                    }
+                    BufferCheck::Pcre(p) if p.raw => {
+                        self.notes.push("'/B' (rawbytes) option is a no-op and is silently ignored".to_owned());
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Engines of checks of transactions that look at no buffer.
+    fn tx_checks(&mut self) {
+        let mut made: Vec<Engine> = Vec::new();
+        for c in self.rule.checks.iter().filter(|c| is_of_transaction(c) && items::check(c).name != "xbits") {
+            add(&mut made, engines::check_engine(c), &self.scope.of_check(c), &items::check(c));
+        }
+        if self.rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. })) {
+            let size = Check::File(FileCheck::Size(Compare::GreaterEqual(0)));
+            add(&mut made, "files", &self.scope.of_check(&size), &Item::plain("filestore"));
+        }
+        self.engines.append(&mut made);
+    }
+
+    /// The list of checks of packets.
+    fn checks(&mut self) {
+        let alone = |f: &FlowCheck| FlowCheck { side: None, ..*f } == FlowCheck::default();
+        let list: Vec<Item> = self
+            .rule
+            .checks
+            .iter()
+            .filter(|c| match c {
+                // Directions and protocols are asked before any check.
+                Check::Flow(f) => !alone(f),
+                Check::IpProto(_) | Check::L3Proto(_) => false,
+                c => !is_of_transaction(c) || items::check(c).name == "xbits",
+            })
+            .map(items::check)
+            .collect();
+        if !list.is_empty() {
+            self.packet_engines.push(PacketEngine {
+                name: "packet".to_owned(),
+                is_mpm: false,
+                transforms: Vec::new(),
+                items: Vec::new(),
+            });
+            self.lists.insert(0, ("packet", list));
+        }
+    }
+
+    /// The lists of what a match does.
+    fn lists_of_effects(&mut self) {
+        let mut post: Vec<Item> = self.rule.effects.iter().filter_map(items::effect).collect();
+        let captures = self.rule.buffers.iter().flat_map(|b| &b.checks).any(|c| match c {
+            BufferCheck::Pcre(p) => !p.captures.is_empty(),
+            _ => false,
+        });
+        if captures {
+            post.push(Item::plain("__flowvar__postmatch__"));
+        }
+        let tags = self.rule.effects.iter().filter(|e| matches!(e, Effect::Tag(_))).map(|_| Item::plain("tag"));
+        let tags: Vec<Item> = tags.collect();
+        let thresholds: Vec<Item> =
+            self.rule.thresholds.iter().map(|t| Item::plain(items::threshold(t.kind))).collect();
+        for (name, list) in [("postmatch", post), ("tag", tags), ("threshold", thresholds)] {
+            if !list.is_empty() {
+                self.lists.push((name, list));
+            }
+        }
+    }
+}
+
+/// Whether an option of the rule's text is what an engine is for.
+fn names(o: &WrittenOption, e: &Engine) -> bool {
+    e.items.iter().any(|i| i.name == o.keyword) || o.buffer.is_some_and(|b| b.name == e.name || b.internal == e.name)
+}
+
+/// Adds a check to the engines of its name, or makes them.
+fn add(engines: &mut Vec<Engine>, name: &str, places: &[Place], item: &Item) {
+    for place in places {
+        match engines.iter_mut().find(|e| e.name == name && e.place == *place) {
+            Some(e) => e.items.push(item.clone()),
+            None => engines.push(Engine {
+                name: name.to_owned(),
+                place: *place,
+                is_mpm: false,
+                transforms: Vec::new(),
+                items: vec![item.clone()],
+            }),
+        }
+    }
+}
+
+/// Whether an expression names a buffer of HTTP by one of its letters.
+fn http_pcre(value: &str) -> bool {
+    let tail = value.trim_end_matches('"').rsplit_once('/').map_or("", |t| t.1);
+    tail.split(',').next().unwrap_or_default().contains(['U', 'I', 'P', 'H', 'D', 'M', 'C', 'S', 'Y', 'V', 'W', 'Z'])
+}
+
+fn position(b: &BufferChecks, content: &Content) -> Option<usize> {
+    b.checks.iter().position(|c| matches!(c, BufferCheck::Content(c) if c == content))
+}
+
+/// The literal that stands for the rule; where it has none but negated ones, the longest of these.
+fn choose(rule: &Rule) -> Option<Mpm> {
+    let (buffer, check, bytes) = match fast_pattern::of_rule(rule) {
+        Some(f) => (f.buffer, f.check, f.bytes),
+        None => {
+            let app = rule.buffers.iter().any(|b| b.app);
+            let literals =
+                rule.buffers.iter().enumerate().filter(|(_, b)| b.app == app && b.absent.is_none()).flat_map(
+                    |(i, b)| {
+                        b.checks.iter().enumerate().filter_map(move |(k, c)| match c {
+                            BufferCheck::Content(c) => Some((i, k, c)),
+                            _ => None,
+                        })
+                    },
+                );
+            let best = literals.reduce(|a, b| if b.2.bytes.len() > a.2.bytes.len() { b } else { a })?;
+            (best.0, best.1, best.2.bytes.clone())
+        }
+    };
+    let b = rule.buffers.get(buffer)?;
+    let Some(BufferCheck::Content(content)) = b.checks.get(check) else { return None };
+    let name = if is_payload(&b.buffer) { "payload".to_owned() } else { engines::engine_name(b) };
+    Some(Mpm {
+        buffer,
+        name,
+        content: content.clone(),
+        bytes,
+        relative_next: items::relative_next(&b.checks).get(check).copied().unwrap_or(false),
+        frame: b.buffer.starts_with("frame:"),
+    })
+}
+
+/// `filename`, `fileext` and `filemagic` are literals in buffers of files.
+fn files_as_buffers(rule: &mut Rule) {
+    let checks = std::mem::take(&mut rule.checks);
+    for c in checks {
+        let (buffer, bytes, negated, ends_with) = match &c {
+            Check::File(FileCheck::Name { text, negated }) => ("file.name", text.clone(), *negated, false),
+            Check::File(FileCheck::Extension { text, negated }) => {
+                ("file.name", [b".", text.as_slice()].concat(), *negated, true)
+            }
+            Check::File(FileCheck::Magic { text, negated }) => ("file.magic", text.clone(), *negated, false),
+            _ => {
+                rule.checks.push(c);
+                continue;
+            }
+        };
+        rule.buffers.push(BufferChecks {
+            buffer: buffer.to_owned(),
+            app: true,
+            side: None,
+            transforms: Vec::new(),
+            checks: vec![BufferCheck::Content(Content {
+                bytes,
+                negated,
+                nocase: true,
+                ends_with,
+                ..Content::default()
+            })],
+            absent: None,
+        });
+    }
+}
+
+/// A literal's place that is relative to nothing is one from the start, and a literal with nothing behind it ends the
+/// buffer. Returns what the places became, `depth` before `offset`.
+fn first_places(checks: &mut Vec<BufferCheck>) -> Vec<&'static str> {
+    let mut became = Vec::new();
+    let matches =
+        |c: &BufferCheck| !matches!(c, BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Other { .. });
+    let first = checks.iter().position(matches);
+    if let Some(BufferCheck::Content(c)) = first.and_then(|i| checks.get_mut(i)) {
+        let known = |v: &Option<Value>| !matches!(v, Some(Value::Variable(_)));
+        if known(&c.distance) && known(&c.within) {
+            let number = |v: Option<Value>| if let Some(Value::Number(n)) = v { Some(n) } else { None };
+            if let Some(n) = number(c.within.take()) {
+                c.depth = Some(Value::Number(n));
+                became.push("depth");
+            }
+            if let Some(n) = number(c.distance.take()) {
+                c.offset = (n > 0).then_some(Value::Number(n));
+                became.push("offset");
+            }
+        }
+    }
+    let mut i = 1;
+    while i < checks.len() {
+        let ends = matches!(
+            checks.get(i),
+            Some(BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true })
+        );
+        match checks.get_mut(i - 1) {
+            Some(BufferCheck::Content(c)) if ends => {
+                c.ends_with = true;
+                checks.remove(i);
+            }
+            _ => i += 1,
+        }
+    }
+    became
+}

@@ -1,0 +1,34 @@
+//! The target of sets' files.
+
+use margay_detect::dataset::read_text;
+use margay_rules::ast::{SetFormat, SetKind, SetOptions};
+
+/// Most bytes that a set may take here.
+const MEMCAP: u64 = 1 << 20;
+const KINDS: [SetKind; 5] = [SetKind::String, SetKind::Md5, SetKind::Sha256, SetKind::Ipv4, SetKind::Ip];
+
+/// Files of sets: the first byte says which type and format, after that the file. What was read of one can be written, and
+/// that read again gives the same.
+pub fn datasets(data: &[u8]) {
+    let Some((&which, text)) = data.split_first() else { return };
+    let kind = KINDS.get(usize::from(which) % KINDS.len()).copied();
+    let format = [SetFormat::Csv, SetFormat::Json, SetFormat::NdJson][usize::from(which) / KINDS.len() % 3];
+    let options = SetOptions {
+        kind,
+        format,
+        value_key: Some("a.b".into()),
+        array_key: (which & 0x80 != 0).then(|| "c.d".into()),
+        context_key: Some("k".into()),
+        remove_key: which & 0x40 != 0,
+        ..SetOptions::default()
+    };
+    match read_text(&options, text, MEMCAP) {
+        Ok((written, _)) => {
+            let again = SetOptions { kind, ..SetOptions::default() };
+            let (rewritten, said) = read_text(&again, &written, MEMCAP).expect("what was written");
+            assert!(said.is_empty(), "{said:?}");
+            assert_eq!(rewritten, written);
+        }
+        Err(e) => assert!(!e.is_empty()),
+    }
+}

@@ -1,0 +1,239 @@
+//! The target `http2`: a connection in pieces, as it is written, byte by byte, and in pieces of another size.
+//!
+//! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
+//! says. Any other byte is itself.
+
+use std::net::IpAddr;
+
+use margay_app::{
+    AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Shared, Upgrade,
+    protocol,
+};
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_flow::{FlowCore, FlowState};
+use margay_json::Json;
+use margay_packet::Time;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Bytes(Direction, Vec<u8>),
+    Gap(Direction, u64),
+}
+
+fn script(mut data: &[u8]) -> Vec<Act> {
+    let (mut acts, mut dir, mut bytes) = (Vec::new(), ToServer, Vec::new());
+    while let [first, rest @ ..] = data {
+        let (to, gap, left) = match (first, rest) {
+            (0xff, [b'>', rest @ ..]) => (ToServer, None, rest),
+            (0xff, [b'<', rest @ ..]) => (ToClient, None, rest),
+            (0xff, [b'{', len, rest @ ..]) => (dir, Some((ToServer, u64::from(*len) + 1)), rest),
+            (0xff, [b'}', len, rest @ ..]) => (dir, Some((ToClient, u64::from(*len) + 1)), rest),
+            _ => {
+                bytes.push(*first);
+                data = rest;
+                continue;
+            }
+        };
+        if !bytes.is_empty() {
+            acts.push(Act::Bytes(dir, std::mem::take(&mut bytes)));
+        }
+        acts.extend(gap.map(|(d, n)| Act::Gap(d, n)));
+        (dir, data) = (to, left);
+    }
+    if !bytes.is_empty() {
+        acts.push(Act::Bytes(dir, bytes));
+    }
+    acts
+}
+
+fn flow() -> FlowCore {
+    FlowCore {
+        pkts: [1, 1],
+        state: FlowState::Established,
+        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), 80), Time(0))
+    }
+}
+
+fn config(first: u8) -> AppConfig {
+    let mut config = AppConfig::default();
+    let h = &mut config.http2;
+    if first & 1 != 0 {
+        (h.max_streams, h.max_frames) = (3, 4);
+    }
+    if first & 2 != 0 {
+        (h.max_table_size, h.max_reassembly_size) = (128, 256);
+    }
+    h.doh2 = first & 4 == 0;
+    h.server.decompress.bomb = 64 << 10;
+    h.server.decompress.work = 1 << 20;
+    config
+}
+
+/// Everything that rules and logs can see of a parser's transactions.
+fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
+    let protocol = protocol(parser.proto()).expect("it has a parser");
+    for tx in parser.txs().filter_map(|id| parser.tx(id)) {
+        let base = tx.base();
+        let mut events: Vec<_> = base.events.as_slice().iter().map(|&e| protocol.events[usize::from(e)]).collect();
+        events.sort_unstable();
+        out.push(format!("tx {} {:?} {events:?}", base.id, base.progress));
+        for dir in [ToServer, ToClient] {
+            for def in protocol.buffers {
+                for index in 0.. {
+                    let mut scratch = Vec::new();
+                    let Some(found) = tx.buffer(def.id, dir, index, &mut scratch) else { break };
+                    out.push(format!("{} {dir:?} {} {}", def.name, found.data.escape_ascii(), found.end));
+                    if def.kind != BufferKind::Multi {
+                        break;
+                    }
+                }
+            }
+            for def in protocol.numbers {
+                let all: Vec<_> = (0..).map_while(|n| tx.number(def.id, dir, n)).take(64).collect();
+                out.push(format!("{} {dir:?} {all:?}", def.name));
+            }
+        }
+        for f in base.files.all() {
+            out.push(format!("file {} {} {:?} {:?}", f.name().escape_ascii(), f.size(), f.state, f.range));
+        }
+        let mut log = |tx: &dyn margay_app::Transaction, what| {
+            let mut json = Json::new();
+            json.item_object();
+            tx.log(&mut json, &AppLogOptions::default(), what);
+            json.end_object();
+            out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
+        };
+        for what in [LogFor::Event, LogFor::Alert, LogFor::File] {
+            log(tx, what);
+        }
+        if let Some((_, carried)) = tx.carried() {
+            log(carried, LogFor::Event);
+        }
+        let _ = tx.forwarded_for("x-forwarded-for", true);
+    }
+}
+
+/// Feeds a parser in pieces of a size; 0 is as it is written.
+fn run(config: &AppConfig, acts: &[Act], size: usize, upgrade: Option<&Upgrade>) -> Vec<String> {
+    let (mut shared, flow) = (Shared::default(), flow());
+    let mut parser = (protocol(AppProto::Http2).expect("it has a parser").parser)(config, &flow);
+    let (mut waiting, mut over) = ([Vec::new(), Vec::new()], None);
+    if let Some(u) = upgrade {
+        let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
+        parser.take_over(&mut cx, u.clone());
+    }
+    let ends = [Act::Bytes(ToServer, Vec::new()), Act::Bytes(ToClient, Vec::new())];
+    for (n, act) in acts.iter().chain(&ends).enumerate() {
+        let end = n >= acts.len();
+        let Act::Bytes(dir, bytes) = act else { continue };
+        let pieces = bytes.chunks(if size == 0 { usize::MAX } else { size });
+        for piece in pieces.chain(end.then_some(&[][..])) {
+            if over.is_some() {
+                continue;
+            }
+            let held: &mut Vec<u8> = &mut waiting[dir.index()];
+            held.extend_from_slice(piece);
+            let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline: false };
+            let parsed = parser.data(&mut cx, *dir, held);
+            assert!(parsed.consumed <= held.len(), "more used than there was");
+            held.drain(..parsed.consumed);
+            if !matches!(parsed.outcome, Outcome::More | Outcome::Rename(_)) {
+                over = Some(parsed.outcome);
+            }
+        }
+    }
+    let mut out = vec![format!("{over:?} {:?}", parser.proto())];
+    seen(&*parser, &mut out);
+    while let Some(id) = parser.next_tx(0) {
+        parser.free_tx(&mut shared, id);
+    }
+    assert_eq!(shared.counters.http_memory, 0, "memory that is not given back");
+    assert!(parser.txs().is_empty(), "transactions that are not freed");
+    out
+}
+
+/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
+fn session(config: &AppConfig, acts: &[Act], mut dice: u32) {
+    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow());
+    let mut waiting = [Vec::new(), Vec::new()];
+    shared.frames.wanted = dice & 1 != 0;
+    for act in acts {
+        let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
+        match act {
+            Act::Gap(dir, len) => session.gap(&mut cx, *dir, *len),
+            Act::Bytes(dir, bytes) => {
+                waiting[dir.index()].extend_from_slice(bytes);
+                for dir in [*dir, dir.reverse()] {
+                    let held: &mut Vec<u8> = &mut waiting[dir.index()];
+                    for _ in 0..16 {
+                        let said = session.data(&mut cx, dir, held);
+                        held.drain(..said.consumed.min(held.len()));
+                        if !said.again {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        for parser in session.parsers_mut() {
+            let complete = protocol(parser.proto()).map_or([0; 2], |p| p.complete());
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                tx.inspected(ToServer);
+                tx.inspected(ToClient);
+                if tx.base().progress == complete || dice >> 28 == 0 {
+                    parser.free_tx(&mut shared, id);
+                }
+            }
+        }
+        if dice >> 28 == 1 {
+            let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
+            session.truncate(&mut cx, if dice & 1 == 0 { ToServer } else { ToClient });
+        }
+        session.tidy();
+        // Many times what came, for header compression, and what is bounded anyway.
+        assert!(shared.counters.http_memory < 64 << 20, "{}", shared.counters.http_memory);
+    }
+    for parser in session.parsers_mut() {
+        while let Some(id) = parser.next_tx(0) {
+            parser.free_tx(&mut shared, id);
+        }
+    }
+    session.tidy();
+    assert_eq!(shared.counters.http_memory, 0, "memory that is not given back");
+    assert!(!session.has_txs(), "transactions that are not freed");
+}
+
+/// A connection of HTTP/2: see the top of this file. The first byte is options, the second the size of pieces.
+pub fn http2(data: &[u8]) {
+    let [first, size, rest @ ..] = data else { return };
+    let config = config(*first);
+    let acts = script(rest);
+    session(&config, &acts, u32::from(*size) << 8 | u32::from(*first));
+    if acts.iter().any(|a| matches!(a, Act::Gap(..))) {
+        return;
+    }
+    let upgrade = (first & 8 != 0).then(|| Upgrade {
+        method: b"GET".to_vec(),
+        target: b"/".to_vec(),
+        host: Some(b"example.com".to_vec()),
+        settings: Some(rest.iter().copied().take(usize::from(*size)).collect()),
+        fields: vec![(b"Accept".to_vec(), b"*/*".to_vec())],
+    });
+    let whole = run(&config, &acts, 0, upgrade.as_ref());
+    // What decompression gives up depends on the pieces.
+    if whole.iter().any(|l| l.contains("failed_decompression")) {
+        return;
+    }
+    for size in [1, usize::from(*size) + 1] {
+        let split = run(&config, &acts, size, upgrade.as_ref());
+        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
+            panic!("in pieces of {size}:\n{a}\n{b}");
+        }
+        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+    }
+}

@@ -1,0 +1,199 @@
+//! What the language consists of, for those who list and explain it: keywords, buffers, and the options of a rule as they
+//! are written.
+//!
+//! Nothing here parses a value; [`crate::Loader`] does that.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::keywords::{self, Buffer, Direction, Does, Keyword, Takes};
+use crate::lexer;
+
+/// A buffer that rules can look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferInfo {
+    /// Canonical name: `http.uri`.
+    pub name: &'static str,
+    /// The name in messages and reports, as Suricata has it: `http_uri`.
+    pub internal: &'static str,
+    /// What it holds.
+    pub description: &'static str,
+    /// Application protocols that have it, by their names in rules; empty for buffers of packets.
+    pub protocols: &'static [&'static str],
+    /// Whether it exists from client to server.
+    pub to_server: bool,
+    /// Whether it exists from server to client.
+    pub to_client: bool,
+    /// Whether one transaction may have several of it.
+    pub multi: bool,
+}
+
+impl BufferInfo {
+    const fn of(b: &'static Buffer) -> BufferInfo {
+        BufferInfo {
+            name: b.name,
+            internal: b.internal,
+            description: b.description,
+            protocols: b.protocols,
+            to_server: !matches!(b.direction, Direction::ToClient),
+            to_client: !matches!(b.direction, Direction::ToServer),
+            multi: b.multi,
+        }
+    }
+}
+
+/// What kind of keyword one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeywordKind {
+    /// Selects a buffer.
+    StickyBuffer,
+    /// Moves the content before it to a buffer.
+    Modifier,
+    /// Transforms the selected buffer.
+    Transform,
+    /// Anything else.
+    Plain,
+}
+
+/// A keyword.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeywordInfo {
+    /// Canonical name.
+    pub name: &'static str,
+    /// Its other names.
+    pub aliases: &'static [&'static str],
+    /// What kind it is.
+    pub kind: KeywordKind,
+    /// The buffer it selects or moves to.
+    pub buffer: Option<BufferInfo>,
+    /// Application protocols that it belongs to, by their names in rules; empty for any.
+    pub protocols: &'static [&'static str],
+    /// Whether it takes a value: yes, no, or either.
+    pub takes_value: Option<bool>,
+    /// Whether the value may be negated with `!`.
+    pub negatable: bool,
+    /// Page of Suricata's manual, below the manual's root.
+    pub page: &'static str,
+}
+
+impl KeywordInfo {
+    fn of(k: &'static Keyword, page: &'static str) -> KeywordInfo {
+        let (kind, buffer, protocols): (_, _, &'static [&'static str]) = match k.does {
+            Does::Select(b) => (KeywordKind::StickyBuffer, Some(BufferInfo::of(b)), b.protocols),
+            Does::Modify(b) => (KeywordKind::Modifier, Some(BufferInfo::of(b)), b.protocols),
+            Does::Number(p, _) => (KeywordKind::Plain, None, p),
+            Does::App(p, _) => (KeywordKind::Plain, None, p),
+            Does::Parse(_) if keywords::is_transform(k) => (KeywordKind::Transform, None, &[]),
+            Does::Parse(_) => (KeywordKind::Plain, buffer(k.names.first().copied().unwrap_or_default()), &[]),
+        };
+        let kind = if kind == KeywordKind::Plain && buffer.is_some() { KeywordKind::StickyBuffer } else { kind };
+        let (name, aliases) = k.names.split_first().map_or(("", k.names), |(n, a)| (*n, a));
+        KeywordInfo {
+            name,
+            aliases,
+            kind,
+            buffer,
+            protocols,
+            takes_value: match k.takes {
+                Takes::Nothing => Some(false),
+                Takes::Value => Some(true),
+                Takes::Maybe => None,
+            },
+            negatable: k.negatable,
+            page,
+        }
+    }
+}
+
+static BUFFERS: LazyLock<HashMap<&'static str, &'static Buffer>> = LazyLock::new(|| {
+    keywords::all()
+        .filter_map(|(k, _)| match k.does {
+            Does::Select(b) | Does::Modify(b) => Some((b.name, b)),
+            _ => None,
+        })
+        .collect()
+});
+
+/// The buffer of a canonical name, as [`crate::ast::BufferChecks::buffer`] has it; `None` for the payload and for frames.
+pub fn buffer(name: &str) -> Option<BufferInfo> {
+    BUFFERS.get(name).map(|b| BufferInfo::of(b))
+}
+
+impl KeywordInfo {
+    /// What it does, in a line.
+    pub fn description(&self) -> String {
+        crate::descriptions::of(self)
+    }
+}
+
+/// All keywords, by name.
+pub fn all_keywords() -> Vec<KeywordInfo> {
+    let mut list: Vec<_> = keywords::all().map(|(k, page)| KeywordInfo::of(k, page)).collect();
+    list.sort_unstable_by_key(|k| k.name);
+    list
+}
+
+/// The keyword of a name, be it the canonical one or another.
+pub fn keyword(name: &str) -> Option<KeywordInfo> {
+    let found = keywords::find(name)?;
+    keywords::all().find(|(k, _)| std::ptr::eq(*k, found)).map(|(k, page)| KeywordInfo::of(k, page))
+}
+
+/// Names of application protocols that a rule's header may have.
+pub fn header_protocols() -> impl Iterator<Item = &'static str> {
+    crate::protocol::app_names()
+}
+
+/// An option of a rule, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenOption {
+    /// The canonical name of its keyword.
+    pub keyword: &'static str,
+    /// What kind of keyword it is.
+    pub kind: KeywordKind,
+    /// The buffer that it selects or moves to.
+    pub buffer: Option<BufferInfo>,
+    /// The value, quotes and all.
+    pub value: Option<String>,
+}
+
+/// The options of a rule's text, in order; those without a keyword of this build are left out.
+pub fn options(text: &str) -> Vec<WrittenOption> {
+    let Ok(parts) = lexer::split(text.as_bytes()) else { return Vec::new() };
+    let named = |o: &lexer::RawOption<'_>| {
+        let k = keywords::find(&String::from_utf8_lossy(o.name))?;
+        let info = KeywordInfo::of(k, "");
+        let value = o.value.map(|v| String::from_utf8_lossy(v).into_owned());
+        Some(WrittenOption { keyword: info.name, kind: info.kind, buffer: info.buffer, value })
+    };
+    parts.options.iter().filter_map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_and_buffers() {
+        let uri = keyword("http.uri").unwrap();
+        assert_eq!((uri.kind, uri.takes_value), (KeywordKind::StickyBuffer, Some(false)));
+        let b = uri.buffer.unwrap();
+        assert_eq!((b.internal, b.to_server, b.to_client), ("http_uri", true, false));
+        assert_eq!(keyword("flags").unwrap().name, "tcp.flags");
+        assert_eq!(keyword("to_md5").unwrap().kind, KeywordKind::Transform);
+        assert_eq!(keyword("file_data").unwrap().kind, KeywordKind::StickyBuffer);
+        assert_eq!(keyword("http_uri").unwrap().kind, KeywordKind::Modifier);
+        assert!(keyword("nonsense").is_none() && buffer("payload").is_none());
+        let all = all_keywords();
+        assert!(all.len() > 200 && all.windows(2).all(|w| w[0].name < w[1].name));
+    }
+
+    #[test]
+    fn options_as_written() {
+        let o = options("alert tcp any any -> any any (flags:S; content:\"a\\;b\"; http_uri; sid:1;)");
+        let names: Vec<_> = o.iter().map(|o| o.keyword).collect();
+        assert_eq!(names, ["tcp.flags", "content", "http_uri", "sid"]);
+        assert_eq!(o[1].value.as_deref(), Some("\"a\\;b\""));
+        assert!(options("no rule").is_empty());
+    }
+}
