@@ -158,6 +158,32 @@ fn stretches(rules: &[(u32, Vec<(u16, u16)>)], favoured: &[u16]) -> Vec<Stretch>
     out
 }
 
+/// A set of ports, as how many of it are below each port.
+struct Ports(Vec<u32>);
+
+impl Ports {
+    fn of(stretches: &[Stretch]) -> Ports {
+        let mut below = vec![0u32; usize::from(u16::MAX) + 2];
+        for s in stretches {
+            for n in below.iter_mut().skip(usize::from(s.first) + 1).take(usize::from(s.last - s.first) + 1) {
+                *n = 1;
+            }
+        }
+        let mut total = 0;
+        for n in &mut below {
+            total += *n;
+            *n = total;
+        }
+        Ports(below)
+    }
+
+    /// Whether one of them is in one of these ranges.
+    fn meet(&self, ranges: &[(u16, u16)]) -> bool {
+        let below = |port: usize| self.0.get(port).copied().unwrap_or(0);
+        ranges.iter().any(|(first, last)| below(usize::from(*last) + 1) > below(usize::from(*first)))
+    }
+}
+
 /// The numbers of groups: those with the same rules share one.
 #[derive(Debug, Default)]
 struct Numbers(HashMap<Vec<u32>, u64>);
@@ -196,8 +222,8 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
                 group(&mut j, rules, &set, numbers.of(&set), settings, Some((s.first, s.last, s.favoured)));
             }
             if !others.is_empty() {
-                let set: Vec<u32> =
-                    listed.iter().filter(|r| others.iter().any(|s| within(s, &r.1))).map(|r| r.0).collect();
+                let ports = Ports::of(others);
+                let set: Vec<u32> = listed.iter().filter(|r| ports.meet(&r.1)).map(|r| r.0).collect();
                 group(&mut j, rules, &set, numbers.of(&set), settings, Some((0, u16::MAX, false)));
             }
             j.end_array();
@@ -292,7 +318,8 @@ fn statistics<'a, I: Iterator<Item = &'a Analysed>>(j: &mut Json, of_group: impl
     j.uint("any5", count(&any5));
     j.end_object();
     // By protocol, and by the buffer with the literal.
-    let mut by_proto: Vec<(&str, u64, Vec<(&str, u64)>)> = Vec::new();
+    type Counted<'s> = Vec<(&'s str, u64)>;
+    let mut by_proto: Vec<(&str, u64, Counted<'_>)> = Vec::new();
     for a in of_group() {
         let proto = if a.scope.app_proto == "unknown" { "payload" } else { a.scope.app_proto.as_str() };
         let at = match by_proto.iter().position(|p| p.0 == proto) {
