@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use margay_config::{Config, ConfigError};
 use margay_detect::{RuleKind, fast_pattern};
 use margay_json::Json;
-use margay_rules::ast::{Arrow, PortSet, Protocol};
+use margay_rules::ast::{Arrow, Check, PortSet, Protocol};
 
 use super::model::Analysed;
 use crate::settings;
@@ -184,18 +184,27 @@ impl Ports {
     }
 }
 
-/// The numbers of groups: those with the same rules share one.
+/// The numbers of groups: those of a list with the same rules share one.
 #[derive(Debug, Default)]
-struct Numbers(HashMap<Vec<u32>, u64>);
+struct Numbers {
+    of_list: HashMap<Vec<u32>, u64>,
+    next: u64,
+}
 
 impl Numbers {
     fn of(&mut self, rules: &[u32]) -> u64 {
-        if let Some(n) = self.0.get(rules) {
+        if let Some(n) = self.of_list.get(rules) {
             return *n;
         }
-        let n = self.0.len() as u64;
-        self.0.insert(rules.to_vec(), n);
+        let n = self.next;
+        self.next += 1;
+        self.of_list.insert(rules.to_vec(), n);
         n
+    }
+
+    /// A new list begins.
+    fn list(&mut self) {
+        self.of_list.clear();
     }
 }
 
@@ -215,6 +224,7 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
             all.sort_by_key(|s| (!s.favoured, std::cmp::Reverse(s.rules), s.first));
             let keep = settings.max.get(d).copied().unwrap_or(usize::MAX).min(all.len());
             let (kept, others) = all.split_at(keep);
+            numbers.list();
             j.array(side);
             let within = |s: &Stretch, p: &[(u16, u16)]| p.iter().any(|(a, b)| *a <= s.last && s.first <= *b);
             for s in kept {
@@ -230,6 +240,7 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
         }
         j.end_object();
     }
+    numbers.list();
     for (t, name) in [(2, "icmpv4"), (3, "icmpv6")] {
         j.object(name);
         for (side, to_server) in [("toserver", true), ("toclient", false)] {
@@ -252,6 +263,10 @@ fn members(rules: &[Analysed], transport: usize, to_server: bool) -> Vec<u32> {
         .zip(rules)
         .filter(|(_, a)| a.kind != RuleKind::IpOnly)
         .filter(|(_, a)| of(&a.rule.protocol).get(transport).copied().unwrap_or(false))
+        .filter(|(_, a)| {
+            let number = [6, 17, 1, 58].get(transport).copied().unwrap_or(0);
+            a.rule.checks.iter().all(|c| if let Check::IpProto(v) = c { v.holds(number) } else { true })
+        })
         .filter(|(_, a)| if to_server { a.scope.to_server } else { a.scope.to_client })
         .map(|(n, _)| n)
         .collect()
