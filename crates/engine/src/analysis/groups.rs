@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use margay_config::{Config, ConfigError};
 use margay_detect::{RuleKind, fast_pattern};
 use margay_json::Json;
-use margay_rules::ast::{Arrow, PortSet, Protocol};
+use margay_rules::ast::{Arrow, Check, PortSet, Protocol};
 
 use super::model::Analysed;
 use crate::settings;
@@ -158,18 +158,53 @@ fn stretches(rules: &[(u32, Vec<(u16, u16)>)], favoured: &[u16]) -> Vec<Stretch>
     out
 }
 
-/// The numbers of groups: those with the same rules share one.
+/// A set of ports, as how many of it are below each port.
+struct Ports(Vec<u32>);
+
+impl Ports {
+    fn of(stretches: &[Stretch]) -> Ports {
+        let mut below = vec![0u32; usize::from(u16::MAX) + 2];
+        for s in stretches {
+            for n in below.iter_mut().skip(usize::from(s.first) + 1).take(usize::from(s.last - s.first) + 1) {
+                *n = 1;
+            }
+        }
+        let mut total = 0;
+        for n in &mut below {
+            total += *n;
+            *n = total;
+        }
+        Ports(below)
+    }
+
+    /// Whether one of them is in one of these ranges.
+    fn meet(&self, ranges: &[(u16, u16)]) -> bool {
+        let below = |port: usize| self.0.get(port).copied().unwrap_or(0);
+        ranges.iter().any(|(first, last)| below(usize::from(*last) + 1) > below(usize::from(*first)))
+    }
+}
+
+/// The numbers of groups: those of a list with the same rules share one.
 #[derive(Debug, Default)]
-struct Numbers(HashMap<Vec<u32>, u64>);
+struct Numbers {
+    of_list: HashMap<Vec<u32>, u64>,
+    next: u64,
+}
 
 impl Numbers {
     fn of(&mut self, rules: &[u32]) -> u64 {
-        if let Some(n) = self.0.get(rules) {
+        if let Some(n) = self.of_list.get(rules) {
             return *n;
         }
-        let n = self.0.len() as u64;
-        self.0.insert(rules.to_vec(), n);
+        let n = self.next;
+        self.next += 1;
+        self.of_list.insert(rules.to_vec(), n);
         n
+    }
+
+    /// A new list begins.
+    fn list(&mut self) {
+        self.of_list.clear();
     }
 }
 
@@ -189,6 +224,7 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
             all.sort_by_key(|s| (!s.favoured, std::cmp::Reverse(s.rules), s.first));
             let keep = settings.max.get(d).copied().unwrap_or(usize::MAX).min(all.len());
             let (kept, others) = all.split_at(keep);
+            numbers.list();
             j.array(side);
             let within = |s: &Stretch, p: &[(u16, u16)]| p.iter().any(|(a, b)| *a <= s.last && s.first <= *b);
             for s in kept {
@@ -196,14 +232,15 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
                 group(&mut j, rules, &set, numbers.of(&set), settings, Some((s.first, s.last, s.favoured)));
             }
             if !others.is_empty() {
-                let set: Vec<u32> =
-                    listed.iter().filter(|r| others.iter().any(|s| within(s, &r.1))).map(|r| r.0).collect();
+                let ports = Ports::of(others);
+                let set: Vec<u32> = listed.iter().filter(|r| ports.meet(&r.1)).map(|r| r.0).collect();
                 group(&mut j, rules, &set, numbers.of(&set), settings, Some((0, u16::MAX, false)));
             }
             j.end_array();
         }
         j.end_object();
     }
+    numbers.list();
     for (t, name) in [(2, "icmpv4"), (3, "icmpv6")] {
         j.object(name);
         for (side, to_server) in [("toserver", true), ("toclient", false)] {
@@ -226,6 +263,10 @@ fn members(rules: &[Analysed], transport: usize, to_server: bool) -> Vec<u32> {
         .zip(rules)
         .filter(|(_, a)| a.kind != RuleKind::IpOnly)
         .filter(|(_, a)| of(&a.rule.protocol).get(transport).copied().unwrap_or(false))
+        .filter(|(_, a)| {
+            let number = [6, 17, 1, 58].get(transport).copied().unwrap_or(0);
+            a.rule.checks.iter().all(|c| if let Check::IpProto(v) = c { v.holds(number) } else { true })
+        })
         .filter(|(_, a)| if to_server { a.scope.to_server } else { a.scope.to_client })
         .map(|(n, _)| n)
         .collect()
@@ -292,7 +333,8 @@ fn statistics<'a, I: Iterator<Item = &'a Analysed>>(j: &mut Json, of_group: impl
     j.uint("any5", count(&any5));
     j.end_object();
     // By protocol, and by the buffer with the literal.
-    let mut by_proto: Vec<(&str, u64, Vec<(&str, u64)>)> = Vec::new();
+    type Counted<'s> = Vec<(&'s str, u64)>;
+    let mut by_proto: Vec<(&str, u64, Counted<'_>)> = Vec::new();
     for a in of_group() {
         let proto = if a.scope.app_proto == "unknown" { "payload" } else { a.scope.app_proto.as_str() };
         let at = match by_proto.iter().position(|p| p.0 == proto) {

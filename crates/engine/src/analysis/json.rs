@@ -127,6 +127,10 @@ pub(super) fn rule(j: &mut Json, a: &Analysed, bits: &Bits) {
     j.raw(b"\n");
 }
 
+/// Most rules that one rule is said to wait for: with more, who they are tells nobody anything, and all pairs of rules would
+/// have to be written.
+const SETTERS_MAX: usize = 1000;
+
 /// Who does what with a flowbit: signature ids.
 #[derive(Debug, Default)]
 struct Bit {
@@ -225,10 +229,9 @@ impl Bits {
         j.object("upstream");
         j.object("state_modifying_rules");
         j.array("sids");
-        for b in wanted.iter().filter_map(|&i| self.bits.get(i)) {
-            for s in &b.set_by_tx {
-                j.item_uint(u64::from(*s));
-            }
+        let setters = wanted.iter().filter_map(|&i| self.bits.get(i)).flat_map(|b| &b.set_by_tx);
+        for s in setters.take(SETTERS_MAX) {
+            j.item_uint(u64::from(*s));
         }
         j.end_array();
         j.array("names");

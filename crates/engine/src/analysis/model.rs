@@ -122,7 +122,7 @@ impl Analysed {
         self.lists = Vec::new();
         self.notes = Vec::new();
         self.warnings = Vec::new();
-        self.rule.checks = Vec::new();
+        self.rule.checks.retain(|c| matches!(c, Check::IpProto(_)));
         self.rule.metadata = Vec::new();
         self
     }

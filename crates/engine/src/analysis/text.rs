@@ -1,5 +1,6 @@
 //! `rules_analysis.txt` and `rules_fast_pattern.txt`.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use margay_detect::{RuleKind, is_payload};
@@ -112,62 +113,61 @@ pub(super) fn rules_heading() -> String {
 /// What `rules_analysis.txt` says of a rule.
 pub(super) fn rule(a: &Analysed) -> String {
     let mut out = String::new();
-    {
-        let r = &a.rule;
-        let _ = writeln!(out, "== Sid: {} ==\n{}", r.sid, r.text);
-        let _ = writeln!(out, "    Rule is {}.", sort(a.kind));
-        let tcp_both = a.kind == RuleKind::PacketStream && a.is_tcp();
-        if matches!(a.kind, RuleKind::Packet | RuleKind::IpOnly | RuleKind::LikeIpOnly) || tcp_both {
-            out.push_str("    Rule matches on packets.\n");
-        }
-        if a.kind == RuleKind::Stream || tcp_both || a.kind == RuleKind::AppTransaction && a.has_payload() {
-            out.push_str("    Rule matches on reassembled stream.\n");
-        }
-        if a.scope.app_proto != "unknown" {
-            let _ = writeln!(out, "    App layer protocol is {}.", a.scope.app_proto);
-        }
-        if a.has_payload() {
-            let count = |app: bool, f: &dyn Fn(&BufferCheck) -> bool| {
-                r.buffers.iter().filter(|b| b.app == app).flat_map(|b| &b.checks).filter(|c| f(c)).count()
-            };
-            let content = |c: &BufferCheck| matches!(c, BufferCheck::Content(_));
-            let pcre = |c: &BufferCheck| matches!(c, BufferCheck::Pcre(_));
-            let _ = writeln!(
-                out,
-                "    Rule contains {} content options, {} http content options, {} pcre options, and {} pcre options with \
-                 http modifiers.",
-                count(false, &content),
-                count(true, &content),
-                count(false, &pcre),
-                count(true, &pcre),
-            );
-        }
-        if let Some(m) = &a.mpm {
-            let transforms = r.buffers.get(m.buffer).map_or(0, |b| b.transforms.len());
-            let with = if transforms > 0 { format!(" (with {transforms} transform(s))") } else { String::new() };
-            let _ = writeln!(out, "    Fast Pattern \"{}\" on \"{}\"{with} buffer.", shown(&m.bytes), buffer(a, m));
-        }
-        if let Some(p) = &a.prefilter {
-            let _ = writeln!(out, "    Prefilter on \"{p}\".");
-        }
-        for n in distinct(&a.notes) {
-            let _ = writeln!(out, "    Note: {n}");
-        }
-        let advice = advice(a);
-        for w in distinct(&advice) {
-            let _ = writeln!(out, "    Warning: {w}");
-        }
-        if advice.is_empty() {
-            out.push_str("    No warnings for this rule.\n");
-        }
-        out.push('\n');
+    let r = &a.rule;
+    let _ = writeln!(out, "== Sid: {} ==\n{}", r.sid, r.text);
+    let _ = writeln!(out, "    Rule is {}.", sort(a.kind));
+    let tcp_both = a.kind == RuleKind::PacketStream && a.is_tcp();
+    if matches!(a.kind, RuleKind::Packet | RuleKind::IpOnly | RuleKind::LikeIpOnly) || tcp_both {
+        out.push_str("    Rule matches on packets.\n");
     }
+    if a.kind == RuleKind::Stream || tcp_both || a.kind == RuleKind::AppTransaction && a.has_payload() {
+        out.push_str("    Rule matches on reassembled stream.\n");
+    }
+    if a.scope.app_proto != "unknown" {
+        let _ = writeln!(out, "    App layer protocol is {}.", a.scope.app_proto);
+    }
+    if a.has_payload() {
+        let count = |app: bool, f: &dyn Fn(&BufferCheck) -> bool| {
+            r.buffers.iter().filter(|b| b.app == app).flat_map(|b| &b.checks).filter(|c| f(c)).count()
+        };
+        let content = |c: &BufferCheck| matches!(c, BufferCheck::Content(_));
+        let pcre = |c: &BufferCheck| matches!(c, BufferCheck::Pcre(_));
+        let _ = writeln!(
+            out,
+            "    Rule contains {} content options, {} http content options, {} pcre options, and {} pcre options with \
+             http modifiers.",
+            count(false, &content),
+            count(true, &content),
+            count(false, &pcre),
+            count(true, &pcre),
+        );
+    }
+    if let Some(m) = &a.mpm {
+        let transforms = r.buffers.get(m.buffer).map_or(0, |b| b.transforms.len());
+        let with = if transforms > 0 { format!(" (with {transforms} transform(s))") } else { String::new() };
+        let _ = writeln!(out, "    Fast Pattern \"{}\" on \"{}\"{with} buffer.", shown(&m.bytes), buffer(a, m));
+    }
+    if let Some(p) = &a.prefilter {
+        let _ = writeln!(out, "    Prefilter on \"{p}\".");
+    }
+    for n in distinct(&a.notes) {
+        let _ = writeln!(out, "    Note: {n}");
+    }
+    let advice = advice(a);
+    for w in distinct(&advice) {
+        let _ = writeln!(out, "    Warning: {w}");
+    }
+    if advice.is_empty() {
+        out.push_str("    No warnings for this rule.\n");
+    }
+    out.push('\n');
     out
 }
 
 /// A list without what it repeats.
 fn distinct(list: &[String]) -> impl Iterator<Item = &String> {
-    list.iter().enumerate().filter(|(i, s)| !list.iter().take(*i).any(|o| o == *s)).map(|s| s.1)
+    let mut seen = HashSet::new();
+    list.iter().filter(move |s| seen.insert(s.as_str()))
 }
 
 /// How `rules_fast_pattern.txt` begins.
@@ -179,41 +179,39 @@ pub(super) fn fast_patterns_heading() -> String {
 pub(super) fn fast_pattern(a: &Analysed) -> String {
     let mut out = String::new();
     let yes = |b: bool| if b { "yes" } else { "no" };
-    {
-        let _ = writeln!(out, "== Sid: {} ==\n{}\n    Fast Pattern analysis:", a.rule.sid, a.rule.text);
-        let Some(m) = &a.mpm else {
-            let any = a.rule.buffers.iter().flat_map(|b| &b.checks).any(|c| matches!(c, BufferCheck::Content(_)));
-            let why = if any { "No content that can be looked for" } else { "No content present" };
-            let _ = writeln!(out, "        {why}\n");
-            return out;
-        };
-        let payload = a.rule.buffers.get(m.buffer).is_none_or(|b| is_payload(&b.buffer));
-        let matcher = if payload { "content".to_owned() } else { buffer(a, m) };
-        let c = &m.content;
-        let flags: Vec<&str> = [
-            (c.offset.is_some(), "Offset"),
-            (c.depth.is_some(), "Depth"),
-            (c.within.is_some(), "Within"),
-            (c.distance.is_some(), "Distance"),
-            (c.nocase, "Nocase"),
-            (c.negated, "Negated"),
-        ]
-        .into_iter()
-        .filter(|f| f.0)
-        .map(|f| f.1)
-        .collect();
-        let flags = if flags.is_empty() { "None".to_owned() } else { flags.join(" ") };
-        let _ = writeln!(out, "        Fast pattern matcher: {matcher}");
-        let _ = writeln!(out, "        Flags: {flags}");
-        let _ = writeln!(out, "        Fast pattern set: {}", yes(c.fast_pattern));
-        let _ = writeln!(out, "        Fast pattern only set: {}", yes(c.fast_pattern_only));
-        let _ = writeln!(out, "        Fast pattern chop set: {}", yes(c.fast_pattern_chop.is_some()));
-        if let Some((offset, length)) = c.fast_pattern_chop {
-            let _ = writeln!(out, "        Fast pattern offset, length: {offset}, {length}");
-        }
-        let _ = writeln!(out, "        Original content: {}", shown(&c.bytes));
-        let _ = writeln!(out, "        Final content: {}\n", shown(&m.bytes));
+    let _ = writeln!(out, "== Sid: {} ==\n{}\n    Fast Pattern analysis:", a.rule.sid, a.rule.text);
+    let Some(m) = &a.mpm else {
+        let any = a.rule.buffers.iter().flat_map(|b| &b.checks).any(|c| matches!(c, BufferCheck::Content(_)));
+        let why = if any { "No content that can be looked for" } else { "No content present" };
+        let _ = writeln!(out, "        {why}\n");
+        return out;
+    };
+    let payload = a.rule.buffers.get(m.buffer).is_none_or(|b| is_payload(&b.buffer));
+    let matcher = if payload { "content".to_owned() } else { buffer(a, m) };
+    let c = &m.content;
+    let flags: Vec<&str> = [
+        (c.offset.is_some(), "Offset"),
+        (c.depth.is_some(), "Depth"),
+        (c.within.is_some(), "Within"),
+        (c.distance.is_some(), "Distance"),
+        (c.nocase, "Nocase"),
+        (c.negated, "Negated"),
+    ]
+    .into_iter()
+    .filter(|f| f.0)
+    .map(|f| f.1)
+    .collect();
+    let flags = if flags.is_empty() { "None".to_owned() } else { flags.join(" ") };
+    let _ = writeln!(out, "        Fast pattern matcher: {matcher}");
+    let _ = writeln!(out, "        Flags: {flags}");
+    let _ = writeln!(out, "        Fast pattern set: {}", yes(c.fast_pattern));
+    let _ = writeln!(out, "        Fast pattern only set: {}", yes(c.fast_pattern_only));
+    let _ = writeln!(out, "        Fast pattern chop set: {}", yes(c.fast_pattern_chop.is_some()));
+    if let Some((offset, length)) = c.fast_pattern_chop {
+        let _ = writeln!(out, "        Fast pattern offset, length: {offset}, {length}");
     }
+    let _ = writeln!(out, "        Original content: {}", shown(&c.bytes));
+    let _ = writeln!(out, "        Final content: {}\n", shown(&m.bytes));
     out
 }
 
