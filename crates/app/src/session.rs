@@ -251,12 +251,11 @@ impl AppSession {
                 self.parsing = false;
                 (self.side, self.first) = ([AppProto::Unknown; 2], None);
                 self.proto = AppProto::Unknown;
-                // What was found out of the old protocol is no news any more.
-                self.news = [to.is_some(), false];
+                // What was found out of the old protocol is no news any more. The server agreed to the new one; the client
+                // has not spoken it yet.
+                self.news = [false, to.is_some()];
                 if let Some(to) = to {
                     self.side = [to; 2];
-                    // The server agreed to it; the client has not spoken it yet.
-                    self.news[Direction::ToServer.index()] = false;
                     self.start(cx, to);
                     if let (Some(parser), Some(from)) = (self.parsers.last_mut().filter(|_| self.parsing), upgrade) {
                         parser.take_over(cx, from);
