@@ -347,15 +347,11 @@ fn progress(proto: &str, to_server: bool, name: &str) -> u8 {
         };
         buffer.or_else(number)?.get(dir).copied().flatten()
     };
-    of(name).unwrap_or(match (proto, name) {
-        ("http", n) if is_file(n) => 3,
-        ("http2", _) => {
-            if to_server {
-                3
-            } else {
-                5
-            }
-        }
-        _ => 0,
-    })
+    match (proto, name) {
+        // The reference counts the states of a stream of HTTP/2 in another way.
+        ("http2", _) if to_server => 3,
+        ("http2", _) => 5,
+        ("http", n) if is_file(n) => of(n).unwrap_or(3),
+        (_, n) => of(n).unwrap_or(0),
+    }
 }
