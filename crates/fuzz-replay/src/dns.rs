@@ -5,52 +5,14 @@
 //! server, each a datagram; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the
 //! byte behind it says, where there is a stream. Any other byte is itself.
 
-use std::net::IpAddr;
-
 use margay_app::dns::message::{BUDGET, Message, NAME_MAX};
 use margay_app::dns::{LogOptions, Version};
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
-use margay_json::Json;
 use margay_packet::Time;
 
-/// A step of the script.
-#[derive(Debug, Clone)]
-enum Act {
-    Bytes(Direction, Vec<u8>),
-    Gap(Direction, u64),
-}
-
-fn script(mut data: &[u8]) -> Vec<Act> {
-    let mut acts = Vec::new();
-    let (mut dir, mut bytes) = (ToServer, Vec::new());
-    let flush = |dir, bytes: &mut Vec<u8>, acts: &mut Vec<Act>| {
-        if !bytes.is_empty() {
-            acts.push(Act::Bytes(dir, std::mem::take(bytes)));
-        }
-    };
-    while let [first, rest @ ..] = data {
-        data = match (first, rest) {
-            (0xff, [to @ (b'>' | b'<'), rest @ ..]) => {
-                flush(dir, &mut bytes, &mut acts);
-                dir = if *to == b'>' { ToServer } else { ToClient };
-                rest
-            }
-            (0xff, [of @ (b'{' | b'}'), len, rest @ ..]) => {
-                flush(dir, &mut bytes, &mut acts);
-                acts.push(Act::Gap(if *of == b'{' { ToServer } else { ToClient }, u64::from(*len) + 1));
-                rest
-            }
-            _ => {
-                bytes.push(*first);
-                rest
-            }
-        };
-    }
-    flush(dir, &mut bytes, &mut acts);
-    acts
-}
+use crate::talk::{Act, flow, json, log, same, script};
 
 /// A parser with what it needs, fed as a session feeds it.
 struct Talk<'a> {
@@ -63,8 +25,7 @@ struct Talk<'a> {
 
 impl<'a> Talk<'a> {
     fn new(config: &'a AppConfig, protocol: &Protocol, transport: u8) -> Self {
-        let ends = [IpAddr::from([192, 0, 2, 1]), IpAddr::from([198, 51, 100, 1])];
-        let flow = FlowCore::new(1, transport, (ends[0], 40_000), (ends[1], 53), Time(0));
+        let flow = flow(transport, 53);
         let parser = (protocol.parser)(config, &flow);
         Talk { config, flow, shared: Shared::default(), parser, waiting: [Vec::new(), Vec::new()] }
     }
@@ -111,15 +72,8 @@ impl<'a> Talk<'a> {
             }
             for version in [Version::V2, Version::V3] {
                 o.dns = LogOptions { version, ..LogOptions::default() };
-                let one = |write: &dyn Fn(&mut Json)| {
-                    let mut json = Json::new();
-                    json.item_object();
-                    write(&mut json);
-                    json.end_object();
-                    String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8")
-                };
-                out.extend((0..tx.records(&o)).map(|n| one(&|json| tx.log_record(n, json, &o))));
-                out.push(one(&|json| tx.log(json, &o, LogFor::Alert)));
+                out.extend((0..tx.records(&o)).map(|n| json(|j| tx.log_record(n, j, &o))));
+                out.push(log(tx, &o, LogFor::Alert));
             }
         }
         for id in self.parser.txs() {
@@ -183,9 +137,6 @@ pub fn dns(data: &[u8]) {
     // Transactions are numbered as they come, whichever side they are of: in one order only within an act.
     for size in [1, usize::from(*size) + 1] {
         let split = run(&config, protocol, &acts, size);
-        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
-            panic!("in pieces of {size}:\n{a}\n{b}");
-        }
-        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+        same(&whole, &split, size);
     }
 }

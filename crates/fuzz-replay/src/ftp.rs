@@ -2,9 +2,8 @@
 //! its data connections carry.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
-//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's. Any other byte is itself.
-
-use std::net::IpAddr;
+//! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the
+//! byte behind it says. Any other byte is itself.
 
 use margay_app::expect::{Awaited, Expect};
 use margay_app::{
@@ -12,52 +11,12 @@ use margay_app::{
     protocol,
 };
 use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::{FlowCore, FlowState};
-use margay_json::Json;
+use margay_flow::FlowCore;
 use margay_packet::Time;
 
+use crate::talk::{Act, flow, log, same, script};
+
 const DIRECTIONS: [Direction; 2] = [ToServer, ToClient];
-
-#[derive(Debug, Clone)]
-enum Act {
-    Bytes(Direction, Vec<u8>),
-    Gap(Direction),
-}
-
-fn script(mut data: &[u8]) -> Vec<Act> {
-    let (mut acts, mut dir, mut bytes) = (Vec::new(), ToServer, Vec::new());
-    while let [first, rest @ ..] = data {
-        let next = match (first, rest) {
-            (0xff, [b'>', rest @ ..]) => Some((ToServer, None, rest)),
-            (0xff, [b'<', rest @ ..]) => Some((ToClient, None, rest)),
-            (0xff, [b'{', rest @ ..]) => Some((dir, Some(ToServer), rest)),
-            (0xff, [b'}', rest @ ..]) => Some((dir, Some(ToClient), rest)),
-            _ => None,
-        };
-        let Some((to, gap, left)) = next else {
-            bytes.push(*first);
-            data = rest;
-            continue;
-        };
-        if !bytes.is_empty() {
-            acts.push(Act::Bytes(dir, std::mem::take(&mut bytes)));
-        }
-        acts.extend(gap.map(Act::Gap));
-        (dir, data) = (to, left);
-    }
-    if !bytes.is_empty() {
-        acts.push(Act::Bytes(dir, bytes));
-    }
-    acts
-}
-
-fn flow() -> FlowCore {
-    FlowCore {
-        pkts: [1, 1],
-        state: FlowState::Established,
-        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), 21), Time(0))
-    }
-}
 
 fn proto() -> &'static Protocol {
     protocol(AppProto::Ftp).expect("FTP has a parser")
@@ -111,18 +70,14 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
             out.push(format!("file {} {} {:?}", f.name().escape_ascii(), f.size(), f.state));
         }
         for what in [LogFor::Event, LogFor::Alert, LogFor::File] {
-            let mut json = Json::new();
-            json.item_object();
-            tx.log(&mut json, &AppLogOptions::default(), what);
-            json.end_object();
-            out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
+            out.push(log(tx, &AppLogOptions::default(), what));
         }
     }
 }
 
 /// Feeds a parser in pieces of a size; 0 is as it is written.
 fn run(config: &AppConfig, acts: &[Act], size: usize) -> Talk {
-    let (mut shared, flow) = (Shared::default(), flow());
+    let (mut shared, flow) = (Shared::default(), flow(6, 21));
     let mut parser = (proto().parser)(config, &flow);
     let (mut waiting, mut outcome) = ([Vec::new(), Vec::new()], Outcome::More);
     let ends = [Act::Bytes(ToServer, Vec::new()), Act::Bytes(ToClient, Vec::new())];
@@ -130,10 +85,10 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Talk {
         let end = n >= acts.len();
         let (dir, bytes) = match act {
             Act::Bytes(dir, bytes) => (*dir, &bytes[..]),
-            Act::Gap(dir) => {
+            Act::Gap(dir, len) => {
                 let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline: false };
                 if outcome == Outcome::More {
-                    outcome = parser.gap(&mut cx, *dir, 5);
+                    outcome = parser.gap(&mut cx, *dir, *len);
                 }
                 continue;
             }
@@ -167,17 +122,17 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Talk {
 
 /// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
 fn session(config: &AppConfig, acts: &[Act], dice: u8) {
-    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow());
+    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow(6, 21));
     let (mut waiting, mut dice) = ([Vec::new(), Vec::new()], u32::from(dice));
     let complete = proto().complete();
     for act in acts {
         let (dir, bytes) = match act {
             Act::Bytes(dir, bytes) => (*dir, &bytes[..]),
-            Act::Gap(dir) => {
+            Act::Gap(dir, len) => {
                 waiting[dir.index()].clear();
                 let mut cx =
                     Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
-                session.gap(&mut cx, *dir, 5);
+                session.gap(&mut cx, *dir, *len);
                 continue;
             }
         };
@@ -248,7 +203,7 @@ fn carried(config: &AppConfig, said: &Expect, acts: &[Act], size: usize) -> Vec<
             Act::Bytes(dir, _) => {
                 session.data(&mut cx, *dir, b"");
             }
-            Act::Gap(dir) => session.gap(&mut cx, *dir, 5),
+            Act::Gap(dir, len) => session.gap(&mut cx, *dir, *len),
         }
     }
     let mut lines = Vec::new();
@@ -262,13 +217,6 @@ fn carried(config: &AppConfig, said: &Expect, acts: &[Act], size: usize) -> Vec<
         assert!(parser.txs().is_empty(), "transactions that are not freed");
     }
     lines
-}
-
-fn same(whole: &[String], split: &[String], size: usize) {
-    if let Some((a, b)) = whole.iter().zip(split).find(|(a, b)| a != b) {
-        panic!("in pieces of {size}:\n{a}\n{b}");
-    }
-    assert_eq!(whole.len(), split.len(), "in pieces of {size}");
 }
 
 /// A conversation of FTP: see the top of this file.

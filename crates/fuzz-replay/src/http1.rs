@@ -4,64 +4,18 @@
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
 //! says. Any other byte is itself.
 
-use std::net::IpAddr;
-
 use margay_app::file::FileWants;
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol, Shared,
     protocol,
 };
 use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::{FlowCore, FlowState};
-use margay_json::Json;
+use margay_flow::FlowCore;
 use margay_packet::Time;
 
+use crate::talk::{Act, flow, log, same, script};
+
 use margay_app::http1::SwfConfig;
-
-/// A step of the script.
-#[derive(Debug, Clone)]
-enum Act {
-    Bytes(Direction, Vec<u8>),
-    Gap(Direction, u64),
-}
-
-fn script(mut data: &[u8]) -> Vec<Act> {
-    let mut acts = Vec::new();
-    let (mut dir, mut bytes) = (ToServer, Vec::new());
-    let flush = |dir, bytes: &mut Vec<u8>, acts: &mut Vec<Act>| {
-        if !bytes.is_empty() {
-            acts.push(Act::Bytes(dir, std::mem::take(bytes)));
-        }
-    };
-    while let [first, rest @ ..] = data {
-        data = match (first, rest) {
-            (0xff, [to @ (b'>' | b'<'), rest @ ..]) => {
-                flush(dir, &mut bytes, &mut acts);
-                dir = if *to == b'>' { ToServer } else { ToClient };
-                rest
-            }
-            (0xff, [of @ (b'{' | b'}'), len, rest @ ..]) => {
-                flush(dir, &mut bytes, &mut acts);
-                acts.push(Act::Gap(if *of == b'{' { ToServer } else { ToClient }, u64::from(*len) + 1));
-                rest
-            }
-            _ => {
-                bytes.push(*first);
-                rest
-            }
-        };
-    }
-    flush(dir, &mut bytes, &mut acts);
-    acts
-}
-
-fn flow() -> FlowCore {
-    FlowCore {
-        pkts: [1, 1],
-        state: FlowState::Established,
-        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), 80), Time(0))
-    }
-}
 
 /// Most bytes that are left over with small limits; a chunk's size may be that long with any.
 const SMALL_FIELD: usize = 256;
@@ -130,7 +84,7 @@ struct Talk<'a> {
 
 impl<'a> Talk<'a> {
     fn new(config: &'a AppConfig) -> Self {
-        let flow = flow();
+        let flow = flow(6, 80);
         let parser = (proto().parser)(config, &flow);
         Talk { config, flow, shared: shared(), parser, waiting: [Vec::new(), Vec::new()], outcome: Outcome::More }
     }
@@ -193,14 +147,10 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
             ));
         }
         for what in [LogFor::Event, LogFor::Alert, LogFor::File] {
-            let mut json = Json::new();
             let mut options = AppLogOptions::default();
             options.http.extended = true;
             options.http.dump_headers = [true; 2];
-            json.item_object();
-            tx.log(&mut json, &options, what);
-            json.end_object();
-            out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
+            out.push(log(tx, &options, what));
         }
         let _ = (tx.forwarded_for("x-forwarded-for", false), tx.forwarded_for("x-forwarded-for", true));
     }
@@ -270,7 +220,7 @@ fn has_tail(config: &AppConfig, acts: &[Act]) -> bool {
 
 /// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
 fn session(config: &AppConfig, acts: &[Act], inline: bool, dice: u8) {
-    let (mut session, mut shared, flow) = (AppSession::default(), shared(), flow());
+    let (mut session, mut shared, flow) = (AppSession::default(), shared(), flow(6, 80));
     let mut waiting = [Vec::new(), Vec::new()];
     let (mut fed, mut dice) = (0, u32::from(dice));
     let complete = proto().complete();
@@ -356,9 +306,6 @@ pub fn http1(data: &[u8]) {
         if whole.is_empty() || split.is_empty() {
             continue;
         }
-        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
-            panic!("in pieces of {size}:\n{a}\n{b}");
-        }
-        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+        same(&whole, &split, size);
     }
 }

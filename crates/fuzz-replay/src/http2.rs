@@ -4,56 +4,14 @@
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
 //! says. Any other byte is itself.
 
-use std::net::IpAddr;
-
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Shared, Upgrade,
     protocol,
 };
-use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::{FlowCore, FlowState};
-use margay_json::Json;
+use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
 
-#[derive(Debug, Clone)]
-enum Act {
-    Bytes(Direction, Vec<u8>),
-    Gap(Direction, u64),
-}
-
-fn script(mut data: &[u8]) -> Vec<Act> {
-    let (mut acts, mut dir, mut bytes) = (Vec::new(), ToServer, Vec::new());
-    while let [first, rest @ ..] = data {
-        let (to, gap, left) = match (first, rest) {
-            (0xff, [b'>', rest @ ..]) => (ToServer, None, rest),
-            (0xff, [b'<', rest @ ..]) => (ToClient, None, rest),
-            (0xff, [b'{', len, rest @ ..]) => (dir, Some((ToServer, u64::from(*len) + 1)), rest),
-            (0xff, [b'}', len, rest @ ..]) => (dir, Some((ToClient, u64::from(*len) + 1)), rest),
-            _ => {
-                bytes.push(*first);
-                data = rest;
-                continue;
-            }
-        };
-        if !bytes.is_empty() {
-            acts.push(Act::Bytes(dir, std::mem::take(&mut bytes)));
-        }
-        acts.extend(gap.map(|(d, n)| Act::Gap(d, n)));
-        (dir, data) = (to, left);
-    }
-    if !bytes.is_empty() {
-        acts.push(Act::Bytes(dir, bytes));
-    }
-    acts
-}
-
-fn flow() -> FlowCore {
-    FlowCore {
-        pkts: [1, 1],
-        state: FlowState::Established,
-        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), 80), Time(0))
-    }
-}
+use crate::talk::{Act, flow, log, same, script};
 
 fn config(first: u8) -> AppConfig {
     let mut config = AppConfig::default();
@@ -97,18 +55,11 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
         for f in base.files.all() {
             out.push(format!("file {} {} {:?} {:?}", f.name().escape_ascii(), f.size(), f.state, f.range));
         }
-        let mut log = |tx: &dyn margay_app::Transaction, what| {
-            let mut json = Json::new();
-            json.item_object();
-            tx.log(&mut json, &AppLogOptions::default(), what);
-            json.end_object();
-            out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
-        };
         for what in [LogFor::Event, LogFor::Alert, LogFor::File] {
-            log(tx, what);
+            out.push(log(tx, &AppLogOptions::default(), what));
         }
         if let Some((_, carried)) = tx.carried() {
-            log(carried, LogFor::Event);
+            out.push(log(carried, &AppLogOptions::default(), LogFor::Event));
         }
         let _ = tx.forwarded_for("x-forwarded-for", true);
     }
@@ -116,7 +67,7 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
 
 /// Feeds a parser in pieces of a size; 0 is as it is written.
 fn run(config: &AppConfig, acts: &[Act], size: usize, upgrade: Option<&Upgrade>) -> Vec<String> {
-    let (mut shared, flow) = (Shared::default(), flow());
+    let (mut shared, flow) = (Shared::default(), flow(6, 80));
     let mut parser = (protocol(AppProto::Http2).expect("it has a parser").parser)(config, &flow);
     let (mut waiting, mut over) = ([Vec::new(), Vec::new()], None);
     if let Some(u) = upgrade {
@@ -155,7 +106,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize, upgrade: Option<&Upgrade>)
 
 /// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
 fn session(config: &AppConfig, acts: &[Act], mut dice: u32) {
-    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow());
+    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow(6, 80));
     let mut waiting = [Vec::new(), Vec::new()];
     shared.frames.wanted = dice & 1 != 0;
     for act in acts {
@@ -231,9 +182,6 @@ pub fn http2(data: &[u8]) {
     }
     for size in [1, usize::from(*size) + 1] {
         let split = run(&config, &acts, size, upgrade.as_ref());
-        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
-            panic!("in pieces of {size}:\n{a}\n{b}");
-        }
-        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+        same(&whole, &split, size);
     }
 }

@@ -12,6 +12,7 @@ mod rules;
 mod smtp;
 mod ssh;
 mod stream;
+mod talk;
 mod tls;
 
 pub use datasets::datasets;

@@ -4,62 +4,19 @@
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
 //! says. Any other byte is itself.
 
-use std::net::IpAddr;
-
 use margay_app::file::FileWants;
 use margay_app::smtp::MailField;
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Protocol, Shared,
     protocol,
 };
-use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::{FlowCore, FlowState};
-use margay_json::Json;
+use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
+
+use crate::talk::{Act, flow, log, same, script};
 
 /// Most bytes that wait for more of a line.
 const MAX_WAITING: usize = 4096;
-
-#[derive(Debug, Clone)]
-enum Act {
-    Bytes(Direction, Vec<u8>),
-    Gap(Direction, u64),
-}
-
-fn script(mut data: &[u8]) -> Vec<Act> {
-    let (mut acts, mut dir, mut bytes) = (Vec::new(), ToServer, Vec::new());
-    while let [first, rest @ ..] = data {
-        let next = match (first, rest) {
-            (0xff, [b'>', rest @ ..]) => Some((ToServer, None, rest)),
-            (0xff, [b'<', rest @ ..]) => Some((ToClient, None, rest)),
-            (0xff, [b'{', len, rest @ ..]) => Some((dir, Some(Act::Gap(ToServer, u64::from(*len) + 1)), rest)),
-            (0xff, [b'}', len, rest @ ..]) => Some((dir, Some(Act::Gap(ToClient, u64::from(*len) + 1)), rest)),
-            _ => None,
-        };
-        let Some((to, gap, left)) = next else {
-            bytes.push(*first);
-            data = rest;
-            continue;
-        };
-        if !bytes.is_empty() {
-            acts.push(Act::Bytes(dir, std::mem::take(&mut bytes)));
-        }
-        acts.extend(gap);
-        (dir, data) = (to, left);
-    }
-    if !bytes.is_empty() {
-        acts.push(Act::Bytes(dir, bytes));
-    }
-    acts
-}
-
-fn flow() -> FlowCore {
-    FlowCore {
-        pkts: [1, 1],
-        state: FlowState::Established,
-        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), 25), Time(0))
-    }
-}
 
 fn proto() -> &'static Protocol {
     protocol(AppProto::Smtp).expect("SMTP has a parser")
@@ -111,18 +68,14 @@ fn seen(parser: &dyn Parser, out: &mut Vec<String>) {
         options.smtp.fields = MailField::ALL.to_vec();
         (options.smtp.md5_body, options.smtp.md5_subject) = (true, true);
         for what in [LogFor::Event, LogFor::Alert, LogFor::File] {
-            let mut json = Json::new();
-            json.item_object();
-            tx.log(&mut json, &options, what);
-            json.end_object();
-            out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
+            out.push(log(tx, &options, what));
         }
     }
 }
 
 /// Feeds a parser in pieces of a size; 0 is as it is written.
 fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
-    let (mut shared, flow) = (Shared::default(), flow());
+    let (mut shared, flow) = (Shared::default(), flow(6, 25));
     let mut parser = (proto().parser)(config, &flow);
     let (mut waiting, mut outcome) = ([Vec::new(), Vec::new()], Outcome::More);
     let ends = [Act::Bytes(ToServer, Vec::new()), Act::Bytes(ToClient, Vec::new())];
@@ -165,7 +118,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
 
 /// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
 fn session(config: &AppConfig, acts: &[Act], dice: u8) {
-    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow());
+    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow(6, 25));
     shared.files.wants.data = true;
     let (mut waiting, mut dice) = ([Vec::new(), Vec::new()], u32::from(dice));
     let complete = proto().complete();
@@ -226,9 +179,6 @@ pub fn smtp(data: &[u8]) {
     let whole = run(&config, &acts, 0);
     for size in [1, usize::from(*size) + 1] {
         let split = run(&config, &acts, size);
-        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
-            panic!("in pieces of {size}:\n{a}\n{b}");
-        }
-        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+        same(&whole, &split, size);
     }
 }

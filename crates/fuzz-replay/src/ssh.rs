@@ -4,48 +4,15 @@
 //! In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the server; `FF 7B` (`{`) is a hole in the client's
 //! bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it says. Any other byte is itself.
 
-use std::net::IpAddr;
-
 use margay_app::ssh::{Config, EncryptionHandling};
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Protocol, Shared, protocol};
-use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::FlowCore;
-use margay_json::Json;
+use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
+
+use crate::talk::{Act, flow, log, script};
 
 /// Most bytes that may wait: a KEXINIT, or a line.
 const WAITING_MAX: usize = 65_536;
-
-/// A step of the script.
-enum Act {
-    Bytes(Direction, Vec<u8>),
-    Gap(Direction, u64),
-}
-
-fn script(mut data: &[u8]) -> Vec<Act> {
-    let (mut acts, mut dir, mut bytes) = (Vec::new(), ToServer, Vec::new());
-    while let [first, rest @ ..] = data {
-        let (turn, gap, rest) = match (first, rest) {
-            (0xff, [b'>', rest @ ..]) => (Some(ToServer), None, rest),
-            (0xff, [b'<', rest @ ..]) => (Some(ToClient), None, rest),
-            (0xff, [b'{', len, rest @ ..]) => (None, Some((ToServer, u64::from(*len) + 1)), rest),
-            (0xff, [b'}', len, rest @ ..]) => (None, Some((ToClient, u64::from(*len) + 1)), rest),
-            _ => {
-                bytes.push(*first);
-                data = rest;
-                continue;
-            }
-        };
-        if !bytes.is_empty() {
-            acts.push(Act::Bytes(dir, std::mem::take(&mut bytes)));
-        }
-        dir = turn.unwrap_or(dir);
-        acts.extend(gap.map(|(d, n)| Act::Gap(d, n)));
-        data = rest;
-    }
-    acts.push(Act::Bytes(dir, bytes));
-    acts
-}
 
 fn proto() -> &'static Protocol {
     protocol(AppProto::Ssh).expect("SSH has a parser")
@@ -65,18 +32,13 @@ fn seen(parser: &dyn Parser) -> Vec<String> {
         }
         out.push(format!("{:?}", tx.number(0, dir, 0)));
     }
-    let mut json = Json::new();
-    json.item_object();
-    tx.log(&mut json, &AppLogOptions::default(), LogFor::Event);
-    json.end_object();
-    out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
+    out.push(log(tx, &AppLogOptions::default(), LogFor::Event));
     out
 }
 
 /// Runs the script in pieces of a size.
 fn run(config: &AppConfig, acts: &[Act], size: usize, inline: bool) -> Vec<String> {
-    let client: IpAddr = [192, 0, 2, 1].into();
-    let flow = FlowCore::new(1, 6, (client, 40_000), ([198, 51, 100, 1].into(), 22), Time(0));
+    let flow = flow(6, 22);
     let (mut shared, mut outcome) = (Shared::default(), Outcome::More);
     shared.frames.wanted = true;
     let mut parser = (proto().parser)(config, &flow);

@@ -5,14 +5,12 @@
 //! server; any other byte is itself. The first option's low bits say what is done with what is encrypted, the second is the
 //! size of pieces.
 
-use std::net::IpAddr;
-
 use margay_app::tls::{Encryption, Field, Fields};
 use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
-use margay_flow::{FlowCore, FlowState};
-use margay_json::Json;
 use margay_packet::Time;
+
+use crate::talk::{flow, log, same};
 
 fn script(mut data: &[u8]) -> Vec<(Direction, Vec<u8>)> {
     let mut acts = vec![(ToServer, Vec::new())];
@@ -36,10 +34,7 @@ fn script(mut data: &[u8]) -> Vec<(Direction, Vec<u8>)> {
 /// Everything that rules and logs can see after a session in pieces of a size.
 fn run(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: usize) -> Vec<String> {
     let protocol = protocol(AppProto::Tls).expect("TLS has a parser");
-    let flow = FlowCore {
-        state: FlowState::Established,
-        ..FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([198, 51, 100, 1]), 443), Time(0))
-    };
+    let flow = flow(6, 443);
     let mut shared = Shared::default();
     shared.frames.wanted = true;
     let mut parser = (protocol.parser)(config, &flow);
@@ -83,11 +78,7 @@ fn run(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: usize) -> Vec<St
     let mut options = AppLogOptions::default();
     options.tls.fields = Field::NAMES.iter().fold(Fields::default(), |f, n| f.with(n.1));
     for what in [LogFor::Event, LogFor::Alert] {
-        let mut json = Json::new();
-        json.item_object();
-        tx.log(&mut json, &options, what);
-        json.end_object();
-        out.push(String::from_utf8(json.as_bytes().to_vec()).expect("a log is UTF-8"));
+        out.push(log(tx, &options, what));
     }
     out
 }
@@ -106,9 +97,6 @@ pub fn tls(data: &[u8]) {
     let whole = run(&config, &acts, usize::MAX);
     for size in [1, usize::from(*size) + 1] {
         let split = run(&config, &acts, size);
-        if let Some((a, b)) = whole.iter().zip(&split).find(|(a, b)| a != b) {
-            panic!("in pieces of {size}:\n{a}\n{b}");
-        }
-        assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+        same(&whole, &split, size);
     }
 }
