@@ -13,6 +13,9 @@
 //! comes again with more behind it, so nothing is copied to wait. Limits are in [`AppConfig`]; what was wrong with the
 //! traffic is an event of the transaction ([`AppEvents`]), never an error that stops the engine.
 
+#[macro_use]
+mod tables;
+
 pub mod config;
 pub mod decompress;
 pub mod dns;

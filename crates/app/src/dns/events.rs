@@ -1,24 +1,7 @@
 //! What may be wrong with a message, under the names that rules know (`app-layer-event:dns.NAME`).
 
-macro_rules! events {
-    ($($variant:ident $name:literal;)*) => {
-        /// An event of DNS; its number is that of [`NAMES`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        #[allow(missing_docs)]
-        pub enum Event { $($variant),* }
-
-        impl Event {
-            /// All of them, by number.
-            pub const ALL: &[Event] = &[$(Event::$variant),*];
-        }
-
-        /// Names of events, by number.
-        pub static NAMES: &[&str] = &[$($name),*];
-    };
-}
-
 events! {
+    "DNS";
     MalformedData "malformed_data";
     NotRequest "not_request";
     NotResponse "not_response";

@@ -3,26 +3,11 @@
 use margay_flow::Direction;
 
 use crate::decompress::swf;
-use crate::tx::{BufferDef, BufferKind, Found};
+use crate::tx::{BufferKind, Found};
 
 use super::request::part;
 use super::tx::Http1Tx;
 use super::{BODY, HEADERS, LINE};
-
-macro_rules! buffers {
-    ($($id:ident $name:literal $kind:ident $request:expr, $response:expr;)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        enum Buffer { $($id),* }
-
-        const ALL: &[Buffer] = &[$(Buffer::$id),*];
-
-        /// Buffers for rules; numbers are those of [`ALL`].
-        pub(super) static BUFFERS: &[BufferDef] = &[$(BufferDef {
-            name: $name, id: Buffer::$id as u8, kind: BufferKind::$kind, progress: [$request, $response],
-        }),*];
-    };
-}
 
 buffers! {
     Uri "http.uri" Single Some(LINE), None;

@@ -1,19 +1,7 @@
 //! What may be wrong with an HTTP transaction, under the names that rules know (`app-layer-event:http.NAME`).
 
-macro_rules! events {
-    ($($variant:ident $name:literal;)*) => {
-        /// An event of HTTP/1; its number is that of [`NAMES`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        #[allow(missing_docs)]
-        pub enum Event { $($variant),* }
-
-        /// Names of events, by number.
-        pub static NAMES: &[&str] = &[$($name),*];
-    };
-}
-
 events! {
+    "HTTP/1";
     UnknownError "unknown_error";
     GzipFailed "gzip_decompression_failed";
     RequestMissingColon "request_field_missing_colon";

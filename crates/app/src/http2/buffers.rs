@@ -8,20 +8,6 @@ use crate::tx::{BufferDef, BufferKind, Found, NumberDef, Transaction};
 use super::tx::Http2Tx;
 use super::{BODY, COMPLETE, HEADERS};
 
-macro_rules! buffers {
-    ($($id:ident $name:literal $kind:ident $request:expr, $response:expr;)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        enum Buffer { $($id),* }
-
-        const ALL: &[Buffer] = &[$(Buffer::$id),*];
-
-        const OWN: [BufferDef; ALL.len()] = [$(BufferDef {
-            name: $name, id: Buffer::$id as u8, kind: BufferKind::$kind, progress: [$request, $response],
-        }),*];
-    };
-}
-
 const H: Option<u8> = Some(HEADERS);
 
 buffers! {
@@ -57,9 +43,6 @@ buffers! {
     FileData "file.data" Stream None, Some(BODY);
 }
 
-/// Buffers for rules; numbers are those of [`ALL`].
-pub(super) static BUFFERS: &[BufferDef] = &OWN;
-
 const FRAME_TYPE: u8 = 0;
 const ERROR_CODE: u8 = 1;
 const PRIORITY: u8 = 2;
@@ -81,6 +64,7 @@ const OWN_NUMBERS: [NumberDef; 6] = [
 /// Numbers for rules. A setting is its identifier in the upper 32 bits and its value in the lower ones.
 pub(super) static NUMBERS: &[NumberDef] = &OWN_NUMBERS;
 
+const OWN: &[BufferDef] = BUFFERS;
 const DNS_BUFFERS: &[BufferDef] = dns::BUFFERS;
 const DNS_NUMBERS: &[NumberDef] = dns::NUMBERS;
 

@@ -1,19 +1,7 @@
 //! What may be wrong with HTTP/2, under the names that rules know (`app-layer-event:http2.NAME`).
 
-macro_rules! events {
-    ($($variant:ident $name:literal;)*) => {
-        /// An event of HTTP/2; its number is that of [`NAMES`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        #[allow(missing_docs)]
-        pub enum Event { $($variant),* }
-
-        /// Names of events, by number.
-        pub static NAMES: &[&str] = &[$($name),*];
-    };
-}
-
 events! {
+    "HTTP/2";
     InvalidFrameHeader "invalid_frame_header";
     InvalidClientMagic "invalid_client_magic";
     InvalidFrameData "invalid_frame_data";

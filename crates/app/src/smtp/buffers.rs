@@ -3,41 +3,26 @@
 use margay_flow::Direction;
 
 use crate::mime::Status;
-use crate::tx::{BufferDef, BufferKind, Found};
+use crate::tx::{BufferKind, Found};
 
 use super::config::MailField;
 use super::tx::SmtpTx;
 use super::{COMPLETE, HEADER};
 
-macro_rules! buffers {
-    ($($id:ident $name:literal $kind:ident $progress:expr;)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        enum Buffer { $($id),* }
-
-        const ALL: &[Buffer] = &[$(Buffer::$id),*];
-
-        /// Buffers for rules; numbers are those of [`ALL`].
-        pub(super) static BUFFERS: &[BufferDef] = &[$(BufferDef {
-            name: $name, id: Buffer::$id as u8, kind: BufferKind::$kind, progress: [Some($progress), None],
-        }),*];
-    };
-}
-
 buffers! {
-    Helo "smtp.helo" Single 0;
-    MailFrom "smtp.mail_from" Single 0;
-    RcptTo "smtp.rcpt_to" Multi 0;
-    From "email.from" Single HEADER;
-    Subject "email.subject" Single HEADER;
-    To "email.to" Single HEADER;
-    Cc "email.cc" Single HEADER;
-    Date "email.date" Single HEADER;
-    MessageId "email.message_id" Single HEADER;
-    XMailer "email.x_mailer" Single HEADER;
-    Received "email.received" Multi HEADER;
-    Url "email.url" Multi COMPLETE[0];
-    BodyMd5 "email.body_md5" Single COMPLETE[0];
+    Helo "smtp.helo" Single Some(0), None;
+    MailFrom "smtp.mail_from" Single Some(0), None;
+    RcptTo "smtp.rcpt_to" Multi Some(0), None;
+    From "email.from" Single Some(HEADER), None;
+    Subject "email.subject" Single Some(HEADER), None;
+    To "email.to" Single Some(HEADER), None;
+    Cc "email.cc" Single Some(HEADER), None;
+    Date "email.date" Single Some(HEADER), None;
+    MessageId "email.message_id" Single Some(HEADER), None;
+    XMailer "email.x_mailer" Single Some(HEADER), None;
+    Received "email.received" Multi Some(HEADER), None;
+    Url "email.url" Multi Some(COMPLETE[0]), None;
+    BodyMd5 "email.body_md5" Single Some(COMPLETE[0]), None;
 }
 
 /// See [`crate::Transaction::buffer`].

@@ -2,20 +2,8 @@
 
 use crate::mime::Problem;
 
-macro_rules! events {
-    ($($variant:ident $name:literal;)*) => {
-        /// An event of SMTP; its number is that of [`NAMES`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        #[allow(missing_docs)]
-        pub enum Event { $($variant),* }
-
-        /// Names of events, by number.
-        pub static NAMES: &[&str] = &[$($name),*];
-    };
-}
-
 events! {
+    "SMTP";
     InvalidReply "invalid_reply";
     UnmatchedReply "unable_to_match_reply_with_request";
     CommandTooLong "max_command_line_len_exceeded";

@@ -2,26 +2,11 @@
 
 use margay_flow::Direction;
 
-use crate::tx::{BufferDef, BufferKind, Found, NumberDef};
+use crate::tx::{BufferKind, Found, NumberDef};
 
 use super::ja;
 use super::tx::TlsTx;
 use super::{CLIENT_CERT, CLIENT_HELLO, SERVER_CERT, SERVER_HELLO};
-
-macro_rules! buffers {
-    ($($id:ident $name:literal $kind:ident $client:expr, $server:expr;)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        enum Buffer { $($id),* }
-
-        const ALL: &[Buffer] = &[$(Buffer::$id),*];
-
-        /// Buffers for rules; numbers are those of [`ALL`].
-        pub(super) static BUFFERS: &[BufferDef] = &[$(BufferDef {
-            name: $name, id: Buffer::$id as u8, kind: BufferKind::$kind, progress: [$client, $server],
-        }),*];
-    };
-}
 
 buffers! {
     Sni "tls.sni" Single Some(CLIENT_HELLO), None;

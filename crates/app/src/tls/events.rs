@@ -1,19 +1,7 @@
 //! What may be wrong with a TLS session, under the names that rules know (`app-layer-event:tls.NAME`).
 
-macro_rules! events {
-    ($($variant:ident $name:literal;)*) => {
-        /// An event of TLS; its number is that of [`NAMES`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        #[allow(missing_docs)]
-        pub enum Event { $($variant),* }
-
-        /// Names of events, by number.
-        pub static NAMES: &[&str] = &[$($name),*];
-    };
-}
-
 events! {
+    "TLS";
     InvalidSslv2Header "invalid_sslv2_header";
     InvalidTlsHeader "invalid_tls_header";
     InvalidRecordVersion "invalid_record_version";

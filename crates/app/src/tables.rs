@@ -1,0 +1,41 @@
+//! Tables that protocols fill in: what stands in one place as a name is a variant in code, numbered by its place.
+
+/// The events of a protocol: an enum `Event`, and their names by number.
+macro_rules! events {
+    ($of:literal; $($variant:ident $name:literal;)*) => {
+        #[doc = concat!("An event of ", $of, "; its number is that of [`NAMES`].")]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum Event { $($variant),* }
+
+        impl Event {
+            /// All of them, by number.
+            #[allow(dead_code, reason = "not every protocol goes through them")]
+            pub const ALL: &[Event] = &[$(Event::$variant),*];
+        }
+
+        /// Names of events, by number.
+        pub static NAMES: &[&str] = &[$($name),*];
+    };
+}
+
+/// The buffers of a protocol, each with its kind and the progress to the server and to the client from which it is there:
+/// an enum `Buffer`, all of it in `ALL`, and `BUFFERS` for the protocol's description.
+macro_rules! buffers {
+    ($($id:ident $name:literal $kind:ident $to_server:expr, $to_client:expr;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        enum Buffer { $($id),* }
+
+        const ALL: &[Buffer] = &[$(Buffer::$id),*];
+
+        /// Buffers for rules; numbers are those of [`ALL`].
+        pub(super) static BUFFERS: &[$crate::tx::BufferDef] = &[$($crate::tx::BufferDef {
+            name: $name,
+            id: Buffer::$id as u8,
+            kind: $crate::tx::BufferKind::$kind,
+            progress: [$to_server, $to_client],
+        }),*];
+    };
+}
