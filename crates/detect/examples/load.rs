@@ -15,36 +15,8 @@ use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
 use margay_rules::{Context, Loader};
 
 fn context() -> Context {
-    let mut c = Context::default();
-    let home = "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]";
-    c.addresses.insert("HOME_NET".into(), home.into());
-    c.addresses.insert("EXTERNAL_NET".into(), "!$HOME_NET".into());
-    for name in ["HTTP", "SMTP", "SQL", "DNS", "TELNET", "DC"] {
-        c.addresses.insert(format!("{name}_SERVERS"), "$HOME_NET".into());
-    }
-    for name in
-        ["AIM_SERVERS", "DNP3_SERVER", "DNP3_CLIENT", "MODBUS_CLIENT", "MODBUS_SERVER", "ENIP_CLIENT", "ENIP_SERVER"]
-    {
-        let of = if name == "AIM_SERVERS" { "$EXTERNAL_NET" } else { "$HOME_NET" };
-        c.addresses.insert(name.into(), of.into());
-    }
-    let ports = [
-        ("HTTP_PORTS", "80"),
-        ("SHELLCODE_PORTS", "!80"),
-        ("ORACLE_PORTS", "1521"),
-        ("SSH_PORTS", "22"),
-        ("DNP3_PORTS", "20000"),
-        ("MODBUS_PORTS", "502"),
-        ("FILE_DATA_PORTS", "[$HTTP_PORTS,110,143]"),
-        ("FTP_PORTS", "21"),
-        ("GENEVE_PORTS", "6081"),
-        ("VXLAN_PORTS", "4789"),
-        ("TEREDO_PORTS", "3544"),
-        ("SIP_PORTS", "[5060, 5061]"),
-    ];
-    c.available = ["http", "http1", "file", "app-layer"].map(str::to_owned).into();
-    c.ports.extend(ports.map(|(a, b)| (a.to_owned(), b.to_owned())));
-    c
+    let available = ["http", "http1", "file", "app-layer"].map(str::to_owned).into();
+    Context { available, ..Context::customary() }
 }
 
 fn flow() -> FlowCore {

@@ -173,46 +173,6 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// What rules may refer to, where there is no configuration.
-fn common() -> Context {
-    let of = |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-    Context {
-        addresses: of(&[
-            ("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]"),
-            ("EXTERNAL_NET", "!$HOME_NET"),
-            ("HTTP_SERVERS", "$HOME_NET"),
-            ("SMTP_SERVERS", "$HOME_NET"),
-            ("SQL_SERVERS", "$HOME_NET"),
-            ("DNS_SERVERS", "$HOME_NET"),
-            ("TELNET_SERVERS", "$HOME_NET"),
-            ("AIM_SERVERS", "$EXTERNAL_NET"),
-            ("DC_SERVERS", "$HOME_NET"),
-            ("DNP3_SERVER", "$HOME_NET"),
-            ("DNP3_CLIENT", "$HOME_NET"),
-            ("MODBUS_CLIENT", "$HOME_NET"),
-            ("MODBUS_SERVER", "$HOME_NET"),
-            ("ENIP_CLIENT", "$HOME_NET"),
-            ("ENIP_SERVER", "$HOME_NET"),
-        ]),
-        ports: of(&[
-            ("HTTP_PORTS", "80"),
-            ("SHELLCODE_PORTS", "!80"),
-            ("ORACLE_PORTS", "1521"),
-            ("SSH_PORTS", "22"),
-            ("DNP3_PORTS", "20000"),
-            ("MODBUS_PORTS", "502"),
-            ("FILE_DATA_PORTS", "[$HTTP_PORTS,110,143]"),
-            ("FTP_PORTS", "21"),
-            ("GENEVE_PORTS", "6081"),
-            ("VXLAN_PORTS", "4789"),
-            ("TEREDO_PORTS", "3544"),
-            ("SIP_PORTS", "[5060, 5061]"),
-        ]),
-        available: rules::available(),
-        ..Context::default()
-    }
-}
-
 /// The configuration: the named one, else an installed one.
 fn configuration(o: &Options) -> Result<Option<Config>, String> {
     const PLACES: [&str; 2] = ["/etc/margay/margay.yaml", "/etc/suricata/suricata.yaml"];
@@ -229,7 +189,7 @@ fn check(o: &Options) -> Result<Checked, String> {
     let mut checked = Checked::default();
     let mut ctx = match &config {
         Some(c) => rules::context(c, &RunOptions::default(), true),
-        None => common(),
+        None => Context { available: rules::available(), ..Context::customary() },
     };
     if let Some(config) = &config {
         for p in rules::classes_and_references(config, &mut ctx) {

@@ -8,36 +8,7 @@ use std::time::Instant;
 use margay_rules::{Context, Loader};
 
 fn main() -> ExitCode {
-    let mut ctx = Context::default();
-    let vars = [
-        ("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]"),
-        ("EXTERNAL_NET", "!$HOME_NET"),
-        ("AIM_SERVERS", "$EXTERNAL_NET"),
-    ];
-    ctx.addresses = vars.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
-    for s in ["HTTP", "SMTP", "SQL", "DNS", "TELNET", "DC"] {
-        ctx.addresses.insert(format!("{s}_SERVERS"), "$HOME_NET".to_owned());
-    }
-    for s in ["DNP3", "MODBUS", "ENIP"] {
-        for e in ["CLIENT", "SERVER"] {
-            ctx.addresses.insert(format!("{s}_{e}"), "$HOME_NET".to_owned());
-        }
-    }
-    let ports = [
-        ("HTTP_PORTS", "80"),
-        ("SHELLCODE_PORTS", "!80"),
-        ("ORACLE_PORTS", "1521"),
-        ("SSH_PORTS", "22"),
-        ("DNP3_PORTS", "20000"),
-        ("MODBUS_PORTS", "502"),
-        ("FILE_DATA_PORTS", "[$HTTP_PORTS,110,143]"),
-        ("FTP_PORTS", "21"),
-        ("GENEVE_PORTS", "6081"),
-        ("VXLAN_PORTS", "4789"),
-        ("TEREDO_PORTS", "3544"),
-        ("SIP_PORTS", "[5060, 5061]"),
-    ];
-    ctx.ports = ports.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+    let mut ctx = Context::customary();
     let mut files = Vec::new();
     let mut quiet = false;
     let mut args = std::env::args().skip(1);

@@ -102,3 +102,43 @@ impl Default for Context {
         }
     }
 }
+
+impl Context {
+    /// With the variables that Suricata's configuration comes with, for where there is no configuration: a home network of
+    /// private addresses, servers in it, and the usual ports.
+    pub fn customary() -> Context {
+        const ADDRESSES: &[(&str, &str)] = &[
+            ("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]"),
+            ("EXTERNAL_NET", "!$HOME_NET"),
+            ("HTTP_SERVERS", "$HOME_NET"),
+            ("SMTP_SERVERS", "$HOME_NET"),
+            ("SQL_SERVERS", "$HOME_NET"),
+            ("DNS_SERVERS", "$HOME_NET"),
+            ("TELNET_SERVERS", "$HOME_NET"),
+            ("AIM_SERVERS", "$EXTERNAL_NET"),
+            ("DC_SERVERS", "$HOME_NET"),
+            ("DNP3_SERVER", "$HOME_NET"),
+            ("DNP3_CLIENT", "$HOME_NET"),
+            ("MODBUS_CLIENT", "$HOME_NET"),
+            ("MODBUS_SERVER", "$HOME_NET"),
+            ("ENIP_CLIENT", "$HOME_NET"),
+            ("ENIP_SERVER", "$HOME_NET"),
+        ];
+        const PORTS: &[(&str, &str)] = &[
+            ("HTTP_PORTS", "80"),
+            ("SHELLCODE_PORTS", "!80"),
+            ("ORACLE_PORTS", "1521"),
+            ("SSH_PORTS", "22"),
+            ("DNP3_PORTS", "20000"),
+            ("MODBUS_PORTS", "502"),
+            ("FILE_DATA_PORTS", "[$HTTP_PORTS,110,143]"),
+            ("FTP_PORTS", "21"),
+            ("GENEVE_PORTS", "6081"),
+            ("VXLAN_PORTS", "4789"),
+            ("TEREDO_PORTS", "3544"),
+            ("SIP_PORTS", "[5060, 5061]"),
+        ];
+        let of = |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        Context { addresses: of(ADDRESSES), ports: of(PORTS), ..Context::default() }
+    }
+}

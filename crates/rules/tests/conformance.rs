@@ -31,40 +31,7 @@ fn rules_of_the_cases() {
         eprintln!("no conformance cases here: set CONFORMANCE_CASES to their folder");
         return;
     };
-    let mut ctx = Context::default();
-    for (k, v) in [("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]"), ("EXTERNAL_NET", "!$HOME_NET")] {
-        ctx.addresses.insert(k.into(), v.into());
-    }
-    for s in [
-        "HTTP_SERVERS",
-        "SMTP_SERVERS",
-        "SQL_SERVERS",
-        "DNS_SERVERS",
-        "TELNET_SERVERS",
-        "DC_SERVERS",
-        "MODBUS_SERVER",
-        "MODBUS_CLIENT",
-        "DNP3_SERVER",
-        "DNP3_CLIENT",
-        "ENIP_SERVER",
-        "ENIP_CLIENT",
-        "AIM_SERVERS",
-    ] {
-        ctx.addresses.insert(s.into(), "$HOME_NET".into());
-    }
-    for (k, v) in [
-        ("HTTP_PORTS", "80"),
-        ("SHELLCODE_PORTS", "!80"),
-        ("ORACLE_PORTS", "1521"),
-        ("SSH_PORTS", "22"),
-        ("DNP3_PORTS", "20000"),
-        ("MODBUS_PORTS", "502"),
-        ("FTP_PORTS", "21"),
-        ("SIP_PORTS", "[5060,5061]"),
-        ("FILE_DATA_PORTS", "[$HTTP_PORTS,110,143]"),
-    ] {
-        ctx.ports.insert(k.into(), v.into());
-    }
+    let ctx = Context::customary();
     let mut files = Vec::new();
     walk(&root, &mut files);
     let mut wrong = Vec::new();
