@@ -6,7 +6,7 @@
 mod compile;
 
 mod flow;
-mod header;
+pub(crate) mod header;
 #[cfg(test)]
 mod tests;
 
@@ -300,7 +300,7 @@ impl CompiledCheck {
             Kind::XBit { name, track, set } => flow::xbit(*name, *track, *set, input),
             Kind::Ttl(c) => header::ttl(p).is_some_and(|v| c.holds(v.into())),
             Kind::Tos { value, negated } => header::ipv4(p).is_some_and(|h| (h[1] == *value) != *negated),
-            Kind::IpId(id) => header::ipv4(p).is_some_and(|h| header::u16_at(h, 4) == Some(*id)),
+            Kind::IpId(id) => header::ip_id(p) == Some(*id),
             Kind::IpProto(c) => p.is_ip() && c.holds(p.proto.into()),
             Kind::SameIp => p.is_ip() && p.src == p.dst,
             Kind::L3Proto(v) => header::version(p) == Some(*v),

@@ -52,7 +52,7 @@ impl Default for DetectConfig {
             threshold_entries: 256 * 1024,
             tag_entries: 64 * 1024,
             host_entries: 256 * 1024,
-            port_groups: 256,
+            port_groups: 1024,
             guess_tx: false,
         }
     }

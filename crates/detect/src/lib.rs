@@ -45,6 +45,7 @@ mod kind;
 pub mod mpm;
 mod order;
 pub mod pcre;
+mod prefilter;
 mod rule;
 mod state;
 mod tag;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use margay_app::{Parser, TxBase};
 use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
-use margay_packet::{Packet, PacketSource};
+use margay_packet::{L3, Packet, PacketSource};
 use margay_rules::ast::{Action, NewAction};
 
 use crate::buffer::PacketBuffer;
-use crate::checks::CheckInput;
+use crate::checks::{CheckInput, header};
 use crate::dataset::SetHit;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
@@ -648,9 +648,16 @@ fn has(input: &Input<'_>, payload: &[u8]) -> Has {
     add(!input.packet.events.is_empty(), Needs::DECODE_EVENT);
     add(input.protocol_detected, Needs::PROTOCOL);
     add(input.app.flow.is_known(), Needs::APP);
+    let (packet, tcp) = (input.packet, input.packet.tcp());
+    add(packet.is_ip() && packet.src == packet.dst, Needs::SAME_IP);
+    add(matches!(packet.l3, L3::Ipv4 { options, .. } if options != 0), Needs::IP_OPTIONS);
+    add(header::frag_word(packet).is_some_and(|w| w & 0xbfff != 0) || packet.fragment, Needs::FRAGMENT);
+    add(tcp.is_some_and(|t| t.ack() == 0), Needs::NO_ACK);
     Has {
         needs,
-        flags: input.packet.tcp().map_or(0, |t| t.flags()),
+        flags: tcp.map_or(0, |t| t.flags()),
         payload: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+        ttl: header::ttl(packet).unwrap_or(0),
+        id: header::ip_id(packet).unwrap_or(0),
     }
 }

@@ -13,11 +13,11 @@ use margay_rules::ast::{BufferCheck, BufferChecks, Rule};
 
 use crate::checks::{CheckEnv, ProtoSet};
 use crate::fast_pattern;
-use crate::group::Prefilter;
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
-use crate::mpm::{MatcherCache, MpmError, Pattern};
-use crate::rule::{Inspection, PATTERN_MIN, Refused};
+use crate::mpm::{MatcherCache, MpmError};
+use crate::prefilter::{Literal, Prefilter};
+use crate::rule::{Inspection, Refused};
 use crate::transform::CompiledTransforms;
 
 pub use inspect::{FrameBytes, FrameInput};
@@ -67,7 +67,7 @@ impl FrameGroups {
 }
 
 /// A protocol, direction and type, and the rules for it.
-type Place = ((AppProto, Direction, u8), Vec<(u32, Option<Pattern>)>);
+type Place = ((AppProto, Direction, u8), Vec<(u32, Option<Literal>)>);
 
 /// Compiles rules that look at frames, and gathers what they share.
 pub(crate) struct FrameBuilder {
@@ -122,9 +122,7 @@ impl FrameBuilder {
             return Err(Refused::Unsupported(format!("no protocol of this build has the frame {name}")));
         }
         let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
-        let pattern = fast_pattern::choose(rule, &plain, &|_| 1)
-            .filter(|f| f.bytes.len() >= PATTERN_MIN)
-            .map(|f| Pattern { bytes: f.bytes, nocase: f.nocase });
+        let pattern = fast_pattern::choose(rule, &plain, &|_| 1).map(Literal::from).filter(Literal::is_useful);
         for (dir, side) in [(Direction::ToServer, TO_SERVER), (Direction::ToClient, TO_CLIENT)] {
             if header.sides & side == 0 {
                 continue;
