@@ -66,6 +66,21 @@ impl PacketBuffer {
         })
     }
 
+    /// Its name in rules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PacketBuffer::Payload => "payload",
+            PacketBuffer::TcpHeader => "tcp.hdr",
+            PacketBuffer::UdpHeader => "udp.hdr",
+            PacketBuffer::Ipv4Header => "ipv4.hdr",
+            PacketBuffer::Ipv6Header => "ipv6.hdr",
+            PacketBuffer::Icmpv4Header => "icmpv4.hdr",
+            PacketBuffer::Icmpv6Header => "icmpv6.hdr",
+            PacketBuffer::IpSource => "ip.src",
+            PacketBuffer::IpDestination => "ip.dst",
+        }
+    }
+
     /// Its bytes; `None` where the packet has no such header. A payload is there, if empty, in every packet.
     pub fn get<'a>(self, p: &Packet<'a>) -> Option<&'a [u8]> {
         match (self, p.l3, p.l4) {

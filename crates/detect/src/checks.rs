@@ -4,6 +4,7 @@
 //! for one packet. [`CompiledCheck::cost`] ranks checks, so that a rule's cheap ones go first.
 
 mod compile;
+pub(crate) mod describe;
 
 mod flow;
 pub(crate) mod header;

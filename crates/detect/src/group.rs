@@ -174,6 +174,20 @@ impl Needs {
     pub(crate) const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }
+    /// What is needed, in words.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        const NAMES: [(Needs, &str); 7] = [
+            (Needs::DATA, "payload or stream data"),
+            (Needs::FLOW, "a flow"),
+            (Needs::STREAM_EVENT, "an event of the stream engine"),
+            (Needs::DECODE_EVENT, "an event of the decoder"),
+            (Needs::ESTABLISHED, "an established flow"),
+            (Needs::PROTOCOL, "a protocol just recognised"),
+            (Needs::APP, "a flow whose protocol is known"),
+        ];
+        NAMES.into_iter().filter(move |(n, _)| self.0 & n.0 != 0).map(|(_, name)| name)
+    }
+
     /// Whether a packet that has `self` has all that `need` asks for.
     pub(crate) const fn has(self, need: Needs) -> bool {
         need.0 & !self.0 == 0

@@ -25,7 +25,7 @@ pub use inspect::{FrameBytes, FrameInput};
 /// What a rule asks of a frame.
 #[derive(Debug)]
 pub(crate) struct FrameRule {
-    checks: Box<[Inspection]>,
+    pub(crate) checks: Box<[Inspection]>,
     /// It can hold only in a stretch that begins where the frame does.
     from_start: bool,
     /// It can hold only in a stretch that ends where the frame does.
@@ -121,8 +121,7 @@ impl FrameBuilder {
         if kinds.is_empty() {
             return Err(Refused::Unsupported(format!("no protocol of this build has the frame {name}")));
         }
-        let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
-        let pattern = fast_pattern::choose(rule, &plain, &|_| 1).map(Literal::from).filter(Literal::is_useful);
+        let pattern = pattern_of(rule);
         for (dir, side) in [(Direction::ToServer, TO_SERVER), (Direction::ToClient, TO_CLIENT)] {
             if header.sides & side == 0 {
                 continue;
@@ -170,6 +169,12 @@ impl FrameBuilder {
         }
         Ok(FrameGroups(groups))
     }
+}
+
+/// The pattern that stands for a rule on frames.
+pub(crate) fn pattern_of(rule: &Rule) -> Option<Literal> {
+    let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
+    fast_pattern::choose(rule, &plain, &|_| 1).map(Literal::from).filter(Literal::is_useful)
 }
 
 /// Whether checks are bound to the beginning of a frame, and to its end.

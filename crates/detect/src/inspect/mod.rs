@@ -13,7 +13,7 @@
 //! [`InspectContext`] keeps the memory that matching needs.
 
 mod base64;
-mod number;
+pub(crate) mod number;
 mod run;
 mod search;
 #[cfg(test)]
@@ -30,6 +30,7 @@ use margay_rules::ast::{
 
 use crate::dataset::{Datasets, SetCheck, SetHit, SetTest};
 use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
+use crate::watch::{Off, Watch};
 use search::Searcher;
 
 /// Limits of inspection.
@@ -94,7 +95,7 @@ pub const REPLACES_MAX: usize = 32;
 pub const HITS_MAX: usize = 16;
 
 #[derive(Debug)]
-struct ContentOp {
+pub(crate) struct ContentOp {
     search: Searcher,
     len: usize,
     negated: bool,
@@ -117,7 +118,7 @@ impl ContentOp {
 }
 
 #[derive(Debug)]
-struct PcreOp {
+pub(crate) struct PcreOp {
     code: Pcre,
     negated: bool,
     relative: bool,
@@ -127,7 +128,7 @@ struct PcreOp {
 }
 
 #[derive(Debug)]
-enum Op {
+pub(crate) enum Op {
     Content(Box<ContentOp>),
     Pcre(Box<PcreOp>),
     IsDataAt {
@@ -204,7 +205,7 @@ pub struct Replacement {
 
 /// What inspection reads and writes besides the buffer. One a worker, used for all rules.
 #[derive(Debug)]
-pub struct InspectContext {
+pub struct InspectContext<W = Off> {
     /// Variables of the rule, by number; kept from one of its buffers to the next.
     pub variables: [u64; VARIABLES_MAX],
     /// Byte order of the DCERPC message at hand, for `dce`.
@@ -224,10 +225,19 @@ pub struct InspectContext {
     capture_bytes: Vec<u8>,
     replaces: Vec<Replacement>,
     hits: Vec<SetHit>,
+    /// Who is told of what is looked at.
+    pub(crate) watch: W,
 }
 
 impl Default for InspectContext {
     fn default() -> Self {
+        InspectContext::watched(Off)
+    }
+}
+
+impl<W> InspectContext<W> {
+    /// One that tells `watch` of what is looked at.
+    pub(crate) fn watched(watch: W) -> Self {
         InspectContext {
             variables: [0; VARIABLES_MAX],
             dce_little: false,
@@ -242,11 +252,10 @@ impl Default for InspectContext {
             captures: Vec::with_capacity(CAPTURES_MAX.0),
             capture_bytes: Vec::with_capacity(CAPTURES_MAX.1),
             replaces: Vec::with_capacity(REPLACES_MAX),
+            watch,
         }
     }
-}
 
-impl InspectContext {
     /// Forgets the captures and replacements of an earlier rule or buffer. The caller takes what it wants after each
     /// buffer that matched, and calls this before the next.
     pub fn clear_results(&mut self) {
@@ -309,7 +318,7 @@ impl CompiledBuffer {
         }
         let mut ops: Vec<Op> = Vec::with_capacity(checks.len());
         for check in checks {
-            if let BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true } = check
+            if is_end(check)
                 && let Some(Op::Content(c)) = ops.last_mut()
             {
                 // Right behind a literal this is another way to write `endswith`, of a negated literal too (observed).
@@ -476,13 +485,30 @@ impl CompiledBuffer {
 
     /// Whether all checks hold for `data`. Where they do, captures and replacements are added to `ctx`.
     pub fn matches(&self, data: &[u8], ctx: &mut InspectContext) -> bool {
+        self.inspect(data, ctx)
+    }
+
+    /// The same, watched or not.
+    pub(crate) fn inspect<W: Watch>(&self, data: &[u8], ctx: &mut InspectContext<W>) -> bool {
         ctx.steps = 0;
         let marks = ctx.marks();
         let matched = self.run(&self.ops, data, 0, ctx) == run::Outcome::Match;
         if !matched {
             ctx.rewind(marks);
         }
+        if W::CHECKS {
+            ctx.watch.buffer(self, data, matched);
+        }
         matched
+    }
+
+    /// Where a check is, for who watches: its place, and that among the checks of `base64_data` where it is one of them.
+    pub(crate) fn place_of(&self, op: &Op) -> Option<(usize, Option<usize>)> {
+        self.ops.iter().enumerate().find_map(|(n, o)| match o {
+            o if std::ptr::eq(o, op) => Some((n, None)),
+            Op::Base64 { data, .. } => data.iter().position(|i| std::ptr::eq(i, op)).map(|i| (n, Some(i))),
+            _ => None,
+        })
     }
 
     /// Variables that captures of [`Capture::index`] go to, and of which kind.
@@ -525,6 +551,23 @@ fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
         }
     }
     Ok(())
+}
+
+/// `isdataat:!1,relative`: right behind a literal it is no check of its own.
+fn is_end(check: &BufferCheck) -> bool {
+    matches!(check, BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true })
+}
+
+/// The checks that are compiled to one each, in their order.
+pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
+    let mut out: Vec<BufferCheck> = Vec::with_capacity(checks.len());
+    for c in checks {
+        match out.last_mut() {
+            Some(BufferCheck::Content(last)) if is_end(c) => last.ends_with = true,
+            _ => out.push(c.clone()),
+        }
+    }
+    out
 }
 
 /// Whether the check makes the literal before it be tried at every place.

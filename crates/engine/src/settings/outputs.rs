@@ -92,6 +92,14 @@ pub(crate) struct Opened {
     pub(crate) store_xff: Option<Xff>,
 }
 
+impl Opened {
+    /// Nothing is written.
+    pub(crate) fn nothing() -> Result<Opened, Failed> {
+        let outputs = Outputs::new(Vec::new(), now(), 0).map_err(|e| Failed::new("logopenfile", e.to_string()))?;
+        Ok(Opened { outputs, app: Vec::new(), store_xff: None })
+    }
+}
+
 /// Reads `outputs:` and opens what is enabled.
 ///
 /// # Errors
