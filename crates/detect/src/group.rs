@@ -51,7 +51,10 @@ impl Quick {
             match *c {
                 Check::TcpFlags { bits, ignore, mode: FlagMode::Exact } => q.flags = (!ignore, bits & !ignore),
                 Check::TcpFlags { bits, ignore: 0, mode: FlagMode::All } => q.flags = (bits, bits),
-                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::Not } => q.flags = (bits, 0),
+                // Of several flags some may be set, as long as not all are.
+                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::Not } if bits.is_power_of_two() => {
+                    q.flags = (bits, 0);
+                }
                 Check::Dsize(d) => {
                     let n = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
                     q.payload = match d {
