@@ -86,7 +86,11 @@ impl CompiledRule {
         if !rule.missing.is_empty() {
             return Err(Refused::Unsupported(format!("this build does not have {}", rule.missing.join(", "))));
         }
-        let kind = if rule.firewall { firewall::kind_of(rule)? } else { kind::kind(rule) };
+        let kind = match rule.firewall {
+            true => firewall::kind_of(rule)?,
+            false if firewall::is_before_flow(rule) => RuleKind::Packet,
+            false => kind::kind(rule),
+        };
         let header = Header::compile(rule, sets)
             .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);

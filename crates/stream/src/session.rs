@@ -69,6 +69,8 @@ pub(crate) mod flag {
     pub(crate) const INLINE: u16 = 1 << 8;
     /// The sides were turned round at pickup.
     pub(crate) const SWAPPED: u16 = 1 << 9;
+    /// The server did not take the data that came with the SYN.
+    pub(crate) const DATA_IGNORED: u16 = 1 << 10;
 }
 
 /// Bits of [`Peer::flags`].
@@ -296,6 +298,7 @@ impl TcpSession {
             (flag::TIMESTAMP, "timestamp"),
             (flag::SACK, "sackok"),
             (flag::FAST_OPEN, "tcp_fast_open"),
+            (flag::DATA_IGNORED, "tfo_data_ignored"),
         ]
         .into_iter()
         .filter(move |f| flags & f.0 != 0)
