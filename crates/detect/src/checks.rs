@@ -231,6 +231,7 @@ enum Kind {
     FlowAge(Compare),
     FlowPkts { side: FlowSide, value: Compare },
     FlowBytes { side: FlowSide, value: Compare },
+    FlowElephant(FlowSide),
     VlanId { value: Compare, layer: VlanLayer },
     VlanLayers(Compare),
     IpRep { side: IpRepSide, category: u8, op: IpRepOp },
@@ -275,6 +276,7 @@ impl CompiledCheck {
             | Kind::FlowAge(_)
             | Kind::FlowPkts { .. }
             | Kind::FlowBytes { .. }
+            | Kind::FlowElephant(_)
             | Kind::Rpc { .. } => 3,
             Kind::FlowBits { .. } | Kind::FlowIntSet { .. } | Kind::FlowInt { .. } => 4,
             Kind::AppProto { .. } => 5,
@@ -349,6 +351,9 @@ impl CompiledCheck {
             }
             Kind::FlowPkts { side, value } => input.flow.is_some_and(|f| flow::side(*side, *value, f.pkts)),
             Kind::FlowBytes { side, value } => input.flow.is_some_and(|f| flow::side(*side, *value, f.bytes)),
+            Kind::FlowElephant(side) => {
+                input.flow.is_some_and(|f| flow::side(*side, Compare::Equal(1), f.elephant.map(u64::from)))
+            }
             Kind::VlanId { value, layer } => header::vlan(p.vlans.as_slice(), *value, *layer),
             Kind::VlanLayers(c) => c.holds(p.vlans.as_slice().len() as u64),
             Kind::IpRep { side, category, op } => header::reputation(input, *side, *category, *op),

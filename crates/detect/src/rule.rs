@@ -84,7 +84,11 @@ impl CompiledRule {
         if !rule.missing.is_empty() {
             return Err(Refused::Unsupported(format!("this build does not have {}", rule.missing.join(", "))));
         }
-        let kind = if rule.firewall { firewall::kind_of(rule)? } else { kind::kind(rule) };
+        let kind = match rule.firewall {
+            true => firewall::kind_of(rule)?,
+            false if firewall::is_before_flow(rule) => RuleKind::Packet,
+            false => kind::kind(rule),
+        };
         let header = Header::compile(rule, sets)
             .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
@@ -100,6 +104,7 @@ impl CompiledRule {
                 None | Some("all") => {}
                 Some("flow_start") => checks.push(CompiledCheck::FLOW_START),
                 Some("pre_flow" | "pre_stream") if rule.firewall => {}
+                Some("pre_flow") if firewall::is_before_flow(rule) => firewall::asks_of_flow(rule)?,
                 Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
             },
         }
@@ -134,7 +139,8 @@ impl CompiledRule {
                 Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => also_alert = true,
                 // What the firewall does is in its own tables.
                 Effect::Action { .. } if rule.firewall => {}
-                e if rule.firewall && firewall::untracks(e) => {}
+                // Seen to before the flow is known.
+                e if (rule.firewall || firewall::is_before_flow(rule)) && firewall::untracks(e) => {}
                 Effect::Action { action, scope: s } if *action == rule.action => match s {
                     Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
                         return Err(Refused::Unsupported("an action for a hook or transaction".into()));

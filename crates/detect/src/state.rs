@@ -139,7 +139,7 @@ impl<W: Watch> State<W> {
             tx: TxScratch::default(),
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
-            hosts: HostVars::new(c.host_entries),
+            hosts: HostVars::new(c.host_entries, c.pair_entries),
             packet_vars: CapturedVars::default(),
             counters: DetectCounters::default(),
             firewall: FirewallState::default(),

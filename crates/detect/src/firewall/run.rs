@@ -83,6 +83,26 @@ impl<W: Watch> State<W> {
         }
     }
 
+    /// Whether a `config` rule wants the packet to belong to no flow; asked before its flow is looked up.
+    pub fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
+        if detect.before_flow.is_empty() {
+            return false;
+        }
+        self.cache.start(&detect.sets);
+        let key = PacketKey::new(input.packet, input.dir);
+        let mut verdict = Verdict::default();
+        let mut untracked = false;
+        for rule in detect.before_flow.iter().filter_map(|&n| detect.compiled.get(n as usize)) {
+            if rule.header.ways(&key, &detect.sets, &mut self.cache) != 0
+                && self.checks_hold(detect, rule, input).is_some()
+            {
+                self.apply(rule, input, &mut verdict, None);
+                untracked = true;
+            }
+        }
+        untracked
+    }
+
     /// Inspects a packet in firewall mode.
     pub(crate) fn inspect_firewall(&mut self, detect: &Detect, firewall: &Firewall, input: &mut Input<'_>) -> Verdict {
         let tagged = self.tagged(input);

@@ -194,6 +194,7 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         BufferCheck::Base64 { .. }
         | BufferCheck::Bsize(_)
         | BufferCheck::Entropy { .. }
+        | BufferCheck::Asn1(_)
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_) => (true, true),
         BufferCheck::Pcre(_) | BufferCheck::Other { .. } => (start, end),

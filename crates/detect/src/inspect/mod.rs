@@ -12,6 +12,7 @@
 //! does not match, and is counted. Nothing is allocated: literals are prepared when the rule is compiled, and
 //! [`InspectContext`] keeps the memory that matching needs.
 
+pub mod asn1;
 mod base64;
 pub(crate) mod number;
 mod run;
@@ -24,7 +25,7 @@ pub(crate) use base64::decode as decode_base64;
 use std::sync::Arc;
 
 use margay_rules::ast::{
-    BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare,
+    Asn1, BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare,
     VARIABLES_MAX, Value,
 };
 
@@ -40,11 +41,13 @@ pub struct InspectLimits {
     pub recursion: u32,
     /// Limits of one regular expression match.
     pub pcre: PcreLimits,
+    /// Most outermost elements that `asn1` looks at: `asn1-max-frames`.
+    pub asn1_frames: u32,
 }
 
 impl Default for InspectLimits {
     fn default() -> Self {
-        InspectLimits { recursion: 3000, pcre: PcreLimits::default() }
+        InspectLimits { recursion: 3000, pcre: PcreLimits::default(), asn1_frames: asn1::FRAMES }
     }
 }
 
@@ -154,6 +157,7 @@ pub(crate) enum Op {
         value: FloatCompare,
         name: u32,
     },
+    Asn1(Asn1),
     Set(Box<SetCheck>),
 }
 
@@ -166,6 +170,7 @@ pub struct CompiledBuffer {
     targets: Vec<(u32, CaptureRole)>,
     replaces: Vec<Arc<[u8]>>,
     limit: u32,
+    asn1_frames: u32,
 }
 
 /// What a captured text is.
@@ -299,6 +304,7 @@ impl CompiledBuffer {
             targets: Vec::new(),
             replaces: Vec::new(),
             limit: limits.recursion,
+            asn1_frames: limits.asn1_frames,
         };
         out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
         Ok(out)
@@ -426,6 +432,7 @@ impl CompiledBuffer {
             BufferCheck::Entropy { bytes, offset, value } => {
                 Op::Entropy { bytes: *bytes, offset: *offset, value: *value, name: u32::MAX }
             }
+            BufferCheck::Asn1(a) => Op::Asn1(*a),
             BufferCheck::Dataset(d) => {
                 Op::Set(Box::new(SetCheck { name: d.name.clone(), test: SetTest::Command(d.command), set: None }))
             }
@@ -582,7 +589,9 @@ fn is_relative(check: &BufferCheck) -> bool {
         BufferCheck::ByteMath(b) => b.relative,
         // `base64_decode:relative` hangs on the first place of the literal before it alone (Suricata's manual).
         BufferCheck::Base64 { .. } => false,
+        // Nor is `asn1` tried elsewhere.
         BufferCheck::Bsize(_)
+        | BufferCheck::Asn1(_)
         | BufferCheck::Entropy { .. }
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_)

@@ -268,6 +268,16 @@ impl CompiledBuffer {
                     }
                     None => false,
                 },
+                Op::Asn1(a) => {
+                    let at = match a.relative_offset {
+                        Some(offset) => (cursor as i64).saturating_add(i64::from(offset)),
+                        None => i64::from(a.absolute_offset),
+                    };
+                    usize::try_from(at)
+                        .ok()
+                        .and_then(|at| data.get(at..))
+                        .is_some_and(|data| super::asn1::holds(a, data, self.asn1_frames))
+                }
                 Op::Set(s) => match s.run(data) {
                     SetOutcome::Holds(hit) => {
                         if let Some(hit) = hit.filter(|_| ctx.hits.len() < HITS_MAX) {

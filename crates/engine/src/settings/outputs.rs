@@ -8,7 +8,7 @@ use margay_output::event::{EventType, EventTypes};
 use margay_output::pcaplog::{Compression, Conditional, PcapLogSettings, PcapMode};
 use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
-    StatsLogSettings, StatsOptions, SyslogLevel, Xff,
+    StatsLogSettings, StatsOptions, StreamOptions, SyslogLevel, Xff,
 };
 use margay_output::{OutputSpec, Outputs, info, warning};
 
@@ -291,6 +291,15 @@ fn eve(
             EventType::Flow => {
                 // Suricata's own switch for the list of policies that took effect; the list is short, and wanted.
                 eve.flow = FlowOptions { exception_policy: true };
+            }
+            EventType::Stream => {
+                let on = |name: &str| options.map_or(Ok(None), |o| o.bool(name)).map(|on| on.unwrap_or(false));
+                eve.stream = StreamOptions {
+                    all: on("all")?,
+                    event_set: on("event-set")?,
+                    state_update: on("state-update")?,
+                    spurious_retransmission: on("spurious-retransmission")?,
+                };
             }
             EventType::Stats => eve.stats = stats(options, StatsOptions::default())?,
             _ => {}
