@@ -320,6 +320,7 @@ fn worker(
         // Keywords on checksums see them as they are, whatever `-k` says.
         decoder: Decoder::new(settings::decode(config, false)?),
         lane: Lane { policies, flows: FlowTable::new(settings::flow(config)?), rest },
+        unswept: 0,
     })
 }
 
