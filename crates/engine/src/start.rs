@@ -341,6 +341,7 @@ pub(crate) fn worker(
         // Keywords on checksums see them as they are, whatever `-k` says.
         decoder: Decoder::new(settings::decode(config, false)?),
         lane: Lane { policies, flows: FlowTable::new(settings::flow(config)?), rest },
+        unswept: 0,
     })
 }
 

@@ -37,6 +37,7 @@ mod table;
 pub use crate::core::{
     CAPTURED_BYTES_MAX, CAPTURED_MAX, CapturedVar, CapturedVars, Direction, FlowAction, FlowCore, FlowState, FlowVars,
 };
+pub use clock::JUMP_BACK;
 pub use config::{FlowConfig, FlowTimeouts, TimeoutPair, Timeouts};
 pub use counters::{FlowCounters, TCP_STATES};
 pub use hash::{Seeded, SeededHasher};

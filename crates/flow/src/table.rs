@@ -111,6 +111,8 @@ pub struct FlowTable<X> {
     /// The second that the wheel has reached.
     second: i64,
     clock: Clock,
+    /// Table time at which the capture at hand began.
+    border: i64,
     emergency: bool,
     /// Where the search of emergency mode goes on.
     sweep: u32,
@@ -145,6 +147,7 @@ impl<X> FlowTable<X> {
             occupied: [0; SLOTS / 64],
             second: 0,
             clock: Clock::default(),
+            border: 0,
             emergency: false,
             sweep: 0,
             counters: FlowCounters { memuse: fixed, ..FlowCounters::default() },
@@ -199,6 +202,12 @@ impl<X> FlowTable<X> {
     #[inline]
     pub fn get_mut(&mut self, at: FlowRef) -> Option<&mut Flow<X>> {
         self.flows.get_mut(at.0)?.as_mut()
+    }
+
+    /// Another capture begins, whose time may be any.
+    pub const fn begin_capture(&mut self) {
+        // What was seen in this very moment is of the capture before.
+        self.border = self.clock.now().saturating_add(1);
     }
 
     /// Finds the flow of `packet`, or makes it. A flow found that is silent for too long ends first (`ended`), as does one
@@ -351,7 +360,8 @@ impl<X> FlowTable<X> {
                     }
                 } else {
                     self.counters.mgr_flows_notimeout += 1;
-                    let deadline = self.deadline(at).max((self.second + 1).saturating_mul(SECOND));
+                    let later = (self.second + 1).saturating_mul(SECOND);
+                    let deadline = self.deadline(at).max(now.saturating_add(self.ahead(at))).max(later);
                     self.unlink(at);
                     self.link(at, deadline);
                 }
@@ -559,14 +569,25 @@ impl<X> FlowTable<X> {
 
     fn timed_out(&self, at: u32, now: i64) -> bool {
         let touched = self.slots.get(at).map_or(0, |s| s.touched);
-        touched.saturating_add(self.timeout(at, self.emergency)) < now
+        touched.saturating_add(self.timeout(at, self.emergency)) <= now && self.ahead(at) == 0
+    }
+
+    /// How far (microseconds) packet time is from where the flow would time out, where it jumped back within a capture:
+    /// its packets may go on where they were. A flow that another capture began behind just ages.
+    fn ahead(&self, at: u32) -> i64 {
+        let (Some(slot), Some(flow)) = (self.slots.get(at), self.get(FlowRef(at))) else { return 0 };
+        if slot.touched < self.border {
+            return 0;
+        }
+        let end = flow.core.last.0.saturating_add(self.timeout(at, self.emergency));
+        end.saturating_sub(self.clock.latest().0).max(0)
     }
 
     /// Whether the flow's latest packet is too old for one of time `now` to belong to it. Packet times count here, which
     /// may have gone back since.
     fn silent_before(&self, at: u32, now: Time) -> bool {
         let last = self.get(FlowRef(at)).map_or(now, |f| f.core.last);
-        last.0.saturating_add(self.timeout(at, self.emergency)) < now.0
+        last.0.saturating_add(self.timeout(at, self.emergency)) <= now.0
     }
 
     /// The second at which slot `w` comes round.

@@ -155,6 +155,8 @@ pub(crate) struct Assembly {
     pub(crate) raw: u64,
     /// Raw inspection wants nothing from here on.
     pub(crate) raw_end: Option<u64>,
+    /// Raw inspection looks at what is before this and what is behind it apart.
+    pub(crate) border: u64,
     /// The other side acknowledged everything before this.
     pub(crate) acked: u64,
     /// Where the latest packet's data was: inline inspection looks there.
@@ -458,6 +460,9 @@ impl TcpSession {
         if self.inline() {
             return self.raw_disable();
         }
+        if self.flags & flag::RAW_OFF != 0 {
+            return;
+        }
         for peer in &mut self.peers {
             peer.flags |= peer_flag::TRIGGER;
             if let Some(d) = &mut peer.data {
@@ -471,6 +476,23 @@ impl TcpSession {
     fn raw_finished(&mut self) {
         if self.peers.iter().all(|p| p.data.as_ref().is_none_or(|d| d.raw_has_all())) {
             self.raw_disable();
+        }
+    }
+
+    /// Something else begins in both directions behind what the application layer took: raw inspection looks at what is
+    /// before that apart, and goes on there even where it was to end ([`TcpSession::raw_finish`]).
+    pub fn raw_border(&mut self) {
+        let finished = self.peers.iter().any(|p| p.data.as_ref().is_some_and(|d| d.raw_end.is_some()));
+        if finished {
+            self.flags &= !flag::RAW_OFF;
+        }
+        for peer in &mut self.peers {
+            if let Some(d) = &mut peer.data {
+                d.border = d.app;
+                if d.raw_end.take().is_some() {
+                    d.raw = d.app;
+                }
+            }
         }
     }
 
@@ -500,7 +522,9 @@ impl TcpSession {
             let seen = (start.saturating_sub(from)).min(data.len() as u64) as usize;
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
         }
-        let limit = self.limit(d, all).min(d.raw_end.unwrap_or(u64::MAX));
+        let before = d.raw < d.border;
+        let end = d.raw_end.unwrap_or(u64::MAX).min(if before { d.border } else { u64::MAX });
+        let limit = self.limit(d, all).min(end);
         // A hole that the receiver does not have is behind us.
         let mut at = d.raw;
         let mut fresh = d.buffer.contiguous(at, limit);
@@ -515,11 +539,14 @@ impl TcpSession {
         let end = at + fresh.len() as u64;
         let hole = d.buffer.next_at(end).is_some_and(|n| n > end && n <= d.acked);
         if fresh.is_empty()
-            || !(all || hole || peer.has(peer_flag::TRIGGER) || fresh.len() as u64 >= u64::from(d.chunk_size))
+            || !(all || hole || before || peer.has(peer_flag::TRIGGER) || fresh.len() as u64 >= u64::from(d.chunk_size))
         {
             return None;
         }
-        let from = d.buffer.start_of(at).max(at.saturating_sub(u64::from(d.context)));
+        let mut from = d.buffer.start_of(at).max(at.saturating_sub(u64::from(d.context)));
+        if !before {
+            from = from.max(d.border.min(at));
+        }
         let data = d.buffer.contiguous(from, end);
         Some(StreamChunk { data, offset: from, seen: (at - from) as usize })
     }
