@@ -253,6 +253,8 @@ pub enum NumberTest {
         /// Whether it is none of them.
         negated: bool,
     },
+    /// It is within one of these, both ends included.
+    Ranges(Vec<(u64, u64)>),
     /// Some of the bits of `any` are set (or there are none in it), and none of those of `none`.
     Bits {
         /// Bits of which one has to be set.
@@ -275,6 +277,7 @@ impl NumberTest {
         match self {
             NumberTest::Compare(c) => c.holds(v),
             NumberTest::OneOf { values, negated } => values.contains(&v) != *negated,
+            NumberTest::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&v)),
             NumberTest::Tagged { tag, value } => v >> 32 == u64::from(*tag) && value.holds(v & 0xffff_ffff),
             NumberTest::Bits { any, none } => (*any == 0 || v & any != 0) && v & none == 0,
         }

@@ -177,7 +177,7 @@ fn protocols_on_their_ports() {
         (TCP, 21, TO_SERVER, b"USER anonymous\r\n", AppProto::Ftp),
         (TCP, 143, TO_CLIENT, b"* OK IMAP4rev1 ready\r\n", AppProto::Imap),
         (TCP, 110, TO_CLIENT, b"+OK POP3 ready\r\n", AppProto::Pop3),
-        (TCP, 445, TO_SERVER, b"\x00\x00\x00\x40\xfeSMB\x40\x00", AppProto::Smb),
+        (TCP, 445, TO_SERVER, b"\x00\x00\x00\x40\xfeSMB\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00", AppProto::Smb),
         (TCP, 135, TO_SERVER, b"\x05\x00\x0b\x03\x10\x00\x00\x00\x48\x00", AppProto::Dcerpc),
         (TCP, 53, TO_SERVER, &over_tcp, AppProto::Dns),
         (UDP, 53, TO_SERVER, query, AppProto::Dns),

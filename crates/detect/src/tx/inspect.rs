@@ -148,6 +148,7 @@ impl<W: Watch> State<W> {
     ) {
         self.tx.forget(group);
         let limits = tx.file_window(dir);
+        self.context.dce_little = tx.little_endian(dir);
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
         let mut seen = std::mem::take(&mut base.detect[dir.index()]);
