@@ -90,6 +90,9 @@ impl PacketBuffer {
             PacketBuffer::Icmpv6Header => "icmpv6.hdr",
             PacketBuffer::IpSource => "ip.src",
             PacketBuffer::IpDestination => "ip.dst",
+            PacketBuffer::IgmpHeader => "igmp.hdr",
+            PacketBuffer::EthernetHeader => "ether.hdr",
+            PacketBuffer::ArpHeader => "arp.hdr",
         }
     }
 

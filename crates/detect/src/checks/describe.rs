@@ -280,6 +280,12 @@ impl CompiledCheck {
                 let found = flow(&|f| format!("{} to the server, {} to the client", f.bytes[0], f.bytes[1]));
                 (format!("flow.bytes:{},{}", by_side(*side), compare(value)), found)
             }
+            Kind::FlowElephant(side) => {
+                let is = |yes: bool| if yes { "is one" } else { "is none" };
+                let found =
+                    flow(&|f| format!("to the server it {}, to the client it {}", is(f.elephant[0]), is(f.elephant[1])));
+                (format!("flow.elephant:{}", by_side(*side)), found)
+            }
             Kind::VlanId { value, layer } => {
                 let layer = match layer {
                     VlanLayer::Any => "any".into(),

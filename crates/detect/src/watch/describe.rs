@@ -71,6 +71,10 @@ pub(crate) fn number_test(test: &NumberTest, which: Which) -> String {
             format!("{}{}", if *negated { "!" } else { "" }, list.join(","))
         }
         NumberTest::Bits { any, none } => format!("any of {any:#x}, none of {none:#x}"),
+        NumberTest::Ranges(ranges) => {
+            let list: Vec<String> = ranges.iter().take(16).map(|(a, b)| format!("{a}-{b}")).collect();
+            list.join(",")
+        }
         NumberTest::Tagged { tag, value } => format!("{tag}: {}", compare(value)),
     };
     match which {
@@ -177,6 +181,17 @@ pub(crate) fn buffer_check(c: &BufferCheck) -> String {
             format!("isdataat:{}{}{}", not(*negated), value(at), relative(*r))
         }
         BufferCheck::Bsize(c) => format!("bsize:{}", compare(c)),
+        BufferCheck::Asn1(a) => {
+            let mut parts = Vec::new();
+            parts.extend(a.bitstring_overflow.then(|| "bitstring_overflow".to_owned()));
+            parts.extend(a.double_overflow.then(|| "double_overflow".to_owned()));
+            parts.extend(a.oversize_length.map(|n| format!("oversize_length {n}")));
+            parts.push(match a.relative_offset {
+                Some(n) => format!("relative_offset {n}"),
+                None => format!("absolute_offset {}", a.absolute_offset),
+            });
+            format!("asn1:{}", parts.join(", "))
+        }
         BufferCheck::ByteTest(b) => format!(
             "byte_test:{},{}{},{},{}{}{}",
             value(&b.bytes),

@@ -143,6 +143,7 @@ pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
             let place = if *relative { (seen.cursor as i64).saturating_add(at) } else { at };
             whole(format!("the buffer has {len} bytes, and this is about byte {place}"))
         }
+        BufferCheck::Asn1(_) => whole("nothing of what was asked for in the ASN.1 there".into()),
         BufferCheck::Bsize(c) => whole(format!("the buffer has {len} bytes, asked is {}", compare(c))),
         BufferCheck::ByteTest(b) => {
             let offset = (value(&b.offset, seen), b.relative);
