@@ -135,3 +135,60 @@ fn what_is_not_required_is_left_out_and_counted() {
     assert_eq!(alerts.keys().copied().collect::<Vec<_>>(), [1, 3, 4]);
     assert!(complaints(&said).is_empty() && said.contains("4 rules skipped"), "{said}");
 }
+
+/// `stream` of an eve-log: the states, and the numbers of both sides, as the reference shows them for the same packets.
+#[test]
+fn what_the_tcp_engine_made_of_packets() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-stream");
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let number = |line: &str| -> u64 {
+        let text = line.split("\"pcap_cnt\":").nth(1).expect("a number");
+        text.split(',').next().expect("a number").parse().expect("a number")
+    };
+    let shown = |option: &str| -> Vec<String> {
+        let config = dir.join("stream.yaml");
+        let text = format!(
+            "%YAML 1.1\n---\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types:\n        \
+             - stream:\n            {option}: true\n"
+        );
+        std::fs::write(&config, text).expect("a configuration");
+        let _ = std::fs::remove_file(dir.join("eve.json"));
+        let packets = root().join("crates/margay/tests/keywords/packets.pcap");
+        let ok = Command::new(env!("CARGO_BIN_EXE_margay"))
+            .args(["-k", "none", "-S", "/dev/null", "-c"])
+            .arg(&config)
+            .arg("-r")
+            .arg(packets)
+            .arg("-l")
+            .arg(&dir)
+            .output()
+            .expect("the engine starts");
+        assert!(ok.status.success(), "{}", String::from_utf8_lossy(&ok.stderr));
+        let events = std::fs::read_to_string(dir.join("eve.json")).expect("events");
+        events.lines().filter(|l| l.contains("\"event_type\":\"stream_tcp\"")).map(str::to_owned).collect()
+    };
+    let numbers = |lines: &[String]| lines.iter().map(|l| number(l)).collect::<Vec<_>>();
+    let all = shown("all");
+    assert_eq!(numbers(&all), [1, 2, 3, 4, 5, 6, 7, 8, 9, 25, 26, 27, 28]);
+    let state = |n: usize, before: &str, now: &str| {
+        let want = match before {
+            "" => format!("\"session\":{{\"state\":\"{now}\",\"flags\""),
+            _ => format!("\"session\":{{\"state\":\"{now}\",\"pstate\":\"{before}\""),
+        };
+        assert!(all[n].contains(&want), "{} has no {want}", all[n]);
+    };
+    state(0, "none", "syn_sent");
+    state(1, "syn_sent", "syn_recv");
+    state(2, "syn_recv", "established");
+    state(5, "", "established");
+    state(8, "last_ack", "closed");
+    let sides = "\"client\":{\"isn\":1000,\"next_seq\":1104,\"last_ack\":1104,\"next_win\":66536,\"base_seq\":1001,\
+        \"segs_right_edge\":1104,\"window\":32768,\"wscale\":2,\"flags\":[]},\"server\":{\"isn\":5000,\"next_seq\":5092,\
+        \"last_ack\":5001,\"next_win\":1053577,\"base_seq\":5001,\"segs_right_edge\":5092,\"window\":1048576,\"wscale\":7,";
+    assert!(all[5].contains(sides), "{}", all[5]);
+    assert!(all[9].contains("\"flags\":[\"event_set\"]") && !all[9].contains("\"session\""), "{}", all[9]);
+    assert_eq!(numbers(&shown("state-update")), [1, 2, 3, 7, 8, 9, 28]);
+    assert_eq!(numbers(&shown("event-set")), [25, 27]);
+    assert_eq!(numbers(&shown("spurious-retransmission")), []);
+}
