@@ -71,7 +71,13 @@ fn each_keyword_alerts_where_it_should() {
         }
     }
     assert!(wrong.is_empty(), "{} of {tested}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(tested > 250);
+    // Events of flows say which were elephants, a counter how many.
+    let events = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords/eve.json");
+    let events = std::fs::read_to_string(events).expect("events");
+    let elephants = events.lines().filter(|l| l.contains("\"event_type\":\"flow\"") && l.contains("\"elephant\":true"));
+    assert_eq!(elephants.count(), 2);
+    assert!(events.lines().any(|l| l.contains("\"event_type\":\"stats\"") && l.contains("\"elephant\":2")));
+    assert!(tested > 300);
 }
 
 /// `threshold.config`: what it changes about rules, by every track.
@@ -170,7 +176,7 @@ fn what_the_tcp_engine_made_of_packets() {
     };
     let numbers = |lines: &[String]| lines.iter().map(|l| number(l)).collect::<Vec<_>>();
     let all = shown("all");
-    assert_eq!(numbers(&all), [1, 2, 3, 4, 5, 6, 7, 8, 9, 25, 26, 27, 28]);
+    assert_eq!(numbers(&all), [1, 2, 3, 4, 5, 6, 7, 8, 9, 25, 26, 27, 28, 55, 56, 57, 58, 59]);
     let state = |n: usize, before: &str, now: &str| {
         let want = match before {
             "" => format!("\"session\":{{\"state\":\"{now}\",\"flags\""),
@@ -188,7 +194,7 @@ fn what_the_tcp_engine_made_of_packets() {
         \"last_ack\":5001,\"next_win\":1053577,\"base_seq\":5001,\"segs_right_edge\":5092,\"window\":1048576,\"wscale\":7,";
     assert!(all[5].contains(sides), "{}", all[5]);
     assert!(all[9].contains("\"flags\":[\"event_set\"]") && !all[9].contains("\"session\""), "{}", all[9]);
-    assert_eq!(numbers(&shown("state-update")), [1, 2, 3, 7, 8, 9, 28]);
-    assert_eq!(numbers(&shown("event-set")), [25, 27]);
+    assert_eq!(numbers(&shown("state-update")), [1, 2, 3, 7, 8, 9, 28, 55, 56, 57, 58]);
+    assert_eq!(numbers(&shown("event-set")), [25, 27, 55, 59]);
     assert_eq!(numbers(&shown("spurious-retransmission")), []);
 }
