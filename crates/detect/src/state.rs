@@ -607,9 +607,6 @@ impl<W: Watch> State<W> {
                     frame: m.frame,
                     context: m.context,
                 });
-                if !rule.tags.is_empty() {
-                    verdict.tagged = false;
-                }
             }
             for t in &rule.tags {
                 self.tags.set(m.rule, t, &who);
