@@ -40,6 +40,30 @@ impl HostVars {
         HostVars { bits: HashMap::new(), limit, sweep: Time(i64::MIN), refused: 0 }
     }
 
+    /// Takes over the bits of rules before a reload; the limit is its own.
+    pub(crate) fn take_over(&mut self, old: &mut HostVars) {
+        std::mem::swap(&mut self.bits, &mut old.bits);
+        (self.sweep, self.refused) = (old.sweep, old.refused);
+    }
+
+    /// Most bits that there may be.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Sets how many bits there may be at most; those that are there stay.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// The bits of `key` at `now`: names, and until when.
+    pub fn of(&self, key: HostKey, now: Time) -> Vec<(u32, Time)> {
+        let bits = self.bits.iter().filter(|((k, _), until)| *k == key && **until >= now);
+        let mut bits: Vec<_> = bits.map(|((_, name), &until)| (*name, until)).collect();
+        bits.sort_unstable();
+        bits
+    }
+
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
         self.bits.get(&(key, name)).is_some_and(|&until| until >= now)
