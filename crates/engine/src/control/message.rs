@@ -161,8 +161,9 @@ mod tests {
         let whole = all(&[text]);
         let bytes: Vec<&[u8]> = text.chunks(1).collect();
         assert_eq!(whole, all(&bytes));
-        let texts: Vec<_> = whole.into_iter().flatten().collect();
-        assert_eq!(texts, [r#"{"version":"0.2"}"#, r#"{"arguments":{"x":"}\"{"},"command":"a"}"#, r#"{"b":1}"#]);
+        let values: Vec<Value> = whole.into_iter().flatten().map(|t| serde_json::from_str(&t).unwrap()).collect();
+        let command = json!({"command": "a", "arguments": {"x": "}\"{"}});
+        assert_eq!(values, [json!({"version": "0.2"}), command, json!({"b": 1})]);
     }
 
     #[test]
