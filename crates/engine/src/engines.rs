@@ -10,11 +10,11 @@ use margay_app::file::FileWants;
 use margay_config::{Config, RunOptions};
 use margay_detect::dataset::Datasets;
 use margay_output::event::EngineStats;
-use margay_output::info;
+use margay_output::{info, warning};
 
 use crate::Failed;
 use crate::rules::{self, Loaded, Source};
-use crate::settings::{self, Mappings, TenantSettings};
+use crate::settings::{self, Mappings, Selector, TenantSettings};
 
 /// A tenant.
 #[derive(Debug, Clone)]
@@ -178,6 +178,12 @@ fn load_tenants(
             }
             set.put(tenant);
         }
+    }
+    if set.mappings.selector == Selector::Device && previous.is_none() {
+        warning!(
+            "multi-detect",
+            "selector device: this release reads capture files, which have no interface: no packet is a tenant's"
+        );
     }
     if set.mappings.vlans.is_empty() && set.mappings.devices.is_empty() && previous.is_none() {
         info!("multi-detect", "there are no mappings: no packet is a tenant's until some are registered");

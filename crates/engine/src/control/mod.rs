@@ -23,6 +23,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
+use margay_app::file::FileEngine;
 use margay_config::{Config, RunOptions};
 use margay_output::{error, notice};
 
@@ -139,6 +140,9 @@ impl Control {
     fn replace(&self, set: EngineSet) -> Result<(), Failed> {
         let before = self.engines();
         let wants = self.wants(&set)?;
+        // libmagic, where rules ask for it that did not before.
+        let files = settings::files(&self.config, &self.dir)?;
+        FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
         let set = Arc::new(set);
         let mut orders = Vec::new();
         for post in self.workers() {

@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use margay_config::Config;
 use margay_output::{error, notice};
 
 use super::{Control, held, thread};
 use crate::Failed;
 use crate::engines::{self, EngineSet};
-use crate::start;
+use crate::{settings, start};
 
 impl Control {
     /// Makes new engines of those in use, and puts them in place. Who else would change them waits.
@@ -35,6 +36,7 @@ impl Control {
                 return Err(Failed::new("detect", "detection is off (--disable-detection)"));
             }
             let config = start::configuration(&self.options)?;
+            self.may_become(&config, old)?;
             let new = engines::load(&self.loading(&config), Some(old))?;
             *self.rules_config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
             Ok(new)
@@ -47,6 +49,21 @@ impl Control {
             Err(f) => error!(f.module, "rule reload failed, the rules in use stay: {}", f.message),
         }
         reloaded
+    }
+
+    /// What decides how the engine is built stays until it is started again.
+    fn may_become(&self, config: &Config, old: &EngineSet) -> Result<(), Failed> {
+        let stays = |what: &str| {
+            Err(Failed::new("detect", format!("{what} cannot be changed by a reload: start the engine again for that")))
+        };
+        if settings::is_firewall(config, &self.options)? != settings::is_firewall(&self.config, &self.options)? {
+            return stays("firewall mode");
+        }
+        let tenancy = settings::tenants(config)?;
+        if tenancy.enabled != old.multi || tenancy.mappings.selector != old.mappings.selector {
+            return stays("multi-detect (enabled, selector)");
+        }
+        Ok(())
     }
 
     /// The same in a thread of its own; `false` where one that was asked for so is going on.
@@ -123,7 +140,7 @@ impl Control {
     }
 
     /// The configuration as it says of rules.
-    pub(crate) fn rules_config(&self) -> Arc<margay_config::Config> {
+    pub(crate) fn rules_config(&self) -> Arc<Config> {
         Arc::clone(&self.rules_config.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
