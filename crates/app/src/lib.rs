@@ -17,6 +17,7 @@
 mod tables;
 
 pub mod config;
+pub mod dcerpc;
 pub mod decompress;
 pub mod dns;
 pub mod event;
@@ -33,6 +34,7 @@ pub mod proto;
 pub mod recognise;
 mod registry;
 pub mod session;
+pub mod smb;
 pub mod smtp;
 pub mod ssh;
 pub mod tls;

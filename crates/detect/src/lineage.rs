@@ -189,6 +189,11 @@ impl Detect {
         of.names == self.lineage.names
     }
 
+    /// Where each rule of the set that `from` marks is now; nothing where that is not known.
+    pub(crate) fn places_of(&self, from: RulesMark) -> &[u32] {
+        self.lineage.ancestor(from.serial).unwrap_or(&[])
+    }
+
     /// Makes a flow's variables fit, which rules of the set `from` left.
     pub fn bring_vars(&self, from: RulesMark, vars: &mut FlowVars) {
         if from.names != self.lineage.names && !vars.is_empty() {
@@ -297,8 +302,8 @@ mod tests {
         l.data(REQUEST_BODY, "b");
         assert_eq!(l.at(SERVER, 3), [2]);
         let bit = l.detect.names().number("x").expect("a name");
-        let hosts = l.state.hosts();
-        assert_eq!(hosts.of(HostKey::Host([10, 0, 0, 1].into()), Time(0)).len(), 1);
+        let hosts = &l.state.hosts;
+        assert_eq!(hosts.bits_of(HostKey::Host([10, 0, 0, 1].into()), Time(0)).len(), 1);
         assert!(hosts.is_set(HostKey::Host([10, 0, 0, 1].into()), bit, Time(0)));
         // Of rules that have nothing to do with these nothing is believed.
         let stranger = Lab::new(&asks);

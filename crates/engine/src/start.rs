@@ -9,6 +9,7 @@ use std::time::Instant;
 use margay_app::file::FileEngine;
 use margay_app::tls::store::CertificateStore;
 use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RunOptions};
+use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
 use margay_output::event::EventType;
 use margay_output::{error, info, notice, warning};
@@ -19,11 +20,12 @@ use crate::control::queue::Queue;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::profiling::Profiling;
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppLane, Lane, Rest, Worker};
-use crate::{Failed, ctl, engines, files, info as about, listing, logging, rule_check, settings};
+use crate::{Failed, ctl, engines, explain, files, info as about, listing, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
 /// why.
@@ -52,8 +54,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ListRuleProtos => say(&listing::rule_protocols()),
         Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
         Command::ListAppLayerHooks => say(&listing::hooks()),
-        Command::Own(Own::Rules, args) => rule_check::run(&args),
         Command::Own(Own::Ctl, args) => ctl::run(&args),
+        Command::Own(Own::Rules, args) => match args.split_first() {
+            Some((word, rest)) if word == "explain" => explain::run(rest),
+            _ => rule_check::run(&args),
+        },
         Command::Own(Own::Lab, _) => {
             eprintln!("margay: the command 'lab' is not in this release");
             ExitCode::FAILURE
@@ -214,9 +219,12 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
     let socket = socket::wanted(&config, options)?;
     let signals = Arc::new(Signals::install().map_err(signal)?);
+    let profiling = Profiling::of(&config, &dir)?;
+    let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
     let run = Run { options, policies };
     let queue = socket_mode.then(Queue::default);
-    let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), queue)?;
+    let control =
+        Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), queue, watching)?;
     control.serve_signals(wakes)?;
     // A capture file is read without its socket as well.
     let _socket = match socket.map(|path| socket::listen(&control, &path)) {
@@ -255,7 +263,7 @@ impl Run<'_> {
         let config = &control.config;
         let mut entered = None;
         let post = control.enter(|engines| {
-            entered = Some(worker(config, self.options, control, &self.policies, engines, dir)?);
+            entered = Some(worker(config, self.options, control.ips, &self.policies, engines, dir, &control.watching)?);
             Ok(())
         })?;
         let Some(mut worker) = entered else { return Ok(0) };
@@ -268,6 +276,10 @@ impl Run<'_> {
         worker.finish();
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
+        // What the rules of the engine itself cost; those of tenants are not shown.
+        if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
+            p.write(detect, state.costs());
+        }
         Ok(worker.lane.rest.counters.alerts)
     }
 
@@ -327,31 +339,42 @@ pub(crate) fn app_wants(config: &Config, set: &EngineSet, ja4_shown: bool) -> Re
     })
 }
 
+/// A worker for these engines.
+///
+/// # Errors
+/// A setting that cannot be read, an output that cannot be opened.
 pub(crate) fn worker(
     config: &Config,
     options: &RunOptions,
-    control: &Control,
+    ips: bool,
     policies: &Policies,
     engines: Arc<EngineSet>,
     dir: &Path,
+    watching: &Watching,
 ) -> Result<Worker, Failed> {
-    let ips = control.ips;
     let mut stream = settings::stream(config, ips)?;
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
-    let settings::Opened { outputs, app: options, store_xff } = settings::open_outputs(config, dir)?;
-    if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {
+    let quiet = matches!(watching, Watching::Explain(_));
+    let settings::Opened { outputs, app: options, store_xff } = match quiet {
+        true => settings::Opened::nothing()?,
+        false => settings::open_outputs(config, dir)?,
+    };
+    if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
         warning!("counters", "stats are enabled but no loggers are active");
     }
-    let files = settings::files(config, dir)?;
+    let mut files = settings::files(config, dir)?;
+    if quiet {
+        files.store = None;
+    }
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
-    let wants = control.wants(&engines)?;
+    let wants = app_wants(config, &engines, options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)))?;
     settings::check_store(&files, wants.files.store);
     let certificates = match settings::certificate_folder(config, dir)? {
-        Some(folder) => CertificateStore::new(folder.clone())
+        Some(folder) if !quiet => CertificateStore::new(folder.clone())
             .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display())))?,
-        None => CertificateStore::default(),
+        _ => CertificateStore::default(),
     };
     let shared = margay_app::Shared {
         certificates,
@@ -375,12 +398,12 @@ pub(crate) fn worker(
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.ethernet = settings::wants_ethernet(config)?;
-    let install = Install::new(engines, &EngineSet::default(), wants);
-    rest.install(install.map_err(|e| Failed::new("detect", e.to_string()))?);
+    rest.install(Install::new(engines, &EngineSet::default(), wants, watching)?);
     Ok(Worker {
         // Keywords on checksums see them as they are, whatever `-k` says.
         decoder: Decoder::new(settings::decode(config, false)?),
         lane: Lane { policies: *policies, flows: FlowTable::new(settings::flow(config)?), rest },
+        unswept: 0,
     })
 }
 
@@ -391,6 +414,26 @@ fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> bo
         Some(Checksums::None) => false,
         _ => configured && config.get("capture.checksum-validation") != Some("none"),
     }
+}
+
+/// Whether somebody watches detection.
+#[derive(Debug, Clone)]
+pub(crate) enum Watching {
+    /// Nobody: a run as it is.
+    Nobody,
+    /// Of these rules, by number, everything is written down, and nothing else is written at all.
+    Explain(Vec<u32>),
+    /// What each rule costs is measured, with one packet in so many.
+    Profile(u32),
+}
+
+pub(crate) fn state(detect: &Arc<Detect>, watching: &Watching) -> Result<DetectState, Failed> {
+    let state = match watching {
+        Watching::Nobody => DetectState::new(detect),
+        Watching::Explain(rules) => DetectState::explaining(detect, rules),
+        Watching::Profile(every) => DetectState::profiling(detect, *every),
+    };
+    state.map_err(|e| Failed::new("detect", e.to_string()))
 }
 
 #[cfg(test)]

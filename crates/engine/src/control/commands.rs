@@ -459,7 +459,7 @@ fn add_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let set = ask(control, move |w, _| {
         let now = w.lane.rest.now;
         let Some(bit) = bit(&w.lane.rest.engines.set, &name) else { return Err("hostbit not found") };
-        let Some(state) = w.lane.rest.own_state() else { return Err("detection is off") };
+        let Some((_, state)) = w.lane.rest.own() else { return Err("detection is off") };
         match state.hosts_mut().set(HostKey::Host(address), bit, now, seconds) {
             true => Ok(()),
             false => Err("no room for another hostbit (host.memcap)"),
@@ -474,7 +474,7 @@ fn remove_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let name = args.must("hostbit").to_owned();
     let removed = ask(control, move |w, _| {
         let bit = bit(&w.lane.rest.engines.set, &name).ok_or("hostbit not found")?;
-        if let Some(state) = w.lane.rest.own_state() {
+        if let Some((_, state)) = w.lane.rest.own() {
             state.hosts_mut().unset(HostKey::Host(address), bit);
         }
         Ok::<(), &str>(())
@@ -488,7 +488,7 @@ fn list_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let mut found = ask(control, move |w, _| {
         let now = w.lane.rest.now;
         let set = Arc::clone(&w.lane.rest.engines.set);
-        let bits = w.lane.rest.own_state().map(|s| s.hosts().of(HostKey::Host(address), now)).unwrap_or_default();
+        let bits = w.lane.rest.own().map(|(_, s)| s.hosts().bits_of(HostKey::Host(address), now)).unwrap_or_default();
         let name = |n| set.default.detect.as_ref().and_then(|d| d.names().name(n)).map(str::to_owned);
         // Without an end is what rules set so.
         let left = |until: margay_packet::Time| until.micros_since(now).max(0) / 1_000_000;
@@ -556,7 +556,8 @@ const MEMCAPS: &[Memcap] = &[
             n > 0 && usize::try_from(n).map(|n| w.decoder.set_defrag_memcap(n)).is_ok()
         },
     ),
-    ("host", |w| w.lane.rest.host_memcap(), |w, n| n > 0 && w.lane.rest.set_host_memcap(n)),
+    ("ippair", |w| w.lane.rest.host_memcaps()[1], |w, n| n > 0 && w.lane.rest.set_host_memcap(1, n)),
+    ("host", |w| w.lane.rest.host_memcaps()[0], |w, n| n > 0 && w.lane.rest.set_host_memcap(0, n)),
 ];
 
 fn memcap(name: &str) -> Result<&'static Memcap, String> {

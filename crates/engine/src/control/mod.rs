@@ -30,6 +30,7 @@ use margay_output::{error, notice};
 use crate::engines::{EngineSet, Loading};
 use crate::settings;
 use crate::signals::Signals;
+use crate::start::Watching;
 use crate::worker::engines::{AppWants, Install, Retired};
 use crate::{Failed, start};
 use post::{Post, Unanswered};
@@ -62,6 +63,8 @@ pub(crate) struct Control {
     /// Takes what is to be dropped off the packet path.
     undertaker: mpsc::Sender<Retired>,
     pub(crate) signals: Arc<Signals>,
+    /// Whether somebody watches detection.
+    pub(crate) watching: Watching,
     /// `--unix-socket`: capture files to be read.
     pub(crate) queue: Option<Queue>,
 }
@@ -80,6 +83,7 @@ impl Control {
         engines: Arc<EngineSet>,
         signals: Arc<Signals>,
         queue: Option<Queue>,
+        watching: Watching,
     ) -> Result<Arc<Control>, Failed> {
         let (undertaker, dead) = mpsc::channel::<Retired>();
         thread("drop", move || dead.iter().for_each(drop))?;
@@ -97,6 +101,7 @@ impl Control {
             workers: Mutex::default(),
             undertaker,
             signals,
+            watching,
             queue,
         }))
     }
@@ -146,8 +151,7 @@ impl Control {
         let set = Arc::new(set);
         let mut orders = Vec::new();
         for post in self.workers() {
-            let install = Install::new(Arc::clone(&set), &before, wants.clone())
-                .map_err(|e| Failed::new("detect", e.to_string()))?;
+            let install = Install::new(Arc::clone(&set), &before, wants.clone(), &self.watching)?;
             orders.push((post, install));
         }
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);

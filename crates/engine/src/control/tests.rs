@@ -17,7 +17,7 @@ use super::{Control, commands, socket};
 use crate::engines;
 use crate::exception::Policies;
 use crate::signals::Signals;
-use crate::start;
+use crate::start::{self, Watching};
 use crate::stats::Reporter;
 use crate::worker::Worker;
 
@@ -72,7 +72,7 @@ impl Bench {
         let set = Arc::new(engines::load(&with, None).expect("rules load"));
         let queue = queue.then(Queue::default);
         let signals = Arc::new(Signals::default());
-        let control = Control::new(config, options, false, dir.clone(), set, signals, queue).unwrap();
+        let control = Control::new(config, options, false, dir.clone(), set, signals, queue, Watching::Nobody).unwrap();
         let mut bench = Bench { dir, control, worker: None, time: 1_700_000_000_000_000 };
         bench.enter();
         bench
@@ -83,7 +83,7 @@ impl Bench {
         let policies = Policies::from_config(&c.config, false, false).unwrap();
         let mut made = None;
         let post = c.enter(|set| {
-            made = Some(start::worker(&c.config, &c.options, c, &policies, set, &self.dir)?);
+            made = Some(start::worker(&c.config, &c.options, false, &policies, set, &self.dir, &Watching::Nobody)?);
             Ok(())
         });
         let reporter = Reporter::new(&c.config, false).unwrap();
@@ -437,11 +437,13 @@ fn what_belongs_to_the_worker_is_asked_of_it() {
     let flow = b.command("get-flow-stats-by-id", json!({"flow_id": id})).unwrap();
     assert_eq!((&flow["pkts_toserver"], &flow["pkts_toclient"]), (&json!(8), &json!(4)));
     assert!(b.command("get-flow-stats-by-id", json!({"flow_id": id + 1})).is_err());
-    for name in ["stream", "stream-reassembly", "flow", "applayer-proto-http", "applayer-proto-ftp", "defrag", "host"] {
+    for name in
+        ["stream", "stream-reassembly", "flow", "applayer-proto-http", "applayer-proto-ftp", "defrag", "ippair", "host"]
+    {
         assert!(b.command("memcap-set", json!({"config": name, "memcap": "64mb"})).is_ok(), "{name}");
         assert_eq!(b.command("memcap-show", json!({"config": name})), Ok(json!({"value": "64mb"})), "{name}");
     }
-    assert_eq!(b.command("memcap-list", json!({})).unwrap().as_array().unwrap().len(), 7);
+    assert_eq!(b.command("memcap-list", json!({})).unwrap().as_array().unwrap().len(), 8);
     assert!(b.command("memcap-set", json!({"config": "stream", "memcap": "lots"})).is_err());
     let counters = b.command("dump-counters", json!({})).unwrap();
     assert_eq!(counters["decoder"]["pkts"], json!(12));

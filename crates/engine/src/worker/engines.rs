@@ -10,17 +10,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_app::file::FileWants;
-use margay_detect::mpm::MpmError;
 use margay_detect::{Detect, DetectState, RulesMark};
 use margay_flow::{Direction, Flow};
 use margay_packet::Packet;
 
 use super::{FlowExt, Rest, RuleText};
+use crate::Failed;
 use crate::engines::EngineSet;
 use crate::settings::Selector;
+use crate::start::{self, Watching};
 
 /// Rules, and a worker's state of matching them.
-pub(crate) type Engine = (Arc<Detect>, Box<DetectState>);
+pub(crate) type Engine = (Arc<Detect>, DetectState);
 
 /// An engine that does not look at the packet at hand.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ pub(crate) struct Engines {
 pub(crate) struct Install {
     pub(crate) set: Arc<EngineSet>,
     /// State for the rules that are new, by their serial number.
-    pub(crate) states: HashMap<u64, Box<DetectState>>,
+    pub(crate) states: HashMap<u64, DetectState>,
     /// What rules want of the application layer.
     pub(crate) wants: AppWants,
 }
@@ -68,7 +69,7 @@ pub(crate) struct AppWants {
 #[derive(Default)]
 pub(crate) struct Retired {
     engines: Vec<Engine>,
-    states: HashMap<u64, Box<DetectState>>,
+    states: HashMap<u64, DetectState>,
     texts: Vec<Arc<Vec<RuleText>>>,
     set: Arc<EngineSet>,
 }
@@ -78,13 +79,18 @@ impl Install {
     ///
     /// # Errors
     /// Where a matcher cannot get its memory.
-    pub(crate) fn new(set: Arc<EngineSet>, known: &EngineSet, wants: AppWants) -> Result<Install, MpmError> {
+    pub(crate) fn new(
+        set: Arc<EngineSet>,
+        known: &EngineSet,
+        wants: AppWants,
+        watching: &Watching,
+    ) -> Result<Install, Failed> {
         let mut states = HashMap::new();
         for (_, loaded) in set.all() {
             if let Some(d) = &loaded.detect
                 && known.all().all(|(_, l)| !Arc::ptr_eq(l, loaded))
             {
-                states.insert(d.serial(), Box::new(DetectState::new(d)?));
+                states.insert(d.serial(), start::state(d, watching)?);
             }
         }
         Ok(Install { set, states, wants })
@@ -137,7 +143,7 @@ impl Rest {
                     && let Some(mut state) = new.states.remove(&d.serial())
                 {
                     if let Some((_, b)) = &mut before {
-                        state.take_over(b, d.keeps_names(was.mark));
+                        state.take_over(b, d, was.mark);
                     }
                     was.engine = Some((Arc::clone(d), state));
                 }
@@ -262,28 +268,29 @@ impl Rest {
 const HOST_BIT: u64 = 256;
 
 impl Rest {
-    /// The state of the engine's own rules, whichever are in use.
-    pub(crate) fn own_state(&mut self) -> Option<&mut DetectState> {
-        if self.engines.tenant() == 0 {
-            return self.detect.as_mut().map(|(_, s)| &mut **s);
-        }
-        self.engines.parked.first_mut()?.engine.as_mut().map(|(_, s)| &mut **s)
+    /// The engine's own rules with their state, whichever are in use.
+    pub(crate) fn own(&mut self) -> Option<&mut Engine> {
+        if self.engines.tenant() == 0 { self.detect.as_mut() } else { self.engines.parked.first_mut()?.engine.as_mut() }
     }
 
-    /// The limit of memory for bits of hosts, in bytes.
-    pub(crate) fn host_memcap(&self) -> u64 {
-        let own = self.detect.iter().chain(self.engines.others()).next();
-        own.map_or(0, |(_, s)| s.hosts().limit() as u64 * HOST_BIT)
+    /// The limits of memory for bits of hosts and for those of pairs, in bytes.
+    pub(crate) fn host_memcaps(&self) -> [u64; 2] {
+        let any = self.detect.iter().chain(self.engines.others()).next();
+        any.map_or([0; 2], |(_, s)| s.hosts().limits().map(|n| n as u64 * HOST_BIT))
     }
 
-    /// Changes it; `false` where there is none.
-    pub(crate) fn set_host_memcap(&mut self, bytes: u64) -> bool {
+    /// Changes one of them, by its place; `false` where there is none.
+    pub(crate) fn set_host_memcap(&mut self, which: usize, bytes: u64) -> bool {
         let limit = usize::try_from(bytes / HOST_BIT).unwrap_or(usize::MAX).max(1);
         let parked = self.engines.parked.iter_mut().filter_map(|p| p.engine.as_mut());
-        let all: Vec<_> = self.detect.as_mut().into_iter().chain(parked).collect();
-        let any = !all.is_empty();
-        for (_, state) in all {
-            state.hosts_mut().set_limit(limit);
+        let mut any = false;
+        for (_, state) in self.detect.as_mut().into_iter().chain(parked) {
+            let mut limits = state.hosts().limits();
+            if let Some(l) = limits.get_mut(which) {
+                *l = limit;
+                any = true;
+            }
+            state.hosts_mut().set_limits(limits);
         }
         any
     }
