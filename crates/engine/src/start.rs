@@ -16,7 +16,6 @@ use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
 use margay_stream::StreamEngine;
 
-use crate::control::queue::Queue;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
@@ -222,9 +221,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let profiling = Profiling::of(&config, &dir)?;
     let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
     let run = Run { options, policies };
-    let queue = socket_mode.then(Queue::default);
-    let control =
-        Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), queue, watching)?;
+    let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
     control.serve_signals(wakes)?;
     // A capture file is read without its socket as well.
     let _socket = match socket.map(|path| socket::listen(&control, &path)) {
@@ -243,6 +240,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         run.serve_queue(&control);
         notice!("suricata", "Signal Received.  Stopping engine.");
     }
+    // Clients of the socket go.
+    signals.ask_to_stop();
     for problem in control.engines().datasets().save() {
         error!("datasets", "{problem}");
     }

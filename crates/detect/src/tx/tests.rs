@@ -161,7 +161,7 @@ impl Lab {
     pub(crate) fn reload(&mut self, rules: &str) {
         let Lab { detect, mut state, .. } = Lab::after(None, rules, Some(&self.detect));
         let from = self.detect.mark();
-        state.take_over(&mut self.state, detect.keeps_names(from));
+        state.take_over(&mut self.state, &detect, from);
         detect.bring_vars(from, &mut self.flow.vars);
         detect.bring_tx(from, &mut self.tx.base);
         (self.detect, self.state) = (detect, state);

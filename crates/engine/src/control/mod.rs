@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_app::file::FileEngine;
-use margay_config::{Config, RunOptions};
+use margay_config::{Capture, Config, RunOptions};
 use margay_output::{error, notice};
 
 use crate::engines::{EngineSet, Loading};
@@ -82,11 +82,11 @@ impl Control {
         dir: PathBuf,
         engines: Arc<EngineSet>,
         signals: Arc<Signals>,
-        queue: Option<Queue>,
         watching: Watching,
     ) -> Result<Arc<Control>, Failed> {
         let (undertaker, dead) = mpsc::channel::<Retired>();
         thread("drop", move || dead.iter().for_each(drop))?;
+        let queue = matches!(options.capture, Some(Capture::UnixSocket(_))).then(Queue::default);
         Ok(Arc::new(Control {
             ja4_shown: settings::shows_ja4(&config, &dir)?,
             rules_config: RwLock::new(Arc::new(config.clone())),
@@ -126,7 +126,7 @@ impl Control {
         // Nobody may put others in place in between.
         let _changing = held(&self.changing);
         take(self.engines())?;
-        let post = Arc::new(Post::default());
+        let post = Arc::new(Post::new(self.undertaker.clone()));
         held(&self.workers).push(Arc::clone(&post));
         Ok(post)
     }
@@ -156,12 +156,9 @@ impl Control {
         }
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);
         for (post, install) in orders {
-            let undertaker = self.undertaker.clone();
-            let taken = post.ask(TAKEN, move |worker, _| {
-                let _ = undertaker.send(worker.lane.rest.install(install));
-            });
-            if taken == Err(Unanswered::Busy) {
-                return Err(Failed::new("detect", "a worker has too many orders waiting; it keeps the old rules"));
+            // One that has ended needs none; one that waits for packets takes them with the next.
+            if post.install(install).is_ok() {
+                let _ = post.ask(TAKEN, |_, _| ());
             }
         }
         // Sets of data that nobody names any more are written now; the others go on.

@@ -3,6 +3,9 @@
 //! The worker looks at one flag a batch, which is written only when there is an order: nothing on the packet path waits or
 //! is shared and written. What belongs to a worker (flows, bits of hosts, counters) so stays its own, also for those who ask
 //! about it.
+//!
+//! Rules that are to take the place of others wait in a place of their own: where a worker waits for packets while rules are
+//! loaded again and again it takes the last ones, and those in between are let go.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +14,7 @@ use std::time::Duration;
 
 use crate::stats::Reporter;
 use crate::worker::Worker;
+use crate::worker::engines::{Install, Retired};
 
 /// Most orders that wait; further ones are refused.
 const ORDERS_MAX: usize = 256;
@@ -23,12 +27,16 @@ pub(crate) type Order = Box<dyn FnOnce(&mut Worker, &mut Reporter) + Send>;
 pub(crate) struct Post {
     waiting: AtomicBool,
     orders: Mutex<Orders>,
+    /// Who drops what the worker does not need any more.
+    undertaker: Option<mpsc::Sender<Retired>>,
 }
 
 #[derive(Default)]
 struct Orders {
     /// The worker carries out none any more.
     closed: bool,
+    /// Rules to be taken before anything else is done.
+    install: Option<Install>,
     list: VecDeque<Order>,
 }
 
@@ -47,6 +55,33 @@ pub(crate) enum Unanswered {
 }
 
 impl Post {
+    /// For a worker whose old rules go to `undertaker`.
+    pub(crate) fn new(undertaker: mpsc::Sender<Retired>) -> Post {
+        Post { undertaker: Some(undertaker), ..Post::default() }
+    }
+
+    /// Has the worker take other rules; those that it did not take yet are let go.
+    ///
+    /// # Errors
+    /// Where the worker has ended.
+    pub(crate) fn install(&self, mut new: Install) -> Result<(), Unanswered> {
+        let old = {
+            let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+            if orders.closed {
+                return Err(Unanswered::Ended);
+            }
+            let mut old = orders.install.take();
+            if let Some(old) = &mut old {
+                new.comes_after(old);
+            }
+            orders.install = Some(new);
+            self.waiting.store(true, Ordering::Release);
+            old
+        };
+        drop(old);
+        Ok(())
+    }
+
     /// Hands an order over.
     ///
     /// # Errors
@@ -94,11 +129,18 @@ impl Post {
 
     #[cold]
     fn serve_all(&self, worker: &mut Worker, reporter: &mut Reporter) {
-        let list = {
+        let (install, list) = {
             let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
             self.waiting.store(false, Ordering::Relaxed);
-            std::mem::take(&mut orders.list)
+            (orders.install.take(), std::mem::take(&mut orders.list))
         };
+        if let Some(install) = install {
+            let retired = worker.lane.rest.install(install);
+            if let Some(undertaker) = &self.undertaker {
+                // It ends with the process.
+                let _ = undertaker.send(retired);
+            }
+        }
         for order in list {
             order(worker, reporter);
         }

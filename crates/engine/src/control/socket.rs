@@ -56,10 +56,18 @@ pub(crate) fn wanted(config: &Config, options: &RunOptions) -> Result<Option<Pat
 /// A socket that is listened on; its file goes with it.
 pub(crate) struct Socket {
     path: PathBuf,
+    clients: Arc<AtomicUsize>,
 }
+
+/// How long clients have, when the engine ends, to get their last answer.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        let end = Instant::now() + FAREWELL;
+        while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
+            std::thread::sleep(STEP / 20);
+        }
         // Who took its place keeps it: it is gone already then, or not ours to judge.
         let _ = std::fs::remove_file(&self.path);
     }
@@ -89,19 +97,19 @@ pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Fail
         std::fs::remove_file(path).map_err(|e| failed(&format!("an old socket cannot be removed: {e}")))?;
     }
     let listener = UnixListener::bind(path).map_err(|e| failed(&e.to_string()))?;
-    let socket = Socket { path: path.to_owned() };
+    let clients = Arc::new(AtomicUsize::new(0));
+    let socket = Socket { path: path.to_owned(), clients: Arc::clone(&clients) };
     if let Err(e) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)) {
         warning!("unix-manager", "{}: cannot set who may use it: {e}", path.display());
     }
     listener.set_nonblocking(true).map_err(|e| failed(&e.to_string()))?;
     info!("unix-manager", "unix socket '{}'", path.display());
     let control = Arc::clone(control);
-    thread("socket", move || accept(&listener, &control))?;
+    thread("socket", move || accept(&listener, &control, &clients))?;
     Ok(socket)
 }
 
-fn accept(listener: &UnixListener, control: &Arc<Control>) {
-    let clients = Arc::new(AtomicUsize::new(0));
+fn accept(listener: &UnixListener, control: &Arc<Control>, clients: &Arc<AtomicUsize>) {
     while !control.signals.stop() {
         match listener.accept() {
             Ok((mut stream, _)) => {
@@ -112,7 +120,7 @@ fn accept(listener: &UnixListener, control: &Arc<Control>) {
                     let _ = stream.write_all(&render(&Err("too many clients".into()), Version::Second));
                     continue;
                 }
-                let (control, count) = (Arc::clone(control), Arc::clone(&clients));
+                let (control, count) = (Arc::clone(control), Arc::clone(clients));
                 let served = thread("client", move || {
                     serve(stream, &control);
                     count.fetch_sub(1, Ordering::AcqRel);

@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use margay_config::{Checksums, RunOptions};
+use margay_config::{Capture, Checksums, RunOptions};
 use margay_packet::{Frame, LinkType, Time};
 use serde_json::{Value, json};
 
 use super::post::Post;
-use super::queue::Queue;
 use super::{Control, commands, socket};
 use crate::engines;
 use crate::exception::Policies;
@@ -65,14 +64,14 @@ impl Bench {
             log_dir: Some(dir.clone()),
             data_dir: Some(dir.clone()),
             checksums: Some(Checksums::None),
+            capture: queue.then_some(Capture::UnixSocket(None)),
             ..RunOptions::default()
         };
         let config = start::configuration(&options).unwrap();
         let with = engines::Loading { config: &config, options: &options, ips: false, dir: &dir };
         let set = Arc::new(engines::load(&with, None).expect("rules load"));
-        let queue = queue.then(Queue::default);
         let signals = Arc::new(Signals::default());
-        let control = Control::new(config, options, false, dir.clone(), set, signals, queue, Watching::Nobody).unwrap();
+        let control = Control::new(config, options, false, dir.clone(), set, signals, Watching::Nobody).unwrap();
         let mut bench = Bench { dir, control, worker: None, time: 1_700_000_000_000_000 };
         bench.enter();
         bench
@@ -526,6 +525,35 @@ fn clients_of_the_socket() {
     assert!(said.contains("Closing") && b.control.signals.stop());
     drop(listening);
     assert!(!path.exists());
+}
+
+/// A worker that waits for packets takes the last rules, and nothing piles up.
+#[test]
+fn rules_that_were_not_taken_are_let_go() {
+    let (more, files) = tenants("vlan");
+    let files: Vec<(&str, &str)> = files.iter().map(|(n, t)| (*n, t.as_str())).collect();
+    let set = format!("alert http {ANY} (http.uri; content:\"/a\"; flowbits:set,mine; sid:1;)\n");
+    let mut b = Bench::with("asleep", &more, &set, &files, false);
+    get(&mut b, 1025, Some(100));
+    let mut c = b.connect(1026, None);
+    b.client(&mut c, "GET /a HTTP/1.1\r\nHost: two\r\n\r\n");
+    let mut sets: Vec<Weak<margay_detect::Detect>> = Vec::new();
+    for n in 0..20 {
+        b.write(
+            "a.rules",
+            &format!("{set}alert http {ANY} (flowbits:isset,mine; http.uri; content:\"/b\"; sid:{};)\n", 100 + n),
+        );
+        assert!(b.control.reload().is_ok());
+        let one = b.control.engines();
+        sets.extend(one.all().filter_map(|(_, l)| l.detect.as_ref()).map(Arc::downgrade));
+    }
+    let live = sets.iter().filter(|s| s.strong_count() > 0).count();
+    assert!(live <= 6, "{live} of {}", sets.len());
+    b.client(&mut c, "GET /b HTTP/1.1\r\nHost: two\r\n\r\n");
+    assert_eq!(b.command("running-mode", json!({})), Ok(json!("single")));
+    b.client(&mut c, "GET /b HTTP/1.1\r\nHost: two\r\n\r\n");
+    get(&mut b, 1027, Some(100));
+    assert_eq!(sids(&b.finish()), [12, 10, 1, 119, 12, 10]);
 }
 
 #[test]

@@ -97,6 +97,18 @@ impl Install {
     }
 }
 
+impl Install {
+    /// Takes the place of one that the worker did not take: what was made for rules of both is in there.
+    pub(crate) fn comes_after(&mut self, old: &mut Install) {
+        let wanted: Vec<u64> = self.set.all().filter_map(|(_, l)| l.detect.as_ref()).map(|d| d.serial()).collect();
+        for serial in wanted {
+            if let Some(state) = old.states.remove(&serial) {
+                self.states.entry(serial).or_insert(state);
+            }
+        }
+    }
+}
+
 impl Engines {
     /// The tenant whose rules are in use; 0 where they are the engine's own.
     pub(crate) fn tenant(&self) -> u32 {
