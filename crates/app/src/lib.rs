@@ -32,6 +32,7 @@ pub mod parser;
 pub mod proto;
 pub mod recognise;
 mod registry;
+pub mod script;
 pub mod session;
 pub mod smtp;
 pub mod ssh;

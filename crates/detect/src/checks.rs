@@ -48,6 +48,11 @@ impl Names {
         n
     }
 
+    /// The number of a name, where it has one.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
     /// The name of a number given out before.
     pub fn name(&self, number: u32) -> Option<&str> {
         self.names.get(number as usize).map(|n| &**n)

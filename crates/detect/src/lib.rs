@@ -42,6 +42,7 @@ pub mod inspect;
 mod iponly;
 pub mod iprep;
 mod kind;
+pub mod lua;
 pub mod mpm;
 mod order;
 pub mod pcre;
@@ -55,7 +56,7 @@ pub mod transform;
 mod tx;
 mod vars;
 
-pub use config::{DetectConfig, PACKET_ALERT_MAX};
+pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;

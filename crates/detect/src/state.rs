@@ -5,7 +5,7 @@ use std::sync::Arc;
 use margay_app::{Parser, TxBase};
 use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
 use margay_packet::{Packet, PacketSource};
-use margay_rules::ast::{Action, NewAction};
+use margay_rules::ast::{Action, LuaAt, NewAction};
 
 use crate::buffer::PacketBuffer;
 use crate::checks::CheckInput;
@@ -19,6 +19,7 @@ use crate::hostvars::HostVars;
 use crate::input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction, of_flow};
 use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
+use crate::lua::{LuaCounters, WorkerScripts};
 use crate::mpm::{MpmError, Scratch};
 use crate::rule::{CompiledRule, Inspection};
 use crate::tag::{Tagged, Tags};
@@ -47,6 +48,8 @@ pub struct DetectCounters {
     pub var_memcap: u64,
     /// Data that was not put in a set because the set was full.
     pub dataset_memcap: u64,
+    /// What went wrong in scripts.
+    pub lua: LuaCounters,
     /// Packets inspected.
     pub packets: u64,
     /// Rules that a pattern or their kind made candidates.
@@ -65,6 +68,10 @@ impl DetectCounters {
         f("detect.host_memcap", self.host_memcap);
         f("detect.flowvar_memcap", self.var_memcap);
         f("detect.dataset_memcap", self.dataset_memcap);
+        f("detect.lua.errors", self.lua.errors);
+        f("detect.lua.blocked_function_errors", self.lua.blocked);
+        f("detect.lua.instruction_limit_errors", self.lua.instructions);
+        f("detect.lua.memory_limit_errors", self.lua.memory);
     }
 }
 
@@ -95,6 +102,8 @@ pub struct DetectState {
     pub(crate) scratch: Scratch,
     pub(crate) context: InspectContext,
     pub(crate) transforms: TransformScratch,
+    /// Scripts of rules, in states of this worker.
+    pub(crate) scripts: WorkerScripts,
     pub(crate) cache: SetCache,
     pub(crate) candidates: Vec<u32>,
     /// Whether the packet is the first of its flow's direction.
@@ -128,6 +137,7 @@ impl DetectState {
             scratch: Scratch::default(),
             context: InspectContext::default(),
             transforms: TransformScratch::default(),
+            scripts: WorkerScripts::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
             flow_start: false,
@@ -158,6 +168,7 @@ impl DetectState {
             self.scratch.prepare(m)?;
         }
         self.tx.prepare(detect.txs.slots());
+        self.load_scripts(detect);
         self.thresholds = ThresholdState::new(detect.config.threshold_entries);
         Ok(())
     }
@@ -175,6 +186,7 @@ impl DetectState {
             tag_memcap: self.tags.memcap,
             host_memcap: self.hosts.refused(),
             dataset_memcap: self.context.set_full,
+            lua: self.lua_counters(),
             ..self.counters
         }
     }
@@ -388,7 +400,8 @@ impl DetectState {
     /// Whether all of a rule's checks hold; and whether that was in stream data.
     fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         // Nobody sent it: there is nothing in it but the stream that it comes with.
-        if rule.payload.is_empty() && made_up(input.packet) {
+        if rule.payload.is_empty() && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream)
+        {
             return None;
         }
         self.checks_hold(detect, rule, input)
@@ -406,10 +419,13 @@ impl DetectState {
         if !self.headers_hold(rule, input) {
             return None;
         }
-        if rule.payload.is_empty() {
-            return Some(false);
+        match &rule.lua {
+            None if rule.payload.is_empty() => Some(false),
+            Some(l) if rule.payload.is_empty() && !l.asks_data() => {
+                self.scripts_hold(rule, input, None).then_some(false)
+            }
+            _ => self.payload_holds(rule, input),
         }
-        self.payload_holds(rule, input)
     }
 
     /// Whether a rule's checks of headers hold.
@@ -447,7 +463,10 @@ impl DetectState {
     pub(crate) fn payload_holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks {
-                if self.all(&rule.payload, chunk.data) && !self.was_found(rule, chunk) {
+                if self.all(&rule.payload, chunk.data)
+                    && !self.was_found(rule, chunk)
+                    && self.scripts_hold(rule, input, Some(chunk.data))
+                {
                     return Some(true);
                 }
             }
@@ -457,7 +476,10 @@ impl DetectState {
         }
         let payload = if input.no_payload { &[] } else { payload_of(input.packet) };
         let before = self.replacements.len();
-        if payload.is_empty() || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips)) {
+        if payload.is_empty()
+            || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips))
+            || !self.scripts_hold(rule, input, Some(payload))
+        {
             self.replacements.truncate(before);
             return None;
         }

@@ -12,6 +12,7 @@ mod listing;
 mod logging;
 mod rule_check;
 mod rules;
+mod scripts;
 mod settings;
 mod signals;
 mod start;

@@ -265,6 +265,7 @@ impl<'c> Builder<'c> {
                 | BufferCheck::Entropy { .. }
                 | BufferCheck::Dataset(_)
                 | BufferCheck::DataRep(_)
+                | BufferCheck::Lua(_)
                 | BufferCheck::Other { .. }
         );
         let content = matches!(check, BufferCheck::Content(_));

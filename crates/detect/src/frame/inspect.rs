@@ -84,7 +84,10 @@ impl DetectState {
                         let Some(asked) = rule.frame.as_deref().filter(|_| !frame.matched.contains(&number)) else {
                             continue;
                         };
-                        if self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input) {
+                        let held =
+                            self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input);
+                        self.keep_script_writes(input.flow.as_deref_mut());
+                        if held {
                             self.keep_captures(input.flow.as_deref_mut());
                             self.apply(rule, input, verdict, None);
                             let context = self.keep_contexts();
@@ -116,5 +119,6 @@ impl DetectState {
         self.context.clear_results();
         asked.checks.iter().all(|i| self.matches(i, part.data))
             && (rule.payload.is_empty() || self.payload_holds(rule, input).is_some())
+            && (!rule.payload.is_empty() || self.scripts_hold(rule, input, Some(part.data)))
     }
 }

@@ -332,7 +332,10 @@ impl CompiledBuffer {
                     break;
                 }
             }
-            ops.push(self.compile_op(check, limits, nested)?);
+            // Scripts are called by themselves, when all else holds.
+            if !matches!(check, BufferCheck::Lua(_)) {
+                ops.push(self.compile_op(check, limits, nested)?);
+            }
         }
         Ok(ops.into_boxed_slice())
     }
@@ -425,6 +428,7 @@ impl CompiledBuffer {
                 test: SetTest::Reputation(d.op, d.value),
                 set: None,
             })),
+            BufferCheck::Lua(_) => return Err(CompileError::unsupported("lua", "not possible within base64_data")),
             BufferCheck::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build cannot check it"));
             }
@@ -543,6 +547,7 @@ fn is_relative(check: &BufferCheck) -> bool {
         | BufferCheck::Entropy { .. }
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_)
+        | BufferCheck::Lua(_)
         | BufferCheck::Other { .. } => false,
     }
 }

@@ -123,6 +123,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
                         | BufferCheck::Entropy { .. }
                         | BufferCheck::Dataset(_)
                         | BufferCheck::DataRep(_)
+                        | BufferCheck::Lua(_)
                         | BufferCheck::Other { .. }
                 )
             })
