@@ -34,7 +34,9 @@ impl LuaError {
             mlua::Error::MemoryError(_) if kind == ErrorKind::Script => ErrorKind::Memory,
             _ => kind,
         };
-        LuaError { kind, message: text(error, name) }
+        let message = text(error, name);
+        let message = if message.starts_with(name) { message } else { format!("{name}: {message}") };
+        LuaError { kind, message }
     }
 }
 
