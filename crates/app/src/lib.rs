@@ -17,6 +17,7 @@
 mod tables;
 
 pub mod config;
+pub mod dcerpc;
 pub mod decompress;
 pub mod dns;
 pub mod event;
@@ -34,6 +35,7 @@ pub mod recognise;
 mod registry;
 pub mod script;
 pub mod session;
+pub mod smb;
 pub mod smtp;
 pub mod ssh;
 pub mod tls;

@@ -64,6 +64,8 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::dns::MDNS,
     &crate::ftp::PROTOCOL,
     &crate::ftp_data::PROTOCOL,
+    &crate::smb::PROTOCOL,
+    &crate::dcerpc::PROTOCOL,
     &crate::smtp::PROTOCOL,
     &crate::ssh::PROTOCOL,
     &crate::tls::PROTOCOL,

@@ -319,6 +319,8 @@ pub(crate) struct Use {
     /// Which of the rule's headers it looks at.
     header: Option<u16>,
     variables: Box<[String]>,
+    /// As the rule writes it.
+    shown: String,
 }
 
 /// What a rule asks of scripts.
@@ -345,6 +347,7 @@ impl RuleLua {
                 of_buffer,
                 header,
                 variables: c.variables.clone().into(),
+                shown: crate::watch::describe::script(c),
             }),
             None => Err(Refused::Unsupported("lua: the script was not loaded".into())),
         };
@@ -438,4 +441,15 @@ impl RuleInfo {
             priority: rule.priority,
         }
     }
+}
+
+/// Script number `n` of a rule, in the order of [`RuleLua`].
+pub(crate) fn nth(rule: &Rule, n: u16) -> Option<&LuaCheck> {
+    let of_checks = rule.checks.iter().filter_map(|c| if let Check::Lua(l) = c { Some(&**l) } else { None });
+    let of_buffers = rule
+        .buffers
+        .iter()
+        .flat_map(|b| &b.checks)
+        .filter_map(|c| if let BufferCheck::Lua(l) = c { Some(&**l) } else { None });
+    of_checks.chain(of_buffers).nth(usize::from(n))
 }

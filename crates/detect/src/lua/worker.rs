@@ -8,15 +8,16 @@ use margay_json::time::Clock;
 use margay_lua::{ErrorKind, Log, LogLevel, LuaError, Script, Value};
 use margay_rules::ast::LuaAt;
 
+use super::Need;
 use super::host::{ScriptView, Write};
-use super::{Need, Use};
 use crate::checks::Names;
 use crate::dataset::Datasets;
 use crate::detect::Detect;
 use crate::input::Input;
-use crate::inspect::InspectContext;
 use crate::rule::CompiledRule;
-use crate::state::DetectState;
+use crate::state::State;
+use crate::watch::Watch;
+use crate::watch::trace::Line;
 
 /// What went wrong in scripts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -140,7 +141,7 @@ fn needed(need: &Need, tx: &dyn Transaction, proto: AppProto, dir: Direction) ->
 impl WorkerScripts {
     /// Calls a script, with the buffer or the data that it looks at; whether that speaks for a match. An error does not,
     /// negated or not.
-    pub(crate) fn call(&mut self, call: &mut ScriptCall<'_>, data: Option<&[u8]>, context: &InspectContext) -> bool {
+    pub(crate) fn call(&mut self, call: &mut ScriptCall<'_>, data: Option<&[u8]>, variables: &[u64]) -> bool {
         let ScriptCall { rule, number, tx, input } = *call;
         let Some(lua) = rule.lua.as_deref() else { return true };
         let Some(used) = lua.uses.get(usize::from(number)) else { return true };
@@ -177,7 +178,7 @@ impl WorkerScripts {
             file: None,
             names: names.as_deref(),
             datasets: datasets.as_deref(),
-            variables: (&used.variables, &context.variables),
+            variables: (&used.variables, variables),
             writes,
             clock: clock.get_or_insert_with(Clock::system),
             thread: THREAD,
@@ -196,7 +197,7 @@ impl WorkerScripts {
 /// The thread's name for scripts: capture files are read by one.
 const THREAD: &str = "W#01";
 
-impl DetectState {
+impl<W: Watch> State<W> {
     /// Makes states for the scripts of `detect`.
     pub(crate) fn load_scripts(&mut self, detect: &Detect) {
         let all = &detect.scripts;
@@ -232,22 +233,26 @@ impl DetectState {
         let Some(lua) = rule.lua.as_deref().filter(|l| !l.of_tx) else { return true };
         (0u16..).zip(lua.uses.iter()).all(|(number, used)| {
             let mut call = ScriptCall { rule, number, tx: None, input };
-            match used.header {
-                Some(h) => self.header_script(&mut call, rule, h, used),
-                None => self.scripts.call(&mut call, data, &self.context),
+            let held = match used.header {
+                Some(h) => self.header_script(&mut call, rule, h),
+                None => self.scripts.call(&mut call, data, &self.context.variables),
+            };
+            if W::CHECKS {
+                self.context.watch.told(vec![Line::of_script(&used.shown, held)]);
             }
+            held
         })
     }
 
-    fn header_script(&mut self, call: &mut ScriptCall<'_>, rule: &CompiledRule, header: u16, _used: &Use) -> bool {
+    fn header_script(&mut self, call: &mut ScriptCall<'_>, rule: &CompiledRule, header: u16) -> bool {
         let Some((buffer, inspection)) = rule.headers.get(usize::from(header)) else { return false };
         let Some(data) = buffer.get(call.input.packet) else { return false };
-        let DetectState { scripts, transforms, context, .. } = self;
+        let State { scripts, transforms, context, .. } = self;
         let data = match inspection.transforms.is_empty() {
             true => data,
             false => inspection.transforms.apply(data, transforms, context.pcre_scratch()),
         };
-        scripts.call(call, Some(data), context)
+        scripts.call(call, Some(data), &context.variables)
     }
 
     /// Keeps what scripts set of the flow's variables.

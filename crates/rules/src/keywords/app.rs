@@ -17,8 +17,8 @@ const JA: &[&str] = &["tls", "quic"];
 pub(super) const SSH: &[&str] = &["ssh"];
 const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
-const SMB: &[&str] = &["smb"];
-const DCE: &[&str] = &["dcerpc", "smb"];
+pub(super) const SMB: &[&str] = &["smb"];
+pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const SIP: &[&str] = &["sip"];
 const RFB: &[&str] = &["rfb"];
 const MQTT: &[&str] = &["mqtt"];
@@ -103,6 +103,7 @@ buffers! {
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB Both false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB Both false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
+    DCERPC_IFACE "dcerpc.iface" "dce_iface" "dcerpc interface" DCE Both true "";
     SIP_METHOD "sip.method" "sip_method" "sip method" SIP ToServer false "";
     SIP_URI "sip.uri" "sip_uri" "sip uri" SIP ToServer false "";
     SIP_STAT_CODE "sip.stat_code" "sip_stat_code" "sip stat code" SIP ToClient false "";
@@ -309,9 +310,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::app(&["smb.version"], Takes::Value, SMB),
-    Keyword::app(&["dcerpc.iface", "dce_iface"], Takes::Value, DCE),
-    Keyword::app(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE),
     Keyword::app(&["nfs_procedure"], Takes::Value, NFS),
     Keyword::app(&["nfs.version", "nfs_version"], Takes::Value, NFS),
     Keyword::app(&["modbus"], Takes::Value, MODBUS),
