@@ -121,6 +121,15 @@ pub struct Line {
 }
 
 impl Line {
+    /// Of a script: as the rule writes it, and whether it speaks for a match.
+    pub(crate) fn of_script(asked: &str, held: bool) -> Line {
+        let (came, detail) = match held {
+            true => (LineCame::Held, "the script matches"),
+            false => (LineCame::Failed, "the script does not match"),
+        };
+        Line::new(asked, came, "", detail)
+    }
+
     fn new(check: impl Into<String>, came: LineCame, place: impl Into<String>, detail: impl Into<String>) -> Line {
         Line { check: check.into(), came, place: place.into(), detail: detail.into(), excerpt: None }
     }
@@ -1076,6 +1085,11 @@ fn step_text(
             String::new(),
             "the transaction has come to it".into(),
         ),
+        What::Lua { number: n, .. } => {
+            let rule = detect.rules.get(number as usize);
+            let asked = rule.and_then(|r| crate::lua::nth(r, *n)).map_or_else(|| "lua".to_owned(), describe::script);
+            (asked, String::new(), "the script does not match".into())
+        }
         What::Payload => ("checks of payload".into(), "payload".into(), String::new()),
         What::Bit { name, set } => {
             let command = if *set { "isset" } else { "isnotset" };
