@@ -95,6 +95,7 @@ pub(crate) fn load(
 ) -> Result<Loaded, Failed> {
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(config, options, ips);
+    ctx.max_rules = settings::number(config, "detect.max-rules", ctx.max_rules)?;
     let bad = classes_and_references(config, &mut ctx);
     let broken = problems(&bad);
     if let Some(name) = config.get("classification-file").filter(|n| bad.iter().any(|p| &*p.place.file == *n)) {

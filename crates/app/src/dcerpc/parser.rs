@@ -179,9 +179,8 @@ impl DcerpcParser {
         let Some(d) = Datagram::read(data) else { return };
         let key = (d.activity, d.sequence);
         let side = if d.is_response() { Direction::ToClient } else { Direction::ToServer };
-        let open = |t: &&Box<DcerpcTx>| {
-            t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done
-        };
+        let open =
+            |t: &&Box<DcerpcTx>| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
         let id = match self.txs.values().find(open).map(|t| t.base.id) {
             Some(id) => Some(id),
             None => self.make(cx, Call::default(), Some(key)),

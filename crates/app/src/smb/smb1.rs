@@ -170,7 +170,15 @@ impl SmbParser {
 
     /// Bytes of a file that is written or read by a command of its own, as they come. `None` where the message is to be
     /// read as a whole.
-    fn streamed(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Smb1, rest: &[u8], len: u64) -> Option<Step> {
+    fn streamed(
+        &mut self,
+        cx: &mut Parse<'_>,
+        dir: Direction,
+        at: usize,
+        h: Smb1,
+        rest: &[u8],
+        len: u64,
+    ) -> Option<Step> {
         let access = match h.command {
             command::WRITE_ANDX if !h.is_response() => None,
             command::READ_ANDX if h.is_response() && h.outcome().is_success() => {
@@ -306,14 +314,17 @@ impl SmbParser {
         if h.command == command::NEGOTIATE {
             self.first_negotiation = Some(id);
         }
-        let silent =
-            matches!(h.command, command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY | command::NT_CANCEL);
+        let silent = matches!(
+            h.command,
+            command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY | command::NT_CANCEL
+        );
         self.asked(cx, id, (!silent).then_some(key(h, n)));
         for e in events.into_iter().flatten() {
             self.report(cx, dir, 1, Some(id), e);
         }
         if fine.is_none() {
-            let event = if h.command == command::NEGOTIATE { Event::NegotiateMalformedDialects } else { Event::MalformedData };
+            let event =
+                if h.command == command::NEGOTIATE { Event::NegotiateMalformedDialects } else { Event::MalformedData };
             self.report(cx, dir, 1, Some(id), event);
         }
         Some(id)
@@ -422,7 +433,8 @@ impl SmbParser {
             What::Negotiate(n) => b.u16(0).map(|index| {
                 dialect = n.dialects.get(usize::from(index)).cloned();
                 // With extended security the server says who it is (MS-SMB section 2.2.4.5.2).
-                let capabilities = b.words.get(19..).and_then(|w| w.first_chunk()).map_or(0, |c| u32::from_le_bytes(*c));
+                let capabilities =
+                    b.words.get(19..).and_then(|w| w.first_chunk()).map_or(0, |c| u32::from_le_bytes(*c));
                 guid = b.bytes.first_chunk::<16>().copied().filter(|_| capabilities & 0x8000_0000 != 0);
                 n.server_guid = guid;
             }),

@@ -109,13 +109,7 @@ impl SmbParser {
     }
 
     fn seed(h: Smb2) -> SmbTx {
-        SmbTx {
-            version: 2,
-            command: h.command,
-            session: h.session,
-            tree: h.tree.unwrap_or(0),
-            ..SmbTx::default()
-        }
+        SmbTx { version: 2, command: h.command, session: h.session, tree: h.tree.unwrap_or(0), ..SmbTx::default() }
     }
 
     /// Whether a tree is for named pipes, as far as that is known.
@@ -168,7 +162,13 @@ impl SmbParser {
     }
 
     /// Data of a file comes, so many bytes from here (`skip`), and so many (`left`), and there is something `behind` it.
-    pub(super) fn data_state(&mut self, dir: Direction, tx: Option<u64>, (offset, skip, left): (u64, u64, u64), behind: u64) {
+    pub(super) fn data_state(
+        &mut self,
+        dir: Direction,
+        tx: Option<u64>,
+        (offset, skip, left): (u64, u64, u64),
+        behind: u64,
+    ) {
         self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, begun: false });
     }
 
@@ -378,11 +378,13 @@ impl SmbParser {
                 }
                 Some(())
             }
-            What::Negotiate(n) if h.command == command::NEGOTIATE => negotiate_response(r).map(|(dialect, guid, sizes)| {
-                n.server_guid = Some(guid);
-                n.sizes = Some(sizes);
-                agreed = Some((dialect, sizes));
-            }),
+            What::Negotiate(n) if h.command == command::NEGOTIATE => {
+                negotiate_response(r).map(|(dialect, guid, sizes)| {
+                    n.server_guid = Some(guid);
+                    n.sizes = Some(sizes);
+                    agreed = Some((dialect, sizes));
+                })
+            }
             What::TreeConnect(t) => r.take(2).and_then(|_| r.u8()).map(|kind| {
                 t.share_type = Some(kind);
                 t.pipe = kind == 2;
@@ -481,10 +483,7 @@ impl What {
 pub(super) fn token_events(what: &What) -> [Option<Event>; 2] {
     let What::SessionSetup(setup) = what else { return [None; 2] };
     let unusual = setup.ntlmssp.as_ref().is_some_and(|n| n.unusual);
-    [
-        unusual.then_some(Event::UnusualNtlmsspOrder),
-        setup.malformed.then_some(Event::MalformedNtlmsspRequest),
-    ]
+    [unusual.then_some(Event::UnusualNtlmsspOrder), setup.malformed.then_some(Event::MalformedNtlmsspRequest)]
 }
 
 fn negotiate_request(mut r: Reader<'_>) -> Option<Negotiation> {
