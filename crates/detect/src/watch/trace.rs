@@ -600,6 +600,10 @@ impl Tracer {
                         self.app.0.rule_name()
                     ),
                 ),
+                Way::Frames(Some(p)) if !searches.is_empty() => (
+                    ReasonKind::Prefilter,
+                    format!("the fast pattern {} is not in the frame", pattern_text(&p.pattern)),
+                ),
                 Way::Frames(_) => silent("no frame that this rule looks at was due with the packet"),
                 Way::Needs(_) | Way::Regex if quick.iter().any(|l| l.came == LineCame::Failed) => {
                     let failed = quick.iter().find(|l| l.came == LineCame::Failed).map_or("", |l| l.check.as_str());
@@ -707,7 +711,7 @@ fn search_line(l: &Literal, place: String, data: Option<&[u8]>) -> (Line, u32) {
                 format!("not in the {} bytes; in other case it is at byte {at}: nocase would find it", data.len());
             let mut line = Line::new(check, LineCame::Failed, place, detail);
             line.excerpt = Some(Excerpt::of(data, (at, at + len)));
-            return (line, 9);
+            return (line, 10);
         }
     }
     let detail = match len {
@@ -723,7 +727,7 @@ fn search_line(l: &Literal, place: String, data: Option<&[u8]>) -> (Line, u32) {
     if !data.is_empty() {
         line.excerpt = Some(Excerpt::of(data, (at, at + len)));
     }
-    (line, tenths(len, p.bytes.len()))
+    (line, tenths(len, p.bytes.len()) + 1)
 }
 
 impl Watch for Tracer {
@@ -778,7 +782,9 @@ impl Watch for Tracer {
             let compiled = self.detect.compiled.get(t.rule as usize);
             let line = match (place, &t.own.trigger) {
                 // Where there are no streams, what is wanted of one is looked for in the payload.
-                (Searched::Packet(s), Way::Pattern(sources, p)) if s == Source::Payload || sources.contains(&s) => {
+                (Searched::Packet(s), Way::Pattern(sources, p))
+                    if sources.contains(&s) || (s == Source::Payload && self.packet.is_some_and(|p| p.proto != 6)) =>
+                {
                     search_line(p, source_name(s), data)
                 }
                 (Searched::Slot(proto, dir, n, slot), Way::Transactions) => {
@@ -1006,7 +1012,7 @@ impl Watch for Tracer {
         self.muted = !self.muted;
         if before && let Some(c) = self.current() {
             let why = "it was found with an earlier packet already: what is new does not match by itself";
-            c.commit(vec![Line::new("new stream data", LineCame::Failed, "the stream", why)], 0);
+            c.commit(vec![Line::new("found first with this packet", LineCame::Failed, "the stream", why)], 0);
         }
     }
 

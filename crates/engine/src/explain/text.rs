@@ -206,7 +206,7 @@ fn summary(e: &Explained<'_>, clock: &mut Clock, out: &mut String) {
                 let _ = writeln!(out, "  it got furthest with {}:", packet(&n.packet, clock));
                 let _ = writeln!(out, "  {} held, then {}{place}: {}", plural(held as u64, "check"), l.check, l.detail);
             } else {
-                let _ = writeln!(out, "  it got furthest with {}", packet(&n.packet, clock));
+                let _ = writeln!(out, "  it got furthest with {}:\n  {}", packet(&n.packet, clock), n.subject);
             }
         }
         (None, Some(r)) => {
