@@ -114,6 +114,7 @@ fn needs(check: &Check) -> Needs {
         | Check::AppState { .. }
         | Check::UriLen { .. }
         | Check::Number { .. }
+        | Check::Interface(_)
         | Check::Other { .. } => Needs::Transaction,
         Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } => Needs::Nothing,
         Check::Flow(_)

@@ -87,7 +87,7 @@ pub(super) struct Side {
     pub left: u64,
     /// Bytes that were given and not taken.
     waiting: usize,
-    /// Session, tree and file of the last message of a chain.
+    /// Session and tree of the last message of a chain, and the file that one opens.
     pub chain: (u64, u32, Option<FileId>),
 }
 
@@ -263,6 +263,19 @@ impl SmbParser {
             }
         }
         self.names.remove(&id);
+    }
+
+    /// A file's own number is known.
+    pub(super) fn rename(&mut self, from: FileId, to: FileId) {
+        self.names.remove(&from);
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            if let Some(id) = self.open.remove(&(from, dir)) {
+                self.open.insert((to, dir), id);
+                if let Some(file) = self.get(id).and_then(SmbTx::file_mut) {
+                    file.id = to;
+                }
+            }
+        }
     }
 
     /// The transaction of the reads or writes of a file, which is made where there is none.
@@ -455,6 +468,7 @@ impl Parser for SmbParser {
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        cx.shared.wishes.stream_depth = Some(cx.config.smb.stream_depth);
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
         }

@@ -62,7 +62,7 @@ impl SmbParser {
             let tx = match open {
                 Some(tx) => tx,
                 None => {
-                    let what = What::Dcerpc(Box::new(Call::new(h)));
+                    let what = What::Dcerpc(Box::new(Call::new(h, true)));
                     let SmbTx { version, command, session, tree, .. } = seed;
                     let own = SmbTx { what, version, command, session, tree, pipe: Some(id), ..SmbTx::default() };
                     let Some(tx) = parser.make(cx, own) else { return };
@@ -111,7 +111,7 @@ impl SmbParser {
             let tx = match call {
                 Some(tx) => tx,
                 None => {
-                    let what = What::Dcerpc(Box::new(Call::new(h)));
+                    let what = What::Dcerpc(Box::new(Call::new(h, true)));
                     let SmbTx { version, command, session, tree, status, .. } = seed;
                     let own = SmbTx { what, version, command, session, tree, status, ..SmbTx::default() };
                     let Some(tx) = parser.make(cx, own) else { return };

@@ -108,6 +108,12 @@ impl SmbParser {
         self.used(dir, message.len())
     }
 
+    /// The file that a message of a chain is for.
+    fn related(&self, id: FileId) -> FileId {
+        let [client, _] = &self.sides;
+        client.chain.2.filter(|_| id == FileId::RELATED).unwrap_or(id)
+    }
+
     fn seed(h: Smb2) -> SmbTx {
         SmbTx {
             version: 2,
@@ -137,6 +143,7 @@ impl SmbParser {
         let data_at = u64::from(r.u16()?);
         let (length, offset) = (r.u32()?, r.u64()?);
         let id = file_id(&mut r)?;
+        let id = self.related(id);
         let tree = h.tree.unwrap_or(0);
         let start = data_at.max(fixed as u64).min(len);
         let here = u64::from(length).min(len - start);
@@ -245,16 +252,23 @@ impl SmbParser {
             command::TREE_CONNECT => tree_connect_request(message, r).map(|share| {
                 what = What::TreeConnect(Box::new(TreeConnect { share, ..TreeConnect::default() }));
             }),
-            command::CREATE => create_request(message, r).map(|c| what = What::Create(Box::new(c))),
+            command::CREATE => create_request(message, r).map(|c| {
+                let file = FileId::opened_by(h.message);
+                if h.next > 0 {
+                    self.names.insert(cx.config.smb.max_guid_cache_size, file, c.name.clone());
+                    self.side(dir).chain.2 = Some(file);
+                }
+                what = What::Create(Box::new(c));
+            }),
             command::CLOSE => r.take(8).and_then(|_| file_id(&mut r)).map(|id| {
-                let id = if id == FileId::RELATED { self.side(dir).chain.2.unwrap_or(id) } else { id };
+                let id = self.related(id);
                 self.close(cx, id);
             }),
             command::READ => return self.read_request(cx, h, r),
             command::WRITE => return self.write_pipe(cx, h, message, r),
             command::SET_INFO => match set_info_request(message, r) {
                 Some((id, Some((level, set)))) => {
-                    let name = self.names.get(&id).cloned().unwrap_or_default();
+                    let name = self.names.get(&self.related(id)).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
                     let class = "FILE_INFO";
                     let info = SetInfo { name, id: Some(id), class, level, subcommand: None, what: set };
                     what = What::SetInfo(Box::new(info));
@@ -303,6 +317,7 @@ impl SmbParser {
             self.report(cx, Direction::ToServer, 2, None, Event::MalformedData);
             return None;
         };
+        let id = self.related(id);
         let most = cx.config.smb.max_read_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.0);
         if (most > 0 && length > most) || length > agreed {
@@ -418,8 +433,8 @@ impl SmbParser {
         }
         if let Some((file, name)) = opened {
             self.names.insert(cx.config.smb.max_guid_cache_size, file, name);
-            // Whoever asked for it in one go with the next request did not know its number.
-            self.side(Direction::ToServer).chain.2 = Some(file);
+            // What was asked for in one go with it did not know its number.
+            self.rename(FileId::opened_by(h.message), file);
         }
         match piped {
             Some((Some(file), data)) => {

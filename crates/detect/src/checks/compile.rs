@@ -131,6 +131,7 @@ impl CompiledCheck {
                 negated: *negated,
             },
             Check::Number { keyword, .. } => return missing(keyword),
+            Check::Interface(_) => return missing("dcerpc.iface"),
             Check::Other { keyword, .. } => return missing(keyword),
         }))
     }
