@@ -87,6 +87,12 @@ pub struct AppSession {
     waits: Option<Direction>,
     /// The protocol was announced, and no data came yet.
     announced: bool,
+    /// What it was before it last changed.
+    before: AppProto,
+    /// It changed to a protocol that nothing came of yet.
+    fresh: bool,
+    /// How often it changed.
+    changes: u32,
     /// Nothing more is wanted.
     off: bool,
     /// Transactions of parsers that are gone.
@@ -112,6 +118,10 @@ impl AppSession {
         }
         if !data.is_empty() {
             self.first.get_or_insert(dir);
+            if std::mem::take(&mut self.fresh) {
+                // What was found out of the protocol before is no news any more.
+                self.news = [dir == Direction::ToServer, dir == Direction::ToClient];
+            }
             self.news[dir.index()] |= std::mem::take(&mut self.announced);
         }
         let before = self.proto;
@@ -250,12 +260,10 @@ impl AppSession {
                 self.state = RecogniseState::default();
                 self.parsing = false;
                 (self.side, self.first) = ([AppProto::Unknown; 2], None);
-                self.proto = AppProto::Unknown;
-                // What was found out of the old protocol is no news any more. The server agreed to the new one; the client
-                // has not spoken it yet.
-                self.news = [false, to.is_some()];
+                (self.before, self.proto) = (self.proto, AppProto::Unknown);
+                self.changes = self.changes.saturating_add(1);
                 if let Some(to) = to {
-                    self.side = [to; 2];
+                    (self.side, self.fresh) = ([to; 2], true);
                     self.start(cx, to);
                     if let (Some(parser), Some(from)) = (self.parsers.last_mut().filter(|_| self.parsing), upgrade) {
                         parser.take_over(cx, from);
@@ -369,6 +377,21 @@ impl AppSession {
         }
     }
 
+    /// The flow's protocol as rules see it: until something came of what follows, it is what it was.
+    pub fn for_rules(&self) -> AppProto {
+        if self.fresh || (self.proto == AppProto::Unknown && self.changes > 0) { self.before } else { self.proto }
+    }
+
+    /// The protocol of both directions as rules see it.
+    pub fn sides_for_rules(&self) -> [AppProto; 2] {
+        if self.fresh { [self.before; 2] } else { self.side }
+    }
+
+    /// How often the protocol changed.
+    pub const fn changes(&self) -> u32 {
+        self.changes
+    }
+
     /// Whether nothing more is wanted.
     pub const fn is_off(&self) -> bool {
         self.off
@@ -411,7 +434,7 @@ impl AppSession {
 
     /// Frees parsers of protocols that are not spoken any more, where they have no transaction left.
     pub fn tidy(&mut self) {
-        let keep = usize::from(self.parsing);
+        let keep = usize::from(self.parsing && self.ended != [true; 2]);
         while self.parsers.len() > keep && self.parsers.first().is_some_and(|p| p.txs().is_empty()) {
             self.past_txs += self.parsers.remove(0).txs().end;
         }

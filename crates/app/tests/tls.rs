@@ -213,6 +213,29 @@ fn a_bypass_begins_with_data() {
     assert!(t.shared.wishes.bypass && t.outcome == Outcome::Done);
 }
 
+/// RFC 4217 section 12.3.
+#[test]
+fn ftp_goes_on_in_clear() {
+    for (original, clear) in [(AppProto::Ftp, true), (AppProto::Smtp, false)] {
+        let mut talk = Talk::new(Encryption::TrackOnly);
+        talk.parser.comes_after(original);
+        for (dir, bytes) in session() {
+            talk.feed(dir, &bytes, false);
+        }
+        assert!(talk.shared.wishes.no_payload);
+        for dir in [ToClient, ToServer] {
+            talk.feed(dir, &record(21, &[7; 24]), false);
+        }
+        talk.feed(ToServer, b"PASV\r\n", false);
+        if clear {
+            assert_eq!(talk.outcome, Outcome::Change(Some(AppProto::Ftp)));
+            assert_eq!((talk.waiting[0].as_slice(), talk.shared.wishes.no_payload), (&b"PASV\r\n"[..], false));
+        } else {
+            assert_eq!(talk.outcome, Outcome::Failed);
+        }
+    }
+}
+
 #[test]
 fn an_early_end_of_a_session() {
     // Resumed: no certificate before the server changes ciphers.

@@ -101,6 +101,7 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, si
                 }
                 worker.lane.rest.file = Some(start.file.display().to_string());
                 worker.lane.rest.file_alerts = 0;
+                worker.lane.flows.begin_capture();
             }
             Event::Batch(batch) if bad_link.is_none() => {
                 for frame in batch.iter() {

@@ -3,7 +3,7 @@
 use margay_packet::Time;
 
 /// A step back of more than this (microseconds) means another capture began, less means packets out of order.
-const JUMP_BACK: i64 = 3_600_000_000;
+pub const JUMP_BACK: i64 = 3_600_000_000;
 
 /// Follows packet times. Where they step back a little it stands still; where they jump back (another capture file) it
 /// goes on from where it was, so that flows of the new capture age as they should.
@@ -17,6 +17,10 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) const fn now(&self) -> i64 {
         self.now
+    }
+    /// Packet time as far as it is known to go on: that of the latest packet, or a little more.
+    pub(crate) fn latest(&self) -> Time {
+        self.latest.unwrap_or_default()
     }
     /// A packet of time `t` was seen.
     pub(crate) fn advance(&mut self, t: Time) -> i64 {

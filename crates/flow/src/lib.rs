@@ -30,15 +30,18 @@ mod counters;
 mod hash;
 mod host;
 mod key;
+mod rate;
 mod slab;
 mod table;
 
 pub use crate::core::{
     CAPTURED_BYTES_MAX, CAPTURED_MAX, CapturedVar, CapturedVars, Direction, FlowAction, FlowCore, FlowState, FlowVars,
 };
+pub use clock::JUMP_BACK;
 pub use config::{FlowConfig, FlowTimeouts, TimeoutPair, Timeouts};
 pub use counters::{FlowCounters, TCP_STATES};
 pub use hash::{Seeded, SeededHasher};
 pub use host::{HostConfig, HostCounters, HostTable, IpPair};
 pub use key::{FlowKey, icmpv4_counterpart, icmpv6_counterpart};
+pub use rate::{Rate, RateConfig, SLOTS as RATE_SLOTS};
 pub use table::{EndReason, Flow, FlowRef, FlowTable, Lookup};

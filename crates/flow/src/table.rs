@@ -12,6 +12,7 @@ use crate::core::{Direction, FlowCore, FlowState};
 use crate::counters::FlowCounters;
 use crate::hash::fold;
 use crate::key::{self, FlowKey, Key};
+use crate::rate::{Rate, RateConfig};
 use crate::slab::Chunks;
 
 const NONE: u32 = u32::MAX;
@@ -110,6 +111,8 @@ pub struct FlowTable<X> {
     /// The second that the wheel has reached.
     second: i64,
     clock: Clock,
+    /// Table time at which the capture at hand began.
+    border: i64,
     emergency: bool,
     /// Where the search of emergency mode goes on.
     sweep: u32,
@@ -121,13 +124,18 @@ impl<X> FlowTable<X> {
     /// Bytes that one flow takes of `memcap`.
     pub const FLOW_SIZE: u64 = (size_of::<Slot>() + size_of::<Option<Flow<X>>>()) as u64;
 
+    /// The same, with what the settings add to each flow.
+    fn flow_size(config: &FlowConfig) -> u64 {
+        Self::FLOW_SIZE + config.rate.as_ref().map_or(0, RateConfig::size)
+    }
+
     /// An empty table.
     pub fn new(config: FlowConfig) -> Self {
         let buckets = config.hash_size.max(1) as usize;
         let fixed = buckets as u64 * 4;
         let limit = match config.memcap {
             0 => u64::from(NONE - 1),
-            memcap => memcap.saturating_sub(fixed) / Self::FLOW_SIZE,
+            memcap => memcap.saturating_sub(fixed) / Self::flow_size(&config),
         };
         let mut table = FlowTable {
             buckets: vec![NONE; buckets],
@@ -139,6 +147,7 @@ impl<X> FlowTable<X> {
             occupied: [0; SLOTS / 64],
             second: 0,
             clock: Clock::default(),
+            border: 0,
             emergency: false,
             sweep: 0,
             counters: FlowCounters { memuse: fixed, ..FlowCounters::default() },
@@ -193,6 +202,12 @@ impl<X> FlowTable<X> {
     #[inline]
     pub fn get_mut(&mut self, at: FlowRef) -> Option<&mut Flow<X>> {
         self.flows.get_mut(at.0)?.as_mut()
+    }
+
+    /// Another capture begins, whose time may be any.
+    pub const fn begin_capture(&mut self) {
+        // What was seen in this very moment is of the capture before.
+        self.border = self.clock.now().saturating_add(1);
     }
 
     /// Finds the flow of `packet`, or makes it. A flow found that is silent for too long ends first (`ended`), as does one
@@ -266,6 +281,18 @@ impl<X> FlowTable<X> {
         core.last = core.last.max(packet.time);
         core.pkts[i] += 1;
         core.bytes[i] += len;
+        if let Some(config) = &self.config.rate
+            && !core.elephant[i]
+        {
+            let rate = core.rate.get_or_insert_with(|| Box::new(Rate::new(config, packet.time)));
+            if rate.add(config, packet.time, i, len) {
+                self.counters.elephant += u64::from(core.elephant == [false; 2]);
+                core.elephant[i] = true;
+                if core.elephant == [true; 2] {
+                    core.rate = None;
+                }
+            }
+        }
         match core.state {
             FlowState::LocalBypassed => {
                 core.bypassed[i].0 += 1;
@@ -333,7 +360,8 @@ impl<X> FlowTable<X> {
                     }
                 } else {
                     self.counters.mgr_flows_notimeout += 1;
-                    let deadline = self.deadline(at).max((self.second + 1).saturating_mul(SECOND));
+                    let later = (self.second + 1).saturating_mul(SECOND);
+                    let deadline = self.deadline(at).max(now.saturating_add(self.ahead(at))).max(later);
                     self.unlink(at);
                     self.link(at, deadline);
                 }
@@ -482,7 +510,7 @@ impl<X> FlowTable<X> {
         self.flows.push(None);
         self.free = n as u32;
         self.counters.spare += 1;
-        self.counters.memuse += Self::FLOW_SIZE;
+        self.counters.memuse += Self::flow_size(&self.config);
         true
     }
 
@@ -541,14 +569,25 @@ impl<X> FlowTable<X> {
 
     fn timed_out(&self, at: u32, now: i64) -> bool {
         let touched = self.slots.get(at).map_or(0, |s| s.touched);
-        touched.saturating_add(self.timeout(at, self.emergency)) < now
+        touched.saturating_add(self.timeout(at, self.emergency)) <= now && self.ahead(at) == 0
+    }
+
+    /// How far (microseconds) packet time is from where the flow would time out, where it jumped back within a capture:
+    /// its packets may go on where they were. A flow that another capture began behind just ages.
+    fn ahead(&self, at: u32) -> i64 {
+        let (Some(slot), Some(flow)) = (self.slots.get(at), self.get(FlowRef(at))) else { return 0 };
+        if slot.touched < self.border {
+            return 0;
+        }
+        let end = flow.core.last.0.saturating_add(self.timeout(at, self.emergency));
+        end.saturating_sub(self.clock.latest().0).max(0)
     }
 
     /// Whether the flow's latest packet is too old for one of time `now` to belong to it. Packet times count here, which
     /// may have gone back since.
     fn silent_before(&self, at: u32, now: Time) -> bool {
         let last = self.get(FlowRef(at)).map_or(now, |f| f.core.last);
-        last.0.saturating_add(self.timeout(at, self.emergency)) < now.0
+        last.0.saturating_add(self.timeout(at, self.emergency)) <= now.0
     }
 
     /// The second at which slot `w` comes round.

@@ -154,6 +154,34 @@ fn silent_flows_time_out() {
     b.expire(37);
     assert_eq!(b.ended.len(), 4);
     assert!(b.table.is_empty());
+    // A packet that comes when the time is over is of another flow.
+    b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 100));
+    assert!(matches!(b.see(&udp("10.0.0.1", "10.0.0.2", 2, 53, 129)), Lookup::Found(..)));
+    b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 159));
+}
+
+#[test]
+fn time_that_jumps_back_within_a_capture_ends_no_flow() {
+    let mut b = Bench::new(FlowConfig::default());
+    let at = b.made(&udp("10.0.0.1", "10.0.0.2", 1, 53, 100_000));
+    b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 10_000));
+    b.made(&udp("10.0.0.1", "10.0.0.2", 3, 53, 20_000));
+    b.expire(20_000);
+    assert_eq!(b.ended.len(), 1, "the second one is silent, the first one is not yet");
+    assert_eq!(b.see(&udp("10.0.0.1", "10.0.0.2", 1, 53, 20_001)), Lookup::Found(at, Direction::ToServer));
+    b.expire(100_020);
+    assert_eq!(b.table.len(), 1);
+    b.expire(100_040);
+    assert!(b.table.is_empty());
+
+    // Behind another capture's beginning nothing waits for that time.
+    b.made(&udp("10.0.0.1", "10.0.0.2", 1, 53, 200_000));
+    b.table.begin_capture();
+    b.made(&udp("10.0.0.1", "10.0.0.2", 2, 53, 10_000));
+    b.expire(10_025);
+    assert_eq!(b.table.len(), 2);
+    b.expire(10_040);
+    assert!(b.table.is_empty());
 }
 
 #[test]

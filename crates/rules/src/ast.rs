@@ -470,8 +470,6 @@ pub enum Check {
     Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
     /// `urilen`, with whether it looks at the raw URI
     UriLen { value: Compare, raw: bool },
-    /// `asn1` options as written
-    Asn1(String),
     /// `flowvar`, `pktvar`: a variable that `pcre` captured has this value
     Variable { kind: CaptureKind, name: String, value: Vec<u8>, negated: bool },
     /// `filename`, `fileext`, `filemagic`, `filemd5` …: all that a rule has hold for one file

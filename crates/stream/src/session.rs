@@ -69,6 +69,8 @@ pub(crate) mod flag {
     pub(crate) const INLINE: u16 = 1 << 8;
     /// The sides were turned round at pickup.
     pub(crate) const SWAPPED: u16 = 1 << 9;
+    /// The server did not take the data that came with the SYN.
+    pub(crate) const DATA_IGNORED: u16 = 1 << 10;
 }
 
 /// Bits of [`Peer::flags`].
@@ -153,6 +155,8 @@ pub(crate) struct Assembly {
     pub(crate) raw: u64,
     /// Raw inspection wants nothing from here on.
     pub(crate) raw_end: Option<u64>,
+    /// Raw inspection looks at what is before this and what is behind it apart.
+    pub(crate) border: u64,
     /// The other side acknowledged everything before this.
     pub(crate) acked: u64,
     /// Where the latest packet's data was: inline inspection looks there.
@@ -208,6 +212,27 @@ pub struct StreamChunk<'a> {
     pub seen: usize,
 }
 
+/// How far one side of a connection is, as a sender; sequence numbers all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SideState {
+    /// Initial sequence number.
+    pub isn: u32,
+    /// One past the last byte (or FIN) seen.
+    pub next_seq: u32,
+    /// Highest acknowledgment of the other side.
+    pub last_ack: u32,
+    /// Furthest that the other side ever let this one send.
+    pub next_win: u32,
+    /// The first byte that is kept.
+    pub base_seq: u32,
+    /// One past the last byte that is kept.
+    pub right_edge: u32,
+    /// The window that the other side offered last, scaled.
+    pub window: u32,
+    /// Shift of that window.
+    pub wscale: u8,
+}
+
 /// A TCP connection. Index 0 is the client, 1 the server; data is indexed by the direction that it goes.
 #[derive(Debug, Clone, Default)]
 pub struct TcpSession {
@@ -246,6 +271,40 @@ impl TcpSession {
     /// State.
     pub const fn state(&self) -> TcpState {
         self.state
+    }
+    /// How far a direction is.
+    pub fn side(&self, direction: Direction) -> SideState {
+        let p = &self.peers[direction.index()];
+        let (from, to) = p.data.as_ref().map_or((0, 0), |d| {
+            let from = d.buffer.next_at(0).unwrap_or(d.app);
+            (from, d.buffer.end().max(from))
+        });
+        SideState {
+            isn: p.isn,
+            next_seq: p.next_seq,
+            last_ack: p.last_ack,
+            next_win: p.edge,
+            base_seq: p.isn.wrapping_add(1).wrapping_add(from as u32),
+            right_edge: p.isn.wrapping_add(1).wrapping_add(to as u32),
+            window: p.window,
+            wscale: self.peers[direction.reverse().index()].wscale,
+        }
+    }
+    /// What is special about it, by the names of events.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = self.flags;
+        [
+            (flag::MIDSTREAM, "midstream"),
+            (flag::ASYNC, "async"),
+            (flag::FOUR_WAY, "4whs"),
+            (flag::TIMESTAMP, "timestamp"),
+            (flag::SACK, "sackok"),
+            (flag::FAST_OPEN, "tcp_fast_open"),
+            (flag::DATA_IGNORED, "tfo_data_ignored"),
+        ]
+        .into_iter()
+        .filter(move |f| flags & f.0 != 0)
+        .map(|f| f.1)
     }
     /// TCP flags seen in packets of a direction.
     pub const fn tcp_flags(&self, direction: Direction) -> u8 {
@@ -401,6 +460,9 @@ impl TcpSession {
         if self.inline() {
             return self.raw_disable();
         }
+        if self.flags & flag::RAW_OFF != 0 {
+            return;
+        }
         for peer in &mut self.peers {
             peer.flags |= peer_flag::TRIGGER;
             if let Some(d) = &mut peer.data {
@@ -414,6 +476,23 @@ impl TcpSession {
     fn raw_finished(&mut self) {
         if self.peers.iter().all(|p| p.data.as_ref().is_none_or(|d| d.raw_has_all())) {
             self.raw_disable();
+        }
+    }
+
+    /// Something else begins in both directions behind what the application layer took: raw inspection looks at what is
+    /// before that apart, and goes on there even where it was to end ([`TcpSession::raw_finish`]).
+    pub fn raw_border(&mut self) {
+        let finished = self.peers.iter().any(|p| p.data.as_ref().is_some_and(|d| d.raw_end.is_some()));
+        if finished {
+            self.flags &= !flag::RAW_OFF;
+        }
+        for peer in &mut self.peers {
+            if let Some(d) = &mut peer.data {
+                d.border = d.app;
+                if d.raw_end.take().is_some() {
+                    d.raw = d.app;
+                }
+            }
         }
     }
 
@@ -443,7 +522,9 @@ impl TcpSession {
             let seen = (start.saturating_sub(from)).min(data.len() as u64) as usize;
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
         }
-        let limit = self.limit(d, all).min(d.raw_end.unwrap_or(u64::MAX));
+        let before = d.raw < d.border;
+        let end = d.raw_end.unwrap_or(u64::MAX).min(if before { d.border } else { u64::MAX });
+        let limit = self.limit(d, all).min(end);
         // A hole that the receiver does not have is behind us.
         let mut at = d.raw;
         let mut fresh = d.buffer.contiguous(at, limit);
@@ -458,11 +539,14 @@ impl TcpSession {
         let end = at + fresh.len() as u64;
         let hole = d.buffer.next_at(end).is_some_and(|n| n > end && n <= d.acked);
         if fresh.is_empty()
-            || !(all || hole || peer.has(peer_flag::TRIGGER) || fresh.len() as u64 >= u64::from(d.chunk_size))
+            || !(all || hole || before || peer.has(peer_flag::TRIGGER) || fresh.len() as u64 >= u64::from(d.chunk_size))
         {
             return None;
         }
-        let from = d.buffer.start_of(at).max(at.saturating_sub(u64::from(d.context)));
+        let mut from = d.buffer.start_of(at).max(at.saturating_sub(u64::from(d.context)));
+        if !before {
+            from = from.max(d.border.min(at));
+        }
         let data = d.buffer.contiguous(from, end);
         Some(StreamChunk { data, offset: from, seen: (at - from) as usize })
     }

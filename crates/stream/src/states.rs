@@ -154,6 +154,10 @@ impl StreamEngine {
             // Once is enough.
             session.peers[s.from].flags &= !peer_flag::RST_SENT;
             self.event(out, E::SuspectedRstInject);
+            if s.from == 1 && s.has(tcp::SYN | tcp::ACK) && refused(session) {
+                // Whoever refused the connection, this one accepts it.
+                session.state = TcpState::SynSent;
+            }
         }
         let spurious = self.look_for_retransmission(session, s, out);
         if s.has(tcp::RST) && s.len() > 0 {
@@ -227,7 +231,7 @@ impl StreamEngine {
             } else if plain && !data {
                 // Fast open, but only the SYN was acknowledged: its data does not count.
                 self.event(out, E::Hs3SynackTfoDataIgnored);
-                session.flags &= !flag::FAST_OPEN;
+                session.flags = session.flags & !flag::FAST_OPEN | flag::DATA_IGNORED;
                 let p = &mut session.peers[0];
                 if let Some(mut d) = p.data.take() {
                     d.buffer = Default::default();
@@ -496,6 +500,12 @@ fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q: &Queued) 
     set(&mut session.flags, flag::TIMESTAMP, q.timestamp.is_some());
     set(&mut session.flags, flag::SACK, q.sack);
     session.peers[1].window = q.window;
+}
+
+/// Whether a connection is over that nobody but the client ever opened.
+const fn refused(session: &TcpSession) -> bool {
+    let server = &session.peers[1];
+    matches!(session.state, TcpState::Closed) && server.isn == 0 && server.next_seq == 0 && server.last_ack == 0
 }
 
 /// Notes a timestamp that was sent in order (RFC 7323 section 4.3).

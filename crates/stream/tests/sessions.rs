@@ -276,6 +276,44 @@ fn raw_inspection_finishes_with_what_the_application_layer_took() {
 }
 
 #[test]
+fn what_begins_behind_a_border_is_inspected_apart() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"plain"));
+    b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
+    assert_eq!(b.read(ToServer, false), "plain");
+    b.session().raw_border();
+    assert_eq!(b.raw(ToServer, false), "()plain|");
+    b.send(&pkt(ToServer, ACK, 1006, 5001, b"another"));
+    b.send(&pkt(ToClient, ACK, 5001, 1013, b""));
+    assert_eq!(b.raw(ToServer, false), "");
+    b.session().raw_trigger(ToServer);
+    assert_eq!(b.raw(ToServer, false), "()another|");
+    // Inspection that was finished goes on.
+    assert_eq!(b.read(ToServer, false), "another");
+    b.session().raw_finish();
+    b.send(&pkt(ToServer, ACK, 1013, 5001, b"secret"));
+    b.send(&pkt(ToClient, ACK, 5001, 1019, b""));
+    assert_eq!((b.read(ToServer, false).as_str(), b.raw(ToServer, true).as_str()), ("secret", ""));
+    b.session().raw_border();
+    b.send(&pkt(ToServer, ACK, 1019, 5001, b"plain again"));
+    b.send(&pkt(ToClient, ACK, 5001, 1030, b""));
+    assert_eq!(b.raw(ToServer, true), "()plain again|");
+}
+
+#[test]
+fn a_connection_that_was_refused_may_be_accepted_yet() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
+    assert_eq!(b.state(), TcpState::Closed);
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""))), ["suspected_rst_inject"]);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"hello"));
+    b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
+    assert_eq!((b.state(), b.read(ToServer, false).as_str()), (TcpState::Established, "hello"));
+}
+
+#[test]
 fn inline_shows_each_packet_and_keeps_what_came_first() {
     let config = StreamConfig { inline: true, toserver_chunk_size: 4, ..StreamConfig::default() };
     let mut b = Bench::connected(config);
@@ -397,6 +435,13 @@ fn fast_open_data_counts_where_the_server_takes_it() {
     b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"again"));
     assert_eq!(b.read(ToServer, true), "again");
+    // A client that starts over without data begins a new connection, of the same numbers.
+    let plain = pkt(ToServer, SYN, 1000, 0, b"");
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&syn);
+    assert!(!b.send(&plain).reuse, "nothing is known of the server yet");
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert!(!b.send(&syn).reuse && b.send(&plain).reuse);
 }
 
 #[test]

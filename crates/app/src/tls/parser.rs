@@ -45,6 +45,8 @@ struct Lane {
     empty: u8,
     /// Bytes of the last heartbeat, encrypted.
     heartbeat: Option<usize>,
+    /// The last record was an alert, encrypted: what ends a session.
+    alerted: bool,
 }
 
 /// What a step came to.
@@ -115,6 +117,13 @@ impl TlsParser {
         if lane.ssl2 || (!lane.tls && !tls) {
             return self.ssl2(cx, dir, data, at);
         }
+        if !tls && self.cleared() {
+            // Nothing that is still wanted is encrypted.
+            cx.shared.wishes.no_payload = false;
+            self.truncated(cx, Direction::ToServer);
+            self.truncated(cx, Direction::ToClient);
+            return Step::Stop(0, Outcome::Change(Some(AppProto::Ftp)));
+        }
         let Some(head) = Head::read(data) else { return Step::More };
         if !head.is_known() {
             return self.fail(dir, Event::InvalidRecordType);
@@ -169,6 +178,12 @@ impl TlsParser {
         Step::Used(total)
     }
 
+    /// Whether both sides ended their session on the control connection of FTP, which goes on in clear (RFC 4217 section
+    /// 12.3).
+    fn cleared(&self) -> bool {
+        self.tx.as_ref().is_some_and(|tx| tx.from == Some(AppProto::Ftp)) && self.lanes.iter().all(|l| l.alerted)
+    }
+
     /// A record that cannot be looked into.
     fn encrypted(&mut self, dir: Direction, head: Head) {
         let lane = self.lane(dir);
@@ -177,6 +192,7 @@ impl TlsParser {
             lane.encrypted = true;
             lane.message = Vec::new();
         }
+        lane.alerted = head.kind == kind::ALERT;
         if head.kind == kind::HEARTBEAT {
             lane.heartbeat = Some(head.len);
             let other = self.lane(dir.reverse()).heartbeat;

@@ -196,6 +196,7 @@ impl Feeder<'_> {
                         }
                         continue;
                     }
+                    let changes = app.session.changes();
                     let fed = app.session.data(&mut self.cx(false), d, bytes);
                     if fed.again {
                         app.offered = [0; 2];
@@ -210,6 +211,9 @@ impl Feeder<'_> {
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
                     self.consume(tcp, d, fed.consumed as u64);
+                    if app.session.changes() != changes {
+                        tcp.raw_border();
+                    }
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
                         break;
                     }
@@ -290,6 +294,13 @@ impl Feeder<'_> {
             self.consume(tcp, d, n);
         }
     }
+}
+
+/// Whether a connection is closed, and all that was sent on it was acknowledged: nothing is left for its flow's end.
+pub(super) fn is_over(tcp: &TcpSession) -> bool {
+    tcp.state() == TcpState::Closed
+        && !tcp.app_unacknowledged(Direction::ToServer)
+        && !tcp.app_unacknowledged(Direction::ToClient)
 }
 
 /// Whether a connection was announced on another one.
@@ -479,6 +490,8 @@ impl Rest {
             return;
         }
         let detects = self.detect.is_some() && !passed;
+        // Nothing more will come that its files could be logged with.
+        let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
         let mut storing = false;
         let about = About { core: &flow.core, parent: flow.ext.parent, packet: p, names: app.names() };
         for parser in app.session.parsers_mut() {
@@ -495,7 +508,7 @@ impl Rest {
                 storing |= base.files.is_storing();
                 if !base.files.is_empty() {
                     let open = [Direction::ToServer, Direction::ToClient].iter().any(|d| base.files.is_open(*d));
-                    self.log_tx_files(&about, tx, end || (free && open));
+                    self.log_tx_files(&about, tx, over || (free && open));
                     // Files are logged with a packet of their direction.
                     free &= tx.base().files.due_for_log().next().is_none();
                 }

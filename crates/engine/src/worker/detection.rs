@@ -1,6 +1,5 @@
 //! Detection of a packet, and what its verdict means for the packet, its flow and the events.
 
-use margay_app::AppProto;
 use margay_detect::checks::AppProtos;
 use margay_detect::{FrameInput, Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
@@ -45,9 +44,8 @@ impl Rest {
         };
         let mut app = flow.ext.app.as_deref_mut();
         let protos = app.as_ref().map(|a| AppProtos {
-            side: a.session.side,
-            // Until it is known what follows, a flow is of the protocol that it was.
-            flow: if a.session.proto == AppProto::Unknown { a.session.original } else { a.session.proto },
+            side: a.session.sides_for_rules(),
+            flow: a.session.for_rules(),
             original: a.session.original,
         });
         if let Some(a) = &app {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 
-use super::app::Heard;
+use super::app::{Heard, is_over};
 use super::tcp::{Seen, is_established};
 use super::{Fate, FlowExt, Rest};
 
@@ -49,6 +49,16 @@ impl Rest {
         }
         if let Some((_, state)) = &mut self.detect {
             state.flow_ended(flow.core.id);
+        }
+    }
+
+    /// Inspects what is left of the direction that a connection's last packet did not come in, where it is closed: none
+    /// may come any more, and what waits would fill memory until the flow times out.
+    pub(super) fn flush_closed(&mut self, flow: &mut Flow<FlowExt>, dir: Direction) {
+        let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
+        let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
+        if news || tcp.needs_flush(dir) {
+            self.flush(flow, dir, Heard::default());
         }
     }
 

@@ -12,12 +12,13 @@ mod firewall;
 mod frames;
 mod ips;
 mod log;
+mod stream_log;
 mod tcp;
 
 use std::sync::Arc;
 
 use margay_detect::{Detect, DetectState};
-use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, Lookup, TCP_STATES};
+use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
 use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time};
@@ -149,7 +150,13 @@ pub(crate) struct Fate {
 pub(crate) struct Worker {
     pub(crate) decoder: Decoder,
     pub(crate) lane: Lane,
+    /// Frames since silent flows were looked for.
+    pub(crate) unswept: u32,
 }
+
+/// Frames from one look for silent flows to the next. Short captures are most often those whose time goes back and forth
+/// (several that were put together): their flows are left whole.
+const SWEEP: u32 = 10_000;
 
 /// All of a worker but its decoder.
 pub(crate) struct Lane {
@@ -179,7 +186,7 @@ pub(crate) struct Rest {
     shown: usize,
     /// The packet being inspected asked for its flow to be bypassed.
     bypass: bool,
-    /// Latest packet time.
+    /// Packet time: it stands still where packets are out of order, and goes back where it jumps.
     pub(crate) now: Time,
     /// Capture file being read.
     pub(crate) file: Option<String>,
@@ -208,6 +215,7 @@ impl Worker {
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
         self.lane.rest.frame = Fate::default();
         self.lane.rest.pcap = PacketFate::default();
+        self.unswept = self.unswept.saturating_add(1);
         self.decoder.decode(frame, &mut self.lane);
         if self.lane.rest.ips {
             let fate = self.lane.rest.frame;
@@ -215,11 +223,16 @@ impl Worker {
         }
     }
 
-    /// Ends the flows that were silent for too long; called between batches.
+    /// Called between batches: from time to time ends the flows that were silent for too long. A packet of such a flow
+    /// ends it too, so that this changes no more than when.
     pub(crate) fn expire(&mut self) {
         let Lane { flows, rest, .. } = &mut self.lane;
-        let now = rest.now;
-        flows.expire(now, 1024, &mut |flow, reason| rest.end_flow(flow, reason));
+        if self.unswept >= SWEEP || flows.emergency() {
+            let now = rest.now;
+            if flows.expire(now, 1024, &mut |flow, reason| rest.end_flow(flow, reason)) {
+                self.unswept = 0;
+            }
+        }
         rest.outputs.end_batch();
         self.lane.count_ended();
     }
@@ -235,7 +248,9 @@ impl Worker {
 
 impl PacketSink for Lane {
     fn packet(&mut self, packet: &Packet<'_>) {
-        self.rest.now = self.rest.now.max(packet.time);
+        if packet.time > self.rest.now || self.rest.now.micros_since(packet.time) > JUMP_BACK {
+            self.rest.now = packet.time;
+        }
         if let L3::Arp { .. } = packet.l3 {
             self.rest.log_arp(packet);
         }
@@ -244,7 +259,8 @@ impl PacketSink for Lane {
             let policy = self.policies.of(Condition::DefragMemcap);
             self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
-        let before = if self.rest.firewall { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
+        let before =
+            if self.rest.looks_before_flow() { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
         match before {
             BeforeFlow::Next => match self.flows.key(packet, 0) {
                 Some(key) => self.in_flow(packet, &key, &mut fate),
@@ -348,6 +364,7 @@ impl Lane {
             None => packet,
         };
         rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
+        rest.log_stream(packet, flow, dir, &seen);
         rest.log_recognition(packet, flow, seen.heard.events);
         if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));
@@ -356,6 +373,9 @@ impl Lane {
         let passes = (fate.pass || flow.core.action == FlowAction::Pass) && !rest.firewall;
         if fate.drop.is_none() && !passes {
             rest.detect_in_flow(packet, flow, dir, &seen, fate);
+            if fate.drop.is_none() && !fate.pass {
+                rest.flush_closed(flow, dir.reverse());
+            }
         } else {
             rest.frames_unwatched(flow);
         }
