@@ -193,9 +193,8 @@ impl DcerpcParser {
         let Some(d) = Datagram::read(data) else { return };
         let key = (d.activity, d.sequence);
         let side = if d.is_response() { Direction::ToClient } else { Direction::ToServer };
-        let open = |t: &&Box<DcerpcTx>| {
-            t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done
-        };
+        let open =
+            |t: &&Box<DcerpcTx>| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
         let id = match self.txs.values().find(open).map(|t| t.base.id) {
             Some(id) => Some(id),
             None => self.make(cx, Call::default(), Some(key)),
@@ -260,9 +259,6 @@ impl Parser for DcerpcParser {
     }
 
     fn gap(&mut self, _cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
-        if dir == Direction::ToServer {
-            self.settle();
-        }
         let side = &mut self.sides[dir.index()];
         let waiting = side.waiting as u64;
         // What waits comes again: it goes with the rest of its message.

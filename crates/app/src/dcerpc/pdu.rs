@@ -206,8 +206,8 @@ impl<'a> Datagram<'a> {
         let little = order & 0x10 != 0;
         let mut r = Reader::new(data.get(24..)?, little);
         let interface = r.uuid()?;
-        // It is nothing but a number, and is written as it comes.
-        let activity = Uuid(r.array()?);
+        // Whatever the byte order, as Suricata writes it.
+        let activity = Uuid::read(r.array()?, true);
         r.u32()?;
         let (version, sequence, opnum) = (r.u32()?, r.u32()?, r.u16()?);
         r.take(4)?;

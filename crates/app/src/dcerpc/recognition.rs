@@ -8,10 +8,7 @@ use super::pdu::{Datagram, is_response};
 
 pub(super) const RECOGNITION: Recognition = Recognition {
     patterns: &[],
-    probes: &[
-        Probe { transport: TCP, ports: &[], probe: tcp },
-        Probe { transport: UDP, ports: &[], probe: udp },
-    ],
+    probes: &[Probe { transport: TCP, ports: &[], probe: tcp }, Probe { transport: UDP, ports: &[], probe: udp }],
 };
 
 /// Over a connection (C706 section 12.6.1): version 5.0 and a representation of data that there is.

@@ -180,7 +180,8 @@ mod tests {
         fn v(tag: u8, content: &[u8]) -> Vec<u8> {
             [&[tag, 0x82], &(content.len() as u16).to_be_bytes()[..], content].concat()
         }
-        let name = v(0x30, &[v(0xa0, &v(2, &[2])), v(0xa1, &v(0x30, &[v(0x1b, b"cifs"), v(0x1b, b"dc1")].concat()))].concat());
+        let name =
+            v(0x30, &[v(0xa0, &v(2, &[2])), v(0xa1, &v(0x30, &[v(0x1b, b"cifs"), v(0x1b, b"dc1")].concat()))].concat());
         let ticket = v(0x30, &[v(0xa0, &v(2, &[5])), v(0xa1, &v(0x1b, b"EXAMPLE")), v(0xa2, &name)].concat());
         let request = v(0x6e, &v(0x30, &[v(0xa0, &v(2, &[5])), v(0xa3, &v(0x61, &ticket))].concat()));
         let krb5 = v(6, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2]);

@@ -117,6 +117,8 @@ pub(super) struct SmbParser {
     pub trees: Cache<(u64, u32), Tree>,
     /// Names of files that are open.
     pub names: Cache<FileId, Vec<u8>>,
+    /// Numbers of files that were opened under another one.
+    pub aliases: Cache<FileId, FileId>,
     /// Transactions of files, by direction of their data.
     pub open: HashMap<(FileId, Direction), u64>,
     pub pipes: Cache<FileId, Pipe>,
@@ -266,8 +268,11 @@ impl SmbParser {
     }
 
     /// A file's own number is known.
-    pub(super) fn rename(&mut self, from: FileId, to: FileId) {
-        self.names.remove(&from);
+    pub(super) fn rename(&mut self, cx: &Parse<'_>, from: FileId, to: FileId) {
+        if self.names.remove(&from).is_none() {
+            return;
+        }
+        self.aliases.insert(cx.config.smb.max_guid_cache_size, from, to);
         for dir in [Direction::ToServer, Direction::ToClient] {
             if let Some(id) = self.open.remove(&(from, dir)) {
                 self.open.insert((to, dir), id);
@@ -421,11 +426,8 @@ impl SmbParser {
         }
     }
 
-    /// A message of `len` bytes is not there as a whole: waits, or passes it over where it is too long.
-    pub(super) fn wait(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, len: u64) -> Step {
-        if len <= WHOLE_MAX {
-            return Step::More;
-        }
+    /// A message is too long to be read as a whole.
+    pub(super) fn pass_over(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, len: u64) -> Step {
         self.report(cx, dir, version, None, Event::RecordOverflow);
         self.side(dir).state = State::Skip(len);
         Step::Used(0)

@@ -42,7 +42,13 @@ pub(super) fn sniff(rest: &[u8], start: u64, len: u64, need: usize) -> Option<bo
 
 impl SmbParser {
     /// What a client sends over a pipe. `None` where that is not DCE/RPC; else the transaction that it came to.
-    pub(super) fn pipe_request(&mut self, cx: &mut Parse<'_>, seed: SmbTx, id: FileId, data: &[u8]) -> Option<Option<u64>> {
+    pub(super) fn pipe_request(
+        &mut self,
+        cx: &mut Parse<'_>,
+        seed: SmbTx,
+        id: FileId,
+        data: &[u8],
+    ) -> Option<Option<u64>> {
         let dir = Direction::ToServer;
         if self.pipes.get(&id).is_none() {
             Header::read(data)?;
@@ -64,7 +70,7 @@ impl SmbParser {
                 None => {
                     let what = What::Dcerpc(Box::new(Call::new(h, true)));
                     let SmbTx { version, command, session, tree, .. } = seed;
-                    let own = SmbTx { what, version, command, session, tree, pipe: Some(id), ..SmbTx::default() };
+                    let own = SmbTx { what, version, command, session, tree, file: Some(id), ..SmbTx::default() };
                     let Some(tx) = parser.make(cx, own) else { return };
                     tx
                 }
@@ -105,9 +111,8 @@ impl SmbParser {
             }
             let Some(pipe) = parser.pipes.get(&id) else { return };
             let waits = |tx: &u64| parser.call(*tx).is_some_and(|c| c.id == h.call && !c.side(dir).done);
-            let call = of.filter(waits).or_else(|| {
-                pipe.calls.iter().filter(|c| c.0 == h.call).map(|c| c.1).find(waits)
-            });
+            let call =
+                of.filter(waits).or_else(|| pipe.calls.iter().filter(|c| c.0 == h.call).map(|c| c.1).find(waits));
             let tx = match call {
                 Some(tx) => tx,
                 None => {
@@ -135,7 +140,7 @@ impl SmbParser {
 
     /// The pipe that a transaction's request went over.
     pub(super) fn piped(&self, tx: u64) -> Option<FileId> {
-        self.peek(tx)?.pipe
+        self.peek(tx)?.file
     }
 
     fn call(&self, tx: u64) -> Option<&Call> {

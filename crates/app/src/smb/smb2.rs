@@ -92,12 +92,11 @@ impl SmbParser {
         if let Some(step) = streamed {
             return step;
         }
-        let Some(message) = usize::try_from(len).ok().and_then(|n| rest.get(..n)) else {
-            if Self::too_long(len) {
-                mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, None);
-            }
-            return self.wait(cx, dir, 2, len);
-        };
+        if Self::too_long(len) {
+            mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, None);
+            return self.pass_over(cx, dir, 2, len);
+        }
+        let Some(message) = usize::try_from(len).ok().and_then(|n| rest.get(..n)) else { return Step::More };
         let id = if h.is_response() { self.response(cx, h, message) } else { self.request(cx, h, message) };
         mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, id);
         if !fits {
@@ -114,14 +113,13 @@ impl SmbParser {
         client.chain.2.filter(|_| id == FileId::RELATED).unwrap_or(id)
     }
 
+    /// A file's own number, where it was opened under another.
+    fn own(&self, id: FileId) -> FileId {
+        self.aliases.get(&id).copied().unwrap_or(id)
+    }
+
     fn seed(h: Smb2) -> SmbTx {
-        SmbTx {
-            version: 2,
-            command: h.command,
-            session: h.session,
-            tree: h.tree.unwrap_or(0),
-            ..SmbTx::default()
-        }
+        SmbTx { version: 2, command: h.command, session: h.session, tree: h.tree.unwrap_or(0), ..SmbTx::default() }
     }
 
     /// Whether a tree is for named pipes, as far as that is known.
@@ -161,11 +159,8 @@ impl SmbParser {
         mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, tx);
         let most = cx.config.smb.max_write_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.1);
-        if (most > 0 && length > most) || length > agreed {
+        if (most > 0 && length > most) || length > agreed || u64::from(length) > here {
             self.report(cx, dir, 2, tx, Event::WriteRequestTooLarge);
-        }
-        if u64::from(length) > here {
-            self.report(cx, dir, 2, tx, Event::MalformedData);
         }
         let access = Access { id, offset, session: h.session, tree, tx, length };
         self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, (2, h.message), access);
@@ -175,7 +170,13 @@ impl SmbParser {
     }
 
     /// Data of a file comes, so many bytes from here (`skip`), and so many (`left`), and there is something `behind` it.
-    pub(super) fn data_state(&mut self, dir: Direction, tx: Option<u64>, (offset, skip, left): (u64, u64, u64), behind: u64) {
+    pub(super) fn data_state(
+        &mut self,
+        dir: Direction,
+        tx: Option<u64>,
+        (offset, skip, left): (u64, u64, u64),
+        behind: u64,
+    ) {
         self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, begun: false });
     }
 
@@ -189,7 +190,8 @@ impl SmbParser {
             return Some(Step::More);
         }
         // What was read is not known without its request.
-        let access = *self.accesses.get(&(2, h.message))?;
+        let mut access = *self.accesses.get(&(2, h.message))?;
+        access.id = self.own(access.id);
         let mut r = Reader::little(rest.get(Smb2::LEN..fixed)?);
         r.u16()?;
         let data_at = u64::from(r.u8()?);
@@ -221,11 +223,9 @@ impl SmbParser {
         }
         let most = cx.config.smb.max_read_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.0);
-        if (most > 0 && length > most) || length > agreed || length > access.length {
+        let larger = length > agreed || length > access.length || u64::from(length) > here;
+        if (most > 0 && length > most) || larger {
             self.report(cx, dir, 2, tx, Event::ReadResponseTooLarge);
-        }
-        if u64::from(length) > here {
-            self.report(cx, dir, 2, tx, Event::MalformedData);
         }
         self.data_state(dir, tx, (access.offset, start - fixed as u64, here), len - start - here);
         Some(self.used(dir, fixed))
@@ -238,6 +238,7 @@ impl SmbParser {
         let mut r = Reader::little(body);
         let key = Some((2, h.message));
         let mut what = What::Generic;
+        let mut closes = None;
         let fine = match h.command {
             command::CANCEL | command::QUERY_INFO => return None,
             c if c > command::LAST => {
@@ -262,6 +263,8 @@ impl SmbParser {
             }),
             command::CLOSE => r.take(8).and_then(|_| file_id(&mut r)).map(|id| {
                 let id = self.related(id);
+                closes = Some(id);
+                let id = self.own(id);
                 self.close(cx, id);
             }),
             command::READ => return self.read_request(cx, h, r),
@@ -296,7 +299,7 @@ impl SmbParser {
             _ => Some(()),
         };
         let events = token_events(&what);
-        let id = self.make(cx, SmbTx { what, ..Self::seed(h) })?;
+        let id = self.make(cx, SmbTx { what, file: closes, ..Self::seed(h) })?;
         self.asked(cx, id, key);
         for e in events.into_iter().flatten() {
             self.report(cx, dir, 2, Some(id), e);
@@ -377,6 +380,13 @@ impl SmbParser {
         let mut opened = None;
         let mut connected = None;
         let mut piped = None;
+        if h.command == command::CLOSE
+            && let Some(file) = self.peek(id).and_then(|t| t.file)
+        {
+            // What was asked for in one go with its opening is there by now.
+            let file = self.own(file);
+            self.close(cx, file);
+        }
         let tx = self.get(id)?;
         tx.status = Some(status);
         if h.session != 0 {
@@ -393,11 +403,13 @@ impl SmbParser {
                 }
                 Some(())
             }
-            What::Negotiate(n) if h.command == command::NEGOTIATE => negotiate_response(r).map(|(dialect, guid, sizes)| {
-                n.server_guid = Some(guid);
-                n.sizes = Some(sizes);
-                agreed = Some((dialect, sizes));
-            }),
+            What::Negotiate(n) if h.command == command::NEGOTIATE => {
+                negotiate_response(r).map(|(dialect, guid, sizes)| {
+                    n.server_guid = Some(guid);
+                    n.sizes = Some(sizes);
+                    agreed = Some((dialect, sizes));
+                })
+            }
             What::TreeConnect(t) => r.take(2).and_then(|_| r.u8()).map(|kind| {
                 t.share_type = Some(kind);
                 t.pipe = kind == 2;
@@ -434,7 +446,7 @@ impl SmbParser {
         if let Some((file, name)) = opened {
             self.names.insert(cx.config.smb.max_guid_cache_size, file, name);
             // What was asked for in one go with it did not know its number.
-            self.rename(FileId::opened_by(h.message), file);
+            self.rename(cx, FileId::opened_by(h.message), file);
         }
         match piped {
             Some((Some(file), data)) => {
@@ -452,7 +464,8 @@ impl SmbParser {
         if status == Status::PENDING {
             return self.accesses.get(&key).and_then(|a| a.tx);
         }
-        let access = self.accesses.remove(&key)?;
+        let mut access = self.accesses.remove(&key)?;
+        access.id = self.own(access.id);
         if h.command == command::WRITE {
             if let Some(tx) = access.tx.and_then(|id| self.get(id)) {
                 tx.status = Some(status);
@@ -496,10 +509,7 @@ impl What {
 pub(super) fn token_events(what: &What) -> [Option<Event>; 2] {
     let What::SessionSetup(setup) = what else { return [None; 2] };
     let unusual = setup.ntlmssp.as_ref().is_some_and(|n| n.unusual);
-    [
-        unusual.then_some(Event::UnusualNtlmsspOrder),
-        setup.malformed.then_some(Event::MalformedNtlmsspRequest),
-    ]
+    [unusual.then_some(Event::UnusualNtlmsspOrder), setup.malformed.then_some(Event::MalformedNtlmsspRequest)]
 }
 
 fn negotiate_request(mut r: Reader<'_>) -> Option<Negotiation> {
@@ -540,14 +550,13 @@ fn tree_connect_request(message: &[u8], mut r: Reader<'_>) -> Option<Vec<u8>> {
 }
 
 fn create_request(message: &[u8], mut r: Reader<'_>) -> Option<Create> {
-    const DIRECTORY: u32 = 1;
     const DELETE_ON_CLOSE: u32 = 0x1000;
     r.take(36)?;
     let (disposition, options) = (r.u32()?, r.u32()?);
     let (at, len) = (r.u16()?, r.u16()?);
     let name = if len == 0 { Vec::new() } else { text::utf16(part(message, usize::from(at), usize::from(len))?) };
-    let (directory, delete) = (options & DIRECTORY != 0, options & DELETE_ON_CLOSE != 0);
-    Some(Create { name, directory, delete, disposition, ..Create::default() })
+    let delete = options & DELETE_ON_CLOSE != 0;
+    Some(Create { name, delete, disposition, ..Create::default() })
 }
 
 /// Times, size, number of the file.

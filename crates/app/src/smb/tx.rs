@@ -137,8 +137,8 @@ pub(super) struct SmbTx {
     pub status: Option<Status>,
     /// What the response is found by.
     pub key: Option<(u8, u64)>,
-    /// The named pipe that its request went over.
-    pub pipe: Option<FileId>,
+    /// The named pipe that its request went over, or the file that it closes.
+    pub file: Option<FileId>,
     pub what: What,
 }
 

@@ -282,8 +282,9 @@ impl CompiledCheck {
             }
             Kind::FlowElephant(side) => {
                 let is = |yes: bool| if yes { "is one" } else { "is none" };
-                let found =
-                    flow(&|f| format!("to the server it {}, to the client it {}", is(f.elephant[0]), is(f.elephant[1])));
+                let found = flow(&|f| {
+                    format!("to the server it {}, to the client it {}", is(f.elephant[0]), is(f.elephant[1]))
+                });
                 (format!("flow.elephant:{}", by_side(*side)), found)
             }
             Kind::VlanId { value, layer } => {

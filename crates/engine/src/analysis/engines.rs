@@ -108,6 +108,9 @@ pub(super) fn engine_name(b: &BufferChecks) -> String {
     }
 }
 
+/// Protocols of `dcerpc.iface`.
+const DCERPC: &[&str] = &["dcerpc", "smb"];
+
 /// The name of the engine for a check of transactions.
 pub(super) fn check_engine(c: &Check) -> &str {
     match c {
@@ -146,10 +149,7 @@ fn of_check(c: &Check) -> (Vec<&'static str>, [bool; 2]) {
             let sides = known.map_or([true, true], |n| n.progress.map(|p| p.is_some()));
             (of_keyword(keyword, protocols), sides)
         }
-        Check::Interface(_) => {
-            let protocols = info::keyword("dcerpc.iface").map_or(&[][..], |k| k.protocols);
-            (of_keyword("dcerpc.iface", protocols), [true, true])
-        }
+        Check::Interface(_) => (of_keyword("dcerpc.iface", DCERPC), [true, true]),
         Check::Other { keyword, .. } => {
             let protocols = info::keyword(keyword).map_or(&[][..], |k| k.protocols);
             (of_keyword(keyword, protocols), [true, true])
@@ -214,7 +214,7 @@ impl Scope {
                             Check::AppEvent(_) => &[][..],
                             Check::UriLen { .. } => &["http"][..],
                             Check::Number { keyword, .. } => info::keyword(keyword).map_or(&[][..], |k| k.protocols),
-                            Check::Interface(_) => info::keyword("dcerpc.iface").map_or(&[][..], |k| k.protocols),
+                            Check::Interface(_) => DCERPC,
                             Check::Other { keyword, .. } => info::keyword(keyword).map_or(&[][..], |k| k.protocols),
                             _ => &[][..],
                         };

@@ -99,14 +99,17 @@ mod tests {
         assert_eq!((s.stream_depth, s.max_guid_cache_size), (1 << 20, 9));
         assert_eq!(dcerpc(&c).unwrap().max_tx, 5);
         assert_eq!((smb(&config("    dns:\n")).unwrap(), SmbConfig::default().max_tx), (SmbConfig::default(), 1024));
-        for bad in ["smb:\n      max-tx: 0\n", "smb:\n      max-read-size: 5gb\n", "smb:\n      max-write-queue-cnt: -1\n"] {
+        for bad in
+            ["smb:\n      max-tx: 0\n", "smb:\n      max-read-size: 5gb\n", "smb:\n      max-write-queue-cnt: -1\n"]
+        {
             assert!(smb(&config(&format!("    {bad}"))).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn shows_what_is_asked_for() {
-        let c = Config::from_str("%YAML 1.1\n---\nsmb:\n  types: [file, create, other]\nall:\n  enabled: yes\n", "t").unwrap();
+        let c = Config::from_str("%YAML 1.1\n---\nsmb:\n  types: [file, create, other]\nall:\n  enabled: yes\n", "t")
+            .unwrap();
         let mut warnings = Vec::new();
         assert_eq!(log(c.node("smb").unwrap(), &mut warnings).kinds, kinds::FILE | kinds::CREATE);
         assert!(warnings.len() == 1 && warnings[0].contains("\"other\"") && warnings[0].contains("tree_connect"));

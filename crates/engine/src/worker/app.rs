@@ -539,7 +539,8 @@ impl Rest {
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
             let depth = self.app.config.files.store_depth();
             // What the parser wished for holds where it is more.
-            let deepest = app.wishes.stream_depth.map_or(depth, |w| if w == 0 || depth == 0 { 0 } else { w.max(depth) });
+            let deepest =
+                app.wishes.stream_depth.map_or(depth, |w| if w == 0 || depth == 0 { 0 } else { w.max(depth) });
             tcp.set_depth(deepest);
         }
     }

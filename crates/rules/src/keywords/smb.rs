@@ -25,7 +25,10 @@ fn opnum(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     };
     match i.text.split(',').map(range).collect::<Option<Vec<_>>>() {
         Some(ranges) => Ok((NumberTest::Ranges(ranges), Which::Any)),
-        None => fail("detect-dce-opnum", format!("{}: \"{}\" is no list of numbers and ranges up to 65535", i.written, i.text)),
+        None => fail(
+            "detect-dce-opnum",
+            format!("{}: \"{}\" is no list of numbers and ranges up to 65535", i.written, i.text),
+        ),
     }
 }
 
@@ -94,10 +97,9 @@ mod tests {
 
     #[test]
     fn operations() {
-        for (options, want) in [
-            ("dcerpc.opnum:15;", vec![(15, 15)]),
-            ("dce_opnum:12,18-24,5;", vec![(12, 12), (18, 24), (5, 5)]),
-        ] {
+        for (options, want) in
+            [("dcerpc.opnum:15;", vec![(15, 15)]), ("dce_opnum:12,18-24,5;", vec![(12, 12), (18, 24), (5, 5)])]
+        {
             let r = rule(options).unwrap();
             let Some(Check::Number { keyword, test, .. }) = r.checks.iter().find(|c| matches!(c, Check::Number { .. }))
             else {
@@ -127,7 +129,9 @@ mod tests {
             assert!(t.holds(&seen(2, 1)) && !t.holds(&seen(2, 1)[1..]));
             assert_eq!(t.holds(&seen(1, 1)), version != Some(Compare::Greater(1)));
         }
-        for bad in ["367abb81", "367abb81-9844-35f1-ad32-98f03800100g", &format!("{UUID},1"), &format!("{UUID},any_frag,>1")] {
+        for bad in
+            ["367abb81", "367abb81-9844-35f1-ad32-98f03800100g", &format!("{UUID},1"), &format!("{UUID},any_frag,>1")]
+        {
             assert!(rule(&format!("dcerpc.iface:{bad};")).is_none(), "{bad}");
         }
     }
