@@ -93,6 +93,11 @@ impl DetectState {
         each!(&mut self.0, s => s.firewall_hook(detect, hook, input))
     }
 
+    /// Whether a `config` rule wants the packet to belong to no flow; asked before its flow is looked up.
+    pub fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
+        each!(&mut self.0, s => s.untracked(detect, input))
+    }
+
     /// The alerts of the packet inspected last, in the order of their rules.
     pub fn alerts(&self) -> &[Alert] {
         each!(&self.0, s => s.alerts())

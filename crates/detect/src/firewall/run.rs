@@ -84,7 +84,7 @@ impl<W: Watch> State<W> {
     }
 
     /// Whether a `config` rule wants the packet to belong to no flow; asked before its flow is looked up.
-    pub fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
+    pub(crate) fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
         if detect.before_flow.is_empty() {
             return false;
         }
