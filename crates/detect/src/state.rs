@@ -291,6 +291,11 @@ impl<W: Watch> State<W> {
         #[cfg(test)]
         self.add_everything(detect, false);
         self.run(detect, input, key, verdict);
+        if W::CHECKS {
+            while let Some(rule) = self.context.watch.silent().and_then(|n| detect.compiled.get(n as usize)) {
+                self.state_holds(detect, rule, input);
+            }
+        }
     }
 
     /// Looks for the rules on frames and transactions.
@@ -364,7 +369,7 @@ impl<W: Watch> State<W> {
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
         group.scan(source, data, &mut self.scratch, &mut self.candidates);
         if W::CHECKS {
-            self.context.watch.searched(Searched::Packet(source), data);
+            self.context.watch.searched(Searched::Packet(source), Some(data));
         }
     }
 
