@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(l.at(SERVER, 3), [2]);
         let bit = l.detect.names().number("x").expect("a name");
         let hosts = l.state.hosts();
-        assert_eq!(hosts.bits_of(HostKey::Host([10, 0, 0, 1].into()), Time(0)).len(), 1);
+        assert_eq!(hosts.bits_of(HostKey::Host([10, 0, 0, 1].into()), 9, Time(0)).len(), 1);
         assert!(hosts.is_set(HostKey::Host([10, 0, 0, 1].into()), bit, Time(0)));
         // Of rules that have nothing to do with these nothing is believed.
         let stranger = Lab::new(&asks);
