@@ -20,6 +20,7 @@ use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
 use crate::kind::RuleKind;
 use crate::lineage::{Lineage, NAMES_MAX};
+use crate::lua::{RuleScripts, ScriptEnvironment};
 use crate::mpm::{Matcher, MatcherCache, MpmError};
 use crate::order;
 use crate::pcre::PcreLimits;
@@ -72,8 +73,10 @@ pub struct Detect {
     pub(crate) config: DetectConfig,
     pub(crate) reputation: Arc<IpReputation>,
     pub(crate) datasets: Arc<Datasets>,
-    pub(crate) names: Names,
     pub(crate) lineage: Lineage,
+    pub(crate) names: Arc<Names>,
+    /// Scripts of rules.
+    pub(crate) scripts: RuleScripts,
     /// In firewall mode.
     pub(crate) firewall: Option<Box<Firewall>>,
     /// Rules that take packets out of flow tracking.
@@ -81,6 +84,7 @@ pub struct Detect {
 }
 
 /// What rules refer to besides themselves.
+#[derive(Clone)]
 pub struct Environment<'a> {
     /// Entries of `threshold.config`, in their order.
     pub thresholds: &'a [GlobalThreshold],
@@ -96,6 +100,8 @@ pub struct Environment<'a> {
     pub rule_folder: Option<&'a Path>,
     /// In firewall mode, what becomes of what no firewall rule matches.
     pub firewall: Option<FirewallPolicies>,
+    /// Where messages of scripts go, and the folder of logs that they may ask for.
+    pub scripts: ScriptEnvironment,
     /// The rules that were in use before a reload: what they left is kept as [`crate::lineage`] says.
     pub previous: Option<&'a Detect>,
 }
@@ -109,6 +115,7 @@ impl Default for Environment<'_> {
             datasets: Arc::default(),
             stream_event: &|_| None,
             rule_folder: None,
+            scripts: ScriptEnvironment::default(),
             firewall: None,
             previous: None,
         }
@@ -142,6 +149,16 @@ impl Detect {
             asn1_frames: config.asn1_frames,
         };
         let mut rules = rules;
+        let mut scripts = RuleScripts::new(&config.lua, &environment.scripts);
+        // Before anything asks for a rule's kind, which only its script says.
+        rules.retain_mut(|rule| match scripts.load(rule, environment.rule_folder) {
+            Ok(()) => true,
+            Err(e) => {
+                report.firewall_errors += usize::from(rule.firewall);
+                report.errors.push((rule.place.clone(), e));
+                false
+            }
+        });
         order::sort(&mut rules, &config.action_order);
         let mut sets = SetsBuilder::new();
         let mut names = Names::default();
@@ -149,6 +166,7 @@ impl Detect {
         for name in (0..).map_while(|n| old.and_then(|o| o.name(n))) {
             names.intern(name);
         }
+        scripts.intern(&mut names);
         let names_kept = old.is_some();
         let reputation = environment.reputation.clone();
         let mut env = CheckEnv {
@@ -235,8 +253,9 @@ impl Detect {
             config: config.clone(),
             reputation: environment.reputation.clone(),
             datasets: environment.datasets.clone(),
-            names,
             lineage,
+            names: Arc::new(names),
+            scripts,
             rules,
         };
         Ok((detect, report))
@@ -282,6 +301,7 @@ impl Detect {
     /// Whether any rule looks at one of these buffers.
     pub fn uses(&self, buffers: &[&str]) -> bool {
         self.rules.iter().any(|r| r.buffers.iter().any(|b| buffers.contains(&b.buffer.as_str())))
+            || (self.scripts.ja3 && buffers.iter().any(|b| b.starts_with("ja3")))
     }
 
     /// The progress of a complete transaction, by direction.

@@ -47,6 +47,7 @@ mod iponly;
 pub mod iprep;
 mod kind;
 pub mod lineage;
+pub mod lua;
 pub mod mpm;
 mod order;
 pub mod pcre;
@@ -63,7 +64,7 @@ mod vars;
 mod watch;
 mod worker;
 
-pub use config::{DetectConfig, PACKET_ALERT_MAX};
+pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;

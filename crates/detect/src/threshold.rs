@@ -105,13 +105,27 @@ impl Thresholds {
             }
         }
         let mut unused = Vec::new();
+        // Most entries name one signature: they are looked up, and not looked for among all rules.
+        let mut by_sid: Vec<(u32, usize)> = if global.iter().any(|g| g.sid != 0) {
+            rules.iter().enumerate().map(|(i, r)| (r.sid, i)).collect()
+        } else {
+            Vec::new()
+        };
+        by_sid.sort_unstable();
         for g in global {
             let mut used = false;
-            for (i, rule) in rules.iter().enumerate() {
-                if (g.gid == 0 || g.gid == rule.gid) && (g.sid == 0 || g.sid == rule.sid) {
+            let mut take = |out: &mut Thresholds, i: usize| {
+                if rules.get(i).is_some_and(|r| g.gid == 0 || g.gid == r.gid) {
                     used = true;
                     out.apply(i, g);
                 }
+            };
+            if g.sid == 0 {
+                (0..rules.len()).for_each(|i| take(&mut out, i));
+            } else {
+                let from = by_sid.partition_point(|x| x.0 < g.sid);
+                let named = by_sid.get(from..).unwrap_or(&[]).iter().take_while(|x| x.0 == g.sid);
+                named.for_each(|x| take(&mut out, x.1));
             }
             if !used {
                 unused.push(g);

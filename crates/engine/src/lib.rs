@@ -17,6 +17,7 @@ mod logging;
 mod profiling;
 mod rule_check;
 mod rules;
+mod scripts;
 mod settings;
 mod signals;
 mod start;

@@ -132,6 +132,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets } = *source;
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(named_in, options, ips);
+    ctx.max_rules = settings::number(config, "detect.max-rules", ctx.max_rules)?;
     // A tenant that names no classes or references has those of the engine.
     let of = |key: &str| if named_in.get(key).is_some() { named_in } else { config };
     let bad = classes_and_references(of("classification-file"), of("reference-config-file"), &mut ctx);
@@ -252,6 +253,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         previous: previous.and_then(|p| p.detect.as_deref()),
         firewall: policies,
         rule_folder: named_in.get("default-rule-path").map(Path::new),
+        scripts: crate::scripts::environment(dir),
     };
     let (detect, report) =
         Detect::compile(rules, &environment, settings).map_err(|e| Failed::new("detect", e.to_string()))?;
@@ -515,8 +517,9 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 pub(crate) fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
-    let features =
-        ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    let features = ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "lua", "nfq"]
+        .into_iter()
+        .map(str::to_owned);
     features.chain(parsed).chain(recognised).collect()
 }
 

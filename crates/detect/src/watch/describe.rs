@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use margay_rules::ast::{
-    Base64Mode, BufferCheck, ByteOp, Compare, Content, DataRepOp, Endian, FloatCompare, MathOp, NumberFormat,
+    Base64Mode, BufferCheck, ByteOp, Compare, Content, DataRepOp, Endian, FloatCompare, LuaCheck, MathOp, NumberFormat,
     NumberTest, SetCommand, Transform, Value, Which,
 };
 
@@ -169,6 +169,11 @@ fn content(c: &Content) -> String {
     out
 }
 
+/// A script.
+pub(crate) fn script(l: &LuaCheck) -> String {
+    format!("lua:{}{}", not(l.negated), brief(&l.script, 60))
+}
+
 /// A check of bytes.
 pub(crate) fn buffer_check(c: &BufferCheck) -> String {
     match c {
@@ -247,6 +252,7 @@ pub(crate) fn buffer_check(c: &BufferCheck) -> String {
             };
             format!("datarep:{},{op},{}", d.name, d.value)
         }
+        BufferCheck::Lua(l) => script(l),
         BufferCheck::Other { keyword, argument } => format!("{keyword}:{}", brief(argument, 80)),
     }
 }
@@ -276,7 +282,7 @@ fn transform(t: &Transform) -> String {
         },
         Transform::Gunzip { .. } => "gunzip".into(),
         Transform::ZlibDeflate { .. } => "zlib_deflate".into(),
-        Transform::Lua(script) => format!("luaxform:{}", brief(script, 60)),
+        Transform::Lua(l) => format!("luaxform:{}", brief(&l.script, 60)),
     }
 }
 

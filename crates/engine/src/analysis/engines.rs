@@ -123,6 +123,7 @@ pub(super) fn check_engine(c: &Check) -> &str {
             k => k,
         },
         Check::Other { keyword, .. } if is_dce(keyword) => "dce_generic",
+        Check::Lua(_) => "lua",
         Check::Other { keyword, .. } => keyword,
         _ => "packet",
     }
