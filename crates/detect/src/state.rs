@@ -656,9 +656,6 @@ impl<W: Watch> State<W> {
                     frame: m.frame,
                     context: m.context,
                 });
-                if !rule.tags.is_empty() {
-                    verdict.tagged = false;
-                }
             }
             for t in &rule.tags {
                 self.tags.set(detect.name_of(m.rule), t, &who);

@@ -386,7 +386,7 @@ impl ThresholdState {
     }
 
     /// Once a rate filter is in force it holds for `timeout`, counted in whole seconds; the match that finds it over
-    /// opens a new window without being counted.
+    /// is not counted. The window goes on meanwhile: where it still does, the next match puts the filter in force again.
     fn rate(&mut self, key: u32, r: &RateFilter, s: &Subject) -> Option<NewAction> {
         let who = who(r.track, s)?;
         let keep = seconds(r.seconds.saturating_add(r.timeout));
@@ -396,7 +396,7 @@ impl ThresholdState {
             if s.time.secs() - active.secs() <= i64::from(r.timeout) {
                 return Some(r.new_action);
             }
-            *e = Entry { start: s.time, count: 0, active: None, next: 0, end };
+            e.active = None;
             return None;
         }
         if !new && over(s.time, e.start, r.seconds) {
@@ -516,6 +516,29 @@ mod tests {
             .map(|x| x.0)
             .collect();
         assert_eq!(changed, [4, 5, 6, 7, 8, 9, 10, 15, 16, 17, 18, 19, 20, 25, 26, 27]);
+    }
+
+    /// A match each second, from the reference.
+    #[test]
+    fn rate_filters_come_back_within_their_window() {
+        let times: Vec<f64> = (0..10).map(f64::from).collect();
+        for (count, seconds, timeout, want) in [
+            (3, 60, 3, &[4, 5, 6, 7, 9, 10][..]),
+            (3, 60, 1, &[4, 5, 7, 8, 10]),
+            (1, 60, 2, &[2, 3, 4, 6, 7, 8, 10]),
+            (3, 4, 2, &[4, 5, 6]),
+            (2, 5, 1, &[3, 4, 6, 7]),
+        ] {
+            let new_action = NewAction::Pass;
+            let rate = RateFilter { track: Track::Rule, count, seconds, new_action, timeout };
+            let t = one(RuleThresholds { rate: Some(rate), ..Default::default() });
+            let mut state = ThresholdState::new(10);
+            let mut changed = Vec::new();
+            for (n, &at) in (1..).zip(&times) {
+                changed.extend(state.decide(&t, 0, &subject(at)).new_action.map(|_| n));
+            }
+            assert_eq!(changed, want, "count {count}, seconds {seconds}, timeout {timeout}");
+        }
     }
 
     #[test]

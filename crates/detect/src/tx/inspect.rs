@@ -493,6 +493,14 @@ impl<W: Watch> State<W> {
                 false if *changes && !view.complete => Outcome::Later,
                 holds => to(holds),
             },
+            What::Interface { id, test } => {
+                let mut put_together = Vec::new();
+                let mut all = (0..).map_while(|i| {
+                    put_together.clear();
+                    view.tx.buffer(*id, view.dir, i, &mut put_together).map(|f| test.holds(f.data))
+                });
+                to(all.any(|h| h))
+            }
             What::Length { slot, value } => {
                 let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                 let found = whole(cached, def, view, context, transforms);

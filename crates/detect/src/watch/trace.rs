@@ -1153,6 +1153,17 @@ fn step_text(
                 if there.is_empty() { "there is none".to_owned() } else { format!("it is {}", there.join(", ")) };
             (format!("{name}:{}", describe::number_test(test, *which)), String::new(), detail)
         }
+        What::Interface { id, test } => {
+            let mut put_together = Vec::new();
+            let mut there = Vec::new();
+            for i in 0..16 {
+                put_together.clear();
+                let Some(found) = view.tx.buffer(*id, view.dir, i, &mut put_together) else { break };
+                there.push(describe::interface(found.data));
+            }
+            let detail = if there.is_empty() { "it is a call of no interface".to_owned() } else { there.join(", ") };
+            (describe::interface_test(test), String::new(), detail)
+        }
         What::Event(e) => {
             let name = |e: u8| p.and_then(|p| p.events.get(usize::from(e)).copied()).unwrap_or("?");
             let there: Vec<&str> = view.tx.base().events.as_slice().iter().take(16).map(|&e| name(e)).collect();

@@ -440,6 +440,11 @@ impl Rest {
         if wishes.no_payload && !app.wishes.no_payload && !self.app.shared.frames.wanted {
             tcp.raw_finish();
         }
+        if let Some(depth) = wishes.stream_depth
+            && app.wishes.stream_depth != wishes.stream_depth
+        {
+            tcp.set_depth(depth);
+        }
         app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
@@ -532,7 +537,11 @@ impl Rest {
         }
         app.session.tidy();
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
-            tcp.set_depth(self.app.config.files.store_depth());
+            let depth = self.app.config.files.store_depth();
+            // What the parser wished for holds where it is more.
+            let deepest =
+                app.wishes.stream_depth.map_or(depth, |w| if w == 0 || depth == 0 { 0 } else { w.max(depth) });
+            tcp.set_depth(deepest);
         }
     }
 
