@@ -205,6 +205,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if options.test {
         settings::app(&config)?;
         settings::recogniser(&config)?;
+        settings::test_scripts(&config, &dir)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -228,6 +229,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     worker.finish();
     reporter.write(&mut worker);
     worker.lane.rest.outputs.finish();
+    worker.lane.rest.scripts.finish();
     if let Some((detect, state)) = &worker.lane.rest.detect {
         for problem in detect.datasets().save() {
             error!("datasets", "{problem}");
@@ -275,7 +277,7 @@ pub(crate) fn worker(
     let mut stream = settings::stream(config, ips)?;
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     let quiet = matches!(watching, Watching::Explain(_));
-    let settings::Opened { outputs, app: options, store_xff } = match quiet {
+    let settings::Opened { outputs, app: options, store_xff, scripts } = match quiet {
         true => settings::Opened::nothing()?,
         false => settings::open_outputs(config, dir)?,
     };
@@ -317,7 +319,7 @@ pub(crate) fn worker(
     };
     let uses = |buffers: &[&str]| loaded.detect.as_ref().is_some_and(|d| d.uses(buffers));
     let ja = settings::JaWants {
-        ja3: uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]),
+        ja3: uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]) || scripts.ja3,
         ja4: uses(&["ja4.hash"]) || options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)),
     };
     let app = AppLane {
@@ -336,6 +338,7 @@ pub(crate) fn worker(
         options,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, app, Arc::clone(&loaded.texts), outputs);
+    rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     Ok(Worker {
         // Keywords on checksums see them as they are, whatever `-k` says.
