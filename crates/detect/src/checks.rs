@@ -49,9 +49,19 @@ impl Names {
         n
     }
 
-    /// The number of a name, where it has one.
+    /// The number of `name`, where it has one.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
     /// The name of a number given out before.

@@ -19,6 +19,7 @@ use crate::inspect::InspectLimits;
 use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
 use crate::kind::RuleKind;
+use crate::lineage::{Lineage, NAMES_MAX};
 use crate::lua::{RuleScripts, ScriptEnvironment};
 use crate::mpm::{Matcher, MatcherCache, MpmError};
 use crate::order;
@@ -72,6 +73,7 @@ pub struct Detect {
     pub(crate) config: DetectConfig,
     pub(crate) reputation: Arc<IpReputation>,
     pub(crate) datasets: Arc<Datasets>,
+    pub(crate) lineage: Lineage,
     pub(crate) names: Arc<Names>,
     /// Scripts of rules.
     pub(crate) scripts: RuleScripts,
@@ -99,7 +101,7 @@ pub struct Environment<'a> {
     pub firewall: Option<FirewallPolicies>,
     /// Where messages of scripts go, and the folder of logs that they may ask for.
     pub scripts: ScriptEnvironment,
-    /// The rules that were in use before a reload: names of bits and integers keep their numbers.
+    /// The rules that were in use before a reload: what they left is kept as [`crate::lineage`] says.
     pub previous: Option<&'a Detect>,
 }
 
@@ -159,11 +161,12 @@ impl Detect {
         order::sort(&mut rules, &config.action_order);
         let mut sets = SetsBuilder::new();
         let mut names = Names::default();
-        let old = environment.previous.map(|d| &d.names);
+        let old = environment.previous.map(|d| &d.names).filter(|n| n.len() <= NAMES_MAX);
         for name in (0..).map_while(|n| old.and_then(|o| o.name(n))) {
             names.intern(name);
         }
         scripts.intern(&mut names);
+        let names_kept = old.is_some();
         let reputation = environment.reputation.clone();
         let mut env = CheckEnv {
             names: &mut names,
@@ -227,7 +230,9 @@ impl Detect {
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
         report.matcher_memory = matchers.iter().map(Matcher::memory).sum();
-        let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds);
+        let lineage = Lineage::new(&rules, environment.previous, names_kept);
+        let before = environment.previous.map(|d| (&d.thresholds, lineage.of_previous()));
+        let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds, before);
         report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
         let ip_only = IpOnly::new(&ip_rules);
         let firewall = environment.firewall.as_ref().map(|p| Box::new(Firewall::new(&rules, &compiled, protocols, p)));
@@ -247,6 +252,7 @@ impl Detect {
             config: config.clone(),
             reputation: environment.reputation.clone(),
             datasets: environment.datasets.clone(),
+            lineage,
             names: Arc::new(names),
             scripts,
             rules,
@@ -305,6 +311,11 @@ impl Detect {
     /// The rules in the order they are evaluated in; alerts name them by their place here.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Generator and signature number of the rule at `index`.
+    pub(crate) fn name_of(&self, index: u32) -> (u32, u32) {
+        self.rules.get(index as usize).map_or((0, 0), |r| (r.gid, r.sid))
     }
 
     /// The kind of the rule at `index`.

@@ -58,6 +58,25 @@ pub struct DetectCounters {
 }
 
 impl DetectCounters {
+    /// What both counted together.
+    #[must_use]
+    pub fn plus(self, other: DetectCounters) -> DetectCounters {
+        DetectCounters {
+            alert: self.alert + other.alert,
+            alert_queue_overflow: self.alert_queue_overflow + other.alert_queue_overflow,
+            alerts_suppressed: self.alerts_suppressed + other.alerts_suppressed,
+            threshold_memcap: self.threshold_memcap + other.threshold_memcap,
+            threshold_entries: self.threshold_entries + other.threshold_entries,
+            tag_memcap: self.tag_memcap + other.tag_memcap,
+            host_memcap: self.host_memcap + other.host_memcap,
+            var_memcap: self.var_memcap + other.var_memcap,
+            dataset_memcap: self.dataset_memcap + other.dataset_memcap,
+            lua: self.lua.and(other.lua),
+            packets: self.packets + other.packets,
+            candidates: self.candidates + other.candidates,
+        }
+    }
+
     /// Calls `f` with each counter's name in statistics and its value.
     pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
         f("detect.alert", self.alert);
@@ -156,22 +175,25 @@ impl<W: Watch> State<W> {
             #[cfg(test)]
             everything: false,
         };
-        s.reload(detect)?;
+        for m in &detect.matchers {
+            s.scratch.prepare(m)?;
+        }
+        s.tx.prepare(detect.txs.slots());
+        s.load_scripts(detect);
         Ok(s)
     }
 
-    /// Makes the state fit for other rules; counts of thresholds, which belong to rules by number, start anew.
-    ///
-    /// # Errors
-    /// Where the matcher's scratch cannot be allocated.
-    pub(crate) fn reload(&mut self, detect: &Detect) -> Result<(), MpmError> {
-        for m in &detect.matchers {
-            self.scratch.prepare(m)?;
+    /// [`crate::DetectState::take_over`].
+    pub(crate) fn take_over<V: Watch>(&mut self, old: &mut State<V>, keeps_names: bool) {
+        self.thresholds.take_over(&mut old.thresholds);
+        self.tags.take_over(&mut old.tags);
+        if keeps_names {
+            self.hosts.take_over(&mut old.hosts);
         }
-        self.tx.prepare(detect.txs.slots());
-        self.load_scripts(detect);
-        self.thresholds = ThresholdState::new(detect.config.threshold_entries);
-        Ok(())
+        self.counters = old.counters;
+        self.scripts.counters = old.lua_counters();
+        self.context.set_full = old.context.set_full;
+        self.firewall.take_over(&old.firewall);
     }
 
     /// The alerts of the packet inspected last, in the order of their rules.
@@ -634,7 +656,7 @@ impl<W: Watch> State<W> {
                 }
             }
             for t in &rule.tags {
-                self.tags.set(m.rule, t, &who);
+                self.tags.set(detect.name_of(m.rule), t, &who);
             }
             let whole_flow = rule.acts_on_flow(m.stream);
             if drops {

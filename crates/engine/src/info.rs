@@ -27,7 +27,7 @@ pub(crate) fn build() -> String {
     ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Lua:", "5.4: rules (lua, luaxform), outputs"));
-    out.push_str(&row("Capture:", "files (pcap, pcapng)"));
+    out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too"));
     out.push_str(&row("Run modes:", "single"));
     out.push_str("\nFolders:\n");
     out.push_str(&row("--prefix", "/usr"));
@@ -47,5 +47,6 @@ pub(crate) fn runmodes() -> &'static str {
      | RunMode Type      | Custom Mode       | Description\n\
      |----------------------------------------------------------------------------------------\n\
      | PCAP_FILE         | single            | One worker reads the capture file and inspects it\n\
+     | UNIX_SOCKET       | single            | The same for each capture file that is handed over on the unix socket\n\
      |----------------------------------------------------------------------------------------\n"
 }

@@ -205,9 +205,19 @@ fn all() -> Vec<Case> {
             "DnsGetRecursionDesired() and DnsGetDnsRrname() == 'www.example.org' and DnsGetTxid() == 0x1234",
         ],
     ));
-    all.push(case("alert dns any any -> any 53", "['dns.request'] = true", dns, "dns.answers() == nil and dns.rcode() == 0"));
+    all.push(case(
+        "alert dns any any -> any 53",
+        "['dns.request'] = true",
+        dns,
+        "dns.answers() == nil and dns.rcode() == 0",
+    ));
     all.push(case("alert dns any 53 -> any any", "['dns.response'] = true", dns, "#dns.answers() == 2"));
-    all.push(case("alert dns any any -> any any", "['dns.rrname'] = true", "", "args['dns.rrname'] == 'www.example.org'"));
+    all.push(case(
+        "alert dns any any -> any any",
+        "['dns.rrname'] = true",
+        "",
+        "args['dns.rrname'] == 'www.example.org'",
+    ));
     let tls = r#"local tls = require("suricata.tls")"#;
     all.extend(cases(
         "alert tls any any -> any any",
@@ -485,8 +495,14 @@ function match()
   return SCFlowintGet(0) >= 7 and (SCFlowintGet(1) or 0) >= 11 and SCFlowvarGet(0):find("x") and 1 or 0
 end"#,
             ),
-            ("set.lua", "function init() return {payload = true, flowvar = {'set'}} end function match() SCFlowvarSet(0, 'by a script', 4) return 1 end"),
-            ("low.lua", "local i = require('suricata.flowint') function init() i.register('low') return {payload = true} end function match() local l = i.get('low') return l:decr() == 0 and l:value() == 0 and 1 or 0 end"),
+            (
+                "set.lua",
+                "function init() return {payload = true, flowvar = {'set'}} end function match() SCFlowvarSet(0, 'by a script', 4) return 1 end",
+            ),
+            (
+                "low.lua",
+                "local i = require('suricata.flowint') function init() i.register('low') return {payload = true} end function match() local l = i.get('low') return l:decr() == 0 and l:value() == 0 and 1 or 0 end",
+            ),
             (
                 "my.rules",
                 "alert tcp 192.168.1.10 41002 -> any 25 (lua:count.lua; sid:1;)\n\
@@ -560,7 +576,8 @@ end"#,
 #[test]
 fn limits_are_counted() {
     let dir = folder("limits");
-    let wrap = |body: &str| format!("function init() return {{payload = true}} end\nfunction match(args)\n{body}\nend\n");
+    let wrap =
+        |body: &str| format!("function init() return {{payload = true}} end\nfunction match(args)\n{body}\nend\n");
     let texts = [
         wrap("while true do end"),
         wrap("local s = 'x' while true do s = s .. s end"),
@@ -609,7 +626,10 @@ fn scripts_that_do_not_load() {
             ("nomatch.lua", "function init() return {} end"),
             ("noinit.lua", "function match() end"),
             ("loop.lua", "while true do end"),
-            ("bytevar.lua", "function init(sig) require('suricata.bytevar').map(sig, 'none') return {} end function match() end"),
+            (
+                "bytevar.lua",
+                "function init(sig) require('suricata.bytevar').map(sig, 'none') return {} end function match() end",
+            ),
             ("buffer.lua", "function init() return {buffer = true} end function match() end"),
             ("notransform.lua", "x = 1"),
         ],
@@ -663,7 +683,7 @@ function setup(args) file = assert(io.open(config.log_path() .. "/" .. name .. "
 function deinit(args) file:write("end\n") file:close() end
 local function say(...)
   local t = {}
-  for i = 1, select("#", ...) do t[i] = tostring((select(i, ...))) end
+  for i = 1, select('#', ...) do t[i] = tostring((select(i, ...))) end
   file:write(table.concat(t, " ") .. "\n")
   file:flush()
 end
@@ -673,26 +693,85 @@ end
 fn scripts_that_write_logs() {
     let dir = folder("logs");
     let scripts = [
-        ("http", "protocol = 'http'", "local h = require('suricata.http').get_tx() say(args.tx_id, h:request_host(), h:request_line(), select(5, require('suricata.flow').get():tuple()))"),
-        ("dns", "protocol = 'dns'", "local d = require('suricata.dns') say(d.rrname(), d.rcode_string(), d.answers() and #d.answers())"),
-        ("tls", "protocol = 'tls'", "local t = require('suricata.tls').get_tx() say(t:get_sni(), t:get_client_version())"),
-        ("ssh", "protocol = 'ssh'", "local t = require('suricata.ssh').get_tx() say(t:client_software(), t:server_software())"),
-        ("smtp", "protocol = 'smtp'", "local t = require('suricata.smtp').get_tx() if t:get_mail_from() then say(t:get_mime_field('Subject')) end"),
-        ("packet", "type = 'packet'", "local p = require('suricata.packet').get() say(p:pcap_cnt(), (select(4, p:tuple())))"),
-        ("alerts", "type = 'packet', filter = 'alerts'", "local r = require('suricata.rule').get_rule() say(r:sid(), r:msg(), SCPacketTimeString() ~= nil)"),
-        ("flow", "type = 'flow'", "local f = require('suricata.flow').get() say((f:app_layer_proto()), f:has_alerts(), select('#', f:stats()))"),
-        ("file", "type = 'file'", "local f = require('suricata.file').get_file() say(f:file_id(), f:tx_id(), f:name(), f:size(), f:get_state(), f:is_stored(), f:magic(), f:md5(), f:sha1() ~= nil, f:sha256() ~= nil, select('#', SCFileInfo()), SCFileState())"),
-        ("streaming", "type = 'streaming', filter = 'tcp'", "local s = args.stream if s.data:find('hello=world') or s.data == '' then say(#s.data, s.open, s.close, s.toserver, s.toclient, select(5, SCFlowTuple())) end"),
-        ("body", "type = 'streaming', protocol = 'http'", "local s = args.stream say((s.data:gsub('%s+$', '')), s.open, s.close, s.toserver, s.toclient)"),
-        ("stats", "type = 'stats'", "for n, v in ipairs(args) do if v.name == 'decoder.pkts' then say(v.value, v.pvalue, v.tmname) end end"),
+        (
+            "http",
+            "protocol = 'http'",
+            "local h = require('suricata.http').get_tx() say(args.tx_id, h:request_host(), h:request_line(), select(5, require('suricata.flow').get():tuple()))",
+        ),
+        (
+            "dns",
+            "protocol = 'dns'",
+            "local d = require('suricata.dns') say(d.rrname(), d.rcode_string(), d.answers() and #d.answers())",
+        ),
+        (
+            "tls",
+            "protocol = 'tls'",
+            "local t = require('suricata.tls').get_tx() say(t:get_sni(), t:get_client_version())",
+        ),
+        (
+            "ssh",
+            "protocol = 'ssh'",
+            "local t = require('suricata.ssh').get_tx() say(t:client_software(), t:server_software())",
+        ),
+        (
+            "smtp",
+            "protocol = 'smtp'",
+            "local t = require('suricata.smtp').get_tx() if t:get_mail_from() then say(t:get_mime_field('Subject')) end",
+        ),
+        (
+            "packet",
+            "type = 'packet'",
+            "local p = require('suricata.packet').get() say(p:pcap_cnt(), (select(4, p:tuple())))",
+        ),
+        (
+            "alerts",
+            "type = 'packet', filter = 'alerts'",
+            "local r = require('suricata.rule').get_rule() say(r:sid(), r:msg(), SCPacketTimeString() ~= nil)",
+        ),
+        (
+            "flow",
+            "type = 'flow'",
+            "local f = require('suricata.flow').get() say((f:app_layer_proto()), f:has_alerts(), select('#', f:stats()))",
+        ),
+        (
+            "file",
+            "type = 'file'",
+            "local f = require('suricata.file').get_file() say(f:file_id(), f:tx_id(), f:name(), f:size(), f:get_state(), f:is_stored(), f:magic(), f:md5(), f:sha1() ~= nil, f:sha256() ~= nil, select('#', SCFileInfo()), SCFileState())",
+        ),
+        (
+            "streaming",
+            "type = 'streaming', filter = 'tcp'",
+            "local s = args.stream if s.data:find('hello=world') or s.data == '' then say(#s.data, s.open, s.close, s.toserver, s.toclient, select(5, SCFlowTuple())) end",
+        ),
+        (
+            "body",
+            "type = 'streaming', protocol = 'http'",
+            "local s = args.stream say((s.data:gsub('%s+$', '')), s.open, s.close, s.toserver, s.toclient)",
+        ),
+        (
+            "stats",
+            "type = 'stats'",
+            "for n, v in ipairs(args) do if v.name == 'decoder.pkts' then say(v.value, v.pvalue, v.tmname) end end",
+        ),
         ("bad", "type = 'flow'", "while true do local x = nil .. 'x' end"),
     ];
     let names: Vec<String> = scripts.iter().map(|s| format!("{}.lua", s.0)).collect();
     for ((name, needs, body), file) in scripts.iter().zip(&names) {
-        let text = format!("name = '{name}'\n{LOGGING}function init(args) return {{{needs}}} end\nfunction log(args)\n{body}\nend\n");
+        let text = format!(
+            "name = '{name}'\n{LOGGING}function init(args) return {{{needs}}} end\nfunction log(args)\n{body}\nend\n"
+        );
         std::fs::write(dir.join(file), text).expect("a script");
     }
-    write(&dir, &[("my.rules", "alert http any any -> any any (msg:\"one\"; http.uri; content:\"x.php\"; sid:7;)\nalert http any any -> any any (filemagic:\"HTML\"; filemd5:!none; noalert; sid:8;)\n"), ("none", "")]);
+    write(
+        &dir,
+        &[
+            (
+                "my.rules",
+                "alert http any any -> any any (msg:\"one\"; http.uri; content:\"x.php\"; sid:7;)\nalert http any any -> any any (filemagic:\"HTML\"; filemd5:!none; noalert; sid:8;)\n",
+            ),
+            ("none", ""),
+        ],
+    );
     let config = with_outputs(&dir, &names.iter().map(String::as_str).collect::<Vec<_>>());
     let config = config.display().to_string();
     let o = run(&dir, &["-c", &config]);
@@ -715,7 +794,9 @@ fn scripts_that_write_logs() {
     assert!(flows.contains(&"http true 4".to_owned()) && flows.contains(&"tls false 4".to_owned()), "{flows:?}");
     assert_eq!(
         log("file").iter().find(|l| l.contains("page.html")).map(String::as_str),
-        Some("0 0 page.html 26 CLOSED false HTML document, ASCII text bb1ee0b4e40e55d4bb6ae7b7ea2fcbf3 false false 8 CLOSED false"),
+        Some(
+            "0 0 page.html 26 CLOSED false HTML document, ASCII text bb1ee0b4e40e55d4bb6ae7b7ea2fcbf3 false false 8 CLOSED false"
+        ),
         "{:?}",
         log("file")
     );

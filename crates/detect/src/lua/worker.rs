@@ -43,7 +43,7 @@ impl LuaCounters {
         }
     }
 
-    fn and(self, other: LuaCounters) -> LuaCounters {
+    pub(crate) fn and(self, other: LuaCounters) -> LuaCounters {
         LuaCounters {
             errors: self.errors + other.errors,
             blocked: self.blocked + other.blocked,
@@ -97,7 +97,7 @@ pub(crate) struct WorkerScripts {
     datasets: Option<Arc<Datasets>>,
     writes: Vec<Write>,
     clock: Option<Clock>,
-    counters: LuaCounters,
+    pub(crate) counters: LuaCounters,
     teller: Teller,
 }
 

@@ -152,14 +152,22 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
 }
 
-/// Loads the scripts that write logs as a run would, and forgets them: a test of the configuration.
+/// Loads the scripts that write logs as a run would, and forgets them; whether one asks for JA3.
 ///
 /// # Errors
 /// One that does not load.
-pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<(), Failed> {
+pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<bool, Failed> {
     let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
-    OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
-    Ok(())
+    Ok(OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?.ja3)
+}
+
+/// Whether an output shows JA4 fingerprints.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn shows_ja4(config: &Config, dir: &Path) -> Result<bool, Failed> {
+    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    Ok(specs.app.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)))
 }
 
 /// Whether an output shows the Ethernet addresses of flows.
