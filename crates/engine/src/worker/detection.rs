@@ -1,5 +1,6 @@
 //! Detection of a packet, and what its verdict means for the packet, its flow and the events.
 
+use margay_app::Transaction;
 use margay_detect::checks::AppProtos;
 use margay_detect::{FrameInput, Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
@@ -81,7 +82,9 @@ impl Rest {
             if self.scripts.wants(Occasion::Body)
                 && let Some(parsers) = &txs
             {
-                for tx in parsers.iter().flat_map(|p| transactions(&**p)).filter(|tx| tx.base().updated[dir.index()]) {
+                // With its log comes the end of a body.
+                let due = |tx: &&dyn Transaction| tx.base().updated[dir.index()] && !tx.base().logged;
+                for tx in parsers.iter().flat_map(|p| transactions(&**p)).filter(due) {
                     self.scripts.body(Some(detect), scene, tx, dir, false);
                 }
             }
