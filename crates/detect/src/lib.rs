@@ -70,5 +70,5 @@ pub use kind::{RuleKind, is_of_packet, is_of_transaction, is_payload};
 pub use order::sort as sort_rules;
 pub use state::DetectCounters;
 pub use watch::profile::RuleCosts;
-pub use watch::trace as explain;
+pub use watch::report as explain;
 pub use worker::DetectState;
