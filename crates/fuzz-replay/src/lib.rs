@@ -9,6 +9,7 @@ mod http1;
 mod http2;
 mod recognise;
 mod rules;
+mod smb;
 mod smtp;
 mod ssh;
 mod stream;
@@ -23,6 +24,7 @@ pub use http1::http1;
 pub use http2::http2;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use smb::{dcerpc, smb};
 pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
@@ -52,6 +54,8 @@ pub const TARGETS: &[Target] = &[
     ("http1", http1),
     ("http2", http2),
     ("ftp", ftp),
+    ("smb", smb),
+    ("dcerpc", dcerpc),
     ("smtp", smtp),
     ("ssh", ssh),
     ("dns", dns),

@@ -97,6 +97,15 @@ pub struct Line {
 }
 
 impl Line {
+    /// Of a script: as the rule writes it, and whether it speaks for a match.
+    pub(crate) fn of_script(asked: &str, held: bool) -> Line {
+        let (came, detail) = match held {
+            true => (LineCame::Held, "the script matches"),
+            false => (LineCame::Failed, "the script does not match"),
+        };
+        Line::new(asked, came, "", detail)
+    }
+
     pub(super) fn new(
         check: impl Into<String>,
         came: LineCame,

@@ -139,6 +139,17 @@ pub(super) fn step_text(
                 if there.is_empty() { "there is none".to_owned() } else { format!("it is {}", there.join(", ")) };
             (format!("{name}:{}", describe::number_test(test, *which)), String::new(), detail)
         }
+        What::Interface { id, test } => {
+            let mut put_together = Vec::new();
+            let mut there = Vec::new();
+            for i in 0..16 {
+                put_together.clear();
+                let Some(found) = view.tx.buffer(*id, view.dir, i, &mut put_together) else { break };
+                there.push(describe::interface(found.data));
+            }
+            let detail = if there.is_empty() { "it is a call of no interface".to_owned() } else { there.join(", ") };
+            (describe::interface_test(test), String::new(), detail)
+        }
         What::Event(e) => {
             let name = |e: u8| p.and_then(|p| p.events.get(usize::from(e)).copied()).unwrap_or("?");
             let there: Vec<&str> = view.tx.base().events.as_slice().iter().take(16).map(|&e| name(e)).collect();
@@ -159,6 +170,11 @@ pub(super) fn step_text(
             String::new(),
             "the transaction has come to it".into(),
         ),
+        What::Lua { number: n, .. } => {
+            let rule = detect.rules.get(number as usize);
+            let asked = rule.and_then(|r| crate::lua::nth(r, *n)).map_or_else(|| "lua".to_owned(), describe::script);
+            (asked, String::new(), "the script does not match".into())
+        }
         What::Payload => ("checks of payload".into(), "payload".into(), String::new()),
         What::Bit { name, set } => {
             let command = if *set { "isset" } else { "isnotset" };
