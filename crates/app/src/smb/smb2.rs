@@ -264,8 +264,11 @@ impl SmbParser {
             command::CLOSE => r.take(8).and_then(|_| file_id(&mut r)).map(|id| {
                 let id = self.related(id);
                 closes = Some(id);
-                let id = self.own(id);
-                self.close(cx, id);
+                // What is opened in one go with it is closed when that was answered.
+                if self.side(dir).chain.2 != Some(id) || self.own(id) != id {
+                    let id = self.own(id);
+                    self.close(cx, id);
+                }
             }),
             command::READ => return self.read_request(cx, h, r),
             command::WRITE => return self.write_pipe(cx, h, message, r),
