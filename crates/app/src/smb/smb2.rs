@@ -248,7 +248,7 @@ impl SmbParser {
             command::NEGOTIATE => negotiate_request(r).map(|n| what = What::Negotiate(Box::new(n))),
             command::SESSION_SETUP => {
                 let blob = session_setup_request(message, r);
-                blob.map(|b| what = What::SessionSetup(Box::new(Setup::default())).with_token(b))
+                blob.map(|b| what = What::SessionSetup(Box::default()).with_token(b))
             }
             command::TREE_CONNECT => tree_connect_request(message, r).map(|share| {
                 what = What::TreeConnect(Box::new(TreeConnect { share, ..TreeConnect::default() }));
