@@ -33,6 +33,7 @@ pub mod parser;
 pub mod proto;
 pub mod recognise;
 mod registry;
+pub mod script;
 pub mod session;
 pub mod smb;
 pub mod smtp;

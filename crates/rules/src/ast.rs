@@ -478,6 +478,8 @@ pub enum Check {
     AppState { state: String, order: std::cmp::Ordering },
     /// A number of a transaction (`dns.opcode`, `ssl_state` …), by the keyword's canonical name
     Number { keyword: &'static str, test: NumberTest, which: Which },
+    /// `lua`, behind no sticky buffer
+    Lua(Box<LuaCheck>),
     /// `dcerpc.iface`
     Interface(InterfaceTest),
     /// A check of a protocol or feature, as written

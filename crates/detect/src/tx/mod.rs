@@ -94,7 +94,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    const fn new(progress: u8, what: What) -> Step {
+    pub(crate) const fn new(progress: u8, what: What) -> Step {
         Step { progress, what, shows: false }
     }
 }
@@ -121,6 +121,9 @@ pub(crate) enum What {
     Reached,
     /// The rule's checks of payload or stream hold.
     Payload,
+    /// A script, by number in [`crate::lua::RuleLua`]; of a buffer, with the checks of it that come first. `changes` says that
+    /// it may hold later, whatever the state.
+    Lua { number: u16, buffer: Option<(u16, Option<u16>, BufferKind)>, changes: bool },
     /// A bit of the transaction.
     Bit { name: u32, set: bool },
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use margay_rules::ast::{
-    Base64Mode, BufferCheck, ByteOp, Compare, Content, DataRepOp, Endian, FloatCompare, InterfaceTest, MathOp,
-    NumberFormat, NumberTest, SetCommand, Transform, Value, Which,
+    Base64Mode, BufferCheck, ByteOp, Compare, Content, DataRepOp, Endian, FloatCompare, InterfaceTest, LuaCheck,
+    MathOp, NumberFormat, NumberTest, SetCommand, Transform, Value, Which,
 };
 
 /// Longest text of bytes; what is longer is cut.
@@ -191,6 +191,11 @@ fn content(c: &Content) -> String {
     out
 }
 
+/// A script.
+pub(crate) fn script(l: &LuaCheck) -> String {
+    format!("lua:{}{}", not(l.negated), brief(&l.script, 60))
+}
+
 /// A check of bytes.
 pub(crate) fn buffer_check(c: &BufferCheck) -> String {
     match c {
@@ -269,6 +274,7 @@ pub(crate) fn buffer_check(c: &BufferCheck) -> String {
             };
             format!("datarep:{},{op},{}", d.name, d.value)
         }
+        BufferCheck::Lua(l) => script(l),
         BufferCheck::Other { keyword, argument } => format!("{keyword}:{}", brief(argument, 80)),
     }
 }
@@ -298,7 +304,7 @@ fn transform(t: &Transform) -> String {
         },
         Transform::Gunzip { .. } => "gunzip".into(),
         Transform::ZlibDeflate { .. } => "zlib_deflate".into(),
-        Transform::Lua(script) => format!("luaxform:{}", brief(script, 60)),
+        Transform::Lua(l) => format!("luaxform:{}", brief(&l.script, 60)),
     }
 }
 

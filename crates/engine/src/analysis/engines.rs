@@ -126,6 +126,7 @@ pub(super) fn check_engine(c: &Check) -> &str {
             "ftpbounce" => "ftp_request",
             k => k,
         },
+        Check::Lua(_) => "lua",
         Check::Interface(_) => "dce_generic",
         Check::Other { keyword, .. } => keyword,
         _ => "packet",

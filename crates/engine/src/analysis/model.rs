@@ -550,7 +550,11 @@ fn first_places(checks: &mut Vec<BufferCheck>) -> Vec<&'static str> {
     let matches = |c: &BufferCheck| {
         !matches!(
             c,
-            BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Asn1(_) | BufferCheck::Other { .. }
+            BufferCheck::Bsize(_)
+                | BufferCheck::Entropy { .. }
+                | BufferCheck::Asn1(_)
+                | BufferCheck::Lua(_)
+                | BufferCheck::Other { .. }
         )
     };
     let first = checks.iter().position(matches);

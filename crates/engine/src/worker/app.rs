@@ -10,13 +10,13 @@ use margay_app::tls::store::Occasion;
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, Parse, Parser, Protocol, Shared, Transaction, Wishes, protocol,
 };
-use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
+use super::engines::Engine;
 use super::expect::Answer;
 use super::log::{HeldVars, addresses};
 use super::{FlowExt, Rest};
@@ -662,7 +662,7 @@ struct About<'a> {
 
 impl About<'_> {
     /// Variables that rules captured.
-    fn vars<'s>(&'s self, detect: Option<&'s (Arc<Detect>, DetectState)>) -> HeldVars<'s> {
+    fn vars<'s>(&'s self, detect: Option<&'s Engine>) -> HeldVars<'s> {
         match detect {
             Some((detect, state)) => HeldVars::of(detect, Some(self.core), Some(state.packet_vars())),
             None => HeldVars::default(),
