@@ -10,7 +10,7 @@ use super::names;
 use super::parser::{Access, Data, SmbParser, State, Step, Tree, mark};
 use super::pipe;
 use super::text;
-use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
+use super::tx::{Create, FileId, Negotiation, Set, SetInfo, SmbTx, TreeConnect, What};
 use crate::dcerpc::bytes::Reader;
 use crate::parser::Parse;
 
