@@ -30,6 +30,7 @@ pub mod http2;
 pub mod mime;
 pub mod parser;
 pub mod proto;
+pub mod quic;
 pub mod recognise;
 mod registry;
 pub mod session;

@@ -67,6 +67,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::smtp::PROTOCOL,
     &crate::ssh::PROTOCOL,
     &crate::tls::PROTOCOL,
+    &crate::quic::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.
