@@ -13,8 +13,12 @@ pub struct AppConfig {
     pub http2: crate::http2::Config,
     /// DNS and multicast DNS.
     pub dns: crate::dns::Config,
+    /// DCE/RPC.
+    pub dcerpc: crate::dcerpc::Config,
     /// FTP.
     pub ftp: crate::ftp::Config,
+    /// SMB.
+    pub smb: crate::smb::Config,
     /// SMTP.
     pub smtp: crate::smtp::Config,
     /// SSH.
@@ -32,12 +36,16 @@ pub struct AppLogOptions {
     pub http: crate::http1::LogOptions,
     /// DNS.
     pub dns: crate::dns::LogOptions,
+    /// SMB.
+    pub smb: crate::smb::LogOptions,
     /// SMTP.
     pub smtp: crate::smtp::LogOptions,
     /// TLS.
     pub tls: crate::tls::LogOptions,
     /// QUIC.
     pub quic: crate::quic::LogOptions,
+    /// DHCP.
+    pub dhcp: crate::dhcp::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

@@ -17,7 +17,9 @@
 mod tables;
 
 pub mod config;
+pub mod dcerpc;
 pub mod decompress;
+pub mod dhcp;
 pub mod dns;
 pub mod event;
 pub mod expect;
@@ -34,6 +36,7 @@ pub mod quic;
 pub mod recognise;
 mod registry;
 pub mod session;
+pub mod smb;
 pub mod smtp;
 pub mod ssh;
 pub mod tls;

@@ -64,10 +64,13 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::dns::MDNS,
     &crate::ftp::PROTOCOL,
     &crate::ftp_data::PROTOCOL,
+    &crate::smb::PROTOCOL,
+    &crate::dcerpc::PROTOCOL,
     &crate::smtp::PROTOCOL,
     &crate::ssh::PROTOCOL,
     &crate::tls::PROTOCOL,
     &crate::quic::PROTOCOL,
+    &crate::dhcp::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.

@@ -189,6 +189,12 @@ pub trait Transaction: Debug + Send {
         None
     }
 
+    /// Whether integers of a direction have their lowest byte first, where the protocol leaves that to the sender: what `dce`
+    /// means in rules.
+    fn little_endian(&self, _dir: Direction) -> bool {
+        false
+    }
+
     /// Whether its log can be written: `complete` says that both directions are. A protocol whose transactions last as long
     /// as their flow (TLS, SSH) logs earlier. At the flow's end all is logged that was not.
     fn is_loggable(&self, complete: bool) -> bool {

@@ -1,6 +1,6 @@
 //! Buffers that lie in the packet itself.
 
-use margay_packet::{L3, L4, Packet};
+use margay_packet::{L3, L4, LinkType, Packet};
 
 /// A buffer of the packet, by its name in rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,11 +24,17 @@ pub enum PacketBuffer {
     IpSource,
     /// `ip.dst`: the destination address.
     IpDestination,
+    /// `igmp.hdr`: the 8 bytes that IGMP messages begin with (RFC 2236 section 2).
+    IgmpHeader,
+    /// `ether.hdr`: the 14 bytes of the Ethernet header, of captured frames and reassembled datagrams.
+    EthernetHeader,
+    /// `arp.hdr`: the whole ARP message.
+    ArpHeader,
 }
 
 impl PacketBuffer {
     /// All of them, in the order of their numbers.
-    pub const ALL: [PacketBuffer; 9] = [
+    pub const ALL: [PacketBuffer; 12] = [
         PacketBuffer::Payload,
         PacketBuffer::TcpHeader,
         PacketBuffer::UdpHeader,
@@ -38,6 +44,9 @@ impl PacketBuffer {
         PacketBuffer::Icmpv6Header,
         PacketBuffer::IpSource,
         PacketBuffer::IpDestination,
+        PacketBuffer::IgmpHeader,
+        PacketBuffer::EthernetHeader,
+        PacketBuffer::ArpHeader,
     ];
 
     /// Its number, below the length of [`Self::ALL`]: for tables.
@@ -62,8 +71,29 @@ impl PacketBuffer {
             "icmpv6.hdr" => PacketBuffer::Icmpv6Header,
             "ip.src" => PacketBuffer::IpSource,
             "ip.dst" => PacketBuffer::IpDestination,
+            "igmp.hdr" => PacketBuffer::IgmpHeader,
+            "ether.hdr" => PacketBuffer::EthernetHeader,
+            "arp.hdr" => PacketBuffer::ArpHeader,
             _ => return None,
         })
+    }
+
+    /// Its name in rules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PacketBuffer::Payload => "payload",
+            PacketBuffer::TcpHeader => "tcp.hdr",
+            PacketBuffer::UdpHeader => "udp.hdr",
+            PacketBuffer::Ipv4Header => "ipv4.hdr",
+            PacketBuffer::Ipv6Header => "ipv6.hdr",
+            PacketBuffer::Icmpv4Header => "icmpv4.hdr",
+            PacketBuffer::Icmpv6Header => "icmpv6.hdr",
+            PacketBuffer::IpSource => "ip.src",
+            PacketBuffer::IpDestination => "ip.dst",
+            PacketBuffer::IgmpHeader => "igmp.hdr",
+            PacketBuffer::EthernetHeader => "ether.hdr",
+            PacketBuffer::ArpHeader => "arp.hdr",
+        }
     }
 
     /// Its bytes; `None` where the packet has no such header. A payload is there, if empty, in every packet.
@@ -80,6 +110,12 @@ impl PacketBuffer {
             (PacketBuffer::IpSource, L3::Ipv6 { .. }, _) => p.l3_bytes().get(8..24),
             (PacketBuffer::IpDestination, L3::Ipv4 { .. }, _) => p.l3_bytes().get(16..20),
             (PacketBuffer::IpDestination, L3::Ipv6 { .. }, _) => p.l3_bytes().get(24..40),
+            (PacketBuffer::IgmpHeader, _, L4::Igmp { .. }) => p.l4_bytes().get(..8),
+            (PacketBuffer::EthernetHeader, ..) if p.link == LinkType::ETHERNET && p.ethernet.is_some() => {
+                p.data.get(..14)
+            }
+            // Ethernet and IPv4: 8 bytes, and two pairs of addresses (RFC 826).
+            (PacketBuffer::ArpHeader, L3::Arp { .. }, _) => p.l3_bytes().get(..28),
             _ => None,
         }
     }
@@ -173,6 +209,6 @@ mod tests {
         for (i, b) in PacketBuffer::ALL.into_iter().enumerate() {
             assert_eq!((usize::from(b.index()), PacketBuffer::from_index(i as u8)), (i, Some(b)));
         }
-        assert_eq!(PacketBuffer::from_index(9), None);
+        assert_eq!(PacketBuffer::from_index(12), None);
     }
 }

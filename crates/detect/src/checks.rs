@@ -4,9 +4,10 @@
 //! for one packet. [`CompiledCheck::cost`] ranks checks, so that a rule's cheap ones go first.
 
 mod compile;
+pub(crate) mod describe;
 
 mod flow;
-mod header;
+pub(crate) mod header;
 #[cfg(test)]
 mod tests;
 
@@ -230,6 +231,7 @@ enum Kind {
     FlowAge(Compare),
     FlowPkts { side: FlowSide, value: Compare },
     FlowBytes { side: FlowSide, value: Compare },
+    FlowElephant(FlowSide),
     VlanId { value: Compare, layer: VlanLayer },
     VlanLayers(Compare),
     IpRep { side: IpRepSide, category: u8, op: IpRepOp },
@@ -274,6 +276,7 @@ impl CompiledCheck {
             | Kind::FlowAge(_)
             | Kind::FlowPkts { .. }
             | Kind::FlowBytes { .. }
+            | Kind::FlowElephant(_)
             | Kind::Rpc { .. } => 3,
             Kind::FlowBits { .. } | Kind::FlowIntSet { .. } | Kind::FlowInt { .. } => 4,
             Kind::AppProto { .. } => 5,
@@ -300,7 +303,7 @@ impl CompiledCheck {
             Kind::XBit { name, track, set } => flow::xbit(*name, *track, *set, input),
             Kind::Ttl(c) => header::ttl(p).is_some_and(|v| c.holds(v.into())),
             Kind::Tos { value, negated } => header::ipv4(p).is_some_and(|h| (h[1] == *value) != *negated),
-            Kind::IpId(id) => header::ipv4(p).is_some_and(|h| header::u16_at(h, 4) == Some(*id)),
+            Kind::IpId(id) => header::ip_id(p) == Some(*id),
             Kind::IpProto(c) => p.is_ip() && c.holds(p.proto.into()),
             Kind::SameIp => p.is_ip() && p.src == p.dst,
             Kind::L3Proto(v) => header::version(p) == Some(*v),
@@ -348,6 +351,9 @@ impl CompiledCheck {
             }
             Kind::FlowPkts { side, value } => input.flow.is_some_and(|f| flow::side(*side, *value, f.pkts)),
             Kind::FlowBytes { side, value } => input.flow.is_some_and(|f| flow::side(*side, *value, f.bytes)),
+            Kind::FlowElephant(side) => {
+                input.flow.is_some_and(|f| flow::side(*side, Compare::Equal(1), f.elephant.map(u64::from)))
+            }
             Kind::VlanId { value, layer } => header::vlan(p.vlans.as_slice(), *value, *layer),
             Kind::VlanLayers(c) => c.holds(p.vlans.as_slice().len() as u64),
             Kind::IpRep { side, category, op } => header::reputation(input, *side, *category, *op),

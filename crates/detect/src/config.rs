@@ -25,12 +25,16 @@ pub struct DetectConfig {
     pub pcre_match_limit: u32,
     /// `pcre.match-limit-recursion`
     pub pcre_match_limit_recursion: u32,
+    /// `asn1-max-frames`: most outermost elements that `asn1` looks at.
+    pub asn1_frames: u32,
     /// Most entries of thresholds that a worker keeps; from `detect.thresholds.memcap`.
     pub threshold_entries: usize,
     /// Most tagged hosts, and most tagged flows, that a worker keeps.
     pub tag_entries: usize,
-    /// Most hosts and pairs of hosts with bits that a worker keeps; from `host.memcap` and `ippair.memcap`.
+    /// Most bits of hosts that a worker keeps; from `host.memcap`.
     pub host_entries: usize,
+    /// Most bits of pairs of hosts that a worker keeps; from `ippair.memcap`.
+    pub pair_entries: usize,
     /// Most port groups for one transport and direction; rules with the widest port lists are moved to the group that
     /// every packet is looked up in until the number is kept. Suricata's `detect.profile` chooses it by name; the
     /// number changes speed and memory, never what matches.
@@ -49,10 +53,12 @@ impl Default for DetectConfig {
             inspection_recursion_limit: 3000,
             pcre_match_limit: 3500,
             pcre_match_limit_recursion: 1500,
+            asn1_frames: crate::inspect::asn1::FRAMES,
             threshold_entries: 256 * 1024,
             tag_entries: 64 * 1024,
             host_entries: 256 * 1024,
-            port_groups: 256,
+            pair_entries: 64 * 1024,
+            port_groups: 1024,
             guess_tx: false,
         }
     }

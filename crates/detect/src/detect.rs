@@ -10,7 +10,7 @@ use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Pla
 use crate::checks::{CheckEnv, Names};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
-use crate::firewall::{Firewall, FirewallPolicies};
+use crate::firewall::{Firewall, FirewallPolicies, is_before_flow};
 use crate::frame::{FrameBuilder, FrameGroups};
 use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups};
@@ -74,6 +74,8 @@ pub struct Detect {
     pub(crate) names: Names,
     /// In firewall mode.
     pub(crate) firewall: Option<Box<Firewall>>,
+    /// Rules that take packets out of flow tracking.
+    pub(crate) before_flow: Box<[u32]>,
 }
 
 /// What rules refer to besides themselves.
@@ -135,6 +137,7 @@ impl Detect {
         let limits = InspectLimits {
             recursion: config.inspection_recursion_limit,
             pcre: PcreLimits { steps: config.pcre_match_limit, depth: config.pcre_match_limit_recursion },
+            asn1_frames: config.asn1_frames,
         };
         let mut rules = rules;
         order::sort(&mut rules, &config.action_order);
@@ -178,13 +181,14 @@ impl Detect {
         });
         report.loaded = rules.len();
         let numbered = || (0u32..).zip(rules.iter().zip(&compiled));
+        let in_groups = |r: &Rule| !r.firewall && !is_before_flow(r);
         let ip_rules: Vec<IpOnlyRule<'_>> = numbered()
-            .filter(|(_, (r, c))| c.kind == RuleKind::IpOnly && !r.firewall)
+            .filter(|(_, (r, c))| c.kind == RuleKind::IpOnly && in_groups(r))
             .map(|(rule, (r, c))| IpOnlyRule { rule, src: &r.src, dst: &r.dst, both: c.header.both })
             .collect();
         report.ip_only = ip_rules.len();
         let grouped: Vec<GroupRule<'_>> = numbered()
-            .filter(|(_, (r, c))| !matches!(c.kind, RuleKind::IpOnly | RuleKind::AppTransaction) && !r.firewall)
+            .filter(|(_, (r, c))| !matches!(c.kind, RuleKind::IpOnly | RuleKind::AppTransaction) && in_groups(r))
             .map(|(rule, (r, c))| GroupRule {
                 rule,
                 header: c.header,
@@ -210,8 +214,10 @@ impl Detect {
         report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
         let ip_only = IpOnly::new(&ip_rules);
         let firewall = environment.firewall.as_ref().map(|p| Box::new(Firewall::new(&rules, &compiled, protocols, p)));
+        let before_flow = numbered().filter(|(_, (r, _))| is_before_flow(r)).map(|(n, _)| n).collect();
         let detect = Detect {
             firewall,
+            before_flow,
             ip_only,
             txs,
             frames,
@@ -233,6 +239,11 @@ impl Detect {
     /// Whether this is firewall mode.
     pub fn is_firewall(&self) -> bool {
         self.firewall.is_some()
+    }
+
+    /// Whether rules are to be asked about packets before their flow is known ([`crate::DetectState::untracked`]).
+    pub fn looks_before_flow(&self) -> bool {
+        !self.before_flow.is_empty()
     }
 
     /// What the rules want of files.

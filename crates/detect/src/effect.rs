@@ -4,9 +4,7 @@ use margay_app::TxBase;
 use margay_app::file::{FileEngine, StoreScope};
 use margay_flow::{Direction, FlowVars};
 use margay_packet::Packet;
-use margay_rules::ast::{
-    BitOp, ConfigKind, ConfigScope, ConfigWhat, Effect, FileScope, FileSide, FlowIntOp, XBitTrack,
-};
+use margay_rules::ast::{BitOp, ConfigWhat, Effect, FileScope, FileSide, FlowIntOp, XBitTrack};
 
 use crate::checks::{IntValue, Names, int_value, track};
 use crate::hostvars::{HostKey, HostVars};
@@ -137,15 +135,11 @@ impl CompiledEffect {
             Effect::Bypass => CompiledEffect::Bypass,
             Effect::NfqMark { mark, mask } => CompiledEffect::NfqMark { mark: *mark, mask: *mask },
             Effect::Tag(_) | Effect::Replace | Effect::Action { .. } => return Ok(None),
-            Effect::Config {
-                what: ConfigWhat::Logging,
-                kind: ConfigKind::Transaction,
-                scope: ConfigScope::Transaction,
-            } => CompiledEffect::NoLog,
-            Effect::Config { .. } => {
-                return Err(CompileError::unsupported(
+            Effect::Config { what: ConfigWhat::Logging, .. } => CompiledEffect::NoLog,
+            Effect::Config { what: ConfigWhat::Tracking, .. } => {
+                return Err(CompileError::invalid(
                     "config",
-                    "this build has only logging disable, type tx, scope tx",
+                    "tracking is disabled before the flow is known: the rule's hook has to be pre_flow (ip:pre_flow)",
                 ));
             }
             Effect::FileStore { side, scope } => CompiledEffect::FileStore { side: *side, scope: *scope },
@@ -314,7 +308,7 @@ mod tests {
 
     #[test]
     fn bits() {
-        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(10));
+        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(10, 10));
         let bit = |names: &[&str], op| Effect::FlowBit { names: names.iter().map(|&s| s.to_owned()).collect(), op };
         apply(&[bit(&["a", "b"], BitOp::Set)], &mut names, &mut vars, &mut hosts);
         assert!(vars.bit(0) && vars.bit(1));
@@ -339,7 +333,7 @@ mod tests {
     /// What the peer does with integers that are not set, and below zero.
     #[test]
     fn integers() {
-        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(1));
+        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(1, 1));
         let int = |name: &str, op| Effect::FlowInt { name: name.into(), op };
         let n = FlowIntValue::Number;
         let v = |s: &str| FlowIntValue::Variable(s.into());
@@ -360,7 +354,7 @@ mod tests {
 
     #[test]
     fn the_rest() {
-        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(1));
+        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(1, 1));
         let done = apply(&[Effect::Bypass, Effect::NfqMark { mark: 2, mask: 3 }], &mut names, &mut vars, &mut hosts);
         assert_eq!(done, (true, Some((2, 3))));
         let tag = Effect::Tag(Tag { scope: TagScope::Session, count: 0, unit: TagUnit::Packets });

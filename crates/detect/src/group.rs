@@ -1,17 +1,16 @@
 //! Rule groups: which rules a packet is looked at for, by transport, direction and port.
 //!
-//! Rules with a pattern are in one group for a transport and direction, whatever their ports: a matcher hardly slows down
-//! with more patterns, but scanning with two would take twice as long. Rules without a pattern that name few ports are
-//! in the group of each of these ports, and only that group's are looked at. So a packet meets at most two groups, one of
-//! them with matchers. To the server the destination port chooses, to the client the source port. What a group leaves
-//! open the header check decides.
+//! Rules that name few ports are in the group of each of these ports, all others in one for every port. So a packet meets
+//! at most two groups, that for every port and its port's own, whose few patterns are looked for at little cost. To the
+//! server the destination port chooses, to the client the source port. What a group leaves open the header check decides.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use margay_rules::ast::{Check, Compare, FlagMode, PortSet};
 
 use crate::header::{Header, TO_CLIENT, TO_SERVER, transport};
-use crate::mpm::{Matcher, MatcherCache, MpmError, Pattern, Scratch};
+use crate::mpm::{MatcherCache, MpmError, Regex, Scratch};
+use crate::prefilter::{Literal, Prefilter, PrefilterBuilder};
 
 /// What a pattern is looked for in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,53 +27,104 @@ pub(crate) enum Source {
 #[derive(Debug, Clone)]
 pub(crate) enum Trigger {
     /// By a pattern in one of these.
-    Pattern(Vec<Source>, Pattern),
+    Pattern(Vec<Source>, Literal),
+    /// By a regular expression in one of these, where the matcher can look for it; else as if it had none.
+    Regex(Vec<Source>, Regex, Quick),
     /// For every packet that has what it needs.
     Always(Quick),
 }
 
-/// What of a rule without a pattern is asked before it becomes a candidate.
+impl Trigger {
+    /// Whether a pattern stands for the rule.
+    pub(crate) const fn is_pattern(&self) -> bool {
+        matches!(self, Trigger::Pattern(..))
+    }
+}
+
+/// What of a rule without a pattern is asked before it becomes a candidate: cheap, and enough to leave most packets out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Quick {
     pub(crate) needs: Needs,
     /// TCP flags that are looked at, and what they must be; no flags where it is not TCP.
     pub(crate) flags: (u8, u8),
-    /// Smallest and largest payload, in bytes.
-    pub(crate) payload: (u32, u32),
+    pub(crate) ranges: Ranges,
+}
+
+/// Smallest and largest values that a rule takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ranges {
+    /// Of the payload's size, in bytes.
+    payload: (u32, u32),
+    /// Of the time to live.
+    ttl: (u8, u8),
+    /// Of the identification of the IPv4 header.
+    id: (u16, u16),
+}
+
+impl Ranges {
+    const ALL: Ranges = Ranges { payload: (0, u32::MAX), ttl: (0, u8::MAX), id: (0, u16::MAX) };
+
+    const fn hold(&self, has: &Has) -> bool {
+        has.payload >= self.payload.0
+            && has.payload <= self.payload.1
+            && has.ttl >= self.ttl.0
+            && has.ttl <= self.ttl.1
+            && has.id >= self.id.0
+            && has.id <= self.id.1
+    }
+}
+
+/// The values for which `c` may hold.
+const fn range(c: &Compare) -> (u64, u64) {
+    match *c {
+        Compare::Equal(v) => (v, v),
+        Compare::Less(v) => (0, v.saturating_sub(1)),
+        Compare::LessEqual(v) => (0, v),
+        Compare::Greater(v) => (v.saturating_add(1), u64::MAX),
+        Compare::GreaterEqual(v) => (v, u64::MAX),
+        Compare::Between(a, b) => (a.saturating_add(1), b.saturating_sub(1)),
+        _ => (0, u64::MAX),
+    }
 }
 
 impl Quick {
-    /// From the checks of a rule: what can be said of flags and size in a mask and a range.
+    /// From the checks of a rule.
     pub(crate) fn of(checks: &[Check]) -> Quick {
-        let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), payload: (0, u32::MAX) };
+        let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), ranges: Ranges::ALL };
+        let byte = |v: u64| u8::try_from(v).unwrap_or(u8::MAX);
+        let long = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
         for c in checks {
             match *c {
                 Check::TcpFlags { bits, ignore, mode: FlagMode::Exact } => q.flags = (!ignore, bits & !ignore),
                 Check::TcpFlags { bits, ignore: 0, mode: FlagMode::All } => q.flags = (bits, bits),
-                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::Not } => q.flags = (bits, 0),
-                Check::Dsize(d) => {
-                    let n = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
-                    q.payload = match d {
-                        Compare::Equal(v) => (n(v), n(v)),
-                        Compare::Less(v) => (0, n(v)),
-                        Compare::LessEqual(v) => (0, n(v)),
-                        Compare::Greater(v) | Compare::GreaterEqual(v) => (n(v), u32::MAX),
-                        Compare::Between(a, b) => (n(a), n(b)),
-                        _ => continue,
-                    };
+                // Of several, not all of them: that says nothing of any one.
+                Check::TcpFlags { bits, ignore: 0, mode: FlagMode::Not } if bits.count_ones() == 1 => {
+                    q.flags = (bits, 0)
                 }
+                Check::Dsize(d) => {
+                    let (from, to) = range(&d);
+                    q.ranges.payload = (long(from), long(to));
+                }
+                Check::Ttl(t) => {
+                    let (from, to) = range(&t);
+                    q.ranges.ttl = (byte(from), byte(to));
+                }
+                Check::IpId(id) => q.ranges.id = (id, id),
+                Check::SameIp => q.needs = q.needs.and(Needs::SAME_IP),
+                Check::IpOption(_) => q.needs = q.needs.and(Needs::IP_OPTIONS),
+                // All but "do not fragment".
+                Check::FragBits { bits, mode: FlagMode::Exact | FlagMode::All } if bits & 0xa000 != 0 => {
+                    q.needs = q.needs.and(Needs::FRAGMENT);
+                }
+                Check::FragBits { bits, mode: FlagMode::Any } if bits & 0x4000 == 0 => {
+                    q.needs = q.needs.and(Needs::FRAGMENT);
+                }
+                Check::FragOffset(c) if !c.holds(0) => q.needs = q.needs.and(Needs::FRAGMENT),
+                Check::TcpAck(Compare::Equal(0)) => q.needs = q.needs.and(Needs::NO_ACK),
                 _ => {}
             }
         }
         q
-    }
-
-    /// Whether a packet may fit.
-    const fn fits(&self, has: &Has) -> bool {
-        has.needs.has(self.needs)
-            && has.flags & self.flags.0 == self.flags.1
-            && has.payload >= self.payload.0
-            && has.payload <= self.payload.1
     }
 }
 
@@ -86,18 +136,15 @@ pub(crate) struct Has {
     pub(crate) flags: u8,
     /// Bytes of payload.
     pub(crate) payload: u32,
-}
-
-impl Trigger {
-    /// Whether a pattern stands for the rule.
-    pub(crate) const fn is_pattern(&self) -> bool {
-        matches!(self, Trigger::Pattern(..))
-    }
+    /// Time to live, or hop limit; 0 where it is not IP.
+    pub(crate) ttl: u8,
+    /// Identification of the IPv4 header; 0 where it is not IPv4.
+    pub(crate) id: u16,
 }
 
 /// What a packet must have for a rule without a pattern, one bit each; all must be there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Needs(u8);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub(crate) struct Needs(u16);
 
 impl Needs {
     pub(crate) const NOTHING: Needs = Needs(0);
@@ -115,10 +162,32 @@ impl Needs {
     pub(crate) const PROTOCOL: Needs = Needs(1 << 5);
     /// A flow whose protocol is known.
     pub(crate) const APP: Needs = Needs(1 << 6);
+    /// The same address twice.
+    pub(crate) const SAME_IP: Needs = Needs(1 << 7);
+    /// Options of IPv4.
+    pub(crate) const IP_OPTIONS: Needs = Needs(1 << 8);
+    /// Bits or an offset that only fragments have, and what is wrong.
+    pub(crate) const FRAGMENT: Needs = Needs(1 << 9);
+    /// An acknowledgement number of 0.
+    pub(crate) const NO_ACK: Needs = Needs(1 << 10);
 
     pub(crate) const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }
+    /// What is needed, in words.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        const NAMES: [(Needs, &str); 7] = [
+            (Needs::DATA, "payload or stream data"),
+            (Needs::FLOW, "a flow"),
+            (Needs::STREAM_EVENT, "an event of the stream engine"),
+            (Needs::DECODE_EVENT, "an event of the decoder"),
+            (Needs::ESTABLISHED, "an established flow"),
+            (Needs::PROTOCOL, "a protocol just recognised"),
+            (Needs::APP, "a flow whose protocol is known"),
+        ];
+        NAMES.into_iter().filter(move |(n, _)| self.0 & n.0 != 0).map(|(_, name)| name)
+    }
+
     /// Whether a packet that has `self` has all that `need` asks for.
     pub(crate) const fn has(self, need: Needs) -> bool {
         need.0 & !self.0 == 0
@@ -134,71 +203,51 @@ pub(crate) struct GroupRule<'a> {
     pub(crate) trigger: Trigger,
 }
 
-/// A matcher and the rules of its patterns.
-#[derive(Debug)]
-pub(crate) struct Prefilter {
-    matcher: Matcher,
-    /// For each pattern the end of its rules in `rules`; they begin where those of the pattern before end.
-    ends: Box<[u32]>,
-    rules: Box<[u32]>,
-}
-
-impl Prefilter {
-    pub(crate) fn new(mut list: Vec<(&Pattern, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
-        list.sort_unstable();
-        let (mut patterns, mut ends, mut rules): (Vec<Pattern>, Vec<u32>, Vec<u32>) = Default::default();
-        for (p, rule) in list {
-            if patterns.last() != Some(p) {
-                patterns.push(p.clone());
-                ends.push(rules.len() as u32);
-            }
-            rules.push(rule);
-            if let Some(end) = ends.last_mut() {
-                *end = rules.len() as u32;
-            }
-        }
-        let matcher = cache.get(patterns)?;
-        Ok(Prefilter { matcher, ends: ends.into_boxed_slice(), rules: rules.into_boxed_slice() })
-    }
-
-    pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        for &id in self.matcher.scan(data, scratch) {
-            let id = id as usize;
-            let start = id.checked_sub(1).and_then(|i| self.ends.get(i)).copied().unwrap_or(0);
-            if let Some(&end) = self.ends.get(id)
-                && let Some(rules) = self.rules.get(start as usize..end as usize)
-            {
-                out.extend_from_slice(rules);
-            }
-        }
-    }
-}
-
 /// Rules that share transport, direction and ports.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     prefilters: Vec<(Source, Prefilter)>,
-    always: Vec<(u32, Quick)>,
+    always: Vec<Bucket>,
 }
 
+/// Rules without a pattern that need the same.
+#[derive(Debug)]
+struct Bucket {
+    needs: Needs,
+    flags: (u8, u8),
+    rules: Members,
+}
+
+/// Rules, and the values that each takes.
+type Members = Vec<(u32, Ranges)>;
+
 impl Group {
-    fn new(rules: &[&GroupRule<'_>], cache: &mut MatcherCache) -> Result<Group, MpmError> {
-        let mut always = Vec::new();
-        let mut lists: HashMap<Source, Vec<(&Pattern, u32)>> = HashMap::new();
+    fn new(rules: &[&GroupRule<'_>], streams: bool, cache: &mut MatcherCache) -> Result<Group, MpmError> {
+        let mut always: BTreeMap<(Needs, (u8, u8)), Members> = BTreeMap::new();
+        let mut lists: BTreeMap<Source, PrefilterBuilder<'_>> = BTreeMap::new();
+        // Without streams all data is payload.
+        let real = |s: Source| if s == Source::Stream && !streams { Source::Payload } else { s };
         for r in rules {
-            match &r.trigger {
-                Trigger::Always(quick) => always.push((r.rule, *quick)),
+            let quick = match &r.trigger {
                 Trigger::Pattern(sources, p) => {
                     for s in sources {
-                        lists.entry(*s).or_default().push((p, r.rule));
+                        lists.entry(real(*s)).or_default().add(p, r.rule);
                     }
+                    continue;
                 }
-            }
+                Trigger::Regex(sources, regex, _) if cache.can(regex) => {
+                    for s in sources {
+                        lists.entry(real(*s)).or_default().add_regex(regex, r.rule);
+                    }
+                    continue;
+                }
+                Trigger::Regex(_, _, quick) | Trigger::Always(quick) => quick,
+            };
+            always.entry((quick.needs, quick.flags)).or_default().push((r.rule, quick.ranges));
         }
-        let mut lists: Vec<_> = lists.into_iter().collect();
-        lists.sort_by_key(|(s, _)| *s);
         let prefilters =
-            lists.into_iter().map(|(s, l)| Ok((s, Prefilter::new(l, cache)?))).collect::<Result<Vec<_>, MpmError>>()?;
+            lists.into_iter().map(|(s, l)| Ok((s, l.finish(cache)?))).collect::<Result<Vec<_>, MpmError>>()?;
+        let always = always.into_iter().map(|((needs, flags), rules)| Bucket { needs, flags, rules }).collect();
         Ok(Group { prefilters, always })
     }
 
@@ -218,7 +267,11 @@ impl Group {
 
     /// Adds the rules that need no pattern.
     pub(crate) fn always(&self, has: &Has, out: &mut Vec<u32>) {
-        out.extend(self.always.iter().filter(|(_, q)| q.fits(has)).map(|(r, _)| *r));
+        for b in &self.always {
+            if has.needs.has(b.needs) && has.flags & b.flags.0 == b.flags.1 {
+                out.extend(b.rules.iter().filter(|(_, r)| r.hold(has)).map(|(n, _)| *n));
+            }
+        }
     }
 }
 
@@ -278,17 +331,17 @@ impl Groups {
         let mut out = Groups::default();
         let mut counts = GroupCounts::default();
         // Lists that are the same (often those of the two directions) are one group.
-        let mut made: HashMap<Vec<u32>, GroupId> = HashMap::new();
-        let mut group = |list: Vec<&GroupRule<'_>>, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
-            let key: Vec<u32> = list.iter().map(|r| r.rule).collect();
+        let mut made: HashMap<(Vec<u32>, bool), GroupId> = HashMap::new();
+        let mut group = |list: Vec<&GroupRule<'_>>, streams, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
+            let key: (Vec<u32>, bool) = (list.iter().map(|r| r.rule).collect(), streams);
             if let Some(&id) = made.get(&key) {
                 return Ok(id);
             }
             let id = GroupId::try_from(groups.len()).ok().filter(|&id| id < GroupId::MAX).ok_or_else(|| {
                 MpmError::Build("more than 65,534 rule groups; lower the number of port groups".into())
             })?;
-            counts.memberships += key.len();
-            groups.push(Group::new(&list, cache)?);
+            counts.memberships += key.0.len();
+            groups.push(Group::new(&list, streams, cache)?);
             made.insert(key, id);
             Ok(id)
         };
@@ -299,12 +352,12 @@ impl Groups {
                     rules.iter().filter(|r| r.header.transports & t != 0 && r.header.sides & side != 0).collect();
                 let ported = matches!(t, transport::TCP | transport::UDP);
                 let (any, segments) = if ported { split(&here, to_client, max) } else { (here, Vec::new()) };
-                let mut map = PortMap { any: group(any, &mut out.groups)?, ports: Box::default() };
+                let mut map = PortMap { any: group(any, t == transport::TCP, &mut out.groups)?, ports: Box::default() };
                 if !segments.is_empty() {
                     map.ports = vec![0; 65536].into_boxed_slice();
                 }
                 for (from, to, list) in segments {
-                    let id = group(list, &mut out.groups)? + 1;
+                    let id = group(list, t == transport::TCP, &mut out.groups)? + 1;
                     if let Some(ports) = map.ports.get_mut(usize::from(from)..=usize::from(to)) {
                         ports.fill(id);
                     }
@@ -345,7 +398,7 @@ fn split<'a, 'r>(
     loop {
         let narrow = |r: &GroupRule<'r>| {
             let w = if r.header.both { width(r.sport).max(width(r.dport)) } else { width(port(r)) };
-            w <= widest && !r.trigger.is_pattern()
+            w <= widest
         };
         let (own, any): (Vec<_>, Vec<_>) = rules.iter().copied().partition(|r| narrow(r));
         let mut starts: Vec<u32> = vec![0];

@@ -296,6 +296,30 @@ const fn protocol_masks(p: &Protocol) -> (u8, u8) {
     }
 }
 
+/// Transports that have ports.
+const PORTED: u8 = transport::TCP | transport::UDP | transport::SCTP;
+
+/// What of a header a packet does not fit, in the order in which it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Misfit {
+    /// The protocol.
+    Transport,
+    /// The version of IP, or that it is none.
+    Family,
+    /// The direction in the flow.
+    Direction,
+    /// The rule names ports, and the packet has none.
+    NoPorts,
+    /// The rule's destination port.
+    DestinationPort,
+    /// The rule's source port.
+    SourcePort,
+    /// The rule's source address.
+    SourceAddress,
+    /// The rule's destination address.
+    DestinationAddress,
+}
+
 impl Header {
     /// The header of `rule`; `None` where there are too many distinct sets.
     pub(crate) fn compile(rule: &Rule, sets: &mut SetsBuilder) -> Option<Header> {
@@ -344,6 +368,41 @@ impl Header {
         u8::from(self.one_way(k, sets, cache)) + u8::from(self.both && self.other_way(k, sets, cache))
     }
 
+    /// What of the header a packet does not fit, of the way in which it fits best; `None` where [`Self::ways`] is not 0.
+    pub(crate) fn misfit(&self, k: &PacketKey, sets: &Sets) -> Option<Misfit> {
+        if self.transports & k.transport == 0 {
+            return Some(Misfit::Transport);
+        }
+        if self.families & k.family == 0 {
+            return Some(Misfit::Family);
+        }
+        if self.sides & k.side == 0 {
+            return Some(Misfit::Direction);
+        }
+        let way = |turned: bool| {
+            let (sport, dport) = if turned { (k.dport, k.sport) } else { (k.sport, k.dport) };
+            let (src, dst) = if turned { (self.dst, self.src) } else { (self.src, self.dst) };
+            let any = self.sport == ANY && self.dport == ANY;
+            match () {
+                () if !any && (k.fragment || k.transport & PORTED == 0) => Some(Misfit::NoPorts),
+                () if !any && !sets.port(self.dport, dport) => Some(Misfit::DestinationPort),
+                () if !any && !sets.port(self.sport, sport) => Some(Misfit::SourcePort),
+                () if !sets.contains(src, k.src) && turned => Some(Misfit::DestinationAddress),
+                () if !sets.contains(src, k.src) => Some(Misfit::SourceAddress),
+                () if !sets.contains(dst, k.dst) && turned => Some(Misfit::SourceAddress),
+                () if !sets.contains(dst, k.dst) => Some(Misfit::DestinationAddress),
+                () => None,
+            }
+        };
+        if self.transaction && k.side == TO_CLIENT {
+            return way(true);
+        }
+        match (way(false), self.both) {
+            (Some(m), true) => way(true).map(|other| other.max(m)),
+            (found, _) => found,
+        }
+    }
+
     fn one_way(&self, k: &PacketKey, sets: &Sets, cache: &mut SetCache) -> bool {
         self.ports(k, sets, k.sport, k.dport)
             && cached(&mut cache.src, cache.epoch, sets, self.src, k.src)
@@ -360,7 +419,7 @@ impl Header {
         if self.sport == ANY && self.dport == ANY {
             return true;
         }
-        if k.fragment || k.transport & (transport::TCP | transport::UDP | transport::SCTP) == 0 {
+        if k.fragment || k.transport & PORTED == 0 {
             return false;
         }
         sets.port(self.dport, dport) && sets.port(self.sport, sport)

@@ -24,9 +24,15 @@ impl HostKey {
     }
 }
 
-/// The bits.
+/// The bits: those of hosts and those of pairs, each kind with a limit of its own.
 #[derive(Debug)]
 pub struct HostVars {
+    hosts: Bits,
+    pairs: Bits,
+}
+
+#[derive(Debug)]
+struct Bits {
     bits: HashMap<(HostKey, u32), Time>,
     limit: usize,
     /// When to look for bits to throw out again, so that a full table is not walked for every packet.
@@ -34,22 +40,13 @@ pub struct HostVars {
     refused: u64,
 }
 
-impl HostVars {
-    /// An empty table for at most `limit` bits.
-    pub fn new(limit: usize) -> Self {
-        HostVars { bits: HashMap::new(), limit, sweep: Time(i64::MIN), refused: 0 }
+impl Bits {
+    fn new(limit: usize) -> Self {
+        Bits { bits: HashMap::new(), limit, sweep: Time(i64::MIN), refused: 0 }
     }
 
-    /// Whether bit `name` is set on `key` at `now`.
-    pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
-        self.bits.get(&(key, name)).is_some_and(|&until| until >= now)
-    }
-
-    /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
-    pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
-        let until =
-            if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
-        if let Some(bit) = self.bits.get_mut(&(key, name)) {
+    fn set(&mut self, key: (HostKey, u32), now: Time, until: Time) -> bool {
+        if let Some(bit) = self.bits.get_mut(&key) {
             *bit = until;
             return true;
         }
@@ -63,28 +60,61 @@ impl HostVars {
                 return false;
             }
         }
-        self.bits.insert((key, name), until);
+        self.bits.insert(key, until);
         true
+    }
+}
+
+impl HostVars {
+    /// Empty tables for at most `hosts` bits of hosts, and `pairs` bits of pairs.
+    pub fn new(hosts: usize, pairs: usize) -> Self {
+        HostVars { hosts: Bits::new(hosts), pairs: Bits::new(pairs) }
+    }
+
+    const fn of(&self, key: HostKey) -> &Bits {
+        match key {
+            HostKey::Host(_) => &self.hosts,
+            HostKey::Pair(..) => &self.pairs,
+        }
+    }
+
+    const fn of_mut(&mut self, key: HostKey) -> &mut Bits {
+        match key {
+            HostKey::Host(_) => &mut self.hosts,
+            HostKey::Pair(..) => &mut self.pairs,
+        }
+    }
+
+    /// Whether bit `name` is set on `key` at `now`.
+    pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
+        self.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now)
+    }
+
+    /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
+    pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
+        let until =
+            if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
+        self.of_mut(key).set((key, name), now, until)
     }
 
     /// Clears the bit.
     pub fn unset(&mut self, key: HostKey, name: u32) {
-        self.bits.remove(&(key, name));
+        self.of_mut(key).bits.remove(&(key, name));
     }
 
-    /// How many bits the table holds, those included whose time is over but that are still there.
+    /// How many bits the tables hold, those included whose time is over but that are still there.
     pub fn len(&self) -> usize {
-        self.bits.len()
+        self.hosts.bits.len() + self.pairs.bits.len()
     }
 
-    /// Whether it holds none.
+    /// Whether they hold none.
     pub fn is_empty(&self) -> bool {
-        self.bits.is_empty()
+        self.len() == 0
     }
 
-    /// How many bits were not set because the table was full.
+    /// How many bits were not set because a table was full.
     pub fn refused(&self) -> u64 {
-        self.refused
+        self.hosts.refused + self.pairs.refused
     }
 }
 
@@ -98,7 +128,7 @@ mod tests {
 
     #[test]
     fn time_ends_bits() {
-        let mut h = HostVars::new(10);
+        let mut h = HostVars::new(10, 10);
         let key = HostKey::Host(ip(1));
         assert!(h.set(key, 1, Time::new(100, 0), 30));
         assert!(h.is_set(key, 1, Time::new(130, 0)));
@@ -120,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_full_table_refuses_and_counts() {
-        let mut h = HostVars::new(2);
+        let mut h = HostVars::new(2, 1);
         let now = Time::new(10, 0);
         assert!(h.set(HostKey::Host(ip(1)), 1, now, 5) && h.set(HostKey::Host(ip(2)), 1, now, 50));
         assert!(!h.set(HostKey::Host(ip(3)), 1, now, 5));
@@ -128,5 +158,8 @@ mod tests {
         assert!(h.set(HostKey::Host(ip(1)), 1, now, 5), "renewing needs no room");
         assert!(h.set(HostKey::Host(ip(3)), 1, Time::new(20, 0), 5), "the first one's time is over");
         assert_eq!(h.len(), 2);
+        // Pairs have room of their own.
+        let pair = |n| HostKey::pair(ip(1), ip(n));
+        assert!(h.set(pair(2), 1, now, 5) && !h.set(pair(3), 1, now, 5) && h.is_set(pair(2), 1, now));
     }
 }

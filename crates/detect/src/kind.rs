@@ -127,7 +127,6 @@ fn needs(check: &Check) -> Needs {
         | Check::StreamEvent(_)
         // For each packet, as the peer does.
         | Check::GeoIp(_)
-        | Check::Asn1(_)
         | Check::Variable { .. } => Needs::State,
     }
 }

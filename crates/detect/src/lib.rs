@@ -20,6 +20,9 @@
 //! rules: with the buffers that are there now, remembering what held for when the others come. Rules that need what this
 //! build does not have are set aside when rules are compiled, with the reason.
 //!
+//! What happens can be watched (`watch`): for one rule with every check, or for all of them with the time that each takes.
+//! A worker that nobody watches has none of that in its code.
+//!
 //! Steps 1 and 2 allocate nothing once the worker is warm; all tables have a limit, a counter, and a stated policy. Given
 //! the same packets the same alerts come in the same order: nothing depends on the order in which matchers report or
 //! tables are walked. Counts by address (thresholds, tags, bits of hosts) are each worker's own.
@@ -45,6 +48,7 @@ mod kind;
 pub mod mpm;
 mod order;
 pub mod pcre;
+mod prefilter;
 mod rule;
 mod state;
 mod tag;
@@ -54,6 +58,8 @@ mod threshold;
 pub mod transform;
 mod tx;
 mod vars;
+mod watch;
+mod worker;
 
 pub use config::{DetectConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
@@ -62,4 +68,7 @@ pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
 pub use kind::{RuleKind, is_of_packet, is_of_transaction, is_payload};
 pub use order::sort as sort_rules;
-pub use state::{DetectCounters, DetectState};
+pub use state::DetectCounters;
+pub use watch::profile::RuleCosts;
+pub use watch::trace as explain;
+pub use worker::DetectState;

@@ -1,7 +1,7 @@
 //! A rule, compiled: everything that is looked at once it is a candidate.
 
 use margay_rules::ast::{
-    Action, ActionScope, AppProtoMode, Check, Effect, Protocol, Rule, Side, Tag, Threshold, ThresholdKind,
+    Action, ActionScope, AppProtoMode, BufferCheck, Check, Effect, Protocol, Rule, Side, Tag, Threshold, ThresholdKind,
 };
 
 use crate::buffer::PacketBuffer;
@@ -14,12 +14,10 @@ use crate::group::{Needs, Quick, Source, Trigger};
 use crate::header::{Header, SetsBuilder, transport};
 use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
-use crate::mpm::Pattern;
+use crate::mpm::Regex;
+use crate::prefilter::Literal;
 use crate::transform::CompiledTransforms;
 use crate::tx::{TxBuilder, TxRule};
-
-/// Shorter patterns are in nearly every buffer, and slow the matcher down: such rules are candidates without one.
-pub(crate) const PATTERN_MIN: usize = 2;
 
 /// A compiled rule. It has the number of its place in the final order.
 #[derive(Debug)]
@@ -86,7 +84,11 @@ impl CompiledRule {
         if !rule.missing.is_empty() {
             return Err(Refused::Unsupported(format!("this build does not have {}", rule.missing.join(", "))));
         }
-        let kind = if rule.firewall { firewall::kind_of(rule)? } else { kind::kind(rule) };
+        let kind = match rule.firewall {
+            true => firewall::kind_of(rule)?,
+            false if firewall::is_before_flow(rule) => RuleKind::Packet,
+            false => kind::kind(rule),
+        };
         let header = Header::compile(rule, sets)
             .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
@@ -102,6 +104,7 @@ impl CompiledRule {
                 None | Some("all") => {}
                 Some("flow_start") => checks.push(CompiledCheck::FLOW_START),
                 Some("pre_flow" | "pre_stream") if rule.firewall => {}
+                Some("pre_flow") if firewall::is_before_flow(rule) => firewall::asks_of_flow(rule)?,
                 Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
             },
         }
@@ -136,7 +139,8 @@ impl CompiledRule {
                 Effect::Action { action: Action::Alert, .. } if rule.action != Action::Alert => also_alert = true,
                 // What the firewall does is in its own tables.
                 Effect::Action { .. } if rule.firewall => {}
-                e if rule.firewall && firewall::untracks(e) => {}
+                // Seen to before the flow is known.
+                e if (rule.firewall || firewall::is_before_flow(rule)) && firewall::untracks(e) => {}
                 Effect::Action { action, scope: s } if *action == rule.action => match s {
                     Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
                         return Err(Refused::Unsupported("an action for a hook or transaction".into()));
@@ -196,24 +200,42 @@ impl CompiledRule {
         let prefilterable = |i: usize| rule.buffers.get(i).is_some_and(|b| b.transforms.is_empty());
         if let Some(f) = fast_pattern::choose(rule, &prefilterable, &|_| 0)
             && let Some(buffer) = rule.buffers.get(f.buffer)
-            && f.bytes.len() >= PATTERN_MIN
+            && let pattern = Literal::from(f)
+            && pattern.is_useful()
         {
-            let pattern = Pattern { bytes: f.bytes, nocase: f.nocase };
             if kind::is_payload(&buffer.buffer) {
-                let tcp = self.header.transports & transport::TCP != 0;
-                let sources = match self.kind {
-                    _ if !tcp => vec![Source::Payload],
-                    RuleKind::Stream => vec![Source::Stream],
-                    RuleKind::PacketStream => vec![Source::Payload, Source::Stream],
-                    _ => vec![Source::Payload],
-                };
-                return Trigger::Pattern(sources, pattern);
+                return Trigger::Pattern(self.sources(), pattern);
             }
             if let Some(h) = PacketBuffer::from_name(&buffer.buffer) {
                 return Trigger::Pattern(vec![Source::Header(h.index())], pattern);
             }
         }
-        Trigger::Always(Quick { needs: self.needs(rule), ..Quick::of(&rule.checks) })
+        let quick = Quick::of(&rule.checks);
+        let quick = Quick { needs: quick.needs.and(self.needs(rule)), ..quick };
+        match self.regex(rule) {
+            Some(regex) => Trigger::Regex(self.sources(), regex, quick),
+            None => Trigger::Always(quick),
+        }
+    }
+
+    /// In what the rule's patterns are looked for.
+    fn sources(&self) -> Vec<Source> {
+        match self.kind {
+            _ if self.header.transports & transport::TCP == 0 => vec![Source::Payload],
+            RuleKind::Stream => vec![Source::Stream],
+            RuleKind::PacketStream => vec![Source::Payload, Source::Stream],
+            _ => vec![Source::Payload],
+        }
+    }
+
+    /// An expression that the payload must match somewhere.
+    fn regex(&self, rule: &Rule) -> Option<Regex> {
+        let plain = rule.buffers.iter().filter(|b| kind::is_payload(&b.buffer) && b.transforms.is_empty());
+        plain.flat_map(|b| &b.checks).find_map(|c| match c {
+            // What is relative begins anywhere: an anchor in it would not be the buffer's.
+            BufferCheck::Pcre(p) if !p.negated && !p.relative => Regex::new(&p.pattern, &p.options),
+            _ => None,
+        })
     }
 
     /// What a packet must have for the rule to hold.

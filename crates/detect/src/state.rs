@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use margay_app::{Parser, TxBase};
 use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
-use margay_packet::{Packet, PacketSource};
+use margay_packet::{L3, Packet, PacketSource};
 use margay_rules::ast::{Action, NewAction};
 
 use crate::buffer::PacketBuffer;
-use crate::checks::CheckInput;
+use crate::checks::{CheckInput, header};
 use crate::dataset::SetHit;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
@@ -25,6 +25,7 @@ use crate::tag::{Tagged, Tags};
 use crate::threshold::{Outcome, Subject, ThresholdState};
 use crate::transform::TransformScratch;
 use crate::tx::TxScratch;
+use crate::watch::{At, End, Fate, Look, Off, Searched, Watch};
 
 /// What detection counts, since the worker started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,9 +92,9 @@ pub(crate) fn made_up(p: &Packet<'_>) -> bool {
 
 /// One worker's state.
 #[derive(Debug)]
-pub struct DetectState {
+pub(crate) struct State<W = Off> {
     pub(crate) scratch: Scratch,
-    pub(crate) context: InspectContext,
+    pub(crate) context: InspectContext<W>,
     pub(crate) transforms: TransformScratch,
     pub(crate) cache: SetCache,
     pub(crate) candidates: Vec<u32>,
@@ -117,16 +118,16 @@ pub struct DetectState {
     pub(crate) everything: bool,
 }
 
-impl DetectState {
+impl<W: Watch> State<W> {
     /// State for one worker that works with `detect`.
     ///
     /// # Errors
     /// Where the matcher's scratch cannot be allocated.
-    pub fn new(detect: &Detect) -> Result<DetectState, MpmError> {
+    pub(crate) fn watched(detect: &Detect, watch: W) -> Result<State<W>, MpmError> {
         let c = &detect.config;
-        let mut s = DetectState {
+        let mut s = State {
             scratch: Scratch::default(),
-            context: InspectContext::default(),
+            context: InspectContext::watched(watch),
             transforms: TransformScratch::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
@@ -138,7 +139,7 @@ impl DetectState {
             tx: TxScratch::default(),
             thresholds: ThresholdState::new(c.threshold_entries),
             tags: Tags::new(c.tag_entries),
-            hosts: HostVars::new(c.host_entries),
+            hosts: HostVars::new(c.host_entries, c.pair_entries),
             packet_vars: CapturedVars::default(),
             counters: DetectCounters::default(),
             firewall: FirewallState::default(),
@@ -153,7 +154,7 @@ impl DetectState {
     ///
     /// # Errors
     /// Where the matcher's scratch cannot be allocated.
-    pub fn reload(&mut self, detect: &Detect) -> Result<(), MpmError> {
+    pub(crate) fn reload(&mut self, detect: &Detect) -> Result<(), MpmError> {
         for m in &detect.matchers {
             self.scratch.prepare(m)?;
         }
@@ -163,12 +164,12 @@ impl DetectState {
     }
 
     /// The alerts of the packet inspected last, in the order of their rules.
-    pub fn alerts(&self) -> &[Alert] {
+    pub(crate) fn alerts(&self) -> &[Alert] {
         &self.alerts
     }
 
     /// What was counted.
-    pub fn counters(&self) -> DetectCounters {
+    pub(crate) fn counters(&self) -> DetectCounters {
         DetectCounters {
             threshold_memcap: self.thresholds.memcap,
             threshold_entries: self.thresholds.len() as u64,
@@ -180,14 +181,14 @@ impl DetectState {
     }
 
     /// Places of the packet's payload that `replace` overwrites, as offset and bytes, where drops are carried out.
-    pub fn replacements(&self) -> &[(u32, Arc<[u8]>)] {
+    pub(crate) fn replacements(&self) -> &[(u32, Arc<[u8]>)] {
         &self.replacements
     }
 
-    /// What sets say of what was found in them, for an alert of the packet inspected last: name and JSON object.
-    pub fn contexts(&self, alert: &Alert) -> impl Iterator<Item = (&str, &[u8])> {
-        let (from, n) = alert.context;
-        self.contexts.iter().skip(from as usize).take(n.into()).filter_map(SetHit::context)
+    /// What sets say of what was found in them, for an alert of the packet inspected last.
+    pub(crate) fn contexts(&self, alert: &Alert) -> &[SetHit] {
+        let (from, n) = (alert.context.0 as usize, usize::from(alert.context.1));
+        self.contexts.get(from..from + n).unwrap_or_default()
     }
 
     /// Keeps what sets say of what the rule that just matched found in them.
@@ -202,12 +203,12 @@ impl DetectState {
     }
 
     /// Forgets what is known of a flow that ended.
-    pub fn flow_ended(&mut self, id: u64) {
+    pub(crate) fn flow_ended(&mut self, id: u64) {
         self.tags.flow_ended(id);
     }
 
     /// Inspects a packet.
-    pub fn inspect(&mut self, detect: &Detect, input: &mut Input<'_>) -> Verdict {
+    pub(crate) fn inspect(&mut self, detect: &Detect, input: &mut Input<'_>) -> Verdict {
         self.alerts.clear();
         self.matches.clear();
         self.replacements.clear();
@@ -219,6 +220,7 @@ impl DetectState {
         let flow_action = input.flow.as_ref().map_or(FlowAction::None, |f| f.action);
         let tagged = self.tagged(input);
         if let Some(mut v) = of_flow(flow_action, input.ips) {
+            self.context.watch.left_out(input);
             v.tagged = tagged;
             return v;
         }
@@ -227,9 +229,12 @@ impl DetectState {
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
         self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
+        self.context.watch.packet(input, &key, self.flow_start);
         self.inspect_packet(detect, input, &key, &mut verdict);
         self.inspect_app(detect, input, &key, &mut verdict);
-        self.decide(detect, input, verdict)
+        let verdict = self.decide(detect, input, verdict);
+        self.context.watch.packet_done();
+        verdict
     }
 
     /// Looks for the rules on packets and streams.
@@ -310,22 +315,29 @@ impl DetectState {
         for group in groups.into_iter().flatten() {
             group.always(&has, &mut self.candidates);
             if !payload.is_empty() {
-                group.scan(Source::Payload, payload, &mut self.scratch, &mut self.candidates);
+                self.scan(group, Source::Payload, payload);
                 if !input.in_stream {
-                    group.scan(Source::Stream, payload, &mut self.scratch, &mut self.candidates);
+                    self.scan(group, Source::Stream, payload);
                 }
             }
             for chunk in input.chunks {
-                group.scan(Source::Stream, chunk.data, &mut self.scratch, &mut self.candidates);
+                self.scan(group, Source::Stream, chunk.data);
             }
             self.scan_headers(group, packet);
+        }
+    }
+
+    fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
+        group.scan(source, data, &mut self.scratch, &mut self.candidates);
+        if W::CHECKS {
+            self.context.watch.searched(Searched::Packet(source), data);
         }
     }
 
     fn scan_headers(&mut self, group: &Group, packet: &Packet<'_>) {
         for h in group.headers() {
             if let Some(data) = PacketBuffer::from_index(h).and_then(|b| b.get(packet)) {
-                group.scan(Source::Header(h), data, &mut self.scratch, &mut self.candidates);
+                self.scan(group, Source::Header(h), data);
             }
         }
     }
@@ -338,8 +350,11 @@ impl DetectState {
         let candidates = std::mem::take(&mut self.candidates);
         for &number in &candidates {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
-            for _ in 0..rule.header.ways(key, &detect.sets, &mut self.cache) {
+            let ways = rule.header.ways(key, &detect.sets, &mut self.cache);
+            for _ in 0..ways {
+                self.context.watch.begin(number, Look::Packet);
                 let held = self.holds(detect, rule, input);
+                self.context.watch.end(number, if held.is_some() { End::Match } else { End::Fail });
                 self.keep_entropy(input.flow.as_deref_mut());
                 if let Some(stream) = held {
                     self.keep_captures(input.flow.as_deref_mut());
@@ -396,11 +411,8 @@ impl DetectState {
 
     /// The same, whoever made the packet.
     pub(crate) fn checks_hold(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
-        if !rule.checks.is_empty() {
-            let check = self.check_input(detect, rule, input);
-            if !rule.checks.iter().all(|c| c.holds(&check)) {
-                return None;
-            }
+        if !self.state_holds(detect, rule, input) {
+            return None;
         }
         self.context.clear_results();
         if !self.headers_hold(rule, input) {
@@ -412,11 +424,33 @@ impl DetectState {
         self.payload_holds(rule, input)
     }
 
+    /// Whether a rule's checks of packet and flow hold.
+    pub(crate) fn state_holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> bool {
+        if rule.checks.is_empty() {
+            return true;
+        }
+        let check = self.check_input(detect, rule, input);
+        if W::CHECKS {
+            let failed = rule.checks.iter().position(|c| !c.holds(&check));
+            let lines = self.context.watch.tell(rule, &check, failed);
+            self.context.watch.told(lines);
+            return failed.is_none();
+        }
+        rule.checks.iter().all(|c| c.holds(&check))
+    }
+
     /// Whether a rule's checks of headers hold.
     pub(crate) fn headers_hold(&mut self, rule: &CompiledRule, input: &Input<'_>) -> bool {
-        rule.headers
-            .iter()
-            .all(|(buffer, inspection)| buffer.get(input.packet).is_some_and(|data| self.matches(inspection, data)))
+        rule.headers.iter().all(|(buffer, inspection)| match buffer.get(input.packet) {
+            Some(data) => {
+                self.context.watch.at(At::Header(*buffer));
+                self.matches(inspection, data)
+            }
+            None => {
+                self.context.watch.missing(At::Header(*buffer), "the packet has no such header");
+                false
+            }
+        })
     }
 
     /// What checks of packet and flow look at.
@@ -447,16 +481,25 @@ impl DetectState {
     pub(crate) fn payload_holds(&mut self, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks {
+                self.context.watch.at(At::Stream(chunk.offset));
                 if self.all(&rule.payload, chunk.data) && !self.was_found(rule, chunk) {
                     return Some(true);
                 }
             }
             if rule.stream_only || (input.in_stream && rule.kind == RuleKind::Stream) {
+                if input.chunks.is_empty() {
+                    self.context.watch.missing(At::Stream(0), "no stream data is due with this packet");
+                }
                 return None;
             }
         }
         let payload = if input.no_payload { &[] } else { payload_of(input.packet) };
         let before = self.replacements.len();
+        match payload.is_empty() {
+            true if input.no_payload => self.context.watch.missing(At::Payload, "the payload is encrypted"),
+            true => self.context.watch.missing(At::Payload, "the packet has no payload"),
+            false => self.context.watch.at(At::Payload),
+        }
         if payload.is_empty() || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips)) {
             self.replacements.truncate(before);
             return None;
@@ -469,10 +512,13 @@ impl DetectState {
         let (Some(seen), Some(new)) = (chunk.data.get(..chunk.seen), chunk.data.get(chunk.seen..)) else {
             return false;
         };
-        !seen.is_empty()
-            && rule.kind != RuleKind::AppTransaction
-            && self.all(&rule.payload, seen)
-            && !self.all(&rule.payload, new)
+        if seen.is_empty() || rule.kind == RuleKind::AppTransaction {
+            return false;
+        }
+        self.context.watch.found_before(false);
+        let before = self.all(&rule.payload, seen) && !self.all(&rule.payload, new);
+        self.context.watch.found_before(before);
+        before
     }
 
     fn all(&mut self, inspections: &[Inspection], data: &[u8]) -> bool {
@@ -504,7 +550,7 @@ impl DetectState {
             true => data,
             false => i.transforms.apply(data, &mut self.transforms, self.context.pcre_scratch()),
         };
-        i.checks.matches(data, &mut self.context)
+        i.checks.inspect(data, &mut self.context)
     }
 
     /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
@@ -525,12 +571,22 @@ impl DetectState {
             let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
             let decision = self.thresholds.decide(&detect.thresholds, m.rule, &subject);
             if decision.outcome == Outcome::Nothing {
+                self.context.watch.fate(m.rule, Fate::Threshold(true));
                 self.counters.alerts_suppressed += u64::from(rule.writes);
                 continue;
             }
             let action = decision.new_action.map_or(rule.action, new_action);
             let drops = matches!(action, Action::Drop | Action::Reject | Action::RejectDst | Action::RejectBoth);
             let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
+            if W::ON {
+                let fate = match (writes, decision.outcome) {
+                    (false, _) => Fate::Writes(false),
+                    (_, Outcome::Silent) => Fate::Threshold(false),
+                    _ if self.alerts.len() >= max => Fate::Overflow,
+                    _ => Fate::Alert,
+                };
+                self.context.watch.fate(m.rule, fate);
+            }
             if !writes {
             } else if decision.outcome == Outcome::Silent {
                 self.counters.alerts_suppressed += 1;
@@ -580,6 +636,11 @@ impl DetectState {
                     verdict.action = VerdictAction::Pass;
                     if whole_flow {
                         flow_action = FlowAction::Pass;
+                    }
+                }
+                if W::ON {
+                    for later in self.matches.iter().skip(i + 1) {
+                        self.context.watch.fate(later.rule, Fate::Passed(m.rule));
                     }
                 }
                 break;
@@ -648,9 +709,16 @@ fn has(input: &Input<'_>, payload: &[u8]) -> Has {
     add(!input.packet.events.is_empty(), Needs::DECODE_EVENT);
     add(input.protocol_detected, Needs::PROTOCOL);
     add(input.app.flow.is_known(), Needs::APP);
+    let (packet, tcp) = (input.packet, input.packet.tcp());
+    add(packet.is_ip() && packet.src == packet.dst, Needs::SAME_IP);
+    add(matches!(packet.l3, L3::Ipv4 { options, .. } if options != 0), Needs::IP_OPTIONS);
+    add(header::frag_word(packet).is_some_and(|w| w & 0xbfff != 0) || packet.fragment, Needs::FRAGMENT);
+    add(tcp.is_some_and(|t| t.ack() == 0), Needs::NO_ACK);
     Has {
         needs,
-        flags: input.packet.tcp().map_or(0, |t| t.flags()),
+        flags: tcp.map_or(0, |t| t.flags()),
         payload: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+        ttl: header::ttl(packet).unwrap_or(0),
+        id: header::ip_id(packet).unwrap_or(0),
     }
 }

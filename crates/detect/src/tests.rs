@@ -8,6 +8,8 @@ use margay_rules::ast::*;
 use proptest::prelude::*;
 
 use crate::mpm::MpmAlgo;
+use crate::state::State;
+use crate::watch::Off;
 use crate::{
     Alert, Detect, DetectConfig, DetectState, Environment, Input, RuleKind, StreamChunk, Verdict, VerdictAction,
 };
@@ -108,7 +110,7 @@ pub(crate) fn packet(bytes: &[u8], dir: Direction, sport: u16, dport: u16) -> Pa
 
 struct Lab {
     detect: Detect,
-    state: DetectState,
+    state: State<Off>,
     flow: FlowCore,
     ips: bool,
 }
@@ -122,7 +124,7 @@ impl Lab {
         let (detect, report) = Detect::compile(rules, &Environment::default(), config).unwrap();
         assert_eq!(report.errors, []);
         assert_eq!(report.set_aside, []);
-        let state = DetectState::new(&detect).unwrap();
+        let state = State::watched(&detect, Off).unwrap();
         Lab { detect, state, flow: flow(40000, 80), ips: false }
     }
 

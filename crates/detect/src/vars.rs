@@ -8,17 +8,18 @@ use margay_flow::{CapturedVars, FlowCore};
 use margay_rules::ast::CaptureKind;
 
 use crate::inspect::{Capture, CaptureRole, InspectContext};
-use crate::state::DetectState;
+use crate::state::State;
+use crate::watch::Watch;
 
-impl DetectState {
+impl<W: Watch> State<W> {
     /// Variables of the packet inspected last.
-    pub fn packet_vars(&self) -> &CapturedVars {
+    pub(crate) fn packet_vars(&self) -> &CapturedVars {
         &self.packet_vars
     }
 
     /// Keeps what the rule that just matched captured.
     pub(crate) fn keep_captures(&mut self, mut flow: Option<&mut FlowCore>) {
-        let DetectState { context, packet_vars, counters, .. } = self;
+        let State { context, packet_vars, counters, .. } = self;
         let mut key: Option<Capture> = None;
         for &c in context.captures() {
             let with = key.take();

@@ -4,17 +4,21 @@ use margay_detect::mpm::MpmAlgo;
 
 use crate::VERSION;
 
-/// `-V`.
+/// The release of Suricata whose rules, configuration and events are spoken.
+const COMPATIBLE: &str = "8.0.6";
+
+/// `-V`. Tools that manage rules take the first version in it for that of Suricata.
 pub(crate) fn version() -> String {
-    format!("This is Margay version {VERSION}, compatible with Suricata 8.0.6")
+    format!("This is Margay, compatible with Suricata version {COMPATIBLE} RELEASE (Margay version {VERSION})")
 }
 
 /// `--build-info`.
 pub(crate) fn build() -> String {
     let row = |name: &str, value: &str| format!("  {name:<40} {value}\n");
-    let mut out = format!("{}\n\n", version());
+    // The second line and the folders are what suricata-update asks for.
+    let mut out = format!("{}\nThis is Suricata version {COMPATIBLE} RELEASE for tools that ask\n\n", version());
     out.push_str(&row("Version:", VERSION));
-    out.push_str(&row("Language of the rules:", "Suricata 8.0.6"));
+    out.push_str(&row("Language of the rules:", &format!("Suricata {COMPATIBLE}")));
     out.push_str(&row("Target:", concat!(env!("MARGAY_TARGET"))));
     out.push_str(&row("Build profile:", if cfg!(debug_assertions) { "debug" } else { "release" }));
     out.push_str(&row(
@@ -24,6 +28,10 @@ pub(crate) fn build() -> String {
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Capture:", "files (pcap, pcapng)"));
     out.push_str(&row("Run modes:", "single"));
+    out.push_str("\nFolders:\n");
+    out.push_str(&row("--prefix", "/usr"));
+    out.push_str(&row("--sysconfdir", "/etc"));
+    out.push_str(&row("--localstatedir", "/var"));
     out
 }
 

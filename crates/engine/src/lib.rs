@@ -6,10 +6,12 @@
 
 mod analysis;
 mod exception;
+mod explain;
 mod files;
 mod info;
 mod listing;
 mod logging;
+mod profiling;
 mod rule_check;
 mod rules;
 mod settings;

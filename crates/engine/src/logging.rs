@@ -14,9 +14,12 @@ use crate::Failed;
 /// # Errors
 /// A value that cannot be read.
 pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<(), Failed> {
-    let default = match config.node("logging").and_then(|n| n.node("default-log-level")) {
-        Some(n) => level(n)?,
-        None => Level::Notice,
+    // The environment wins over the configuration's default, as documented; outputs with a level of their own keep it.
+    let asked = std::env::var("SC_LOG_LEVEL").ok();
+    let default = match (asked.as_deref().and_then(Level::from_name), config.node("logging.default-log-level")) {
+        (Some(level), _) => level,
+        (None, Some(n)) => level(n)?,
+        (None, None) => Level::Notice,
     };
     let mut outputs = Vec::new();
     let mut console = None;

@@ -18,11 +18,12 @@ use margay_packet::Decoder;
 use margay_stream::StreamEngine;
 
 use crate::exception::Policies;
+use crate::profiling::Profiling;
 use crate::rules::Loaded;
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::{AppLane, Lane, Rest, Worker};
-use crate::{Failed, files, info as about, listing, logging, rule_check, rules, settings};
+use crate::{Failed, explain, files, info as about, listing, logging, rule_check, rules, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
 /// why.
@@ -51,7 +52,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ListRuleProtos => say(&listing::rule_protocols()),
         Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
         Command::ListAppLayerHooks => say(&listing::hooks()),
-        Command::Own(Own::Rules, args) => rule_check::run(&args),
+        Command::Own(Own::Rules, args) => match args.split_first() {
+            Some((word, rest)) if word == "explain" => explain::run(rest),
+            _ => rule_check::run(&args),
+        },
         Command::Own(Own::Lab, _) => {
             eprintln!("margay: the command 'lab' is not in this release");
             ExitCode::FAILURE
@@ -100,7 +104,7 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
 }
 
 /// The configuration: that of `-c`, or the system's.
-fn configuration(options: &RunOptions) -> Result<Config, Failed> {
+pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
     const PLACES: [&str; 2] = ["/etc/margay/margay.yaml", "/etc/suricata/suricata.yaml"];
     let path = match &options.config {
         Some(p) => p.clone(),
@@ -204,7 +208,9 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
-    let mut worker = worker(&config, options, ips, policies, &loaded, &dir)?;
+    let profiling = Profiling::of(&config, &dir)?;
+    let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
+    let mut worker = worker(&config, options, ips, policies, &loaded, &dir, &watching)?;
     let engine = EngineStats {
         id: 0,
         last_reload: settings::now(),
@@ -222,9 +228,12 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     worker.finish();
     reporter.write(&mut worker);
     worker.lane.rest.outputs.finish();
-    if let Some((detect, _)) = &worker.lane.rest.detect {
+    if let Some((detect, state)) = &worker.lane.rest.detect {
         for problem in detect.datasets().save() {
             error!("datasets", "{problem}");
+        }
+        if let Some(p) = &profiling {
+            p.write(detect, state.costs());
         }
     }
     info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
@@ -250,25 +259,37 @@ fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     ))
 }
 
-fn worker(
+/// A worker for the rules of `loaded`.
+///
+/// # Errors
+/// A setting that cannot be read, an output that cannot be opened.
+pub(crate) fn worker(
     config: &Config,
     options: &RunOptions,
     ips: bool,
     policies: Policies,
     loaded: &Loaded,
     dir: &Path,
+    watching: &Watching,
 ) -> Result<Worker, Failed> {
     let mut stream = settings::stream(config, ips)?;
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
-    let settings::Opened { outputs, app: options, store_xff } = settings::open_outputs(config, dir)?;
-    if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) {
+    let quiet = matches!(watching, Watching::Explain(_));
+    let settings::Opened { outputs, app: options, store_xff } = match quiet {
+        true => settings::Opened::nothing()?,
+        false => settings::open_outputs(config, dir)?,
+    };
+    if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
         warning!("counters", "stats are enabled but no loggers are active");
     }
     let detect = match &loaded.detect {
-        Some(d) => Some((Arc::clone(d), state(d)?)),
+        Some(d) => Some((Arc::clone(d), state(d, watching)?)),
         None => None,
     };
-    let files = settings::files(config, dir)?;
+    let mut files = settings::files(config, dir)?;
+    if quiet {
+        files.store = None;
+    }
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
@@ -276,9 +297,9 @@ fn worker(
     settings::check_store(&files, wants.store);
     let watched = loaded.detect.as_ref().is_some_and(|d| d.wants_frames());
     let certificates = match settings::certificate_folder(config, dir)? {
-        Some(folder) => CertificateStore::new(folder.clone())
+        Some(folder) if !quiet => CertificateStore::new(folder.clone())
             .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display())))?,
-        None => CertificateStore::default(),
+        _ => CertificateStore::default(),
     };
     let shared = margay_app::Shared {
         certificates,
@@ -333,8 +354,24 @@ fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> bo
     }
 }
 
-fn state(detect: &Arc<Detect>) -> Result<DetectState, Failed> {
-    DetectState::new(detect).map_err(|e| Failed::new("detect", e.to_string()))
+/// Whether somebody watches detection.
+#[derive(Debug, Clone)]
+pub(crate) enum Watching {
+    /// Nobody: a run as it is.
+    Nobody,
+    /// Of these rules, by number, everything is written down, and nothing else is written at all.
+    Explain(Vec<u32>),
+    /// What each rule costs is measured, with one packet in so many.
+    Profile(u32),
+}
+
+fn state(detect: &Arc<Detect>, watching: &Watching) -> Result<DetectState, Failed> {
+    let state = match watching {
+        Watching::Nobody => DetectState::new(detect),
+        Watching::Explain(rules) => DetectState::explaining(detect, rules),
+        Watching::Profile(every) => DetectState::profiling(detect, *every),
+    };
+    state.map_err(|e| Failed::new("detect", e.to_string()))
 }
 
 #[cfg(test)]

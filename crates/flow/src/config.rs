@@ -1,6 +1,6 @@
 //! Settings of the flow table, with the defaults of Suricata 8 (`flow:`, `flow-timeouts:`, `vlan:`, `livedev:`, `decoder.recursion-level:`).
 
-use crate::FlowState;
+use crate::{FlowState, RateConfig};
 
 /// How long a flow of one protocol may be silent, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +93,8 @@ pub struct FlowConfig {
     pub emergency_recovery: u8,
     /// Timeouts.
     pub timeouts: FlowTimeouts,
+    /// What makes a flow an elephant (`flow.rate-tracking`); without it none is.
+    pub rate: Option<RateConfig>,
     /// Whether VLAN tags tell flows apart (`vlan.use-for-tracking`).
     pub vlan_use_for_tracking: bool,
     /// Whether the capture interface tells flows apart (`livedev.use-for-tracking`).
@@ -112,6 +114,7 @@ impl Default for FlowConfig {
             prealloc: 10_000,
             emergency_recovery: 30,
             timeouts: FlowTimeouts::default(),
+            rate: None,
             vlan_use_for_tracking: true,
             livedev_use_for_tracking: true,
             recursion_use_for_tracking: true,

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use margay_packet::Time;
 
+use crate::rate::Rate;
+
 /// Direction of a packet within its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
@@ -256,6 +258,10 @@ pub struct FlowCore {
     pub ttl: [(u8, u8); 2],
     /// Emergency mode was on when it was made or ended.
     pub emergency: bool,
+    /// Whether it is an elephant ([`crate::RateConfig`]), by [`Direction::index`]; once it is, it stays one.
+    pub elephant: [bool; 2],
+    /// What it carried of late, where that is asked for.
+    pub rate: Option<Box<Rate>>,
 }
 
 impl FlowCore {
@@ -286,6 +292,8 @@ impl FlowCore {
             tcp_flags: [0; 2],
             ttl: [(0, 0); 2],
             emergency: false,
+            elephant: [false; 2],
+            rate: None,
         }
     }
 
@@ -299,6 +307,10 @@ impl FlowCore {
         self.first_seen.swap(0, 1);
         self.tcp_flags.swap(0, 1);
         self.ttl.swap(0, 1);
+        self.elephant.swap(0, 1);
+        if let Some(rate) = &mut self.rate {
+            rate.turn_round();
+        }
     }
 }
 

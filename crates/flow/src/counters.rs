@@ -12,6 +12,8 @@ pub struct FlowCounters {
     pub total: u64,
     /// Flows in the table.
     pub active: u64,
+    /// Flows that became elephants.
+    pub elephant: u64,
     pub tcp: u64,
     pub udp: u64,
     pub icmpv4: u64,
@@ -117,6 +119,7 @@ impl FlowCounters {
         f("flow.memcap", self.memcap);
         f("flow.total", self.total);
         f("flow.active", self.active);
+        f("flow.elephant", self.elephant);
         f("flow.tcp", self.tcp);
         f("flow.udp", self.udp);
         f("flow.icmpv4", self.icmpv4);

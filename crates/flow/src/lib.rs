@@ -30,6 +30,7 @@ mod counters;
 mod hash;
 mod host;
 mod key;
+mod rate;
 mod slab;
 mod table;
 
@@ -42,4 +43,5 @@ pub use counters::{FlowCounters, TCP_STATES};
 pub use hash::{Seeded, SeededHasher};
 pub use host::{HostConfig, HostCounters, HostTable, IpPair};
 pub use key::{FlowKey, icmpv4_counterpart, icmpv6_counterpart};
+pub use rate::{Rate, RateConfig, SLOTS as RATE_SLOTS};
 pub use table::{EndReason, Flow, FlowRef, FlowTable, Lookup};

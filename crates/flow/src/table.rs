@@ -12,6 +12,7 @@ use crate::core::{Direction, FlowCore, FlowState};
 use crate::counters::FlowCounters;
 use crate::hash::fold;
 use crate::key::{self, FlowKey, Key};
+use crate::rate::{Rate, RateConfig};
 use crate::slab::Chunks;
 
 const NONE: u32 = u32::MAX;
@@ -123,13 +124,18 @@ impl<X> FlowTable<X> {
     /// Bytes that one flow takes of `memcap`.
     pub const FLOW_SIZE: u64 = (size_of::<Slot>() + size_of::<Option<Flow<X>>>()) as u64;
 
+    /// The same, with what the settings add to each flow.
+    fn flow_size(config: &FlowConfig) -> u64 {
+        Self::FLOW_SIZE + config.rate.as_ref().map_or(0, RateConfig::size)
+    }
+
     /// An empty table.
     pub fn new(config: FlowConfig) -> Self {
         let buckets = config.hash_size.max(1) as usize;
         let fixed = buckets as u64 * 4;
         let limit = match config.memcap {
             0 => u64::from(NONE - 1),
-            memcap => memcap.saturating_sub(fixed) / Self::FLOW_SIZE,
+            memcap => memcap.saturating_sub(fixed) / Self::flow_size(&config),
         };
         let mut table = FlowTable {
             buckets: vec![NONE; buckets],
@@ -275,6 +281,18 @@ impl<X> FlowTable<X> {
         core.last = core.last.max(packet.time);
         core.pkts[i] += 1;
         core.bytes[i] += len;
+        if let Some(config) = &self.config.rate
+            && !core.elephant[i]
+        {
+            let rate = core.rate.get_or_insert_with(|| Box::new(Rate::new(config, packet.time)));
+            if rate.add(config, packet.time, i, len) {
+                self.counters.elephant += u64::from(core.elephant == [false; 2]);
+                core.elephant[i] = true;
+                if core.elephant == [true; 2] {
+                    core.rate = None;
+                }
+            }
+        }
         match core.state {
             FlowState::LocalBypassed => {
                 core.bypassed[i].0 += 1;
@@ -492,7 +510,7 @@ impl<X> FlowTable<X> {
         self.flows.push(None);
         self.free = n as u32;
         self.counters.spare += 1;
-        self.counters.memuse += Self::FLOW_SIZE;
+        self.counters.memuse += Self::flow_size(&self.config);
         true
     }
 

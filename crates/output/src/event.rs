@@ -32,6 +32,7 @@ macro_rules! kinds {
                 match self {
                     EventType::Http2 => "http",
                     EventType::Doh2 => "dns",
+                    EventType::Stream => "stream_tcp",
                     other => other.key(),
                 }
             }
@@ -95,6 +96,7 @@ kinds! {
     Websocket "websocket",
     Doh2 "doh2",
     Ntp "ntp",
+    Stream "stream",
 }
 
 /// A set of event types.
@@ -561,6 +563,63 @@ pub struct AnomalyEvent<'a> {
     pub tx_id: Option<u64>,
     /// The packet, for `packethdr`.
     pub packet: Option<&'a Packet<'a>>,
+}
+
+/// What the TCP engine made of a packet.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamEvent<'a> {
+    /// Header.
+    pub header: Header<'a>,
+    /// The packet.
+    pub packet: &'a Packet<'a>,
+    /// Its direction.
+    pub direction: Direction,
+    /// Its session after it; `None` where it belongs to none.
+    pub session: Option<SessionState<'a>>,
+    /// Names of its events, without `stream.`; those of the decoder count only as there being some.
+    pub events: &'a [&'static str],
+    /// Whether the decoder found something wrong with it.
+    pub decode_events: bool,
+    /// Whether it repeats what was acknowledged.
+    pub spurious_retransmission: bool,
+}
+
+/// A TCP session as events of packets show it.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionState<'a> {
+    /// State after the packet.
+    pub state: &'a str,
+    /// State before it, where it was another one.
+    pub before: Option<&'a str>,
+    /// What is special about it.
+    pub flags: &'a [&'static str],
+    /// The client and the server.
+    pub peers: [PeerState; 2],
+}
+
+/// One side of a TCP session.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerState {
+    /// Its initial sequence number.
+    pub isn: u32,
+    /// One past the last byte that it sent.
+    pub next_seq: u32,
+    /// Up to where the other side acknowledged.
+    pub last_ack: u32,
+    /// Up to where the other side lets it send.
+    pub next_win: u32,
+    /// Sequence number of the first byte of it that is kept.
+    pub base_seq: u32,
+    /// One past the last byte of it that is kept.
+    pub right_edge: u32,
+    /// The window that the other side offered last.
+    pub window: u32,
+    /// The shift of that window.
+    pub wscale: u8,
+    /// Data of it is missing.
+    pub gap: bool,
+    /// It sent more than is put together.
+    pub depth_reached: bool,
 }
 
 /// A packet was dropped.

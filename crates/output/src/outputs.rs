@@ -5,6 +5,7 @@ use margay_packet::{Packet, Time};
 use crate::eve::Eve;
 use crate::event::{
     AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent, StatsEvent,
+    StreamEvent,
 };
 use crate::fast::Fast;
 use crate::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogError, PcapLogSettings, PcapMode};
@@ -176,6 +177,11 @@ impl Outputs {
     /// Something that should not be was seen.
     pub fn anomaly(&mut self, event: &AnomalyEvent<'_>) {
         self.eve_for(EventType::Anomaly).for_each(|e| e.anomaly(event));
+    }
+
+    /// The TCP engine is done with a packet.
+    pub fn stream(&mut self, event: &StreamEvent<'_>) {
+        self.eve_for(EventType::Stream).for_each(|e| e.stream(event));
     }
 
     /// A packet was dropped.

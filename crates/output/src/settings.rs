@@ -204,6 +204,8 @@ pub struct EveSettings {
     pub flow: FlowOptions,
     /// Options of `stats`.
     pub stats: StatsOptions,
+    /// Options of `stream`.
+    pub stream: StreamOptions,
     /// `xff` of `alert`, `http` and `files`.
     pub xff: XffSettings,
 }
@@ -228,6 +230,7 @@ impl EveSettings {
             drop: DropOptions::default(),
             flow: FlowOptions::default(),
             stats: StatsOptions::default(),
+            stream: StreamOptions::default(),
             xff: XffSettings::default(),
         }
     }
@@ -336,6 +339,19 @@ impl Default for AnomalyOptions {
     fn default() -> Self {
         AnomalyOptions { decode: false, stream: false, applayer: true, packethdr: false }
     }
+}
+
+/// `stream:` of an `eve-log`: which packets of TCP are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamOptions {
+    /// `all`.
+    pub all: bool,
+    /// `event-set`: those with an event of the decoder or the TCP engine.
+    pub event_set: bool,
+    /// `state-update`: those that change the state of their session.
+    pub state_update: bool,
+    /// `spurious-retransmission`: those that repeat what was acknowledged.
+    pub spurious_retransmission: bool,
 }
 
 /// `drop:` of an `eve-log`.

@@ -253,6 +253,8 @@ pub enum NumberTest {
         /// Whether it is none of them.
         negated: bool,
     },
+    /// It is within one of these, both ends included.
+    Ranges(Vec<(u64, u64)>),
     /// Some of the bits of `any` are set (or there are none in it), and none of those of `none`.
     Bits {
         /// Bits of which one has to be set.
@@ -275,6 +277,7 @@ impl NumberTest {
         match self {
             NumberTest::Compare(c) => c.holds(v),
             NumberTest::OneOf { values, negated } => values.contains(&v) != *negated,
+            NumberTest::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&v)),
             NumberTest::Tagged { tag, value } => v >> 32 == u64::from(*tag) && value.holds(v & 0xffff_ffff),
             NumberTest::Bits { any, none } => (*any == 0 || v & any != 0) && v & none == 0,
         }
@@ -445,8 +448,6 @@ pub enum Check {
     Rpc { program: u32, version: Option<u32>, procedure: Option<u32> },
     /// `urilen`, with whether it looks at the raw URI
     UriLen { value: Compare, raw: bool },
-    /// `asn1` options as written
-    Asn1(String),
     /// `flowvar`, `pktvar`: a variable that `pcre` captured has this value
     Variable { kind: CaptureKind, name: String, value: Vec<u8>, negated: bool },
     /// `filename`, `fileext`, `filemagic`, `filemd5` …: all that a rule has hold for one file

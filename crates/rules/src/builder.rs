@@ -263,6 +263,7 @@ impl<'c> Builder<'c> {
             check,
             BufferCheck::Bsize(_)
                 | BufferCheck::Entropy { .. }
+                | BufferCheck::Asn1(_)
                 | BufferCheck::Dataset(_)
                 | BufferCheck::DataRep(_)
                 | BufferCheck::Other { .. }

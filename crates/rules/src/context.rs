@@ -76,7 +76,6 @@ pub struct Context {
 /// Names besides protocols that [`Context::available`] may hold, and the keywords that need them.
 pub const FEATURES: &[(&str, &str)] = &[
     ("app-layer", "app-layer-protocol, app-layer-event:applayer_*, app-layer-state"),
-    ("asn1", "asn1"),
     ("dataset", "dataset, datarep"),
     ("file", "file.*, filestore, filemagic, filemd5 …"),
     ("frame", "frame"),

@@ -130,7 +130,7 @@ fn parse(entry: &str, variables: &HashMap<String, String>, addresses: &mut Addre
             if count == 0 || seconds == 0 || timeout == 0 {
                 return Err(format!("rate_filter count, seconds and timeout must be above 0: {entry}"));
             }
-            if matches!(track, Track::Either | Track::Flow) {
+            if track == Track::Either {
                 return Err(bad());
             }
             GlobalThresholdKind::RateFilter { track, count, seconds, new_action, timeout }
@@ -187,6 +187,11 @@ mod tests {
             one("rate_filter gen_id 1, sig_id 2, track by_rule, count 3, seconds 4, new_action drop, timeout 5")
                 .unwrap(),
             GlobalThresholdKind::RateFilter { new_action: NewAction::Drop, timeout: 5, .. }
+        ));
+        assert!(matches!(
+            one("rate_filter gen_id 1, sig_id 2, track by_flow, count 3, seconds 4, new_action pass, timeout 5")
+                .unwrap(),
+            GlobalThresholdKind::RateFilter { track: Track::Flow, new_action: NewAction::Pass, .. }
         ));
         assert!(matches!(
             one("suppress gen_id 1, sig_id 2").unwrap(),

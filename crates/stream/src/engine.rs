@@ -438,11 +438,18 @@ impl StreamEngine {
     }
 }
 
-/// Whether a packet opens a new connection on a session that is over.
+/// Whether a packet opens a new connection on a session that is over; or once more, without data, on one whose server did
+/// not take the data of the first SYN (RFC 7413 section 4.1.3.1).
 fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
-    s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN
-        && (session.state == TcpState::Closed
-            || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
+    if s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) != tcp::SYN {
+        return false;
+    }
+    let plainly = s.from == 0 && s.payload.is_empty() && s.options.fast_open.is_none();
+    if plainly && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
+        return true;
+    }
+    (session.state == TcpState::Closed
+        || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
         && s.seq != session.peers[s.from].isn
 }
 

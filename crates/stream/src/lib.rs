@@ -52,4 +52,4 @@ pub use counters::StreamCounters;
 pub use engine::{Exception, Outcome, StreamEngine};
 pub use event::{StreamEvent, StreamEvents};
 pub use policy::{HostOsPolicies, OsPolicy};
-pub use session::{AppData, StreamChunk, TcpSession, TcpState};
+pub use session::{AppData, SideState, StreamChunk, TcpSession, TcpState};

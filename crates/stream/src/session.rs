@@ -69,6 +69,8 @@ pub(crate) mod flag {
     pub(crate) const INLINE: u16 = 1 << 8;
     /// The sides were turned round at pickup.
     pub(crate) const SWAPPED: u16 = 1 << 9;
+    /// The server did not take the data that came with the SYN.
+    pub(crate) const DATA_IGNORED: u16 = 1 << 10;
 }
 
 /// Bits of [`Peer::flags`].
@@ -210,6 +212,27 @@ pub struct StreamChunk<'a> {
     pub seen: usize,
 }
 
+/// How far one side of a connection is, as a sender; sequence numbers all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SideState {
+    /// Initial sequence number.
+    pub isn: u32,
+    /// One past the last byte (or FIN) seen.
+    pub next_seq: u32,
+    /// Highest acknowledgment of the other side.
+    pub last_ack: u32,
+    /// Furthest that the other side ever let this one send.
+    pub next_win: u32,
+    /// The first byte that is kept.
+    pub base_seq: u32,
+    /// One past the last byte that is kept.
+    pub right_edge: u32,
+    /// The window that the other side offered last, scaled.
+    pub window: u32,
+    /// Shift of that window.
+    pub wscale: u8,
+}
+
 /// A TCP connection. Index 0 is the client, 1 the server; data is indexed by the direction that it goes.
 #[derive(Debug, Clone, Default)]
 pub struct TcpSession {
@@ -248,6 +271,40 @@ impl TcpSession {
     /// State.
     pub const fn state(&self) -> TcpState {
         self.state
+    }
+    /// How far a direction is.
+    pub fn side(&self, direction: Direction) -> SideState {
+        let p = &self.peers[direction.index()];
+        let (from, to) = p.data.as_ref().map_or((0, 0), |d| {
+            let from = d.buffer.next_at(0).unwrap_or(d.app);
+            (from, d.buffer.end().max(from))
+        });
+        SideState {
+            isn: p.isn,
+            next_seq: p.next_seq,
+            last_ack: p.last_ack,
+            next_win: p.edge,
+            base_seq: p.isn.wrapping_add(1).wrapping_add(from as u32),
+            right_edge: p.isn.wrapping_add(1).wrapping_add(to as u32),
+            window: p.window,
+            wscale: self.peers[direction.reverse().index()].wscale,
+        }
+    }
+    /// What is special about it, by the names of events.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = self.flags;
+        [
+            (flag::MIDSTREAM, "midstream"),
+            (flag::ASYNC, "async"),
+            (flag::FOUR_WAY, "4whs"),
+            (flag::TIMESTAMP, "timestamp"),
+            (flag::SACK, "sackok"),
+            (flag::FAST_OPEN, "tcp_fast_open"),
+            (flag::DATA_IGNORED, "tfo_data_ignored"),
+        ]
+        .into_iter()
+        .filter(move |f| flags & f.0 != 0)
+        .map(|f| f.1)
     }
     /// TCP flags seen in packets of a direction.
     pub const fn tcp_flags(&self, direction: Direction) -> u8 {

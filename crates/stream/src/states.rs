@@ -231,7 +231,7 @@ impl StreamEngine {
             } else if plain && !data {
                 // Fast open, but only the SYN was acknowledged: its data does not count.
                 self.event(out, E::Hs3SynackTfoDataIgnored);
-                session.flags &= !flag::FAST_OPEN;
+                session.flags = session.flags & !flag::FAST_OPEN | flag::DATA_IGNORED;
                 let p = &mut session.peers[0];
                 if let Some(mut d) = p.data.take() {
                     d.buffer = Default::default();

@@ -435,6 +435,13 @@ fn fast_open_data_counts_where_the_server_takes_it() {
     b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"again"));
     assert_eq!(b.read(ToServer, true), "again");
+    // A client that starts over without data begins a new connection, of the same numbers.
+    let plain = pkt(ToServer, SYN, 1000, 0, b"");
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&syn);
+    assert!(!b.send(&plain).reuse, "nothing is known of the server yet");
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert!(!b.send(&syn).reuse && b.send(&plain).reuse);
 }
 
 #[test]

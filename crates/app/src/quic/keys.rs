@@ -110,3 +110,47 @@ fn expand(secret: &Hkdf<Sha256>, label: &str, out: &mut [u8]) -> Option<()> {
     info.push(0);
     secret.expand(&info, out).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
+    }
+
+    impl Keys {
+        /// As [`Keys::open`], the other way: `head` is without the packet's number.
+        pub(in crate::quic) fn seal(&self, dir: Direction, head: &[u8], number: u8, frames: &[u8]) -> Vec<u8> {
+            let side = &self.0[dir.index()];
+            let mut nonce = side.iv;
+            nonce[11] ^= number;
+            let head = [head, &[number]].concat();
+            let mut body = frames.to_vec();
+            let tag = side.key.encrypt_in_place_detached(Nonce::from_slice(&nonce), &head, &mut body).unwrap();
+            let mut packet = [&head[..], &body, &tag].concat();
+            let at = head.len() - 1;
+            let mut mask = (*packet[at + 4..].first_chunk::<16>().unwrap()).into();
+            side.header.encrypt_block(&mut mask);
+            packet[0] ^= mask[0] & 0x0f;
+            packet[at] ^= mask[1];
+            packet
+        }
+    }
+
+    /// RFC 9001, appendix A.3.
+    #[test]
+    fn the_servers_initial_of_the_rfc() {
+        let packet = hex(
+            "cf000000010008f067a5502a4262b5004075c0d95a482cd0991cd25b0aac406a5816b6394100f37a1c69797554780bb38cc5a99f5ede4cf73c3e\
+             c2493a1839b3dbcba3f6ea46c5b7684df3548e7ddeb9c3bf9c73cc3f3bded74b562bfb19fb84022f8ef4cdd93795d77d06edbb7aaf2f58891850\
+             abbdca3d20398c276456cbc42158407dd074ee",
+        );
+        let keys = Keys::new(1, &hex("8394c8f03e515708")).unwrap();
+        let mut out = Vec::new();
+        keys.open(Direction::ToClient, &packet, 18, &mut out).unwrap();
+        assert!(out.starts_with(&hex("02000000000600405a020000560303eefce7f7")));
+        assert!(keys.open(Direction::ToServer, &packet, 18, &mut out).is_none());
+        assert!(Keys::new(0xface_b001, b"x").is_none());
+    }
+}

@@ -47,3 +47,6 @@ pub static PROTOCOL: Protocol = Protocol {
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
     Box::<parser::QuicParser>::default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,27 +103,11 @@ pub static OTHERS: &[Other] = &[
         ],
         &[],
     ),
-    // MS-SMB section 2.2.3.1, MS-SMB2 sections 2.2.1 and 2.2.41, each behind four bytes of length.
-    other(
-        AppProto::Smb,
-        "smb",
-        &[
-            ts(b"\xffSMB").at(4),
-            tc(b"\xffSMB").at(4),
-            ts(b"\xfeSMB").at(4),
-            tc(b"\xfeSMB").at(4),
-            ts(b"\xfdSMB").at(4),
-            tc(b"\xfdSMB").at(4),
-        ],
-        &[on_tcp(&[139, 445], probes::smb)],
-    ),
-    other(AppProto::Dcerpc, "dcerpc", &[], &[on_tcp(&[], probes::dcerpc), on_udp(&[], probes::dcerpc_udp)]),
     other(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)]),
     other(AppProto::Ntp, "ntp", &[], &[on_udp(&[123], probes::ntp)]),
     other(AppProto::Tftp, "tftp", &[], &[on_udp(&[69], probes::tftp)]),
     other(AppProto::Ike, "ike", &[], &[on_udp(&[500], probes::ike)]),
     other(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)]),
-    other(AppProto::Dhcp, "dhcp", &[], &[on_udp(&[67, 68], probes::dhcp)]),
     other(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]),
     // RFC 3261 section 7, and the methods of its extensions.
     other(AppProto::Sip, "sip", SIP, &[]),

@@ -45,39 +45,6 @@ fn unless<T>(result: Result<T, bool>, then: impl FnOnce(T) -> Probed) -> Probed 
     }
 }
 
-/// What is behind a NetBIOS session header (RFC 1002 section 4.3): SMB, maybe behind other packets of the session.
-pub(super) fn smb(_: Direction, data: &[u8]) -> Probed {
-    let Some(&kind) = data.first() else { return Probed::More };
-    match kind {
-        // A keep-alive has nothing in it.
-        0x85 => match data.get(4..) {
-            Some(rest) if !rest.is_empty() => yes_if(matches!(rest.first(), Some(0x00 | 0x81..=0x85))),
-            _ => Probed::More,
-        },
-        _ => Probed::No,
-    }
-}
-
-/// DCE/RPC, connection-oriented (C706 section 12.6.1): version 5.0, and a fragment that has at least its own header.
-pub(super) fn dcerpc(_: Direction, data: &[u8]) -> Probed {
-    match data {
-        [5, 0, ..] => {}
-        [] | [5] => return Probed::More,
-        _ => return Probed::No,
-    }
-    match data.first_chunk::<8>() {
-        // Integers big or little endian, text ASCII or EBCDIC; one of four floating-point formats.
-        Some(head) => yes_if(head[4] & 0xee == 0 && head[5] <= 3),
-        None => Probed::More,
-    }
-}
-
-/// DCE/RPC, connectionless (C706 section 12.5.1).
-pub(super) fn dcerpc_udp(_: Direction, data: &[u8]) -> Probed {
-    let Some(head) = data.first_chunk::<80>() else { return Probed::No };
-    yes_if(head[0] == 4 && head[1] <= 19 && head[3] & 0xfc == 0 && head[4] & 0xee == 0 && head[5] <= 3)
-}
-
 /// TPKT (RFC 1006 section 6) with a connection-oriented transport unit (X.224) in it.
 pub(super) fn rdp(_: Direction, data: &[u8]) -> Probed {
     if let Some(b) = data.first()
@@ -114,11 +81,6 @@ pub(super) fn snmp(_: Direction, data: &[u8]) -> Probed {
         Some([2, 1, 0 | 1, 4, ..] | [2, 1, 3, 0x30, ..]) => YES,
         _ => Probed::No,
     })
-}
-
-/// DHCP (RFC 2131 section 2): by its size.
-pub(super) fn dhcp(_: Direction, data: &[u8]) -> Probed {
-    yes_if(data.len() >= 240)
 }
 
 /// IKE (RFC 2408 section 3.1, RFC 7296 section 3.1): version 1.0 or 2.0, and the length that the datagram has.

@@ -111,7 +111,7 @@ impl CompiledCheck {
                 Some(n) => Kind::AppLayerEvent(1 << n),
                 None => return missing("app-layer-event"),
             },
-            Check::FlowElephant(_) => return missing("flow.elephant"),
+            Check::FlowElephant(side) => Kind::FlowElephant(*side),
             Check::GeoIp(g) => match &env.countries {
                 Some(countries) => Kind::GeoIp(Box::new(GeoCheck { rule: g.clone(), countries: countries.clone() })),
                 None => {
@@ -122,7 +122,6 @@ impl CompiledCheck {
             Check::UriLen { .. } => return missing("urilen"),
             Check::File(_) => return missing("file"),
             Check::AppState { .. } => return missing("app-layer-state"),
-            Check::Asn1(_) => return missing("asn1"),
             Check::Variable { kind: CaptureKind::Alert, .. } => return missing("a variable of an alert"),
             Check::Variable { kind, name, value, negated } => Kind::Variable {
                 of_flow: *kind == CaptureKind::Flow,

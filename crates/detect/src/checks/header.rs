@@ -38,8 +38,13 @@ pub(super) fn version(p: &Packet<'_>) -> Option<u8> {
 }
 
 /// TTL or hop limit.
-pub(super) fn ttl(p: &Packet<'_>) -> Option<u8> {
+pub(crate) fn ttl(p: &Packet<'_>) -> Option<u8> {
     ipv4(p).map(|h| h[8]).or_else(|| ipv6(p).map(|h| h[7]))
+}
+
+/// Identification of the IPv4 header.
+pub(crate) fn ip_id(p: &Packet<'_>) -> Option<u16> {
+    ipv4(p).and_then(|h| u16_at(h, 4))
 }
 
 pub(super) fn ip_option(p: &Packet<'_>, o: IpOption) -> bool {
@@ -51,7 +56,7 @@ pub(super) fn ip_option(p: &Packet<'_>, o: IpOption) -> bool {
 }
 
 /// Flags and fragment offset of the IPv4 header.
-pub(super) fn frag_word(p: &Packet<'_>) -> Option<u16> {
+pub(crate) fn frag_word(p: &Packet<'_>) -> Option<u16> {
     ipv4(p).and_then(|h| u16_at(h, 6))
 }
 

@@ -227,7 +227,7 @@ fn hosts_streams_vlans_and_reputation() {
     }
     with_packet(&udp(b"x"), |p| {
         let mut names = Names::default();
-        let mut hosts = HostVars::new(8);
+        let mut hosts = HostVars::new(8, 8);
         hosts.set(HostKey::pair(p.dst, p.src), names.intern("x"), p.time, 30);
         let mut tagged = *p;
         tagged.vlans.push(100);

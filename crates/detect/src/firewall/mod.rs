@@ -195,6 +195,27 @@ pub(crate) fn untracks(effect: &Effect) -> bool {
     matches!(effect, Effect::Config { what: ConfigWhat::Tracking, kind: ConfigKind::Flow, scope: ConfigScope::Packet })
 }
 
+/// Whether a rule that is none of the firewall takes packets out of flow tracking: it is asked before the flow is known, and
+/// nowhere else.
+pub(crate) fn is_before_flow(rule: &Rule) -> bool {
+    !rule.firewall
+        && rule.action == Action::Config
+        && rule.hook.as_deref() == Some("pre_flow")
+        && rule.effects.iter().any(untracks)
+}
+
+/// Refuses what asks for a flow before there is one.
+///
+/// # Errors
+/// Such a check.
+pub(crate) fn asks_of_flow(rule: &Rule) -> Result<(), Refused> {
+    let of_flow = |c: &Check| matches!(c, Check::Flow(_) | Check::FlowBit { .. } | Check::AppProto { .. });
+    if rule.checks.iter().any(of_flow) {
+        return Err(Refused::Error("before the flow is known (pre_flow) nothing can be asked of it".into()));
+    }
+    Ok(())
+}
+
 fn firewall_rule(rule: &Rule) -> FirewallRule {
     let scope = rule.effects.iter().find_map(|e| match e {
         Effect::Action { action, scope } if *action == rule.action => *scope,
@@ -231,9 +252,8 @@ pub(crate) fn kind_of(rule: &Rule) -> Result<RuleKind, Refused> {
             "a keyword of an application protocol needs a hook of that protocol, not {hook}"
         )));
     }
-    let of_flow = |c: &Check| matches!(c, Check::Flow(_) | Check::FlowBit { .. } | Check::AppProto { .. });
-    if hook == "pre_flow" && rule.checks.iter().any(of_flow) {
-        return Err(Refused::Error("before the flow is known (pre_flow) nothing can be asked of it".into()));
+    if hook == "pre_flow" {
+        asks_of_flow(rule)?;
     }
     if rule.effects.iter().any(untracks) && hook != "pre_flow" {
         return Err(Refused::Error(

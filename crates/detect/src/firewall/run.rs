@@ -8,9 +8,10 @@ use super::{Entry, Firewall, PacketHook, Policy};
 use crate::detect::Detect;
 use crate::header::PacketKey;
 use crate::input::{Alert, DropReason, Input, Verdict, VerdictAction, of_flow};
-use crate::state::{DetectState, Match, made_up};
+use crate::state::{Match, State, made_up};
 use crate::threshold::{Outcome, Subject};
 use crate::tx::{Eval, MATCHED, View};
+use crate::watch::{End, Fate, Look, Watch};
 
 /// What the firewall has of the packet that is being inspected; one a worker.
 #[derive(Debug, Default)]
@@ -47,14 +48,14 @@ enum Came {
     Dropped(DropReason, Option<u32>),
 }
 
-impl DetectState {
+impl<W: Watch> State<W> {
     /// Alerts of firewall rules that were not written because the packet had too many.
-    pub fn discarded_firewall_alerts(&self) -> u64 {
+    pub(crate) fn discarded_firewall_alerts(&self) -> u64 {
         self.firewall.discarded
     }
 
     /// Asks the table of packets before the flow (first of all, for every packet), or before the stream.
-    pub fn firewall_hook(&mut self, detect: &Detect, hook: PacketHook, input: &mut Input<'_>) -> HookOutcome {
+    pub(crate) fn firewall_hook(&mut self, detect: &Detect, hook: PacketHook, input: &mut Input<'_>) -> HookOutcome {
         let Some(firewall) = &detect.firewall else { return HookOutcome::Next };
         if hook == PacketHook::PreFlow {
             self.firewall.matches.clear();
@@ -82,6 +83,26 @@ impl DetectState {
         }
     }
 
+    /// Whether a `config` rule wants the packet to belong to no flow; asked before its flow is looked up.
+    pub(crate) fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
+        if detect.before_flow.is_empty() {
+            return false;
+        }
+        self.cache.start(&detect.sets);
+        let key = PacketKey::new(input.packet, input.dir);
+        let mut verdict = Verdict::default();
+        let mut untracked = false;
+        for rule in detect.before_flow.iter().filter_map(|&n| detect.compiled.get(n as usize)) {
+            if rule.header.ways(&key, &detect.sets, &mut self.cache) != 0
+                && self.checks_hold(detect, rule, input).is_some()
+            {
+                self.apply(rule, input, &mut verdict, None);
+                untracked = true;
+            }
+        }
+        untracked
+    }
+
     /// Inspects a packet in firewall mode.
     pub(crate) fn inspect_firewall(&mut self, detect: &Detect, firewall: &Firewall, input: &mut Input<'_>) -> Verdict {
         let tagged = self.tagged(input);
@@ -89,6 +110,7 @@ impl DetectState {
         if action == FlowAction::Drop
             && let Some(v) = of_flow(action, input.ips)
         {
+            self.context.watch.left_out(input);
             return Verdict { tagged, ..v };
         }
         let mut verdict = Verdict { tagged, ..Verdict::default() };
@@ -96,6 +118,7 @@ impl DetectState {
         self.cache.start(&detect.sets);
         let key = PacketKey::new(input.packet, input.dir);
         self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
+        self.context.watch.packet(input, &key, self.flow_start);
         self.firewall.passed |= flow_passed || input.td_passed || action == FlowAction::Pass;
         let mut came = match action == FlowAction::Accept || self.firewall.accepted || input.let_through {
             true => Came::Accepted,
@@ -115,7 +138,9 @@ impl DetectState {
         } else {
             self.inspect_app(detect, input, &key, &mut verdict);
         }
-        self.conclude(detect, input, verdict, came, early)
+        let verdict = self.conclude(detect, input, verdict, came, early);
+        self.context.watch.packet_done();
+        verdict
     }
 
     /// Asks a table of packets; and whether the packet is to belong to no flow.
@@ -137,7 +162,9 @@ impl DetectState {
             if rule.header.ways(key, &detect.sets, &mut self.cache) == 0 {
                 continue;
             }
+            self.context.watch.begin(number, Look::Packet);
             let held = self.checks_hold(detect, rule, input);
+            self.context.watch.end(number, if held.is_some() { End::Match } else { End::Fail });
             self.keep_entropy(input.flow.as_deref_mut());
             let Some(stream) = held else { continue };
             self.keep_captures(input.flow.as_deref_mut());
@@ -225,7 +252,9 @@ impl DetectState {
             for &Entry { rule: number, implied } in &table.rules {
                 let Some(rule) = detect.compiled.get(number as usize) else { continue };
                 let Some(plan) = rule.tx.as_deref().and_then(|t| t.plan(proto, dir)) else { continue };
+                self.context.watch.begin(number, Look::Transaction { proto, dir, id, progress, complete });
                 if !self.tx_applies(detect, rule, input, key) {
+                    self.context.watch.end(number, End::Fail);
                     continue;
                 }
                 if implied {
@@ -242,8 +271,14 @@ impl DetectState {
                     let limits = tx.file_window(dir);
                     let engine = input.files.as_deref();
                     let view = View { tx: &*tx, group, dir, progress, complete, engine, limits };
-                    let eval = self.evaluate(rule, txr, plan, held, 0, view, input);
+                    let eval = self.evaluate(number, rule, txr, plan, held, 0, view, input);
                     self.keep_entropy(input.flow.as_deref_mut());
+                    let end = match &eval {
+                        Eval::Match(_) => End::Match,
+                        Eval::Wait(_) if !complete => End::Wait,
+                        _ => End::Fail,
+                    };
+                    self.context.watch.end(number, end);
                     let bits = match eval {
                         Eval::Match(f) => {
                             file = f;
@@ -381,13 +416,16 @@ impl DetectState {
                 self.tags.set(m.rule, t, &who);
             }
             if self.thresholds.decide(&detect.thresholds, m.rule, &subject).outcome != Outcome::Alert {
+                self.context.watch.fate(m.rule, Fate::Threshold(false));
                 self.counters.alerts_suppressed += 1;
                 continue;
             }
             if self.alerts.len() >= max {
+                self.context.watch.fate(m.rule, Fate::Overflow);
                 self.firewall.discarded += 1;
                 continue;
             }
+            self.context.watch.fate(m.rule, Fate::Alert);
             let alert = Alert {
                 rule: m.rule,
                 action: rule.action,

@@ -10,7 +10,8 @@ use crate::detect::Detect;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::rule::CompiledRule;
-use crate::state::{DetectState, Match};
+use crate::state::{Match, State};
+use crate::watch::{At, End, Look, Searched, Watch};
 
 /// The bytes of a direction's frames.
 pub trait FrameBytes {
@@ -47,7 +48,7 @@ struct Part<'a> {
     ends: bool,
 }
 
-impl DetectState {
+impl<W: Watch> State<W> {
     /// Looks at the frames that are due.
     pub(crate) fn inspect_frames(
         &mut self,
@@ -75,6 +76,7 @@ impl DetectState {
                     candidates.extend_from_slice(&group.always);
                     if let Some(p) = &group.prefilter {
                         p.scan(data, &mut self.scratch, &mut candidates);
+                        self.context.watch.searched(Searched::Frame(of.proto, frame.kind), data);
                     }
                     candidates.sort_unstable();
                     candidates.dedup();
@@ -84,7 +86,14 @@ impl DetectState {
                         let Some(asked) = rule.frame.as_deref().filter(|_| !frame.matched.contains(&number)) else {
                             continue;
                         };
-                        if self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input) {
+                        self.context
+                            .watch
+                            .begin(number, Look::Frame { proto: of.proto, kind: frame.kind, id: frame.id });
+                        self.context.watch.at(At::Frame(offset));
+                        let holds =
+                            self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input);
+                        self.context.watch.end(number, if holds { End::Match } else { End::Fail });
+                        if holds {
                             self.keep_captures(input.flow.as_deref_mut());
                             self.apply(rule, input, verdict, None);
                             let context = self.keep_contexts();
@@ -111,6 +120,7 @@ impl DetectState {
 
     fn part_holds(&mut self, asked: &FrameRule, rule: &CompiledRule, part: &Part<'_>, input: &Input<'_>) -> bool {
         if (asked.from_start && !part.starts) || (asked.to_end && !part.ends) || part.data.is_empty() {
+            self.context.watch.missing(At::Frame(0), "only part of the frame is there");
             return false;
         }
         self.context.clear_results();

@@ -13,11 +13,11 @@ use margay_rules::ast::{BufferCheck, BufferChecks, Rule};
 
 use crate::checks::{CheckEnv, ProtoSet};
 use crate::fast_pattern;
-use crate::group::Prefilter;
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
-use crate::mpm::{MatcherCache, MpmError, Pattern};
-use crate::rule::{Inspection, PATTERN_MIN, Refused};
+use crate::mpm::{MatcherCache, MpmError};
+use crate::prefilter::{Literal, Prefilter};
+use crate::rule::{Inspection, Refused};
 use crate::transform::CompiledTransforms;
 
 pub use inspect::{FrameBytes, FrameInput};
@@ -25,7 +25,7 @@ pub use inspect::{FrameBytes, FrameInput};
 /// What a rule asks of a frame.
 #[derive(Debug)]
 pub(crate) struct FrameRule {
-    checks: Box<[Inspection]>,
+    pub(crate) checks: Box<[Inspection]>,
     /// It can hold only in a stretch that begins where the frame does.
     from_start: bool,
     /// It can hold only in a stretch that ends where the frame does.
@@ -67,7 +67,7 @@ impl FrameGroups {
 }
 
 /// A protocol, direction and type, and the rules for it.
-type Place = ((AppProto, Direction, u8), Vec<(u32, Option<Pattern>)>);
+type Place = ((AppProto, Direction, u8), Vec<(u32, Option<Literal>)>);
 
 /// Compiles rules that look at frames, and gathers what they share.
 pub(crate) struct FrameBuilder {
@@ -121,10 +121,7 @@ impl FrameBuilder {
         if kinds.is_empty() {
             return Err(Refused::Unsupported(format!("no protocol of this build has the frame {name}")));
         }
-        let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
-        let pattern = fast_pattern::choose(rule, &plain, &|_| 1)
-            .filter(|f| f.bytes.len() >= PATTERN_MIN)
-            .map(|f| Pattern { bytes: f.bytes, nocase: f.nocase });
+        let pattern = pattern_of(rule);
         for (dir, side) in [(Direction::ToServer, TO_SERVER), (Direction::ToClient, TO_CLIENT)] {
             if header.sides & side == 0 {
                 continue;
@@ -174,6 +171,12 @@ impl FrameBuilder {
     }
 }
 
+/// The pattern that stands for a rule on frames.
+pub(crate) fn pattern_of(rule: &Rule) -> Option<Literal> {
+    let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
+    fast_pattern::choose(rule, &plain, &|_| 1).map(Literal::from).filter(Literal::is_useful)
+}
+
 /// Whether checks are bound to the beginning of a frame, and to its end.
 fn anchors(b: &BufferChecks) -> (bool, bool) {
     if !b.transforms.is_empty() {
@@ -191,6 +194,7 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         BufferCheck::Base64 { .. }
         | BufferCheck::Bsize(_)
         | BufferCheck::Entropy { .. }
+        | BufferCheck::Asn1(_)
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_) => (true, true),
         BufferCheck::Pcre(_) | BufferCheck::Other { .. } => (start, end),

@@ -12,8 +12,9 @@
 //! does not match, and is counted. Nothing is allocated: literals are prepared when the rule is compiled, and
 //! [`InspectContext`] keeps the memory that matching needs.
 
+pub mod asn1;
 mod base64;
-mod number;
+pub(crate) mod number;
 mod run;
 mod search;
 #[cfg(test)]
@@ -24,12 +25,13 @@ pub(crate) use base64::decode as decode_base64;
 use std::sync::Arc;
 
 use margay_rules::ast::{
-    BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare,
+    Asn1, BufferCheck, BufferChecks, ByteExtract, ByteJump, ByteMath, ByteTest, CaptureKind, Compare, FloatCompare,
     VARIABLES_MAX, Value,
 };
 
 use crate::dataset::{Datasets, SetCheck, SetHit, SetTest};
 use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
+use crate::watch::{Off, Watch};
 use search::Searcher;
 
 /// Limits of inspection.
@@ -39,11 +41,13 @@ pub struct InspectLimits {
     pub recursion: u32,
     /// Limits of one regular expression match.
     pub pcre: PcreLimits,
+    /// Most outermost elements that `asn1` looks at: `asn1-max-frames`.
+    pub asn1_frames: u32,
 }
 
 impl Default for InspectLimits {
     fn default() -> Self {
-        InspectLimits { recursion: 3000, pcre: PcreLimits::default() }
+        InspectLimits { recursion: 3000, pcre: PcreLimits::default(), asn1_frames: asn1::FRAMES }
     }
 }
 
@@ -94,7 +98,7 @@ pub const REPLACES_MAX: usize = 32;
 pub const HITS_MAX: usize = 16;
 
 #[derive(Debug)]
-struct ContentOp {
+pub(crate) struct ContentOp {
     search: Searcher,
     len: usize,
     negated: bool,
@@ -117,7 +121,7 @@ impl ContentOp {
 }
 
 #[derive(Debug)]
-struct PcreOp {
+pub(crate) struct PcreOp {
     code: Pcre,
     negated: bool,
     relative: bool,
@@ -127,7 +131,7 @@ struct PcreOp {
 }
 
 #[derive(Debug)]
-enum Op {
+pub(crate) enum Op {
     Content(Box<ContentOp>),
     Pcre(Box<PcreOp>),
     IsDataAt {
@@ -153,6 +157,7 @@ enum Op {
         value: FloatCompare,
         name: u32,
     },
+    Asn1(Asn1),
     Set(Box<SetCheck>),
 }
 
@@ -165,6 +170,7 @@ pub struct CompiledBuffer {
     targets: Vec<(u32, CaptureRole)>,
     replaces: Vec<Arc<[u8]>>,
     limit: u32,
+    asn1_frames: u32,
 }
 
 /// What a captured text is.
@@ -204,7 +210,7 @@ pub struct Replacement {
 
 /// What inspection reads and writes besides the buffer. One a worker, used for all rules.
 #[derive(Debug)]
-pub struct InspectContext {
+pub struct InspectContext<W = Off> {
     /// Variables of the rule, by number; kept from one of its buffers to the next.
     pub variables: [u64; VARIABLES_MAX],
     /// Byte order of the DCERPC message at hand, for `dce`.
@@ -224,10 +230,19 @@ pub struct InspectContext {
     capture_bytes: Vec<u8>,
     replaces: Vec<Replacement>,
     hits: Vec<SetHit>,
+    /// Who is told of what is looked at.
+    pub(crate) watch: W,
 }
 
 impl Default for InspectContext {
     fn default() -> Self {
+        InspectContext::watched(Off)
+    }
+}
+
+impl<W> InspectContext<W> {
+    /// One that tells `watch` of what is looked at.
+    pub(crate) fn watched(watch: W) -> Self {
         InspectContext {
             variables: [0; VARIABLES_MAX],
             dce_little: false,
@@ -242,11 +257,10 @@ impl Default for InspectContext {
             captures: Vec::with_capacity(CAPTURES_MAX.0),
             capture_bytes: Vec::with_capacity(CAPTURES_MAX.1),
             replaces: Vec::with_capacity(REPLACES_MAX),
+            watch,
         }
     }
-}
 
-impl InspectContext {
     /// Forgets the captures and replacements of an earlier rule or buffer. The caller takes what it wants after each
     /// buffer that matched, and calls this before the next.
     pub fn clear_results(&mut self) {
@@ -290,6 +304,7 @@ impl CompiledBuffer {
             targets: Vec::new(),
             replaces: Vec::new(),
             limit: limits.recursion,
+            asn1_frames: limits.asn1_frames,
         };
         out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
         Ok(out)
@@ -309,7 +324,7 @@ impl CompiledBuffer {
         }
         let mut ops: Vec<Op> = Vec::with_capacity(checks.len());
         for check in checks {
-            if let BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true } = check
+            if is_end(check)
                 && let Some(Op::Content(c)) = ops.last_mut()
             {
                 // Right behind a literal this is another way to write `endswith`, of a negated literal too (observed).
@@ -417,6 +432,7 @@ impl CompiledBuffer {
             BufferCheck::Entropy { bytes, offset, value } => {
                 Op::Entropy { bytes: *bytes, offset: *offset, value: *value, name: u32::MAX }
             }
+            BufferCheck::Asn1(a) => Op::Asn1(*a),
             BufferCheck::Dataset(d) => {
                 Op::Set(Box::new(SetCheck { name: d.name.clone(), test: SetTest::Command(d.command), set: None }))
             }
@@ -476,13 +492,30 @@ impl CompiledBuffer {
 
     /// Whether all checks hold for `data`. Where they do, captures and replacements are added to `ctx`.
     pub fn matches(&self, data: &[u8], ctx: &mut InspectContext) -> bool {
+        self.inspect(data, ctx)
+    }
+
+    /// The same, watched or not.
+    pub(crate) fn inspect<W: Watch>(&self, data: &[u8], ctx: &mut InspectContext<W>) -> bool {
         ctx.steps = 0;
         let marks = ctx.marks();
         let matched = self.run(&self.ops, data, 0, ctx) == run::Outcome::Match;
         if !matched {
             ctx.rewind(marks);
         }
+        if W::CHECKS {
+            ctx.watch.buffer(self, data, matched);
+        }
         matched
+    }
+
+    /// Where a check is, for who watches: its place, and that among the checks of `base64_data` where it is one of them.
+    pub(crate) fn place_of(&self, op: &Op) -> Option<(usize, Option<usize>)> {
+        self.ops.iter().enumerate().find_map(|(n, o)| match o {
+            o if std::ptr::eq(o, op) => Some((n, None)),
+            Op::Base64 { data, .. } => data.iter().position(|i| std::ptr::eq(i, op)).map(|i| (n, Some(i))),
+            _ => None,
+        })
     }
 
     /// Variables that captures of [`Capture::index`] go to, and of which kind.
@@ -527,6 +560,23 @@ fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
     Ok(())
 }
 
+/// `isdataat:!1,relative`: right behind a literal it is no check of its own.
+fn is_end(check: &BufferCheck) -> bool {
+    matches!(check, BufferCheck::IsDataAt { at: Value::Number(1), relative: true, negated: true })
+}
+
+/// The checks that are compiled to one each, in their order.
+pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
+    let mut out: Vec<BufferCheck> = Vec::with_capacity(checks.len());
+    for c in checks {
+        match out.last_mut() {
+            Some(BufferCheck::Content(last)) if is_end(c) => last.ends_with = true,
+            _ => out.push(c.clone()),
+        }
+    }
+    out
+}
+
 /// Whether the check makes the literal before it be tried at every place.
 fn is_relative(check: &BufferCheck) -> bool {
     match check {
@@ -539,7 +589,9 @@ fn is_relative(check: &BufferCheck) -> bool {
         BufferCheck::ByteMath(b) => b.relative,
         // `base64_decode:relative` hangs on the first place of the literal before it alone (Suricata's manual).
         BufferCheck::Base64 { .. } => false,
+        // Nor is `asn1` tried elsewhere.
         BufferCheck::Bsize(_)
+        | BufferCheck::Asn1(_)
         | BufferCheck::Entropy { .. }
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_)

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::dataset::SetOutcome;
 use crate::pcre::PcreResult;
+use crate::watch::{Came, OpSeen, Watch};
 
 /// What became of the checks from some point on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(crate) struct Marks {
     hits: usize,
 }
 
-impl InspectContext {
+impl<W> InspectContext<W> {
     pub(crate) fn marks(&self) -> Marks {
         Marks {
             captures: self.captures.len(),
@@ -108,7 +109,7 @@ impl InspectContext {
 
 impl ContentOp {
     /// Where it may lie in `data`, as start and end; `None` where there is no room for it.
-    fn window(&self, data: &[u8], cursor: usize, ctx: &InspectContext) -> Option<(usize, usize)> {
+    fn window<W>(&self, data: &[u8], cursor: usize, ctx: &InspectContext<W>) -> Option<(usize, usize)> {
         let len = data.len() as i64;
         let mut start = 0i64;
         let mut end = len;
@@ -155,7 +156,13 @@ impl ContentOp {
 
 impl CompiledBuffer {
     /// Walks `ops` over `data` from `cursor`.
-    pub(super) fn run(&self, ops: &[Op], data: &[u8], mut cursor: usize, ctx: &mut InspectContext) -> Outcome {
+    pub(super) fn run<W: Watch>(
+        &self,
+        ops: &[Op],
+        data: &[u8],
+        mut cursor: usize,
+        ctx: &mut InspectContext<W>,
+    ) -> Outcome {
         let mut rest = ops;
         // What failing means here: `Stop` once a literal was passed that is not tried again.
         let mut fail = Outcome::Fail;
@@ -164,19 +171,30 @@ impl CompiledBuffer {
             ctx.steps += 1;
             if ctx.steps > self.limit {
                 ctx.limit_reached += 1;
+                self.tell(op, data, cursor, None, Came::Limit, ctx);
                 return Outcome::Stop;
             }
+            // Where a check that holds lies, and where one might have: only for who watches.
+            let (before, mut place, mut sought) = (cursor, None, None);
             let holds = match op {
                 Op::Content(c) => {
                     let window = c.window(data, cursor, ctx);
                     let found = window.and_then(|(start, end)| c.find(data, start, end));
+                    if W::CHECKS {
+                        sought = window;
+                        place = found.map(|at| (at, at + c.len));
+                    }
                     if c.negated {
                         found.is_none()
                     } else {
                         let exhausted = if c.is_relative() { fail } else { Outcome::Stop };
-                        let (Some(at), Some((_, end))) = (found, window) else { return exhausted };
+                        let (Some(at), Some((_, end))) = (found, window) else {
+                            self.tell(op, data, cursor, window, Came::Failed(None), ctx);
+                            return exhausted;
+                        };
                         if c.relative_next {
-                            return self.try_places(c, rest, data, (at, end), exhausted, ctx);
+                            self.tell(op, data, cursor, window, Came::Held(at, at + c.len), ctx);
+                            return self.try_places(op, c, rest, data, (at, end), exhausted, ctx);
                         }
                         ctx.keep_replacement(at, c);
                         cursor = at + c.len;
@@ -193,11 +211,20 @@ impl CompiledBuffer {
                             false
                         }
                         PcreResult::NoMatch => p.negated,
-                        PcreResult::Match(..) if p.negated => false,
-                        PcreResult::Match(from, to) if p.relative_next => {
-                            return self.try_matches(p, rest, data, base, (from, to), fail, ctx);
+                        PcreResult::Match(from, to) if p.negated => {
+                            if W::CHECKS {
+                                place = Some((base + from, base + to));
+                            }
+                            false
                         }
-                        PcreResult::Match(_, to) => {
+                        PcreResult::Match(from, to) if p.relative_next => {
+                            self.tell(op, data, cursor, None, Came::Held(base + from, base + to), ctx);
+                            return self.try_matches(op, p, rest, data, base, (from, to), fail, ctx);
+                        }
+                        PcreResult::Match(from, to) => {
+                            if W::CHECKS {
+                                place = Some((base + from, base + to));
+                            }
                             ctx.keep_captures(self, p, subject);
                             cursor = base + to;
                             true
@@ -241,6 +268,16 @@ impl CompiledBuffer {
                     }
                     None => false,
                 },
+                Op::Asn1(a) => {
+                    let at = match a.relative_offset {
+                        Some(offset) => (cursor as i64).saturating_add(i64::from(offset)),
+                        None => i64::from(a.absolute_offset),
+                    };
+                    usize::try_from(at)
+                        .ok()
+                        .and_then(|at| data.get(at..))
+                        .is_some_and(|data| super::asn1::holds(a, data, self.asn1_frames))
+                }
                 Op::Set(s) => match s.run(data) {
                     SetOutcome::Holds(hit) => {
                         if let Some(hit) = hit.filter(|_| ctx.hits.len() < HITS_MAX) {
@@ -255,6 +292,11 @@ impl CompiledBuffer {
                     }
                 },
             };
+            if W::CHECKS {
+                let (from, to) = place.unwrap_or((before, cursor));
+                let came = if holds { Came::Held(from, to) } else { Came::Failed(place) };
+                self.tell(op, data, before, sought, came, ctx);
+            }
             if !holds {
                 return fail;
             }
@@ -262,15 +304,34 @@ impl CompiledBuffer {
         Outcome::Match
     }
 
-    /// Tries the rest at every place of a literal, from its first one on.
-    fn try_places(
+    /// Tells who watches what became of a check.
+    #[inline]
+    fn tell<W: Watch>(
         &self,
+        op: &Op,
+        data: &[u8],
+        cursor: usize,
+        window: Option<(usize, usize)>,
+        came: Came,
+        ctx: &mut InspectContext<W>,
+    ) {
+        if W::CHECKS {
+            let seen = OpSeen { data, cursor, window, came, variables: &ctx.variables, dce_little: ctx.dce_little };
+            ctx.watch.op(self, op, &seen);
+        }
+    }
+
+    /// Tries the rest at every place of a literal, from its first one on.
+    #[allow(clippy::too_many_arguments)]
+    fn try_places<W: Watch>(
+        &self,
+        op: &Op,
         c: &ContentOp,
         rest: &[Op],
         data: &[u8],
         (mut at, end): (usize, usize),
         exhausted: Outcome,
-        ctx: &mut InspectContext,
+        ctx: &mut InspectContext<W>,
     ) -> Outcome {
         loop {
             let marks = ctx.marks();
@@ -282,7 +343,10 @@ impl CompiledBuffer {
             ctx.rewind(marks);
             ctx.steps += 1;
             match c.find(data, at + 1, end) {
-                Some(next) => at = next,
+                Some(next) => {
+                    at = next;
+                    self.tell(op, data, at, None, Came::Held(at, at + c.len), ctx);
+                }
                 None => return exhausted,
             }
         }
@@ -290,15 +354,16 @@ impl CompiledBuffer {
 
     /// Tries the rest at every match of an expression, from its first one on.
     #[allow(clippy::too_many_arguments)]
-    fn try_matches(
+    fn try_matches<W: Watch>(
         &self,
+        op: &Op,
         p: &PcreOp,
         rest: &[Op],
         data: &[u8],
         base: usize,
         (mut from, mut to): (usize, usize),
         exhausted: Outcome,
-        ctx: &mut InspectContext,
+        ctx: &mut InspectContext<W>,
     ) -> Outcome {
         let subject = data.get(base..).unwrap_or(&[]);
         loop {
@@ -312,7 +377,10 @@ impl CompiledBuffer {
             ctx.steps += 1;
             match p.code.find_at(subject, from + 1, &mut ctx.pcre) {
                 // A lookbehind with `\K` might match at the same place again; each try has to get further.
-                PcreResult::Match(f, t) if f > from => (from, to) = (f, t),
+                PcreResult::Match(f, t) if f > from => {
+                    (from, to) = (f, t);
+                    self.tell(op, data, base, None, Came::Held(base + f, base + t), ctx);
+                }
                 PcreResult::Failed(_) => {
                     ctx.pcre_failed += 1;
                     return exhausted;
@@ -338,7 +406,7 @@ fn place(relative: bool, cursor: usize, offset: i64) -> i64 {
     if relative { (cursor as i64).saturating_add(offset) } else { offset }
 }
 
-fn byte_test(b: &ByteTest, data: &[u8], cursor: usize, ctx: &InspectContext) -> bool {
+fn byte_test<W>(b: &ByteTest, data: &[u8], cursor: usize, ctx: &InspectContext<W>) -> bool {
     let at = place(b.relative, cursor, ctx.position(&b.offset));
     let Some(n) = number::read(data, at, ctx.unsigned(&b.bytes), b.format, ctx.dce_little) else { return false };
     let left = mask(n.value, b.bitmask);
@@ -358,7 +426,7 @@ fn byte_test(b: &ByteTest, data: &[u8], cursor: usize, ctx: &InspectContext) -> 
 
 /// The cursor after the jump; `None` where there is no number or the jump leads behind the end. One before the start
 /// leads to the start.
-fn byte_jump(b: &ByteJump, data: &[u8], cursor: usize, ctx: &InspectContext) -> Option<usize> {
+fn byte_jump<W>(b: &ByteJump, data: &[u8], cursor: usize, ctx: &InspectContext<W>) -> Option<usize> {
     let at = place(b.relative, cursor, ctx.position(&b.offset));
     let bytes = ctx.unsigned(&b.bytes);
     let (value, len) = if bytes == 0 {
@@ -384,7 +452,7 @@ fn byte_jump(b: &ByteJump, data: &[u8], cursor: usize, ctx: &InspectContext) -> 
 }
 
 /// Sets the variable; the cursor goes behind what was read.
-fn byte_extract(b: &ByteExtract, data: &[u8], cursor: usize, ctx: &mut InspectContext) -> Option<usize> {
+fn byte_extract<W>(b: &ByteExtract, data: &[u8], cursor: usize, ctx: &mut InspectContext<W>) -> Option<usize> {
     let at = place(b.relative, cursor, i64::from(b.offset));
     let n = number::read(data, at, u64::from(b.bytes), b.format, ctx.dce_little)?;
     let mut value = n.value.wrapping_mul(u64::from(b.multiplier.max(1)));
@@ -396,7 +464,7 @@ fn byte_extract(b: &ByteExtract, data: &[u8], cursor: usize, ctx: &mut InspectCo
 }
 
 /// Sets the variable; the cursor goes behind what was read. Division by zero does not match.
-fn byte_math(b: &ByteMath, data: &[u8], cursor: usize, ctx: &mut InspectContext) -> Option<usize> {
+fn byte_math<W>(b: &ByteMath, data: &[u8], cursor: usize, ctx: &mut InspectContext<W>) -> Option<usize> {
     let at = place(b.relative, cursor, i64::from(b.offset));
     let n = number::read(data, at, ctx.unsigned(&b.bytes), b.format, ctx.dce_little)?;
     let right = ctx.unsigned(&b.rvalue);

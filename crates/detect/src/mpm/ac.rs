@@ -2,7 +2,7 @@
 
 use aho_corasick::{AhoCorasickBuilder, AhoCorasickKind, MatchKind};
 
-use super::{Mpm, MpmError, Pattern, Scratch};
+use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern};
 
 /// An automaton and the patterns whose case must be looked at again.
 pub(super) struct AhoCorasick {
@@ -32,29 +32,18 @@ impl AhoCorasick {
 }
 
 impl Mpm for AhoCorasick {
-    fn prepare(&self, _: &mut Scratch) -> Result<(), MpmError> {
+    fn prepare(&self, _: &mut EngineScratch) -> Result<(), MpmError> {
         Ok(())
     }
 
-    fn scan(&self, data: &[u8], scratch: &mut Scratch) {
-        scratch.epoch = scratch.epoch.wrapping_add(1);
-        if scratch.epoch == 0 {
-            scratch.seen.fill(0);
-            scratch.epoch = 1;
-        }
+    fn scan(&self, data: &[u8], _: &mut EngineScratch, hit: OnHit<'_>) {
         for m in self.automaton.find_overlapping_iter(data) {
-            let id = m.pattern().as_usize();
-            let Some(seen) = scratch.seen.get_mut(id) else { continue };
-            if *seen == scratch.epoch {
-                continue;
-            }
-            if let Some(Some(exact)) = self.exact.get(id)
+            if let Some(Some(exact)) = self.exact.get(m.pattern().as_usize())
                 && data.get(m.range()) != Some(&exact[..])
             {
                 continue;
             }
-            *seen = scratch.epoch;
-            scratch.hits.push(m.pattern().as_u32());
+            hit(m.pattern().as_u32(), m.end());
         }
     }
 

@@ -14,7 +14,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::{self, NonNull};
 
-use super::{Mpm, MpmError, Pattern, Scratch};
+use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern, Regex};
 
 #[repr(C)]
 struct HsDatabase {
@@ -36,7 +36,10 @@ type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uin
 
 const HS_SUCCESS: c_int = 0;
 const HS_FLAG_CASELESS: c_uint = 1;
+const HS_FLAG_DOTALL: c_uint = 2;
+const HS_FLAG_MULTILINE: c_uint = 4;
 const HS_FLAG_SINGLEMATCH: c_uint = 8;
+const HS_FLAG_PREFILTER: c_uint = 32;
 const HS_MODE_BLOCK: c_uint = 1;
 
 unsafe extern "C" {
@@ -103,34 +106,48 @@ impl Drop for Hyperscan {
     }
 }
 
-/// Called by the library once for each pattern found (`HS_FLAG_SINGLEMATCH`).
+/// Called by the library for what it finds.
 ///
 /// # Safety
-/// `context` is the `Vec<u32>` that `scan` handed to `hs_scan`, borrowed by nobody else meanwhile.
-unsafe extern "C" fn on_match(id: c_uint, _: c_ulonglong, _: c_ulonglong, _: c_uint, context: *mut c_void) -> c_int {
-    // SAFETY: see above; a panic here (no memory) aborts the process, it does not unwind into the library.
-    let hits = unsafe { &mut *context.cast::<Vec<u32>>() };
-    hits.push(id);
+/// `context` is the `OnHit` that `scan` handed to `hs_scan`, borrowed by nobody else meanwhile.
+unsafe extern "C" fn on_match(id: c_uint, _: c_ulonglong, to: c_ulonglong, _: c_uint, context: *mut c_void) -> c_int {
+    // SAFETY: see above; a panic in it aborts the process, it does not unwind into the library.
+    let hit = unsafe { &mut *context.cast::<OnHit<'_>>() };
+    hit(id, to as usize);
     0
 }
 
 impl Hyperscan {
-    pub(super) fn new(patterns: &[Pattern]) -> Result<Self, MpmError> {
+    pub(super) fn new(patterns: &[Pattern], once: bool) -> Result<Self, MpmError> {
         if patterns.iter().any(|p| p.bytes.is_empty()) {
             return Err(MpmError::Build("empty pattern".into()));
         }
-        let escaped: Vec<CString> = patterns.iter().map(|p| escape(&p.bytes)).collect();
-        let expressions: Vec<*const c_char> = escaped.iter().map(|e| e.as_ptr()).collect();
-        let flags: Vec<c_uint> = patterns
-            .iter()
-            .map(|p| if p.nocase { HS_FLAG_SINGLEMATCH | HS_FLAG_CASELESS } else { HS_FLAG_SINGLEMATCH })
-            .collect();
-        let n = c_uint::try_from(patterns.len()).map_err(|_| MpmError::Build("too many patterns".into()))?;
+        let once = if once { HS_FLAG_SINGLEMATCH } else { 0 };
+        let flags = |p: &Pattern| once | if p.nocase { HS_FLAG_CASELESS } else { 0 };
+        Self::compile(patterns.iter().map(|p| (escape(&p.bytes), flags(p))).unzip())
+    }
+
+    /// For expressions: those that the library cannot do exactly it finds too often.
+    pub(super) fn regexes(list: &[Regex]) -> Result<Self, MpmError> {
+        let flags = |r: &Regex| {
+            [(r.caseless, HS_FLAG_CASELESS), (r.dot_all, HS_FLAG_DOTALL), (r.multi_line, HS_FLAG_MULTILINE)]
+                .iter()
+                .filter(|f| f.0)
+                .fold(HS_FLAG_SINGLEMATCH | HS_FLAG_PREFILTER, |all, f| all | f.1)
+        };
+        // There is no zero byte in it.
+        let text = |r: &Regex| CString::new(r.pattern.as_str()).unwrap_or_default();
+        Self::compile(list.iter().map(|r| (text(r), flags(r))).unzip())
+    }
+
+    fn compile((texts, flags): (Vec<CString>, Vec<c_uint>)) -> Result<Self, MpmError> {
+        let expressions: Vec<*const c_char> = texts.iter().map(|e| e.as_ptr()).collect();
+        let n = c_uint::try_from(expressions.len()).map_err(|_| MpmError::Build("too many patterns".into()))?;
         let ids: Vec<c_uint> = (0..n).collect();
         let mut db = ptr::null_mut();
         let mut error: *mut HsCompileError = ptr::null_mut();
         // SAFETY: the three arrays have `n` elements each and live until the call returns; each expression points to a
-        // C string that `escaped` keeps as long; `db` and `error` are valid places for the results.
+        // C string that `texts` keeps as long; `db` and `error` are valid places for the results.
         let rc = unsafe {
             hs_compile_multi(
                 expressions.as_ptr(),
@@ -181,35 +198,26 @@ fn take_error(error: *mut HsCompileError, rc: c_int) -> String {
 }
 
 impl Mpm for Hyperscan {
-    fn prepare(&self, scratch: &mut Scratch) -> Result<(), MpmError> {
+    fn prepare(&self, scratch: &mut EngineScratch) -> Result<(), MpmError> {
         // SAFETY: the database is valid; the scratch is null or valid, and not in use, for it is borrowed mutably.
         // On failure the library leaves a pointer that is null or may still be freed.
         let rc = unsafe { hs_alloc_scratch(self.db.as_ptr(), &mut scratch.hs.0) };
         if rc == HS_SUCCESS { Ok(()) } else { Err(MpmError::Build(format!("Hyperscan scratch: error {rc}"))) }
     }
 
-    fn scan(&self, data: &[u8], scratch: &mut Scratch) {
+    fn scan(&self, data: &[u8], scratch: &mut EngineScratch, mut hit: OnHit<'_>) {
         if scratch.hs.0.is_null() {
             return;
         }
-        for (i, part) in data.chunks(c_uint::MAX as usize).enumerate() {
-            // More than 4 GiB in one buffer does not occur; a second part would miss what straddles the border.
-            debug_assert_eq!(i, 0);
-            // SAFETY: `part` is readable for its length; the scratch is not null, was prepared by `prepare` and is
-            // used by this scan alone; `on_match` gets the vector that `hits` points to, which nothing else touches
-            // until the call returns. A scratch not prepared for this database makes the library return an error.
-            unsafe {
-                let hits: *mut Vec<u32> = &mut scratch.hits;
-                hs_scan(
-                    self.db.as_ptr(),
-                    part.as_ptr().cast(),
-                    part.len() as c_uint,
-                    0,
-                    scratch.hs.0,
-                    Some(on_match),
-                    hits.cast(),
-                );
-            }
+        // More than 4 GiB in one buffer does not occur.
+        debug_assert!(data.len() <= c_uint::MAX as usize);
+        let length = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
+        let context: *mut OnHit<'_> = &mut hit;
+        // SAFETY: `data` is readable for `length` bytes; the scratch is not null, was prepared by `prepare` and is used by
+        // this scan alone; `on_match` gets what `context` points to, which nothing else touches until the call returns. A
+        // scratch not prepared for this database makes the library return an error.
+        unsafe {
+            hs_scan(self.db.as_ptr(), data.as_ptr().cast(), length, 0, scratch.hs.0, Some(on_match), context.cast());
         }
     }
 

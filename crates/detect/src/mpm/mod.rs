@@ -1,8 +1,7 @@
 //! Multi-pattern matching: which of many literals occur in a buffer.
 //!
-//! A [`Matcher`] says *that* a pattern occurs, not where: what was found is a candidate, and the rule's own checks
-//! decide. There are two engines behind it: Hyperscan where the library was there at build time, and the portable
-//! Aho-Corasick automaton. Both report each pattern at most once a scan, in no particular order.
+//! A [`Matcher`] says which patterns occur, and where each occurrence ends. There are two engines behind it: Hyperscan
+//! where the library was there at build time, and the portable Aho-Corasick automaton.
 
 mod ac;
 #[cfg(have_hs)]
@@ -75,30 +74,68 @@ pub struct Pattern {
     pub nocase: bool,
 }
 
+/// A regular expression that the matcher can say of whether a buffer may match it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Regex {
+    /// As PCRE understands it.
+    pattern: String,
+    caseless: bool,
+    dot_all: bool,
+    multi_line: bool,
+}
+
+/// Longer expressions are not looked for: what they cost to compile has no bound.
+const REGEX_MAX: usize = 4096;
+
+impl Regex {
+    /// `pattern` with the options `ismxAEG` of PCRE; `None` where the matcher might find less than PCRE.
+    pub fn new(pattern: &str, options: &str) -> Option<Regex> {
+        let mut r = Regex { pattern: pattern.to_owned(), caseless: false, dot_all: false, multi_line: false };
+        for o in options.chars() {
+            match o {
+                'i' => r.caseless = true,
+                's' => r.dot_all = true,
+                'm' => r.multi_line = true,
+                // They say which of several matches is taken, and that `$` is the very end.
+                'G' | 'E' => {}
+                _ => return None,
+            }
+        }
+        let clean = pattern.len() <= REGEX_MAX && pattern.is_ascii() && !pattern.contains('\0');
+        clean.then_some(r)
+    }
+}
+
+/// Called with the number of a pattern that occurs, and where that occurrence ends.
+type OnHit<'f> = &'f mut dyn FnMut(u32, usize);
+
 /// An engine over a fixed set of patterns.
 trait Mpm: Send + Sync {
     /// Makes `scratch` fit for scans with this matcher; called once for every worker, not on the packet path.
-    fn prepare(&self, scratch: &mut Scratch) -> Result<(), MpmError>;
-    /// Adds the numbers of the patterns in `data` to `scratch.hits`.
-    fn scan(&self, data: &[u8], scratch: &mut Scratch);
+    fn prepare(&self, scratch: &mut EngineScratch) -> Result<(), MpmError>;
+    /// Calls `hit` for the patterns in `data`.
+    fn scan(&self, data: &[u8], scratch: &mut EngineScratch, hit: OnHit<'_>);
     /// Bytes of memory.
     fn memory(&self) -> usize;
+}
+
+/// What engines need to scan.
+#[derive(Default)]
+struct EngineScratch {
+    #[cfg(have_hs)]
+    hs: hs::HsScratch,
 }
 
 /// What one worker needs to scan. [`Scratch::prepare`] it for every matcher that it will be used with.
 #[derive(Default)]
 pub struct Scratch {
-    hits: Vec<u32>,
-    /// For each pattern number the scan in which it was last seen: a pattern is reported once.
-    seen: Vec<u32>,
-    epoch: u32,
-    #[cfg(have_hs)]
-    hs: hs::HsScratch,
+    engine: EngineScratch,
+    seen: Seen,
 }
 
 impl std::fmt::Debug for Scratch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scratch").field("patterns", &self.seen.len()).finish_non_exhaustive()
+        f.debug_struct("Scratch").field("seen", &self.seen.marks.len()).finish_non_exhaustive()
     }
 }
 
@@ -108,11 +145,53 @@ impl Scratch {
     /// # Errors
     /// Where the engine cannot get its memory.
     pub fn prepare(&mut self, m: &Matcher) -> Result<(), MpmError> {
-        if self.seen.len() < m.patterns {
-            self.seen.resize(m.patterns, 0);
-            self.hits.reserve(m.patterns.min(4096));
+        m.engine.prepare(&mut self.engine)
+    }
+
+    /// Calls `hit` for the patterns of `matcher` in `data`, with their numbers, where they end, and marks that it may use
+    /// to tell what it has seen in this scan. Without having been prepared for this matcher nothing is found by an engine
+    /// that needs it.
+    pub fn scan(&mut self, matcher: &Matcher, data: &[u8], mut hit: impl FnMut(u32, usize, &mut Seen)) {
+        if data.len() < matcher.min_len {
+            return;
         }
-        m.engine.prepare(self)
+        let Scratch { engine, seen } = self;
+        seen.start();
+        matcher.engine.scan(data, engine, &mut |id, end| hit(id, end, seen));
+    }
+}
+
+/// A mark for each of some numbers, all of which are gone when the next scan starts.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The scan in which it was set last.
+    marks: Vec<u32>,
+    epoch: u32,
+}
+
+impl Seen {
+    fn start(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            self.marks.fill(0);
+            self.epoch = 1;
+        }
+    }
+
+    /// Whether `n` is marked.
+    pub fn has(&self, n: u32) -> bool {
+        self.marks.get(n as usize).is_some_and(|&m| m == self.epoch)
+    }
+
+    /// Marks `n`.
+    pub fn set(&mut self, n: u32) {
+        let n = n as usize;
+        if n >= self.marks.len() {
+            self.marks.resize((n + 1).next_power_of_two(), 0);
+        }
+        if let Some(m) = self.marks.get_mut(n) {
+            *m = self.epoch;
+        }
     }
 }
 
@@ -132,28 +211,33 @@ impl std::fmt::Debug for Matcher {
 }
 
 impl Matcher {
-    /// Compiles `patterns` for `algo`.
+    /// Compiles `patterns` for `algo`. With `once` it is enough that each is found at one place, which is cheaper for
+    /// patterns that occur all the time.
     ///
     /// # Errors
     /// Where the engine is not there or refuses the patterns.
-    pub fn new(patterns: &[Pattern], algo: MpmAlgo) -> Result<Matcher, MpmError> {
+    pub fn new(patterns: &[Pattern], algo: MpmAlgo, once: bool) -> Result<Matcher, MpmError> {
         let min_len = patterns.iter().map(|p| p.bytes.len()).min().unwrap_or(usize::MAX);
         let engine: Arc<dyn Mpm> = match algo.resolve()? {
             #[cfg(have_hs)]
-            MpmAlgo::Hyperscan => Arc::new(hs::Hyperscan::new(patterns)?),
+            MpmAlgo::Hyperscan => Arc::new(hs::Hyperscan::new(patterns, once)?),
             _ => Arc::new(ac::AhoCorasick::new(patterns)?),
         };
         Ok(Matcher { engine, patterns: patterns.len(), min_len })
     }
 
-    /// The numbers of the patterns that occur in `data`, each once. `scratch` must have been prepared for this
-    /// matcher, else nothing is found by an engine that needs it.
-    pub fn scan<'s>(&self, data: &[u8], scratch: &'s mut Scratch) -> &'s [u32] {
-        scratch.hits.clear();
-        if data.len() >= self.min_len {
-            self.engine.scan(data, scratch);
+    /// Compiles expressions: at least those that PCRE would find are found, at one place each.
+    ///
+    /// # Errors
+    /// Where the engine is not there or refuses them.
+    fn regexes(list: &[Regex], algo: MpmAlgo) -> Result<Matcher, MpmError> {
+        match algo.resolve()? {
+            #[cfg(have_hs)]
+            MpmAlgo::Hyperscan => {
+                Ok(Matcher { engine: Arc::new(hs::Hyperscan::regexes(list)?), patterns: list.len(), min_len: 1 })
+            }
+            _ => Err(MpmError::Build(format!("no engine for {} expressions", list.len()))),
         }
-        &scratch.hits
     }
 
     /// How many patterns it looks for.
@@ -171,31 +255,58 @@ impl Matcher {
 #[derive(Debug)]
 pub struct MatcherCache {
     algo: MpmAlgo,
-    made: HashMap<Vec<Pattern>, Matcher>,
+    made: HashMap<(Vec<Pattern>, bool), Matcher>,
+    expressions: HashMap<Vec<Regex>, Matcher>,
+    /// Whether expressions can be looked for.
+    possible: HashMap<Regex, bool>,
 }
 
 impl MatcherCache {
     /// One for `algo`.
     pub fn new(algo: MpmAlgo) -> MatcherCache {
-        MatcherCache { algo, made: HashMap::new() }
+        MatcherCache { algo, made: HashMap::new(), expressions: HashMap::new(), possible: HashMap::new() }
     }
 
-    /// The matcher of `patterns`, which are sorted and without repeats.
+    /// The matcher of `patterns`, which are sorted and without repeats; see [`Matcher::new`] for `once`.
     ///
     /// # Errors
     /// As [`Matcher::new`].
-    pub fn get(&mut self, patterns: Vec<Pattern>) -> Result<Matcher, MpmError> {
-        if let Some(m) = self.made.get(&patterns) {
+    pub fn get(&mut self, patterns: Vec<Pattern>, once: bool) -> Result<Matcher, MpmError> {
+        let key = (patterns, once);
+        if let Some(m) = self.made.get(&key) {
             return Ok(m.clone());
         }
-        let m = Matcher::new(&patterns, self.algo)?;
-        self.made.insert(patterns, m.clone());
+        let m = Matcher::new(&key.0, self.algo, once)?;
+        self.made.insert(key, m.clone());
+        Ok(m)
+    }
+
+    /// Whether `regex` can be looked for.
+    pub fn can(&mut self, regex: &Regex) -> bool {
+        if let Some(&can) = self.possible.get(regex) {
+            return can;
+        }
+        let can = Matcher::regexes(std::slice::from_ref(regex), self.algo).is_ok();
+        self.possible.insert(regex.clone(), can);
+        can
+    }
+
+    /// The matcher of expressions that can be looked for, sorted and without repeats.
+    ///
+    /// # Errors
+    /// Where the engine refuses them together.
+    pub fn regexes(&mut self, list: Vec<Regex>) -> Result<Matcher, MpmError> {
+        if let Some(m) = self.expressions.get(&list) {
+            return Ok(m.clone());
+        }
+        let m = Matcher::regexes(&list, self.algo)?;
+        self.expressions.insert(list, m.clone());
         Ok(m)
     }
 
     /// Every matcher made.
     pub fn into_matchers(self) -> Vec<Matcher> {
-        self.made.into_values().collect()
+        self.made.into_values().chain(self.expressions.into_values()).collect()
     }
 }
 
@@ -216,13 +327,34 @@ mod tests {
         v
     }
 
-    fn found(patterns: &[Pattern], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
-        let m = Matcher::new(patterns, algo).unwrap();
-        let mut s = Scratch::default();
-        s.prepare(&m).unwrap();
-        let mut hits = m.scan(data, &mut s).to_vec();
+    /// All ends of all occurrences.
+    fn places(p: &Pattern, data: &[u8]) -> Vec<usize> {
+        (0..=data.len().saturating_sub(p.bytes.len()))
+            .filter(|&i| data.get(i..i + p.bytes.len()).is_some_and(|w| naive(p, w)))
+            .map(|i| i + p.bytes.len())
+            .collect()
+    }
+
+    fn all(m: &Matcher, s: &mut Scratch, data: &[u8]) -> Vec<(u32, usize)> {
+        let mut hits = Vec::new();
+        s.scan(m, data, |id, end, _| hits.push((id, end)));
         hits.sort_unstable();
+        hits.dedup();
         hits
+    }
+
+    /// The numbers of what is found; with and without `once` they are the same.
+    fn found(patterns: &[Pattern], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
+        let [a, b] = [false, true].map(|once| {
+            let m = Matcher::new(patterns, algo, once).unwrap();
+            let mut s = Scratch::default();
+            s.prepare(&m).unwrap();
+            let mut hits: Vec<u32> = all(&m, &mut s, data).into_iter().map(|h| h.0).collect();
+            hits.dedup();
+            hits
+        });
+        assert_eq!(a, b);
+        a
     }
 
     #[test]
@@ -263,16 +395,16 @@ mod tests {
     #[test]
     fn one_scratch_serves_many_matchers() {
         for algo in engines() {
-            let a = Matcher::new(&[Pattern { bytes: b"one".to_vec(), nocase: false }], algo).unwrap();
+            let a = Matcher::new(&[Pattern { bytes: b"one".to_vec(), nocase: false }], algo, true).unwrap();
             let many: Vec<_> =
                 (0..500).map(|i| Pattern { bytes: format!("pattern{i:03}").into_bytes(), nocase: true }).collect();
-            let b = Matcher::new(&many, algo).unwrap();
+            let b = Matcher::new(&many, algo, false).unwrap();
             let mut s = Scratch::default();
             s.prepare(&a).unwrap();
             s.prepare(&b).unwrap();
-            assert_eq!(a.scan(b"one one", &mut s), [0]);
-            assert_eq!(b.scan(b"PATTERN007 pattern007", &mut s), [7]);
-            assert_eq!(a.scan(b"one", &mut s), [0]);
+            assert_eq!(all(&a, &mut s, b"xone")[0], (0, 4));
+            assert_eq!(all(&b, &mut s, b"PATTERN007 pattern007"), [(7, 10), (7, 21)]);
+            assert_eq!(all(&a, &mut s, b"one"), [(0, 3)]);
         }
     }
 
@@ -289,6 +421,12 @@ mod tests {
             let want: Vec<u32> = (0u32..).zip(&patterns).filter(|(_, p)| naive(p, &data)).map(|(i, _)| i).collect();
             for algo in engines() {
                 prop_assert_eq!(&found(&patterns, &data, algo), &want, "{:?}", algo);
+                let m = Matcher::new(&patterns, algo, false).unwrap();
+                let mut s = Scratch::default();
+                s.prepare(&m).unwrap();
+                let ends = |(i, p)| places(p, &data).into_iter().map(move |e| (i, e));
+                let want: Vec<(u32, usize)> = (0u32..).zip(&patterns).flat_map(ends).collect();
+                prop_assert_eq!(all(&m, &mut s, &data), want, "{:?}", algo);
             }
         }
     }

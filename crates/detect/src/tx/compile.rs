@@ -21,8 +21,9 @@ use crate::fast_pattern;
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
 use crate::kind;
-use crate::mpm::{MatcherCache, MpmError, Pattern};
-use crate::rule::{PATTERN_MIN, Refused};
+use crate::mpm::{MatcherCache, MpmError};
+use crate::prefilter::Literal;
+use crate::rule::Refused;
 
 const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
@@ -282,7 +283,8 @@ impl TxBuilder {
         }
         let prefilterable = |i: usize| slots.get(i).is_some_and(|s: &Option<u16>| s.is_some());
         let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| fast_pattern::priority(&b.buffer));
-        let pattern = fast_pattern::choose(rule, &prefilterable, &priority).filter(|f| f.bytes.len() >= PATTERN_MIN);
+        let pattern =
+            fast_pattern::choose(rule, &prefilterable, &priority).filter(|f| Literal::from(f.clone()).is_useful());
         let latest = steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);
         let mut streamed = false;
         let trigger = match pattern {
@@ -292,7 +294,7 @@ impl TxBuilder {
                     Place::Buffer(def, _) => def.kind == BufferKind::Stream,
                     _ => true,
                 });
-                TxTrigger::Pattern(slot, Pattern { bytes: f.bytes, nocase: f.nocase })
+                TxTrigger::Pattern(slot, Literal::from(f))
             }
             None if steps.is_empty() && both => TxTrigger::Never,
             None => match (asks_file, event, start_streams) {

@@ -7,6 +7,7 @@ use margay_rules::ast::Compare;
 
 use super::TxRule;
 use crate::inspect::InspectContext;
+use crate::watch::{At, Watch};
 
 /// A check of one file.
 #[derive(Debug)]
@@ -31,23 +32,29 @@ pub(crate) enum FileOutcome {
 }
 
 impl FileTest {
-    pub(crate) fn of(
+    pub(crate) fn of<W: Watch>(
         &self,
         rule: &TxRule,
         file: &File,
-        engine: Option<&FileEngine>,
-        context: &mut InspectContext,
+        (number, engine): (u32, Option<&FileEngine>),
+        context: &mut InspectContext<W>,
     ) -> FileOutcome {
         let yes = |b| if b { FileOutcome::Yes } else { FileOutcome::No };
         let unknown = if file.ended() { FileOutcome::No } else { FileOutcome::Later };
         match self {
             FileTest::Name(check) => match rule.checks.get(usize::from(*check)) {
-                Some(c) if !file.name().is_empty() => yes(c.matches(file.name(), context)),
+                Some(c) if !file.name().is_empty() => {
+                    context.watch.at(At::FileName(number));
+                    yes(c.inspect(file.name(), context))
+                }
                 _ => FileOutcome::No,
             },
             FileTest::Magic(check) => {
                 match (rule.checks.get(usize::from(*check)), engine.and_then(|e| file.magic(e))) {
-                    (Some(c), Some(magic)) => yes(c.matches(magic, context)),
+                    (Some(c), Some(magic)) => {
+                        context.watch.at(At::FileMagic(number));
+                        yes(c.inspect(magic, context))
+                    }
                     _ => unknown,
                 }
             }

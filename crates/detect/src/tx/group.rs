@@ -7,10 +7,10 @@ use margay_flow::Direction;
 use margay_rules::ast::Transform;
 
 use super::{Plan, TxTrigger};
-use crate::group::Prefilter;
 use crate::inspect::CompileError;
-use crate::mpm::{MatcherCache, MpmError, Pattern};
+use crate::mpm::{MatcherCache, MpmError};
 use crate::pcre::PcreLimits;
+use crate::prefilter::{Literal, Prefilter};
 use crate::transform::CompiledTransforms;
 
 /// Where a slot's bytes come from.
@@ -79,7 +79,7 @@ impl TxGroups {
 #[derive(Debug, Default)]
 pub(super) struct GroupBuilder {
     slots: Vec<Slot>,
-    patterns: Vec<Vec<(Pattern, u32)>>,
+    patterns: Vec<Vec<(Literal, u32)>>,
     numbers: HashMap<(SlotSource, String), u16>,
     always: Vec<(u8, u32)>,
     files: Vec<u32>,

@@ -13,8 +13,9 @@ use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
 use crate::rule::CompiledRule;
-use crate::state::{DetectState, Match};
+use crate::state::{Match, State};
 use crate::transform::TransformScratch;
+use crate::watch::{At, End, Look, Searched, StepCame, Watch};
 
 /// Bit of [`TxDetect::searched`]: rules that need a file were made candidates. Numbers of buffers are below.
 const FILES_BEGUN: u64 = 1 << 63;
@@ -95,7 +96,7 @@ enum Outcome {
     Never,
 }
 
-impl DetectState {
+impl<W: Watch> State<W> {
     /// Looks at the transactions of the packet's direction.
     pub(crate) fn inspect_txs(
         &mut self,
@@ -147,13 +148,15 @@ impl DetectState {
     ) {
         self.tx.forget(group);
         let limits = tx.file_window(dir);
+        self.context.dce_little = tx.little_endian(dir);
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
         let mut seen = std::mem::take(&mut base.detect[dir.index()]);
         let mut candidates = std::mem::take(&mut self.tx.candidates);
         candidates.clear();
         let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
-        self.tx_candidates(view, &mut seen, &mut candidates);
+        self.context.watch.transaction(proto, &view);
+        self.tx_candidates(proto, view, &mut seen, &mut candidates);
         candidates.sort_unstable();
         candidates.dedup();
         let mut kept = std::mem::take(&mut self.tx.waiting);
@@ -184,15 +187,30 @@ impl DetectState {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
             let Some(txr) = rule.tx.as_deref() else { continue };
             let Some(plan) = txr.plan(proto, dir) else { continue };
+            let look = Look::Transaction { proto, dir, id, progress, complete };
+            self.context.watch.begin(number, look);
             if fresh && !self.tx_applies(detect, rule, input, key) {
+                self.context.watch.end(number, End::Fail);
                 continue;
             }
             let mut files_from = file_mark(&seen, number);
             let mut state = state;
             loop {
                 let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
-                let eval = self.evaluate(rule, txr, plan, state, files_from, view, input);
+                self.context.watch.begin(number, look);
+                let eval = self.evaluate(number, rule, txr, plan, state, files_from, view, input);
                 self.keep_entropy(input.flow.as_deref_mut());
+                if W::ON {
+                    let half =
+                        |e: &Eval| matches!(e, Eval::Match(_)) && txr.both && !other_half(txr, plan, view, number);
+                    let end = match &eval {
+                        e if half(e) => End::HalfMatch,
+                        Eval::Match(_) => End::Match,
+                        Eval::Wait(_) if !complete => End::Wait,
+                        _ => End::Fail,
+                    };
+                    self.context.watch.end(number, end);
+                }
                 match eval {
                     Eval::Match(_) if txr.both && !other_half(txr, plan, view, number) => {
                         kept.push((number, plan.full));
@@ -237,7 +255,7 @@ impl DetectState {
     }
 
     /// The rules that what is new in a transaction makes candidates.
-    fn tx_candidates(&mut self, view: View<'_>, seen: &mut TxDetect, out: &mut Vec<u32>) {
+    fn tx_candidates(&mut self, proto: AppProto, view: View<'_>, seen: &mut TxDetect, out: &mut Vec<u32>) {
         let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
         // One more than the progress up to which it was done before.
@@ -279,14 +297,19 @@ impl DetectState {
             } else if !has_files {
                 continue;
             }
-            let DetectState { tx: scratch, context, transforms, scratch: mpm, .. } = self;
+            let State { tx: scratch, context, transforms, scratch: mpm, .. } = self;
+            let place = Searched::Slot(proto, dir, n, slot);
             if slot.is_one() {
                 let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
                 if let Some(f) = whole(cached, slot, view, context, transforms) {
+                    if W::CHECKS {
+                        context.watch.searched(place, f.data);
+                    }
                     prefilter.scan(f.data, mpm, out);
                 }
             } else {
-                each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, _| {
+                each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, context| {
+                    context.watch.searched(place, data);
                     prefilter.scan(data, mpm, out);
                     false
                 });
@@ -306,11 +329,8 @@ impl DetectState {
         if rule.header.ways(key, &detect.sets, &mut self.cache) == 0 {
             return false;
         }
-        if !rule.checks.is_empty() {
-            let check = self.check_input(detect, rule, input);
-            if !rule.checks.iter().all(|c| c.holds(&check)) {
-                return false;
-            }
+        if !self.state_holds(detect, rule, input) {
+            return false;
         }
         self.context.clear_results();
         // Of a `=>` rule these are the headers of what the client sent.
@@ -342,6 +362,7 @@ impl DetectState {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn evaluate(
         &mut self,
+        number: u32,
         rule: &CompiledRule,
         txr: &TxRule,
         plan: &Plan,
@@ -365,9 +386,11 @@ impl DetectState {
         for (n, step) in plan.steps.iter().enumerate() {
             let bit = 1u64 << n;
             if held & bit != 0 {
+                self.context.watch.step(number, plan, step, StepCame::HeldBefore, &view);
                 continue;
             }
             if step.progress > view.progress {
+                self.context.watch.step(number, plan, step, StepCame::NotReached, &view);
                 // What is behind it is not there either, but for files.
                 continue;
             }
@@ -382,10 +405,10 @@ impl DetectState {
                 What::File(tests) => {
                     let mut found = Outcome::Later;
                     let files = view.tx.base().files.all().iter().zip(0u32..).skip(files_from as usize);
-                    for (f, number) in files.filter(|(f, _)| f.to_client == (view.dir == Direction::ToClient)) {
+                    for (f, place) in files.filter(|(f, _)| f.to_client == (view.dir == Direction::ToClient)) {
                         let mut all = FileOutcome::Yes;
                         for t in tests.iter() {
-                            match t.of(txr, f, view.engine, &mut self.context) {
+                            match t.of(txr, f, (place, view.engine), &mut self.context) {
                                 FileOutcome::Yes => {}
                                 other => {
                                     all = other;
@@ -396,19 +419,28 @@ impl DetectState {
                             }
                         }
                         if all == FileOutcome::Yes {
-                            file = Some(number);
+                            file = Some(place);
                             found = Outcome::Holds;
                             break;
                         }
                     }
                     // Which file it was must be known when the rest holds: it is looked for again then.
                     if found == Outcome::Holds {
+                        self.context.watch.step(number, plan, step, StepCame::Held, &view);
                         continue;
                     }
                     found
                 }
                 _ => self.step(txr, step, view),
             };
+            if W::CHECKS {
+                let came = match outcome {
+                    Outcome::Holds => StepCame::Held,
+                    Outcome::Later => StepCame::NotYet,
+                    Outcome::Never => StepCame::Failed,
+                };
+                self.context.watch.step(number, plan, step, came, &view);
+            }
             match outcome {
                 // What alerts show of it must be known when the rest holds: it is looked for again then.
                 Outcome::Holds if step.shows => shown |= bit,
@@ -426,7 +458,7 @@ impl DetectState {
         let final_look = view.complete || view.progress > step.progress;
         let not_yet = if final_look { Outcome::Never } else { Outcome::Later };
         let to = |holds| if holds { Outcome::Holds } else { not_yet };
-        let DetectState { tx: scratch, context, transforms, .. } = self;
+        let State { tx: scratch, context, transforms, .. } = self;
         match &step.what {
             What::Event(e) => match view.tx.base().events.has(*e) {
                 true => Outcome::Holds,
@@ -454,18 +486,20 @@ impl DetectState {
             What::Buffer { slot, check, kind: BufferKind::Single } => {
                 let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                 let Some(check) = txr.checks.get(usize::from(*check)) else { return Outcome::Never };
+                context.watch.at(At::Slot);
                 match whole(cached, def, view, context, transforms) {
-                    Some(f) => to(check.matches(f.data, context)),
+                    Some(f) => to(check.inspect(f.data, context)),
                     None => not_yet,
                 }
             }
             What::Buffer { slot, check, kind } => {
                 let Some(def) = view.group.slots.get(usize::from(*slot)) else { return Outcome::Never };
                 let Some(check) = txr.checks.get(usize::from(*check)) else { return Outcome::Never };
+                context.watch.at(At::Slot);
                 if *kind == BufferKind::Stream && def.is_one() {
                     let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                     return match whole(cached, def, view, context, transforms) {
-                        Some(f) if check.matches(f.data, context) => Outcome::Holds,
+                        Some(f) if check.inspect(f.data, context) => Outcome::Holds,
                         Some(f) if f.end => Outcome::Never,
                         _ if view.complete => Outcome::Never,
                         _ => Outcome::Later,
@@ -474,7 +508,7 @@ impl DetectState {
                 let mut found = false;
                 let TxScratch { one, .. } = scratch;
                 each(one, def, view, context, transforms, &mut |data, _, context| {
-                    found = check.matches(data, context);
+                    found = check.inspect(data, context);
                     found
                 });
                 match found {
@@ -487,6 +521,7 @@ impl DetectState {
             What::Absent { slot, or_else, kind } => {
                 let Some(def) = view.group.slots.get(usize::from(*slot)) else { return Outcome::Never };
                 let check = or_else.and_then(|c| txr.checks.get(usize::from(c)));
+                context.watch.at(At::Slot);
                 let mut there = false;
                 let mut holds = false;
                 if def.is_one() {
@@ -495,13 +530,13 @@ impl DetectState {
                         && !(*kind == BufferKind::Stream && f.data.is_empty() && f.offset == 0)
                     {
                         there = true;
-                        holds = check.is_some_and(|c| c.matches(f.data, context));
+                        holds = check.is_some_and(|c| c.inspect(f.data, context));
                     }
                 } else {
                     let TxScratch { one, .. } = scratch;
                     each(one, def, view, context, transforms, &mut |data, _, context| {
                         there = true;
-                        holds = check.is_some_and(|c| c.matches(data, context));
+                        holds = check.is_some_and(|c| c.inspect(data, context));
                         holds
                     });
                 }
@@ -544,11 +579,11 @@ fn slot_of<'v, 's>(view: View<'v>, scratch: &'s mut TxScratch, slot: u16) -> Opt
 }
 
 /// The bytes of a slot that there is one of: put together once for a look at a transaction.
-fn whole<'x, 'v: 'x>(
+fn whole<'x, 'v: 'x, W>(
     cached: &'x mut Cached,
     slot: &Slot,
     view: View<'v>,
-    context: &mut InspectContext,
+    context: &mut InspectContext<W>,
     transforms: &mut TransformScratch,
 ) -> Option<Found<'x>> {
     let SlotSource::Buffer(id) = slot.source else { return None };
@@ -586,16 +621,19 @@ fn whole<'x, 'v: 'x>(
     }
 }
 
+/// What takes a value of a slot, and whether it is the end of it; true where no other is wanted.
+type Take<'t, W> = dyn FnMut(&[u8], bool, &mut InspectContext<W>) -> bool + 't;
+
 /// Calls `f` with each of several values of a slot, and whether it is the end of it, until it returns true.
-fn each(
+fn each<W>(
     one: &mut Vec<u8>,
     slot: &Slot,
     view: View<'_>,
-    context: &mut InspectContext,
+    context: &mut InspectContext<W>,
     transforms: &mut TransformScratch,
-    f: &mut dyn FnMut(&[u8], bool, &mut InspectContext) -> bool,
+    f: &mut Take<'_, W>,
 ) {
-    let mut give = |data: &[u8], end: bool, context: &mut InspectContext| {
+    let mut give = |data: &[u8], end: bool, context: &mut InspectContext<W>| {
         if slot.transforms.is_empty() {
             f(data, end, context)
         } else {

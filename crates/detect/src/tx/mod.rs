@@ -72,7 +72,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TxTrigger {
     /// With a pattern in a slot.
-    Pattern(u16, crate::mpm::Pattern),
+    Pattern(u16, crate::prefilter::Literal),
     /// From a progress on.
     Progress(u8),
     /// With a file.

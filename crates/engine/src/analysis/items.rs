@@ -167,7 +167,6 @@ pub(super) fn check(c: &Check) -> Item {
         Check::GeoIp { .. } => Item::plain("geoip"),
         Check::Rpc { .. } => Item::plain("rpc"),
         Check::UriLen { value, .. } => Item::compare("urilen", "urilen", value),
-        Check::Asn1(_) => Item::plain("asn1"),
         Check::Variable { kind, .. } => Item::plain(match kind {
             margay_rules::ast::CaptureKind::Packet => "pktvar",
             _ => "flowvar",
@@ -423,6 +422,7 @@ pub(super) fn list(checks: &[BufferCheck], mpm: Option<usize>) -> Vec<Item> {
             BufferCheck::ByteMath(_) => Item::plain("byte_math"),
             BufferCheck::Base64 { .. } => Item::plain("base64_decode"),
             BufferCheck::Entropy { .. } => Item::plain("entropy"),
+            BufferCheck::Asn1(_) => Item::plain("asn1"),
             BufferCheck::Other { keyword, .. } => Item::plain(keyword),
             BufferCheck::Dataset(_) => Item::plain("dataset"),
             BufferCheck::DataRep(_) => Item::plain("datarep"),

@@ -544,8 +544,12 @@ fn files_as_buffers(rule: &mut Rule) {
 /// buffer. Returns what the places became, `depth` before `offset`.
 fn first_places(checks: &mut Vec<BufferCheck>) -> Vec<&'static str> {
     let mut became = Vec::new();
-    let matches =
-        |c: &BufferCheck| !matches!(c, BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Other { .. });
+    let matches = |c: &BufferCheck| {
+        !matches!(
+            c,
+            BufferCheck::Bsize(_) | BufferCheck::Entropy { .. } | BufferCheck::Asn1(_) | BufferCheck::Other { .. }
+        )
+    };
     let first = checks.iter().position(matches);
     if let Some(BufferCheck::Content(c)) = first.and_then(|i| checks.get_mut(i)) {
         let known = |v: &Option<Value>| !matches!(v, Some(Value::Variable(_)));

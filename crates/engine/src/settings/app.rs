@@ -22,6 +22,8 @@ pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
         http2: super::http2::http2(config, &http1.default)?,
         http1,
         ftp: super::ftp::ftp(config),
+        smb: super::smb::smb(config)?,
+        dcerpc: super::smb::dcerpc(config)?,
         smtp: super::smtp::smtp(config)?,
         ..AppConfig::default()
     })

@@ -5,7 +5,7 @@ use margay_detect::DetectConfig;
 use margay_detect::mpm::MpmAlgo;
 use margay_rules::ast::Action;
 
-use super::{flag, number, size, wrong};
+use super::{flag, number, wrong};
 
 /// Bytes that one entry of a table by host is taken to need, for tables whose limit is in bytes.
 const HOST_ENTRY: u64 = 256;
@@ -43,11 +43,11 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         inspection_recursion_limit: number(config, "detect.inspection-recursion-limit", d.inspection_recursion_limit)?,
         pcre_match_limit: limit(config, "pcre.match-limit", d.pcre_match_limit)?,
         pcre_match_limit_recursion: limit(config, "pcre.match-limit-recursion", d.pcre_match_limit_recursion)?,
+        asn1_frames: number(config, "asn1-max-frames", d.asn1_frames)?,
         threshold_entries: entries("detect.thresholds.memcap", d.threshold_entries)?,
         tag_entries: d.tag_entries,
-        host_entries: usize::try_from(size(config, "host.memcap", d.host_entries as u64 * HOST_ENTRY)? / HOST_ENTRY)
-            .unwrap_or(usize::MAX)
-            .max(1),
+        host_entries: entries("host.memcap", d.host_entries)?,
+        pair_entries: entries("ippair.memcap", d.pair_entries)?,
         port_groups: d.port_groups,
         guess_tx: flag(config, "detect.guess-applayer-tx", d.guess_tx)?,
     })

@@ -1,9 +1,9 @@
 //! `flow:`, `flow-timeouts:`, `vlan:` and `livedev:`.
 
 use margay_config::{Config, ConfigError};
-use margay_flow::{FlowConfig, TimeoutPair, Timeouts};
+use margay_flow::{FlowConfig, RateConfig, TimeoutPair, Timeouts};
 
-use super::{flag, number, size};
+use super::{flag, number, size, wrong};
 
 /// The flow table's settings.
 ///
@@ -22,6 +22,7 @@ pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
         prealloc: number(config, "flow.prealloc", d.prealloc)?,
         emergency_recovery: number(config, "flow.emergency-recovery", d.emergency_recovery)?,
         timeouts,
+        rate: rate(config)?,
         vlan_use_for_tracking: flag(config, "vlan.use-for-tracking", d.vlan_use_for_tracking)?,
         livedev_use_for_tracking: flag(config, "livedev.use-for-tracking", d.livedev_use_for_tracking)?,
         recursion_use_for_tracking: flag(
@@ -31,6 +32,23 @@ pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
         )?,
         seed: d.seed,
     })
+}
+
+/// `flow.rate-tracking`: nothing without both of its values.
+fn rate(config: &Config) -> Result<Option<RateConfig>, ConfigError> {
+    const BYTES: &str = "flow.rate-tracking.bytes";
+    const INTERVAL: &str = "flow.rate-tracking.interval";
+    let (bytes, interval) = match (config.size(BYTES)?, number(config, INTERVAL, 0)?) {
+        (None, 0) => return Ok(None),
+        (bytes, interval) => (bytes.unwrap_or(0), interval),
+    };
+    for (path, zero) in [(BYTES, bytes == 0), (INTERVAL, interval == 0)] {
+        if zero {
+            let text = format!("{path}: give the bytes and the seconds that make an elephant, both above 0");
+            return Err(wrong(config, path, &text));
+        }
+    }
+    Ok(Some(RateConfig { bytes, interval }))
 }
 
 fn pair(config: &Config, proto: &str, d: TimeoutPair) -> Result<TimeoutPair, ConfigError> {
@@ -44,4 +62,21 @@ fn pair(config: &Config, proto: &str, d: TimeoutPair) -> Result<TimeoutPair, Con
         })
     };
     Ok(TimeoutPair { normal: read("", d.normal)?, emergency: read("emergency-", d.emergency)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elephants() {
+        let read =
+            |text: &str| flow(&Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "t").unwrap()).map(|c| c.rate);
+        assert_eq!(read("flow:\n  memcap: 1mb").unwrap(), None);
+        let both = read("flow:\n  rate-tracking:\n    bytes: 1GiB\n    interval: 10").unwrap();
+        assert_eq!(both, Some(RateConfig { bytes: 1 << 30, interval: 10 }));
+        for bad in ["bytes: 1GiB", "interval: 10", "{bytes: 0, interval: 10}", "{bytes: many, interval: 10}"] {
+            assert!(read(&format!("flow:\n  rate-tracking:\n    {bad}")).is_err(), "{bad}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod ftp;
 mod http2;
 mod outputs;
 mod recognise;
+mod smb;
 mod smtp;
 mod ssh;
 mod stream;

@@ -8,7 +8,7 @@ use margay_output::event::{EventType, EventTypes};
 use margay_output::pcaplog::{Compression, Conditional, PcapLogSettings, PcapMode};
 use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
-    StatsLogSettings, StatsOptions, SyslogLevel, Xff,
+    StatsLogSettings, StatsOptions, StreamOptions, SyslogLevel, Xff,
 };
 use margay_output::{OutputSpec, Outputs, info, warning};
 
@@ -90,6 +90,14 @@ pub(crate) struct Opened {
     pub(crate) outputs: Outputs,
     pub(crate) app: Vec<AppLogOptions>,
     pub(crate) store_xff: Option<Xff>,
+}
+
+impl Opened {
+    /// Nothing is written.
+    pub(crate) fn nothing() -> Result<Opened, Failed> {
+        let outputs = Outputs::new(Vec::new(), now(), 0).map_err(|e| Failed::new("logopenfile", e.to_string()))?;
+        Ok(Opened { outputs, app: Vec::new(), store_xff: None })
+    }
 }
 
 /// Reads `outputs:` and opens what is enabled.
@@ -283,6 +291,15 @@ fn eve(
             EventType::Flow => {
                 // Suricata's own switch for the list of policies that took effect; the list is short, and wanted.
                 eve.flow = FlowOptions { exception_policy: true };
+            }
+            EventType::Stream => {
+                let on = |name: &str| options.map_or(Ok(None), |o| o.bool(name)).map(|on| on.unwrap_or(false));
+                eve.stream = StreamOptions {
+                    all: on("all")?,
+                    event_set: on("event-set")?,
+                    state_update: on("state-update")?,
+                    spurious_retransmission: on("spurious-retransmission")?,
+                };
             }
             EventType::Stats => eve.stats = stats(options, StatsOptions::default())?,
             _ => {}

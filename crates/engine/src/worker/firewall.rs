@@ -29,11 +29,17 @@ pub(super) enum BeforeFlow {
 }
 
 impl Rest {
-    /// Asks `packet:pre_flow`. A packet that is dropped is seen to.
+    /// Whether rules are to be asked about a packet before its flow is looked up.
+    pub(super) fn looks_before_flow(&self) -> bool {
+        self.firewall || self.detect.as_ref().is_some_and(|(d, _)| d.looks_before_flow())
+    }
+
+    /// Asks `packet:pre_flow`, and the rules that take packets out of flow tracking. A packet that is dropped is seen to.
     pub(super) fn before_flow(&mut self, packet: &Packet<'_>, fate: &mut Fate) -> BeforeFlow {
         let Some((detect, state)) = &mut self.detect else { return BeforeFlow::Next };
         let mut input = Input { ips: self.ips, ..Input::new(packet) };
         match state.firewall_hook(detect, PacketHook::PreFlow, &mut input) {
+            HookOutcome::Next if state.untracked(detect, &mut input) => BeforeFlow::Untracked,
             HookOutcome::Next => BeforeFlow::Next,
             HookOutcome::Untracked => BeforeFlow::Untracked,
             HookOutcome::Dropped(verdict) => {

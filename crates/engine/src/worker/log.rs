@@ -323,7 +323,7 @@ impl Rest {
             bypassed: None,
             exception_policies: &exceptions,
             tx_cnt: flow.ext.app.as_ref().map_or(0, |a| a.session.tx_count()),
-            elephant: false,
+            elephant: core.elephant.contains(&true),
             ttl: core.ttl,
             tcp: (core.proto == 6).then(|| self.tcp_summary(flow)),
         };

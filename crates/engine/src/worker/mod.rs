@@ -12,6 +12,7 @@ mod firewall;
 mod frames;
 mod ips;
 mod log;
+mod stream_log;
 mod tcp;
 
 use std::sync::Arc;
@@ -258,7 +259,8 @@ impl PacketSink for Lane {
             let policy = self.policies.of(Condition::DefragMemcap);
             self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
-        let before = if self.rest.firewall { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
+        let before =
+            if self.rest.looks_before_flow() { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
         match before {
             BeforeFlow::Next => match self.flows.key(packet, 0) {
                 Some(key) => self.in_flow(packet, &key, &mut fate),
@@ -362,6 +364,7 @@ impl Lane {
             None => packet,
         };
         rest.log_anomalies(packet, Some(flow), seen.events.as_slice());
+        rest.log_stream(packet, flow, dir, &seen);
         rest.log_recognition(packet, flow, seen.heard.events);
         if rest.ips && flow.core.action == FlowAction::Drop && fate.drop.is_none() {
             fate.drop = Some(DropReason::of_flow(flow.ext.dropped_by));

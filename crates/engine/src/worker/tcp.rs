@@ -2,7 +2,7 @@
 
 use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
-use margay_stream::{Exception, StreamEvents};
+use margay_stream::{Exception, StreamEvents, TcpState};
 
 use super::app::Heard;
 use super::{DropReason, Fate, FlowExt, Lane, Rest};
@@ -13,6 +13,8 @@ use crate::exception::{Condition, Policy};
 pub(crate) struct Seen {
     /// What was wrong.
     pub(crate) events: StreamEvents,
+    /// The session's state before the packet.
+    pub(crate) before: TcpState,
     /// The flow's new state.
     pub(crate) state: Option<FlowState>,
     /// Whether the flow counts as established for this packet: the one that completes a handshake comes before
@@ -47,6 +49,8 @@ impl Lane {
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
+        let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
+        let mut before = state(flow);
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
             let Some(new) = flows.replace(at, packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r)) else {
@@ -56,6 +60,7 @@ impl Lane {
             (at, direction) = (new, Direction::ToServer);
             established = false;
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+            before = state(flow);
             out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
         }
         // An acknowledgement that completes the handshake and brings data is of the connection already.
@@ -95,6 +100,7 @@ impl Lane {
         let seen = Seen {
             heard,
             events: out.events,
+            before,
             state: out.state,
             established,
             in_stream: out.in_stream,

@@ -43,7 +43,8 @@ impl Out<'_> {
     }
 }
 
-fn headers(j: &mut Json, p: &Packet<'_>) {
+/// The fields of a packet's headers.
+pub(super) fn headers(j: &mut Json, p: &Packet<'_>) {
     let ip = p.l3_bytes();
     match p.l3 {
         L3::Ipv4 { .. } => {

@@ -10,13 +10,14 @@ mod flow;
 mod header;
 mod packet;
 mod stats;
+mod stream;
 mod xff;
 
 pub use alert::metadata_json;
 
 use crate::event::{
     AlertEvent, AnomalyEvent, AnomalyKind, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent,
-    PacketEvent, StatsEvent,
+    PacketEvent, StatsEvent, StreamEvent,
 };
 use crate::json::Json;
 use crate::settings::{EveSettings, Xff};
@@ -150,6 +151,13 @@ impl Eve {
         self.line(|o| o.netflow(event, 0));
         if event.pkts[1] > 0 {
             self.line(|o| o.netflow(event, 1));
+        }
+    }
+
+    /// Writes what the TCP engine made of a packet, if that is wanted of it.
+    pub fn stream(&mut self, event: &StreamEvent<'_>) {
+        if stream::is_wanted(self.settings.stream, event) {
+            self.line(|o| o.stream(event));
         }
     }
 

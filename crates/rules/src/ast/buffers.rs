@@ -90,12 +90,29 @@ pub enum BufferCheck {
     Base64 { bytes: Option<u32>, offset: u32, relative: bool, data: Vec<BufferCheck> },
     /// `entropy`: value compared in thousandths
     Entropy { bytes: u32, offset: u32, value: FloatCompare },
+    /// `asn1`
+    Asn1(Asn1),
     /// `dataset`
     Dataset(Box<Dataset>),
     /// `datarep`
     DataRep(Box<DataRep>),
     /// `lua` and whatever else looks at a buffer, as written
     Other { keyword: String, argument: String },
+}
+
+/// `asn1`: holds where one of what it asks for is found in the ASN.1 (X.690) at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asn1 {
+    /// `bitstring_overflow`: a bit string with more unused bits than it has.
+    pub bitstring_overflow: bool,
+    /// `double_overflow`: a real number in decimal that is longer than implementations are known to have room for.
+    pub double_overflow: bool,
+    /// `oversize_length`: something longer than this, in bytes.
+    pub oversize_length: Option<u32>,
+    /// `relative_offset`, from the last match; it wins over `absolute_offset`.
+    pub relative_offset: Option<i32>,
+    /// `absolute_offset`, from the start of the buffer.
+    pub absolute_offset: u32,
 }
 
 /// A comparison of a real number.

@@ -2,7 +2,7 @@
 //! `pkt_data` …
 
 use super::{Keyword, content};
-use crate::ast::{BufferCheck, Check, Value};
+use crate::ast::{Asn1, BufferCheck, Check, Value};
 use crate::builder::{Builder, Input, Last};
 use crate::error::{Fail, fail};
 use crate::number::{compare, compare_float, signed};
@@ -13,6 +13,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["base64_decode"], base64_decode),
     Keyword::bare(&["base64_data"], base64_data),
     Keyword::value(&["entropy"], entropy),
+    Keyword::value(&["asn1"], asn1),
     Keyword::maybe(&["absent"], absent),
     Keyword::bare(&["pkt_data"], pkt_data),
     Keyword::bare(&["prefilter"], prefilter),
@@ -135,6 +136,38 @@ fn entropy(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
+/// Options and their values are divided by blanks, options by commas or blanks.
+fn asn1(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    let bad = || {
+        let known = "bitstring_overflow, double_overflow, oversize_length N, absolute_offset N, relative_offset N";
+        Fail::new("detect-asn1", format!("Malformed asn1 argument: \"{}\"; there are {known}", i.text))
+    };
+    let mut a = Asn1::default();
+    for part in i.text.split(',') {
+        let mut words = part.split_ascii_whitespace().peekable();
+        if words.peek().is_none() {
+            return Err(bad());
+        }
+        while let Some(name) = words.next() {
+            let mut value = |low, high| words.next().and_then(|w| signed(w, low, high)).ok_or_else(bad);
+            match name {
+                "bitstring_overflow" => a.bitstring_overflow = true,
+                "double_overflow" => a.double_overflow = true,
+                "oversize_length" => a.oversize_length = Some(value(0, i64::from(u32::MAX))? as u32),
+                "absolute_offset" => a.absolute_offset = value(0, U16)? as u32,
+                "relative_offset" => a.relative_offset = Some(value(-U16, U16)? as i32),
+                _ => return Err(bad()),
+            }
+        }
+    }
+    if !a.bitstring_overflow && !a.double_overflow && a.oversize_length.is_none() {
+        b.warn("detect-asn1", format!("asn1 asks for nothing, so that it never matches: \"{}\"", i.text));
+    }
+    let group = b.target(a.relative_offset.is_some());
+    b.add(group, BufferCheck::Asn1(a));
+    Ok(())
+}
+
 fn absent(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-parse";
     let or_else = match i.text.trim() {
@@ -195,7 +228,6 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
                 | Check::GeoIp(_)
                 | Check::Rpc { .. }
                 | Check::SameIp
-                | Check::Asn1(_)
                 | Check::Variable { .. }
         )
     )

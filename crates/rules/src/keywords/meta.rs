@@ -256,6 +256,16 @@ fn config(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let (Some(what), Some(kind), Some(scope)) = (what, kind, scope) else {
         return fail(M, format!("config needs a subsystem, a type and a scope: \"{}\"", i.text));
     };
+    // Logging is that of transactions whatever the type says; tracking is that of flows, for the packet alone.
+    match (what, kind, scope) {
+        (ConfigWhat::Logging, _, ConfigScope::Packet) => {
+            return fail(M, "logging can be disabled for scope tx and flow, not for packet");
+        }
+        (ConfigWhat::Tracking, ConfigKind::Flow, ConfigScope::Packet) | (ConfigWhat::Logging, ..) => {}
+        (ConfigWhat::Tracking, ..) => {
+            return fail(M, "tracking can be disabled with type flow, scope packet alone");
+        }
+    }
     if kind == ConfigKind::Transaction && !b.ctx.available.contains("app-layer") {
         b.missing("config");
     }

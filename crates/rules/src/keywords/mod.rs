@@ -26,6 +26,7 @@ mod meta;
 mod number;
 mod packet;
 mod pcre;
+mod smb;
 mod ssh;
 mod threshold;
 mod tls;
@@ -228,6 +229,7 @@ static TABLES: &[&[Keyword]] = &[
     ftp::KEYWORDS,
     ssh::KEYWORDS,
     tls::KEYWORDS,
+    smb::KEYWORDS,
 ];
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {

@@ -92,7 +92,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["vlan.id"], vlan_id),
     Keyword::value(&["vlan.layers"], vlan_layers),
     Keyword::value(&["rpc"], rpc),
-    Keyword::value(&["asn1"], asn1).needs("asn1"),
     Keyword::sticky(&["ipv4.hdr"], &IPV4_HDR),
     Keyword::sticky(&["ipv6.hdr"], &IPV6_HDR),
     Keyword::sticky(&["tcp.hdr"], &TCP_HDR),
@@ -469,25 +468,5 @@ fn rpc(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         return Err(bad());
     }
     b.packet_check(Check::Rpc { program, version, procedure });
-    Ok(())
-}
-
-fn asn1(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let bad = || Fail::new("detect-asn1", format!("Malformed asn1 argument: {}", i.text));
-    for w in i.text.split(',').map(str::trim) {
-        let (name, value) = w.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((w, ""));
-        let value = value.trim();
-        match name {
-            "bitstring_overflow" | "double_overflow" if value.is_empty() => {}
-            "oversize_length" => {
-                decimal(value, U32).ok_or_else(bad)?;
-            }
-            "absolute_offset" | "relative_offset" => {
-                crate::number::signed(value, -65535, 65535).ok_or_else(bad)?;
-            }
-            _ => return Err(bad()),
-        }
-    }
-    b.check(Check::Asn1(i.text.trim().to_owned()));
     Ok(())
 }

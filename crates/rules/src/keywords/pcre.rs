@@ -121,6 +121,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
                     c,
                     BufferCheck::Bsize(_)
                         | BufferCheck::Entropy { .. }
+                        | BufferCheck::Asn1(_)
                         | BufferCheck::Dataset(_)
                         | BufferCheck::DataRep(_)
                         | BufferCheck::Other { .. }

@@ -143,6 +143,11 @@ fn xbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let invalid = || Fail::new(M, format!("\"{}\" is not a valid setting for xbits.", i.text));
     let words: Vec<&str> = i.text.split(',').map(str::trim).collect();
     let (action, name, track, expire) = match *words.as_slice() {
+        ["noalert"] => {
+            b.rule.noalert = true;
+            b.rule.force_alert = false;
+            return Ok(());
+        }
         [a, n, t] => (a, n, t, None),
         [a, n, t, e] => (a, n, t, Some(e)),
         _ => return Err(invalid()),
@@ -183,6 +188,7 @@ fn hostbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let (action, name, track, expire) = match *words.as_slice() {
         ["noalert"] => {
             b.rule.noalert = true;
+            b.rule.force_alert = false;
             return Ok(());
         }
         ["noalert", ..] => return fail(M, "hostbits:noalert takes no name"),
@@ -194,8 +200,8 @@ fn hostbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let track = match track {
         "src" => XBitTrack::Source,
         "dst" => XBitTrack::Destination,
-        "both" => return fail(M, "'both' not implemented"),
-        t => return fail(M, format!("hostbits are of \"src\" or \"dst\", not \"{t}\"")),
+        "both" => XBitTrack::Both,
+        t => return fail(M, format!("hostbits are of \"src\", \"dst\" or \"both\", not \"{t}\"")),
     };
     if name.is_empty() || name.contains(char::is_whitespace) {
         return fail(M, "spaces not allowed in hostbit names");

@@ -1,0 +1,54 @@
+//! What DCE/RPC offers to rules.
+
+use margay_flow::Direction;
+
+use crate::tx::{BufferKind, Found, NumberDef};
+
+use super::COMPLETE;
+use super::call::Call;
+use super::tx::DcerpcTx;
+
+const DONE: Option<u8> = Some(COMPLETE);
+
+buffers! {
+    StubData "dcerpc.stub_data" Single DONE, DONE;
+    Interface "dcerpc.iface" Multi DONE, DONE;
+}
+
+const OPNUM: u8 = 0;
+
+/// Numbers for rules.
+pub(super) static NUMBERS: &[NumberDef] =
+    &[NumberDef { name: "dcerpc.opnum", id: OPNUM, progress: [Some(COMPLETE), Some(COMPLETE)] }];
+
+/// What `dcerpc.iface` looks at, put into `scratch`: the UUID as it is written, the major version in two bytes, the highest
+/// first, and a byte that is 1 where the beginning of the request was seen.
+pub(crate) fn interface<'a>(call: &Call, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    let (uuid, version, first) = call.interface(index)?;
+    scratch.extend_from_slice(&uuid.0);
+    scratch.extend_from_slice(&version.to_be_bytes());
+    scratch.push(u8::from(first));
+    Some(scratch)
+}
+
+/// See [`crate::Transaction::buffer`].
+pub(super) fn buffer<'a>(
+    tx: &'a DcerpcTx,
+    id: u8,
+    dir: Direction,
+    index: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Found<'a>> {
+    let data = match ALL.get(usize::from(id))? {
+        Buffer::StubData if index == 0 => tx.call.stub(dir)?,
+        Buffer::StubData => return None,
+        Buffer::Interface => interface(&tx.call, index, scratch)?,
+    };
+    debug_assert!(BUFFERS.get(usize::from(id)).is_some_and(|b| index == 0 || b.kind == BufferKind::Multi));
+    Some(Found::whole(data))
+}
+
+/// See [`crate::Transaction::number`].
+pub(super) fn number(tx: &DcerpcTx, id: u8, index: usize) -> Option<u64> {
+    tx.call.opnum.filter(|_| id == OPNUM && index == 0).map(u64::from)
+}

@@ -1,0 +1,201 @@
+//! A call: a request with its response, each in one fragment or several; and what was agreed on before.
+//!
+//! This is what the messages of a connection come to, whatever carries them: TCP, or a named pipe of SMB.
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use super::bytes::Uuid;
+use super::pdu::{self, Header, Interface, kind};
+
+/// Most stub data that is kept of a side of a call; what is beyond is counted.
+const STUB_MAX: usize = 1 << 20;
+/// Most interfaces of a connection; the oldest are forgotten.
+const BOUND_MAX: usize = 256;
+
+/// One side of a call.
+#[derive(Debug, Default)]
+pub(crate) struct Side {
+    /// Type of its messages.
+    pub kind: Option<u8>,
+    pub stub: Vec<u8>,
+    /// Bytes of stub data, those that are not kept included.
+    pub size: u64,
+    pub fragments: u32,
+    /// Integers have their lowest byte first.
+    pub little: bool,
+    /// All of it came.
+    pub done: bool,
+}
+
+impl Side {
+    /// Adds a fragment; the number of bytes that it holds more now.
+    pub(crate) fn add(&mut self, stub: &[u8]) -> usize {
+        let kept = stub.get(..STUB_MAX.saturating_sub(self.stub.len())).unwrap_or(stub);
+        self.stub.extend_from_slice(kept);
+        self.size = self.size.saturating_add(stub.len() as u64);
+        self.fragments = self.fragments.saturating_add(1);
+        kept.len()
+    }
+}
+
+/// What client and server agreed on: interfaces, by context.
+#[derive(Debug, Default)]
+pub(crate) struct Association {
+    bound: Vec<Interface>,
+}
+
+impl Association {
+    fn set(&mut self, interface: Interface) {
+        if let Some(b) = self.bound.iter_mut().find(|b| b.context == interface.context) {
+            *b = interface;
+            return;
+        }
+        if self.bound.len() >= BOUND_MAX {
+            self.bound.remove(0);
+        }
+        self.bound.push(interface);
+    }
+
+    /// The interface of a context, unless the server refused it.
+    fn get(&self, context: u16) -> Option<&Interface> {
+        self.bound.iter().find(|b| b.context == context && b.result.is_none_or(|(result, _)| result == 0))
+    }
+}
+
+/// A call, or a bind, with what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    pub id: u32,
+    /// Minor version of the protocol.
+    pub minor: u8,
+    /// Request and response.
+    pub sides: [Side; 2],
+    pub opnum: Option<u16>,
+    /// Of a bind those that it asks for; of a request that of its context.
+    pub interfaces: Vec<Interface>,
+    /// The first fragment of the request was seen.
+    pub first: bool,
+}
+
+impl Call {
+    pub(crate) fn new(h: Header) -> Self {
+        Call { id: h.call, minor: h.minor, ..Call::default() }
+    }
+
+    pub(crate) const fn side(&self, dir: Direction) -> &Side {
+        let [request, response] = &self.sides;
+        match dir {
+            Direction::ToServer => request,
+            Direction::ToClient => response,
+        }
+    }
+
+    pub(crate) const fn side_mut(&mut self, dir: Direction) -> &mut Side {
+        let [request, response] = &mut self.sides;
+        match dir {
+            Direction::ToServer => request,
+            Direction::ToClient => response,
+        }
+    }
+
+    /// Takes a message of a direction, without its header. `None` where it is too short; it counts all the same.
+    pub(crate) fn message(&mut self, with: &mut Association, dir: Direction, h: Header, body: &[u8]) -> Option<()> {
+        let side = self.side_mut(dir);
+        side.kind = Some(h.kind);
+        side.little = h.little;
+        side.done = h.is_last() || !matches!(h.kind, kind::REQUEST | kind::RESPONSE);
+        match h.kind {
+            kind::REQUEST => {
+                let request = pdu::request(h, body)?;
+                side.add(request.stub);
+                self.opnum = Some(request.opnum);
+                self.first |= h.is_first();
+                self.interfaces.clear();
+                self.interfaces.extend(with.get(request.context));
+            }
+            kind::RESPONSE | kind::FAULT => {
+                side.add(pdu::response(h, body)?);
+            }
+            kind::BIND | kind::ALTER_CONTEXT => {
+                self.interfaces = pdu::bind(h, body)?;
+                self.first |= h.is_first();
+                // What does not begin where it should binds nothing.
+                if h.is_first() {
+                    self.interfaces.iter().for_each(|i| with.set(*i));
+                }
+            }
+            kind::BIND_ACK | kind::ALTER_CONTEXT_RESP => {
+                let results = pdu::bind_ack(h, body)?;
+                for (i, result) in self.interfaces.iter_mut().zip(results) {
+                    i.result = Some(result);
+                    if self.first {
+                        with.set(*i);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// What rules see of its interfaces (`dcerpc.iface`): of place `index` the UUID, the major version, and whether the
+    /// beginning of the request was seen. Only requests have one.
+    pub(crate) fn interface(&self, index: usize) -> Option<(Uuid, u16, bool)> {
+        let i = self.interfaces.get(index).filter(|_| self.side(Direction::ToServer).kind == Some(kind::REQUEST))?;
+        Some((i.uuid, i.version.0, self.first))
+    }
+
+    /// Stub data of a direction, once it is whole.
+    pub(crate) fn stub(&self, dir: Direction) -> Option<&[u8]> {
+        let side = self.side(dir);
+        (side.done && side.fragments > 0).then_some(&*side.stub)
+    }
+
+    /// Appends what events say of it. `carried` is how SMB has it.
+    pub(crate) fn log(&self, json: &mut Json, carried: bool) {
+        let [request, response] = &self.sides;
+        json.str("request", request.kind.map_or("REQUEST_LOST", pdu::name));
+        json.str("response", response.kind.map_or("UNREPLIED", pdu::name));
+        if carried && let Some(opnum) = self.opnum {
+            json.uint("opnum", u64::from(opnum));
+        }
+        if request.kind == Some(kind::REQUEST) {
+            json.object("req");
+            if !carried && let Some(opnum) = self.opnum {
+                json.uint("opnum", u64::from(opnum));
+            }
+            fragments(json, request);
+            json.end_object();
+        }
+        if !self.interfaces.is_empty() {
+            json.array("interfaces");
+            for i in &self.interfaces {
+                json.item_object();
+                json.str("uuid", &i.uuid.to_string());
+                json.str("version", &format!("{}.{}", i.version.0, i.version.1));
+                // Of a request it is known that the server agreed.
+                if let Some((result, reason)) = i.result.filter(|_| request.kind != Some(kind::REQUEST)) {
+                    json.uint("ack_result", u64::from(result));
+                    if carried {
+                        json.uint("ack_reason", u64::from(reason));
+                    }
+                }
+                json.end_object();
+            }
+            json.end_array();
+        }
+        if response.kind == Some(kind::RESPONSE) {
+            json.object("res");
+            fragments(json, response);
+            json.end_object();
+        }
+        json.uint("call_id", u64::from(self.id));
+    }
+}
+
+/// Appends how much came of a side.
+pub(crate) fn fragments(json: &mut Json, side: &Side) {
+    json.uint("frag_cnt", u64::from(side.fragments));
+    json.uint("stub_data_size", side.size);
+}

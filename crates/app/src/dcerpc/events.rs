@@ -1,0 +1,5 @@
+//! What may be wrong with DCE/RPC.
+
+events! { "DCE/RPC";
+    TooManyTransactions "too_many_transactions";
+}

@@ -1,0 +1,55 @@
+//! DCE/RPC (C706 chapter 12): over TCP, over UDP, and for SMB, whose named pipes carry it.
+//!
+//! A call is a transaction: the request with its response, of however many fragments, put together by the number of the
+//! call; so is a bind. Over UDP a call is told by activity and sequence, and which side a message is of by its type. What
+//! messages say is in [`pdu`], what they come to in [`call`]; those two are shared with SMB.
+
+mod buffers;
+pub(crate) mod bytes;
+pub(crate) mod call;
+mod config;
+pub mod events;
+mod parser;
+pub(crate) mod pdu;
+mod recognition;
+#[cfg(test)]
+mod tests;
+mod tx;
+
+use margay_flow::FlowCore;
+
+use crate::config::AppConfig;
+use crate::parser::Parser;
+use crate::proto::AppProto;
+use crate::registry::Protocol;
+
+pub(crate) use buffers::interface;
+pub use config::Config;
+
+/// Progress of a complete transaction: place in the states of [`PROTOCOL`].
+const COMPLETE: u8 = 1;
+
+/// Types of frames: places in the frames of [`PROTOCOL`].
+const PDU_FRAME: u8 = 0;
+/// See [`PDU_FRAME`].
+const HDR_FRAME: u8 = 1;
+/// See [`PDU_FRAME`].
+const DATA_FRAME: u8 = 2;
+
+/// DCE/RPC.
+pub static PROTOCOL: Protocol = Protocol {
+    proto: AppProto::Dcerpc,
+    config: "dcerpc",
+    recognition: recognition::RECOGNITION,
+    parser,
+    buffers: buffers::BUFFERS,
+    numbers: buffers::NUMBERS,
+    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
+    events: events::NAMES,
+    frames: &["pdu", "hdr", "data"],
+    log: "dcerpc",
+};
+
+fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
+    Box::new(parser::DcerpcParser::new(flow.proto == 6))
+}

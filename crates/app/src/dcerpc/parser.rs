@@ -1,0 +1,282 @@
+//! Messages from a stream and from datagrams, and whose they are.
+//!
+//! A message of a stream is taken when all of it is there: it is no longer than 64 KiB. A hole is measured: where it ends
+//! inside a message whose header was seen, what is left of that is skipped; where it does not, messages are looked for at
+//! the beginning of what comes behind it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use margay_flow::Direction;
+
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::proto::AppProto;
+use crate::tx::{Transaction, TxBase};
+
+use super::call::{Association, Call};
+use super::events::Event;
+use super::pdu::{Datagram, HEADER, Header, Interface, kind};
+use super::tx::DcerpcTx;
+use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME};
+
+/// Most bytes of stub data that the transactions of a flow hold together; with more the oldest are at their end.
+const STUBS_MAX: usize = 8 << 20;
+
+/// A direction of a stream.
+#[derive(Debug, Default)]
+struct Side {
+    /// Bytes of a message that were given and not taken.
+    waiting: usize,
+    /// Length of the message that waits; 0 where that is not known.
+    message: usize,
+    /// Bytes to skip: the rest of a message that has a hole.
+    skip: u64,
+    /// It is not known where the next message begins.
+    lost: bool,
+}
+
+/// A flow's parser.
+#[derive(Debug)]
+pub(super) struct DcerpcParser {
+    stream: bool,
+    txs: BTreeMap<u64, Box<DcerpcTx>>,
+    next: u64,
+    sides: [Side; 2],
+    with: Association,
+    /// Bytes of stub data that transactions hold.
+    stubs: usize,
+}
+
+impl DcerpcParser {
+    pub(super) fn new(stream: bool) -> Self {
+        DcerpcParser {
+            stream,
+            txs: BTreeMap::new(),
+            next: 0,
+            sides: Default::default(),
+            with: Association::default(),
+            stubs: 0,
+        }
+    }
+
+    /// Nothing more of a transaction will be looked at.
+    fn finish(tx: &mut DcerpcTx) {
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            tx.base.advance(dir, COMPLETE);
+        }
+    }
+
+    fn make(&mut self, cx: &mut Parse<'_>, call: Call, datagram: Option<(super::bytes::Uuid, u32)>) -> Option<u64> {
+        let open = |t: &&mut Box<DcerpcTx>| t.base.progress != [COMPLETE; 2];
+        if self.txs.len() >= (cx.config.dcerpc.max_tx as usize).max(1) || self.stubs > STUBS_MAX {
+            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Dcerpc as usize) {
+                *n += 1;
+            }
+            // The oldest makes room as soon as it was looked at; those of one packet may be too many even so.
+            if let Some(tx) = self.txs.values_mut().find(open) {
+                tx.base.events.add(Event::TooManyTransactions as u8);
+                Self::finish(tx);
+            }
+            if self.txs.len() >= 2 * (cx.config.dcerpc.max_tx as usize).max(1) || self.stubs > 2 * STUBS_MAX {
+                return None;
+            }
+        }
+        let id = self.next;
+        self.next += 1;
+        self.txs.insert(id, Box::new(DcerpcTx { base: TxBase { id, ..TxBase::default() }, call, datagram }));
+        Some(id)
+    }
+
+    /// The transaction that a message goes on with.
+    fn find(&self, dir: Direction, h: Header) -> Option<u64> {
+        let goes_on = |tx: &&Box<DcerpcTx>| {
+            let (call, own) = (&tx.call, tx.call.side(dir));
+            call.id == h.call
+                && tx.base.progress != [COMPLETE; 2]
+                && !own.done
+                && (own.kind.is_none() || own.kind == Some(h.kind))
+                // A request does not join what a response began.
+                && (dir == Direction::ToClient || own.kind.is_some())
+        };
+        let mut found = self.txs.values().filter(goes_on);
+        // What is asked first is answered first.
+        found.next().map(|t| t.base.id)
+    }
+
+    fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Header, pdu: &[u8]) {
+        let body = pdu.get(HEADER..).unwrap_or(&[]);
+        // The third leg of authentication, and what only ends something, have no answer and no meaning here.
+        let silent = matches!(h.kind, kind::AUTH3 | kind::CO_CANCEL | kind::ORPHANED | kind::SHUTDOWN);
+        let id = match self.find(dir, h) {
+            Some(id) => Some(id),
+            None if silent => None,
+            None => self.make(cx, Call::new(h), None),
+        };
+        mark(cx, dir, at, pdu.len(), id.filter(|_| !silent));
+        if silent {
+            return;
+        }
+        let Some(tx) = id.and_then(|id| self.txs.get_mut(&id)) else { return };
+        let before = tx.call.side(dir).stub.len();
+        let _ = tx.call.message(&mut self.with, dir, h, body);
+        self.stubs += tx.call.side(dir).stub.len().saturating_sub(before);
+        if tx.call.side(dir).done {
+            // What was asked will not be seen any more.
+            if dir == Direction::ToClient && tx.call.side(Direction::ToServer).kind.is_none() {
+                tx.base.one_sided(Direction::ToServer, COMPLETE);
+            }
+            tx.base.advance(dir, COMPLETE);
+        }
+    }
+
+    /// Messages of a stream.
+    fn stream(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let mut at = 0;
+        let mut outcome = Outcome::More;
+        loop {
+            let rest = data.get(at..).unwrap_or(&[]);
+            let side = &mut self.sides[dir.index()];
+            if rest.is_empty() {
+                break;
+            }
+            if side.skip > 0 {
+                let n = usize::try_from(side.skip).unwrap_or(usize::MAX).min(rest.len());
+                side.skip -= n as u64;
+                at += n;
+                continue;
+            }
+            side.message = 0;
+            if rest.len() < HEADER {
+                break;
+            }
+            let Some(h) = Header::read(rest) else {
+                if side.lost {
+                    // What begins with no message is passed over.
+                    at = data.len();
+                } else {
+                    outcome = Outcome::Failed;
+                }
+                break;
+            };
+            side.lost = false;
+            let Some(pdu) = rest.get(..usize::from(h.length)) else {
+                side.message = usize::from(h.length);
+                break;
+            };
+            self.message(cx, dir, at, h, pdu);
+            at += pdu.len();
+        }
+        let side = &mut self.sides[dir.index()];
+        side.waiting = data.len().saturating_sub(at);
+        if cx.end {
+            at = data.len();
+            *side = Side { lost: true, ..Side::default() };
+        }
+        Parsed { consumed: at, outcome }
+    }
+
+    fn datagram(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) {
+        let Some(d) = Datagram::read(data) else { return };
+        let key = (d.activity, d.sequence);
+        let side = if d.is_response() { Direction::ToClient } else { Direction::ToServer };
+        let open =
+            |t: &&Box<DcerpcTx>| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
+        let id = match self.txs.values().find(open).map(|t| t.base.id) {
+            Some(id) => Some(id),
+            None => self.make(cx, Call::default(), Some(key)),
+        };
+        mark(cx, dir, 0, data.len(), id);
+        let Some(tx) = id.and_then(|id| self.txs.get_mut(&id)) else { return };
+        if d.kind == kind::REQUEST {
+            tx.call.opnum = Some(d.opnum);
+            tx.call.first = true;
+            let version = ((d.version & 0xffff) as u16, (d.version >> 16) as u16);
+            tx.call.interfaces = vec![Interface { context: 0, uuid: d.interface, version, result: None }];
+        }
+        let own = tx.call.side_mut(side);
+        (own.kind, own.little) = (Some(d.kind), d.little);
+        own.done = !d.fragment || d.last;
+        let kept = if matches!(d.kind, kind::REQUEST | kind::RESPONSE | kind::FAULT) { own.add(d.stub) } else { 0 };
+        let done = own.done;
+        self.stubs += kept;
+        if done {
+            if side == Direction::ToClient && tx.call.side(Direction::ToServer).kind.is_none() {
+                tx.base.one_sided(Direction::ToServer, COMPLETE);
+            }
+            tx.base.advance(side, COMPLETE);
+        }
+    }
+}
+
+/// Marks a message with its parts.
+fn mark(cx: &mut Parse<'_>, dir: Direction, at: usize, len: usize, tx: Option<u64>) {
+    let frames = &mut cx.shared.frames;
+    if !frames.wanted {
+        return;
+    }
+    let (body, end) = ((at + HEADER.min(len)) as u64, (at + len) as u64);
+    frames.begin(dir, PDU_FRAME, at, tx);
+    frames.end(dir, end);
+    frames.begin(dir, HDR_FRAME, at, tx);
+    frames.end(dir, body);
+    if len > HEADER {
+        frames.begin(dir, DATA_FRAME, at + HEADER, tx);
+        frames.end(dir, end);
+    }
+}
+
+impl Parser for DcerpcParser {
+    fn proto(&self) -> AppProto {
+        AppProto::Dcerpc
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        if !self.stream {
+            self.datagram(cx, dir, data);
+            return Parsed::used(data.len());
+        }
+        if !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
+        self.stream(cx, dir, data)
+    }
+
+    fn gap(&mut self, _cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        let side = &mut self.sides[dir.index()];
+        let waiting = side.waiting as u64;
+        // What waits comes again: it goes with the rest of its message.
+        let missing = match side.skip {
+            0 => (side.message as u64).checked_sub(waiting).filter(|_| side.message > 0),
+            skip => Some(skip.saturating_sub(waiting)),
+        };
+        match missing.and_then(|m| m.checked_sub(len)) {
+            Some(left) if !side.lost => side.skip = waiting + left,
+            _ => (side.skip, side.lost) = (waiting, true),
+        }
+        side.message = 0;
+        Outcome::More
+    }
+
+    fn txs(&self) -> Range<u64> {
+        self.txs.first_key_value().map_or(self.next, |(id, _)| *id)..self.next
+    }
+
+    fn next_tx(&self, from: u64) -> Option<u64> {
+        self.txs.range(from..).next().map(|(id, _)| *id)
+    }
+
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        self.txs.get(&id).map(|t| &**t as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        self.txs.get_mut(&id).map(|t| &mut **t as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
+        if let Some(tx) = self.txs.remove(&id) {
+            let held: usize = tx.call.sides.iter().map(|s| s.stub.len()).sum();
+            self.stubs = self.stubs.saturating_sub(held);
+        }
+    }
+}

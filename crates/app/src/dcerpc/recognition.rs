@@ -1,0 +1,38 @@
+//! How DCE/RPC is recognised: on any port, by the beginning of a message's header.
+
+use margay_flow::Direction;
+
+use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
+
+use super::pdu::{Datagram, is_response};
+
+pub(super) const RECOGNITION: Recognition = Recognition {
+    patterns: &[],
+    probes: &[Probe { transport: TCP, ports: &[], probe: tcp }, Probe { transport: UDP, ports: &[], probe: udp }],
+};
+
+/// Over a connection (C706 section 12.6.1): version 5.0 and a representation of data that there is.
+fn tcp(dir: Direction, data: &[u8]) -> Probed {
+    match data {
+        [5, 0, ..] => {}
+        [] | [5] => return Probed::More,
+        _ => return Probed::No,
+    }
+    // Integers big or little endian, text ASCII or EBCDIC; one of four floating-point formats.
+    match data.first_chunk::<8>() {
+        Some(head) if head[4] & 0xee == 0 && head[5] <= 3 => {
+            Probed::Yes { reverse: is_response(head[2]) == (dir == Direction::ToServer) }
+        }
+        Some(_) => Probed::No,
+        None => Probed::More,
+    }
+}
+
+/// In datagrams (C706 section 12.5.1).
+fn udp(_: Direction, data: &[u8]) -> Probed {
+    // Two bits of the second flags are defined.
+    match Datagram::read(data) {
+        Some(_) if data.get(3).is_some_and(|flags| flags & 0xfc == 0) => Probed::Yes { reverse: false },
+        _ => Probed::No,
+    }
+}

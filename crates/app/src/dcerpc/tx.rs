@@ -1,0 +1,79 @@
+//! A transaction: a call, or a bind.
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+
+use super::bytes::Uuid;
+use super::call::{Call, fragments};
+use super::pdu::{self, kind};
+
+/// A transaction of DCE/RPC.
+#[derive(Debug, Default)]
+pub(super) struct DcerpcTx {
+    pub base: TxBase,
+    pub call: Call,
+    /// Over UDP: what tells the call.
+    pub datagram: Option<(Uuid, u32)>,
+}
+
+impl Transaction for DcerpcTx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        super::buffers::buffer(self, id, dir, index, scratch)
+    }
+
+    fn number(&self, id: u8, _dir: Direction, index: usize) -> Option<u64> {
+        super::buffers::number(self, id, index)
+    }
+
+    fn little_endian(&self, dir: Direction) -> bool {
+        self.call.side(dir).little
+    }
+
+    fn inspected(&mut self, _dir: Direction) {}
+
+    fn log(&self, json: &mut Json, _options: &AppLogOptions, what: LogFor) {
+        if what == LogFor::File {
+            return;
+        }
+        json.object("dcerpc");
+        match self.datagram {
+            None => {
+                self.call.log(json, false);
+                json.str("rpc_version", if self.call.minor == 0 { "5.0" } else { "5.1" });
+            }
+            Some((activity, sequence)) => {
+                let [request, response] = &self.call.sides;
+                json.str("request", request.kind.map_or("REQUEST_LOST", pdu::name));
+                if request.kind == Some(kind::REQUEST) {
+                    json.object("req");
+                    if let Some(opnum) = self.call.opnum {
+                        json.uint("opnum", u64::from(opnum));
+                    }
+                    fragments(json, request);
+                    json.end_object();
+                }
+                json.str("response", response.kind.map_or("UNREPLIED", pdu::name));
+                if response.kind == Some(kind::RESPONSE) {
+                    json.object("res");
+                    fragments(json, response);
+                    json.end_object();
+                }
+                json.str("activityuuid", &activity.to_string());
+                json.uint("seqnum", u64::from(sequence));
+                json.str("rpc_version", "4.0");
+            }
+        }
+        json.end_object();
+    }
+}

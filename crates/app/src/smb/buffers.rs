@@ -1,0 +1,64 @@
+//! What SMB offers to rules.
+
+use margay_flow::Direction;
+
+use crate::dcerpc;
+use crate::tx::{Found, NumberDef};
+
+use super::COMPLETE;
+use super::tx::{SmbTx, What};
+
+const DONE: Option<u8> = Some(COMPLETE);
+
+buffers! {
+    Share "smb.share" Single DONE, None;
+    NamedPipe "smb.named_pipe" Single DONE, None;
+    User "smb.ntlmssp_user" Single DONE, None;
+    Domain "smb.ntlmssp_domain" Single DONE, None;
+    StubData "dcerpc.stub_data" Single DONE, DONE;
+    Interface "dcerpc.iface" Multi DONE, DONE;
+}
+
+const VERSION: u8 = 0;
+const OPNUM: u8 = 1;
+
+/// Numbers for rules.
+pub(super) static NUMBERS: &[NumberDef] = &[
+    NumberDef { name: "smb.version", id: VERSION, progress: [Some(0), Some(0)] },
+    NumberDef { name: "dcerpc.opnum", id: OPNUM, progress: [DONE, DONE] },
+];
+
+/// See [`crate::Transaction::buffer`].
+pub(super) fn buffer<'a>(
+    tx: &'a SmbTx,
+    id: u8,
+    dir: Direction,
+    index: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Found<'a>> {
+    let buffer = *ALL.get(usize::from(id))?;
+    if buffer == Buffer::Interface {
+        return dcerpc::interface(tx.call()?, index, scratch).map(Found::whole);
+    }
+    if index > 0 || BUFFERS.get(usize::from(id))?.progress[dir.index()].is_none() {
+        return None;
+    }
+    let data: &[u8] = match (buffer, &tx.what) {
+        (Buffer::Share, What::TreeConnect(t)) if !t.pipe => &t.share,
+        (Buffer::NamedPipe, What::TreeConnect(t)) if t.pipe => &t.share,
+        (Buffer::User, What::SessionSetup(s)) => &s.ntlmssp.as_ref()?.user,
+        (Buffer::Domain, What::SessionSetup(s)) => &s.ntlmssp.as_ref()?.domain,
+        (Buffer::StubData, What::Dcerpc(c)) => c.stub(dir)?,
+        _ => return None,
+    };
+    Some(Found::whole(data))
+}
+
+/// See [`crate::Transaction::number`].
+pub(super) fn number(tx: &SmbTx, id: u8, index: usize) -> Option<u64> {
+    match id {
+        _ if index > 0 => None,
+        VERSION => Some(u64::from(tx.version)),
+        _ => tx.call()?.opnum.map(u64::from),
+    }
+}

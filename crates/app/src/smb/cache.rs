@@ -1,0 +1,67 @@
+//! Tables of bounded size, of which the oldest entries go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+/// A table. With one entry more than there is room for the oldest goes.
+#[derive(Debug)]
+pub(super) struct Cache<K, V> {
+    map: HashMap<K, (V, u64)>,
+    order: BTreeMap<u64, K>,
+    next: u64,
+}
+
+impl<K, V> Default for Cache<K, V> {
+    fn default() -> Self {
+        Cache { map: HashMap::new(), order: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V> Cache<K, V> {
+    /// Puts an entry in; the value that made room for it.
+    pub(super) fn insert(&mut self, max: u32, key: K, value: V) -> Option<V> {
+        let old = self.remove(&key);
+        let mut gone = None;
+        if self.map.len() >= (max as usize).max(1)
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            gone = self.map.remove(&oldest).map(|(v, _)| v);
+        }
+        self.next += 1;
+        self.order.insert(self.next, key.clone());
+        self.map.insert(key, (value, self.next));
+        old.or(gone)
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.map.get(key).map(|(v, _)| v)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.map.get_mut(key).map(|(v, _)| v)
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let (value, place) = self.map.remove(key)?;
+        self.order.remove(&place);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes() {
+        let mut c = Cache::default();
+        for n in 0..5 {
+            c.insert(3, n, n);
+        }
+        assert_eq!((c.get(&1), c.get(&2), c.get(&4)), (None, Some(&2), Some(&4)));
+        assert_eq!(c.insert(3, 2, 7), Some(2));
+        assert_eq!(c.insert(3, 9, 9), Some(3));
+        assert_eq!((c.remove(&2), c.get(&2).copied()), (Some(7), None));
+        assert_eq!(c.get_mut(&4), Some(&mut 4));
+    }
+}

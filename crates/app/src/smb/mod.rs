@@ -1,0 +1,80 @@
+//! SMB: version 1 (MS-CIFS, MS-SMB), 2 and 3 (MS-SMB2), over TCP with the lengths of NetBIOS (RFC 1002 section 4.3).
+//!
+//! A request with its response is a transaction, found again by the number of the message. All reads of a file, from its
+//! opening to its closing, are one transaction, and so are all its writes: the file is put together in it, in order
+//! ([`files`]). What goes over a named pipe and is DCE/RPC becomes calls ([`pipe`]), in the transaction of the request that
+//! carried it. Requests that only look at something (`QUERY_INFO`, most of `TRANS2`) are no transactions.
+//!
+//! A message is taken when it is whole, but for reads and writes of files, of which the bytes are taken as they come
+//! ([`parser`]). What is encrypted or compressed is passed over.
+
+mod auth;
+mod buffers;
+mod cache;
+mod config;
+pub mod events;
+mod files;
+mod header;
+mod log;
+mod names;
+mod parser;
+mod pipe;
+mod recognition;
+mod smb1;
+mod smb2;
+#[cfg(test)]
+mod tests;
+mod text;
+mod trans;
+mod tx;
+
+use margay_flow::FlowCore;
+
+use crate::config::AppConfig;
+use crate::parser::Parser;
+use crate::proto::AppProto;
+use crate::registry::Protocol;
+
+pub use config::{Config, LogOptions, kinds};
+
+/// Progress of a complete transaction: place in the states of [`PROTOCOL`].
+const COMPLETE: u8 = 1;
+
+/// Types of frames: places in the frames of [`PROTOCOL`]; of each version the message, its header and the rest.
+mod frame {
+    pub(super) const NBSS: u8 = 0;
+    pub(super) const SMB1: u8 = 3;
+    pub(super) const SMB2: u8 = 6;
+    pub(super) const SMB3: u8 = 9;
+}
+
+/// SMB.
+pub static PROTOCOL: Protocol = Protocol {
+    proto: AppProto::Smb,
+    config: "smb",
+    recognition: recognition::RECOGNITION,
+    parser,
+    buffers: buffers::BUFFERS,
+    numbers: buffers::NUMBERS,
+    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
+    events: events::NAMES,
+    frames: &[
+        "nbss.pdu",
+        "nbss.hdr",
+        "nbss.data",
+        "smb1.pdu",
+        "smb1.hdr",
+        "smb1.data",
+        "smb2.pdu",
+        "smb2.hdr",
+        "smb2.data",
+        "smb3.pdu",
+        "smb3.hdr",
+        "smb3.data",
+    ],
+    log: "smb",
+};
+
+fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
+    Box::<parser::SmbParser>::default()
+}

@@ -1,0 +1,572 @@
+//! Messages from a stream.
+//!
+//! What NetBIOS' lengths frame is a record; a record of SMB2 has one message or several. A message is taken when it is
+//! whole, up to [`WHOLE_MAX`] bytes; of reads and writes of files the bytes are taken as they come. A hole is measured:
+//! where it ends inside a record whose length was seen, what is left of that is skipped; where it does not, headers are
+//! looked for in what comes behind it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use margay_flow::Direction;
+
+use crate::file::Files;
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::proto::AppProto;
+use crate::tx::{Transaction, TxBase};
+
+use super::cache::Cache;
+use super::events::Event;
+use super::files::{Budget, FileCx};
+use super::pipe::Pipe;
+use super::tx::{FileAccess, FileId, SmbTx, What};
+use super::{COMPLETE, frame};
+
+/// Longest message that is read as a whole; a longer one is passed over (`record_overflow`).
+const WHOLE_MAX: u64 = 1 << 20;
+/// Length of what frames a record.
+const LENGTH: usize = 4;
+/// Length of the header of what is encrypted (MS-SMB2 section 2.2.41).
+const TRANSFORM: usize = 52;
+
+/// A read or a write that waits for its response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Access {
+    pub id: FileId,
+    pub offset: u64,
+    pub session: u64,
+    pub tree: u32,
+    /// The transaction of a write.
+    pub tx: Option<u64>,
+    /// The most bytes that it asked for.
+    pub length: u32,
+}
+
+/// A connection to a share.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    pub name: Vec<u8>,
+    pub pipe: bool,
+}
+
+/// Data of a file, as it comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Data {
+    /// Its transaction.
+    pub tx: Option<u64>,
+    /// Offset in the file of the next byte.
+    pub offset: u64,
+    /// Bytes to come, and those of the message behind them.
+    pub left: u64,
+    pub behind: u64,
+    /// Some came already.
+    pub begun: bool,
+}
+
+/// What a direction is at.
+#[derive(Debug, Default)]
+pub(super) enum State {
+    /// At the length of a record.
+    #[default]
+    Length,
+    /// At a message within a record.
+    Message,
+    /// Before something of so many bytes that is of no use.
+    Skip(u64),
+    /// Before the data of a file, by so many bytes, and in it.
+    Data(u64, Data),
+    /// Before so many bytes that are of no use, and behind them it is not known where a record begins.
+    Lost(u64),
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    pub state: State,
+    /// Bytes of the record to come.
+    pub left: u64,
+    /// Bytes that were given and not taken.
+    waiting: usize,
+    /// Session, tree and file of the last message of a chain.
+    pub chain: (u64, u32, Option<FileId>),
+}
+
+/// What a step came to.
+pub(super) enum Step {
+    /// So many bytes were used, or none and there is another state.
+    Used(usize),
+    /// More is needed.
+    More,
+}
+
+/// A flow's parser.
+#[derive(Debug, Default)]
+pub(super) struct SmbParser {
+    txs: BTreeMap<u64, Box<SmbTx>>,
+    next: u64,
+    pub sides: [Side; 2],
+    /// As far as it was agreed on.
+    pub dialect: String,
+    /// Bytes of a read and of a write that were agreed on.
+    pub sizes: Option<(u32, u32)>,
+    /// Transactions of requests that wait for their response, by version and number of the message.
+    pub requests: Cache<(u8, u64), u64>,
+    /// Reads and writes that do, likewise.
+    pub accesses: Cache<(u8, u64), Access>,
+    /// Connections to shares, by session and tree.
+    pub trees: Cache<(u64, u32), Tree>,
+    /// Names of files that are open.
+    pub names: Cache<FileId, Vec<u8>>,
+    /// Transactions of files, by direction of their data.
+    pub open: HashMap<(FileId, Direction), u64>,
+    pub pipes: Cache<FileId, Pipe>,
+    /// The transaction that negotiates, where a client began with SMB1.
+    pub first_negotiation: Option<u64>,
+    budgets: [Budget; 2],
+}
+
+impl SmbParser {
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut SmbTx> {
+        self.txs.get_mut(&id).map(|t| &mut **t)
+    }
+
+    pub(super) fn peek(&self, id: u64) -> Option<&SmbTx> {
+        self.txs.get(&id).map(|t| &**t)
+    }
+
+    pub(super) const fn side(&mut self, dir: Direction) -> &mut Side {
+        let [client, server] = &mut self.sides;
+        match dir {
+            Direction::ToServer => client,
+            Direction::ToClient => server,
+        }
+    }
+
+    /// Makes a transaction; `None` where there are too many.
+    pub(super) fn make(&mut self, cx: &mut Parse<'_>, mut tx: SmbTx) -> Option<u64> {
+        let most = (cx.config.smb.max_tx as usize).max(1);
+        if self.txs.len() >= most {
+            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Smb as usize) {
+                *n += 1;
+            }
+            // The oldest makes room as soon as it was looked at; those of one packet may be too many even so.
+            let oldest = self.txs.values().find(|t| t.base.progress != [COMPLETE; 2]).map(|t| t.base.id);
+            if let Some(id) = oldest {
+                if let Some(tx) = self.get(id) {
+                    tx.event(Event::TooManyTransactions);
+                }
+                self.finish(cx, id);
+            }
+            if self.txs.len() >= 2 * most {
+                return None;
+            }
+        }
+        let id = self.next;
+        self.next += 1;
+        tx.base = TxBase { id, ..TxBase::default() };
+        tx.dialect.clone_from(&self.dialect);
+        self.txs.insert(id, Box::new(tx));
+        Some(id)
+    }
+
+    /// Says something of a transaction, or of one of its own.
+    pub(super) fn report(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, id: Option<u64>, event: Event) {
+        let id = match id {
+            Some(id) => Some(id),
+            None => {
+                let id = self.make(cx, SmbTx { version, command: u16::from(version == 1) * 0xff, ..SmbTx::default() });
+                if let Some(tx) = id.and_then(|id| self.get(id)) {
+                    tx.base.one_sided(dir.reverse(), COMPLETE);
+                    tx.base.advance(dir, COMPLETE);
+                }
+                id
+            }
+        };
+        if let Some(tx) = id.and_then(|id| self.get(id)) {
+            tx.event(event);
+            tx.base.touch(dir);
+        }
+    }
+
+    /// A request was seen, with all that belongs to it.
+    pub(super) fn asked(&mut self, cx: &Parse<'_>, id: u64, answered_by: Option<(u8, u64)>) {
+        if let Some(tx) = self.get(id) {
+            tx.key = answered_by;
+            tx.base.advance(Direction::ToServer, COMPLETE);
+            match answered_by {
+                Some(key) => {
+                    self.requests.insert(cx.config.smb.max_session_cache_size, key, id);
+                }
+                None => tx.base.advance(Direction::ToClient, COMPLETE),
+            }
+        }
+    }
+
+    /// A response was seen.
+    pub(super) fn answered(&mut self, id: u64) {
+        let dialect = std::mem::take(&mut self.dialect);
+        if let Some(tx) = self.get(id) {
+            tx.dialect.clone_from(&dialect);
+            tx.base.advance(Direction::ToServer, COMPLETE);
+            tx.base.advance(Direction::ToClient, COMPLETE);
+        }
+        self.dialect = dialect;
+    }
+
+    /// Does something with a file's transaction.
+    fn with_file(
+        &mut self,
+        cx: &mut Parse<'_>,
+        id: u64,
+        f: impl FnOnce(&mut FileAccess, &mut FileCx<'_, '_>, &mut Vec<Event>),
+    ) {
+        let Some(tx) = self.txs.get_mut(&id) else { return };
+        let SmbTx { base: TxBase { files, .. }, what: What::File(file), .. } = &mut **tx else { return };
+        let dir = file.dir;
+        let [writes, reads] = &mut self.budgets;
+        let budget = if dir == Direction::ToServer { writes } else { reads };
+        let files: &mut Files = files;
+        let mut events = Vec::new();
+        f(file, &mut FileCx { cx, files, budget, dir }, &mut events);
+        for e in events {
+            tx.event(e);
+        }
+        tx.base.touch(dir);
+    }
+
+    /// Bytes of a file that are there as a whole.
+    pub(super) fn file_data(&mut self, cx: &mut Parse<'_>, id: u64, offset: u64, data: &[u8]) {
+        self.with_file(cx, id, |file, f, events| file.track.data(f, offset, data, false, events));
+    }
+
+    /// Nothing more of a transaction is looked at.
+    pub(super) fn finish(&mut self, cx: &mut Parse<'_>, id: u64) {
+        self.with_file(cx, id, |file, f, _| {
+            let mut track = std::mem::take(&mut file.track);
+            track.finish(f);
+        });
+        if let Some(tx) = self.get(id) {
+            let of = tx.file_mut().map(|f| (f.id, f.dir));
+            tx.base.advance(Direction::ToServer, COMPLETE);
+            tx.base.advance(Direction::ToClient, COMPLETE);
+            if let Some(key) = of {
+                self.open.remove(&key);
+            }
+        }
+    }
+
+    /// A file is closed.
+    pub(super) fn close(&mut self, cx: &mut Parse<'_>, id: FileId) {
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            if let Some(tx) = self.open.remove(&(id, dir)) {
+                self.finish(cx, tx);
+            }
+        }
+        self.names.remove(&id);
+    }
+
+    /// The transaction of the reads or writes of a file, which is made where there is none.
+    pub(super) fn file(&mut self, cx: &mut Parse<'_>, dir: Direction, seed: SmbTx, id: FileId) -> Option<u64> {
+        if let Some(tx) = self.open.get(&(id, dir)) {
+            return Some(*tx);
+        }
+        let share = self.trees.get(&(seed.session, seed.tree)).map(|t| t.name.clone()).unwrap_or_default();
+        let name = self.names.get(&id).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
+        let access = FileAccess { name: name.clone(), share, id, dir, track: Default::default() };
+        let tx = self.make(cx, SmbTx { what: What::File(Box::new(access)), ..seed })?;
+        self.open.insert((id, dir), tx);
+        if let Some(t) = self.txs.get_mut(&tx) {
+            t.base.files.open(&mut cx.shared.files, &cx.config.files, dir, &name, None);
+            // Both sides are known to belong to it; what is to be looked at is the file.
+            t.base.touch(dir);
+        }
+        Some(tx)
+    }
+
+    /// What is at the front of `rest`, which begins `at` bytes into what was given.
+    fn step(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Step {
+        let side = self.side(dir);
+        match &mut side.state {
+            State::Length => self.length(cx, dir, at, rest),
+            State::Message => match side.left {
+                0 => {
+                    side.state = State::Length;
+                    Step::Used(0)
+                }
+                left => self.message(cx, dir, at, rest, left),
+            },
+            State::Skip(0) => {
+                side.state = State::Message;
+                Step::Used(0)
+            }
+            State::Skip(n) => {
+                let used = rest.len().min(usize::try_from(*n).unwrap_or(usize::MAX));
+                *n -= used as u64;
+                side.left = side.left.saturating_sub(used as u64);
+                Step::Used(used)
+            }
+            State::Data(n @ 1.., _) => {
+                let used = rest.len().min(usize::try_from(*n).unwrap_or(usize::MAX));
+                *n -= used as u64;
+                side.left = side.left.saturating_sub(used as u64);
+                Step::Used(used)
+            }
+            State::Data(_, d) if d.left == 0 => {
+                side.state = State::Skip(d.behind);
+                Step::Used(0)
+            }
+            State::Data(_, d) => {
+                let bytes = rest.get(..usize::try_from(d.left).unwrap_or(usize::MAX)).unwrap_or(rest);
+                let was = *d;
+                d.left -= bytes.len() as u64;
+                d.offset = d.offset.saturating_add(bytes.len() as u64);
+                d.begun = true;
+                side.left = side.left.saturating_sub(bytes.len() as u64);
+                if let Some(tx) = was.tx {
+                    self.with_file(cx, tx, |file, f, events| {
+                        file.track.data(f, was.offset, bytes, was.begun, events);
+                    });
+                }
+                Step::Used(bytes.len())
+            }
+            State::Lost(n @ 1..) => {
+                let used = rest.len().min(usize::try_from(*n).unwrap_or(usize::MAX));
+                *n -= used as u64;
+                Step::Used(used)
+            }
+            State::Lost(_) => {
+                let found = rest.windows(LENGTH + 4).position(|w| {
+                    w.first() == Some(&0) && matches!(w.get(4), Some(0xfc..=0xff)) && w.get(5..) == Some(b"SMB")
+                });
+                match found {
+                    Some(n) => {
+                        side.state = State::Length;
+                        Step::Used(n)
+                    }
+                    // The beginning of one may be at the end.
+                    None => match rest.len().saturating_sub(LENGTH + 3) {
+                        0 => Step::More,
+                        n => Step::Used(n),
+                    },
+                }
+            }
+        }
+    }
+
+    /// The length of a record (RFC 1002 section 4.3.1; MS-SMB2 section 2.1 has all 24 bits of it).
+    fn length(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Step {
+        let Some(&[kind, a, b, c]) = rest.first_chunk::<LENGTH>() else { return Step::More };
+        if !matches!(kind, 0 | 0x81..=0x85) {
+            self.report(cx, dir, 1, None, Event::MalformedData);
+            self.side(dir).state = State::Lost(0);
+            return Step::Used(0);
+        }
+        let len = u32::from_be_bytes([0, a, b, c]);
+        let frames = &mut cx.shared.frames;
+        let (body, end) = ((at + LENGTH) as u64, (at + LENGTH) as u64 + u64::from(len));
+        frames.begin(dir, frame::NBSS, at, None);
+        frames.end(dir, end);
+        frames.begin(dir, frame::NBSS + 1, at, None);
+        frames.end(dir, body);
+        if len > 0 {
+            frames.begin(dir, frame::NBSS + 2, at + LENGTH, None);
+            frames.end(dir, end);
+        }
+        let side = self.side(dir);
+        side.left = u64::from(len);
+        side.chain = (0, 0, None);
+        // Only a session's messages mean something.
+        side.state = if kind == 0 { State::Message } else { State::Skip(u64::from(len)) };
+        Step::Used(LENGTH)
+    }
+
+    fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], left: u64) -> Step {
+        // What comes behind is not of this record.
+        let rest = rest.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(rest);
+        let whole = rest.len() as u64 == left;
+        let Some(magic) = rest.first_chunk::<4>() else {
+            if !whole {
+                return Step::More;
+            }
+            self.report(cx, dir, 1, None, Event::MalformedData);
+            self.side(dir).state = State::Skip(left);
+            return Step::Used(0);
+        };
+        match magic {
+            b"\xffSMB" => self.smb1(cx, dir, at, rest, whole),
+            b"\xfeSMB" => self.smb2(cx, dir, at, rest, whole),
+            b"\xfdSMB" | b"\xfcSMB" => {
+                mark(cx, dir, frame::SMB3, at, TRANSFORM, left, None);
+                self.side(dir).state = State::Skip(left);
+                Step::Used(0)
+            }
+            _ => {
+                self.report(cx, dir, 1, None, Event::MalformedData);
+                self.side(dir).state = State::Skip(left);
+                Step::Used(0)
+            }
+        }
+    }
+
+    /// A message of `len` bytes is not there as a whole: waits, or passes it over where it is too long.
+    pub(super) fn wait(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, len: u64) -> Step {
+        if len <= WHOLE_MAX {
+            return Step::More;
+        }
+        self.report(cx, dir, version, None, Event::RecordOverflow);
+        self.side(dir).state = State::Skip(len);
+        Step::Used(0)
+    }
+
+    /// `len` bytes of a message were read.
+    pub(super) fn used(&mut self, dir: Direction, len: usize) -> Step {
+        let side = self.side(dir);
+        side.left = side.left.saturating_sub(len as u64);
+        Step::Used(len)
+    }
+
+    /// Whether messages are too long for one to be waited for.
+    pub(super) const fn too_long(len: u64) -> bool {
+        len > WHOLE_MAX
+    }
+}
+
+/// Marks a message of `len` bytes with its parts: `kind` is that of the message.
+pub(super) fn mark(cx: &mut Parse<'_>, dir: Direction, kind: u8, at: usize, header: usize, len: u64, tx: Option<u64>) {
+    let frames = &mut cx.shared.frames;
+    if !frames.wanted {
+        return;
+    }
+    let end = at as u64 + len;
+    let body = (at as u64 + header as u64).min(end);
+    frames.begin(dir, kind, at, tx);
+    frames.end(dir, end);
+    frames.begin(dir, kind + 1, at, tx);
+    frames.end(dir, body);
+    if len > header as u64 {
+        frames.begin(dir, kind + 2, at + header, tx);
+        frames.end(dir, end);
+    }
+}
+
+impl Parser for SmbParser {
+    fn proto(&self) -> AppProto {
+        AppProto::Smb
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        if !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
+        let mut at = 0;
+        // A step that uses nothing brings another state, in which the next one uses something or needs more.
+        loop {
+            let rest = data.get(at..).unwrap_or(&[]);
+            let ready = match self.side(dir).state {
+                State::Message => self.side(dir).left == 0,
+                State::Skip(n) => n == 0,
+                State::Data(n, d) => n == 0 && d.left == 0,
+                State::Length | State::Lost(_) => false,
+            };
+            if rest.is_empty() && !ready {
+                break;
+            }
+            match self.step(cx, dir, at, rest) {
+                Step::Used(n) => at += n,
+                Step::More => break,
+            }
+        }
+        let side = self.side(dir);
+        side.waiting = data.len().saturating_sub(at);
+        if cx.end {
+            at = data.len();
+            side.waiting = 0;
+        }
+        Parsed::used(at.min(data.len()))
+    }
+
+    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        let side = self.side(dir);
+        let waiting = side.waiting as u64;
+        let lost = State::Lost(waiting);
+        match &mut side.state {
+            State::Lost(n) => *n = (*n).max(waiting),
+            // What waits comes again: it goes with the rest of its record.
+            State::Length => side.state = lost,
+            _ if len.saturating_add(waiting) > side.left => {
+                let gone = std::mem::replace(&mut side.state, lost);
+                if let State::Data(skip, d) = gone {
+                    self.data_gap(cx, d, len.saturating_sub(skip));
+                }
+            }
+            State::Message => {
+                side.left -= len;
+                side.state = State::Skip(side.left);
+            }
+            State::Skip(n) => {
+                side.left -= len;
+                match n.checked_sub(len) {
+                    Some(left) => *n = left,
+                    None => side.state = State::Skip(side.left),
+                }
+            }
+            State::Data(skip, d) => {
+                side.left -= len;
+                let here = len.saturating_sub(*skip);
+                *skip = skip.saturating_sub(len);
+                let was = *d;
+                if here <= d.left {
+                    d.left -= here;
+                    d.offset = d.offset.saturating_add(here);
+                } else {
+                    side.state = State::Skip(side.left);
+                }
+                self.data_gap(cx, was, here);
+            }
+        }
+        Outcome::More
+    }
+
+    fn txs(&self) -> Range<u64> {
+        self.txs.first_key_value().map_or(self.next, |(id, _)| *id)..self.next
+    }
+
+    fn next_tx(&self, from: u64) -> Option<u64> {
+        self.txs.range(from..).next().map(|(id, _)| *id)
+    }
+
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        self.txs.get(&id).map(|t| &**t as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        self.get(id).map(|t| t as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
+        let Some(mut tx) = self.txs.remove(&id) else { return };
+        if let Some(key) = tx.key
+            && self.requests.get(&key) == Some(&id)
+        {
+            self.requests.remove(&key);
+        }
+        if let Some(file) = tx.file_mut() {
+            let [writes, reads] = &mut self.budgets;
+            file.track.discard(if file.dir == Direction::ToServer { writes } else { reads });
+            let key = (file.id, file.dir);
+            if self.open.get(&key) == Some(&id) {
+                self.open.remove(&key);
+            }
+        }
+    }
+}
+
+impl SmbParser {
+    /// Bytes of a file are missing.
+    fn data_gap(&mut self, cx: &mut Parse<'_>, d: Data, len: u64) {
+        let len = len.min(d.left);
+        if let Some(tx) = d.tx.filter(|_| len > 0) {
+            self.with_file(cx, tx, |file, f, _| file.track.gap(f, d.offset, len));
+        }
+    }
+}

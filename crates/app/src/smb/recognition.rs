@@ -1,0 +1,56 @@
+//! How SMB is recognised: on any port, by a header behind four bytes of length; on its own, behind other packets of
+//! NetBIOS' sessions.
+
+use margay_flow::Direction;
+
+use crate::recognise::{Probe, Probed, Recognition, TCP};
+
+use super::header::{Smb1, Smb2};
+
+pub(super) const RECOGNITION: Recognition = Recognition {
+    patterns: &[],
+    probes: &[
+        Probe { transport: TCP, ports: &[], probe: header },
+        Probe { transport: TCP, ports: &[139, 445], probe: keep_alive },
+    ],
+};
+
+/// MS-SMB section 2.2.3.1, MS-SMB2 sections 2.2.1, 2.2.41 and 2.2.42. The header says which way it goes.
+fn header(dir: Direction, data: &[u8]) -> Probed {
+    let Some(message) = data.get(4..) else { return Probed::More };
+    let Some(magic) = message.first_chunk::<4>() else {
+        let may_be = |b: &u8| matches!(b, 0xfc..=0xff);
+        return match message {
+            [] => Probed::More,
+            [first, rest @ ..] if may_be(first) && b"SMB".starts_with(rest) => Probed::More,
+            _ => Probed::No,
+        };
+    };
+    let yes = |response: bool| Probed::Yes { reverse: response == (dir == Direction::ToServer) };
+    match magic {
+        b"\xffSMB" => match message.get(Smb1::FLAGS) {
+            Some(flags) => yes(flags & Smb1::REPLY != 0),
+            None => Probed::More,
+        },
+        b"\xfeSMB" => match message.get(Smb2::FLAGS) {
+            Some(flags) => yes(flags & Smb2::RESPONSE != 0),
+            None => Probed::More,
+        },
+        b"\xfdSMB" | b"\xfcSMB" => Probed::Yes { reverse: false },
+        _ => Probed::No,
+    }
+}
+
+/// What is behind a NetBIOS session header (RFC 1002 section 4.3): SMB, maybe behind other packets of the session.
+fn keep_alive(_: Direction, data: &[u8]) -> Probed {
+    match data.first() {
+        None => Probed::More,
+        // A keep-alive has nothing in it.
+        Some(0x85) => match data.get(4) {
+            Some(0x00 | 0x81..=0x85) => Probed::Yes { reverse: false },
+            Some(_) => Probed::No,
+            None => Probed::More,
+        },
+        Some(_) => Probed::No,
+    }
+}

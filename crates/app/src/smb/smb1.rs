@@ -1,0 +1,611 @@
+//! Messages of SMB1 (MS-CIFS section 2.2.4, MS-SMB section 2.2.4).
+//!
+//! A message may be a chain of several commands (`ANDX`); each is looked at, and makes a transaction of its own.
+
+use margay_flow::Direction;
+
+use super::events::Event;
+use super::frame;
+use super::header::{Smb1, Status};
+use super::parser::{Access, SmbParser, State, Step, Tree, mark};
+use super::pipe;
+use super::smb2::{token_events, unix};
+use super::text;
+use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
+use crate::dcerpc::bytes::Reader;
+use crate::parser::Parse;
+
+/// Commands.
+pub(super) mod command {
+    pub(super) const CLOSE: u8 = 0x04;
+    pub(super) const RENAME: u8 = 0x07;
+    pub(super) const READ: u8 = 0x0a;
+    pub(super) const WRITE: u8 = 0x0b;
+    pub(super) const LOCKING_ANDX: u8 = 0x24;
+    pub(super) const TRANS: u8 = 0x25;
+    pub(super) const TRANS_SECONDARY: u8 = 0x26;
+    pub(super) const WRITE_AND_CLOSE: u8 = 0x2c;
+    pub(super) const OPEN_ANDX: u8 = 0x2d;
+    pub(super) const READ_ANDX: u8 = 0x2e;
+    pub(super) const WRITE_ANDX: u8 = 0x2f;
+    pub(super) const TRANS2: u8 = 0x32;
+    pub(super) const TRANS2_SECONDARY: u8 = 0x33;
+    pub(super) const NEGOTIATE: u8 = 0x72;
+    pub(super) const SESSION_SETUP_ANDX: u8 = 0x73;
+    pub(super) const LOGOFF_ANDX: u8 = 0x74;
+    pub(super) const TREE_CONNECT_ANDX: u8 = 0x75;
+    pub(super) const NT_TRANS_SECONDARY: u8 = 0xa1;
+    pub(super) const NT_CREATE_ANDX: u8 = 0xa2;
+    pub(super) const NT_CANCEL: u8 = 0xa4;
+    pub(super) const NONE: u8 = 0xff;
+}
+
+/// Most commands of a chain that are looked at.
+const CHAIN_MAX: usize = 16;
+/// Bytes of data that tell DCE/RPC from a file.
+const SNIFF: usize = 16;
+
+/// A command within a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block<'a> {
+    /// The whole message, which offsets count from.
+    pub message: &'a [u8],
+    pub words: &'a [u8],
+    pub bytes: &'a [u8],
+    /// Where `bytes` begin in the message.
+    pub at: usize,
+}
+
+impl<'a> Block<'a> {
+    /// The one that begins at a place; `None` where it is cut off. What `bytes` lacks at the message's end is forgiven.
+    fn read(message: &'a [u8], at: usize) -> Option<Block<'a>> {
+        let count = usize::from(*message.get(at)?);
+        let words = message.get(at + 1..)?.get(..2 * count)?;
+        let at = at + 1 + 2 * count;
+        let len = usize::from(u16::from_le_bytes(*message.get(at..)?.first_chunk()?));
+        let rest = message.get(at + 2..)?;
+        Some(Block { message, words, bytes: rest.get(..len).unwrap_or(rest), at: at + 2 })
+    }
+
+    fn u16(&self, at: usize) -> Option<u16> {
+        self.words.get(at..)?.first_chunk().map(|b| u16::from_le_bytes(*b))
+    }
+
+    pub(super) fn u32(&self, at: usize) -> Option<u32> {
+        self.words.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
+    }
+
+    /// A string of `bytes`, from `from` on: its text, and where the next one begins.
+    pub(super) fn string(&self, from: usize, unicode: bool) -> Option<(Vec<u8>, usize)> {
+        let (text, used) = text::string(self.bytes.get(from..)?, self.at + from, unicode);
+        Some((text, from + used))
+    }
+}
+
+/// Whether a command's words begin with the next one of a chain.
+const fn is_andx(command: u8) -> bool {
+    matches!(
+        command,
+        command::LOCKING_ANDX
+            | command::OPEN_ANDX
+            | command::READ_ANDX
+            | command::WRITE_ANDX
+            | command::SESSION_SETUP_ANDX
+            | command::LOGOFF_ANDX
+            | command::TREE_CONNECT_ANDX
+            | command::NT_CREATE_ANDX
+    )
+}
+
+/// Data of a file that a write brings, or the answer to a read: where it is in the message, how much, and where in the file.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    fid: u16,
+    offset: u64,
+    at: usize,
+    len: usize,
+}
+
+fn write_andx(b: &Block<'_>) -> Option<Extent> {
+    let high = if b.words.len() >= 28 { u64::from(b.u32(24)?) } else { 0 };
+    let len = usize::from(b.u16(20)?) | usize::from(b.u16(18)?) << 16;
+    let offset = u64::from(b.u32(6)?) | high << 32;
+    Some(Extent { fid: b.u16(4)?, offset, at: usize::from(b.u16(22)?), len })
+}
+
+/// The answer to a read: the file and the place in it are those of the request.
+fn read_andx(b: &Block<'_>, access: &Access) -> Option<Extent> {
+    let FileId::Smb1(fid) = access.id else { return None };
+    let len = usize::from(b.u16(10)?) | usize::from(b.u16(14)?) << 16;
+    Some(Extent { fid, offset: access.offset, at: usize::from(b.u16(12)?), len })
+}
+
+impl SmbParser {
+    /// A message that is `rest`, or begins there: it takes all of its record.
+    pub(super) fn smb1(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], whole: bool) -> Step {
+        let left = self.side(dir).left;
+        let Some(h) = Smb1::read(rest) else {
+            if !whole {
+                return Step::More;
+            }
+            self.report(cx, dir, 1, None, Event::MalformedData);
+            self.side(dir).state = State::Skip(left);
+            return Step::Used(0);
+        };
+        let towards = if h.is_response() { Direction::ToClient } else { Direction::ToServer };
+        if towards != dir {
+            let odd = if h.is_response() { Event::ResponseToServer } else { Event::RequestToClient };
+            mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, None);
+            self.report(cx, dir, 1, None, odd);
+            self.side(dir).state = State::Skip(left);
+            return Step::Used(0);
+        }
+        if let Some(step) = self.streamed(cx, dir, at, h, rest, left) {
+            return step;
+        }
+        if !whole {
+            if Self::too_long(left) {
+                mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, None);
+            }
+            return self.wait(cx, dir, 1, left);
+        }
+        let id = self.chain(cx, dir, h, rest);
+        mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, id);
+        self.used(dir, rest.len())
+    }
+
+    pub(super) fn seed1(h: Smb1) -> SmbTx {
+        SmbTx {
+            version: 1,
+            command: u16::from(h.command),
+            session: u64::from(h.user),
+            tree: u32::from(h.tree),
+            ..SmbTx::default()
+        }
+    }
+
+    fn tree1(&self, h: Smb1) -> Option<&Tree> {
+        self.trees.get(&(u64::from(h.user), u32::from(h.tree))).or_else(|| self.trees.get(&(0, u32::from(h.tree))))
+    }
+
+    /// Bytes of a file that is written or read by a command of its own, as they come. `None` where the message is to be
+    /// read as a whole.
+    fn streamed(
+        &mut self,
+        cx: &mut Parse<'_>,
+        dir: Direction,
+        at: usize,
+        h: Smb1,
+        rest: &[u8],
+        len: u64,
+    ) -> Option<Step> {
+        let access = match h.command {
+            command::WRITE_ANDX if !h.is_response() => None,
+            command::READ_ANDX if h.is_response() && h.outcome().is_success() => {
+                Some(*self.accesses.get(&(1, h.key()))?)
+            }
+            _ => return None,
+        };
+        // The words, which begin with what follows in a chain.
+        let Some(&count) = rest.get(Smb1::LEN) else { return (len > Smb1::LEN as u64).then_some(Step::More) };
+        let fixed = Smb1::LEN + 1 + 2 * usize::from(count) + 2;
+        if len < fixed as u64 {
+            return None;
+        }
+        let Some(front) = rest.get(..fixed) else { return Some(Step::More) };
+        let block = Block::read(front, Smb1::LEN)?;
+        if block.words.first() != Some(&command::NONE) {
+            return None;
+        }
+        let e = match &access {
+            None => write_andx(&block)?,
+            Some(a) => read_andx(&block, a)?,
+        };
+        let start = (e.at.max(fixed) as u64).min(len);
+        let here = (e.len as u64).min(len - start);
+        let id = FileId::Smb1(e.fid);
+        let tree = access.map_or(u32::from(h.tree), |a| a.tree);
+        let known = self.pipes.get(&id).is_some();
+        let is_pipe = match self.trees.get(&(u64::from(h.user), tree)).or_else(|| self.tree1(h)).map(|t| t.pipe) {
+            Some(is) => is,
+            None if known => true,
+            None => match pipe::sniff(rest, start, here, SNIFF) {
+                Some(is) => is,
+                None => return Some(Step::More),
+            },
+        };
+        if is_pipe {
+            return None;
+        }
+        let seed = SmbTx { tree, ..Self::seed1(h) };
+        let tx = self.file(cx, dir, seed, id);
+        mark(cx, dir, frame::SMB1, at, Smb1::LEN, len, tx);
+        self.access(cx, h, tx, id, &e, access.is_some());
+        if e.len as u64 > here {
+            self.report(cx, dir, 1, tx, Event::MalformedData);
+        }
+        self.data_state(dir, tx, (e.offset, start - fixed as u64, here), len - start - here);
+        Some(self.used(dir, fixed))
+    }
+
+    /// Takes note of a read or write of a file.
+    fn access(&mut self, cx: &mut Parse<'_>, h: Smb1, tx: Option<u64>, id: FileId, e: &Extent, read: bool) {
+        let key = (1, h.key());
+        let length = u32::try_from(e.len).unwrap_or(u32::MAX);
+        if read {
+            self.accesses.remove(&key);
+            if let Some(t) = tx.and_then(|id| self.get(id)) {
+                t.status = Some(h.outcome());
+            }
+            if cx.config.smb.max_read_size > 0 && length > cx.config.smb.max_read_size {
+                self.report(cx, Direction::ToClient, 1, tx, Event::ReadResponseTooLarge);
+            }
+            return;
+        }
+        if cx.config.smb.max_write_size > 0 && length > cx.config.smb.max_write_size {
+            self.report(cx, Direction::ToServer, 1, tx, Event::WriteRequestTooLarge);
+        }
+        let (session, tree) = (u64::from(h.user), u32::from(h.tree));
+        let access = Access { id, offset: e.offset, session, tree, tx, length };
+        self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, key, access);
+    }
+
+    /// The commands of a message that is whole; the transaction of the first one that has one.
+    fn chain(&mut self, cx: &mut Parse<'_>, dir: Direction, h: Smb1, message: &[u8]) -> Option<u64> {
+        let (mut h, mut at, mut found) = (h, Smb1::LEN, None);
+        for n in 0..CHAIN_MAX {
+            let Some(block) = Block::read(message, at) else {
+                // What did not work need not say more.
+                let bare = h.is_response() && message.len() <= at + 1;
+                if h.is_response() {
+                    let empty = Block { message, words: &[], bytes: &[], at: message.len() };
+                    let id = self.response1(cx, h, empty, n);
+                    found = found.or(id);
+                }
+                if !bare {
+                    self.report(cx, dir, 1, found, Event::MalformedData);
+                }
+                break;
+            };
+            let id = if h.is_response() { self.response1(cx, h, block, n) } else { self.request1(cx, h, block, n) };
+            found = found.or(id);
+            let next = block.words.first().copied().filter(|_| is_andx(h.command)).unwrap_or(command::NONE);
+            let Some(to) = block.u16(2).map(usize::from).filter(|to| next != command::NONE && *to > at) else { break };
+            (h.command, at) = (next, to);
+        }
+        found
+    }
+
+    /// A request; its transaction. `n` is its place in a chain.
+    fn request1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
+        let dir = Direction::ToServer;
+        let unicode = h.is_unicode();
+        let mut what = What::Generic;
+        let fine = match h.command {
+            command::NEGOTIATE => dialects(&b).map(|dialects| {
+                what = What::Negotiate(Box::new(Negotiation { dialects, ..Negotiation::default() }));
+            }),
+            command::SESSION_SETUP_ANDX => session_setup(&b, unicode).map(|w| what = w),
+            command::TREE_CONNECT_ANDX => tree_connect(&b, unicode).map(|(share, service)| {
+                let service = Some((service, Vec::new()));
+                what = What::TreeConnect(Box::new(TreeConnect { share, service, ..TreeConnect::default() }));
+            }),
+            command::NT_CREATE_ANDX => create(&b, unicode).map(|c| what = What::Create(Box::new(c))),
+            command::CLOSE => b.u16(0).map(|fid| self.close(cx, FileId::Smb1(fid))),
+            command::READ_ANDX | command::READ => return self.read_request1(cx, h, &b),
+            command::WRITE_ANDX | command::WRITE | command::WRITE_AND_CLOSE => return self.write1(cx, h, &b),
+            command::RENAME => rename(&b, unicode).map(|(name, to)| {
+                let set = Set::Rename(to);
+                let info = SetInfo { name, id: None, class: "", level: "", subcommand: None, what: set };
+                what = What::SetInfo(Box::new(info));
+            }),
+            command::TRANS => return self.trans_request(cx, h, &b),
+            command::TRANS2 => match self.trans2_request(&b, unicode) {
+                Some(w) => {
+                    what = w;
+                    Some(())
+                }
+                None => return None,
+            },
+            _ => Some(()),
+        };
+        let events = token_events(&what);
+        let id = self.make(cx, SmbTx { what, ..Self::seed1(h) })?;
+        if h.command == command::NEGOTIATE {
+            self.first_negotiation = Some(id);
+        }
+        let silent = matches!(
+            h.command,
+            command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY | command::NT_CANCEL
+        );
+        self.asked(cx, id, (!silent).then_some(key(h, n)));
+        for e in events.into_iter().flatten() {
+            self.report(cx, dir, 1, Some(id), e);
+        }
+        if fine.is_none() {
+            let event =
+                if h.command == command::NEGOTIATE { Event::NegotiateMalformedDialects } else { Event::MalformedData };
+            self.report(cx, dir, 1, Some(id), event);
+        }
+        Some(id)
+    }
+
+    fn read_request1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
+        let request = if h.command == command::READ {
+            (|| Some((b.u16(0)?, u64::from(b.u32(4)?), u32::from(b.u16(2)?))))()
+        } else {
+            (|| {
+                let high = if b.words.len() >= 24 { u64::from(b.u32(20)?) } else { 0 };
+                Some((b.u16(4)?, u64::from(b.u32(6)?) | high << 32, u32::from(b.u16(10)?)))
+            })()
+        };
+        let Some((fid, offset, length)) = request else {
+            self.report(cx, Direction::ToServer, 1, None, Event::MalformedData);
+            return None;
+        };
+        let id = FileId::Smb1(fid);
+        let access = Access { id, offset, session: u64::from(h.user), tree: u32::from(h.tree), tx: None, length };
+        self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, (1, h.key()), access);
+        None
+    }
+
+    /// A write that is whole: to a named pipe, or in a chain, or an old one.
+    fn write1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
+        let dir = Direction::ToServer;
+        let extent = if h.command == command::WRITE_ANDX {
+            write_andx(b)
+        } else {
+            // A byte of format, and of the older one a length.
+            let skip = if h.command == command::WRITE { 3 } else { 1 };
+            (|| {
+                let (fid, len, offset) = (b.u16(0)?, usize::from(b.u16(2)?), u64::from(b.u32(4)?));
+                Some(Extent { fid, offset, at: b.at + skip, len })
+            })()
+        };
+        let Some(e) = extent else {
+            self.report(cx, dir, 1, None, Event::MalformedData);
+            return None;
+        };
+        let id = FileId::Smb1(e.fid);
+        let rest = b.message.get(e.at..).unwrap_or(&[]);
+        let data = rest.get(..e.len).unwrap_or(rest);
+        let is_pipe = self.tree1(h).map(|t| t.pipe);
+        let tx = if is_pipe != Some(false)
+            && let Some(tx) = self.pipe_request(cx, Self::seed1(h), id, data)
+        {
+            tx
+        } else if is_pipe == Some(true) {
+            None
+        } else {
+            let tx = self.file(cx, dir, Self::seed1(h), id);
+            if let Some(tx) = tx {
+                self.file_data(cx, tx, e.offset, data);
+            }
+            tx
+        };
+        self.access(cx, h, tx, id, &e, false);
+        if data.len() < e.len {
+            self.report(cx, dir, 1, tx, Event::MalformedData);
+        }
+        if h.command == command::WRITE_AND_CLOSE {
+            self.close(cx, id);
+        }
+        tx
+    }
+
+    /// A response; its transaction. `n` is its place in a chain.
+    fn response1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
+        let status = h.outcome();
+        match h.command {
+            command::READ_ANDX | command::READ => return self.read1(cx, h, &b, status),
+            command::WRITE_ANDX | command::WRITE | command::WRITE_AND_CLOSE => {
+                let access = self.accesses.remove(&(1, h.key()))?;
+                if let Some(tx) = access.tx.and_then(|id| self.get(id)) {
+                    tx.status = Some(status);
+                    if !status.is_success() && tx.call().is_some() {
+                        self.answered(access.tx?);
+                    }
+                }
+                return access.tx;
+            }
+            _ => {}
+        }
+        let key = key(h, n);
+        let id = *self.requests.get(&key)?;
+        if status == Status::PENDING {
+            return Some(id);
+        }
+        self.requests.remove(&key);
+        let unicode = h.is_unicode();
+        let (mut connected, mut opened, mut dialect) = (None, None, None);
+        let mut guid = None;
+        let tx = self.get(id)?;
+        tx.status = Some(status);
+        if h.user != 0 {
+            tx.session = u64::from(h.user);
+        }
+        if h.tree != 0 && !matches!(h.command, command::NEGOTIATE) {
+            tx.tree = u32::from(h.tree);
+        }
+        let works = status.is_success() || status == Status::Nt(0xc000_0016);
+        let fine = match &mut tx.what {
+            _ if !works => Some(()),
+            What::Negotiate(n) => b.u16(0).map(|index| {
+                dialect = n.dialects.get(usize::from(index)).cloned();
+                // With extended security the server says who it is (MS-SMB section 2.2.4.5.2).
+                let capabilities =
+                    b.words.get(19..).and_then(|w| w.first_chunk()).map_or(0, |c| u32::from_le_bytes(*c));
+                guid = b.bytes.first_chunk::<16>().copied().filter(|_| capabilities & 0x8000_0000 != 0);
+                n.server_guid = guid;
+            }),
+            What::SessionSetup(s) => {
+                s.native[1] = session_setup_response(&b, unicode);
+                Some(())
+            }
+            What::TreeConnect(t) => b.string(0, false).map(|(service, _)| {
+                t.pipe = service == b"IPC";
+                connected = Some(Tree { name: t.share.clone(), pipe: t.pipe });
+                if let Some(s) = &mut t.service {
+                    s.1 = service;
+                }
+            }),
+            What::Create(c) => create_response(&b).map(|(fid, times, size, directory)| {
+                (c.id, c.times, c.size) = (Some(FileId::Smb1(fid)), times, size);
+                c.directory |= directory;
+                opened = Some((FileId::Smb1(fid), c.name.clone()));
+            }),
+            _ => Some(()),
+        };
+        if fine.is_none() {
+            tx.event(Event::MalformedData);
+        }
+        if let Some(name) = dialect {
+            self.dialect = String::from_utf8_lossy(&name).into_owned();
+        }
+        if let Some(tree) = connected {
+            self.trees.insert(cx.config.smb.max_tree_cache_size, (u64::from(h.user), u32::from(h.tree)), tree);
+        }
+        if let Some((file, name)) = opened {
+            self.names.insert(cx.config.smb.max_guid_cache_size, file, name);
+        }
+        if h.command == command::TRANS && self.peek(id).is_some_and(|t| t.call().is_some()) {
+            self.trans_response(cx, h, &b, id, status);
+        } else {
+            self.answered(id);
+        }
+        Some(id)
+    }
+
+    /// The answer to a read that is whole.
+    fn read1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>, status: Status) -> Option<u64> {
+        let dir = Direction::ToClient;
+        let access = self.accesses.remove(&(1, h.key()))?;
+        if !status.is_success() && status != Status::BUFFER_OVERFLOW {
+            return None;
+        }
+        let extent = if h.command == command::READ_ANDX {
+            read_andx(b, &access)
+        } else {
+            let FileId::Smb1(fid) = access.id else { return None };
+            b.u16(0).map(|len| Extent { fid, offset: access.offset, at: b.at + 3, len: usize::from(len) })
+        };
+        let Some(e) = extent else {
+            self.report(cx, dir, 1, None, Event::MalformedData);
+            return None;
+        };
+        let rest = b.message.get(e.at..).unwrap_or(&[]);
+        let data = rest.get(..e.len).unwrap_or(rest);
+        let (session, tree) = (access.session, access.tree);
+        let seed = SmbTx { session, tree, status: Some(status), ..Self::seed1(h) };
+        let is_pipe = self.trees.get(&(session, tree)).map(|t| t.pipe);
+        if is_pipe != Some(false)
+            && let Some(tx) = self.pipe_response(cx, Self::again(&seed), access.id, data, None)
+        {
+            return Some(tx);
+        }
+        if is_pipe == Some(true) {
+            return None;
+        }
+        let tx = self.file(cx, dir, seed, access.id)?;
+        if data.len() < e.len {
+            self.report(cx, dir, 1, Some(tx), Event::MalformedData);
+        }
+        self.file_data(cx, tx, e.offset, data);
+        Some(tx)
+    }
+
+    /// What a transaction begins with, once more.
+    fn again(seed: &SmbTx) -> SmbTx {
+        let SmbTx { version, command, session, tree, status, .. } = *seed;
+        SmbTx { version, command, session, tree, status, ..SmbTx::default() }
+    }
+
+    /// The negotiation that began with SMB1 and goes on with SMB2.
+    pub(super) fn smb1_negotiation(&mut self) -> Option<u64> {
+        let id = self.first_negotiation?;
+        self.peek(id).is_some_and(|t| matches!(t.what, What::Negotiate(_)) && t.status.is_none()).then_some(id)
+    }
+}
+
+/// What tells which request a response is to: those of a chain have one number.
+fn key(h: Smb1, n: usize) -> (u8, u64) {
+    (1, h.key() | (n as u64) << 32)
+}
+
+fn dialects(b: &Block<'_>) -> Option<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
+    let mut rest = b.bytes;
+    while let Some((format, tail)) = rest.split_first() {
+        let end = tail.iter().position(|c| *c == 0).filter(|_| *format == 2 && all.len() < 256)?;
+        all.push(tail.get(..end)?.to_vec());
+        rest = tail.get(end + 1..)?;
+    }
+    Some(all)
+}
+
+/// MS-CIFS section 2.2.4.53.1, MS-SMB section 2.2.4.6.1.
+fn session_setup(b: &Block<'_>, unicode: bool) -> Option<What> {
+    let mut setup = Setup::default();
+    if b.words.len() == 24 {
+        let len = usize::from(b.u16(14)?);
+        let blob = b.bytes.get(..len)?;
+        let (os, next) = b.string(len, unicode)?;
+        let (lm, _) = b.string(next, unicode).unwrap_or_default();
+        setup.native[0] = Some((os, lm));
+        return Some(What::SessionSetup(Box::new(setup)).with_token(blob));
+    }
+    if b.words.len() == 26 {
+        // Passwords, account, domain, system.
+        let skip = usize::from(b.u16(14)?) + usize::from(b.u16(16)?);
+        let (_, next) = b.string(skip, unicode)?;
+        let (_, next) = b.string(next, unicode)?;
+        let (os, next) = b.string(next, unicode).unwrap_or_default();
+        let (lm, _) = b.string(next, unicode).unwrap_or_default();
+        setup.native[0] = Some((os, lm));
+    }
+    Some(What::SessionSetup(Box::new(setup)))
+}
+
+fn session_setup_response(b: &Block<'_>, unicode: bool) -> Option<(Vec<u8>, Vec<u8>)> {
+    let blob = if b.words.len() >= 8 { usize::from(b.u16(6)?) } else { 0 };
+    let (os, next) = b.string(blob, unicode)?;
+    let (lm, _) = b.string(next, unicode).unwrap_or_default();
+    Some((os, lm))
+}
+
+/// Share and service.
+fn tree_connect(b: &Block<'_>, unicode: bool) -> Option<(Vec<u8>, Vec<u8>)> {
+    let password = usize::from(b.u16(6)?);
+    let (share, next) = b.string(password, unicode)?;
+    let (service, _) = b.string(next, false)?;
+    Some((share, service))
+}
+
+/// MS-CIFS section 2.2.4.64.1.
+fn create(b: &Block<'_>, unicode: bool) -> Option<Create> {
+    let disposition = b.words.get(35..)?.first_chunk().map(|d| u32::from_le_bytes(*d))?;
+    let options = b.words.get(39..)?.first_chunk().map(|d| u32::from_le_bytes(*d))?;
+    let (name, _) = b.string(0, unicode)?;
+    let (directory, delete) = (options & 1 != 0, options & 0x1000 != 0);
+    Some(Create { name, directory, delete, disposition, ..Create::default() })
+}
+
+/// File, times, size, whether it is a directory.
+fn create_response(b: &Block<'_>) -> Option<(u16, [u64; 4], u64, bool)> {
+    let mut r = Reader::little(b.words.get(5..)?);
+    let fid = r.u16()?;
+    r.u32()?;
+    let times = [unix(r.u64()?), unix(r.u64()?), unix(r.u64()?), unix(r.u64()?)];
+    r.take(12)?;
+    let size = r.u64()?;
+    r.take(4)?;
+    let directory = r.u8()? != 0;
+    Some((fid, times, size, directory))
+}
+
+/// The old and the new name, each behind a byte of format.
+fn rename(b: &Block<'_>, unicode: bool) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (from, next) = b.string(1, unicode)?;
+    let (to, _) = b.string(next + 1, unicode)?;
+    Some((from, to))
+}

@@ -1,0 +1,207 @@
+//! A transaction: a request with its response, or all reads or writes of a file.
+
+use margay_flow::Direction;
+use margay_json::Json;
+
+use crate::config::AppLogOptions;
+use crate::dcerpc::call::Call;
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+
+use super::auth::{Kerberos, Ntlmssp};
+use super::config::kinds;
+use super::events::Event;
+use super::files::Track;
+use super::header::Status;
+
+/// A file as messages name it: 16 bytes of SMB2, or 2 of SMB1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum FileId {
+    Smb1(u16),
+    Smb2([u8; 16]),
+}
+
+impl FileId {
+    /// The file that the message before this one of a chain opened.
+    pub(super) const RELATED: FileId = FileId::Smb2([0xff; 16]);
+}
+
+/// What was agreed on first.
+#[derive(Debug, Default)]
+pub(super) struct Negotiation {
+    pub dialects: Vec<Vec<u8>>,
+    pub client_guid: Option<[u8; 16]>,
+    pub server_guid: Option<[u8; 16]>,
+    /// Bytes of a read and of a write, at most.
+    pub sizes: Option<(u32, u32)>,
+}
+
+/// Who authenticated.
+#[derive(Debug, Default)]
+pub(super) struct Setup {
+    pub ntlmssp: Option<Ntlmssp>,
+    pub kerberos: Option<Kerberos>,
+    /// Of SMB1, client and server: operating system, and LAN manager.
+    pub native: [Option<(Vec<u8>, Vec<u8>)>; 2],
+    /// A token of NTLM does not hold what it says.
+    pub malformed: bool,
+}
+
+/// A connection to a share.
+#[derive(Debug, Default)]
+pub(super) struct TreeConnect {
+    pub share: Vec<u8>,
+    /// It is for named pipes.
+    pub pipe: bool,
+    /// Of SMB2.
+    pub share_type: Option<u8>,
+    /// Of SMB1: what was asked for, and what the server said it is.
+    pub service: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Opening or making a file or directory.
+#[derive(Debug, Default)]
+pub(super) struct Create {
+    pub name: Vec<u8>,
+    pub directory: bool,
+    pub delete: bool,
+    pub disposition: u32,
+    /// Made, read, written, changed; seconds since 1970.
+    pub times: [u64; 4],
+    pub size: u64,
+    pub id: Option<FileId>,
+}
+
+/// Reads or writes of a file.
+#[derive(Debug)]
+pub(super) struct FileAccess {
+    pub name: Vec<u8>,
+    pub share: Vec<u8>,
+    pub id: FileId,
+    pub dir: Direction,
+    pub track: Track,
+}
+
+/// A property of a file that is set.
+#[derive(Debug)]
+pub(super) struct SetInfo {
+    pub name: Vec<u8>,
+    pub id: Option<FileId>,
+    /// Its class and level, and of SMB1 the subcommand.
+    pub class: &'static str,
+    pub level: &'static str,
+    pub subcommand: Option<&'static str>,
+    /// The new name, or whether it is to be deleted.
+    pub what: Set,
+}
+
+/// See [`SetInfo::what`].
+#[derive(Debug)]
+pub(super) enum Set {
+    Rename(Vec<u8>),
+    Delete(bool),
+}
+
+/// What a transaction is about.
+#[derive(Debug, Default)]
+pub(super) enum What {
+    #[default]
+    Generic,
+    Negotiate(Box<Negotiation>),
+    SessionSetup(Box<Setup>),
+    TreeConnect(Box<TreeConnect>),
+    Create(Box<Create>),
+    File(Box<FileAccess>),
+    SetInfo(Box<SetInfo>),
+    Ioctl(u32),
+    Dcerpc(Box<Call>),
+}
+
+/// A transaction of SMB.
+#[derive(Debug, Default)]
+pub(super) struct SmbTx {
+    pub base: TxBase,
+    /// Of the request: 1 or 2.
+    pub version: u8,
+    pub command: u16,
+    pub session: u64,
+    pub tree: u32,
+    /// Dialect as far as it is known; empty before that.
+    pub dialect: String,
+    pub status: Option<Status>,
+    /// What the response is found by.
+    pub key: Option<(u8, u64)>,
+    /// The named pipe that its request went over.
+    pub pipe: Option<FileId>,
+    pub what: What,
+}
+
+impl SmbTx {
+    pub(super) fn event(&mut self, event: Event) {
+        self.base.events.add(event as u8);
+    }
+
+    pub(super) fn call(&self) -> Option<&Call> {
+        match &self.what {
+            What::Dcerpc(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    pub(super) fn file_mut(&mut self) -> Option<&mut FileAccess> {
+        match &mut self.what {
+            What::File(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// Which of [`kinds`] it is.
+    fn kind(&self) -> u16 {
+        match &self.what {
+            What::Generic => kinds::GENERIC,
+            What::Negotiate(_) => kinds::NEGOTIATE,
+            What::SessionSetup(_) => kinds::SESSION_SETUP,
+            What::TreeConnect(_) => kinds::TREE_CONNECT,
+            What::Create(_) => kinds::CREATE,
+            What::File(_) => kinds::FILE,
+            What::SetInfo(s) if matches!(s.what, Set::Rename(_)) => kinds::RENAME,
+            What::SetInfo(_) => kinds::SET_FILE_PATH_INFO,
+            What::Ioctl(_) => kinds::IOCTL,
+            What::Dcerpc(_) => kinds::DCERPC,
+        }
+    }
+}
+
+impl Transaction for SmbTx {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        super::buffers::buffer(self, id, dir, index, scratch)
+    }
+
+    fn number(&self, id: u8, _dir: Direction, index: usize) -> Option<u64> {
+        super::buffers::number(self, id, index)
+    }
+
+    fn little_endian(&self, dir: Direction) -> bool {
+        self.call().is_some_and(|c| c.side(dir).little)
+    }
+
+    fn inspected(&mut self, dir: Direction) {
+        let limits = self.file_window(dir);
+        self.base.files.inspected(dir, limits);
+    }
+
+    fn records(&self, options: &AppLogOptions) -> usize {
+        usize::from(self.kind() & options.smb.kinds != 0)
+    }
+
+    fn log(&self, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
+        super::log::log(self, json);
+    }
+}

@@ -1,0 +1,330 @@
+//! Checks of packet and flow in words: what is asked, and what there is.
+
+use margay_app::AppProto;
+use margay_flow::{Direction, FlowState};
+use margay_packet::PacketSource;
+use margay_rules::ast::{
+    AppProtoMode, Check, ChecksumLayer, FlagMode, FlowSide, IpRepOp, Rule, Side, StreamSide, VlanLayer, XBitTrack,
+};
+
+use super::{CheckInput, CompiledCheck, IntOp, IntValue, Kind, Names, header};
+use crate::hostvars::HostKey;
+use crate::watch::describe::{compare, literal};
+
+fn list(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let mut out = String::new();
+    for w in words {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        out.push_str(w.as_ref());
+    }
+    out
+}
+
+/// TCP flags as rules write them, lowest bit first.
+pub(crate) fn tcp_flags(bits: u8) -> String {
+    let text: String = (0..8).zip("FSRPAUEC".chars()).filter(|(n, _)| bits >> n & 1 == 1).map(|x| x.1).collect();
+    if text.is_empty() { "0".into() } else { text }
+}
+
+const fn mode(m: FlagMode) -> &'static str {
+    match m {
+        FlagMode::Exact => "",
+        FlagMode::All => "+",
+        FlagMode::Any => "*",
+        FlagMode::Not => "!",
+    }
+}
+
+const fn by_side(side: FlowSide) -> &'static str {
+    match side {
+        FlowSide::ToServer => "toserver",
+        FlowSide::ToClient => "toclient",
+        FlowSide::Both => "both",
+        FlowSide::Either => "either",
+    }
+}
+
+const fn track(t: XBitTrack) -> &'static str {
+    match t {
+        XBitTrack::Source => "ip_src",
+        XBitTrack::Destination => "ip_dst",
+        XBitTrack::Pair => "ip_pair",
+        XBitTrack::Both => "both",
+        XBitTrack::Transaction => "tx",
+    }
+}
+
+fn int_text(v: IntValue, names: &Names) -> String {
+    match v {
+        IntValue::Number(n) => n.to_string(),
+        IntValue::Variable(v) => names.name(v).unwrap_or("?").to_owned(),
+    }
+}
+
+/// What a number is, or that the packet has none.
+fn number(v: Option<impl std::fmt::Display>) -> String {
+    v.map_or("the packet has none".to_owned(), |v| format!("it is {v}"))
+}
+
+fn protocol(p: AppProto) -> &'static str {
+    match p {
+        AppProto::Unknown => "not known yet",
+        AppProto::Failed => "failed (not recognised)",
+        p => p.rule_name(),
+    }
+}
+
+impl CompiledCheck {
+    /// What it asks, as the rule writes it, and what there is. `rule` is the one it is of.
+    pub(crate) fn told(&self, input: &CheckInput<'_>, rule: &Rule, names: &Names) -> (String, String) {
+        let p = input.packet;
+        let name = |n: u32| names.name(n).unwrap_or("?");
+        let no_flow = || "the packet has no flow".to_owned();
+        let flow = |f: &dyn Fn(&margay_flow::FlowCore) -> String| input.flow.map_or_else(no_flow, f);
+        // Names that are numbers by now.
+        let named = |of: &dyn Fn(&Check) -> Option<String>| list(rule.checks.iter().filter_map(of));
+        match &self.0 {
+            Kind::Flow(f) => {
+                let mut asked: Vec<&str> = Vec::new();
+                asked.extend(f.established.then_some("established"));
+                asked.extend(f.not_established.then_some("not_established"));
+                asked.extend(f.stateless.then_some("stateless"));
+                asked.extend(f.side.map(|s| if s == Side::ToServer { "to_server" } else { "to_client" }));
+                asked.extend(f.stream.map(|s| if s { "only_stream" } else { "no_stream" }));
+                asked.extend(f.frag.map(|s| if s { "only_frag" } else { "no_frag" }));
+                let found = flow(&|core| {
+                    let state = match (input.established, core.state) {
+                        (true, _) => "established",
+                        (false, FlowState::Closed) => "closed, and not established",
+                        (false, _) => "not established",
+                    };
+                    let way = if input.direction == Direction::ToServer { "server" } else { "client" };
+                    let mut found = format!("the flow is {state}, the packet goes to the {way}");
+                    if f.stream.is_some() {
+                        found += if input.stream_data { "; there is stream data" } else { "; it is no stream data" };
+                    }
+                    if f.frag.is_some() && p.source == PacketSource::Defrag {
+                        found += "; it was put together from fragments";
+                    }
+                    found
+                });
+                (format!("flow:{}", list(asked)), found)
+            }
+            Kind::FlowBits { names: bits, set } => {
+                let command = if *set { "isset" } else { "isnotset" };
+                let asked: Vec<&str> = bits.iter().map(|&n| name(n)).collect();
+                let found = flow(&|f| {
+                    let have: Vec<&str> = f.vars.bits().iter().take(16).map(|&n| name(n)).collect();
+                    match have.is_empty() {
+                        true => "the flow has no bits set".into(),
+                        false => format!("the flow has {}", have.join(", ")),
+                    }
+                });
+                (format!("flowbits:{command},{}", asked.join("|")), found)
+            }
+            Kind::FlowIntSet { name: n, set } => {
+                let asked = format!("flowint:{},{}", name(*n), if *set { "isset" } else { "isnotset" });
+                (asked, flow(&|f| f.vars.int(*n).map_or("it is not set".into(), |v| format!("it is {v}"))))
+            }
+            Kind::FlowInt { name: n, op, value } => {
+                let op = match op {
+                    IntOp::Less => "<",
+                    IntOp::LessEqual => "<=",
+                    IntOp::Equal => "==",
+                    IntOp::NotEqual => "!=",
+                    IntOp::GreaterEqual => ">=",
+                    IntOp::Greater => ">",
+                };
+                let asked = format!("flowint:{},{op},{}", name(*n), int_text(*value, names));
+                (asked, flow(&|f| f.vars.int(*n).map_or("it is not set".into(), |v| format!("it is {v}"))))
+            }
+            Kind::Variable { of_flow, name: n, value, negated } => {
+                let keyword = if *of_flow { "flowvar" } else { "pktvar" };
+                let vars = if *of_flow { input.flow.map(|f| f.vars.captured()) } else { input.packet_vars };
+                let found = vars.and_then(|v| v.get(*n));
+                let asked = format!("{keyword}:{}{},\"{}\"", if *negated { "!" } else { "" }, name(*n), literal(value));
+                (asked, found.map_or("it is not set".into(), |v| format!("it is \"{}\"", literal(v))))
+            }
+            Kind::XBit { name: n, track: t, set } => {
+                let asked =
+                    format!("xbits:{},{},track {}", if *set { "isset" } else { "isnotset" }, name(*n), track(*t));
+                let is = |k| input.hosts.is_some_and(|h| h.is_set(k, *n, p.time));
+                let is_set = match t {
+                    XBitTrack::Source => is(HostKey::Host(p.src)),
+                    XBitTrack::Destination => is(HostKey::Host(p.dst)),
+                    XBitTrack::Pair => is(HostKey::pair(p.src, p.dst)),
+                    XBitTrack::Both => is(HostKey::Host(p.src)) && is(HostKey::Host(p.dst)),
+                    XBitTrack::Transaction => false,
+                };
+                (asked, if is_set { "it is set".into() } else { "it is not set".into() })
+            }
+            Kind::Ttl(c) => (format!("ttl:{}", compare(c)), number(header::ttl(p))),
+            Kind::Tos { value, negated } => {
+                let asked = format!("tos:{}{value}", if *negated { "!" } else { "" });
+                (asked, number(header::ipv4(p).map(|h| h[1])))
+            }
+            Kind::IpId(id) => (format!("id:{id}"), number(header::ipv4(p).and_then(|h| header::u16_at(h, 4)))),
+            Kind::IpProto(c) => (format!("ip_proto:{}", compare(c)), number(p.is_ip().then_some(p.proto))),
+            Kind::SameIp => ("sameip".into(), format!("{} and {}", p.src, p.dst)),
+            Kind::L3Proto(v) => (format!("l3_proto:ipv{v}"), number(header::version(p))),
+            Kind::IpOption(_) => ("ipopts".into(), "the options that the packet has decide".into()),
+            Kind::FragBits { bits, mode: m } => {
+                let asked = format!("fragbits:{}{:#06x}", mode(*m), bits);
+                (asked, number(header::frag_word(p).map(|w| format!("{:#06x}", w & 0xe000))))
+            }
+            Kind::FragOffset(c) => (format!("fragoffset:{}", compare(c)), number(header::frag_offset(p))),
+            Kind::TcpFlags { bits, ignore, mode: m } => {
+                let ignored = if *ignore == 0 { String::new() } else { format!(",{}", tcp_flags(*ignore)) };
+                let asked = format!("flags:{}{}{ignored}", mode(*m), tcp_flags(*bits));
+                (asked, number(p.tcp().map(|t| tcp_flags(t.flags()))))
+            }
+            Kind::TcpSeq(c) => (format!("tcp.seq:{}", compare(c)), number(p.tcp().map(|t| t.seq()))),
+            Kind::TcpAck(c) => (format!("tcp.ack:{}", compare(c)), number(p.tcp().map(|t| t.ack()))),
+            Kind::TcpWindow(c) => (format!("tcp.window:{}", compare(c)), number(p.tcp().map(|t| t.window()))),
+            Kind::TcpMss(c) => (format!("tcp.mss:{}", compare(c)), number(p.tcp_options.mss)),
+            Kind::TcpWscale(c) => (format!("tcp.wscale:{}", compare(c)), number(p.tcp_options.window_scale)),
+            Kind::IcmpType(c) => (format!("itype:{}", compare(c)), number(header::is_icmp(p).then_some(p.icmp.0))),
+            Kind::IcmpCode(c) => (format!("icode:{}", compare(c)), number(header::is_icmp(p).then_some(p.icmp.1))),
+            Kind::IcmpId(v) => (format!("icmp_id:{v}"), number(header::icmp_id_seq(p).map(|x| x.0))),
+            Kind::IcmpSeq(v) => (format!("icmp_seq:{v}"), number(header::icmp_id_seq(p).map(|x| x.1))),
+            Kind::Icmpv6Mtu(c) => (format!("icmpv6.mtu:{}", compare(c)), number(header::icmpv6_mtu(p))),
+            Kind::IgmpType(c) => (format!("igmp.type:{}", compare(c)), number(header::igmp_type(p))),
+            Kind::Dsize(c) => {
+                let len = crate::header::payload_of(p).len();
+                let found = match header::is_pseudo(p) {
+                    true => "nobody sent this packet: it has no size".into(),
+                    false => format!("the payload has {len} bytes"),
+                };
+                (format!("dsize:{}", compare(c)), found)
+            }
+            Kind::Checksum { layer, valid } => {
+                let layer_name = match layer {
+                    ChecksumLayer::Ipv4 => "ipv4",
+                    ChecksumLayer::TcpV4 => "tcpv4",
+                    ChecksumLayer::TcpV6 => "tcpv6",
+                    ChecksumLayer::UdpV4 => "udpv4",
+                    ChecksumLayer::UdpV6 => "udpv6",
+                    ChecksumLayer::Icmpv4 => "icmpv4",
+                    ChecksumLayer::Icmpv6 => "icmpv6",
+                };
+                let asked = format!("{layer_name}-csum:{}", if *valid { "valid" } else { "invalid" });
+                let found = match header::checksum(p, *layer) {
+                    None => "the packet has none",
+                    Some(true) => "it is valid",
+                    Some(false) => "it is invalid",
+                };
+                (asked, found.into())
+            }
+            Kind::StreamSize { side, value } => {
+                let side = match side {
+                    StreamSide::Server => "server",
+                    StreamSide::Client => "client",
+                    StreamSide::Both => "both",
+                    StreamSide::Either => "either",
+                };
+                let found = input.stream_sizes.map_or("there is no TCP session".into(), |s| {
+                    format!("the client sent {}, the server {}", s.client, s.server)
+                });
+                (format!("stream_size:{side},{}", compare(value)), found)
+            }
+            Kind::AppProto { protos, negated, mode } => {
+                let asked = list(AppProto::all().filter(|p| protos.has(*p)).map(AppProto::rule_name));
+                let mode = match mode {
+                    AppProtoMode::Direction => "",
+                    AppProtoMode::Final => ",final",
+                    AppProtoMode::Either => ",either",
+                    AppProtoMode::ToServer => ",toserver",
+                    AppProtoMode::ToClient => ",toclient",
+                    AppProtoMode::Original => ",original",
+                };
+                let [server, client] = input.app.side.map(protocol);
+                let whole = protocol(input.app.flow);
+                let found = flow(&|_| format!("of the flow {whole}, to the server {server}, to the client {client}"));
+                (format!("app-layer-protocol:{}{asked}{mode}", if *negated { "!" } else { "" }), found)
+            }
+            Kind::DecodeEvent(e) => {
+                let found = list(p.events.as_slice().iter().map(|e| e.name()));
+                let found =
+                    if found.is_empty() { "the packet has none".into() } else { format!("the packet has {found}") };
+                (format!("decode-event:{}", e.name()), found)
+            }
+            Kind::StreamEvent(bit) => {
+                let asked = named(&|c| if let Check::StreamEvent(n) = c { Some(n.clone()) } else { None });
+                let found = match (input.stream_events, input.stream_events & bit) {
+                    (0, _) => "the packet has no stream events",
+                    (_, 0) => "the packet has others",
+                    _ => "the packet has it",
+                };
+                (format!("stream-event:{asked}"), found.into())
+            }
+            Kind::AppLayerEvent(_) => {
+                let asked = named(&|c| if let Check::AppEvent(n) = c { Some(n.clone()) } else { None });
+                let found = if input.app_events == 0 { "no such event came with the packet" } else { "events came" };
+                (format!("app-layer-event:{asked}"), found.into())
+            }
+            Kind::FlowStart => {
+                let found = if input.flow_start { "it is" } else { "it is a later one" };
+                ("hook flow_start: the first packet of its direction".into(), found.into())
+            }
+            Kind::FlowAge(c) => {
+                let age = |f: &margay_flow::FlowCore| f.last.secs().saturating_sub(f.start.secs()).max(0);
+                (format!("flow.age:{}", compare(c)), flow(&|f| format!("it is {} s", age(f))))
+            }
+            Kind::FlowPkts { side, value } => {
+                let found = flow(&|f| format!("{} to the server, {} to the client", f.pkts[0], f.pkts[1]));
+                (format!("flow.pkts:{},{}", by_side(*side), compare(value)), found)
+            }
+            Kind::FlowBytes { side, value } => {
+                let found = flow(&|f| format!("{} to the server, {} to the client", f.bytes[0], f.bytes[1]));
+                (format!("flow.bytes:{},{}", by_side(*side), compare(value)), found)
+            }
+            Kind::FlowElephant(side) => {
+                let is = |yes: bool| if yes { "is one" } else { "is none" };
+                let found = flow(&|f| {
+                    format!("to the server it {}, to the client it {}", is(f.elephant[0]), is(f.elephant[1]))
+                });
+                (format!("flow.elephant:{}", by_side(*side)), found)
+            }
+            Kind::VlanId { value, layer } => {
+                let layer = match layer {
+                    VlanLayer::Any => "any".into(),
+                    VlanLayer::All => "all".into(),
+                    VlanLayer::Index(n) => n.to_string(),
+                };
+                (format!("vlan.id:{},{layer}", compare(value)), format!("the packet has {:?}", p.vlans.as_slice()))
+            }
+            Kind::VlanLayers(c) => (format!("vlan.layers:{}", compare(c)), number(Some(p.vlans.as_slice().len()))),
+            Kind::IpRep { category, op, .. } => {
+                let asked =
+                    named(&|c| if let Check::IpRep { category, .. } = c { Some(category.clone()) } else { None });
+                let op = match op {
+                    IpRepOp::Score(c) => compare(c),
+                    IpRepOp::IsSet => "isset".into(),
+                    IpRepOp::IsNotSet => "isnotset".into(),
+                };
+                let score = |a| input.reputation.and_then(|r| r.score(a, *category));
+                let text = |a| score(a).map_or("none".to_owned(), |s| s.to_string());
+                (
+                    format!("iprep:{asked},{op}"),
+                    format!("of the source {}, of the destination {}", text(p.src), text(p.dst)),
+                )
+            }
+            Kind::GeoIp(_) => {
+                let asked = named(&|c| match c {
+                    Check::GeoIp(g) => {
+                        let countries = g.countries.iter().map(|c| String::from_utf8_lossy(c).into_owned());
+                        Some(list(countries))
+                    }
+                    _ => None,
+                });
+                (format!("geoip:{asked}"), format!("the addresses are {} and {}", p.src, p.dst))
+            }
+            Kind::Rpc { program, version, procedure } => {
+                let part = |v: &Option<u32>| v.map_or("*".to_owned(), |v| v.to_string());
+                (format!("rpc:{program},{},{}", part(version), part(procedure)), "the payload's header decides".into())
+            }
+        }
+    }
+}

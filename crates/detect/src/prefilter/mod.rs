@@ -1,0 +1,186 @@
+//! Which of the patterns of one buffer occur in it, and so which rules may match.
+//!
+//! What is found is a candidate; the rule's own checks decide. Patterns are sorted by where they may lie:
+//!
+//! - those that can only lie in one of few places (`startswith`, `offset` with a tight `depth`) are looked up there, in a
+//!   hash table for each place ([`Place`]): a buffer of a megabyte costs no more than one of ten bytes;
+//! - all others are looked for everywhere ([`Finder`]), those of two and three bytes apart from the longer ones: short ones
+//!   are in most buffers, and among long ones they slow the multi-pattern matcher down to a third.
+//!
+//! Every find is compared with the whole pattern, and its place with where the rule wants it, before it makes candidates.
+
+mod finder;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::fast_pattern::FastPattern;
+use crate::mpm::{Matcher, MatcherCache, MpmError, Pattern, Regex, Scratch};
+
+use finder::Finder;
+use place::Place;
+
+/// A pattern that stands for a rule, and where in the buffer it may lie.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Literal {
+    pub(crate) pattern: Pattern,
+    /// It does not start before this byte.
+    pub(crate) offset: u32,
+    /// It does not end after this byte, where that is known.
+    pub(crate) end: Option<u32>,
+}
+
+/// A literal that may start at more places than this is looked for everywhere.
+const PLACES_MAX: u32 = 12;
+/// One buffer has tables for so many places; what would need another is looked for everywhere.
+const TABLES_MAX: usize = 48;
+/// Patterns of fewer bytes are short.
+const SHORT: usize = 4;
+
+impl From<FastPattern> for Literal {
+    fn from(f: FastPattern) -> Literal {
+        Literal { pattern: Pattern { bytes: f.bytes, nocase: f.nocase }, offset: f.offset, end: f.end }
+    }
+}
+
+impl Literal {
+    /// Whether it is worth looking for: one byte that may be anywhere is in nearly every buffer.
+    pub(crate) fn is_useful(&self) -> bool {
+        self.pattern.bytes.len() > 1 || self.places().is_some()
+    }
+
+    /// The places where it may start, if they are few.
+    fn places(&self) -> Option<std::ops::RangeInclusive<u32>> {
+        let len = u32::try_from(self.pattern.bytes.len()).ok()?;
+        let last = self.end?.checked_sub(len)?;
+        (last >= self.offset && last - self.offset < PLACES_MAX).then_some(self.offset..=last)
+    }
+
+    /// Whether `data` has it at `start`, and it may lie there.
+    fn is_at(&self, data: &[u8], start: usize) -> bool {
+        let bytes = &*self.pattern.bytes;
+        let end = start + bytes.len();
+        start >= self.offset as usize
+            && self.end.is_none_or(|e| end <= e as usize)
+            && data
+                .get(start..end)
+                .is_some_and(|here| here == bytes || (self.pattern.nocase && here.eq_ignore_ascii_case(bytes)))
+    }
+}
+
+/// A literal and its rules.
+#[derive(Debug)]
+struct Entry {
+    literal: Literal,
+    rules: Box<[u32]>,
+}
+
+/// One entry for each distinct literal of `list`, in their order.
+fn entries(mut list: Vec<(&Literal, u32)>) -> Vec<Entry> {
+    list.sort_unstable();
+    list.dedup();
+    list.chunk_by(|a, b| a.0 == b.0)
+        .filter_map(|same| {
+            let (literal, _) = same.first()?;
+            Some(Entry { literal: (*literal).clone(), rules: same.iter().map(|x| x.1).collect() })
+        })
+        .collect()
+}
+
+/// The patterns of one buffer.
+#[derive(Debug)]
+pub(crate) struct Prefilter {
+    placed: Box<[Place]>,
+    short: Option<Finder>,
+    long: Option<Finder>,
+    regexes: Option<Regexes>,
+    /// Rules that any buffer makes candidates.
+    always: Box<[u32]>,
+}
+
+/// Regular expressions, all looked for at once.
+#[derive(Debug)]
+struct Regexes {
+    matcher: Matcher,
+    /// By number of the expression.
+    rules: Box<[Box<[u32]>]>,
+}
+
+/// What a buffer is to be looked through for.
+#[derive(Debug, Default)]
+pub(crate) struct PrefilterBuilder<'a> {
+    literals: Vec<(&'a Literal, u32)>,
+    regexes: BTreeMap<&'a Regex, Vec<u32>>,
+}
+
+impl<'a> PrefilterBuilder<'a> {
+    /// `literal` stands for `rule`.
+    pub(crate) fn add(&mut self, literal: &'a Literal, rule: u32) {
+        self.literals.push((literal, rule));
+    }
+
+    /// `regex`, which the matcher can look for, stands for `rule`.
+    pub(crate) fn add_regex(&mut self, regex: &'a Regex, rule: u32) {
+        self.regexes.entry(regex).or_default().push(rule);
+    }
+
+    pub(crate) fn finish(self, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
+        let mut out = Prefilter::new(self.literals, cache)?;
+        if !self.regexes.is_empty() {
+            let (list, rules): (Vec<_>, Vec<_>) =
+                self.regexes.into_iter().map(|(r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
+            // What can be compiled one by one may be too much together.
+            match cache.regexes(list) {
+                Ok(matcher) => out.regexes = Some(Regexes { matcher, rules: rules.into_boxed_slice() }),
+                Err(_) => out.always = rules.concat().into_boxed_slice(),
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Prefilter {
+    /// For literals, each with the rule that it stands for.
+    pub(crate) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
+        let mut places: BTreeMap<(u32, u32), Vec<(&Literal, u32)>> = BTreeMap::new();
+        let (mut short, mut long) = (Vec::new(), Vec::new());
+        for &(l, rule) in &list {
+            let key = place::key_len(l);
+            match l.places() {
+                Some(at) if places.len() < TABLES_MAX || at.clone().all(|p| places.contains_key(&(p, key))) => {
+                    for p in at {
+                        places.entry((p, key)).or_default().push((l, rule));
+                    }
+                }
+                _ if l.pattern.bytes.len() < SHORT => short.push((l, rule)),
+                _ => long.push((l, rule)),
+            }
+        }
+        let mut finder = |list: Vec<_>| if list.is_empty() { Ok(None) } else { Finder::new(list, cache).map(Some) };
+        Ok(Prefilter {
+            regexes: None,
+            always: Box::default(),
+            short: finder(short)?,
+            long: finder(long)?,
+            placed: places.into_iter().map(|((offset, key), list)| Place::new(offset, key, list)).collect(),
+        })
+    }
+
+    /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.
+    pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        out.extend_from_slice(&self.always);
+        for p in &self.placed {
+            p.scan(data, out);
+        }
+        for f in [&self.short, &self.long].into_iter().flatten() {
+            f.scan(data, scratch, out);
+        }
+        if let Some(r) = &self.regexes {
+            scratch.scan(&r.matcher, data, |id, _, _| {
+                out.extend_from_slice(r.rules.get(id as usize).map_or(&[], |r| r));
+            });
+        }
+    }
+}

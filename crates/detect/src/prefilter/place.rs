@@ -1,0 +1,99 @@
+//! The literals that may start at one place of a buffer.
+
+use super::{Entry, Literal, entries};
+
+/// Those with keys of one length: their first bytes, up to four.
+#[derive(Debug)]
+pub(super) struct Place {
+    offset: usize,
+    key_len: usize,
+    table: Table,
+    entries: Box<[Entry]>,
+}
+
+/// How many bytes of `l` are its key.
+pub(super) fn key_len(l: &Literal) -> u32 {
+    l.pattern.bytes.len().min(4) as u32
+}
+
+impl Place {
+    pub(super) fn new(offset: u32, key_len: u32, list: Vec<(&Literal, u32)>) -> Place {
+        let mask = u32::MAX >> (32 - 8 * key_len);
+        let key = |e: &Entry| word(&e.literal.pattern.bytes) & mask;
+        let mut entries = entries(list);
+        entries.sort_by_key(key);
+        let table = Table::new(mask, entries.iter().map(key));
+        Place { offset: offset as usize, key_len: key_len as usize, table, entries: entries.into_boxed_slice() }
+    }
+
+    /// Adds the rules whose literal `data` has there.
+    pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) {
+        let Some(here) = data.get(self.offset..).filter(|h| h.len() >= self.key_len) else { return };
+        for e in self.table.get(word(here)).and_then(|r| self.entries.get(r)).unwrap_or(&[]) {
+            if e.literal.is_at(data, self.offset) {
+                out.extend_from_slice(&e.rules);
+            }
+        }
+    }
+}
+
+/// The first four bytes, in little endian order, the cases of letters (and some other bytes) made one; those that are not
+/// there are 0x20.
+pub(super) fn word(bytes: &[u8]) -> u32 {
+    let word = match bytes.first_chunk::<4>() {
+        Some(b) => u32::from_le_bytes(*b),
+        None => bytes.iter().rev().fold(0, |w, &b| w << 8 | u32::from(b)),
+    };
+    word | 0x2020_2020
+}
+
+/// From keys to ranges of a list that is sorted by key.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Which bits of a key count.
+    mask: u32,
+    /// Bits of a hash that are not used.
+    shift: u32,
+    /// By hash, with open addresses: the key, and its range; an empty range where there is none.
+    slots: Box<[(u32, u32, u32)]>,
+}
+
+impl Table {
+    /// For `keys`, which are sorted.
+    pub(super) fn new(mask: u32, keys: impl Iterator<Item = u32>) -> Table {
+        let keys: Vec<u32> = keys.collect();
+        let size = (keys.len() * 2).next_power_of_two().max(2);
+        let shift = 32 - size.trailing_zeros();
+        let mut slots = vec![(0, 0, 0); size].into_boxed_slice();
+        let mut from = 0u32;
+        for same in keys.chunk_by(|a, b| a == b) {
+            let Some(&key) = same.first() else { continue };
+            let to = from + same.len() as u32;
+            let mut at = hash(key, shift);
+            while slots[at].2 != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            slots[at] = (key, from, to);
+            from = to;
+        }
+        Table { mask, shift, slots }
+    }
+
+    /// The range of the key that `word` begins with.
+    pub(super) fn get(&self, word: u32) -> Option<std::ops::Range<usize>> {
+        let key = word & self.mask;
+        let mut at = hash(key, self.shift);
+        loop {
+            match *self.slots.get(at)? {
+                (_, _, 0) => return None,
+                (k, from, to) if k == key => return Some(from as usize..to as usize),
+                _ => at = (at + 1) & (self.slots.len() - 1),
+            }
+        }
+    }
+}
+
+/// Spreads a key over the 32 bits; the upper ones are the good ones. With `shift` the upper `32 - shift` of them.
+pub(super) const fn hash(key: u32, shift: u32) -> usize {
+    (key.wrapping_mul(0x9e37_79b1) >> shift) as usize
+}

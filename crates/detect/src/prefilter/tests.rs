@@ -1,0 +1,88 @@
+use super::*;
+use crate::mpm::{Matcher, MpmAlgo};
+use proptest::prelude::*;
+
+fn algorithms() -> Vec<MpmAlgo> {
+    let mut v = vec![MpmAlgo::AhoCorasick];
+    v.extend(MpmAlgo::has_hyperscan().then_some(MpmAlgo::Hyperscan));
+    v
+}
+
+/// The rules of `literals`, numbered in their order, that `data` makes candidates.
+fn candidates(literals: &[Literal], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
+    let mut cache = MatcherCache::new(algo);
+    let p = Prefilter::new(literals.iter().zip(0..).collect(), &mut cache).unwrap();
+    let mut scratch = Scratch::default();
+    cache.into_matchers().iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
+    let mut out = Vec::new();
+    // The second look must not know of the first.
+    for _ in 0..2 {
+        out.clear();
+        p.scan(data, &mut scratch, &mut out);
+        out.sort_unstable();
+        out.dedup();
+    }
+    out
+}
+
+fn literal(bytes: &[u8], nocase: bool, offset: u32, end: Option<u32>) -> Literal {
+    Literal { pattern: Pattern { bytes: bytes.to_vec(), nocase }, offset, end }
+}
+
+#[test]
+fn where_the_rule_wants_it() {
+    let l = [
+        literal(b"GET", false, 0, Some(3)),
+        literal(b"get", true, 0, Some(3)),
+        literal(b"/index", false, 4, None),
+        literal(b"x1", false, 0, None),
+        literal(b"a longer one that has more bytes than a window", true, 0, None),
+        literal(b"index", false, 0, Some(9)),
+    ];
+    for algo in algorithms() {
+        assert_eq!(candidates(&l, b"GET /index", algo), [0, 1, 2], "{algo:?}");
+        assert_eq!(candidates(&l, b"Get/index  x1", algo), [1, 3, 5], "{algo:?}");
+        assert_eq!(candidates(&l, b"A Longer one that has more bytes than a windoW", algo), [4]);
+        assert!(candidates(&l, b"a longer one that has more bytes than a wind0w", algo).is_empty());
+        assert!(candidates(&l, b"", algo).is_empty());
+        let long = [&[b'.'; 5000][..], b"/index x1"].concat();
+        assert_eq!(candidates(&l, &long, algo), [2, 3], "{algo:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn as_a_naive_search(
+        literals in proptest::collection::vec(
+            (proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'A'), Just(b'b'), Just(0u8), Just(0x20u8), Just(0xc1u8)], 1..14),
+             any::<bool>(), prop_oneof![Just(0u32), 0..6u32], proptest::option::of(0..20u32)), 1..30),
+        data in proptest::collection::vec(
+            prop_oneof![Just(b'a'), Just(b'A'), Just(b'B'), Just(b'b'), Just(0u8), Just(0x20u8), Just(0xe1u8), Just(0xc1u8)], 0..60),
+        far in prop_oneof![Just(0usize), Just(300)],
+    ) {
+        let literals: Vec<Literal> = literals
+            .into_iter()
+            .map(|(bytes, nocase, offset, more)| {
+                let end = more.map(|m| offset + bytes.len() as u32 + m);
+                literal(&bytes, nocase, offset, end)
+            })
+            // Patterns of one byte are not looked for.
+            .filter(|l| l.pattern.bytes.len() > 1)
+            .collect();
+        // Long buffers are looked through in another way.
+        let data = [data, vec![b'.'; far]].concat();
+        let is_in = |l: &Literal| (0..=data.len()).any(|at| l.is_at(&data, at));
+        for algo in algorithms() {
+            let found = candidates(&literals, &data, algo);
+            for (l, n) in literals.iter().zip(0u32..) {
+                // Short ones may be told wherever they are.
+                let anywhere = Literal { offset: 0, end: None, ..l.clone() };
+                let short = l.pattern.bytes.len() < SHORT;
+                match found.contains(&n) {
+                    true => prop_assert!(is_in(if short { &anywhere } else { l }), "{:?}: {:?} is not there", algo, l),
+                    false => prop_assert!(!is_in(l), "{:?}: {:?} was not found", algo, l),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What each rule costs: how often it is looked at, how often it matches, and for how long (`profiling.rules`).
+//!
+//! A tick is a nanosecond of the monotonic clock. The clock is read twice for each look at a rule, of the packets that are
+//! sampled: of the others it is not read at all.
+
+use std::time::Instant;
+
+use super::{End, Look, Watch};
+use crate::header::PacketKey;
+use crate::input::Input;
+
+/// What a rule cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuleCosts {
+    /// How often it was looked at: it was a candidate, and its header fitted.
+    pub checks: u64,
+    /// How often it matched, whatever came of that.
+    pub matches: u64,
+    /// Time for all looks, in ticks.
+    pub ticks: u64,
+    /// Time for those that matched.
+    pub ticks_match: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+impl RuleCosts {
+    fn add(&mut self, ticks: u64, matched: bool) {
+        self.checks += 1;
+        self.ticks = self.ticks.saturating_add(ticks);
+        self.max = self.max.max(ticks);
+        if matched {
+            self.matches += 1;
+            self.ticks_match = self.ticks_match.saturating_add(ticks);
+        }
+    }
+
+    /// Ticks of the looks that did not match.
+    pub const fn ticks_no_match(&self) -> u64 {
+        self.ticks.saturating_sub(self.ticks_match)
+    }
+}
+
+/// Measures rules.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    costs: Vec<RuleCosts>,
+    every: u32,
+    /// Packets until the next one that is measured.
+    left: u32,
+    measured: bool,
+    /// When the look that is going on began.
+    since: Option<Instant>,
+}
+
+impl Profile {
+    /// For so many rules, and one packet in `every`.
+    pub(crate) fn new(rules: usize, every: u32) -> Profile {
+        Profile { costs: vec![RuleCosts::default(); rules], every: every.max(1), left: 0, measured: false, since: None }
+    }
+
+    pub(crate) fn costs(&self) -> &[RuleCosts] {
+        &self.costs
+    }
+}
+
+impl Watch for Profile {
+    const ON: bool = true;
+    const CHECKS: bool = false;
+
+    fn packet(&mut self, _: &Input<'_>, _: &PacketKey, _: bool) {
+        self.measured = self.left == 0;
+        self.left = if self.measured { self.every - 1 } else { self.left - 1 };
+        self.since = None;
+    }
+
+    fn begin(&mut self, _: u32, _: Look) {
+        // A look at a transaction begins with its header and goes on with its buffers.
+        if self.measured && self.since.is_none() {
+            self.since = Some(Instant::now());
+        }
+    }
+
+    fn end(&mut self, rule: u32, end: End) {
+        let Some(since) = self.since.take() else { return };
+        let ticks = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if let Some(c) = self.costs.get_mut(rule as usize) {
+            c.add(ticks, matches!(end, End::Match | End::HalfMatch));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums() {
+        let mut c = RuleCosts::default();
+        for (ticks, matched) in [(5, false), (9, true), (1, false)] {
+            c.add(ticks, matched);
+        }
+        let want = RuleCosts { checks: 3, matches: 1, ticks: 15, ticks_match: 9, max: 9 };
+        assert_eq!((c, c.ticks_no_match()), (want, 6));
+    }
+}

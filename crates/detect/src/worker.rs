@@ -1,0 +1,135 @@
+//! What one worker writes: inspection as it is, or watched.
+
+use std::sync::Arc;
+
+use margay_flow::CapturedVars;
+
+use crate::detect::Detect;
+use crate::firewall::{HookOutcome, PacketHook};
+use crate::input::{Alert, Input, Verdict};
+use crate::mpm::MpmError;
+use crate::state::{DetectCounters, State};
+use crate::watch::Off;
+use crate::watch::profile::{Profile, RuleCosts};
+use crate::watch::trace::{RuleTrace, Tracer};
+
+/// One worker's state.
+#[derive(Debug)]
+pub struct DetectState(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Plain(Box<State<Off>>),
+    Traced(Box<State<Tracer>>),
+    Profiled(Box<State<Profile>>),
+}
+
+macro_rules! each {
+    ($of:expr, $s:ident => $do:expr) => {
+        match $of {
+            Kind::Plain($s) => $do,
+            Kind::Traced($s) => $do,
+            Kind::Profiled($s) => $do,
+        }
+    };
+}
+
+impl DetectState {
+    /// State for one worker that works with `detect`.
+    ///
+    /// # Errors
+    /// Where the matcher's scratch cannot be allocated.
+    pub fn new(detect: &Detect) -> Result<DetectState, MpmError> {
+        Ok(DetectState(Kind::Plain(Box::new(State::watched(detect, Off)?))))
+    }
+
+    /// The same, writing down what becomes of the rules with these numbers ([`Detect::rules`]); slower.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn explaining(detect: &Arc<Detect>, rules: &[u32]) -> Result<DetectState, MpmError> {
+        Ok(DetectState(Kind::Traced(Box::new(State::watched(detect, Tracer::new(detect, rules))?))))
+    }
+
+    /// The same, measuring what each rule costs with one packet in `every`.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn profiling(detect: &Detect, every: u32) -> Result<DetectState, MpmError> {
+        Ok(DetectState(Kind::Profiled(Box::new(State::watched(detect, Profile::new(detect.rules().len(), every))?))))
+    }
+
+    /// What became of the rules that are being explained; nothing where none are.
+    pub fn traces(&self) -> &[RuleTrace] {
+        match &self.0 {
+            Kind::Traced(s) => s.context.watch.traces(),
+            _ => &[],
+        }
+    }
+
+    /// What each rule cost, by its number; nothing where that is not measured.
+    pub fn costs(&self) -> &[RuleCosts] {
+        match &self.0 {
+            Kind::Profiled(s) => s.context.watch.costs(),
+            _ => &[],
+        }
+    }
+
+    /// Makes the state fit for other rules; counts of thresholds, which belong to rules by number, start anew.
+    ///
+    /// # Errors
+    /// Where the matcher's scratch cannot be allocated.
+    pub fn reload(&mut self, detect: &Detect) -> Result<(), MpmError> {
+        each!(&mut self.0, s => s.reload(detect))
+    }
+
+    /// Inspects a packet.
+    pub fn inspect(&mut self, detect: &Detect, input: &mut Input<'_>) -> Verdict {
+        each!(&mut self.0, s => s.inspect(detect, input))
+    }
+
+    /// Asks the table of packets before the flow (first of all, for every packet), or before the stream.
+    pub fn firewall_hook(&mut self, detect: &Detect, hook: PacketHook, input: &mut Input<'_>) -> HookOutcome {
+        each!(&mut self.0, s => s.firewall_hook(detect, hook, input))
+    }
+
+    /// Whether a `config` rule wants the packet to belong to no flow; asked before its flow is looked up.
+    pub fn untracked(&mut self, detect: &Detect, input: &mut Input<'_>) -> bool {
+        each!(&mut self.0, s => s.untracked(detect, input))
+    }
+
+    /// The alerts of the packet inspected last, in the order of their rules.
+    pub fn alerts(&self) -> &[Alert] {
+        each!(&self.0, s => s.alerts())
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> DetectCounters {
+        each!(&self.0, s => s.counters())
+    }
+
+    /// Alerts of firewall rules that were not written because the packet had too many.
+    pub fn discarded_firewall_alerts(&self) -> u64 {
+        each!(&self.0, s => s.discarded_firewall_alerts())
+    }
+
+    /// Places of the packet's payload that `replace` overwrites, as offset and bytes, where drops are carried out.
+    pub fn replacements(&self) -> &[(u32, Arc<[u8]>)] {
+        each!(&self.0, s => s.replacements())
+    }
+
+    /// What sets say of what was found in them, for an alert of the packet inspected last: name and JSON object.
+    pub fn contexts(&self, alert: &Alert) -> impl Iterator<Item = (&str, &[u8])> {
+        each!(&self.0, s => s.contexts(alert)).iter().filter_map(crate::dataset::SetHit::context)
+    }
+
+    /// Variables of the packet inspected last.
+    pub fn packet_vars(&self) -> &CapturedVars {
+        each!(&self.0, s => s.packet_vars())
+    }
+
+    /// Forgets what is known of a flow that ended.
+    pub fn flow_ended(&mut self, id: u64) {
+        each!(&mut self.0, s => s.flow_ended(id));
+    }
+}

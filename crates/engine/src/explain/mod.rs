@@ -1,0 +1,297 @@
+//! `margay rules explain SID --pcap FILE`: what became of one rule, packet by packet.
+//!
+//! The capture goes through the engine as in a run, with all rules, so that bits, `pass` rules and thresholds are as they
+//! would be. Only detection is watched ([`DetectState::explaining`](margay_detect::DetectState::explaining)), and nothing is
+//! written: no events, no files, no sets. A rule that is not among those that were loaded is looked for in the files, for the
+//! reason.
+
+mod json;
+mod text;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use margay_config::{Capture, Checksums, Config, RuleFiles, RunOptions};
+use margay_detect::explain::RuleTrace;
+use margay_detect::{Detect, DetectConfig, Environment, RuleKind};
+use margay_output::event::EngineStats;
+use margay_output::log::{self, LogOutput, LogTarget};
+use margay_rules::ast::Rule;
+use margay_rules::{Context, Loader};
+use margay_stream::StreamEvent;
+
+use crate::exception::Policies;
+use crate::signals::Signals;
+use crate::start::{self, Watching, say};
+use crate::stats::Reporter;
+use crate::{Failed, files, rules, settings};
+
+const HELP: &str = "\
+Usage: margay rules explain SID --pcap FILE [OPTIONS]
+
+Runs a capture through the engine and says of one rule which of its checks held or
+failed, with which packet, in which buffer and on which bytes.
+
+  --pcap FILE, -r FILE  the capture, or a folder of captures
+  -S FILE               the rules (default: those of the configuration); may be a pattern
+  -c FILE               the configuration (default: the installed one; without one,
+                        common variables and everything enabled)
+  --set NAME=VALUE      change a setting of it
+  --gid N               the rule's generator (default: any)
+  -k none|all           as of a run: whether wrong checksums count
+  --simulate-ips        inline: drops are carried out
+  --json                one JSON object in place of text
+  -h, --help            this text
+
+Exit status: 0 the rule matched, 1 it did not, 2 the command cannot be carried out
+(there is no such rule, it does not load, or the capture cannot be read).
+";
+
+/// The command's own options.
+#[derive(Debug, Default)]
+struct Options {
+    sid: u32,
+    gid: Option<u32>,
+    run: RunOptions,
+    pcap: PathBuf,
+    json: bool,
+}
+
+/// A rule, and what became of it.
+struct Explained<'a> {
+    rule: &'a Rule,
+    kind: Option<RuleKind>,
+    trace: &'a RuleTrace,
+}
+
+fn parse(args: &[OsString]) -> Result<Option<Options>, String> {
+    let mut o = Options::default();
+    let (mut sid, mut pcap) = (None, None);
+    let mut args = args.iter();
+    while let Some(a) = args.next() {
+        let mut value = |what: &str| args.next().cloned().ok_or_else(|| format!("{what} needs a value"));
+        let text = |v: OsString| v.into_string().map_err(|v| format!("{} is not UTF-8 text", v.to_string_lossy()));
+        match a.to_str() {
+            Some("-h" | "--help") => return Ok(None),
+            Some("--json") => o.json = true,
+            Some("--simulate-ips") => o.run.simulate_ips = true,
+            Some(n @ ("--pcap" | "-r")) => pcap = Some(PathBuf::from(value(n)?)),
+            Some("-c") => o.run.config = Some(value("-c")?.into()),
+            Some("-S") => o.run.rules = RuleFiles::Exclusive(text(value("-S")?)?),
+            Some("--set") => {
+                let set = text(value("--set")?)?;
+                if !set.contains('=') {
+                    return Err("--set needs NAME=VALUE".into());
+                }
+                o.run.sets.push(set);
+            }
+            Some("--gid") => {
+                o.gid = Some(text(value("--gid")?)?.parse().map_err(|_| "--gid needs a number".to_owned())?);
+            }
+            Some("-k") => {
+                o.run.checksums = Some(match text(value("-k")?)?.as_str() {
+                    "none" => Checksums::None,
+                    "all" => Checksums::All,
+                    other => return Err(format!("-k: '{other}' is neither none nor all")),
+                });
+            }
+            Some(s) if sid.is_none() && !s.starts_with('-') => {
+                sid = Some(s.parse().map_err(|_| format!("'{s}' is no signature number"))?);
+            }
+            _ => return Err(format!("unrecognized argument '{}'", a.to_string_lossy())),
+        }
+    }
+    o.sid = sid.ok_or("name the rule by its signature number")?;
+    o.pcap = pcap.ok_or("name a capture with --pcap")?;
+    o.run.capture = Some(Capture::File(o.pcap.clone()));
+    Ok(Some(o))
+}
+
+/// Serves `margay rules explain …`; `args` are those after `explain`.
+pub(crate) fn run(args: &[OsString]) -> ExitCode {
+    let options = match parse(args) {
+        Ok(Some(o)) => o,
+        Ok(None) => return say(HELP),
+        Err(e) => {
+            eprintln!("margay rules: {e}\nTry 'margay rules explain --help'.");
+            return ExitCode::from(2);
+        }
+    };
+    match explain(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(f) => {
+            eprintln!("margay rules: {}", f.message);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Everything as a run without a configuration file would have it, with the variables that rules are written for.
+fn customary() -> Result<Config, Failed> {
+    let context = Context::customary();
+    let mut text = "%YAML 1.1\n---\nvars:\n  address-groups:\n".to_owned();
+    let mut add = |name: &str, value: &str| text.push_str(&format!("    {name}: \"{value}\"\n"));
+    let mut addresses: Vec<_> = context.addresses.iter().collect();
+    addresses.sort();
+    addresses.iter().for_each(|(n, v)| add(n, v));
+    text.push_str("  port-groups:\n");
+    let mut ports: Vec<_> = context.ports.iter().collect();
+    ports.sort();
+    for (n, v) in ports {
+        text.push_str(&format!("    {n}: \"{v}\"\n"));
+    }
+    text.push_str("app-layer:\n  protocols:\n");
+    for p in margay_app::PROTOCOLS {
+        text.push_str(&format!("    {}:\n      enabled: yes\n", p.config));
+    }
+    Ok(Config::from_str(&text, "common settings")?)
+}
+
+/// The engine's own words: none while rules are loaded (what is wrong with other rules is for `rules check`), errors after.
+fn quiet(loading: bool) {
+    let target = if loading { LogTarget::File("/dev/null".into()) } else { LogTarget::Console };
+    if let Err(e) = log::init(&[LogOutput { target, level: log::Level::Error, json: false }], log::Level::Error) {
+        eprintln!("margay rules: {e}");
+    }
+}
+
+fn explain(o: &Options) -> Result<bool, Failed> {
+    quiet(true);
+    let config = match (&o.run.config, start::configuration(&o.run)) {
+        (_, Ok(c)) => c,
+        (None, Err(_)) if o.run.sets.is_empty() => customary()?,
+        (_, Err(e)) => return Err(e),
+    };
+    let ips = o.run.simulate_ips;
+    let source = files::open(&config, &o.run, &o.pcap)?;
+    let nowhere = std::env::temp_dir();
+    let loaded = rules::load(&config, &o.run, ips, settings::detect(&config)?, &nowhere)?;
+    let Some(detect) = loaded.detect.clone() else { return Err(Failed::new("detect", "there are no rules")) };
+    let numbered = (0u32..).zip(detect.rules());
+    let wanted: Vec<u32> =
+        numbered.filter(|(_, r)| r.sid == o.sid && o.gid.is_none_or(|g| g == r.gid)).map(|x| x.0).collect();
+    if wanted.is_empty() {
+        return Err(Failed::new("detect", whereabouts(&config, o)?));
+    }
+    let midstream = settings::flag(&config, "stream.midstream", false)?;
+    let policies =
+        Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
+    let watching = Watching::Explain(wanted);
+    let mut worker = start::worker(&config, &o.run, ips, policies, &loaded, &nowhere, &watching)?;
+    let stats = EngineStats { id: 0, last_reload: settings::now(), rules_loaded: 0, rules_failed: 0, rules_skipped: 0 };
+    let mut reporter = Reporter::new(&config, stats, false)?;
+    let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
+    quiet(false);
+    files::run(source, &mut worker, &mut reporter, &signals);
+    worker.finish();
+    let Some((_, state)) = &worker.lane.rest.detect else { return Err(Failed::new("detect", "there are no rules")) };
+    let explained: Vec<Explained<'_>> = state
+        .traces()
+        .iter()
+        .filter_map(|trace| {
+            let rule = detect.rules().get(trace.rule as usize)?;
+            Some(Explained { rule, kind: detect.kind(trace.rule), trace })
+        })
+        .collect();
+    say(&if o.json { json::report(&explained) } else { text::report(&explained) });
+    Ok(explained.iter().any(|e| e.trace.matched > 0))
+}
+
+/// Whether a rule's text names the signature.
+fn names(text: &str, sid: u32) -> bool {
+    text.match_indices("sid").any(|(at, word)| {
+        let rest = text.get(at + word.len()..).unwrap_or("").trim_start();
+        let Some(rest) = rest.strip_prefix(':') else { return false };
+        let number: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        number.parse() == Ok(sid)
+    })
+}
+
+/// Why the rule is not among those loaded.
+fn whereabouts(config: &Config, o: &Options) -> Result<String, Failed> {
+    let mut ctx = rules::context(config, &o.run, o.run.simulate_ips);
+    rules::classes_and_references(config, &mut ctx);
+    let (paths, missing) = rules::files(config, &o.run);
+    if paths.is_empty() {
+        return Ok(match missing.first() {
+            Some(m) => format!("there is no rule file {m}"),
+            None => "there are no rule files: name one with -S, or in the configuration (rule-files)".into(),
+        });
+    }
+    let mut loader = Loader::new(&ctx);
+    for path in &paths {
+        let read = loader.load_file(path);
+        read.map_err(|e| Failed::new("detect", format!("cannot read {}: {e}", path.display())))?;
+    }
+    let set = loader.finish();
+    let is = |r: &&Rule| r.sid == o.sid && o.gid.is_none_or(|g| g == r.gid);
+    let at = |p: &margay_rules::ast::Place| format!("rule {} ({}:{})", o.sid, p.file, p.line);
+    if let Some(r) = set.set_aside.iter().find(is) {
+        return Ok(format!("{} is set aside: this build does not have {}", at(&r.place), r.missing.join(", ")));
+    }
+    if let Some(r) = set.rules.iter().find(is) {
+        let environment = Environment {
+            stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
+            rule_folder: config.get("default-rule-path").map(std::path::Path::new),
+            ..Environment::default()
+        };
+        let (_, report) = Detect::compile(vec![r.clone()], &environment, &DetectConfig::default())
+            .map_err(|e| Failed::new("detect", e.to_string()))?;
+        let (what, list) = match report.set_aside.is_empty() {
+            true => ("does not load", &report.errors),
+            false => ("is set aside", &report.set_aside),
+        };
+        let why = list.first().map_or("what it names is not there (see margay -T)", |e| e.1.as_str());
+        return Ok(format!("{} {what}: {why}", at(&r.place)));
+    }
+    if let Some(e) = set.errors.iter().find(|e| names(&e.text, o.sid)) {
+        let said: Vec<String> = e
+            .messages
+            .iter()
+            .filter(|m| !m.text.starts_with("error parsing signature"))
+            .map(|m| format!("{}: {}", m.module, m.text))
+            .collect();
+        return Ok(format!("{} does not load, column {}: {}", at(&e.place), e.place.column, said.join("; ")));
+    }
+    for s in &set.skipped {
+        let line = s.place.line.saturating_sub(1) as usize;
+        let text = std::fs::read(&*s.place.file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let whole: Vec<&str> = text.lines().skip(line).take(16).collect();
+        let first = whole.iter().position(|l| !l.ends_with('\\')).map_or(whole.len(), |n| n + 1);
+        if names(&whole.get(..first).unwrap_or(&whole).join(" "), o.sid) {
+            return Ok(format!("{} is skipped: {}", at(&s.place), s.reason));
+        }
+    }
+    Ok(format!("there is no rule with signature number {} in {} rule files", o.sid, set.files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments() {
+        let of = |a: &[&str]| parse(&a.iter().map(OsString::from).collect::<Vec<_>>());
+        let o = of(&["7", "--pcap", "x.pcap", "-S", "a.rules", "--json", "-k", "none"]).unwrap().unwrap();
+        assert_eq!((o.sid, o.json, o.run.checksums), (7, true, Some(Checksums::None)));
+        assert!(of(&["--help"]).unwrap().is_none());
+        for bad in [&["7"][..], &["--pcap", "x"], &["x", "--pcap", "x"], &["7", "8", "--pcap", "x"], &["7", "--pcap"]] {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn signatures_in_texts() {
+        assert!(names("alert ip any any -> any any (sid : 12;)", 12));
+        assert!(!names("alert ip any any -> any any (msg:\"sid 12\"; sid:123;)", 12));
+    }
+
+    #[test]
+    fn common_settings_are_a_configuration() {
+        let c = customary().unwrap();
+        assert!(c.address_groups().any(|(n, _)| n == "HOME_NET"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Keywords that belong to no protocol (and the forms that all share), each in a rule of `keywords/keywords.rules`, on the
+//! packets of `keywords/packets.pcap`. Above each rule stand the numbers of the packets that it alerts on: where the
+//! reference knows the keyword it gave the same ones, else they are what the manual says. The rules begin with what is
+//! in the packets.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs rules on the packets; the numbers of the packets that each rule alerts on, and what was said.
+fn run(name: &str, rules: &Path, more: &[&str]) -> (BTreeMap<u32, Vec<u64>>, String) {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a folder for logs");
+    let etc = |file: &str| root().join("etc").join(file).display().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_margay"))
+        .args(["-c", &etc("margay.yaml"), "-k", "none", "-S"])
+        .arg(rules)
+        .arg("-r")
+        .arg(root().join("crates/margay/tests/keywords/packets.pcap"))
+        .arg("-l")
+        .arg(&dir)
+        .args(["--set", &format!("classification-file={}", etc("classification.config"))])
+        .args(["--set", &format!("reference-config-file={}", etc("reference.config"))])
+        .args(["--set", "packet-alert-max=500"])
+        .args(more)
+        .output()
+        .expect("the engine starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let number = |line: &str, key: &str| -> Option<u64> {
+        line.split(&format!("\"{key}\":")).nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let mut alerts: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let events = std::fs::read_to_string(dir.join("eve.json")).expect("events");
+    for line in events.lines().filter(|l| l.contains("\"event_type\":\"alert\"")) {
+        let sid = number(line, "signature_id").expect("a number") as u32;
+        // What was put together from fragments, or taken out of a tunnel, has no number in the capture.
+        alerts.entry(sid).or_default().push(number(line, "pcap_cnt").unwrap_or(0));
+    }
+    (alerts, said)
+}
+
+/// The errors and warnings among what was said.
+fn complaints(said: &str) -> Vec<&str> {
+    said.lines().filter(|l| l.starts_with("E: ") || l.starts_with("W: ")).collect()
+}
+
+#[test]
+fn each_keyword_alerts_where_it_should() {
+    let rules = root().join("crates/margay/tests/keywords/keywords.rules");
+    let rates = ["--set", "flow.rate-tracking.bytes=400", "--set", "flow.rate-tracking.interval=10"];
+    let (alerts, said) = run("keywords", &rules, &rates);
+    assert!(complaints(&said).is_empty() && !said.contains("set aside"), "{said}");
+    let text = std::fs::read_to_string(&rules).expect("rules");
+    let (mut wrong, mut tested) = (Vec::new(), 0);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(numbers) = line.strip_prefix("#>") else { continue };
+        let want: Vec<u64> = numbers.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+        let rule = lines.next().expect("a rule behind its packets");
+        let sid = rule.rsplit("sid:").next().and_then(|s| s.trim_end_matches(";)").parse().ok()).expect("a sid");
+        let got = alerts.get(&sid).cloned().unwrap_or_default();
+        tested += 1;
+        if got != want {
+            wrong.push(format!("{rule}\n  alerts on {got:?}, not {want:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {tested}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(tested > 250);
+}
+
+/// `threshold.config`: what it changes about rules, by every track.
+#[test]
+fn entries_of_the_threshold_file() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-thresholds");
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let tick = |sid: u32| format!("alert udp any any -> any any (content:\"tick\"; sid:{sid};)\n");
+    let rules = dir.join("ticks.rules");
+    std::fs::write(&rules, (1..=12).map(tick).collect::<String>()).expect("rules");
+    let thresholds = dir.join("threshold.config");
+    let text = "threshold gen_id 1, sig_id 1, type limit, track by_src, count 2, seconds 60\n\
+        event_filter gen_id 1, sig_id 2, type threshold, track by_dst, count 5, seconds 60\n\
+        threshold gen_id 1, sig_id 3, type both, track by_rule, count 3, seconds 60\n\
+        threshold gen_id 1, sig_id 4, type limit, track by_both, count 1, seconds 4\n\
+        threshold gen_id 1, sig_id 5, type limit, track by_flow, count 3, seconds 60\n\
+        threshold gen_id 1, sig_id 6, type backoff, track by_flow, count 1, multiplier 3\n\
+        suppress gen_id 1, sig_id 7\n\
+        suppress gen_id 1, sig_id 8, track by_src, ip 10.0.0.1\n\
+        suppress gen_id 1, sig_id 9, track by_dst, ip 10.0.0.1\n\
+        suppress gen_id 1, sig_id 10, track by_either, ip [10.0.0.0/30,!10.0.0.1]\n\
+        rate_filter gen_id 1, sig_id 11, track by_flow, count 3, seconds 60, new_action pass, timeout 3\n\
+        rate_filter gen_id 1, sig_id 12, track by_src, count 3, seconds 60, new_action alert, timeout 3\n";
+    std::fs::write(&thresholds, text).expect("thresholds");
+    let file = format!("threshold-file={}", thresholds.display());
+    let (alerts, said) = run("keywords-thresholds-out", &rules, &["--set", &file]);
+    assert!(complaints(&said).is_empty(), "{said}");
+    let of = |sid: u32| alerts.get(&sid).cloned().unwrap_or_default();
+    let all: Vec<u64> = (37..=46).collect();
+    for (sid, want) in [(1, vec![37, 38]), (2, vec![41, 46]), (3, vec![39]), (4, vec![37, 42])] {
+        assert_eq!(of(sid), want, "rule {sid}");
+    }
+    assert_eq!((of(5), of(6)), (vec![37, 38, 39], vec![37, 39, 45]));
+    for (sid, want) in [(7, vec![]), (8, vec![]), (9, all), (10, vec![])] {
+        assert_eq!(of(sid), want, "rule {sid}");
+    }
+    // In force from the fourth match on, for as many seconds as the entry says; the match that finds it over is not counted.
+    // Its `pass` ends what comes after it, too.
+    assert_eq!((of(11), of(12)), (vec![37, 38, 39, 44, 45, 46], vec![37, 38, 39, 44, 45, 46]));
+}
+
+#[test]
+fn what_is_not_required_is_left_out_and_counted() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-requires");
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let rules = dir.join("requires.rules");
+    let rule = |sid: u32, requires: &str| {
+        format!("alert udp any any -> any any (content:\"tick0\"; requires: {requires}; sid:{sid};)\n")
+    };
+    let list = [
+        "version >= 8",
+        "version >= 9",
+        "version >= 7 < 8 | >= 8.0.1",
+        "keyword content",
+        "keyword nothing",
+        "feature nothing",
+        "version < 8, keyword content",
+    ];
+    std::fs::write(&rules, (1..).zip(list).map(|(n, r)| rule(n, r)).collect::<String>()).expect("rules");
+    let (alerts, said) = run("keywords-requires-out", &rules, &["-v"]);
+    assert_eq!(alerts.keys().copied().collect::<Vec<_>>(), [1, 3, 4]);
+    assert!(complaints(&said).is_empty() && said.contains("4 rules skipped"), "{said}");
+}

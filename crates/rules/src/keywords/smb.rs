@@ -1,0 +1,165 @@
+//! Versions of SMB; interfaces and operations of DCE/RPC.
+
+use super::app::{DCE, DCERPC_IFACE, SMB};
+use super::{Keyword, Takes, need_protocol, number};
+use crate::ast::{BufferCheck, ByteOp, ByteTest, Content, Endian, NumberFormat, NumberTest, Value, Which};
+use crate::builder::{Builder, Input};
+use crate::error::{Fail, fail};
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword::number(&["smb.version"], Takes::Value, SMB, version),
+    Keyword::value(&["dcerpc.iface", "dce_iface"], iface),
+    Keyword::number(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE, opnum),
+];
+
+fn version(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
+    number::integer(i, u64::from(u8::MAX), &|_| None)
+}
+
+/// `12,18-24,5`.
+fn opnum(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
+    let one = |t: &str| t.trim().parse::<u16>().ok().map(u64::from);
+    let range = |t: &str| match t.split_once('-') {
+        Some((low, high)) => Some((one(low)?, one(high)?)).filter(|(low, high)| low <= high),
+        None => one(t).map(|n| (n, n)),
+    };
+    match i.text.split(',').map(range).collect::<Option<Vec<_>>>() {
+        Some(ranges) => Ok((NumberTest::Ranges(ranges), Which::Any)),
+        None => fail(
+            "detect-dce-opnum",
+            format!("{}: \"{}\" is no list of numbers and ranges up to 65535", i.written, i.text),
+        ),
+    }
+}
+
+/// What an interface looks like in its buffer: the UUID as it is written, the major version in two bytes, and whether the
+/// beginning of the request was seen.
+const VERSION_AT: i64 = 16;
+/// See [`VERSION_AT`].
+const FIRST_AT: i64 = 18;
+
+/// `UUID[,[<>=!]VERSION][,any_frag]`.
+fn iface(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-dce-iface";
+    let bad = |what: &str| Fail::new(M, format!("{}: {what}: \"{}\"", i.written, i.text));
+    let mut parts = i.text.split(',').map(str::trim);
+    let Some(uuid) = parts.next().and_then(uuid) else {
+        return Err(bad("there is no UUID such as 367abb81-9844-35f1-ad32-98f038001003"));
+    };
+    let (mut version, mut any_frag) = (None, false);
+    for part in parts {
+        if part == "any_frag" && !any_frag {
+            any_frag = true;
+            continue;
+        }
+        let Some(op) = part.chars().next().filter(|c| matches!(c, '<' | '>' | '=' | '!')) else {
+            return Err(bad("behind the UUID comes a version with <, >, = or ! before it, or any_frag"));
+        };
+        let Some(n) = part[1..].trim().parse::<u16>().ok().filter(|_| version.is_none() && !any_frag) else {
+            return Err(bad("the version is a number up to 65535"));
+        };
+        version = Some((op, n));
+    }
+    need_protocol(b, DCE, i.written);
+    b.restrict(DCE)?;
+    b.note(&DCERPC_IFACE)?;
+    let group = b.group_of(DCERPC_IFACE.name, Some(&DCERPC_IFACE));
+    let Some(list) = b.list(group, None) else { return Ok(()) };
+    let depth = Some(Value::Number(uuid.len() as i64));
+    list.push(BufferCheck::Content(Content { bytes: uuid.to_vec(), starts_with: true, depth, ..Content::default() }));
+    let test = |bytes: i64, at: i64, op: ByteOp, value: i64, negated: bool| {
+        BufferCheck::ByteTest(ByteTest {
+            bytes: Value::Number(bytes),
+            negated,
+            op,
+            value: Value::Number(value),
+            offset: Value::Number(at),
+            relative: false,
+            format: NumberFormat::Binary(Endian::Big),
+            bitmask: None,
+        })
+    };
+    if let Some((op, n)) = version {
+        let (op, negated) = match op {
+            '<' => (ByteOp::Less, false),
+            '>' => (ByteOp::Greater, false),
+            c => (ByteOp::Equal, c == '!'),
+        };
+        list.push(test(2, VERSION_AT, op, i64::from(n), negated));
+    }
+    if !any_frag {
+        list.push(test(1, FIRST_AT, ByteOp::Equal, 1, false));
+    }
+    Ok(())
+}
+
+/// A UUID's bytes as they are written.
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    let groups: Vec<&str> = text.split('-').collect();
+    if groups.iter().map(|g| g.len()).ne([8, 4, 4, 4, 12]) || !text.is_ascii() {
+        return None;
+    }
+    let digits: String = groups.concat();
+    let mut out = [0; 16];
+    for (n, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * n..2 * n + 2)?, 16).ok()?;
+    }
+    digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::{Check, Rule};
+    use crate::context::Context;
+    use crate::loader::Loader;
+
+    fn rule(options: &str) -> Option<Rule> {
+        let available = ["smb", "dcerpc", "app-layer"].map(str::to_owned).into();
+        let context = Context { available, ..Context::default() };
+        let mut loader = Loader::new(&context);
+        loader.load_str(&format!("alert tcp any any -> any any ({options} sid:1;)\n"), "t.rules");
+        loader.finish().rules.pop()
+    }
+
+    #[test]
+    fn operations() {
+        for (options, want) in
+            [("dcerpc.opnum:15;", vec![(15, 15)]), ("dce_opnum:12,18-24,5;", vec![(12, 12), (18, 24), (5, 5)])]
+        {
+            let r = rule(options).unwrap();
+            let Some(Check::Number { keyword, test, .. }) = r.checks.iter().find(|c| matches!(c, Check::Number { .. }))
+            else {
+                panic!("{options}: {:?}", r.checks)
+            };
+            assert_eq!((*keyword, test), ("dcerpc.opnum", &NumberTest::Ranges(want)));
+        }
+        for options in ["dcerpc.opnum:>10;", "dcerpc.opnum:70000;", "dcerpc.opnum:9-3;", "dcerpc.opnum:;"] {
+            assert!(rule(options).is_none(), "{options}");
+        }
+    }
+
+    #[test]
+    fn interfaces() {
+        const UUID: &str = "367abb81-9844-35f1-ad32-98f038001003";
+        for (rest, checks) in [("", 2), (",any_frag", 1), (",>1", 3), (", !10 ,any_frag", 2)] {
+            let r = rule(&format!("dce_iface:{UUID}{rest}; dcerpc.stub_data; content:\"x\";")).unwrap();
+            let b = r.buffers.iter().find(|b| b.buffer == "dcerpc.iface").unwrap();
+            assert_eq!(b.checks.len(), checks, "{rest}");
+            let BufferCheck::Content(c) = &b.checks[0] else { panic!("{:?}", b.checks) };
+            assert_eq!((c.bytes.len(), c.bytes[0], c.bytes[15]), (16, 0x36, 3));
+        }
+        for bad in
+            ["367abb81", "367abb81-9844-35f1-ad32-98f03800100g", &format!("{UUID},1"), &format!("{UUID},any_frag,>1")]
+        {
+            assert!(rule(&format!("dcerpc.iface:{bad};")).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn versions() {
+        let r = rule("smb.version:2;").unwrap();
+        assert!(matches!(r.checks.as_slice(), [Check::Number { keyword: "smb.version", .. }]), "{:?}", r.checks);
+        assert!(rule("smb.version:three;").is_none());
+    }
+}
