@@ -35,6 +35,7 @@ pub mod proto;
 pub mod quic;
 pub mod recognise;
 mod registry;
+pub mod script;
 pub mod session;
 pub mod smb;
 pub mod smtp;

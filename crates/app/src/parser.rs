@@ -60,6 +60,9 @@ pub struct Wishes {
     pub no_payload: bool,
     /// Nothing more of the flow is worth looking at: it may bypass inspection.
     pub bypass: bool,
+    /// So many bytes of each direction of its stream are to be followed, 0 for all, whatever the configuration says of
+    /// streams.
+    pub stream_depth: Option<u64>,
 }
 
 /// What parsers of one worker share.

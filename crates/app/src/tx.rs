@@ -8,6 +8,7 @@ use margay_json::Json;
 use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
+use crate::script::Answer;
 use crate::tls::store::{CertificateStore, Occasion};
 use crate::window::WindowLimits;
 
@@ -240,6 +241,13 @@ pub trait Transaction: Debug + Send {
 
     /// Stores the certificates of a direction's sender, which rules asked for ([`TxBase::store_certificates`]).
     fn store_certificates(&self, _dir: Direction, _store: &mut CertificateStore, _occasion: &Occasion<'_>) {}
+
+    /// What a script asks of it by name, as of a transaction of `protocol` (the name of the script's library: `http`, `dns`,
+    /// `tls`, `ja3` …), with an argument where it gives one; `get` asks whether it is such a transaction. `None` where it is
+    /// not, or knows nothing of the name.
+    fn ask(&self, _protocol: &str, _what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+        None
+    }
 
     /// The address of the client as a proxy gives it in a header (`xff`): `header` in any case; the last of a list, or the
     /// first with `forward`.

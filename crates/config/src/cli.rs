@@ -37,6 +37,8 @@ pub enum Command {
 pub enum Own {
     /// `margay rules`: work with rule files.
     Rules,
+    /// `margay ctl`: ask a running engine.
+    Ctl,
     /// `margay lab`: traffic, measurement, tuning.
     Lab,
 }
@@ -254,6 +256,7 @@ impl Cli {
 fn own_command(word: &str) -> Option<Own> {
     match word {
         "rules" => Some(Own::Rules),
+        "ctl" => Some(Own::Ctl),
         "lab" => Some(Own::Lab),
         _ => None,
     }

@@ -185,7 +185,7 @@ pub fn help() -> String {
         "Margay: network intrusion detection and prevention.\n\
          \n\
          Usage: margay [OPTIONS] [BPF FILTER]\n       \
-                margay rules|lab COMMAND\n",
+                margay rules|ctl|lab COMMAND\n",
     );
     for (group, options) in OPTIONS {
         out.push_str(&format!("\n{group}:\n"));

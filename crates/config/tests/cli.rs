@@ -137,6 +137,7 @@ fn questions_are_no_runs() {
         ("--list-keywords=sid", Command::ListKeywords(Keywords::One("sid".into()))),
         ("lab measure -r x", Command::Own(Own::Lab, vec!["measure".into(), "-r".into(), "x".into()])),
         ("rules", Command::Own(Own::Rules, vec![])),
+        ("ctl uptime", Command::Own(Own::Ctl, vec!["uptime".into()])),
     ] {
         assert_eq!(parse(line), Ok(command), "{line}");
     }

@@ -49,6 +49,21 @@ impl Names {
         n
     }
 
+    /// The number of `name`, where it has one.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// The name of a number given out before.
     pub fn name(&self, number: u32) -> Option<&str> {
         self.names.get(number as usize).map(|n| &**n)

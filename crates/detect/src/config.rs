@@ -42,6 +42,19 @@ pub struct DetectConfig {
     /// `detect.guess-applayer-tx`: rules without keywords of transactions alert with the one that is going on, where there
     /// is but one.
     pub guess_tx: bool,
+    /// `security.lua`
+    pub lua: LuaConfig,
+}
+
+/// What scripts of rules may do (`security.lua`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LuaConfig {
+    /// `allow-rules`: without it rules with scripts are errors.
+    pub allow: bool,
+    /// `max-bytes`, `max-instructions`
+    pub limits: margay_lua::Limits,
+    /// `allow-restricted-functions`
+    pub restricted: bool,
 }
 
 impl Default for DetectConfig {
@@ -60,6 +73,7 @@ impl Default for DetectConfig {
             pair_entries: 64 * 1024,
             port_groups: 1024,
             guess_tx: false,
+            lua: LuaConfig { allow: true, limits: margay_lua::Limits::RULES, restricted: false },
         }
     }
 }

@@ -19,6 +19,8 @@ use crate::inspect::InspectLimits;
 use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
 use crate::kind::RuleKind;
+use crate::lineage::{Lineage, NAMES_MAX};
+use crate::lua::{RuleScripts, ScriptEnvironment};
 use crate::mpm::{Matcher, MatcherCache, MpmError};
 use crate::order;
 use crate::pcre::PcreLimits;
@@ -71,7 +73,10 @@ pub struct Detect {
     pub(crate) config: DetectConfig,
     pub(crate) reputation: Arc<IpReputation>,
     pub(crate) datasets: Arc<Datasets>,
-    pub(crate) names: Names,
+    pub(crate) lineage: Lineage,
+    pub(crate) names: Arc<Names>,
+    /// Scripts of rules.
+    pub(crate) scripts: RuleScripts,
     /// In firewall mode.
     pub(crate) firewall: Option<Box<Firewall>>,
     /// Rules that take packets out of flow tracking.
@@ -79,6 +84,7 @@ pub struct Detect {
 }
 
 /// What rules refer to besides themselves.
+#[derive(Clone)]
 pub struct Environment<'a> {
     /// Entries of `threshold.config`, in their order.
     pub thresholds: &'a [GlobalThreshold],
@@ -94,7 +100,9 @@ pub struct Environment<'a> {
     pub rule_folder: Option<&'a Path>,
     /// In firewall mode, what becomes of what no firewall rule matches.
     pub firewall: Option<FirewallPolicies>,
-    /// The rules that were in use before a reload: names of bits and integers keep their numbers.
+    /// Where messages of scripts go, and the folder of logs that they may ask for.
+    pub scripts: ScriptEnvironment,
+    /// The rules that were in use before a reload: what they left is kept as [`crate::lineage`] says.
     pub previous: Option<&'a Detect>,
 }
 
@@ -107,6 +115,7 @@ impl Default for Environment<'_> {
             datasets: Arc::default(),
             stream_event: &|_| None,
             rule_folder: None,
+            scripts: ScriptEnvironment::default(),
             firewall: None,
             previous: None,
         }
@@ -140,13 +149,25 @@ impl Detect {
             asn1_frames: config.asn1_frames,
         };
         let mut rules = rules;
+        let mut scripts = RuleScripts::new(&config.lua, &environment.scripts);
+        // Before anything asks for a rule's kind, which only its script says.
+        rules.retain_mut(|rule| match scripts.load(rule, environment.rule_folder) {
+            Ok(()) => true,
+            Err(e) => {
+                report.firewall_errors += usize::from(rule.firewall);
+                report.errors.push((rule.place.clone(), e));
+                false
+            }
+        });
         order::sort(&mut rules, &config.action_order);
         let mut sets = SetsBuilder::new();
         let mut names = Names::default();
-        let old = environment.previous.map(|d| &d.names);
+        let old = environment.previous.map(|d| &d.names).filter(|n| n.len() <= NAMES_MAX);
         for name in (0..).map_while(|n| old.and_then(|o| o.name(n))) {
             names.intern(name);
         }
+        scripts.intern(&mut names);
+        let names_kept = old.is_some();
         let reputation = environment.reputation.clone();
         let mut env = CheckEnv {
             names: &mut names,
@@ -210,7 +231,9 @@ impl Detect {
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
         report.matcher_memory = matchers.iter().map(Matcher::memory).sum();
-        let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds);
+        let lineage = Lineage::new(&rules, environment.previous, names_kept);
+        let before = environment.previous.map(|d| (&d.thresholds, lineage.of_previous()));
+        let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds, before);
         report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
         let ip_only = IpOnly::new(&ip_rules);
         let firewall = environment.firewall.as_ref().map(|p| Box::new(Firewall::new(&rules, &compiled, protocols, p)));
@@ -230,7 +253,9 @@ impl Detect {
             config: config.clone(),
             reputation: environment.reputation.clone(),
             datasets: environment.datasets.clone(),
-            names,
+            lineage,
+            names: Arc::new(names),
+            scripts,
             rules,
         };
         Ok((detect, report))
@@ -276,6 +301,7 @@ impl Detect {
     /// Whether any rule looks at one of these buffers.
     pub fn uses(&self, buffers: &[&str]) -> bool {
         self.rules.iter().any(|r| r.buffers.iter().any(|b| buffers.contains(&b.buffer.as_str())))
+            || (self.scripts.ja3 && buffers.iter().any(|b| b.starts_with("ja3")))
     }
 
     /// The progress of a complete transaction, by direction.
@@ -286,6 +312,11 @@ impl Detect {
     /// The rules in the order they are evaluated in; alerts name them by their place here.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Generator and signature number of the rule at `index`.
+    pub(crate) fn name_of(&self, index: u32) -> (u32, u32) {
+        self.rules.get(index as usize).map_or((0, 0), |r| (r.gid, r.sid))
     }
 
     /// The kind of the rule at `index`.

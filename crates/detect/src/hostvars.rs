@@ -85,6 +85,32 @@ impl HostVars {
         }
     }
 
+    /// Takes over the bits of rules before a reload; the limits are its own.
+    pub(crate) fn take_over(&mut self, old: &mut HostVars) {
+        for (new, old) in [(&mut self.hosts, &mut old.hosts), (&mut self.pairs, &mut old.pairs)] {
+            std::mem::swap(&mut new.bits, &mut old.bits);
+            (new.sweep, new.refused) = (old.sweep, old.refused);
+        }
+    }
+
+    /// Most bits that there may be of hosts, and of pairs.
+    pub fn limits(&self) -> [usize; 2] {
+        [self.hosts.limit, self.pairs.limit]
+    }
+
+    /// Sets how many bits there may be at most; those that are there stay.
+    pub fn set_limits(&mut self, [hosts, pairs]: [usize; 2]) {
+        (self.hosts.limit, self.pairs.limit) = (hosts, pairs);
+    }
+
+    /// The bits of `key` at `now`: names, and until when.
+    pub fn bits_of(&self, key: HostKey, now: Time) -> Vec<(u32, Time)> {
+        let bits = self.of(key).bits.iter().filter(|((k, _), until)| *k == key && **until >= now);
+        let mut bits: Vec<_> = bits.map(|((_, name), &until)| (*name, until)).collect();
+        bits.sort_unstable();
+        bits
+    }
+
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
         self.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now)

@@ -3,7 +3,7 @@
 //! As the manual's "Rule Types and Categorization" has it, and as `--engine-analysis` of the reference reports it.
 
 use margay_rules::ast::{
-    AddressSet, Arrow, BitOp, BufferCheck, Check, Effect, FlowCheck, Protocol, Rule, Value, XBitTrack,
+    AddressSet, Arrow, BitOp, BufferCheck, Check, Effect, FlowCheck, LuaAt, Protocol, Rule, Value, XBitTrack,
 };
 
 /// The kind of a rule.
@@ -114,7 +114,13 @@ fn needs(check: &Check) -> Needs {
         | Check::AppState { .. }
         | Check::UriLen { .. }
         | Check::Number { .. }
+        | Check::Interface(_)
         | Check::Other { .. } => Needs::Transaction,
+        Check::Lua(c) => match c.at {
+            LuaAt::Packet | LuaAt::Payload => Needs::Packet,
+            LuaAt::Stream => Needs::State,
+            LuaAt::Transaction => Needs::Transaction,
+        },
         Check::IpProto(_) | Check::L3Proto(_) | Check::IpRep { .. } => Needs::Nothing,
         Check::Flow(_)
         | Check::FlowBit { .. }
@@ -225,6 +231,10 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
         || flow().any(|f| f.stream == Some(false));
     if packet {
         return RuleKind::Packet;
+    }
+    let script_of_stream = rule.checks.iter().any(|c| matches!(c, Check::Lua(l) if l.at == LuaAt::Stream));
+    if script_of_stream && rule.buffers.is_empty() {
+        return RuleKind::Stream;
     }
     if !rule.buffers.is_empty() {
         if rule.protocol == Protocol::TcpStream || flow().any(|f| f.stream == Some(true)) {

@@ -25,7 +25,8 @@
 //!
 //! Steps 1 and 2 allocate nothing once the worker is warm; all tables have a limit, a counter, and a stated policy. Given
 //! the same packets the same alerts come in the same order: nothing depends on the order in which matchers report or
-//! tables are walked. Counts by address (thresholds, tags, bits of hosts) are each worker's own.
+//! tables are walked. Counts by address (thresholds, tags, bits of hosts) are each worker's own. What flows and workers keep
+//! when another set of rules takes the place of this one is the matter of [`lineage`].
 
 pub mod buffer;
 pub mod checks;
@@ -45,6 +46,8 @@ pub mod inspect;
 mod iponly;
 pub mod iprep;
 mod kind;
+pub mod lineage;
+pub mod lua;
 pub mod mpm;
 mod order;
 pub mod pcre;
@@ -61,12 +64,13 @@ mod vars;
 mod watch;
 mod worker;
 
-pub use config::{DetectConfig, PACKET_ALERT_MAX};
+pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};
 pub use kind::{RuleKind, is_of_packet, is_of_transaction, is_payload};
+pub use lineage::{RulesMark, live_sets};
 pub use order::sort as sort_rules;
 pub use state::DetectCounters;
 pub use watch::profile::RuleCosts;

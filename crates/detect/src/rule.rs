@@ -14,6 +14,7 @@ use crate::group::{Needs, Quick, Source, Trigger};
 use crate::header::{Header, SetsBuilder, transport};
 use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
+use crate::lua::RuleLua;
 use crate::mpm::Regex;
 use crate::prefilter::Literal;
 use crate::transform::CompiledTransforms;
@@ -43,6 +44,8 @@ pub(crate) struct CompiledRule {
     pub(crate) frame: Option<Box<FrameRule>>,
     /// `tcp-stream`, `flow:only_stream`: never looked at in a packet's payload.
     pub(crate) stream_only: bool,
+    /// What it asks of scripts.
+    pub(crate) lua: Option<Box<RuleLua>>,
 }
 
 /// The checks of one buffer, and what is done to the buffer before.
@@ -90,7 +93,7 @@ impl CompiledRule {
             false => kind::kind(rule),
         };
         let header = Header::compile(rule, sets)
-            .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
+            .ok_or_else(|| Refused::Error("too many distinct address or port lists in all rules".into()))?;
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
         let of_tx = kind == RuleKind::AppTransaction;
         match &rule.protocol {
@@ -108,7 +111,7 @@ impl CompiledRule {
                 Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
             },
         }
-        for c in rule.checks.iter().filter(|c| !(of_tx && kind::is_of_transaction(c))) {
+        for c in rule.checks.iter().filter(|c| !(of_tx && kind::is_of_transaction(c)) && !matches!(c, Check::Lua(_))) {
             checks.push(CompiledCheck::compile(c, env)?);
         }
         checks.sort_by_key(CompiledCheck::cost);
@@ -170,6 +173,7 @@ impl CompiledRule {
         }
         let silent = rule.firewall || rule.noalert || matches!(rule.action, Action::Config);
         Ok(CompiledRule {
+            lua: RuleLua::compile(rule, of_tx)?.map(Box::new),
             header,
             kind,
             action: rule.action,
@@ -241,7 +245,7 @@ impl CompiledRule {
     /// What a packet must have for the rule to hold.
     fn needs(&self, rule: &Rule) -> Needs {
         let mut needs = Needs::NOTHING;
-        if !self.payload.is_empty() {
+        if !self.payload.is_empty() || self.lua.as_ref().is_some_and(|l| l.asks_data()) {
             needs = needs.and(Needs::DATA);
         }
         if self.kind == RuleKind::ProtocolDetection {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use margay_app::{Parser, TxBase};
 use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
 use margay_packet::{L3, Packet, PacketSource};
-use margay_rules::ast::{Action, NewAction};
+use margay_rules::ast::{Action, LuaAt, NewAction};
 
 use crate::buffer::PacketBuffer;
 use crate::checks::{CheckInput, header};
@@ -19,6 +19,7 @@ use crate::hostvars::HostVars;
 use crate::input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction, of_flow};
 use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
+use crate::lua::{LuaCounters, WorkerScripts};
 use crate::mpm::{MpmError, Scratch};
 use crate::rule::{CompiledRule, Inspection};
 use crate::tag::{Tagged, Tags};
@@ -48,6 +49,8 @@ pub struct DetectCounters {
     pub var_memcap: u64,
     /// Data that was not put in a set because the set was full.
     pub dataset_memcap: u64,
+    /// What went wrong in scripts.
+    pub lua: LuaCounters,
     /// Packets inspected.
     pub packets: u64,
     /// Rules that a pattern or their kind made candidates.
@@ -55,6 +58,25 @@ pub struct DetectCounters {
 }
 
 impl DetectCounters {
+    /// What both counted together.
+    #[must_use]
+    pub fn plus(self, other: DetectCounters) -> DetectCounters {
+        DetectCounters {
+            alert: self.alert + other.alert,
+            alert_queue_overflow: self.alert_queue_overflow + other.alert_queue_overflow,
+            alerts_suppressed: self.alerts_suppressed + other.alerts_suppressed,
+            threshold_memcap: self.threshold_memcap + other.threshold_memcap,
+            threshold_entries: self.threshold_entries + other.threshold_entries,
+            tag_memcap: self.tag_memcap + other.tag_memcap,
+            host_memcap: self.host_memcap + other.host_memcap,
+            var_memcap: self.var_memcap + other.var_memcap,
+            dataset_memcap: self.dataset_memcap + other.dataset_memcap,
+            lua: self.lua.and(other.lua),
+            packets: self.packets + other.packets,
+            candidates: self.candidates + other.candidates,
+        }
+    }
+
     /// Calls `f` with each counter's name in statistics and its value.
     pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
         f("detect.alert", self.alert);
@@ -66,6 +88,10 @@ impl DetectCounters {
         f("detect.host_memcap", self.host_memcap);
         f("detect.flowvar_memcap", self.var_memcap);
         f("detect.dataset_memcap", self.dataset_memcap);
+        f("detect.lua.errors", self.lua.errors);
+        f("detect.lua.blocked_function_errors", self.lua.blocked);
+        f("detect.lua.instruction_limit_errors", self.lua.instructions);
+        f("detect.lua.memory_limit_errors", self.lua.memory);
     }
 }
 
@@ -96,6 +122,8 @@ pub(crate) struct State<W = Off> {
     pub(crate) scratch: Scratch,
     pub(crate) context: InspectContext<W>,
     pub(crate) transforms: TransformScratch,
+    /// Scripts of rules, in states of this worker.
+    pub(crate) scripts: WorkerScripts,
     pub(crate) cache: SetCache,
     pub(crate) candidates: Vec<u32>,
     /// Whether the packet is the first of its flow's direction.
@@ -129,6 +157,7 @@ impl<W: Watch> State<W> {
             scratch: Scratch::default(),
             context: InspectContext::watched(watch),
             transforms: TransformScratch::default(),
+            scripts: WorkerScripts::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
             flow_start: false,
@@ -146,21 +175,25 @@ impl<W: Watch> State<W> {
             #[cfg(test)]
             everything: false,
         };
-        s.reload(detect)?;
+        for m in &detect.matchers {
+            s.scratch.prepare(m)?;
+        }
+        s.tx.prepare(detect.txs.slots());
+        s.load_scripts(detect);
         Ok(s)
     }
 
-    /// Makes the state fit for other rules; counts of thresholds, which belong to rules by number, start anew.
-    ///
-    /// # Errors
-    /// Where the matcher's scratch cannot be allocated.
-    pub(crate) fn reload(&mut self, detect: &Detect) -> Result<(), MpmError> {
-        for m in &detect.matchers {
-            self.scratch.prepare(m)?;
+    /// [`crate::DetectState::take_over`].
+    pub(crate) fn take_over<V: Watch>(&mut self, old: &mut State<V>, keeps_names: bool) {
+        self.thresholds.take_over(&mut old.thresholds);
+        self.tags.take_over(&mut old.tags);
+        if keeps_names {
+            self.hosts.take_over(&mut old.hosts);
         }
-        self.tx.prepare(detect.txs.slots());
-        self.thresholds = ThresholdState::new(detect.config.threshold_entries);
-        Ok(())
+        self.counters = old.counters;
+        self.scripts.counters = old.lua_counters();
+        self.context.set_full = old.context.set_full;
+        self.firewall.take_over(&old.firewall);
     }
 
     /// The alerts of the packet inspected last, in the order of their rules.
@@ -176,6 +209,7 @@ impl<W: Watch> State<W> {
             tag_memcap: self.tags.memcap,
             host_memcap: self.hosts.refused(),
             dataset_memcap: self.context.set_full,
+            lua: self.lua_counters(),
             ..self.counters
         }
     }
@@ -257,6 +291,11 @@ impl<W: Watch> State<W> {
         #[cfg(test)]
         self.add_everything(detect, false);
         self.run(detect, input, key, verdict);
+        if W::CHECKS {
+            while let Some(rule) = self.context.watch.silent().and_then(|n| detect.compiled.get(n as usize)) {
+                self.state_holds(detect, rule, input);
+            }
+        }
     }
 
     /// Looks for the rules on frames and transactions.
@@ -330,7 +369,7 @@ impl<W: Watch> State<W> {
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
         group.scan(source, data, &mut self.scratch, &mut self.candidates);
         if W::CHECKS {
-            self.context.watch.searched(Searched::Packet(source), data);
+            self.context.watch.searched(Searched::Packet(source), Some(data));
         }
     }
 
@@ -403,7 +442,8 @@ impl<W: Watch> State<W> {
     /// Whether all of a rule's checks hold; and whether that was in stream data.
     fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         // Nobody sent it: there is nothing in it but the stream that it comes with.
-        if rule.payload.is_empty() && made_up(input.packet) {
+        if rule.payload.is_empty() && made_up(input.packet) && !rule.lua.as_ref().is_some_and(|l| l.at == LuaAt::Stream)
+        {
             return None;
         }
         self.checks_hold(detect, rule, input)
@@ -418,10 +458,13 @@ impl<W: Watch> State<W> {
         if !self.headers_hold(rule, input) {
             return None;
         }
-        if rule.payload.is_empty() {
-            return Some(false);
+        match &rule.lua {
+            None if rule.payload.is_empty() => Some(false),
+            Some(l) if rule.payload.is_empty() && !l.asks_data() => {
+                self.scripts_hold(rule, input, None).then_some(false)
+            }
+            _ => self.payload_holds(rule, input),
         }
-        self.payload_holds(rule, input)
     }
 
     /// Whether a rule's checks of packet and flow hold.
@@ -482,7 +525,10 @@ impl<W: Watch> State<W> {
         if matches!(rule.kind, RuleKind::Stream | RuleKind::PacketStream | RuleKind::AppTransaction) {
             for chunk in input.chunks {
                 self.context.watch.at(At::Stream(chunk.offset));
-                if self.all(&rule.payload, chunk.data) && !self.was_found(rule, chunk) {
+                if self.all(&rule.payload, chunk.data)
+                    && !self.was_found(rule, chunk)
+                    && self.scripts_hold(rule, input, Some(chunk.data))
+                {
                     return Some(true);
                 }
             }
@@ -500,7 +546,10 @@ impl<W: Watch> State<W> {
             true => self.context.watch.missing(At::Payload, "the packet has no payload"),
             false => self.context.watch.at(At::Payload),
         }
-        if payload.is_empty() || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips)) {
+        if payload.is_empty()
+            || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips))
+            || !self.scripts_hold(rule, input, Some(payload))
+        {
             self.replacements.truncate(before);
             return None;
         }
@@ -607,12 +656,9 @@ impl<W: Watch> State<W> {
                     frame: m.frame,
                     context: m.context,
                 });
-                if !rule.tags.is_empty() {
-                    verdict.tagged = false;
-                }
             }
             for t in &rule.tags {
-                self.tags.set(m.rule, t, &who);
+                self.tags.set(detect.name_of(m.rule), t, &who);
             }
             let whole_flow = rule.acts_on_flow(m.stream);
             if drops {

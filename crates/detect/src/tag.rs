@@ -1,7 +1,6 @@
 //! Tags: packets after a match, of the same flow or host, that are to be logged.
 //!
-//! A tag counts the packet that set it. Packets that an alert of a rule with tags belongs to are not tagged themselves:
-//! their alert shows them.
+//! A tag counts the packet that set it, and holds from the next one on. A packet may be tagged and alert.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,7 +15,8 @@ const TAGS_MAX: usize = 10;
 
 #[derive(Debug, Clone, Copy)]
 struct Active {
-    rule: u32,
+    /// Generator and signature number of the rule that set it.
+    rule: (u32, u32),
     unit: TagUnit,
     limit: u64,
     /// Packets or bytes so far.
@@ -79,6 +79,13 @@ impl Tags {
         Tags { flows: HashMap::new(), hosts: HashMap::new(), max, memcap: 0, next_sweep: Time::default() }
     }
 
+    /// Takes over the tags of rules before a reload; the limit is its own.
+    pub(crate) fn take_over(&mut self, old: &mut Tags) {
+        std::mem::swap(&mut self.flows, &mut old.flows);
+        std::mem::swap(&mut self.hosts, &mut old.hosts);
+        (self.memcap, self.next_sweep) = (old.memcap, old.next_sweep);
+    }
+
     /// Whether nothing is tagged.
     pub(crate) fn is_empty(&self) -> bool {
         self.flows.is_empty() && self.hosts.is_empty()
@@ -112,7 +119,7 @@ impl Tags {
     }
 
     /// Sets a tag of `rule`, or starts it anew. Without a flow a session tag is one of the destination.
-    pub(crate) fn set(&mut self, rule: u32, tag: &Tag, p: &Tagged) {
+    pub(crate) fn set(&mut self, rule: (u32, u32), tag: &Tag, p: &Tagged) {
         let limit = if tag.count == 0 { DEFAULT_PACKETS } else { u64::from(tag.count) };
         let unit = if tag.count == 0 { TagUnit::Packets } else { tag.unit };
         let count = match unit {
@@ -175,7 +182,7 @@ mod tests {
     fn tagged(tags: &[Tag]) -> (usize, u32) {
         let mut t = Tags::new(10);
         for tag in tags {
-            t.set(0, tag, &packet(0));
+            t.set((1, 1), tag, &packet(0));
         }
         let list: Vec<u32> = (1..=400).filter(|&n| t.packet(&packet(n))).collect();
         (list.len(), list.last().copied().unwrap_or(0))
@@ -200,10 +207,10 @@ mod tests {
     #[test]
     fn the_tables_are_bounded() {
         let mut t = Tags::new(1);
-        t.set(0, &tag(TagScope::Session, 0, TagUnit::Packets), &packet(0));
+        t.set((1, 1), &tag(TagScope::Session, 0, TagUnit::Packets), &packet(0));
         let mut other = packet(0);
         other.flow = Some(2);
-        t.set(0, &tag(TagScope::Session, 0, TagUnit::Packets), &other);
+        t.set((1, 1), &tag(TagScope::Session, 0, TagUnit::Packets), &other);
         assert_eq!((t.flows.len(), t.memcap), (1, 1));
         t.flow_ended(1);
         assert!(t.is_empty());

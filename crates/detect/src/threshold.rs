@@ -48,7 +48,7 @@ pub(crate) struct Subject {
     pub(crate) time: Time,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct RateFilter {
     track: Track,
     count: u32,
@@ -57,7 +57,7 @@ struct RateFilter {
     timeout: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Suppress {
     track: Track,
     addresses: AddressSet,
@@ -66,6 +66,8 @@ struct Suppress {
 /// Thresholds of one rule.
 #[derive(Debug, Clone, Default)]
 struct RuleThresholds {
+    /// What its counts are kept by: the same from set to set as long as the rule and its thresholds are.
+    key: u32,
     suppressed: bool,
     suppress: Vec<Suppress>,
     rate: Option<RateFilter>,
@@ -79,13 +81,19 @@ pub(crate) struct Thresholds {
     /// For each rule one more than its place in `rules`, 0 where it has none.
     index: Vec<u32>,
     rules: Vec<RuleThresholds>,
+    /// Keys given out so far, with those of earlier sets.
+    keys: u32,
 }
 
 impl Thresholds {
     /// From the rules in their final order and the entries of `threshold.config` in theirs. Returns the entries that
-    /// no rule answers to.
-    pub(crate) fn new<'g>(rules: &[Rule], global: &'g [GlobalThreshold]) -> (Thresholds, Vec<&'g GlobalThreshold>) {
-        let mut out = Thresholds { index: vec![0; rules.len()], rules: Vec::new() };
+    /// no rule answers to. `previous` has the thresholds before a reload, and where each of its rules is in `rules`.
+    pub(crate) fn new<'g>(
+        rules: &[Rule],
+        global: &'g [GlobalThreshold],
+        previous: Option<(&Thresholds, &[u32])>,
+    ) -> (Thresholds, Vec<&'g GlobalThreshold>) {
+        let mut out = Thresholds { index: vec![0; rules.len()], rules: Vec::new(), keys: 0 };
         for (i, rule) in rules.iter().enumerate() {
             for t in &rule.thresholds {
                 let entry = out.entry(i);
@@ -97,19 +105,54 @@ impl Thresholds {
             }
         }
         let mut unused = Vec::new();
+        // Most entries name one signature: they are looked up, and not looked for among all rules.
+        let mut by_sid: Vec<(u32, usize)> = if global.iter().any(|g| g.sid != 0) {
+            rules.iter().enumerate().map(|(i, r)| (r.sid, i)).collect()
+        } else {
+            Vec::new()
+        };
+        by_sid.sort_unstable();
         for g in global {
             let mut used = false;
-            for (i, rule) in rules.iter().enumerate() {
-                if (g.gid == 0 || g.gid == rule.gid) && (g.sid == 0 || g.sid == rule.sid) {
+            let mut take = |out: &mut Thresholds, i: usize| {
+                if rules.get(i).is_some_and(|r| g.gid == 0 || g.gid == r.gid) {
                     used = true;
                     out.apply(i, g);
                 }
+            };
+            if g.sid == 0 {
+                (0..rules.len()).for_each(|i| take(&mut out, i));
+            } else {
+                let from = by_sid.partition_point(|x| x.0 < g.sid);
+                let named = by_sid.get(from..).unwrap_or(&[]).iter().take_while(|x| x.0 == g.sid);
+                named.for_each(|x| take(&mut out, x.1));
             }
             if !used {
                 unused.push(g);
             }
         }
+        out.give_keys(previous);
         (out, unused)
+    }
+
+    /// Gives each rule's thresholds their key: the old one where nothing changed, so that its counts go on.
+    fn give_keys(&mut self, previous: Option<(&Thresholds, &[u32])>) {
+        // Keys that wrapped round would meet counts of long ago, that are over.
+        self.keys = previous.map_or(0, |p| p.0.keys);
+        for t in &mut self.rules {
+            self.keys = self.keys.wrapping_add(1);
+            t.key = self.keys;
+        }
+        let Some((old, to)) = previous else { return };
+        for (before, &now) in (0u32..).zip(to) {
+            let (Some(was), Some(&i)) = (old.get(before), self.index.get(now as usize)) else { continue };
+            let is = i.checked_sub(1).and_then(|i| self.rules.get_mut(i as usize));
+            if let Some(is) = is
+                && (&is.rate, &is.filter, &is.limit) == (&was.rate, &was.filter, &was.limit)
+            {
+                is.key = was.key;
+            }
+        }
     }
 
     fn entry(&mut self, rule: usize) -> &mut RuleThresholds {
@@ -169,6 +212,7 @@ enum Counter {
     Limit,
 }
 
+/// [`RuleThresholds::key`], and what is counted of whom.
 type Key = (u32, Counter, Who);
 
 #[derive(Debug, Clone, Copy)]
@@ -244,6 +288,12 @@ impl ThresholdState {
         ThresholdState { entries: HashMap::default(), max, memcap: 0, next_sweep: Time::default() }
     }
 
+    /// Takes over the counts of rules before a reload; the limit is its own.
+    pub(crate) fn take_over(&mut self, old: &mut ThresholdState) {
+        std::mem::swap(&mut self.entries, &mut old.entries);
+        (self.memcap, self.next_sweep) = (old.memcap, old.next_sweep);
+    }
+
     /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
@@ -259,17 +309,17 @@ impl ThresholdState {
             return decision;
         }
         if let Some(f) = &t.filter {
-            decision.outcome = self.count(rule, f, Counter::Filter, s);
+            decision.outcome = self.count(t.key, f, Counter::Filter, s);
         }
         if decision.outcome == Outcome::Alert
             && let Some(l) = &t.limit
         {
-            decision.outcome = self.count(rule, l, Counter::Limit, s);
+            decision.outcome = self.count(t.key, l, Counter::Limit, s);
         }
         if decision.outcome != Outcome::Nothing
             && let Some(r) = &t.rate
         {
-            decision.new_action = self.rate(rule, r, s);
+            decision.new_action = self.rate(t.key, r, s);
         }
         decision
     }
@@ -293,11 +343,11 @@ impl ThresholdState {
         Some((entry, new))
     }
 
-    fn count(&mut self, rule: u32, t: &Threshold, counter: Counter, s: &Subject) -> Outcome {
+    fn count(&mut self, key: u32, t: &Threshold, counter: Counter, s: &Subject) -> Outcome {
         let Some(who) = who(t.track, s) else { return Outcome::Alert };
         let keep = if t.kind == ThresholdKind::Backoff { IDLE * 1_000_000 } else { seconds(t.seconds) };
         let end = Time(s.time.0.saturating_add(keep));
-        let Some((e, new)) = self.slot((rule, counter, who), s.time, end) else { return Outcome::Alert };
+        let Some((e, new)) = self.slot((key, counter, who), s.time, end) else { return Outcome::Alert };
         if t.kind == ThresholdKind::Backoff {
             if new {
                 e.next = u64::from(t.count);
@@ -336,17 +386,17 @@ impl ThresholdState {
     }
 
     /// Once a rate filter is in force it holds for `timeout`, counted in whole seconds; the match that finds it over
-    /// opens a new window without being counted.
-    fn rate(&mut self, rule: u32, r: &RateFilter, s: &Subject) -> Option<NewAction> {
+    /// is not counted. The window goes on meanwhile: where it still does, the next match puts the filter in force again.
+    fn rate(&mut self, key: u32, r: &RateFilter, s: &Subject) -> Option<NewAction> {
         let who = who(r.track, s)?;
         let keep = seconds(r.seconds.saturating_add(r.timeout));
         let end = Time(s.time.0.saturating_add(keep));
-        let (e, new) = self.slot((rule, Counter::Rate, who), s.time, end)?;
+        let (e, new) = self.slot((key, Counter::Rate, who), s.time, end)?;
         if let Some(active) = e.active {
             if s.time.secs() - active.secs() <= i64::from(r.timeout) {
                 return Some(r.new_action);
             }
-            *e = Entry { start: s.time, count: 0, active: None, next: 0, end };
+            e.active = None;
             return None;
         }
         if !new && over(s.time, e.start, r.seconds) {
@@ -402,7 +452,7 @@ mod tests {
     }
 
     fn one(entry: RuleThresholds) -> Thresholds {
-        Thresholds { index: vec![1], rules: vec![entry] }
+        Thresholds { index: vec![1], rules: vec![entry], keys: 0 }
     }
 
     fn limit(kind: ThresholdKind, count: u32, seconds: u32, multiplier: u32) -> Thresholds {
@@ -466,6 +516,29 @@ mod tests {
             .map(|x| x.0)
             .collect();
         assert_eq!(changed, [4, 5, 6, 7, 8, 9, 10, 15, 16, 17, 18, 19, 20, 25, 26, 27]);
+    }
+
+    /// A match each second, from the reference.
+    #[test]
+    fn rate_filters_come_back_within_their_window() {
+        let times: Vec<f64> = (0..10).map(f64::from).collect();
+        for (count, seconds, timeout, want) in [
+            (3, 60, 3, &[4, 5, 6, 7, 9, 10][..]),
+            (3, 60, 1, &[4, 5, 7, 8, 10]),
+            (1, 60, 2, &[2, 3, 4, 6, 7, 8, 10]),
+            (3, 4, 2, &[4, 5, 6]),
+            (2, 5, 1, &[3, 4, 6, 7]),
+        ] {
+            let new_action = NewAction::Pass;
+            let rate = RateFilter { track: Track::Rule, count, seconds, new_action, timeout };
+            let t = one(RuleThresholds { rate: Some(rate), ..Default::default() });
+            let mut state = ThresholdState::new(10);
+            let mut changed = Vec::new();
+            for (n, &at) in (1..).zip(&times) {
+                changed.extend(state.decide(&t, 0, &subject(at)).new_action.map(|_| n));
+            }
+            assert_eq!(changed, want, "count {count}, seconds {seconds}, timeout {timeout}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use sha1::Sha1;
 use sha2::Sha256;
 
 use crate::inspect::{CompileError, decode_base64};
+use crate::lua::TransformScripts;
 use crate::pcre::{Pcre, PcreLimits, PcreResult, PcreScratch};
 
 /// Memory for transforms; one a worker.
@@ -21,12 +22,14 @@ pub struct TransformScratch {
     to: Vec<u8>,
     limit: usize,
     limit_reached: u64,
+    /// Scripts of `luaxform`, by number.
+    pub(crate) lua: TransformScripts,
 }
 
 impl TransformScratch {
     /// Scratch for results of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        TransformScratch { from: Vec::new(), to: Vec::new(), limit, limit_reached: 0 }
+        TransformScratch { from: Vec::new(), to: Vec::new(), limit, limit_reached: 0, lua: TransformScripts::default() }
     }
     /// Most bytes that a transform makes.
     pub fn limit(&self) -> usize {
@@ -55,21 +58,24 @@ pub struct CompiledTransforms {
 enum Step {
     Plain(Transform),
     Pcre(Pcre),
+    /// The script, by number, and its arguments.
+    Lua(u32, Box<[String]>),
 }
 
 impl CompiledTransforms {
     /// Compiles transforms.
     ///
     /// # Errors
-    /// `luaxform`, which this build does not have; a `pcrexform` that does not compile or has not exactly one capture
+    /// A `luaxform` whose script was not loaded; a `pcrexform` that does not compile or has not exactly one capture
     /// group; an empty `xor` key.
     pub fn compile(transforms: &[Transform], limits: PcreLimits) -> Result<CompiledTransforms, CompileError> {
         let mut steps = Vec::with_capacity(transforms.len());
         for t in transforms {
             steps.push(match t {
-                Transform::Lua(_) => {
-                    return Err(CompileError::unsupported("luaxform", "this build has no Lua"));
-                }
+                Transform::Lua(l) => match l.number {
+                    Some(n) => Step::Lua(n, l.args.clone().into_boxed_slice()),
+                    None => return Err(CompileError::unsupported("luaxform", "the script was not loaded")),
+                },
                 Transform::PcreXform(pattern) => {
                     let code = Pcre::new(pattern, "", Some(limits))?;
                     if code.groups() != 1 {
@@ -96,7 +102,7 @@ impl CompiledTransforms {
 
     /// Transforms `data`; the result lives in `scratch` until its next use.
     pub fn apply<'s>(&self, data: &[u8], scratch: &'s mut TransformScratch, pcre: &mut PcreScratch) -> &'s [u8] {
-        let TransformScratch { from, to, limit, limit_reached } = scratch;
+        let TransformScratch { from, to, limit, limit_reached, lua } = scratch;
         to.clear();
         to.extend_from_slice(data);
         for step in &self.steps {
@@ -111,6 +117,13 @@ impl CompiledTransforms {
                     }
                     _ => std::mem::swap(from, to),
                 },
+                // Where it gives nothing the buffer stays as it is; what is empty is not shown to it.
+                Step::Lua(number, args) => {
+                    if from.is_empty() || !lua.transform(*number, from, args, to) {
+                        to.clear();
+                        std::mem::swap(from, to);
+                    }
+                }
                 Step::Plain(t) => run(t, from, to, *limit),
             }
             if to.len() > *limit {
@@ -281,7 +294,7 @@ mod tests {
         for bad in ["a(b", "ab", "(a)(b)"] {
             assert!(CompiledTransforms::compile(&[Transform::PcreXform(bad.into())], PcreLimits::default()).is_err());
         }
-        assert!(CompiledTransforms::compile(&[Transform::Lua("x.lua".into())], PcreLimits::default()).is_err());
+        assert!(CompiledTransforms::compile(&[Transform::Lua(Default::default())], PcreLimits::default()).is_err());
         assert!(CompiledTransforms::compile(&[Transform::Xor(vec![])], PcreLimits::default()).is_err());
     }
 

@@ -43,8 +43,9 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Keeps the entropy that was measured, for events of the flow.
-    pub(crate) fn keep_entropy(&mut self, flow: Option<&mut FlowCore>) {
+    /// Keeps the entropy that was measured, for events of the flow; and what scripts set of its variables.
+    pub(crate) fn keep_entropy(&mut self, mut flow: Option<&mut FlowCore>) {
+        self.keep_script_writes(flow.as_deref_mut());
         let InspectContext { measured, .. } = &mut self.context;
         if measured.is_empty() {
             return;

@@ -6,7 +6,9 @@ use margay_flow::CapturedVars;
 
 use crate::detect::Detect;
 use crate::firewall::{HookOutcome, PacketHook};
+use crate::hostvars::HostVars;
 use crate::input::{Alert, Input, Verdict};
+use crate::lineage::RulesMark;
 use crate::mpm::MpmError;
 use crate::state::{DetectCounters, State};
 use crate::watch::Off;
@@ -75,12 +77,25 @@ impl DetectState {
         }
     }
 
-    /// Makes the state fit for other rules; counts of thresholds, which belong to rules by number, start anew.
-    ///
-    /// # Errors
-    /// Where the matcher's scratch cannot be allocated.
-    pub fn reload(&mut self, detect: &Detect) -> Result<(), MpmError> {
-        each!(&mut self.0, s => s.reload(detect))
+    /// Takes the place of the state `old` of a worker, made for the rules of the set that `from` marks: takes over what
+    /// outlives them ([`crate::lineage`]). Costs a few moves, whatever there is to take over; where costs are measured, one
+    /// for each rule.
+    pub fn take_over(&mut self, old: &mut DetectState, detect: &Detect, from: RulesMark) {
+        let names = detect.keeps_names(from);
+        each!(&mut self.0, new => each!(&mut old.0, old => new.take_over(old, names)));
+        if let (Kind::Profiled(new), Kind::Profiled(old)) = (&mut self.0, &old.0) {
+            new.context.watch.take_over(&old.context.watch, detect.places_of(from));
+        }
+    }
+
+    /// Bits of hosts and pairs of hosts.
+    pub fn hosts(&self) -> &HostVars {
+        each!(&self.0, s => &s.hosts)
+    }
+
+    /// The same, to write to.
+    pub fn hosts_mut(&mut self) -> &mut HostVars {
+        each!(&mut self.0, s => &mut s.hosts)
     }
 
     /// Inspects a packet.

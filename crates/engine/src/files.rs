@@ -1,7 +1,8 @@
 //! Reading capture files: the loop that drives a worker.
 
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
 
 use margay_capture::{
     CaptureSource, DeletePolicy, DirOptions, Event, Filter, FilterSet, ProgressDisplay, Style, delete,
@@ -11,6 +12,8 @@ use margay_output::{error, info, notice, warning};
 use margay_packet::LinkType;
 
 use crate::Failed;
+use crate::control::post::Post;
+use crate::control::queue::Queue;
 use crate::settings;
 use crate::signals::Signals;
 use crate::stats::Reporter;
@@ -27,11 +30,12 @@ pub(crate) struct Input {
     batch: usize,
 }
 
-/// Opens what `-r` names, with the filter of the command line or of `-F`.
+/// Opens what `-r` names, with the filter of the command line or of `-F`. With `continuous` a folder is looked at for more,
+/// whatever the settings.
 ///
 /// # Errors
 /// Nothing there, a filter that does not compile, options that do not go together.
-pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path) -> Result<Input, Failed> {
+pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuous: bool) -> Result<Input, Failed> {
     let expression = match (&options.filter, &options.filter_file) {
         (Some(words), _) => Some(words.clone()),
         (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new("suricata", e.to_string()))?,
@@ -46,7 +50,7 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path) -> Result
     };
     let dir = DirOptions {
         recursive: options.pcap_file_recursive || config.bool("pcap-file.recursive")?.unwrap_or(false),
-        continuous: options.pcap_file_continuous || config.bool("pcap-file.continuous")?.unwrap_or(false),
+        continuous: continuous || options.pcap_file_continuous || config.bool("pcap-file.continuous")?.unwrap_or(false),
         delay: seconds("pcap-file.delay", defaults.delay)?,
         poll_interval: seconds("pcap-file.poll-interval", defaults.poll_interval)?,
     };
@@ -69,8 +73,42 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path) -> Result
     Ok(Input { source, delete: policy, batch })
 }
 
+impl Input {
+    /// Whether files are to be deleted when they are read, where the settings do not say so.
+    pub(crate) fn with(self, delete: bool) -> Input {
+        Input { delete: if delete { DeletePolicy::Always } else { self.delete }, ..self }
+    }
+}
+
+/// Who has a say in how long is read.
+pub(crate) struct Steering<'a> {
+    pub(crate) signals: &'a Signals,
+    /// Orders for the worker.
+    pub(crate) post: &'a Post,
+    /// Files that were handed over: one may be interrupted, and is noted when it was read.
+    pub(crate) queue: Option<&'a Queue>,
+}
+
+impl Steering<'_> {
+    fn interrupted(&self) -> bool {
+        self.queue.is_some_and(|q| q.interrupt.load(Ordering::Relaxed))
+    }
+
+    /// Waits, carrying out orders.
+    fn wait(&self, time: Duration, worker: &mut Worker, reporter: &mut Reporter) {
+        const STEP: Duration = Duration::from_millis(20);
+        let mut left = time;
+        while !left.is_zero() && !self.signals.stop() && !self.interrupted() {
+            self.post.serve(worker, reporter);
+            std::thread::sleep(left.min(STEP));
+            left = left.saturating_sub(STEP);
+        }
+    }
+}
+
 /// Reads everything through `worker`, until the end or a signal to stop.
-pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, signals: &Signals) {
+pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, steering: &Steering<'_>) {
+    let signals = steering.signals;
     let Input { mut source, delete: policy, batch } = input;
     let stderr = std::io::stderr();
     let style = Style::of(&stderr);
@@ -82,6 +120,11 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, si
             notice!("suricata", "Signal Received.  Stopping engine.");
             break;
         }
+        if steering.interrupted() {
+            notice!("pcap", "reading was interrupted");
+            break;
+        }
+        steering.post.serve(worker, reporter);
         if signals.rotate() {
             worker.lane.rest.outputs.reopen(settings::now());
             margay_output::log::reopen();
@@ -110,6 +153,11 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, si
                 worker.expire();
             }
             Event::FileEnd(end) => {
+                if let Some(queue) = steering.queue
+                    && let Ok(changed) = std::fs::metadata(&end.file).and_then(|m| m.modified())
+                {
+                    queue.processed(changed);
+                }
                 match end.error {
                     None => info!("pcap", "pcap file {} end of file reached", end.file.display()),
                     Some(e) => error!("pcap", "{e}"),
@@ -128,7 +176,7 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, si
             Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
             Event::Wait(time) => {
                 worker.lane.rest.outputs.flush();
-                signals.sleep(time);
+                steering.wait(time, worker, reporter);
             }
             Event::Done => break,
             _ => {}

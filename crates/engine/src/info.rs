@@ -26,7 +26,7 @@ pub(crate) fn build() -> String {
         if MpmAlgo::has_hyperscan() { "Hyperscan, Aho-Corasick" } else { "Aho-Corasick" },
     ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
-    out.push_str(&row("Capture:", "files (pcap, pcapng)"));
+    out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too"));
     out.push_str(&row("Run modes:", "single"));
     out.push_str("\nFolders:\n");
     out.push_str(&row("--prefix", "/usr"));
@@ -46,5 +46,6 @@ pub(crate) fn runmodes() -> &'static str {
      | RunMode Type      | Custom Mode       | Description\n\
      |----------------------------------------------------------------------------------------\n\
      | PCAP_FILE         | single            | One worker reads the capture file and inspects it\n\
+     | UNIX_SOCKET       | single            | The same for each capture file that is handed over on the unix socket\n\
      |----------------------------------------------------------------------------------------\n"
 }

@@ -1,10 +1,13 @@
 //! Start, the packet loop, statistics, shutdown: what binds the other crates together. No stage's logic is here.
 //!
 //! [`run`] serves a command line: it reads the configuration (`settings`), the rules and the files that go with them
-//! (`rules`), opens the outputs, and drives a `worker` over the capture (`files`). `stats` gathers what all of
-//! them counted. What cannot be started says so in one sentence and ends with status 1, before anything is written.
+//! (`rules`, `engines`), opens the outputs, and drives a `worker` over the capture (`files`). `stats` gathers what all of
+//! them counted, `control` serves who asks something of the running engine. What cannot be started says so in one sentence and ends with status 1, before anything is written.
 
 mod analysis;
+mod control;
+mod ctl;
+mod engines;
 mod exception;
 mod explain;
 mod files;
@@ -14,6 +17,7 @@ mod logging;
 mod profiling;
 mod rule_check;
 mod rules;
+mod scripts;
 mod settings;
 mod signals;
 mod start;

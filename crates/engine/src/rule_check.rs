@@ -192,7 +192,7 @@ fn check(o: &Options) -> Result<Checked, String> {
         None => Context { available: rules::available(), ..Context::customary() },
     };
     if let Some(config) = &config {
-        for p in rules::classes_and_references(config, &mut ctx) {
+        for p in rules::classes_and_references(config, config, &mut ctx) {
             checked.findings.push(Finding::of(&p.place, &p.message));
         }
     }

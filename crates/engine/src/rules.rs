@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use margay_config::{Config, RuleFiles, RunOptions, Strict};
-use margay_detect::dataset::{DatasetsBuilder, SetLevel};
+use margay_config::{Config, Node, RuleFiles, RunOptions, Strict};
+use margay_detect::dataset::{Datasets, DatasetsBuilder, SetLevel};
 use margay_detect::geoip::Countries;
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
 use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
 use margay_output::log::{Level, log};
 use margay_output::{error, info, notice, warning};
-use margay_rules::ast::GlobalThreshold;
+use margay_packet::Time;
+use margay_rules::ast::{GlobalThreshold, Place};
 use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeywords};
 use margay_stream::StreamEvent;
 
@@ -27,6 +28,17 @@ pub(crate) struct Counts {
     pub(crate) skipped: u64,
 }
 
+/// A rule that was refused.
+#[derive(Debug, Clone)]
+pub(crate) struct FailedRule {
+    pub(crate) text: Arc<str>,
+    pub(crate) file: String,
+    pub(crate) line: u32,
+}
+
+/// Most refused rules that are kept to be shown.
+const FAILED_MAX: usize = 10_000;
+
 /// Rules ready to be matched.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
@@ -35,6 +47,36 @@ pub(crate) struct Loaded {
     /// Of each rule, by its number there, what events show.
     pub(crate) texts: Arc<Vec<RuleText>>,
     pub(crate) counts: Counts,
+    /// Rules that were refused, as many as are kept.
+    pub(crate) failed: Vec<FailedRule>,
+    /// When they were loaded.
+    pub(crate) at: Time,
+}
+
+impl FailedRule {
+    fn new(text: Arc<str>, place: &Place) -> FailedRule {
+        FailedRule { text, file: place.file.to_string(), line: place.line }
+    }
+}
+
+/// Which rules are to be loaded, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// The engine's configuration.
+    pub(crate) config: &'a Config,
+    /// Where rule files, variables, classes, references and thresholds are named: the same, or that of a tenant.
+    pub(crate) rules: &'a Config,
+    pub(crate) options: &'a RunOptions,
+    pub(crate) ips: bool,
+    pub(crate) settings: &'a DetectConfig,
+    /// Where reports that the run asks for go.
+    pub(crate) dir: &'a Path,
+    /// Whether the rules are a tenant's.
+    pub(crate) tenant: bool,
+    /// What they take the place of.
+    pub(crate) previous: Option<&'a Loaded>,
+    /// Sets of data that are in use.
+    pub(crate) sets: Option<&'a Datasets>,
 }
 
 fn say(message: &Message) {
@@ -65,14 +107,14 @@ fn read(config: &Config, key: &str, module: &'static str) -> Option<(String, Str
 }
 
 /// Reads the classes and references that rules may name into `ctx`; returns what is wrong with their files.
-pub(crate) fn classes_and_references(config: &Config, ctx: &mut Context) -> Vec<ConfigProblem> {
+pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx: &mut Context) -> Vec<ConfigProblem> {
     let mut bad = Vec::new();
-    if let Some((text, name)) = read(config, "classification-file", "classification-config") {
+    if let Some((text, name)) = read(classes, "classification-file", "classification-config") {
         let (classes, wrong) = margay_rules::parse_classification(&text, &name);
         ctx.classes = classes.into_iter().map(|c| (c.name.to_ascii_lowercase(), c)).collect();
         bad.extend(wrong);
     }
-    if let Some((text, name)) = read(config, "reference-config-file", "reference-config") {
+    if let Some((text, name)) = read(references, "reference-config-file", "reference-config") {
         let (references, wrong) = margay_rules::parse_references(&text, &name);
         ctx.references = references.into_iter().map(|r| (r.system.to_ascii_lowercase(), r.prefix)).collect();
         bad.extend(wrong);
@@ -80,31 +122,31 @@ pub(crate) fn classes_and_references(config: &Config, ctx: &mut Context) -> Vec<
     bad
 }
 
-/// Loads the rules of a run and all that goes with them.
+/// Loads the rules of a run, or of a tenant, and all that goes with them; again where there are `previous` ones.
 ///
 /// # Errors
-/// With `--init-errors-fatal` and `-T`: anything that could not be loaded. Always: a pattern matcher that is not there.
-///
-/// Reports that the run asks for go into `dir`.
-pub(crate) fn load(
-    config: &Config,
-    options: &RunOptions,
-    ips: bool,
-    settings: DetectConfig,
-    dir: &Path,
-) -> Result<Loaded, Failed> {
+/// With `--init-errors-fatal` and `-T`: anything that could not be loaded. Always: a pattern matcher that is not there. In
+/// place of rules that are in use also where a file cannot be read, or no rule is left: that is a mistake or a file that is
+/// being written, and what is in use is better.
+pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
+    let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets } = *source;
     let fatal = options.init_errors_fatal || options.test;
-    let mut ctx = context(config, options, ips);
-    let bad = classes_and_references(config, &mut ctx);
+    let mut ctx = context(named_in, options, ips);
+    ctx.max_rules = settings::number(config, "detect.max-rules", ctx.max_rules)?;
+    // A tenant that names no classes or references has those of the engine.
+    let of = |key: &str| if named_in.get(key).is_some() { named_in } else { config };
+    let bad = classes_and_references(of("classification-file"), of("reference-config-file"), &mut ctx);
     let broken = problems(&bad);
-    if let Some(name) = config.get("classification-file").filter(|n| bad.iter().any(|p| &*p.place.file == *n)) {
+    if let Some(name) =
+        of("classification-file").get("classification-file").filter(|n| bad.iter().any(|p| &*p.place.file == *n))
+    {
         warning!("classification-config", "Error loading classification configuration from {name}");
     }
     if broken && fatal {
         return Err(Failed::new("suricata", "initializing detection engine failed."));
     }
 
-    let (paths, missing) = files(config, options);
+    let (paths, missing) = if tenant { tenant_files(named_in) } else { files(config, options) };
     for m in &missing {
         if fatal {
             error!("detect", "No rule files match the pattern {m}");
@@ -113,7 +155,7 @@ pub(crate) fn load(
         }
     }
     let named = paths.len() + missing.len();
-    let mut datasets = datasets(config, options, fatal)?;
+    let mut datasets = datasets(config, options, fatal, sets)?;
     let mut loader = Loader::new(&ctx).with_check(|rule| match datasets.rule(rule) {
         true => {
             errors(&mut datasets);
@@ -121,7 +163,7 @@ pub(crate) fn load(
         }
         false => Err(errors(&mut datasets)),
     });
-    let policies = match settings::is_firewall(config, options)? {
+    let policies = match !tenant && settings::is_firewall(config, options)? {
         true => {
             load_firewall(&mut loader, config, options)?;
             Some(settings::firewall_policies(config)?)
@@ -176,6 +218,13 @@ pub(crate) fn load(
     if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
+    if previous.is_some() && unread > 0 {
+        return Err(Failed::new("detect", format!("{unread} rule files cannot be read")));
+    }
+    let had = previous.is_some_and(|p| p.counts.loaded > 0);
+    if had && named > 0 && set.accepted() == 0 {
+        return Err(Failed::new("detect", format!("{named} rule files are named, and no rule of them loads")));
+    }
     for r in &set.set_aside {
         info!(
             "rules",
@@ -185,13 +234,13 @@ pub(crate) fn load(
             r.missing.join(", ")
         );
     }
-    let global = thresholds(config, &ctx, fatal)?;
+    let global = thresholds(named_in, &ctx, fatal)?;
     let reputation = reputation(config)?;
     let countries = countries(config, fatal)?;
     let rules = std::mem::take(&mut set.rules);
     // For reports, in the order of evaluation; those set aside are rules like any other there.
     let mut reported = Vec::new();
-    if options.engine_analysis {
+    if options.engine_analysis && !tenant {
         reported.extend(rules.iter().chain(&set.set_aside).cloned());
         margay_detect::sort_rules(&mut reported, &settings.action_order);
     }
@@ -201,12 +250,13 @@ pub(crate) fn load(
         countries,
         datasets: Arc::new(datasets.finish()),
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
-        previous: None,
+        previous: previous.and_then(|p| p.detect.as_deref()),
         firewall: policies,
-        rule_folder: config.get("default-rule-path").map(Path::new),
+        rule_folder: named_in.get("default-rule-path").map(Path::new),
+        scripts: crate::scripts::environment(dir),
     };
     let (detect, report) =
-        Detect::compile(rules, &environment, &settings).map_err(|e| Failed::new("detect", e.to_string()))?;
+        Detect::compile(rules, &environment, settings).map_err(|e| Failed::new("detect", e.to_string()))?;
     compiled(&report);
     if report.firewall_errors > 0 {
         let n = report.firewall_errors;
@@ -215,12 +265,12 @@ pub(crate) fn load(
     if fatal && !report.errors.is_empty() {
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
-    if options.engine_analysis {
+    if options.engine_analysis && !tenant {
         reported.retain(|r| !report.errors.iter().any(|(place, _)| *place == r.place));
         analysis::write(config, dir, &reported)?;
     }
     let groups = GroupSettings::of(config)?;
-    if groups.dump {
+    if groups.dump && !tenant {
         let of_run = if options.engine_analysis { reported.as_slice() } else { detect.rules() };
         analysis::write_groups(&groups, dir, of_run)?;
     }
@@ -233,7 +283,14 @@ pub(crate) fn load(
         .iter()
         .map(|r| RuleText::of(r, |system| ctx.references.get(&system.to_ascii_lowercase()).cloned()))
         .collect();
+    let refused = set.errors.iter().filter(|e| !e.silent);
+    let mut refused: Vec<FailedRule> =
+        refused.take(FAILED_MAX).map(|e| FailedRule::new(e.text.clone(), &e.place)).collect();
+    let uncompiled = report.errors.iter().take(FAILED_MAX.saturating_sub(refused.len()));
+    refused.extend(uncompiled.map(|(place, reason)| FailedRule::new(Arc::from(reason.as_str()), place)));
     Ok(Loaded {
+        failed: refused,
+        at: settings::now(),
         counts: Counts {
             loaded: report.loaded as u64,
             failed: (failed + report.errors.len()) as u64,
@@ -298,8 +355,13 @@ fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalT
 }
 
 /// The sets of the configuration.
-fn datasets(config: &Config, options: &RunOptions, fatal: bool) -> Result<DatasetsBuilder<'static>, Failed> {
-    let mut builder = DatasetsBuilder::new(settings::datasets(config, options, fatal)?, None);
+fn datasets<'p>(
+    config: &Config,
+    options: &RunOptions,
+    fatal: bool,
+    in_use: Option<&'p Datasets>,
+) -> Result<DatasetsBuilder<'p>, Failed> {
+    let mut builder = DatasetsBuilder::new(settings::datasets(config, options, fatal)?, in_use);
     for (name, options) in settings::configured_sets(config)? {
         let usable = builder.configured(&name, &options);
         errors(&mut builder).iter().for_each(say);
@@ -357,6 +419,13 @@ fn countries(config: &Config, fatal: bool) -> Result<Option<Arc<Countries>>, Fai
     }
 }
 
+/// The rule files of a tenant; without a folder they are looked for where the engine was started.
+fn tenant_files(config: &Config) -> (Vec<PathBuf>, Vec<String>) {
+    let named = config.node("rule-files");
+    let named = named.iter().flat_map(Node::values).map(|v| (v.to_owned(), true)).collect();
+    find(named, config.get("default-rule-path").unwrap_or("."))
+}
+
 /// The rule files that a run asks for: those of `-S`, or those of the configuration and of `-s`.
 ///
 /// A name without a folder is looked for in `default-rule-path`; a pattern (`*.rules`) stands for every file that fits.
@@ -374,7 +443,11 @@ pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec
         RuleFiles::Configured => {}
         RuleFiles::Added(f) | RuleFiles::Exclusive(f) => named.push((f.clone(), false)),
     }
-    let folder = config.get("default-rule-path").unwrap_or("/etc/suricata/rules");
+    find(named, config.get("default-rule-path").unwrap_or("/etc/suricata/rules"))
+}
+
+/// The files that are named, those of a configuration in `folder`; and the names and patterns that fit none.
+fn find(named: Vec<(String, bool)>, folder: &str) -> (Vec<PathBuf>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for (name, configured) in named {
         let path = if configured && !Path::new(&name).is_absolute() {
@@ -444,8 +517,9 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 pub(crate) fn available() -> HashSet<String> {
     let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
-    let features =
-        ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "nfq"].into_iter().map(str::to_owned);
+    let features = ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "lua", "nfq"]
+        .into_iter()
+        .map(str::to_owned);
     features.chain(parsed).chain(recognised).collect()
 }
 

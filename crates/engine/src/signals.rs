@@ -1,8 +1,7 @@
-//! Signals: stop (INT, TERM), reopen the logs (HUP).
+//! Signals: stop (INT, TERM), reopen the logs (HUP), load the rules anew (USR2, which [`crate::control`] serves).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// What was signalled.
 #[derive(Debug, Default)]
@@ -26,6 +25,20 @@ impl Signals {
         Ok(s)
     }
 
+    /// Begins to take USR2: before anything is loaded, since it would end the process otherwise. What comes before somebody
+    /// looks waits.
+    ///
+    /// # Errors
+    /// The system refuses a handler.
+    pub(crate) fn reloads() -> std::io::Result<signal_hook::iterator::Signals> {
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGUSR2])
+    }
+
+    /// The same as a signal to stop.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Whether to stop.
     pub(crate) fn stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -34,15 +47,5 @@ impl Signals {
     /// Whether the logs are to be reopened; asked once a signal.
     pub(crate) fn rotate(&self) -> bool {
         self.rotate.load(Ordering::Relaxed) && self.rotate.swap(false, Ordering::Relaxed)
-    }
-
-    /// Sleeps for `time`, or until a signal to stop.
-    pub(crate) fn sleep(&self, time: Duration) {
-        let step = Duration::from_millis(50);
-        let mut left = time;
-        while !left.is_zero() && !self.stop() {
-            std::thread::sleep(left.min(step));
-            left = left.saturating_sub(step);
-        }
     }
 }

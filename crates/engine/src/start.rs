@@ -6,24 +6,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use margay_app::file::{FileEngine, FileWants};
+use margay_app::file::FileEngine;
 use margay_app::tls::store::CertificateStore;
 use margay_config::{Capture, Checksums, Cli, Command, Config, Level, Own, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;
-use margay_output::event::EngineStats;
 use margay_output::event::EventType;
 use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
 use margay_stream::StreamEngine;
 
+use crate::control::{Control, socket};
+use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
 use crate::profiling::Profiling;
-use crate::rules::Loaded;
 use crate::signals::Signals;
 use crate::stats::Reporter;
+use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppLane, Lane, Rest, Worker};
-use crate::{Failed, explain, files, info as about, listing, logging, rule_check, rules, settings};
+use crate::{Failed, ctl, engines, explain, files, info as about, listing, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
 /// why.
@@ -52,6 +53,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ListRuleProtos => say(&listing::rule_protocols()),
         Command::ListAppLayerProtos => say(&settings::list_app_protos(&Default::default())),
         Command::ListAppLayerHooks => say(&listing::hooks()),
+        Command::Own(Own::Ctl, args) => ctl::run(&args),
         Command::Own(Own::Rules, args) => match args.split_first() {
             Some((word, rest)) if word == "explain" => explain::run(rest),
             _ => rule_check::run(&args),
@@ -82,7 +84,6 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         Some(Capture::AfXdp(_)) => Some("--af-xdp"),
         Some(Capture::Pcap(_)) => Some("--pcap"),
         Some(Capture::Nfqueue(_)) => Some("-q"),
-        Some(Capture::UnixSocket(_)) => Some("--unix-socket"),
         Some(Capture::Foreign(name, _)) => Some(*name),
         _ => None,
     };
@@ -93,7 +94,10 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         .or(options.group.is_some().then_some("--group"))
         .or(options.reject_dev.is_some().then_some("--reject-dev"));
     if let Some(what) = what {
-        return Err(Failed::new("suricata", format!("{what} is not in this release; it reads capture files with -r")));
+        return Err(Failed::new(
+            "suricata",
+            format!("{what} is not in this release; it reads capture files with -r and --unix-socket"),
+        ));
     }
     if let Some(mode) = &options.runmode
         && !["single", "autofp", "workers"].contains(&mode.as_str())
@@ -187,17 +191,21 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 
     let source = match &options.capture {
-        Some(Capture::File(path)) if !options.engine_analysis => Some(files::open(&config, options, path)?),
+        Some(Capture::File(path)) if !options.engine_analysis => Some(files::open(&config, options, path, false)?),
         _ => None,
     };
-    if source.is_none() && !options.test && !options.engine_analysis {
+    let socket_mode = matches!(options.capture, Some(Capture::UnixSocket(_)));
+    if source.is_none() && !socket_mode && !options.test && !options.engine_analysis {
         return Err(Failed::new("suricata", "nothing to read: name a capture file with -r, or test the rules with -T"));
     }
-    let detect_config = settings::detect(&config)?;
-    let loaded = if options.disable_detection {
-        Loaded::default()
+    // Before the rules are read, which takes its time.
+    let signal = |e: std::io::Error| Failed::new("suricata", format!("cannot take signals: {e}"));
+    let wakes = Signals::reloads().map_err(signal)?;
+    let engines = if options.disable_detection {
+        settings::detect(&config)?;
+        EngineSet::default()
     } else {
-        rules::load(&config, options, ips, detect_config, &dir)?
+        engines::load(&Loading { config: &config, options, ips, dir: &dir }, None)?
     };
     if options.engine_analysis {
         return Ok(());
@@ -208,37 +216,90 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
+    let socket = socket::wanted(&config, options)?;
+    let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
     let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
-    let mut worker = worker(&config, options, ips, policies, &loaded, &dir, &watching)?;
-    let engine = EngineStats {
-        id: 0,
-        last_reload: settings::now(),
-        rules_loaded: loaded.counts.loaded,
-        rules_failed: loaded.counts.failed,
-        rules_skipped: loaded.counts.skipped,
+    let run = Run { options, policies };
+    let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
+    control.serve_signals(wakes)?;
+    // A capture file is read without its socket as well.
+    let _socket = match socket.map(|path| socket::listen(&control, &path)) {
+        Some(Err(f)) if !socket_mode && !options.init_errors_fatal => {
+            warning!(f.module, "{}", f.message);
+            None
+        }
+        other => other.transpose()?,
     };
-    drop(loaded);
-    let mut reporter = Reporter::new(&config, engine, options.verbose > 0)?;
-    let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
-    notice!("threads", "Threads created -> W: 1   Engine started.");
     if let Some(input) = source {
-        files::run(input, &mut worker, &mut reporter, &signals);
+        notice!("threads", "Threads created -> W: 1   Engine started.");
+        let alerts = run.read(&control, input, &control.dir, 0)?;
+        info!("counters", "Alerts: {alerts}");
+    } else {
+        notice!("threads", "Threads created ->   Engine started.");
+        run.serve_queue(&control);
+        notice!("suricata", "Signal Received.  Stopping engine.");
     }
-    worker.finish();
-    reporter.write(&mut worker);
-    worker.lane.rest.outputs.finish();
-    if let Some((detect, state)) = &worker.lane.rest.detect {
-        for problem in detect.datasets().save() {
-            error!("datasets", "{problem}");
-        }
-        if let Some(p) = &profiling {
-            p.write(detect, state.costs());
-        }
+    // Clients of the socket go.
+    signals.ask_to_stop();
+    for problem in control.engines().datasets().save() {
+        error!("datasets", "{problem}");
     }
     info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
-    info!("counters", "Alerts: {}", worker.lane.rest.counters.alerts);
     Ok(())
+}
+
+/// What stays the same from one capture file to the next.
+struct Run<'a> {
+    options: &'a RunOptions,
+    policies: Policies,
+}
+
+impl Run<'_> {
+    /// Reads a capture with a worker of its own, which writes its logs to `dir`, as that of a tenant where `tenant` is not 0.
+    /// Returns the number of alerts.
+    fn read(&self, control: &Arc<Control>, input: files::Input, dir: &Path, tenant: u32) -> Result<u64, Failed> {
+        let config = &control.config;
+        let mut entered = None;
+        let post = control.enter(|engines| {
+            entered = Some(worker(config, self.options, control.ips, &self.policies, engines, dir, &control.watching)?);
+            Ok(())
+        })?;
+        let Some(mut worker) = entered else { return Ok(0) };
+        worker.lane.rest.engines.direct = tenant;
+        let mut reporter = Reporter::new(config, self.options.verbose > 0)?;
+        let steering = files::Steering { signals: &control.signals, post: &post, queue: control.queue.as_ref() };
+        files::run(input, &mut worker, &mut reporter, &steering);
+        control.leave(&post);
+        post.close(&mut worker, &mut reporter);
+        worker.finish();
+        reporter.write(&mut worker);
+        worker.lane.rest.outputs.finish();
+        // What the rules of the engine itself cost; those of tenants are not shown.
+        if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
+            p.write(detect, state.costs());
+        }
+        Ok(worker.lane.rest.counters.alerts)
+    }
+
+    /// Reads the capture files that are handed over, until the engine is to stop.
+    fn serve_queue(&self, control: &Arc<Control>) {
+        let Some(queue) = &control.queue else { return };
+        while !control.signals.stop() {
+            let Some(job) = queue.next(std::time::Duration::from_millis(100)) else {
+                if control.signals.rotate() {
+                    margay_output::log::reopen();
+                }
+                continue;
+            };
+            let input = files::open(&control.config, self.options, &job.file, job.continuous);
+            let read = input.and_then(|i| self.read(control, i.with(job.delete), &job.dir, job.tenant));
+            if let Err(f) = read {
+                error!(f.module, "{}: {}", job.file.display(), f.message);
+            }
+            queue.done();
+        }
+    }
 }
 
 /// Where logs are written; it must be there and be writable.
@@ -259,7 +320,25 @@ fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     ))
 }
 
-/// A worker for the rules of `loaded`.
+/// What rules, and outputs, want of the application layer.
+///
+/// # Errors
+/// A value of the configuration that cannot be read.
+pub(crate) fn app_wants(config: &Config, set: &EngineSet, ja4_shown: bool) -> Result<AppWants, Failed> {
+    let hassh = ["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"];
+    let ja = settings::JaWants {
+        ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]),
+        ja4: set.uses(&["ja4.hash"]) || ja4_shown,
+    };
+    Ok(AppWants {
+        files: set.file_wants(),
+        frames: set.wants_frames(),
+        ssh: settings::ssh(config, set.uses(&hassh))?,
+        tls: settings::tls(config, ja)?,
+    })
+}
+
+/// A worker for these engines.
 ///
 /// # Errors
 /// A setting that cannot be read, an output that cannot be opened.
@@ -267,8 +346,8 @@ pub(crate) fn worker(
     config: &Config,
     options: &RunOptions,
     ips: bool,
-    policies: Policies,
-    loaded: &Loaded,
+    policies: &Policies,
+    engines: Arc<EngineSet>,
     dir: &Path,
     watching: &Watching,
 ) -> Result<Worker, Failed> {
@@ -282,10 +361,6 @@ pub(crate) fn worker(
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
         warning!("counters", "stats are enabled but no loggers are active");
     }
-    let detect = match &loaded.detect {
-        Some(d) => Some((Arc::clone(d), state(d, watching)?)),
-        None => None,
-    };
     let mut files = settings::files(config, dir)?;
     if quiet {
         files.store = None;
@@ -293,9 +368,8 @@ pub(crate) fn worker(
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
-    let wants = loaded.detect.as_ref().map_or(FileWants::NONE, |d| d.file_wants());
-    settings::check_store(&files, wants.store);
-    let watched = loaded.detect.as_ref().is_some_and(|d| d.wants_frames());
+    let wants = app_wants(config, &engines, options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)))?;
+    settings::check_store(&files, wants.files.store);
     let certificates = match settings::certificate_folder(config, dir)? {
         Some(folder) if !quiet => CertificateStore::new(folder.clone())
             .map_err(|e| Failed::new("log-tlsstore", format!("cannot make the folder {}: {e}", folder.display())))?,
@@ -303,44 +377,31 @@ pub(crate) fn worker(
     };
     let shared = margay_app::Shared {
         certificates,
-        files: FileEngine::new(&files, wants).map_err(|e| Failed::new("files", e.to_string()))?,
+        files: FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?,
         counters: margay_app::AppCounters::default(),
-        frames: margay_app::frame::FrameMarks {
-            wanted: outputs.wants(EventType::Frame) || watched,
-            watched,
-            ..Default::default()
-        },
+        frames: margay_app::frame::FrameMarks::default(),
         wishes: margay_app::Wishes::default(),
         expected: Vec::new(),
         upgrade: None,
         scratch: Vec::new(),
     };
-    let uses = |buffers: &[&str]| loaded.detect.as_ref().is_some_and(|d| d.uses(buffers));
-    let ja = settings::JaWants {
-        ja3: uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]),
-        ja4: uses(&["ja4.hash"]) || options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)),
-    };
     let app = AppLane {
         config: Arc::new(margay_app::AppConfig {
             recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
             files,
-            ssh: settings::ssh(
-                config,
-                uses(&["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"]),
-            )?,
-            tls: settings::tls(config, ja)?,
             ..settings::app(config)?
         }),
         shared,
         record: margay_output::eve::Record::new(store_xff),
         options,
     };
-    let mut rest = Rest::new(ips, StreamEngine::new(stream), detect, app, Arc::clone(&loaded.texts), outputs);
+    let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.ethernet = settings::wants_ethernet(config)?;
+    rest.install(Install::new(engines, &EngineSet::default(), wants, watching)?);
     Ok(Worker {
         // Keywords on checksums see them as they are, whatever `-k` says.
         decoder: Decoder::new(settings::decode(config, false)?),
-        lane: Lane { policies, flows: FlowTable::new(settings::flow(config)?), rest },
+        lane: Lane { policies: *policies, flows: FlowTable::new(settings::flow(config)?), rest },
         unswept: 0,
     })
 }
@@ -365,7 +426,7 @@ pub(crate) enum Watching {
     Profile(u32),
 }
 
-fn state(detect: &Arc<Detect>, watching: &Watching) -> Result<DetectState, Failed> {
+pub(crate) fn state(detect: &Arc<Detect>, watching: &Watching) -> Result<DetectState, Failed> {
     let state = match watching {
         Watching::Nobody => DetectState::new(detect),
         Watching::Explain(rules) => DetectState::explaining(detect, rules),

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use margay_config::{Config, ConfigError};
-use margay_output::event::{Counter, EngineStats, StatsEvent};
+use margay_output::event::{Counter, StatsEvent};
 
 use margay_app::{AppCounters, AppProto, PROTOCOLS};
+use margay_detect::DetectCounters;
 
 use crate::settings::{self, flag, number};
 use crate::worker::Worker;
@@ -24,7 +25,6 @@ pub(crate) struct Reporter {
     second: Instant,
     names: Vec<(String, u64)>,
     last: Vec<(String, u64)>,
-    engine: EngineStats,
     /// `memcap.pressure_max`.
     pressure_max: u64,
 }
@@ -34,7 +34,7 @@ impl Reporter {
     ///
     /// # Errors
     /// A value that cannot be read.
-    pub(crate) fn new(config: &Config, engine: EngineStats, progress: bool) -> Result<Reporter, ConfigError> {
+    pub(crate) fn new(config: &Config, progress: bool) -> Result<Reporter, ConfigError> {
         let interval = Duration::from_secs(number(config, "stats.interval", 8u64)?.max(1));
         let now = Instant::now();
         Ok(Reporter {
@@ -49,7 +49,6 @@ impl Reporter {
             second: now,
             names: Vec::new(),
             last: Vec::new(),
-            engine,
             pressure_max: 0,
         })
     }
@@ -91,16 +90,23 @@ impl Reporter {
             })
             .collect();
         let file = worker.lane.rest.file.clone();
+        let engines = worker.lane.rest.engines.set.stats();
         worker.lane.rest.outputs.stats(&StatsEvent {
             time: settings::now(),
             uptime: self.started.elapsed().as_secs(),
             totals: &counters,
             threads: &[("W#01", &counters)],
-            engines: &[self.engine],
+            engines: &engines,
             pcap_filename: file.as_deref(),
         });
         drop(counters);
         std::mem::swap(&mut self.names, &mut self.last);
+    }
+
+    /// All counters as they are now.
+    pub(crate) fn counters(&mut self, worker: &mut Worker) -> Vec<(String, u64)> {
+        self.collect(worker);
+        std::mem::take(&mut self.names)
     }
 
     /// Gathers all counters in the order they are shown.
@@ -132,8 +138,9 @@ impl Reporter {
             rest.counters.ips.for_each_firewall(discarded, &mut add);
         }
         rest.counters.policies.for_each(&worker.lane.policies, &mut add);
-        if let Some((_, state)) = &rest.detect {
-            state.counters().for_each(&mut add);
+        let states = rest.detect.iter().chain(rest.engines.others());
+        if let Some(sum) = states.map(|(_, s)| s.counters()).reduce(DetectCounters::plus) {
+            sum.for_each(&mut add);
         } else {
             for name in ["detect.alert", "detect.alert_queue_overflow", "detect.alerts_suppressed"] {
                 add(name, 0);

@@ -133,16 +133,13 @@ impl<X> FlowTable<X> {
     pub fn new(config: FlowConfig) -> Self {
         let buckets = config.hash_size.max(1) as usize;
         let fixed = buckets as u64 * 4;
-        let limit = match config.memcap {
-            0 => u64::from(NONE - 1),
-            memcap => memcap.saturating_sub(fixed) / Self::flow_size(&config),
-        };
+        let limit = Self::limit_of(&config, fixed);
         let mut table = FlowTable {
             buckets: vec![NONE; buckets],
             slots: Chunks::new(),
             flows: Chunks::new(),
             free: NONE,
-            limit: limit.clamp(1, u64::from(NONE - 1)) as u32,
+            limit,
             wheel: vec![NONE; SLOTS],
             occupied: [0; SLOTS / 64],
             second: 0,
@@ -159,9 +156,33 @@ impl<X> FlowTable<X> {
         table
     }
 
+    /// How many flows the settings leave room for.
+    fn limit_of(config: &FlowConfig, fixed: u64) -> u32 {
+        let limit = match config.memcap {
+            0 => u64::from(NONE - 1),
+            memcap => memcap.saturating_sub(fixed) / Self::flow_size(config),
+        };
+        limit.clamp(1, u64::from(NONE - 1)) as u32
+    }
+
     /// The settings.
     pub const fn config(&self) -> &FlowConfig {
         &self.config
+    }
+
+    /// Changes the limit of memory, in bytes; 0 means no limit. Flows that are there stay, and places that were made for
+    /// flows are used again.
+    pub fn set_memcap(&mut self, memcap: u64) {
+        self.config.memcap = memcap;
+        self.limit = Self::limit_of(&self.config, self.buckets.len() as u64 * 4);
+    }
+
+    /// Looks for a flow by its number among `count` places from `from` on. Where it is not there: the place to go on from, if
+    /// there are more.
+    pub fn find_id(&self, id: u64, from: u32, count: u32) -> Result<&Flow<X>, Option<u32>> {
+        let end = (self.slots.len() as u32).min(from.saturating_add(count));
+        let found = (from..end).filter_map(|at| self.get(FlowRef(at))).find(|f| f.core.id == id);
+        found.ok_or((end < self.slots.len() as u32).then_some(end))
     }
     /// Flows in the table.
     pub const fn len(&self) -> usize {

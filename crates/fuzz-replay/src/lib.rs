@@ -11,6 +11,7 @@ mod http2;
 mod quic;
 mod recognise;
 mod rules;
+mod smb;
 mod smtp;
 mod ssh;
 mod stream;
@@ -27,6 +28,7 @@ pub use http2::http2;
 pub use quic::quic;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use smb::{dcerpc, smb};
 pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
@@ -56,6 +58,8 @@ pub const TARGETS: &[Target] = &[
     ("http1", http1),
     ("http2", http2),
     ("ftp", ftp),
+    ("smb", smb),
+    ("dcerpc", dcerpc),
     ("smtp", smtp),
     ("ssh", ssh),
     ("dns", dns),

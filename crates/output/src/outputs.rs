@@ -145,6 +145,13 @@ impl Outputs {
         Ok(o)
     }
 
+    /// Whose the events are from here on (`tenant_id`); 0 is no tenant.
+    pub fn set_tenant(&mut self, tenant: u32) {
+        for e in &mut self.eve {
+            e.set_tenant(tenant);
+        }
+    }
+
     /// Whether any output wants events of this type: ask before making one.
     #[inline]
     pub fn wants(&self, kind: EventType) -> bool {

@@ -48,6 +48,12 @@ impl Decoder {
         &self.config
     }
 
+    /// Changes the limit of memory for fragments, in bytes. What there is stays.
+    pub fn set_defrag_memcap(&mut self, memcap: usize) {
+        self.config.defrag.memcap = memcap;
+        self.defrag.set_memcap(memcap);
+    }
+
     /// Decodes `frame` and hands `sink` each packet found: what a tunnel or a reassembled datagram carried first, the
     /// captured packet last. The captured packet always comes, also when nothing of it was understood.
     pub fn decode<S: PacketSink>(&mut self, frame: &Frame<'_>, sink: &mut S) {

@@ -266,6 +266,7 @@ impl<'c> Builder<'c> {
                 | BufferCheck::Asn1(_)
                 | BufferCheck::Dataset(_)
                 | BufferCheck::DataRep(_)
+                | BufferCheck::Lua(_)
                 | BufferCheck::Other { .. }
         );
         let content = matches!(check, BufferCheck::Content(_));

@@ -121,6 +121,11 @@ impl StreamEngine {
         &self.config
     }
 
+    /// Changes the limits of memory, in bytes, for sessions and for their data; 0 means no limit. What there is stays.
+    pub fn set_memcaps(&mut self, sessions: u64, data: u64) {
+        (self.config.memcap, self.config.reassembly_memcap) = (sessions, data);
+    }
+
     /// Takes a TCP packet of a flow into its session, which it makes where the packet starts one. `fresh` says whether
     /// this is the flow's first packet. Packets that are not TCP do nothing.
     pub fn process(

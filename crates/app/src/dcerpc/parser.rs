@@ -45,6 +45,8 @@ pub(super) struct DcerpcParser {
     with: Association,
     /// Bytes of stub data that transactions hold.
     stubs: usize,
+    /// There are responses whose requests were not seen.
+    lost_requests: bool,
 }
 
 impl DcerpcParser {
@@ -56,6 +58,7 @@ impl DcerpcParser {
             sides: Default::default(),
             with: Association::default(),
             stubs: 0,
+            lost_requests: false,
         }
     }
 
@@ -110,7 +113,7 @@ impl DcerpcParser {
         let id = match self.find(dir, h) {
             Some(id) => Some(id),
             None if silent => None,
-            None => self.make(cx, Call::new(h), None),
+            None => self.make(cx, Call::new(h, false), None),
         };
         mark(cx, dir, at, pdu.len(), id.filter(|_| !silent));
         if silent {
@@ -121,11 +124,22 @@ impl DcerpcParser {
         let _ = tx.call.message(&mut self.with, dir, h, body);
         self.stubs += tx.call.side(dir).stub.len().saturating_sub(before);
         if tx.call.side(dir).done {
-            // What was asked will not be seen any more.
             if dir == Direction::ToClient && tx.call.side(Direction::ToServer).kind.is_none() {
-                tx.base.one_sided(Direction::ToServer, COMPLETE);
+                self.lost_requests = true;
             }
             tx.base.advance(dir, COMPLETE);
+        }
+    }
+
+    /// The client is heard of again: what was answered before will not be seen asked any more.
+    fn settle(&mut self) {
+        if !std::mem::take(&mut self.lost_requests) {
+            return;
+        }
+        for tx in self.txs.values_mut() {
+            if tx.call.side(Direction::ToServer).kind.is_none() && tx.call.side(Direction::ToClient).done {
+                tx.base.one_sided(Direction::ToServer, COMPLETE);
+            }
         }
     }
 
@@ -237,6 +251,9 @@ impl Parser for DcerpcParser {
         }
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
+            if dir == Direction::ToServer {
+                self.settle();
+            }
         }
         self.stream(cx, dir, data)
     }

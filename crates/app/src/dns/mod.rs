@@ -14,6 +14,7 @@ mod parser;
 mod rdata;
 mod recognition;
 pub mod rrtype;
+mod script;
 #[cfg(test)]
 mod tests;
 mod tx;

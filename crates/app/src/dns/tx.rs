@@ -5,6 +5,7 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::proto::AppProto;
+use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
 use super::COMPLETE;
@@ -83,6 +84,10 @@ impl Transaction for DnsTx {
 
     fn log_record(&self, record: usize, json: &mut Json, options: &AppLogOptions) {
         super::log::log_record(self, record, json, &options.dns);
+    }
+
+    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+        if protocol == "dns" { super::script::answer(&self.message, what) } else { None }
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {

@@ -7,6 +7,7 @@ use crate::config::AppLogOptions;
 use crate::decompress::Limits;
 use crate::decompress::swf::{MAX_OUTPUT, is_compressed};
 use crate::parser::Parse;
+use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
@@ -284,6 +285,14 @@ impl Transaction for Http1Tx {
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
         super::log::log(self, json, options, what);
+    }
+
+    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<script::Answer> {
+        let body = |dir| {
+            let (data, offset) = self.message(dir).body.window().held();
+            (data.to_vec(), offset)
+        };
+        if protocol == "http" { script::http(self, super::buffers::BUFFERS, body, what, arg) } else { None }
     }
 
     fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {

@@ -12,6 +12,7 @@ use crate::http1::host::normalise_host;
 use crate::http1::param::{content_range, disposition_filename};
 use crate::http1::uri;
 use crate::parser::Parse;
+use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
@@ -358,6 +359,17 @@ impl Transaction for Http2Tx {
 
     fn carried(&self) -> Option<(&'static str, &dyn Transaction)> {
         self.dns().map(|d| ("doh2", d as &dyn Transaction))
+    }
+
+    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<script::Answer> {
+        let body = |dir| {
+            let (data, offset) = self.message(dir).body.window().held();
+            (data.to_vec(), offset)
+        };
+        match protocol {
+            "http" => script::http(self, super::buffers::DOH_BUFFERS, body, what, arg),
+            _ => self.dns()?.ask(protocol, what, arg),
+        }
     }
 
     fn forwarded_for(&self, header: &str, forward: bool) -> Option<std::net::IpAddr> {

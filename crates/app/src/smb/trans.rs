@@ -6,7 +6,7 @@ use margay_flow::Direction;
 use super::events::Event;
 use super::header::{Smb1, Status};
 use super::parser::SmbParser;
-use super::smb1::Block;
+use super::smb1::{Block, request_key};
 use super::text;
 use super::tx::{FileId, Set, SetInfo, What};
 use crate::dcerpc::bytes::Reader;
@@ -51,7 +51,7 @@ impl SmbParser {
         };
         let [TRANSACT_NAMED_PIPE, fid, ..] = *t.setup.as_slice() else { return None };
         let id = self.pipe_request(cx, Self::seed1(h), FileId::Smb1(fid), t.data)??;
-        self.asked(cx, id, Some((1, h.key())));
+        self.asked(cx, id, Some(request_key(h)));
         Some(id)
     }
 

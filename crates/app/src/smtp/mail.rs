@@ -12,6 +12,8 @@ use super::events::Event;
 
 /// Most fields that are kept; those behind them are not.
 const MAX_FIELDS: usize = 128;
+/// Most bytes of fields that neither rules nor events have; those behind them are not kept.
+const MAX_OTHER_BYTES: usize = 16 << 10;
 /// Most URLs that are kept; those behind them are not.
 const MAX_URLS: usize = 1024;
 /// Most bytes of URLs that are kept.
@@ -30,6 +32,9 @@ pub(super) struct Mail {
     /// It becomes one file.
     raw: bool,
     fields: Vec<(MailField, Vec<u8>)>,
+    /// Those that neither rules nor events have, for scripts.
+    others: Vec<(Vec<u8>, Vec<u8>)>,
+    other_bytes: usize,
     pub urls: Vec<Vec<u8>>,
     url_bytes: usize,
     pub attachments: Vec<Vec<u8>>,
@@ -70,15 +75,33 @@ impl Mail {
         self.fields.iter().filter(move |f| f.0 == field).map(|f| f.1.as_slice())
     }
 
+    /// The first field of any name.
+    pub(super) fn named(&self, name: &[u8]) -> Option<&[u8]> {
+        match MailField::from_name(name) {
+            Some(field) => self.first(field),
+            None => self.others.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_slice()),
+        }
+    }
+
+    /// The names of all fields.
+    pub(super) fn names(&self) -> Vec<&[u8]> {
+        let known = self.fields.iter().map(|f| f.0.name().as_bytes());
+        known.chain(self.others.iter().map(|(n, _)| n.as_slice())).collect()
+    }
+
     fn part(&mut self, config: &Config, part: Part<'_>) {
         match part {
-            Part::Field(name, value) => {
-                if let Some(field) = MailField::from_name(name).filter(|_| !value.trim_ascii().is_empty())
-                    && self.fields.len() < MAX_FIELDS
+            Part::Field(_, value) if value.trim_ascii().is_empty() => {}
+            Part::Field(name, value) => match MailField::from_name(name) {
+                Some(field) if self.fields.len() < MAX_FIELDS => self.fields.push((field, value.to_vec())),
+                None if self.others.len() < MAX_FIELDS
+                    && self.other_bytes + name.len() + value.len() <= MAX_OTHER_BYTES =>
                 {
-                    self.fields.push((field, value.to_vec()));
+                    self.other_bytes += name.len() + value.len();
+                    self.others.push((name.to_vec(), value.to_vec()));
                 }
-            }
+                _ => {}
+            },
             Part::Attachment(name) if self.attachments.len() < MAX_ATTACHMENTS => self.attachments.push(name.to_vec()),
             Part::Url { url, scheme } => {
                 let shown = if config.log_url_scheme { url } else { url.get(scheme..).unwrap_or(url) };

@@ -4,6 +4,7 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
@@ -87,6 +88,25 @@ impl Transaction for SmtpTx {
         // A farewell behind a mail, which nobody answers, is not worth an event.
         let own = self.said_hello || self.mail_from.is_some() || !self.rcpt_to.is_empty() || self.mail.is_some();
         usize::from(own || self.answered)
+    }
+
+    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
+        if protocol != "smtp" {
+            return None;
+        }
+        Some(match what {
+            "get" => Answer::Bool(true),
+            "get_mail_from" => Answer::bytes(self.mail_from.as_deref()),
+            "get_rcpt_list" if self.rcpt_to.is_empty() => Answer::Nothing,
+            "get_rcpt_list" => Answer::List(self.rcpt_to.iter().map(|r| Answer::Bytes(r.clone())).collect()),
+            "get_mime_field" => Answer::bytes(self.mail.as_deref()?.named(arg?)),
+            "get_mime_list" => {
+                let names = self.mail.as_deref()?.names();
+                let list: Vec<Answer> = names.into_iter().map(|n| Answer::Bytes(n.to_vec())).collect();
+                if list.is_empty() { Answer::Nothing } else { Answer::List(list) }
+            }
+            _ => return None,
+        })
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {

@@ -4,6 +4,7 @@ use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::script::Answer;
 use crate::tx::{BufferDef, BufferKind, Found, LogFor, Transaction, TxBase};
 
 use super::banner::{Banner, is_compatible_with_2};
@@ -112,6 +113,18 @@ impl Transaction for SshTx {
             _ => return None,
         };
         (!data.is_empty()).then(|| Found::whole(data))
+    }
+
+    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+        let shown = |b: &[u8]| Answer::bytes(Some(b).filter(|b| !b.is_empty()));
+        match (protocol, what) {
+            ("ssh", "get") => Some(Answer::Bool(true)),
+            ("ssh", "client_proto") => Some(shown(&self.said(ToServer).proto)),
+            ("ssh", "server_proto") => Some(shown(&self.said(ToClient).proto)),
+            ("ssh", "client_software") => Some(shown(&self.said(ToServer).software)),
+            ("ssh", "server_software") => Some(shown(&self.said(ToClient).software)),
+            _ => None,
+        }
     }
 
     fn number(&self, _id: u8, dir: Direction, index: usize) -> Option<u64> {

@@ -19,6 +19,7 @@ mod log;
 mod parser;
 mod recognition;
 mod record;
+mod script;
 mod sslv2;
 pub mod store;
 mod tx;

@@ -7,6 +7,7 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::proto::AppProto;
+use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
 use super::cert::Chain;
@@ -159,6 +160,10 @@ impl Transaction for TlsTx {
         if let Some(chain) = self.side(dir).chain.as_ref().filter(|c| !c.is_empty()) {
             store.store(chain, dir, occasion);
         }
+    }
+
+    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+        super::script::answer(self, protocol, what)
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {

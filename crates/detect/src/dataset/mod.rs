@@ -198,6 +198,23 @@ impl DataSet {
         was
     }
 
+    /// Takes all out.
+    pub fn clear(&self) {
+        self.loaded.bury_all();
+        for shard in &self.added {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            self.count.fetch_sub(shard.len(), Ordering::Relaxed);
+            let bytes: u64 = shard.drain().map(|k| k.len() as u64 + ENTRY).sum();
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Data from text, as a line of the set's files has it.
+    pub fn parse(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut data = Vec::new();
+        file::decode(self.kind, text, &mut data).ok().map(|()| data)
+    }
+
     /// Name and JSON object that alerts show of an entry.
     fn context(&self, value: u32) -> Option<(&str, &[u8])> {
         Some((self.context_key.as_deref()?, self.loaded.context(value)?))
@@ -247,6 +264,30 @@ impl Datasets {
         self.sets.iter().find(|s| s.name == name)
     }
 
+    /// Those of several users, once each; of a name that more than one has the first counts.
+    pub fn all_of<'a>(users: impl IntoIterator<Item = &'a Datasets>) -> Datasets {
+        let mut all = Datasets::default();
+        for set in users.into_iter().flat_map(|d| &d.sets) {
+            if all.get(&set.name).is_none() {
+                all.sets.push(set.clone());
+            }
+        }
+        all
+    }
+
+    /// Whether a set that may be changed is here and among `others` as two, of one name and with the same files.
+    pub fn doubles(&self, others: &Datasets) -> bool {
+        let twin = |s: &Arc<DataSet>, o: &Arc<DataSet>| {
+            !Arc::ptr_eq(s, o) && s.is_dynamic() && (s.kind, &s.load, &s.save) == (o.kind, &o.load, &o.save)
+        };
+        self.sets.iter().any(|s| others.get(&s.name).is_some_and(|o| twin(s, o)))
+    }
+
+    /// Every set.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<DataSet>> {
+        self.sets.iter()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.sets.len()
@@ -259,11 +300,17 @@ impl Datasets {
 
     /// Writes the files of the sets that have one; what went wrong.
     pub fn save(&self) -> Vec<String> {
+        self.save_but(&Datasets::default())
+    }
+
+    /// The same for those that are not among `others`, which go on with them.
+    pub fn save_but(&self, others: &Datasets) -> Vec<String> {
         let failed = |s: &Arc<DataSet>| match s.save() {
             Ok(()) => None,
             Err(e) => Some(format!("dataset {}: cannot write {}: {e}", s.name, s.save.display())),
         };
-        self.sets.iter().filter(|s| s.save != Path::new("")).filter_map(failed).collect()
+        let go = |s: &&Arc<DataSet>| s.save != Path::new("") && !others.sets.iter().any(|o| Arc::ptr_eq(o, s));
+        self.sets.iter().filter(go).filter_map(failed).collect()
     }
 }
 

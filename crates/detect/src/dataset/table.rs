@@ -147,6 +147,13 @@ impl Table {
         !self.is_live(n) && self.entry(n).is_some_and(|e| !e.live.swap(true, Ordering::Relaxed))
     }
 
+    /// Takes all entries out.
+    pub(super) fn bury_all(&self) {
+        for e in &self.entries {
+            e.live.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// The keys that are in.
     pub(super) fn live(&self) -> impl Iterator<Item = &[u8]> {
         self.entries.iter().filter(|e| e.live.load(Ordering::Relaxed)).map(|e| self.key(e))

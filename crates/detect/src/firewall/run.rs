@@ -26,6 +26,13 @@ pub(crate) struct FirewallState {
     discarded: u64,
 }
 
+impl FirewallState {
+    /// Takes over what was counted.
+    pub(crate) fn take_over(&mut self, old: &FirewallState) {
+        self.discarded = old.discarded;
+    }
+}
+
 /// What a table before the flow or the stream decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookOutcome {
@@ -413,7 +420,7 @@ impl<W: Watch> State<W> {
         for m in matches {
             let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
             for t in &rule.tags {
-                self.tags.set(m.rule, t, &who);
+                self.tags.set(detect.name_of(m.rule), t, &who);
             }
             if self.thresholds.decide(&detect.thresholds, m.rule, &subject).outcome != Outcome::Alert {
                 self.context.watch.fate(m.rule, Fate::Threshold(false));

@@ -76,7 +76,7 @@ impl<W: Watch> State<W> {
                     candidates.extend_from_slice(&group.always);
                     if let Some(p) = &group.prefilter {
                         p.scan(data, &mut self.scratch, &mut candidates);
-                        self.context.watch.searched(Searched::Frame(of.proto, frame.kind), data);
+                        self.context.watch.searched(Searched::Frame(of.proto, frame.kind), Some(data));
                     }
                     candidates.sort_unstable();
                     candidates.dedup();
@@ -92,6 +92,7 @@ impl<W: Watch> State<W> {
                         self.context.watch.at(At::Frame(offset));
                         let holds =
                             self.tx_applies(detect, rule, input, key) && self.part_holds(asked, rule, &part, input);
+                        self.keep_script_writes(input.flow.as_deref_mut());
                         self.context.watch.end(number, if holds { End::Match } else { End::Fail });
                         if holds {
                             self.keep_captures(input.flow.as_deref_mut());
@@ -126,5 +127,6 @@ impl<W: Watch> State<W> {
         self.context.clear_results();
         asked.checks.iter().all(|i| self.matches(i, part.data))
             && (rule.payload.is_empty() || self.payload_holds(rule, input).is_some())
+            && (!rule.payload.is_empty() || self.scripts_hold(rule, input, Some(part.data)))
     }
 }

@@ -347,7 +347,10 @@ impl CompiledBuffer {
                     break;
                 }
             }
-            ops.push(self.compile_op(check, limits, nested)?);
+            // Scripts are called by themselves, when all else holds.
+            if !matches!(check, BufferCheck::Lua(_)) {
+                ops.push(self.compile_op(check, limits, nested)?);
+            }
         }
         Ok(ops.into_boxed_slice())
     }
@@ -441,6 +444,7 @@ impl CompiledBuffer {
                 test: SetTest::Reputation(d.op, d.value),
                 set: None,
             })),
+            BufferCheck::Lua(_) => return Err(CompileError::unsupported("lua", "not possible within base64_data")),
             BufferCheck::Other { keyword, .. } => {
                 return Err(CompileError::unsupported(keyword, "this build cannot check it"));
             }
@@ -595,6 +599,7 @@ fn is_relative(check: &BufferCheck) -> bool {
         | BufferCheck::Entropy { .. }
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_)
+        | BufferCheck::Lua(_)
         | BufferCheck::Other { .. } => false,
     }
 }

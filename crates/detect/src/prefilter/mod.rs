@@ -59,7 +59,7 @@ impl Literal {
     }
 
     /// Whether `data` has it at `start`, and it may lie there.
-    fn is_at(&self, data: &[u8], start: usize) -> bool {
+    pub(crate) fn is_at(&self, data: &[u8], start: usize) -> bool {
         let bytes = &*self.pattern.bytes;
         let end = start + bytes.len();
         start >= self.offset as usize
@@ -144,14 +144,13 @@ impl<'a> PrefilterBuilder<'a> {
 impl Prefilter {
     /// For literals, each with the rule that it stands for.
     pub(crate) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
-        let mut places: BTreeMap<(u32, u32), Vec<(&Literal, u32)>> = BTreeMap::new();
+        let mut places: BTreeMap<u32, Vec<(&Literal, u32)>> = BTreeMap::new();
         let (mut short, mut long) = (Vec::new(), Vec::new());
         for &(l, rule) in &list {
-            let key = place::key_len(l);
             match l.places() {
-                Some(at) if places.len() < TABLES_MAX || at.clone().all(|p| places.contains_key(&(p, key))) => {
+                Some(at) if places.len() < TABLES_MAX || at.clone().all(|p| places.contains_key(&p)) => {
                     for p in at {
-                        places.entry((p, key)).or_default().push((l, rule));
+                        places.entry(p).or_default().push((l, rule));
                     }
                 }
                 _ if l.pattern.bytes.len() < SHORT => short.push((l, rule)),
@@ -164,7 +163,7 @@ impl Prefilter {
             always: Box::default(),
             short: finder(short)?,
             long: finder(long)?,
-            placed: places.into_iter().map(|((offset, key), list)| Place::new(offset, key, list)).collect(),
+            placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
         })
     }
 
@@ -172,7 +171,9 @@ impl Prefilter {
     pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         out.extend_from_slice(&self.always);
         for p in &self.placed {
-            p.scan(data, out);
+            if !p.scan(data, out) {
+                break;
+            }
         }
         for f in [&self.short, &self.long].into_iter().flatten() {
             f.scan(data, scratch, out);

@@ -2,11 +2,19 @@
 
 use super::{Entry, Literal, entries};
 
-/// Those with keys of one length: their first bytes, up to four.
+/// Those of one place, by the length of their keys.
 #[derive(Debug)]
 pub(super) struct Place {
     offset: usize,
-    key_len: usize,
+    keyed: Box<[Keyed]>,
+}
+
+/// Those with keys of one length: their first bytes, up to four.
+#[derive(Debug)]
+struct Keyed {
+    len: usize,
+    /// A bit for each of the upper six bits of the keys' hashes: where few keys are, most lookups end here.
+    some: u64,
     table: Table,
     entries: Box<[Entry]>,
 }
@@ -17,23 +25,43 @@ pub(super) fn key_len(l: &Literal) -> u32 {
 }
 
 impl Place {
-    pub(super) fn new(offset: u32, key_len: u32, list: Vec<(&Literal, u32)>) -> Place {
-        let mask = u32::MAX >> (32 - 8 * key_len);
+    /// For literals that may start at `offset`.
+    pub(super) fn new(offset: u32, list: Vec<(&Literal, u32)>) -> Place {
+        let keyed = (1..=4).filter_map(|len| {
+            let here: Vec<_> = list.iter().copied().filter(|(l, _)| key_len(l) == len).collect();
+            (!here.is_empty()).then(|| Keyed::new(len, here))
+        });
+        Place { offset: offset as usize, keyed: keyed.collect() }
+    }
+
+    /// Adds the rules whose literal `data` has there; false where it is too short for that.
+    pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) -> bool {
+        let Some(here) = data.get(self.offset..) else { return false };
+        let word = word(here);
+        for k in &self.keyed {
+            let key = word & k.table.mask;
+            if here.len() < k.len || k.some >> hash(key, 26) & 1 == 0 {
+                continue;
+            }
+            for e in k.table.get(key).and_then(|r| k.entries.get(r)).unwrap_or(&[]) {
+                if e.literal.is_at(data, self.offset) {
+                    out.extend_from_slice(&e.rules);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Keyed {
+    fn new(len: u32, list: Vec<(&Literal, u32)>) -> Keyed {
+        let mask = u32::MAX >> (32 - 8 * len);
         let key = |e: &Entry| word(&e.literal.pattern.bytes) & mask;
         let mut entries = entries(list);
         entries.sort_by_key(key);
+        let some = entries.iter().fold(0, |bits, e| bits | 1 << hash(key(e), 26));
         let table = Table::new(mask, entries.iter().map(key));
-        Place { offset: offset as usize, key_len: key_len as usize, table, entries: entries.into_boxed_slice() }
-    }
-
-    /// Adds the rules whose literal `data` has there.
-    pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) {
-        let Some(here) = data.get(self.offset..).filter(|h| h.len() >= self.key_len) else { return };
-        for e in self.table.get(word(here)).and_then(|r| self.entries.get(r)).unwrap_or(&[]) {
-            if e.literal.is_at(data, self.offset) {
-                out.extend_from_slice(&e.rules);
-            }
-        }
+        Keyed { len: len as usize, some, table, entries: entries.into_boxed_slice() }
     }
 }
 
@@ -79,9 +107,8 @@ impl Table {
         Table { mask, shift, slots }
     }
 
-    /// The range of the key that `word` begins with.
-    pub(super) fn get(&self, word: u32) -> Option<std::ops::Range<usize>> {
-        let key = word & self.mask;
+    /// The range of `key`.
+    pub(super) fn get(&self, key: u32) -> Option<std::ops::Range<usize>> {
         let mut at = hash(key, self.shift);
         loop {
             match *self.slots.get(at)? {

@@ -21,6 +21,7 @@ use crate::fast_pattern;
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
 use crate::kind;
+use crate::lua;
 use crate::mpm::{MatcherCache, MpmError};
 use crate::prefilter::Literal;
 use crate::rule::Refused;
@@ -188,14 +189,25 @@ impl TxBuilder {
                 continue;
             }
             let check = numbers.get(i).copied().flatten();
+            if kind == BufferKind::Stream {
+                start_streams = Some(start_streams.map_or(progress, |p: u8| p.min(progress)));
+            }
+            let scripts = lua::of_buffer(rule, i);
+            for number in scripts.clone() {
+                steps
+                    .push(Step::new(progress, What::Lua { number, buffer: Some((slot, check, kind)), changes: false }));
+            }
+            if !scripts.is_empty() {
+                if b.absent.is_some() {
+                    return Err(Refused::Error("absent is not possible with lua".into()));
+                }
+                continue;
+            }
             let what = match (b.absent, check) {
                 (None, Some(check)) => What::Buffer { slot, check, kind },
                 (None, None) => continue,
                 (Some(or_else), check) => What::Absent { slot, or_else: check.filter(|_| or_else), kind },
             };
-            if kind == BufferKind::Stream {
-                start_streams = Some(start_streams.map_or(progress, |p: u8| p.min(progress)));
-            }
             let shows =
                 kind != BufferKind::Stream && numbers.get(i).copied().flatten().is_some() && shows(&b.checks, env.sets);
             steps.push(Step { progress, what, shows });
@@ -242,6 +254,13 @@ impl TxBuilder {
                         None => return Ok(None),
                     }
                 }
+                Check::Interface(test) => {
+                    let def = protocol.buffers.iter().find(|b| b.name == "dcerpc.iface");
+                    match def.and_then(|d| Some((d.id, d.progress[dir.index()]?))) {
+                        Some((id, progress)) => (progress, What::Interface { id, test: test.clone() }),
+                        None => return Ok(None),
+                    }
+                }
                 // A name of the other direction means the state of that number here, as in Suricata.
                 Check::AppState { state, order } => match state_of(protocol, dir, state)
                     .or_else(|| state_of(protocol, dir.reverse(), state))
@@ -256,6 +275,11 @@ impl TxBuilder {
             };
             steps.push(Step::new(what.0, what.1));
         }
+        match lua::plan(rule, protocol, dir) {
+            Some(scripts) => steps.extend(scripts),
+            None if both => {}
+            None => return Ok(None),
+        }
         let mut hook = None;
         if let Some(h) = &rule.hook {
             let (name, before) = h.strip_prefix('<').map_or((h.as_str(), false), |n| (n, true));
@@ -268,6 +292,13 @@ impl TxBuilder {
                         return Err(Refused::Error(format!("the hook {name} comes before what the rule asks for")));
                     }
                     hook = Some(s);
+                    // A script is called from that state on.
+                    for step in steps.iter_mut().filter(|x| matches!(x.what, What::Lua { buffer: None, .. })) {
+                        step.progress = step.progress.max(s);
+                        if let What::Lua { changes, .. } = &mut step.what {
+                            *changes = false;
+                        }
+                    }
                     steps.push(Step::new(s, What::Reached));
                 }
                 None => return Ok(None),
@@ -344,7 +375,10 @@ fn literal(text: &[u8], negated: bool, ends: bool) -> BufferChecks {
 
 /// Whether a buffer's checks are among those that must all hold for one file.
 fn tests_files(b: &BufferChecks) -> bool {
-    matches!(b.buffer.as_str(), "file.name" | "file.magic") && b.transforms.is_empty() && b.absent.is_none()
+    matches!(b.buffer.as_str(), "file.name" | "file.magic")
+        && b.transforms.is_empty()
+        && b.absent.is_none()
+        && !b.checks.iter().any(|c| matches!(c, BufferCheck::Lua(_)))
 }
 
 /// What must hold for one file.

@@ -12,6 +12,7 @@ use crate::detect::Detect;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
+use crate::lua::ScriptCall;
 use crate::rule::CompiledRule;
 use crate::state::{Match, State};
 use crate::transform::TransformScratch;
@@ -301,18 +302,24 @@ impl<W: Watch> State<W> {
             let place = Searched::Slot(proto, dir, n, slot);
             if slot.is_one() {
                 let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
-                if let Some(f) = whole(cached, slot, view, context, transforms) {
-                    if W::CHECKS {
-                        context.watch.searched(place, f.data);
+                match whole(cached, slot, view, context, transforms) {
+                    Some(f) => {
+                        context.watch.searched(place, Some(f.data));
+                        prefilter.scan(f.data, mpm, out);
                     }
-                    prefilter.scan(f.data, mpm, out);
+                    None => context.watch.searched(place, None),
                 }
             } else {
+                let mut any = false;
                 each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, context| {
-                    context.watch.searched(place, data);
+                    any = true;
+                    context.watch.searched(place, Some(data));
                     prefilter.scan(data, mpm, out);
                     false
                 });
+                if W::CHECKS && !any {
+                    context.watch.searched(place, None);
+                }
             }
         }
         seen.searched |= searched;
@@ -431,6 +438,14 @@ impl<W: Watch> State<W> {
                     }
                     found
                 }
+                What::Lua { number, buffer, changes } => {
+                    match self.script_step(rule, txr, plan.proto, *number, *buffer, view, input) {
+                        true => Outcome::Holds,
+                        false if *changes && !view.complete => Outcome::Later,
+                        false if view.complete || view.progress > step.progress => Outcome::Never,
+                        false => Outcome::Later,
+                    }
+                }
                 _ => self.step(txr, step, view),
             };
             if W::CHECKS {
@@ -478,6 +493,14 @@ impl<W: Watch> State<W> {
                 false if *changes && !view.complete => Outcome::Later,
                 holds => to(holds),
             },
+            What::Interface { id, test } => {
+                let mut put_together = Vec::new();
+                let mut all = (0..).map_while(|i| {
+                    put_together.clear();
+                    view.tx.buffer(*id, view.dir, i, &mut put_together).map(|f| test.holds(f.data))
+                });
+                to(all.any(|h| h))
+            }
             What::Length { slot, value } => {
                 let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                 let found = whole(cached, def, view, context, transforms);
@@ -550,8 +573,47 @@ impl<W: Watch> State<W> {
                     (false, _) => Outcome::Later,
                 }
             }
-            What::Payload | What::File(_) => Outcome::Later,
+            What::Payload | What::File(_) | What::Lua { .. } => Outcome::Later,
         }
+    }
+}
+
+impl<W: Watch> State<W> {
+    /// Calls a script for a transaction; with a buffer, for each value of it for which the checks before hold.
+    #[allow(clippy::too_many_arguments)]
+    fn script_step(
+        &mut self,
+        rule: &CompiledRule,
+        txr: &TxRule,
+        proto: AppProto,
+        number: u16,
+        buffer: Option<(u16, Option<u16>, BufferKind)>,
+        view: View<'_>,
+        input: &Input<'_>,
+    ) -> bool {
+        let State { tx: scratch, context, transforms, scripts, .. } = self;
+        let mut call = ScriptCall { rule, number, tx: Some((view.tx, proto)), input };
+        let Some((slot, check, _)) = buffer else { return scripts.call(&mut call, None, &context.variables) };
+        let Some(def) = view.group.slots.get(usize::from(slot)) else { return false };
+        let check = check.and_then(|c| txr.checks.get(usize::from(c)));
+        if def.is_one() {
+            let Some((def, cached)) = slot_of(view, scratch, slot) else { return false };
+            return match whole(cached, def, view, context, transforms) {
+                Some(f) => {
+                    check.is_none_or(|c| c.inspect(f.data, context))
+                        && scripts.call(&mut call, Some(f.data), &context.variables)
+                }
+                None => false,
+            };
+        }
+        let mut found = false;
+        let TxScratch { one, .. } = scratch;
+        each(one, def, view, context, transforms, &mut |data, _, context| {
+            found = check.is_none_or(|c| c.inspect(data, context))
+                && scripts.call(&mut call, Some(data), &context.variables);
+            found
+        });
+        found
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
-use margay_rules::ast::{Compare, NumberTest, Which};
+use margay_rules::ast::{Compare, InterfaceTest, NumberTest, Which};
 
 use crate::inspect::CompiledBuffer;
 
@@ -94,7 +94,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    const fn new(progress: u8, what: What) -> Step {
+    pub(crate) const fn new(progress: u8, what: What) -> Step {
         Step { progress, what, shows: false }
     }
 }
@@ -107,6 +107,8 @@ pub(crate) enum What {
     Absent { slot: u16, or_else: Option<u16>, kind: BufferKind },
     /// The length of a slot's buffer (`urilen`).
     Length { slot: u16, value: Compare },
+    /// An interface of DCE/RPC, by the number of its buffer in the protocol.
+    Interface { id: u8, test: InterfaceTest },
     /// A number of the transaction, by its number in the protocol; `changes` says that it may be another one later.
     Number { id: u8, test: NumberTest, which: Which, changes: bool },
     /// The transaction has an event.
@@ -119,6 +121,9 @@ pub(crate) enum What {
     Reached,
     /// The rule's checks of payload or stream hold.
     Payload,
+    /// A script, by number in [`crate::lua::RuleLua`]; of a buffer, with the checks of it that come first. `changes` says that
+    /// it may hold later, whatever the state.
+    Lua { number: u16, buffer: Option<(u16, Option<u16>, BufferKind)>, changes: bool },
     /// A bit of the transaction.
     Bit { name: u32, set: bool },
 }

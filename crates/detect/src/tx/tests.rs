@@ -17,11 +17,11 @@ use margay_rules::{Context, Loader};
 use crate::tests::{flow, packet, tcp_bytes};
 use crate::{Alert, Detect, DetectConfig, DetectState, Environment, Input, Verdict};
 
-const URI: u8 = 0;
+pub(crate) const URI: u8 = 0;
 pub(crate) const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const REQUEST_HEADER: u8 = 3;
-const REQUEST_BODY: u8 = 4;
+pub(crate) const REQUEST_BODY: u8 = 4;
 const STAT_CODE: u8 = 5;
 const FILE_DATA: u8 = 6;
 const RESPONSE_HEADER: u8 = 7;
@@ -65,7 +65,7 @@ static FAKE: Protocol = Protocol {
 static PROTOCOLS: &[&Protocol] = &[&FAKE];
 
 #[derive(Debug, Default)]
-struct Tx {
+pub(crate) struct Tx {
     base: TxBase,
     single: [Option<Vec<u8>>; 8],
     multi: [Vec<Vec<u8>>; 8],
@@ -144,7 +144,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    fn new(rules: &str) -> Lab {
+    pub(crate) fn new(rules: &str) -> Lab {
         Lab::with(None, rules)
     }
 
@@ -154,6 +154,31 @@ impl Lab {
     }
 
     fn with(firewall: Option<&str>, rules: &str) -> Lab {
+        Lab::after(firewall, rules, None)
+    }
+
+    /// Puts other rules in the place of these, as a worker does.
+    pub(crate) fn reload(&mut self, rules: &str) {
+        let Lab { detect, mut state, .. } = Lab::after(None, rules, Some(&self.detect));
+        let from = self.detect.mark();
+        state.take_over(&mut self.state, &detect, from);
+        detect.bring_vars(from, &mut self.flow.vars);
+        detect.bring_tx(from, &mut self.tx.base);
+        (self.detect, self.state) = (detect, state);
+    }
+
+    /// Takes the transaction out: reloads pass it by.
+    pub(crate) fn take_tx(&mut self) -> Tx {
+        std::mem::take(&mut self.tx)
+    }
+
+    /// Puts it back, which rules of the set `from` looked at last.
+    pub(crate) fn give_tx(&mut self, from: crate::RulesMark, mut tx: Tx) {
+        self.detect.bring_tx(from, &mut tx.base);
+        self.tx = tx;
+    }
+
+    fn after(firewall: Option<&str>, rules: &str, previous: Option<&Detect>) -> Lab {
         let available = ["http", "http1", "file", "app-layer"].map(str::to_owned).into();
         let context = Context { available, ..Context::default() };
         let mut loader = Loader::new(&context);
@@ -165,7 +190,8 @@ impl Lab {
         assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
         assert!(loaded.set_aside.is_empty(), "{:?}", loaded.set_aside);
         let config = DetectConfig { packet_alert_max: 100, ..DetectConfig::default() };
-        let environment = Environment { firewall: firewall.map(|_| Default::default()), ..Environment::default() };
+        let environment =
+            Environment { firewall: firewall.map(|_| Default::default()), previous, ..Environment::default() };
         let (detect, report) = Detect::compile_with(loaded.rules, &environment, &config, PROTOCOLS).expect("compiles");
         assert_eq!((report.errors, report.set_aside), (vec![], vec![]));
         let state = DetectState::new(&detect).expect("scratch");
@@ -184,7 +210,7 @@ impl Lab {
         self
     }
 
-    fn data(&mut self, id: u8, text: &str) -> &mut Self {
+    pub(crate) fn data(&mut self, id: u8, text: &str) -> &mut Self {
         self.tx.stream[usize::from(id)] = Some(text.into());
         let dir = if id == FILE_DATA { CLIENT } else { SERVER };
         self.tx.base.touch(dir);
@@ -237,7 +263,7 @@ impl Lab {
     }
 
     /// Goes on to a state, and looks.
-    fn at(&mut self, dir: Direction, progress: u8) -> Vec<u32> {
+    pub(crate) fn at(&mut self, dir: Direction, progress: u8) -> Vec<u32> {
         self.tx.base.advance(dir, progress);
         self.tx.base.touch(dir);
         let alerts = self.look(dir);

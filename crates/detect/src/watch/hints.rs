@@ -178,7 +178,7 @@ pub(crate) fn of(check: &BufferCheck, seen: &OpSeen<'_>) -> Hint {
         BufferCheck::Dataset(_) | BufferCheck::DataRep(_) => {
             whole(format!("looked up were the {len} bytes \"{}\"", literal(seen.data)))
         }
-        BufferCheck::Other { .. } => whole(String::new()),
+        BufferCheck::Lua(_) | BufferCheck::Other { .. } => whole(String::new()),
     }
 }
 

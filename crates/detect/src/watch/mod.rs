@@ -7,6 +7,8 @@
 pub(crate) mod describe;
 pub(crate) mod hints;
 pub(crate) mod profile;
+#[cfg(test)]
+mod tests;
 pub mod trace;
 
 use margay_app::AppProto;
@@ -129,10 +131,15 @@ pub(crate) trait Watch: std::fmt::Debug {
     fn packet(&mut self, _input: &Input<'_>, _key: &PacketKey, _first: bool) {}
     /// A packet is not inspected because of what was decided for its flow.
     fn left_out(&mut self, _input: &Input<'_>) {}
+    /// The next of the rules that are of interest and that the packet fits, none of whose checks was looked at: what its
+    /// checks of packet and flow would have said is told next.
+    fn silent(&mut self) -> Option<u32> {
+        None
+    }
     /// Inspection of the packet is over.
     fn packet_done(&mut self) {}
-    /// Patterns were looked for.
-    fn searched(&mut self, _place: Searched<'_>, _data: &[u8]) {}
+    /// Patterns were looked for, in bytes that were there or were not.
+    fn searched(&mut self, _place: Searched<'_>, _data: Option<&[u8]>) {}
     /// A look at a transaction begins.
     fn transaction(&mut self, _proto: AppProto, _view: &View<'_>) {}
     /// A rule is looked at.

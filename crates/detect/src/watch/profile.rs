@@ -62,6 +62,15 @@ impl Profile {
     pub(crate) fn costs(&self) -> &[RuleCosts] {
         &self.costs
     }
+
+    /// Takes over what rules cost before a reload; `places` says where each is now.
+    pub(crate) fn take_over(&mut self, old: &Profile, places: &[u32]) {
+        for (costs, &to) in old.costs.iter().zip(places) {
+            if let Some(c) = self.costs.get_mut(to as usize) {
+                *c = *costs;
+            }
+        }
+    }
 }
 
 impl Watch for Profile {

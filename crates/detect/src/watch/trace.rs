@@ -121,6 +121,15 @@ pub struct Line {
 }
 
 impl Line {
+    /// Of a script: as the rule writes it, and whether it speaks for a match.
+    pub(crate) fn of_script(asked: &str, held: bool) -> Line {
+        let (came, detail) = match held {
+            true => (LineCame::Held, "the script matches"),
+            false => (LineCame::Failed, "the script does not match"),
+        };
+        Line::new(asked, came, "", detail)
+    }
+
     fn new(check: impl Into<String>, came: LineCame, place: impl Into<String>, detail: impl Into<String>) -> Line {
         Line { check: check.into(), came, place: place.into(), detail: detail.into(), excerpt: None }
     }
@@ -137,6 +146,8 @@ pub struct LookReport {
     pub lines: Vec<Line>,
     /// How far it got, to compare with others.
     pub depth: u32,
+    /// Of a look that did not match the check that got furthest, by its place in `lines`.
+    pub failing: Option<usize>,
 }
 
 /// What kind of reason it is.
@@ -237,12 +248,14 @@ struct Buffer {
 #[derive(Debug)]
 enum Way {
     /// By a pattern in the packet.
-    Pattern(Vec<Source>, Pattern),
+    Pattern(Vec<Source>, Literal),
+    /// By an expression in the packet, where the matcher can look for it.
+    Regex,
     /// With what a packet has.
     Needs(Needs),
     /// By the plans of its transactions.
     Transactions,
-    Frames(Option<Pattern>),
+    Frames(Option<Literal>),
     IpOnly,
 }
 
@@ -254,6 +267,8 @@ struct Work {
     told: bool,
     /// What the pattern was looked for in: the place, and whether it was there.
     searches: Vec<(Line, u32)>,
+    /// What the checks of packet and flow say, where nobody looked at them; once it was asked for.
+    quick: Option<Vec<Line>>,
     /// The transaction that is looked at, and whether the rule was.
     transaction: Option<(String, bool)>,
     look: Option<(Look, Current)>,
@@ -266,6 +281,8 @@ struct Current {
     /// Lines that held before the buffer at hand.
     base: u32,
     best: u32,
+    /// The line that failed and got furthest.
+    failing: Option<usize>,
     place: (String, Vec<Line>),
     path: Vec<Seen>,
     failed: Option<(u32, Line, u32)>,
@@ -325,12 +342,13 @@ impl Own {
             tx.checks.iter().zip(all).for_each(|(c, b)| add(c, &b));
         }
         let trigger = match compiled.kind {
-            _ if compiled.frame.is_some() => Way::Frames(crate::frame::pattern_of(rule).map(|l| l.pattern)),
+            _ if compiled.frame.is_some() => Way::Frames(crate::frame::pattern_of(rule)),
             RuleKind::AppTransaction => Way::Transactions,
             RuleKind::IpOnly => Way::IpOnly,
             _ => match compiled.trigger(rule) {
-                Trigger::Pattern(sources, l) => Way::Pattern(sources, l.pattern),
-                Trigger::Always(quick) | Trigger::Regex(_, _, quick) => Way::Needs(quick.needs),
+                Trigger::Pattern(sources, l) => Way::Pattern(sources, l),
+                Trigger::Regex(..) => Way::Regex,
+                Trigger::Always(quick) => Way::Needs(quick.needs),
             },
         };
         Some(Own { buffers, trigger })
@@ -376,9 +394,9 @@ impl RuleTrace {
         let pattern = match &own.trigger {
             Way::Pattern(sources, p) => {
                 let places: Vec<String> = sources.iter().map(|s| source_name(*s)).collect();
-                Some(format!("{} in {}", pattern_text(p), places.join(" or ")))
+                Some(format!("{} in {}", pattern_text(&p.pattern), places.join(" or ")))
             }
-            Way::Frames(Some(p)) => Some(format!("{} in the frame", pattern_text(p))),
+            Way::Frames(Some(p)) => Some(format!("{} in the frame", pattern_text(&p.pattern))),
             Way::Transactions => detect.compiled.get(number as usize).and_then(|c| {
                 c.tx.as_ref()?.plans.iter().find_map(|p| match &p.trigger {
                     TxTrigger::Pattern(slot, Literal { pattern, .. }) => {
@@ -459,10 +477,14 @@ impl Current {
     /// Ends what was looked at in one place: what held and what failed.
     fn commit(&mut self, lines: Vec<Line>, partial: u32) {
         let held = lines.iter().filter(|l| matches!(l.came, LineCame::Held | LineCame::HeldBefore)).count() as u32;
-        self.best = self.best.max((self.base + held) * 10 + partial);
-        if lines.iter().all(|l| matches!(l.came, LineCame::Held | LineCame::HeldBefore)) {
-            self.base += held;
+        let depth = (self.base + held) * 10 + partial;
+        let failed = lines.iter().position(|l| matches!(l.came, LineCame::Failed | LineCame::NotYet));
+        match failed {
+            None => self.base += held,
+            Some(at) if self.failing.is_none() || depth > self.best => self.failing = Some(self.lines.len() + at),
+            Some(_) => {}
         }
+        self.best = self.best.max(depth);
         self.lines.extend(lines);
     }
 
@@ -544,6 +566,14 @@ impl Tracer {
         }
     }
 
+    /// Takes what checks of packet and flow would have said.
+    fn take_quick(&mut self) {
+        let Some(t) = self.active.take().and_then(|a| self.traces.get_mut(a)) else { return };
+        if let (Some(quick), Some((_, current))) = (&mut t.work.quick, t.work.look.take()) {
+            *quick = current.lines;
+        }
+    }
+
     /// Says of every rule that was not looked at with this packet why.
     fn explain_silence(&mut self) {
         let Some(packet) = self.packet else { return };
@@ -553,13 +583,17 @@ impl Tracer {
                 continue;
             }
             let rule = self.detect.rules().get(t.rule as usize);
-            let report = |lines, depth| LookReport { packet, subject: "packet".into(), lines, depth };
+            let report = |lines: Vec<Line>, depth| {
+                let failing = lines.iter().position(|l| l.came == LineCame::Failed);
+                LookReport { packet, subject: "packet".into(), lines, depth, failing }
+            };
             if let Some(m) = t.work.misfit {
                 let text = rule.map_or(String::new(), |r| misfit_text(m, r));
                 t.reason(ReasonKind::Header, text, report(Vec::new(), m as u32));
                 continue;
             }
             let searches = std::mem::take(&mut t.work.searches);
+            let quick = t.work.quick.take().unwrap_or_default();
             let silent = |text: &str| (ReasonKind::NotInspected, text.to_owned());
             let (kind, text) = match &t.own.trigger {
                 Way::IpOnly => silent(
@@ -575,10 +609,25 @@ impl Tracer {
                         self.app.0.rule_name()
                     ),
                 ),
+                Way::Frames(Some(p)) if !searches.is_empty() => (
+                    ReasonKind::Prefilter,
+                    format!("the fast pattern {} is not in the frame", pattern_text(&p.pattern)),
+                ),
                 Way::Frames(_) => silent("no frame that this rule looks at was due with the packet"),
+                Way::Needs(_) | Way::Regex if quick.iter().any(|l| l.came == LineCame::Failed) => {
+                    let failed = quick.iter().find(|l| l.came == LineCame::Failed).map_or("", |l| l.check.as_str());
+                    let text = format!("{failed} does not hold");
+                    t.reason(ReasonKind::Check, text, report(quick.clone(), 1000 + quick.len() as u32 * 10 - 10));
+                    continue;
+                }
+                Way::Regex => (
+                    ReasonKind::Prefilter,
+                    "the expression of its pcre matches nowhere in the payload or the stream".to_owned(),
+                ),
                 Way::Needs(needs) => {
-                    let asked: Vec<&str> = needs.names().chain(["the flags and size of payload"]).collect();
-                    (ReasonKind::Prefilter, format!("the packet has not all that it must have: {}", asked.join(", ")))
+                    let asked: Vec<&str> = needs.names().collect();
+                    let text = format!("the packet has not all that it must have: {}", asked.join(", "));
+                    (ReasonKind::Prefilter, text)
                 }
                 Way::Pattern(..) if searches.is_empty() => {
                     silent("there is nothing to look for the fast pattern in: no payload, and no stream data is due")
@@ -587,7 +636,7 @@ impl Tracer {
                     let places: Vec<&str> = searches.iter().map(|s| s.0.place.as_str()).collect();
                     (
                         ReasonKind::Prefilter,
-                        format!("the fast pattern {} is not in {}", pattern_text(p), places.join(" or ")),
+                        format!("the fast pattern {} is not in {}", pattern_text(&p.pattern), places.join(" or ")),
                     )
                 }
             };
@@ -610,6 +659,9 @@ fn close_transaction(t: &mut RuleTrace, packet: PacketRef) {
     let found = searches.iter().any(|s| s.0.came == LineCame::Held);
     let (kind, text) = match searches.last() {
         _ if found => (ReasonKind::NotInspected, "the rule is done with the transaction: it matched before, or cannot match any more".to_owned()),
+        Some((l, _)) if l.detail == MISSING => {
+            (ReasonKind::Prefilter, format!("{} is not there: the transaction has no {}", l.check, l.place))
+        }
         Some((l, _)) => (ReasonKind::Prefilter, format!("{} is not in {}", l.check, l.place)),
         None => (
             ReasonKind::NotInspected,
@@ -617,8 +669,9 @@ fn close_transaction(t: &mut RuleTrace, packet: PacketRef) {
         ),
     };
     let depth = if kind == ReasonKind::Prefilter { 100 + searches.iter().map(|s| s.1).max().unwrap_or(0) } else { 50 };
-    let lines = searches.into_iter().map(|s| s.0).collect();
-    t.reason(kind, text, LookReport { packet, subject, lines, depth });
+    let lines: Vec<Line> = searches.into_iter().map(|s| s.0).collect();
+    let failing = lines.iter().position(|l| l.came == LineCame::Failed);
+    t.reason(kind, text, LookReport { packet, subject, lines, depth, failing });
 }
 
 fn frame_name(proto: AppProto, kind: u8) -> &'static str {
@@ -646,13 +699,36 @@ fn misfit_text(m: Misfit, rule: &Rule) -> String {
     }
 }
 
+/// What is said of a buffer that is not in the transaction.
+const MISSING: &str = "there is no such buffer in the transaction";
+
 /// What is said of a pattern that was looked for; and how much of it was there.
-fn search_line(p: &Pattern, place: String, data: &[u8]) -> (Line, u32) {
+fn search_line(l: &Literal, place: String, data: Option<&[u8]>) -> (Line, u32) {
+    let p = &l.pattern;
     let check = format!("the fast pattern {}", pattern_text(p));
-    let (at, len) = longest_beginning(&p.bytes, data, p.nocase);
-    let found = len == p.bytes.len();
+    let Some(data) = data else { return (Line::new(check, LineCame::Failed, place, MISSING), 0) };
+    let place_of_it = (0..data.len()).find(|&start| l.is_at(data, start));
+    let (at, len) = match place_of_it {
+        Some(at) => (at, p.bytes.len()),
+        None => longest_beginning(&p.bytes, data, p.nocase),
+    };
+    let found = place_of_it.is_some();
+    if !found && !p.nocase && len < p.bytes.len() {
+        let (at, len) = longest_beginning(&p.bytes, data, true);
+        if len == p.bytes.len() {
+            let detail =
+                format!("not in the {} bytes; in other case it is at byte {at}: nocase would find it", data.len());
+            let mut line = Line::new(check, LineCame::Failed, place, detail);
+            line.excerpt = Some(Excerpt::of(data, (at, at + len)));
+            return (line, 10);
+        }
+    }
     let detail = match len {
         _ if found => format!("at byte {at} of {}", data.len()),
+        n if n == p.bytes.len() => {
+            let end = l.end.map_or("the end".to_owned(), |e| format!("byte {}", e.saturating_sub(1)));
+            format!("it is at byte {at}; the rule wants it between byte {} and {end}", l.offset)
+        }
         0 | 1 => format!("not in the {} bytes", data.len()),
         _ => format!("not in the {} bytes; its first {len} of {} are at byte {at}", data.len(), p.bytes.len()),
     };
@@ -660,7 +736,7 @@ fn search_line(p: &Pattern, place: String, data: &[u8]) -> (Line, u32) {
     if !data.is_empty() {
         line.excerpt = Some(Excerpt::of(data, (at, at + len)));
     }
-    (line, tenths(len, p.bytes.len()))
+    (line, tenths(len, p.bytes.len()) + 1)
 }
 
 impl Watch for Tracer {
@@ -687,27 +763,43 @@ impl Watch for Tracer {
         };
         for t in &mut self.traces {
             t.packets += 1;
-            let look = LookReport { packet, subject: "packet".into(), lines: Vec::new(), depth: 0 };
+            let look = LookReport { packet, subject: "packet".into(), lines: Vec::new(), depth: 0, failing: None };
             t.reason(ReasonKind::NotInspected, text.to_owned(), look);
         }
+    }
+
+    fn silent(&mut self) -> Option<u32> {
+        self.take_quick();
+        let is = |t: &RuleTrace| {
+            let waits = matches!(t.own.trigger, Way::Needs(_) | Way::Regex);
+            waits && !t.work.told && t.work.misfit.is_none() && t.work.quick.is_none()
+        };
+        let at = self.traces.iter().position(is)?;
+        let t = self.traces.get_mut(at)?;
+        t.work.quick = Some(Vec::new());
+        t.work.look = Some((Look::Packet, Current::default()));
+        self.active = Some(at);
+        Some(t.rule)
     }
 
     fn packet_done(&mut self) {
         self.explain_silence();
     }
 
-    fn searched(&mut self, place: Searched<'_>, data: &[u8]) {
+    fn searched(&mut self, place: Searched<'_>, data: Option<&[u8]>) {
         for t in &mut self.traces {
             let compiled = self.detect.compiled.get(t.rule as usize);
             let line = match (place, &t.own.trigger) {
                 // Where there are no streams, what is wanted of one is looked for in the payload.
-                (Searched::Packet(s), Way::Pattern(sources, p)) if s == Source::Payload || sources.contains(&s) => {
+                (Searched::Packet(s), Way::Pattern(sources, p))
+                    if sources.contains(&s) || (s == Source::Payload && self.packet.is_some_and(|p| p.proto != 6)) =>
+                {
                     search_line(p, source_name(s), data)
                 }
                 (Searched::Slot(proto, dir, n, slot), Way::Transactions) => {
                     let plan = compiled.and_then(|c| c.tx.as_ref()?.plan(proto, dir));
                     match plan.map(|p| &p.trigger) {
-                        Some(TxTrigger::Pattern(own, Literal { pattern: p, .. })) if *own == n => {
+                        Some(TxTrigger::Pattern(own, p)) if *own == n => {
                             search_line(p, slot_name(proto, slot.source), data)
                         }
                         _ => continue,
@@ -773,7 +865,8 @@ impl Watch for Tracer {
         if end == End::HalfMatch {
             subject += "; this direction has all that the rule asks, the other one not yet";
         }
-        let report = LookReport { packet, subject, lines: current.lines, depth };
+        let failing = current.failing.filter(|_| end != End::Match);
+        let report = LookReport { packet, subject, lines: current.lines, depth, failing };
         if end == End::Match {
             t.matched += 1;
             if t.matches.len() < KEPT {
@@ -781,7 +874,10 @@ impl Watch for Tracer {
             }
             return;
         }
-        let telling = |came: LineCame| report.lines.iter().rev().find(|l| l.came == came);
+        let furthest = report.failing.and_then(|at| report.lines.get(at));
+        let telling = |came: LineCame| {
+            furthest.filter(|l| l.came == came).or_else(|| report.lines.iter().rev().find(|l| l.came == came))
+        };
         let text = |l: &Line| match l.place.is_empty() {
             true => format!("{} does not hold", l.check),
             false => format!("{} does not hold in {}", l.check, l.place.split(',').next().unwrap_or_default()),
@@ -925,7 +1021,7 @@ impl Watch for Tracer {
         self.muted = !self.muted;
         if before && let Some(c) = self.current() {
             let why = "it was found with an earlier packet already: what is new does not match by itself";
-            c.commit(vec![Line::new("new stream data", LineCame::Failed, "the stream", why)], 0);
+            c.commit(vec![Line::new("found first with this packet", LineCame::Failed, "the stream", why)], 0);
         }
     }
 
@@ -1014,7 +1110,8 @@ fn held_lines(own: &Buffer, path: &[Seen]) -> Vec<Line> {
         let detail = match (s.value, s.to > s.from, check) {
             (Some(v), ..) => format!("the variable is {v}"),
             (_, true, BufferCheck::ByteJump(_)) => format!("on to byte {}", s.to),
-            (_, true, _) => format!("at byte {} to {}", s.from, s.to - 1),
+            (_, true, _) if s.to == s.from + 1 => format!("at byte {}", s.from),
+            (_, true, _) => format!("at bytes {} to {}", s.from, s.to - 1),
             _ => String::new(),
         };
         let within = if s.place.1.is_some() { "base64_data" } else { "" };
@@ -1044,7 +1141,7 @@ fn step_text(
         What::Buffer { slot: s, check, .. } => {
             let name = checks_of(*check).map_or_else(|| slot(*s), |b| b.name.clone());
             let list = checks_of(*check).map(|b| b.checks.iter().map(buffer_check).collect::<Vec<_>>().join("; "));
-            (list.unwrap_or_default(), name, "there is no such buffer in the transaction".into())
+            (list.unwrap_or_default(), name, MISSING.into())
         }
         What::Absent { slot: s, .. } => ("absent".into(), slot(*s), String::new()),
         What::Length { slot: s, value } => (format!("urilen:{}", describe::compare(value)), slot(*s), String::new()),
@@ -1055,6 +1152,17 @@ fn step_text(
             let detail =
                 if there.is_empty() { "there is none".to_owned() } else { format!("it is {}", there.join(", ")) };
             (format!("{name}:{}", describe::number_test(test, *which)), String::new(), detail)
+        }
+        What::Interface { id, test } => {
+            let mut put_together = Vec::new();
+            let mut there = Vec::new();
+            for i in 0..16 {
+                put_together.clear();
+                let Some(found) = view.tx.buffer(*id, view.dir, i, &mut put_together) else { break };
+                there.push(describe::interface(found.data));
+            }
+            let detail = if there.is_empty() { "it is a call of no interface".to_owned() } else { there.join(", ") };
+            (describe::interface_test(test), String::new(), detail)
         }
         What::Event(e) => {
             let name = |e: u8| p.and_then(|p| p.events.get(usize::from(e)).copied()).unwrap_or("?");
@@ -1076,6 +1184,11 @@ fn step_text(
             String::new(),
             "the transaction has come to it".into(),
         ),
+        What::Lua { number: n, .. } => {
+            let rule = detect.rules.get(number as usize);
+            let asked = rule.and_then(|r| crate::lua::nth(r, *n)).map_or_else(|| "lua".to_owned(), describe::script);
+            (asked, String::new(), "the script does not match".into())
+        }
         What::Payload => ("checks of payload".into(), "payload".into(), String::new()),
         What::Bit { name, set } => {
             let command = if *set { "isset" } else { "isnotset" };

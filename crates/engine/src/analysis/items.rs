@@ -184,6 +184,8 @@ pub(super) fn check(c: &Check) -> Item {
         },
         Check::AppState { .. } => Item::plain("app-layer-state"),
         Check::Number { keyword, .. } => Item::plain(keyword),
+        Check::Lua(_) => Item::plain("lua"),
+        Check::Interface(_) => Item::plain("dcerpc.iface"),
         Check::Other { keyword, .. } => Item::plain(keyword),
     }
 }
@@ -422,6 +424,7 @@ pub(super) fn list(checks: &[BufferCheck], mpm: Option<usize>) -> Vec<Item> {
             BufferCheck::ByteMath(_) => Item::plain("byte_math"),
             BufferCheck::Base64 { .. } => Item::plain("base64_decode"),
             BufferCheck::Entropy { .. } => Item::plain("entropy"),
+            BufferCheck::Lua(_) => Item::plain("lua"),
             BufferCheck::Asn1(_) => Item::plain("asn1"),
             BufferCheck::Other { keyword, .. } => Item::plain(keyword),
             BufferCheck::Dataset(_) => Item::plain("dataset"),

@@ -11,17 +11,20 @@ mod text;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use margay_config::{Capture, Checksums, Config, RuleFiles, RunOptions};
 use margay_detect::explain::RuleTrace;
 use margay_detect::{Detect, DetectConfig, Environment, RuleKind};
-use margay_output::event::EngineStats;
 use margay_output::log::{self, LogOutput, LogTarget};
 use margay_rules::ast::Rule;
 use margay_rules::{Context, Loader};
 use margay_stream::StreamEvent;
 
+use crate::control::post::Post;
+use crate::engines::EngineSet;
 use crate::exception::Policies;
+use crate::rules::Source;
 use crate::signals::Signals;
 use crate::start::{self, Watching, say};
 use crate::stats::Reporter;
@@ -165,9 +168,19 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         (_, Err(e)) => return Err(e),
     };
     let ips = o.run.simulate_ips;
-    let source = files::open(&config, &o.run, &o.pcap)?;
+    let source = files::open(&config, &o.run, &o.pcap, false)?;
     let nowhere = std::env::temp_dir();
-    let loaded = rules::load(&config, &o.run, ips, settings::detect(&config)?, &nowhere)?;
+    let loaded = rules::load(&Source {
+        config: &config,
+        rules: &config,
+        options: &o.run,
+        ips,
+        settings: &settings::detect(&config)?,
+        dir: &nowhere,
+        tenant: false,
+        previous: None,
+        sets: None,
+    })?;
     let Some(detect) = loaded.detect.clone() else { return Err(Failed::new("detect", "there are no rules")) };
     let numbered = (0u32..).zip(detect.rules());
     let wanted: Vec<u32> =
@@ -179,12 +192,13 @@ fn explain(o: &Options) -> Result<bool, Failed> {
     let policies =
         Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
     let watching = Watching::Explain(wanted);
-    let mut worker = start::worker(&config, &o.run, ips, policies, &loaded, &nowhere, &watching)?;
-    let stats = EngineStats { id: 0, last_reload: settings::now(), rules_loaded: 0, rules_failed: 0, rules_skipped: 0 };
-    let mut reporter = Reporter::new(&config, stats, false)?;
+    let engines = Arc::new(EngineSet { default: Arc::new(loaded), ..EngineSet::default() });
+    let mut worker = start::worker(&config, &o.run, ips, &policies, engines, &nowhere, &watching)?;
+    let mut reporter = Reporter::new(&config, false)?;
     let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
     quiet(false);
-    files::run(source, &mut worker, &mut reporter, &signals);
+    let steering = files::Steering { signals: &signals, post: &Post::default(), queue: None };
+    files::run(source, &mut worker, &mut reporter, &steering);
     worker.finish();
     let Some((_, state)) = &worker.lane.rest.detect else { return Err(Failed::new("detect", "there are no rules")) };
     let explained: Vec<Explained<'_>> = state
@@ -195,8 +209,22 @@ fn explain(o: &Options) -> Result<bool, Failed> {
             Some(Explained { rule, kind: detect.kind(trace.rule), trace })
         })
         .collect();
-    say(&if o.json { json::report(&explained) } else { text::report(&explained) });
+    let notes = notes(&worker);
+    say(&if o.json { json::report(&explained, &notes) } else { text::report(&explained, &notes) });
     Ok(explained.iter().any(|e| e.trace.matched > 0))
+}
+
+/// What of the capture keeps any rule from matching.
+fn notes(worker: &crate::worker::Worker) -> Vec<String> {
+    let mut out = Vec::new();
+    let wrong = worker.lane.rest.stream.counters.invalid_checksum;
+    if wrong > 0 {
+        out.push(format!(
+            "{wrong} TCP packets have a wrong checksum and are kept out of their streams, so that nothing in them is found; \
+             -k none takes them in (captures made where packets are sent often have such checksums)"
+        ));
+    }
+    out
 }
 
 /// Whether a rule's text names the signature.
@@ -212,7 +240,7 @@ fn names(text: &str, sid: u32) -> bool {
 /// Why the rule is not among those loaded.
 fn whereabouts(config: &Config, o: &Options) -> Result<String, Failed> {
     let mut ctx = rules::context(config, &o.run, o.run.simulate_ips);
-    rules::classes_and_references(config, &mut ctx);
+    rules::classes_and_references(config, config, &mut ctx);
     let (paths, missing) = rules::files(config, &o.run);
     if paths.is_empty() {
         return Ok(match missing.first() {

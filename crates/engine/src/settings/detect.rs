@@ -1,11 +1,11 @@
 //! `detect:`, `action-order:`, `pcre:` and what else decides how rules are matched.
 
 use margay_config::{Config, ConfigError};
-use margay_detect::DetectConfig;
 use margay_detect::mpm::MpmAlgo;
+use margay_detect::{DetectConfig, LuaConfig};
 use margay_rules::ast::Action;
 
-use super::{flag, number, wrong};
+use super::{flag, number, size, wrong};
 
 /// Bytes that one entry of a table by host is taken to need, for tables whose limit is in bytes.
 const HOST_ENTRY: u64 = 256;
@@ -50,6 +50,27 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         pair_entries: entries("ippair.memcap", d.pair_entries)?,
         port_groups: d.port_groups,
         guess_tx: flag(config, "detect.guess-applayer-tx", d.guess_tx)?,
+        lua: lua(config, d.lua)?,
+    })
+}
+
+/// `security.lua`.
+fn lua(config: &Config, d: LuaConfig) -> Result<LuaConfig, ConfigError> {
+    let bytes = size(config, "security.lua.max-bytes", d.limits.bytes as u64)?;
+    let instructions: u64 = number(config, "security.lua.max-instructions", d.limits.instructions)?;
+    for (path, value) in [("security.lua.max-bytes", bytes), ("security.lua.max-instructions", instructions)] {
+        if value == 0 {
+            return Err(wrong(config, path, "a script that may use nothing does nothing; give a number above 0"));
+        }
+    }
+    Ok(LuaConfig {
+        allow: flag(config, "security.lua.allow-rules", d.allow)?,
+        limits: margay_lua::Limits {
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX / 2),
+            instructions,
+            ..d.limits
+        },
+        restricted: flag(config, "security.lua.allow-restricted-functions", d.restricted)?,
     })
 }
 

@@ -17,6 +17,7 @@ mod smb;
 mod smtp;
 mod ssh;
 mod stream;
+mod tenants;
 mod tls;
 
 pub(crate) use app::app;
@@ -26,10 +27,11 @@ pub(crate) use detect::detect;
 pub(crate) use files::{check_store, files};
 pub(crate) use firewall::{firewall_files, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
-pub(crate) use outputs::{Opened, open_outputs, wants_ethernet};
+pub(crate) use outputs::{Opened, open_outputs, shows_ja4, wants_ethernet};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
+pub(crate) use tenants::{Mappings, Selector, TenantSettings, VLAN_MAX, tenant_config, tenants, vlan_id};
 pub(crate) use tls::{JaWants, certificate_folder, tls};
 
 use margay_config::{Config, ConfigError};

@@ -123,6 +123,15 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff })
 }
 
+/// Whether an output shows JA4 fingerprints.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn shows_ja4(config: &Config, dir: &Path) -> Result<bool, Failed> {
+    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    Ok(specs.app.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)))
+}
+
 /// Whether an output shows the Ethernet addresses of flows.
 ///
 /// # Errors

@@ -10,13 +10,13 @@ use margay_app::tls::store::Occasion;
 use margay_app::{
     AppConfig, AppLogOptions, AppProto, AppSession, Parse, Parser, Protocol, Shared, Transaction, Wishes, protocol,
 };
-use margay_detect::{Detect, DetectState};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
 
+use super::engines::Engine;
 use super::expect::Answer;
 use super::log::{HeldVars, addresses};
 use super::{FlowExt, Rest};
@@ -441,6 +441,11 @@ impl Rest {
         if wishes.no_payload && !app.wishes.no_payload && !self.app.shared.frames.wanted {
             tcp.raw_finish();
         }
+        if let Some(depth) = wishes.stream_depth
+            && app.wishes.stream_depth != wishes.stream_depth
+        {
+            tcp.set_depth(depth);
+        }
         app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
@@ -533,7 +538,11 @@ impl Rest {
         }
         app.session.tidy();
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
-            tcp.set_depth(self.app.config.files.store_depth());
+            let depth = self.app.config.files.store_depth();
+            // What the parser wished for holds where it is more.
+            let deepest =
+                app.wishes.stream_depth.map_or(depth, |w| if w == 0 || depth == 0 { 0 } else { w.max(depth) });
+            tcp.set_depth(deepest);
         }
     }
 
@@ -654,7 +663,7 @@ struct About<'a> {
 
 impl About<'_> {
     /// Variables that rules captured.
-    fn vars<'s>(&'s self, detect: Option<&'s (Arc<Detect>, DetectState)>) -> HeldVars<'s> {
+    fn vars<'s>(&'s self, detect: Option<&'s Engine>) -> HeldVars<'s> {
         match detect {
             Some((detect, state)) => HeldVars::of(detect, Some(self.core), Some(state.packet_vars())),
             None => HeldVars::default(),

@@ -17,6 +17,7 @@ const HEADERS: usize = 60;
 impl Rest {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
+        self.at_flow(&mut flow);
         // What was not let through was not said.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass && !dropped {

@@ -6,6 +6,7 @@
 mod app;
 mod detection;
 mod end;
+pub(crate) mod engines;
 mod expect;
 mod fileinfo;
 mod firewall;
@@ -17,7 +18,7 @@ mod tcp;
 
 use std::sync::Arc;
 
-use margay_detect::{Detect, DetectState};
+use margay_detect::RulesMark;
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
@@ -26,6 +27,7 @@ use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
 pub(crate) use app::AppLane;
+use engines::{Engine, Engines};
 use firewall::{BeforeFlow, FlowDropBy};
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleText;
@@ -49,6 +51,10 @@ pub(crate) struct FlowExt {
     dropped_by: FlowDropBy,
     /// Whether a drop was logged, by direction.
     drop_logged: [bool; 2],
+    /// Whose it is.
+    tenant: u32,
+    /// The rules that last looked at it: what they left is in their numbers.
+    rules: RulesMark,
 }
 
 /// Ethernet addresses of one side of a flow, most ten.
@@ -60,6 +66,11 @@ pub(crate) struct MacList {
 const MACS_MAX: usize = 10;
 
 impl FlowExt {
+    /// Of a new flow of that tenant.
+    fn of(tenant: u32) -> FlowExt {
+        FlowExt { tenant, ..FlowExt::default() }
+    }
+
     /// The flow was turned round.
     fn turn_round(&mut self) {
         if let Some(tcp) = &mut self.tcp {
@@ -173,7 +184,9 @@ pub(crate) struct Rest {
     /// Firewall mode.
     pub(crate) firewall: bool,
     pub(crate) stream: StreamEngine,
-    pub(crate) detect: Option<(Arc<Detect>, DetectState)>,
+    pub(crate) detect: Option<Engine>,
+    /// Whose rules these are, and those of others.
+    pub(crate) engines: Engines,
     pub(crate) app: AppLane,
     pub(crate) outputs: Outputs,
     pub(crate) counters: Counters,
@@ -251,6 +264,7 @@ impl PacketSink for Lane {
         if packet.time > self.rest.now || self.rest.now.micros_since(packet.time) > JUMP_BACK {
             self.rest.now = packet.time;
         }
+        self.rest.at_packet(packet);
         if let L3::Arp { .. } = packet.l3 {
             self.rest.log_arp(packet);
         }
@@ -289,7 +303,8 @@ impl Lane {
     /// A packet that belongs to a flow.
     fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut Fate) {
         let Lane { flows, rest, policies } = self;
-        let found = flows.lookup(packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r));
+        let tenant = rest.engines.tenant();
+        let found = flows.lookup(packet, key, || FlowExt::of(tenant), &mut |f, r| rest.end_flow(f, r));
         let (mut at, mut direction) = match found {
             Lookup::Found(at, d) => (at, d),
             Lookup::Created(at) => (at, Direction::ToServer),
@@ -300,7 +315,9 @@ impl Lane {
             }
         };
         let mut seen = tcp::Seen::default();
-        let Some(core) = flows.get(at).map(|f| &f.core) else { return };
+        let Some(flow) = flows.get_mut(at) else { return };
+        rest.at_flow(flow);
+        let core = &flow.core;
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
         let dropped = rest.ips && core.action == FlowAction::Drop;
         if rest.firewall
@@ -394,26 +411,20 @@ impl Lane {
 }
 
 impl Rest {
-    /// Nothing seen yet.
-    pub(crate) fn new(
-        ips: bool,
-        stream: StreamEngine,
-        detect: Option<(Arc<Detect>, DetectState)>,
-        app: AppLane,
-        texts: Arc<Vec<RuleText>>,
-        outputs: Outputs,
-    ) -> Rest {
+    /// Nothing seen yet, and no rules: [`Rest::install`] brings them.
+    pub(crate) fn new(ips: bool, stream: StreamEngine, app: AppLane, outputs: Outputs) -> Rest {
         Rest {
             ips,
-            firewall: detect.as_ref().is_some_and(|(d, _)| d.is_firewall()),
+            firewall: false,
             stream,
-            detect,
+            detect: None,
+            engines: Engines::default(),
             app,
             shown: outputs.stream_payload(),
             outputs,
             counters: Counters::default(),
             scratch: log::Scratch::default(),
-            texts,
+            texts: Arc::default(),
             ethernet: false,
             bypass: false,
             now: Time::default(),
@@ -428,6 +439,7 @@ impl Rest {
 
     /// Detection and events of a packet that has no flow.
     fn inspect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+        self.at_packet(packet);
         self.log_anomalies(packet, None, &[]);
         if fate.drop.is_none() && (self.firewall || !fate.pass) {
             self.detect_alone(packet, fate);

@@ -53,13 +53,16 @@ impl Lane {
         let mut before = state(flow);
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
-            let Some(new) = flows.replace(at, packet, key, FlowExt::default, &mut |f, r| rest.end_flow(f, r)) else {
+            let tenant = flow.ext.tenant;
+            let make = || FlowExt::of(tenant);
+            let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| rest.end_flow(f, r)) else {
                 rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction, Seen::default());
             };
             (at, direction) = (new, Direction::ToServer);
             established = false;
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
+            rest.at_flow(flow);
             before = state(flow);
             out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
         }

@@ -117,6 +117,9 @@ impl Out<'_> {
         j.bytes("signature", s.msg.unwrap_or_default());
         j.str("category", s.category.unwrap_or_default());
         j.uint("severity", u64::from(s.priority));
+        if self.tenant != 0 {
+            j.uint("tenant_id", u64::from(self.tenant));
+        }
         if let (Some(target), Some(a)) = (s.target, addresses) {
             let (src, dst) = ((a.src, a.sport), (a.dst, a.dport));
             let (source, target) = if target == Target::Dest { (src, dst) } else { (dst, src) };

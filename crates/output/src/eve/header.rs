@@ -73,6 +73,9 @@ impl Out<'_> {
         if let Some(source) = h.pkt_src {
             j.str("pkt_src", source.name());
         }
+        if self.tenant != 0 && kind != EventType::Stats {
+            j.uint("tenant_id", u64::from(self.tenant));
+        }
     }
 
     /// `traffic`, `metadata`, `ether` and `community_id`, as far as they are wanted.

@@ -30,6 +30,7 @@ pub(crate) struct Out<'a> {
     clock: &'a mut Clock,
     settings: &'a EveSettings,
     number: usize,
+    tenant: u32,
 }
 
 impl Out<'_> {
@@ -55,6 +56,7 @@ pub struct Record {
     settings: EveSettings,
     json: Json,
     clock: Clock,
+    tenant: u32,
 }
 
 impl Record {
@@ -62,15 +64,20 @@ impl Record {
     pub fn new(xff: Option<Xff>) -> Self {
         let mut settings = EveSettings::file("", EventTypes::NONE.with(EventType::Fileinfo));
         settings.xff.files = xff;
-        Record { settings, json: Json::new(), clock: Clock::system() }
+        Record { settings, json: Json::new(), clock: Clock::system(), tenant: 0 }
+    }
+
+    /// Whose the events are from here on; 0 is no tenant.
+    pub fn set_tenant(&mut self, tenant: u32) {
+        self.tenant = tenant;
     }
 
     /// The event as one JSON object, without a line feed. [`AppEvent::fields`] is called with `usize::MAX`.
     pub fn render(&mut self, event: &AppEvent<'_>) -> &[u8] {
         self.json.clear();
         self.json.raw(b"{");
-        Out { json: &mut self.json, clock: &mut self.clock, settings: &self.settings, number: usize::MAX }
-            .app(event, 0);
+        let Record { settings, json, clock, tenant } = self;
+        Out { json, clock, settings, number: usize::MAX, tenant: *tenant }.app(event, 0);
         self.json.raw(b"}");
         self.json.as_bytes()
     }
@@ -84,12 +91,18 @@ pub struct Eve {
     json: Json,
     clock: Clock,
     sink: Sink,
+    tenant: u32,
 }
 
 impl Eve {
     /// An output that writes to `sink`; `number` counts the `eve-log` outputs in the order of the configuration.
     pub fn new(settings: EveSettings, number: usize, sink: Sink, clock: Clock) -> Self {
-        Eve { settings, number, json: Json::new(), clock, sink }
+        Eve { settings, number, json: Json::new(), clock, sink, tenant: 0 }
+    }
+
+    /// Whose the events are from here on, where they are of packets or flows (`tenant_id`); 0 is no tenant.
+    pub fn set_tenant(&mut self, tenant: u32) {
+        self.tenant = tenant;
     }
 
     /// The types that this output wants to be told of.
@@ -111,7 +124,8 @@ impl Eve {
         self.json.clear();
         self.json.raw(self.settings.prefix.as_bytes());
         self.json.raw(b"{");
-        write(&mut Out { json: &mut self.json, clock: &mut self.clock, settings: &self.settings, number: self.number });
+        let Eve { settings, number, json, clock, tenant, .. } = self;
+        write(&mut Out { json, clock, settings, number: *number, tenant: *tenant });
         self.json.raw(b"}\n");
         self.sink.line(self.json.as_bytes());
     }

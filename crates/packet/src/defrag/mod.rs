@@ -77,6 +77,11 @@ impl Defrag {
         }
     }
 
+    /// Changes the limit of memory; what there is stays.
+    pub(crate) fn set_memcap(&mut self, memcap: usize) {
+        self.memcap = memcap;
+    }
+
     /// Keeps a fragment. Returns the datagram, from the first fragment's link layer on, and where its IP header starts,
     /// when nothing of it is missing any more; [`Defrag::give_back`] takes the buffer.
     pub(crate) fn add(

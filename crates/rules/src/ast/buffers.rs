@@ -39,10 +39,61 @@ pub enum Transform {
     UrlDecode,
     Xor(Vec<u8>),
     PcreXform(String),
-    FromBase64 { bytes: Option<u32>, offset: u32, mode: Base64Mode },
-    Gunzip { max_size: u32 },
-    ZlibDeflate { max_size: u32 },
-    Lua(String),
+    FromBase64 {
+        bytes: Option<u32>,
+        offset: u32,
+        mode: Base64Mode,
+    },
+    Gunzip {
+        max_size: u32,
+    },
+    ZlibDeflate {
+        max_size: u32,
+    },
+    /// `luaxform`: the script, and what is given to it.
+    Lua(LuaTransform),
+}
+
+/// `luaxform`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LuaTransform {
+    /// The script's file, as written.
+    pub script: String,
+    /// Arguments, at most ten.
+    pub args: Vec<String>,
+    /// Who loads the script gives it a number.
+    pub number: Option<u32>,
+}
+
+/// `lua`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LuaCheck {
+    /// The script's file, as written.
+    pub script: String,
+    /// `!`
+    pub negated: bool,
+    /// The rule's variables up to here, by number.
+    pub variables: Vec<String>,
+    /// What it looks at, which only the script says: who loads it fills that in.
+    pub at: LuaAt,
+    /// Names of the buffers that it looks at, of a transaction.
+    pub buffers: Vec<&'static str>,
+    /// Who loads the script gives it a number.
+    pub number: Option<u32>,
+}
+
+/// What a script of a rule looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LuaAt {
+    /// Each packet.
+    #[default]
+    Packet,
+    /// Packets with payload.
+    Payload,
+    /// What a stream has new.
+    Stream,
+    /// A transaction.
+    Transaction,
 }
 
 /// How strictly base64 is decoded.
@@ -96,7 +147,9 @@ pub enum BufferCheck {
     Dataset(Box<Dataset>),
     /// `datarep`
     DataRep(Box<DataRep>),
-    /// `lua` and whatever else looks at a buffer, as written
+    /// `lua` behind a sticky buffer
+    Lua(Box<LuaCheck>),
+    /// Whatever else looks at a buffer, as written
     Other { keyword: String, argument: String },
 }
 

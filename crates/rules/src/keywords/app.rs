@@ -104,7 +104,6 @@ buffers! {
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB Both false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB Both false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
-    DCERPC_IFACE "dcerpc.iface" "dce_iface" "dcerpc interface" DCE Both true "";
     SIP_METHOD "sip.method" "sip_method" "sip method" SIP ToServer false "";
     SIP_URI "sip.uri" "sip_uri" "sip uri" SIP ToServer false "";
     SIP_STAT_CODE "sip.stat_code" "sip_stat_code" "sip stat code" SIP ToClient false "";

@@ -2,7 +2,7 @@
 //! `pkt_data` …
 
 use super::{Keyword, content};
-use crate::ast::{Asn1, BufferCheck, Check, Value};
+use crate::ast::{Asn1, BufferCheck, Check, LuaCheck, Value};
 use crate::builder::{Builder, Input, Last};
 use crate::error::{Fail, fail};
 use crate::number::{compare, compare_float, signed};
@@ -17,7 +17,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["absent"], absent),
     Keyword::bare(&["pkt_data"], pkt_data),
     Keyword::bare(&["prefilter"], prefilter),
-    Keyword::value(&["lua", "luajit"], other).negatable().needs("lua"),
+    Keyword::value(&["lua", "luajit"], lua).negatable().needs("lua"),
 ];
 
 /// Largest count of bytes, and offset, that base64 keywords take.
@@ -221,22 +221,38 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
     !matches!(
         c,
         None | Some(
-            Check::Flow(_)
-                | Check::FlowInt { .. }
+            Check::FlowInt { .. }
                 | Check::XBit { .. }
                 | Check::IpRep { .. }
                 | Check::GeoIp(_)
                 | Check::Rpc { .. }
                 | Check::SameIp
                 | Check::Variable { .. }
+                | Check::Lua(_)
         )
     )
 }
 
-#[allow(clippy::unnecessary_wraps)]
-fn other(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let group = b.target(false);
-    let argument = if i.negated { format!("!{}", i.text.trim()) } else { i.text.trim().to_owned() };
-    b.add(group, BufferCheck::Other { keyword: i.name.to_owned(), argument });
+fn lua(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
+    const M: &str = "detect-lua";
+    let script = i.text.trim();
+    if script.is_empty() {
+        return fail(M, "lua needs the name of a script: lua:script.lua;");
+    }
+    let check = LuaCheck {
+        script: script.to_owned(),
+        negated: i.negated,
+        variables: b.variables.iter().map(|v| v.0.clone()).collect(),
+        ..LuaCheck::default()
+    };
+    if b.base64.is_some() {
+        return fail(M, "lua is not possible behind base64_data");
+    }
+    match b.current {
+        Some(group) => {
+            b.add(group, BufferCheck::Lua(Box::new(check)));
+        }
+        None => b.check(Check::Lua(Box::new(check))),
+    }
     Ok(())
 }

@@ -124,6 +124,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
                         | BufferCheck::Asn1(_)
                         | BufferCheck::Dataset(_)
                         | BufferCheck::DataRep(_)
+                        | BufferCheck::Lua(_)
                         | BufferCheck::Other { .. }
                 )
             })

@@ -1,7 +1,7 @@
 //! Transforms: what happens to a sticky buffer's data before it is looked at.
 
 use super::{Keyword, pcre};
-use crate::ast::{Base64Mode, Transform};
+use crate::ast::{Base64Mode, LuaTransform, Transform};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::signed;
@@ -49,6 +49,9 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["zlib_deflate"], zlib_deflate),
     Keyword::value(&["luaxform"], luaxform).needs("lua"),
 ];
+
+/// Most arguments of `luaxform`.
+const LUA_ARGS_MAX: usize = 10;
 
 /// Bytes that a decompressing transform makes at most, where the rule does not say.
 const DECOMPRESSED: u32 = 1024;
@@ -130,5 +133,13 @@ fn zlib_deflate(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn luaxform(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    b.transform(Transform::Lua(i.text.trim().to_owned()))
+    const M: &str = "detect-transform-luaxform";
+    let mut words = i.text.split(',').map(|w| w.trim().to_owned());
+    let script = words.next().filter(|s| !s.is_empty());
+    let Some(script) = script else { return fail(M, "luaxform needs the name of a script: luaxform:script.lua;") };
+    let args: Vec<String> = words.collect();
+    if args.len() > LUA_ARGS_MAX {
+        return fail(M, format!("luaxform has {} arguments; at most {LUA_ARGS_MAX} are possible", args.len()));
+    }
+    b.transform(Transform::Lua(LuaTransform { script, args, number: None }))
 }

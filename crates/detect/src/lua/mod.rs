@@ -1,0 +1,455 @@
+//! Scripts in rules: `lua` and `luaxform`.
+//!
+//! When rules are compiled each script is loaded once, in a state that is thrown away: what its `init` returns says what the
+//! rule looks at, and with that its kind. A worker then makes a state of its own for each rule with a script, and one for each
+//! script of a transform (`worker`). Scripts are called when all else of a rule holds; what they ask of the engine is answered
+//! by a [`ScriptView`] (`host`). They see packet, flow and transaction as they are, and what they set of the flow's
+//! variables is kept once they have returned.
+
+mod host;
+mod worker;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use margay_app::Protocol;
+use margay_flow::Direction;
+use margay_lua::{Host, HostError, Log, Mode, Needs, Script, Settings, Source, Subject, Value};
+use margay_rules::ast::{Action, BufferCheck, Check, LuaAt, LuaCheck, Protocol as RuleProtocol, Rule, Transform};
+
+use crate::checks::Names;
+use crate::config::LuaConfig;
+use crate::rule::Refused;
+use crate::tx::{Step, What};
+
+pub use host::{FileView, RuleInfo, ScriptView, Write};
+pub use worker::{LuaCounters, TransformScripts};
+pub(crate) use worker::{ScriptCall, WorkerScripts};
+
+/// Where messages of scripts go, and what they may know of the engine.
+#[derive(Clone)]
+pub struct ScriptEnvironment {
+    /// Takes messages.
+    pub log: Log,
+    /// The folder of logs.
+    pub log_path: Option<String>,
+}
+
+impl Default for ScriptEnvironment {
+    /// Messages go nowhere.
+    fn default() -> Self {
+        ScriptEnvironment { log: Arc::new(|_, _| {}), log_path: None }
+    }
+}
+
+impl fmt::Debug for ScriptEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptEnvironment").field("log_path", &self.log_path).finish_non_exhaustive()
+    }
+}
+
+/// What a name in `init`'s table stands for: the buffer, of which direction, from which protocol.
+#[derive(Debug)]
+struct Need {
+    name: &'static str,
+    protocol: &'static str,
+    /// Name of the buffer in rules; empty where the script asks the transaction itself.
+    buffer: &'static str,
+    dir: Option<Direction>,
+}
+
+const fn need(name: &'static str, protocol: &'static str, buffer: &'static str, dir: Option<Direction>) -> Need {
+    Need { name, protocol, buffer, dir }
+}
+
+const REQUEST: Option<Direction> = Some(Direction::ToServer);
+const RESPONSE: Option<Direction> = Some(Direction::ToClient);
+
+/// Names that are about transactions.
+const NEEDS: &[Need] = &[
+    need("http.uri", "http", "http.uri", REQUEST),
+    need("http.uri.raw", "http", "http.uri.raw", REQUEST),
+    need("http.request_line", "http", "http.request_line", REQUEST),
+    need("http.request_headers", "http", "http.header", REQUEST),
+    need("http.request_headers.raw", "http", "http.header.raw", REQUEST),
+    need("http.request_cookie", "http", "http.cookie", REQUEST),
+    need("http.request_user_agent", "http", "http.user_agent", REQUEST),
+    need("http.request_body", "http", "http.request_body", REQUEST),
+    need("http.response_line", "http", "http.response_line", RESPONSE),
+    need("http.response_headers", "http", "http.header", RESPONSE),
+    need("http.response_headers.raw", "http", "http.header.raw", RESPONSE),
+    need("http.response_cookie", "http", "http.cookie", RESPONSE),
+    need("http.response_body", "http", "http.response_body", RESPONSE),
+    need("dns.rrname", "dns", "dns.queries.rrname", None),
+    need("dns.request", "dns", "", REQUEST),
+    need("dns.response", "dns", "", RESPONSE),
+    need("tls", "tls", "", None),
+    need("ssh", "ssh", "", None),
+    need("smtp", "smtp", "", None),
+    need("dnp3", "dnp3", "", None),
+    need("ja3", "tls", "ja3.hash", REQUEST),
+    need("ja3s", "tls", "ja3s.hash", RESPONSE),
+];
+
+fn find_need(name: &str) -> Option<&'static Need> {
+    NEEDS.iter().find(|n| n.name == name)
+}
+
+/// A script of a rule, ready for workers to make states of.
+#[derive(Debug)]
+pub(crate) struct RuleScript {
+    source: Source,
+    variables: Vec<String>,
+}
+
+/// All scripts of the rules.
+#[derive(Debug)]
+pub(crate) struct RuleScripts {
+    allow: bool,
+    pub(crate) settings: Settings,
+    pub(crate) rules: Vec<RuleScript>,
+    pub(crate) transforms: Vec<Source>,
+    numbers: HashMap<PathBuf, u32>,
+    sources: HashMap<PathBuf, Source>,
+    names: Vec<String>,
+    /// A script asks for JA3.
+    pub(crate) ja3: bool,
+}
+
+impl RuleScripts {
+    pub(crate) fn new(config: &LuaConfig, environment: &ScriptEnvironment) -> Self {
+        RuleScripts {
+            allow: config.allow,
+            settings: Settings {
+                limits: config.limits,
+                mode: if config.restricted { Mode::Open } else { Mode::Sandbox },
+                log: environment.log.clone(),
+                log_path: environment.log_path.clone(),
+            },
+            rules: Vec::new(),
+            transforms: Vec::new(),
+            numbers: HashMap::new(),
+            sources: HashMap::new(),
+            names: Vec::new(),
+            ja3: false,
+        }
+    }
+
+    /// Gives the names of variables that scripts registered their numbers.
+    pub(crate) fn intern(&self, names: &mut Names) {
+        for name in &self.names {
+            names.intern(name);
+        }
+    }
+
+    /// Loads the scripts of `rule`, and puts into it what they say.
+    ///
+    /// # Errors
+    /// A script that is not there, does not load, or asks for what cannot be had; with its file and line.
+    pub(crate) fn load(&mut self, rule: &mut Rule, folder: Option<&Path>) -> Result<(), String> {
+        let of_buffers = |b: &BufferCheck| matches!(b, BufferCheck::Lua(_));
+        let any = rule.checks.iter().any(|c| matches!(c, Check::Lua(_)))
+            || rule.buffers.iter().any(|b| {
+                b.checks.iter().any(of_buffers) || b.transforms.iter().any(|t| matches!(t, Transform::Lua(_)))
+            });
+        if !any {
+            return Ok(());
+        }
+        if !self.allow {
+            return Err("Lua rules disabled by security configuration: security.lua.allow-rules".into());
+        }
+        let beside = Path::new(&*rule.place.file).parent().unwrap_or(Path::new("")).to_owned();
+        let app = matches!(rule.protocol, RuleProtocol::App(_));
+        for c in &mut rule.checks {
+            if let Check::Lua(c) = c {
+                self.check(c, &beside, folder, false)?;
+                // Of a protocol's rule, which asks for nothing of the packet, that is the transaction.
+                if c.at == LuaAt::Packet && app && c.buffers.is_empty() {
+                    c.at = LuaAt::Transaction;
+                } else if c.buffers.first() == Some(&PACKET) {
+                    c.buffers.clear();
+                }
+            }
+        }
+        for b in &mut rule.buffers {
+            for c in &mut b.checks {
+                if let BufferCheck::Lua(c) = c {
+                    self.check(c, &beside, folder, true)?;
+                }
+            }
+            for t in &mut b.transforms {
+                if let Transform::Lua(t) = t {
+                    let path = find(&t.script, &beside, folder);
+                    t.number = Some(match self.numbers.get(&path) {
+                        Some(n) => *n,
+                        None => {
+                            let source = self.source(&path)?;
+                            let mut script = Script::load(&source, &self.settings).map_err(|e| e.to_string())?;
+                            script.prepare_transform().map_err(|e| e.to_string())?;
+                            let n = u32::try_from(self.transforms.len()).map_err(|_| "too many scripts")?;
+                            self.transforms.push(source);
+                            self.numbers.insert(path, n);
+                            n
+                        }
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A script's text, read once.
+    fn source(&mut self, path: &Path) -> Result<Source, String> {
+        if let Some(s) = self.sources.get(path) {
+            return Ok(s.clone());
+        }
+        let source = Source::load(path)?;
+        self.sources.insert(path.to_owned(), source.clone());
+        Ok(source)
+    }
+
+    fn check(
+        &mut self,
+        check: &mut LuaCheck,
+        beside: &Path,
+        folder: Option<&Path>,
+        of_buffer: bool,
+    ) -> Result<(), String> {
+        let source = self.source(&find(&check.script, beside, folder))?;
+        let script = RuleScript { source, variables: check.variables.clone() };
+        let (_, needs) = script.start(&self.settings).map_err(|e| e.to_string())?;
+        self.wanted(check, &needs, of_buffer).map_err(|e| format!("{}: {e}", script.source.name))?;
+        let registered = needs.registered;
+        self.names.extend(registered.flowvars.into_iter().chain(registered.flowints));
+        self.ja3 |= registered.ja3 || check.buffers.iter().any(|b| b.starts_with("ja3"));
+        check.number = Some(u32::try_from(self.rules.len()).map_err(|_| "too many scripts")?);
+        self.rules.push(script);
+        Ok(())
+    }
+
+    /// What `init` asks for, into the check.
+    fn wanted(&self, check: &mut LuaCheck, needs: &Needs, of_buffer: bool) -> Result<(), String> {
+        if let Some((name, value)) = needs.texts.first() {
+            return Err(format!("init() has \"{value}\" for {name}: a script of a rule says what it needs with true"));
+        }
+        check.at = LuaAt::Packet;
+        check.buffers.clear();
+        for name in &needs.wanted {
+            match name.as_str() {
+                "buffer" if of_buffer => {}
+                "buffer" => return Err("init() asks for \"buffer\": the rule has no sticky buffer before lua".into()),
+                "packet" => check.buffers.push(PACKET),
+                "payload" => {
+                    check.at = LuaAt::Payload;
+                    check.buffers.push(PACKET);
+                }
+                "stream" => {
+                    check.at = LuaAt::Stream;
+                    check.buffers.push(PACKET);
+                }
+                name => match find_need(name) {
+                    Some(need) => check.buffers.push(need.name),
+                    None => return Err(format!("unsupported data type {name}")),
+                },
+            }
+        }
+        if check.buffers.iter().any(|b| *b != PACKET) {
+            check.buffers.retain(|b| *b != PACKET);
+            check.at = LuaAt::Transaction;
+        }
+        Ok(())
+    }
+}
+
+/// Stands for what is of the packet among the names that a script asks for.
+const PACKET: &str = "packet";
+
+/// A script's file: beside the rules, else in the folder of rules.
+fn find(name: &str, beside: &Path, folder: Option<&Path>) -> PathBuf {
+    let near = beside.join(name);
+    match folder {
+        Some(folder) if !near.exists() => folder.join(name),
+        _ => near,
+    }
+}
+
+/// Who is asked while `init` runs: only for the rule's variables.
+struct Variables<'a>(&'a [String]);
+
+impl Host for Variables<'_> {
+    fn ask(&mut self, subject: Subject, what: &str, args: &[Value<'_>]) -> Result<Value<'_>, HostError> {
+        let name = args.first().and_then(Value::as_bytes).unwrap_or(&[]);
+        match (subject, what) {
+            (Subject::ByteVar, "map") if self.0.iter().any(|v| v.as_bytes() == name) => Ok(Value::Bool(true)),
+            (Subject::ByteVar, "map") => {
+                let name = String::from_utf8_lossy(name);
+                Err(HostError::Wrong(format!(
+                    "unknown byte_extract or byte_math variable {name}: the rule has none of that name before lua"
+                )))
+            }
+            _ => Err(HostError::Absent("there is no traffic yet".into())),
+        }
+    }
+}
+
+impl RuleScript {
+    /// A state with the script in it, ready to be called, and what it asks for.
+    fn start(&self, settings: &Settings) -> Result<(Script, Needs), margay_lua::LuaError> {
+        let mut host = Variables(&self.variables);
+        let mut script = Script::load(&self.source, settings)?;
+        let needs = script.init(&mut host, "match")?;
+        script.call_if_there(&mut host, "thread_init")?;
+        Ok((script, needs))
+    }
+}
+
+/// What a rule has of a script.
+#[derive(Debug)]
+pub(crate) struct Use {
+    script: u32,
+    negated: bool,
+    /// Names that it is given, of a transaction.
+    needs: Box<[&'static Need]>,
+    /// What of packet or stream it is given.
+    at: LuaAt,
+    of_buffer: bool,
+    /// Which of the rule's headers it looks at.
+    header: Option<u16>,
+    variables: Box<[String]>,
+    /// As the rule writes it.
+    shown: String,
+}
+
+/// What a rule asks of scripts.
+#[derive(Debug)]
+pub(crate) struct RuleLua {
+    uses: Box<[Use]>,
+    info: RuleInfo,
+    /// They are asked with the steps of a transaction.
+    of_tx: bool,
+    /// Where they are asked, where that is not a transaction.
+    pub(crate) at: LuaAt,
+}
+
+impl RuleLua {
+    /// What `rule` asks; `None` where that is nothing.
+    pub(crate) fn compile(rule: &Rule, of_tx: bool) -> Result<Option<RuleLua>, Refused> {
+        let mut uses = Vec::new();
+        let new = |c: &LuaCheck, of_buffer, header| match c.number {
+            Some(script) => Ok(Use {
+                script,
+                negated: c.negated,
+                needs: c.buffers.iter().filter_map(|b| find_need(b)).collect(),
+                at: c.at,
+                of_buffer,
+                header,
+                variables: c.variables.clone().into(),
+                shown: crate::watch::describe::script(c),
+            }),
+            None => Err(Refused::Unsupported("lua: the script was not loaded".into())),
+        };
+        for c in &rule.checks {
+            if let Check::Lua(c) = c {
+                uses.push(new(c, false, None)?);
+            }
+        }
+        let mut headers = 0;
+        for b in &rule.buffers {
+            let header = !b.app && !crate::kind::is_payload(&b.buffer);
+            for c in &b.checks {
+                if let BufferCheck::Lua(c) = c {
+                    uses.push(new(c, true, header.then_some(headers))?);
+                }
+            }
+            headers += u16::from(header);
+        }
+        if uses.is_empty() {
+            return Ok(None);
+        }
+        let at = uses.iter().map(|u| u.at).find(|a| matches!(a, LuaAt::Payload | LuaAt::Stream));
+        Ok(Some(RuleLua {
+            uses: uses.into_boxed_slice(),
+            info: RuleInfo::of(rule),
+            of_tx: of_tx && !rule.buffers.iter().any(crate::frame::is_frame),
+            at: at.unwrap_or_default(),
+        }))
+    }
+
+    /// Whether there has to be data: payload or stream.
+    pub(crate) fn asks_data(&self) -> bool {
+        !self.of_tx && matches!(self.at, LuaAt::Payload | LuaAt::Stream)
+    }
+}
+
+/// The numbers in [`RuleLua`] of the scripts that look at buffer number `n` of a rule.
+pub(crate) fn of_buffer(rule: &Rule, n: usize) -> Range<u16> {
+    let scripts = |checks: &[BufferCheck]| checks.iter().filter(|c| matches!(c, BufferCheck::Lua(_))).count();
+    let of_checks = rule.checks.iter().filter(|c| matches!(c, Check::Lua(_))).count();
+    let before: usize = of_checks + rule.buffers.iter().take(n).map(|b| scripts(&b.checks)).sum::<usize>();
+    let here = rule.buffers.get(n).map_or(0, |b| scripts(&b.checks));
+    let number = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+    number(before)..number(before + here)
+}
+
+/// The steps of a rule's scripts that look at no sticky buffer, for the transactions of a protocol in a direction; `None` where
+/// they ask for what is not there.
+pub(crate) fn plan(rule: &Rule, protocol: &'static Protocol, dir: Direction) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    let scripts = rule.checks.iter().filter_map(|c| if let Check::Lua(c) = c { Some(c) } else { None });
+    for (number, c) in (0u16..).zip(scripts) {
+        let mut progress = 0;
+        let mut whole = true;
+        for need in c.buffers.iter().filter_map(|b| find_need(b)) {
+            if !protocol.proto.is_meant_by(need.protocol) || need.dir.is_some_and(|d| d != dir) {
+                return None;
+            }
+            if need.buffer.is_empty() {
+                whole = false;
+                continue;
+            }
+            let def = protocol.buffers.iter().find(|b| b.name == need.buffer)?;
+            progress = progress.max(def.progress[dir.index()]?);
+        }
+        let changes = !whole || c.buffers.is_empty();
+        steps.push(Step::new(progress, What::Lua { number, buffer: None, changes }));
+    }
+    Some(steps)
+}
+
+impl RuleInfo {
+    /// What scripts may know of `rule`.
+    pub fn of(rule: &Rule) -> RuleInfo {
+        RuleInfo {
+            sid: rule.sid,
+            gid: rule.gid,
+            rev: rule.rev,
+            msg: rule.msg.clone(),
+            action: match rule.action {
+                Action::Alert => "alert",
+                Action::Pass => "pass",
+                Action::Drop => "drop",
+                Action::Reject => "reject",
+                Action::RejectDst => "rejectdst",
+                Action::RejectBoth => "rejectboth",
+                Action::Config => "config",
+                Action::Accept => "accept",
+            },
+            class: rule.class.as_ref().map(|c| (c.name.to_string(), c.description.to_string())),
+            priority: rule.priority,
+        }
+    }
+}
+
+/// Script number `n` of a rule, in the order of [`RuleLua`].
+pub(crate) fn nth(rule: &Rule, n: u16) -> Option<&LuaCheck> {
+    let of_checks = rule.checks.iter().filter_map(|c| if let Check::Lua(l) = c { Some(&**l) } else { None });
+    let of_buffers = rule
+        .buffers
+        .iter()
+        .flat_map(|b| &b.checks)
+        .filter_map(|c| if let BufferCheck::Lua(l) = c { Some(&**l) } else { None });
+    of_checks.chain(of_buffers).nth(usize::from(n))
+}

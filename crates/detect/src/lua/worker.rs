@@ -1,0 +1,301 @@
+//! A worker's states of scripts, and calls of them.
+
+use std::sync::Arc;
+
+use margay_app::{AppProto, Transaction, protocol};
+use margay_flow::{Direction, FlowCore};
+use margay_json::time::Clock;
+use margay_lua::{ErrorKind, Log, LogLevel, LuaError, Script, Value};
+use margay_rules::ast::LuaAt;
+
+use super::Need;
+use super::host::{ScriptView, Write};
+use crate::checks::Names;
+use crate::dataset::Datasets;
+use crate::detect::Detect;
+use crate::input::Input;
+use crate::rule::CompiledRule;
+use crate::state::State;
+use crate::watch::Watch;
+use crate::watch::trace::Line;
+
+/// What went wrong in scripts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LuaCounters {
+    /// Calls that ended with an error, of whatever kind.
+    pub errors: u64,
+    /// Calls of functions that the sandbox does not have.
+    pub blocked: u64,
+    /// Calls that ran for too long.
+    pub instructions: u64,
+    /// Calls that asked for too much memory.
+    pub memory: u64,
+}
+
+impl LuaCounters {
+    fn count(&mut self, kind: ErrorKind) {
+        self.errors += 1;
+        match kind {
+            ErrorKind::Script => {}
+            ErrorKind::Blocked => self.blocked += 1,
+            ErrorKind::Instructions => self.instructions += 1,
+            ErrorKind::Memory => self.memory += 1,
+        }
+    }
+
+    pub(crate) fn and(self, other: LuaCounters) -> LuaCounters {
+        LuaCounters {
+            errors: self.errors + other.errors,
+            blocked: self.blocked + other.blocked,
+            instructions: self.instructions + other.instructions,
+            memory: self.memory + other.memory,
+        }
+    }
+}
+
+/// Says what went wrong: of each script once for each kind.
+struct Teller {
+    log: Log,
+}
+
+impl std::fmt::Debug for Teller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Teller")
+    }
+}
+
+impl Default for Teller {
+    fn default() -> Self {
+        Teller { log: Arc::new(|_, _| {}) }
+    }
+}
+
+impl Teller {
+    fn tell(&self, told: &mut u8, e: &LuaError) {
+        let bit = 1 << e.kind as u8;
+        if *told & bit == 0 {
+            *told |= bit;
+            (self.log)(LogLevel::Warning, &format!("failed to run script: {e}"));
+        }
+    }
+}
+
+/// A script in a state of the worker.
+#[derive(Debug)]
+struct Loaded {
+    /// None where the state could not be made, which was said.
+    script: Option<Script>,
+    /// Kinds of errors that were told of, a bit each.
+    told: u8,
+}
+
+/// Scripts of the rules.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerScripts {
+    scripts: Vec<Loaded>,
+    names: Option<Arc<Names>>,
+    datasets: Option<Arc<Datasets>>,
+    writes: Vec<Write>,
+    clock: Option<Clock>,
+    pub(crate) counters: LuaCounters,
+    teller: Teller,
+}
+
+/// One call.
+pub(crate) struct ScriptCall<'a> {
+    pub(crate) rule: &'a CompiledRule,
+    /// Which of the rule's scripts.
+    pub(crate) number: u16,
+    pub(crate) tx: Option<(&'a dyn Transaction, AppProto)>,
+    pub(crate) input: &'a Input<'a>,
+}
+
+/// The bytes of a name that a script asked for of a transaction.
+fn needed(need: &Need, tx: &dyn Transaction, proto: AppProto, dir: Direction) -> Value<'static> {
+    let dir = need.dir.unwrap_or(dir);
+    let mut scratch = Vec::new();
+    match need.name {
+        // As far as it is there, whatever rules have looked at.
+        "http.request_body" | "http.response_body" => {
+            let what = need.name.trim_start_matches("http.");
+            match tx.ask("http", what, None) {
+                Some(margay_app::script::Answer::Several(mut list)) if !list.is_empty() => match list.swap_remove(0) {
+                    margay_app::script::Answer::List(mut chunks) if !chunks.is_empty() => match chunks.swap_remove(0) {
+                        margay_app::script::Answer::Bytes(b) => Value::Bytes(b.into()),
+                        _ => Value::Nil,
+                    },
+                    _ => Value::Nil,
+                },
+                _ => Value::Nil,
+            }
+        }
+        _ if need.buffer.is_empty() => Value::Bool(true),
+        _ => {
+            let def = protocol(proto).and_then(|p| p.buffers.iter().find(|b| b.name == need.buffer));
+            let found = def.and_then(|d| tx.buffer(d.id, dir, 0, &mut scratch));
+            found.map_or(Value::Nil, |f| Value::Bytes(f.data.to_vec().into()))
+        }
+    }
+}
+
+impl WorkerScripts {
+    /// Calls a script, with the buffer or the data that it looks at; whether that speaks for a match. An error does not,
+    /// negated or not.
+    pub(crate) fn call(&mut self, call: &mut ScriptCall<'_>, data: Option<&[u8]>, variables: &[u64]) -> bool {
+        let ScriptCall { rule, number, tx, input } = *call;
+        let Some(lua) = rule.lua.as_deref() else { return true };
+        let Some(used) = lua.uses.get(usize::from(number)) else { return true };
+        let WorkerScripts { scripts, names, datasets, writes, clock, counters, teller } = self;
+        let Some(Loaded { script: Some(script), told }) = scripts.get_mut(used.script as usize) else {
+            counters.count(ErrorKind::Script);
+            return false;
+        };
+        let mut args: Vec<(&str, Value<'_>)> = Vec::with_capacity(4);
+        let packet = input.packet;
+        if used.of_buffer {
+            args.push(("buffer", Value::bytes(data.unwrap_or(&[]))));
+            args.push(("offset", Value::Int(1)));
+        }
+        match used.at {
+            LuaAt::Packet => args.push(("packet", Value::bytes(packet.data))),
+            LuaAt::Payload => args.push(("payload", Value::bytes(crate::header::payload_of(packet)))),
+            LuaAt::Stream => {
+                args.push(("stream", Value::bytes(data.unwrap_or(&[]))));
+                args.push(("offset", Value::Int(1)));
+            }
+            LuaAt::Transaction => {}
+        }
+        if let Some((tx, proto)) = tx {
+            let dir = input.dir.unwrap_or(Direction::ToServer);
+            args.extend(used.needs.iter().map(|n| (n.name, needed(n, tx, proto, dir))));
+        }
+        let mut view = ScriptView {
+            packet: Some(packet),
+            flow: input.flow.as_deref(),
+            app: input.app,
+            rule: Some(&lua.info),
+            tx: tx.map(|t| t.0),
+            file: None,
+            names: names.as_deref(),
+            datasets: datasets.as_deref(),
+            variables: (&used.variables, variables),
+            writes,
+            clock: clock.get_or_insert_with(Clock::system),
+            thread: THREAD,
+        };
+        match script.call(&mut view, &args) {
+            Ok(matched) => matched != used.negated,
+            Err(e) => {
+                counters.count(e.kind);
+                teller.tell(told, &e);
+                false
+            }
+        }
+    }
+}
+
+/// The thread's name for scripts: capture files are read by one.
+const THREAD: &str = "W#01";
+
+impl<W: Watch> State<W> {
+    /// Makes states for the scripts of `detect`.
+    pub(crate) fn load_scripts(&mut self, detect: &Detect) {
+        let all = &detect.scripts;
+        let log = all.settings.log.clone();
+        let load = |made: Result<Script, LuaError>| match made {
+            Ok(script) => Loaded { script: Some(script), told: 0 },
+            Err(e) => {
+                log(LogLevel::Error, &e.to_string());
+                Loaded { script: None, told: 0 }
+            }
+        };
+        let s = &mut self.scripts;
+        s.scripts = all.rules.iter().map(|r| load(r.start(&all.settings).map(|s| s.0))).collect();
+        (s.names, s.datasets) = (Some(detect.names.clone()), Some(detect.datasets.clone()));
+        s.teller.log = log.clone();
+        s.clock = (!s.scripts.is_empty()).then(Clock::system);
+        let t = &mut self.transforms.lua;
+        t.teller.log = log.clone();
+        t.scripts = all
+            .transforms
+            .iter()
+            .map(|source| load(Script::load(source, &all.settings).and_then(|mut s| s.prepare_transform().map(|()| s))))
+            .collect();
+    }
+
+    pub(crate) fn lua_counters(&self) -> LuaCounters {
+        self.scripts.counters.and(self.transforms.lua.counters)
+    }
+
+    /// Whether the scripts of a rule on packets, streams or frames hold; `data` is the payload or the stretch of stream or
+    /// frame that the rest of the rule held for.
+    pub(crate) fn scripts_hold(&mut self, rule: &CompiledRule, input: &Input<'_>, data: Option<&[u8]>) -> bool {
+        let Some(lua) = rule.lua.as_deref().filter(|l| !l.of_tx) else { return true };
+        (0u16..).zip(lua.uses.iter()).all(|(number, used)| {
+            let mut call = ScriptCall { rule, number, tx: None, input };
+            let held = match used.header {
+                Some(h) => self.header_script(&mut call, rule, h),
+                None => self.scripts.call(&mut call, data, &self.context.variables),
+            };
+            if W::CHECKS {
+                self.context.watch.told(vec![Line::of_script(&used.shown, held)]);
+            }
+            held
+        })
+    }
+
+    fn header_script(&mut self, call: &mut ScriptCall<'_>, rule: &CompiledRule, header: u16) -> bool {
+        let Some((buffer, inspection)) = rule.headers.get(usize::from(header)) else { return false };
+        let Some(data) = buffer.get(call.input.packet) else { return false };
+        let State { scripts, transforms, context, .. } = self;
+        let data = match inspection.transforms.is_empty() {
+            true => data,
+            false => inspection.transforms.apply(data, transforms, context.pcre_scratch()),
+        };
+        scripts.call(call, Some(data), &context.variables)
+    }
+
+    /// Keeps what scripts set of the flow's variables.
+    pub(crate) fn keep_script_writes(&mut self, flow: Option<&mut FlowCore>) {
+        let writes = &mut self.scripts.writes;
+        if writes.is_empty() {
+            return;
+        }
+        if let Some(flow) = flow {
+            for w in writes.iter() {
+                match w {
+                    Write::Text(name, value) => {
+                        let kept = flow.vars.captured_mut().set(*name, None, value);
+                        self.counters.var_memcap += u64::from(!kept);
+                    }
+                    Write::Int(name, value) => flow.vars.set_int(*name, *value),
+                }
+            }
+        }
+        writes.clear();
+    }
+}
+
+/// Scripts of transforms.
+#[derive(Debug, Default)]
+pub struct TransformScripts {
+    scripts: Vec<Loaded>,
+    counters: LuaCounters,
+    teller: Teller,
+}
+
+impl TransformScripts {
+    /// Calls script number `number` for `input`; whether it gave something, which is appended to `out`.
+    pub(crate) fn transform(&mut self, number: u32, input: &[u8], args: &[String], out: &mut Vec<u8>) -> bool {
+        let TransformScripts { scripts, counters, teller } = self;
+        let Some(Loaded { script: Some(script), told }) = scripts.get_mut(number as usize) else { return false };
+        match script.transform(input, args, out) {
+            Ok(gave) => gave,
+            Err(e) => {
+                counters.count(e.kind);
+                teller.tell(told, &e);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The socket's protocol, which is suricatasc's: JSON objects one after the other.
+//!
+//! A client begins with `{"version": "0.2"}`, with or without a line feed, and gets `{"return": "OK"}`. Each command
+//! (`{"command": "uptime"}`, `{"command": "conf-get", "arguments": {"variable": "a.b"}}`) gets one answer: `{"message": …,
+//! "return": "OK"}`, or `NOK` with the reason as message. In version 0.1 answers have no line feed at their end, in 0.2 they
+//! do; an object that is complete is taken whether a line feed follows or not.
+//!
+//! What a client sends is bounded: [`MESSAGE_MAX`] bytes an object, 128 levels.
+
+use serde_json::{Map, Value, json};
+
+/// Most bytes of one object, and of what may stand before it.
+pub(crate) const MESSAGE_MAX: usize = 64 << 10;
+
+/// The version that is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// 0.1: answers end with their last brace.
+    First,
+    /// 0.2: answers end with a line feed.
+    Second,
+}
+
+/// Why what came is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    /// It begins with something else than an object.
+    #[error("a message is a JSON object")]
+    NoObject,
+    /// It does not end.
+    #[error("a message has at most {MESSAGE_MAX} bytes")]
+    TooLong,
+    /// It is no JSON.
+    #[error("the message is no JSON: {0}")]
+    NoJson(String),
+}
+
+/// Takes messages out of what comes.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    bytes: Vec<u8>,
+    /// What of it was looked at: how far, how deep in braces, whether in a string, whether behind a backslash.
+    at: usize,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Messages {
+    /// Adds bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether something of a message is there, but not all.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    /// The next message, where it is whole.
+    ///
+    /// # Errors
+    /// Where there will be none: after [`Broken::NoJson`] others may follow.
+    pub(crate) fn next(&mut self) -> Result<Option<Map<String, Value>>, Broken> {
+        if self.depth == 0 {
+            let blank = self.bytes.iter().take_while(|b| b.is_ascii_whitespace()).count();
+            self.bytes.drain(..blank);
+            match self.bytes.first() {
+                None => return Ok(None),
+                Some(b'{') => {}
+                Some(_) => return Err(Broken::NoObject),
+            }
+        }
+        while let Some(&b) = self.bytes.get(self.at) {
+            self.at += 1;
+            match b {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' if !self.in_string => self.depth += 1,
+                b'}' if !self.in_string => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        return self.take().map(Some);
+                    }
+                }
+                // No string has one: the line is what can be said of it.
+                b'\n' if self.in_string => {
+                    return self.take().map(Some);
+                }
+                _ => {}
+            }
+            if self.at > MESSAGE_MAX {
+                return Err(Broken::TooLong);
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self) -> Result<Map<String, Value>, Broken> {
+        let rest = self.bytes.split_off(self.at.min(self.bytes.len()));
+        let message = std::mem::replace(&mut self.bytes, rest);
+        (self.at, self.depth, self.in_string, self.escaped) = (0, 0, false, false);
+        serde_json::from_slice(&message).map_err(|e| Broken::NoJson(e.to_string()))
+    }
+}
+
+/// The version that a client asks for.
+pub(crate) fn version(message: &Map<String, Value>) -> Option<Version> {
+    match message.get("version")?.as_str()? {
+        "0.1" => Some(Version::First),
+        "0.2" => Some(Version::Second),
+        _ => None,
+    }
+}
+
+/// What a command comes to.
+pub(crate) type Answer = Result<Value, String>;
+
+/// An answer as it is sent.
+pub(crate) fn render(answer: &Answer, version: Version) -> Vec<u8> {
+    let value = match answer {
+        Ok(message) => json!({"message": message, "return": "OK"}),
+        Err(reason) => json!({"message": reason, "return": "NOK"}),
+    };
+    let mut bytes = value.to_string().into_bytes();
+    if version == Version::Second {
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(chunks: &[&[u8]]) -> Vec<Result<String, Broken>> {
+        let mut m = Messages::default();
+        let mut out = Vec::new();
+        for c in chunks {
+            m.push(c);
+            loop {
+                match m.next() {
+                    Ok(Some(v)) => out.push(Ok(Value::Object(v).to_string())),
+                    Ok(None) => break,
+                    Err(e @ Broken::NoJson(_)) => out.push(Err(e)),
+                    Err(e) => {
+                        out.push(Err(e));
+                        return out;
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn messages_end_with_their_brace() {
+        let text = br#"{"version": "0.2"}{"command":"a","arguments":{"x":"}\"{"}}
+{"b":1}"#;
+        let whole = all(&[text]);
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(whole, all(&bytes));
+        let values: Vec<Value> = whole.into_iter().flatten().map(|t| serde_json::from_str(&t).unwrap()).collect();
+        let command = json!({"command": "a", "arguments": {"x": "}\"{"}});
+        assert_eq!(values, [json!({"version": "0.2"}), command, json!({"b": 1})]);
+    }
+
+    #[test]
+    fn what_is_broken_is_bounded() {
+        assert_eq!(all(&[b"garbage"]), [Err(Broken::NoObject)]);
+        assert_eq!(all(&[b"  [1]"]), [Err(Broken::NoObject)]);
+        let long: Vec<u8> = b"{\"a\":\"".iter().copied().chain(std::iter::repeat_n(b'x', MESSAGE_MAX + 10)).collect();
+        assert_eq!(all(&[&long]), [Err(Broken::TooLong)]);
+        let deep: Vec<u8> = b"{\"a\":".repeat(5000);
+        assert_eq!(all(&[&deep]), []);
+        let nested: Vec<u8> = deep.iter().copied().chain(std::iter::repeat_n(b'}', 5000)).collect();
+        assert!(matches!(all(&[&nested])[..], [Err(Broken::NoJson(_))]));
+        let bad = all(&[b"{\"a\":}{\"b\":2}"]);
+        assert!(matches!(&bad[..], [Err(Broken::NoJson(_)), Ok(b)] if b == "{\"b\":2}"), "{bad:?}");
+        let bad = all(&[b"{\"ver\n{\"b\":2}"]);
+        assert!(matches!(&bad[..], [Err(Broken::NoJson(_)), Ok(_)]), "{bad:?}");
+    }
+
+    #[test]
+    fn versions_and_answers() {
+        let of = |t: &str| version(serde_json::from_str::<Value>(t).unwrap().as_object().unwrap());
+        assert_eq!(of(r#"{"version":"0.1"}"#), Some(Version::First));
+        assert_eq!(of(r#"{"version":"0.2"}"#), Some(Version::Second));
+        assert_eq!((of(r#"{"version":"0.3"}"#), of(r#"{"version":2}"#), of("{}")), (None, None, None));
+        assert_eq!(render(&Ok(json!(3)), Version::First), br#"{"message":3,"return":"OK"}"#);
+        assert_eq!(render(&Err("no".into()), Version::Second), b"{\"message\":\"no\",\"return\":\"NOK\"}\n");
+    }
+}

@@ -1,0 +1,208 @@
+//! What can be asked of a running engine, and who asks: the unix socket, and signals.
+//!
+//! [`Control`] knows the engines in use, the workers, and the capture files that wait. It is shared by the threads that serve
+//! it, none of which is on the packet path: that of the socket, one for each client, one for SIGUSR2, one that drops what
+//! workers do not need any more. What they want of a worker goes through its [`post::Post`].
+//!
+//! - `reload`: other rules in place of those in use; tenants.
+//! - `socket`, `message`: the socket, and its protocol.
+//! - `commands`: what can be said there.
+//! - `queue`: `--unix-socket`: capture files that are handed over.
+
+pub(crate) mod commands;
+pub(crate) mod message;
+pub(crate) mod post;
+pub(crate) mod queue;
+mod reload;
+pub(crate) mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::time::{Duration, Instant};
+
+use margay_app::file::FileEngine;
+use margay_config::{Capture, Config, RunOptions};
+use margay_output::{error, notice};
+
+use crate::engines::{EngineSet, Loading};
+use crate::settings;
+use crate::signals::Signals;
+use crate::start::Watching;
+use crate::worker::engines::{AppWants, Install, Retired};
+use crate::{Failed, start};
+use post::{Post, Unanswered};
+use queue::Queue;
+
+/// How long a worker is waited for that carries out an order.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+/// How long a reload waits for workers to take the new rules: those that wait for packets take them with the next.
+const TAKEN: Duration = Duration::from_millis(500);
+
+/// What is shared by all who control a running engine.
+pub(crate) struct Control {
+    pub(crate) options: RunOptions,
+    pub(crate) ips: bool,
+    pub(crate) started: Instant,
+    /// The configuration of the start: what is not about rules holds to the end.
+    pub(crate) config: Config,
+    /// What it said of rules when they were last read.
+    pub(crate) rules_config: RwLock<Arc<Config>>,
+    /// Whether an output shows JA4 fingerprints.
+    ja4_shown: bool,
+    /// Where logs and reports go.
+    pub(crate) dir: PathBuf,
+    engines: RwLock<Arc<EngineSet>>,
+    /// Held by who makes other engines: one at a time.
+    changing: Mutex<()>,
+    /// A reload goes on that nobody waits for.
+    reloading: AtomicBool,
+    workers: Mutex<Vec<Arc<Post>>>,
+    /// Takes what is to be dropped off the packet path.
+    undertaker: mpsc::Sender<Retired>,
+    pub(crate) signals: Arc<Signals>,
+    /// Whether somebody watches detection.
+    pub(crate) watching: Watching,
+    /// `--unix-socket`: capture files to be read.
+    pub(crate) queue: Option<Queue>,
+}
+
+/// A lock whose holder stopped in the middle protects nothing that could be half done here.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    pub(crate) fn new(
+        config: Config,
+        options: RunOptions,
+        ips: bool,
+        dir: PathBuf,
+        engines: Arc<EngineSet>,
+        signals: Arc<Signals>,
+        watching: Watching,
+    ) -> Result<Arc<Control>, Failed> {
+        let (undertaker, dead) = mpsc::channel::<Retired>();
+        thread("drop", move || dead.iter().for_each(drop))?;
+        let queue = matches!(options.capture, Some(Capture::UnixSocket(_))).then(Queue::default);
+        Ok(Arc::new(Control {
+            ja4_shown: settings::shows_ja4(&config, &dir)?,
+            rules_config: RwLock::new(Arc::new(config.clone())),
+            config,
+            options,
+            ips,
+            started: Instant::now(),
+            dir,
+            engines: RwLock::new(engines),
+            changing: Mutex::default(),
+            reloading: AtomicBool::new(false),
+            workers: Mutex::default(),
+            undertaker,
+            signals,
+            watching,
+            queue,
+        }))
+    }
+
+    /// The engines in use.
+    pub(crate) fn engines(&self) -> Arc<EngineSet> {
+        Arc::clone(&self.engines.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn loading<'a>(&'a self, config: &'a Config) -> Loading<'a> {
+        Loading { config, options: &self.options, ips: self.ips, dir: &self.dir }
+    }
+
+    /// What rules and outputs want of the application layer.
+    pub(crate) fn wants(&self, set: &EngineSet) -> Result<AppWants, Failed> {
+        start::app_wants(&self.config, set, self.ja4_shown)
+    }
+
+    /// Makes a worker known, that will look for orders in the post returned. `take` gives it the engines that are in use
+    /// then; those that come later go through the post.
+    pub(crate) fn enter(&self, take: impl FnOnce(Arc<EngineSet>) -> Result<(), Failed>) -> Result<Arc<Post>, Failed> {
+        // Nobody may put others in place in between.
+        let _changing = held(&self.changing);
+        take(self.engines())?;
+        let post = Arc::new(Post::new(self.undertaker.clone()));
+        held(&self.workers).push(Arc::clone(&post));
+        Ok(post)
+    }
+
+    /// The worker of that post is at its end.
+    pub(crate) fn leave(&self, post: &Arc<Post>) {
+        held(&self.workers).retain(|p| !Arc::ptr_eq(p, post));
+    }
+
+    /// The posts of all workers.
+    pub(crate) fn workers(&self) -> Vec<Arc<Post>> {
+        held(&self.workers).clone()
+    }
+
+    /// Puts other engines in place of those in use. Who calls holds `changing`.
+    fn replace(&self, set: EngineSet) -> Result<(), Failed> {
+        let before = self.engines();
+        let wants = self.wants(&set)?;
+        // libmagic, where rules ask for it that did not before.
+        let files = settings::files(&self.config, &self.dir)?;
+        FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
+        let set = Arc::new(set);
+        let mut orders = Vec::new();
+        for post in self.workers() {
+            let install = Install::new(Arc::clone(&set), &before, wants.clone(), &self.watching)?;
+            orders.push((post, install));
+        }
+        *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);
+        for (post, install) in orders {
+            // One that has ended needs none; one that waits for packets takes them with the next.
+            if post.install(install).is_ok() {
+                let _ = post.ask(TAKEN, |_, _| ());
+            }
+        }
+        // Sets of data that nobody names any more are written now; the others go on.
+        for problem in before.datasets().save_but(&set.datasets()) {
+            error!("datasets", "{problem}");
+        }
+        Ok(())
+    }
+
+    /// Asks every worker the same. None answers where there is none.
+    ///
+    /// # Errors
+    /// Where one does not answer.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&mut crate::worker::Worker, &mut crate::stats::Reporter) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Unanswered> {
+        self.workers().iter().map(|p| p.ask(ANSWER, ask.clone())).collect()
+    }
+
+    /// Serves SIGUSR2 in a thread of its own, to the end of the process.
+    ///
+    /// # Errors
+    /// Where there is no thread to be had.
+    pub(crate) fn serve_signals(self: &Arc<Self>, mut wakes: signal_hook::iterator::Signals) -> Result<(), Failed> {
+        let control = Arc::clone(self);
+        thread("signals", move || {
+            for _ in &mut wakes {
+                notice!("suricata", "SIGUSR2: live rule reload");
+                // What came of it was said.
+                let _ = control.reload();
+            }
+        })
+    }
+}
+
+/// Starts a thread that serves the engine from beside.
+///
+/// # Errors
+/// Where there is none to be had.
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
+    std::thread::Builder::new()
+        .name(format!("margay-{name}"))
+        .spawn(run)
+        .map(drop)
+        .map_err(|e| Failed::new("threads", format!("cannot start the thread \"{name}\": {e}")))
+}

@@ -1,0 +1,146 @@
+//! Other rules in place of those in use.
+//!
+//! Everything is read and made ready beside the packet path: the configuration file (its variables, rule files, sets of
+//! data, reputation, tenants), the files that it names, the matchers, and each worker's new memory for them. Only when all of
+//! it is there does anything change; what is wrong is said, and the old rules stay. What flows keep is said in
+//! [`margay_detect::lineage`].
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use margay_config::Config;
+use margay_output::{error, notice};
+
+use super::{Control, held, thread};
+use crate::Failed;
+use crate::engines::{self, EngineSet};
+use crate::{settings, start};
+
+impl Control {
+    /// Makes new engines of those in use, and puts them in place. Who else would change them waits.
+    fn change(&self, change: impl FnOnce(&EngineSet) -> Result<EngineSet, Failed>) -> Result<(), Failed> {
+        let _changing = held(&self.changing);
+        let new = change(&self.engines())?;
+        self.replace(new)
+    }
+
+    /// Reads the configuration and all rules again, those of tenants too.
+    ///
+    /// # Errors
+    /// What keeps the new rules from being used. It was written to the log.
+    pub(crate) fn reload(&self) -> Result<(), Failed> {
+        notice!("detect", "rule reload starting");
+        let reloaded = self.change(|old| {
+            if self.options.disable_detection {
+                return Err(Failed::new("detect", "detection is off (--disable-detection)"));
+            }
+            let config = start::configuration(&self.options)?;
+            self.may_become(&config, old)?;
+            let new = engines::load(&self.loading(&config), Some(old))?;
+            *self.rules_config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+            Ok(new)
+        });
+        match &reloaded {
+            Ok(()) => {
+                let n: u64 = self.engines().all().map(|(_, l)| l.counts.loaded).sum();
+                notice!("detect", "rule reload complete: {n} rules");
+            }
+            Err(f) => error!(f.module, "rule reload failed, the rules in use stay: {}", f.message),
+        }
+        reloaded
+    }
+
+    /// What decides how the engine is built stays until it is started again.
+    fn may_become(&self, config: &Config, old: &EngineSet) -> Result<(), Failed> {
+        let stays = |what: &str| {
+            Err(Failed::new("detect", format!("{what} cannot be changed by a reload: start the engine again for that")))
+        };
+        if settings::is_firewall(config, &self.options)? != settings::is_firewall(&self.config, &self.options)? {
+            return stays("firewall mode");
+        }
+        let tenancy = settings::tenants(config)?;
+        if tenancy.enabled != old.multi || tenancy.mappings.selector != old.mappings.selector {
+            return stays("multi-detect (enabled, selector)");
+        }
+        Ok(())
+    }
+
+    /// The same in a thread of its own; `false` where one that was asked for so is going on.
+    ///
+    /// # Errors
+    /// Where there is no thread to be had.
+    pub(crate) fn reload_beside(self: &Arc<Self>) -> Result<bool, Failed> {
+        if self.reloading.swap(true, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        let control = Arc::clone(self);
+        let started = thread("reload", move || {
+            // What came of it was said.
+            let _ = control.reload();
+            control.reloading.store(false, Ordering::Release);
+        });
+        if started.is_err() {
+            self.reloading.store(false, Ordering::Release);
+        }
+        started.map(|()| true)
+    }
+
+    /// Loads a tenant, new or in the place of itself; without a file from the one that it has.
+    ///
+    /// # Errors
+    /// Where it cannot be loaded; nothing changes then.
+    pub(crate) fn load_tenant(&self, id: u32, yaml: Option<PathBuf>, new: bool) -> Result<(), Failed> {
+        self.change(|old| {
+            let before = old.tenant(id);
+            let yaml = match (before, yaml, new) {
+                (Some(_), _, true) => return Err(Failed::new("detect", format!("tenant {id} is registered already"))),
+                (None, _, false) => return Err(Failed::new("detect", format!("there is no tenant {id}"))),
+                (_, Some(yaml), _) => yaml,
+                (Some(t), None, _) => t.yaml.clone(),
+                (None, None, _) => return Err(Failed::new("detect", "a tenant needs a file")),
+            };
+            let config = self.rules_config();
+            let tenant = engines::load_tenant(&self.loading(&config), id, yaml, before, &old.datasets())?;
+            let mut set = old.clone();
+            set.put(tenant);
+            Ok(set)
+        })
+    }
+
+    /// Loads every tenant again.
+    ///
+    /// # Errors
+    /// Where one cannot be loaded; none changes then.
+    pub(crate) fn reload_tenants(&self) -> Result<(), Failed> {
+        self.change(|old| {
+            let config = self.rules_config();
+            let mut set = old.clone();
+            for t in &old.tenants {
+                let sets = set.datasets();
+                set.put(engines::load_tenant(&self.loading(&config), t.id, t.yaml.clone(), Some(t), &sets)?);
+            }
+            Ok(set)
+        })
+    }
+
+    /// Changes tenants or mappings, with nothing to load.
+    ///
+    /// # Errors
+    /// As `change` says.
+    pub(crate) fn change_tenants(
+        &self,
+        change: impl FnOnce(&mut EngineSet) -> Result<(), String>,
+    ) -> Result<(), Failed> {
+        self.change(|old| {
+            let mut set = old.clone();
+            change(&mut set).map_err(|e| Failed::new("detect", e))?;
+            Ok(set)
+        })
+    }
+
+    /// The configuration as it says of rules.
+    pub(crate) fn rules_config(&self) -> Arc<Config> {
+        Arc::clone(&self.rules_config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}

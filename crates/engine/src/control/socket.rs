@@ -1,0 +1,203 @@
+//! The unix socket: who connects is served by a thread of its own.
+//!
+//! Hostile or broken clients cost little: [`CLIENTS_MAX`] at a time, bounded messages, a time limit for a message that was
+//! begun and for an answer that is not read. A client that says nothing between two messages may stay.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use margay_config::{Capture, Config, ConfigError, RunOptions};
+use margay_output::{info, notice, warning};
+
+use super::message::{Broken, Messages, Version, render, version};
+use super::{Control, commands, thread};
+use crate::Failed;
+use crate::settings;
+
+/// Most clients at a time.
+const CLIENTS_MAX: usize = 16;
+/// How long a message may take from its first byte to its last, and an answer until it is read.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a thread looks whether the engine stops.
+const STEP: Duration = Duration::from_millis(200);
+/// Where sockets with a relative name are.
+pub(crate) const FOLDER: &str = "/var/run/suricata";
+/// The socket's name unless the configuration says another.
+const NAME: &str = "suricata-command.socket";
+
+/// The socket of `name` as the configuration and the command line have it.
+pub(crate) fn path_of(name: Option<&Path>) -> PathBuf {
+    Path::new(FOLDER).join(name.unwrap_or(Path::new(NAME)))
+}
+
+/// Where the socket is to be; `None` where there is to be none. `auto` has one where packets come from the network, and in
+/// the mode that is about it.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn wanted(config: &Config, options: &RunOptions) -> Result<Option<PathBuf>, ConfigError> {
+    let configured = config.get("unix-command.filename").filter(|f| !f.is_empty()).map(Path::new);
+    if let Some(Capture::UnixSocket(given)) = &options.capture {
+        return Ok(Some(path_of(given.as_deref().or(configured))));
+    }
+    let live = !matches!(options.capture, Some(Capture::File(_) | Capture::Erf(_)) | None);
+    let on = match config.get("unix-command.enabled") {
+        None | Some("" | "auto") => live,
+        Some(_) => settings::flag(config, "unix-command.enabled", live)?,
+    };
+    Ok(on.then(|| path_of(configured)))
+}
+
+/// A socket that is listened on; its file goes with it.
+pub(crate) struct Socket {
+    path: PathBuf,
+    clients: Arc<AtomicUsize>,
+}
+
+/// How long clients have, when the engine ends, to get their last answer.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let end = Instant::now() + FAREWELL;
+        while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
+            std::thread::sleep(STEP / 20);
+        }
+        // Who took its place keeps it: it is gone already then, or not ours to judge.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Begins to listen at `path`, in a thread of its own.
+///
+/// # Errors
+/// Where there can be no socket.
+pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Failed> {
+    let failed = |what: &str| {
+        Failed::new("unix-manager", format!("cannot listen on the unix socket {}: {what}", path.display()))
+    };
+    if let Some(folder) = path.parent()
+        && !folder.exists()
+    {
+        std::fs::create_dir_all(folder).map_err(|e| failed(&format!("cannot make its folder: {e}")))?;
+    }
+    // What an engine left that did not end well.
+    if let Ok(meta) = std::fs::symlink_metadata(path) {
+        if !meta.file_type().is_socket() {
+            return Err(failed("there is a file of that name that is no socket"));
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(failed("another engine listens there"));
+        }
+        std::fs::remove_file(path).map_err(|e| failed(&format!("an old socket cannot be removed: {e}")))?;
+    }
+    let listener = UnixListener::bind(path).map_err(|e| failed(&e.to_string()))?;
+    let clients = Arc::new(AtomicUsize::new(0));
+    let socket = Socket { path: path.to_owned(), clients: Arc::clone(&clients) };
+    if let Err(e) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)) {
+        warning!("unix-manager", "{}: cannot set who may use it: {e}", path.display());
+    }
+    listener.set_nonblocking(true).map_err(|e| failed(&e.to_string()))?;
+    info!("unix-manager", "unix socket '{}'", path.display());
+    let control = Arc::clone(control);
+    thread("socket", move || accept(&listener, &control, &clients))?;
+    Ok(socket)
+}
+
+fn accept(listener: &UnixListener, control: &Arc<Control>, clients: &Arc<AtomicUsize>) {
+    while !control.signals.stop() {
+        match listener.accept() {
+            Ok((mut stream, _)) => {
+                if clients.fetch_add(1, Ordering::AcqRel) >= CLIENTS_MAX {
+                    clients.fetch_sub(1, Ordering::AcqRel);
+                    // Who is turned away need not hear it.
+                    let _ = stream.set_nonblocking(true);
+                    let _ = stream.write_all(&render(&Err("too many clients".into()), Version::Second));
+                    continue;
+                }
+                let (control, count) = (Arc::clone(control), Arc::clone(clients));
+                let served = thread("client", move || {
+                    serve(stream, &control);
+                    count.fetch_sub(1, Ordering::AcqRel);
+                });
+                if let Err(f) = served {
+                    clients.fetch_sub(1, Ordering::AcqRel);
+                    warning!("unix-manager", "{}", f.message);
+                }
+            }
+            Err(_) => std::thread::sleep(STEP / 4),
+        }
+    }
+}
+
+/// Talks to one client, to its end.
+fn serve(mut stream: UnixStream, control: &Arc<Control>) {
+    if stream.set_nonblocking(false).is_err()
+        || stream.set_read_timeout(Some(STEP)).is_err()
+        || stream.set_write_timeout(Some(PATIENCE)).is_err()
+    {
+        return;
+    }
+    let mut messages = Messages::default();
+    let mut speaks: Option<Version> = None;
+    let mut begun = Instant::now();
+    let mut bytes = [0u8; 4096];
+    loop {
+        match messages.next() {
+            Ok(Some(message)) => {
+                begun = Instant::now();
+                let answer = match speaks {
+                    None => {
+                        let Some(v) = version(&message) else { return };
+                        speaks = Some(v);
+                        b"{\"return\":\"OK\"}\n"
+                            .get(..if v == Version::Second { 16 } else { 15 })
+                            .unwrap_or_default()
+                            .to_vec()
+                    }
+                    Some(v) => render(&commands::run(control, &message), v),
+                };
+                if stream.write_all(&answer).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Ok(None) => {}
+            Err(e) => {
+                let Some(v) = speaks else { return };
+                let goes_on = matches!(e, Broken::NoJson(_));
+                if stream.write_all(&render(&Err(e.to_string()), v)).is_err() || !goes_on {
+                    return;
+                }
+                begun = Instant::now();
+                continue;
+            }
+        }
+        let at_work = speaks.is_none() || messages.is_partial();
+        if control.signals.stop() || (at_work && begun.elapsed() > PATIENCE) {
+            return;
+        }
+        match stream.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(n) => {
+                if !messages.is_partial() {
+                    begun = Instant::now();
+                }
+                messages.push(bytes.get(..n).unwrap_or_default());
+            }
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Says that a command stops the engine.
+pub(crate) fn stopping() {
+    notice!("unix-manager", "shutdown asked for on the unix socket");
+}

@@ -1,0 +1,222 @@
+//! Detection engines: the rules of the engine itself and those of tenants, loaded together and put in place together.
+//!
+//! An [`EngineSet`] is never changed: a reload, or a tenant more or less, makes another one, which workers take between two
+//! batches (`worker::engines`). What is the same in both is shared.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use margay_app::file::FileWants;
+use margay_config::{Config, RunOptions};
+use margay_detect::dataset::Datasets;
+use margay_output::event::EngineStats;
+use margay_output::{info, warning};
+
+use crate::Failed;
+use crate::rules::{self, Loaded, Source};
+use crate::settings::{self, Mappings, Selector, TenantSettings};
+
+/// A tenant.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenant {
+    pub(crate) id: u32,
+    /// Its file.
+    pub(crate) yaml: PathBuf,
+    pub(crate) loaded: Arc<Loaded>,
+}
+
+/// All engines, and which packets are whose.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EngineSet {
+    pub(crate) default: Arc<Loaded>,
+    /// Whether there are tenants, or may be.
+    pub(crate) multi: bool,
+    /// Whether packets of no tenant are left alone.
+    pub(crate) no_default: bool,
+    /// By id.
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) mappings: Mappings,
+}
+
+impl EngineSet {
+    /// The tenant of that id.
+    pub(crate) fn tenant(&self, id: u32) -> Option<&Tenant> {
+        self.tenants.binary_search_by_key(&id, |t| t.id).ok().and_then(|i| self.tenants.get(i))
+    }
+
+    /// Puts a tenant in, or in the place of the one of its id.
+    pub(crate) fn put(&mut self, tenant: Tenant) {
+        match self.tenants.binary_search_by_key(&tenant.id, |t| t.id) {
+            Ok(i) => self.tenants[i] = tenant,
+            Err(i) => self.tenants.insert(i, tenant),
+        }
+    }
+
+    /// All of them, with their numbers: 0 is the engine's own.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Arc<Loaded>)> {
+        std::iter::once((0, &self.default)).chain(self.tenants.iter().map(|t| (t.id, &t.loaded)))
+    }
+
+    /// For statistics.
+    pub(crate) fn stats(&self) -> Vec<EngineStats> {
+        let stats = |(id, l): (u32, &Arc<Loaded>)| EngineStats {
+            id,
+            last_reload: l.at,
+            rules_loaded: l.counts.loaded,
+            rules_failed: l.counts.failed,
+            rules_skipped: l.counts.skipped,
+        };
+        self.all().map(stats).collect()
+    }
+
+    /// The sets of data of all.
+    pub(crate) fn datasets(&self) -> Datasets {
+        Datasets::all_of(self.all().filter_map(|(_, l)| l.detect.as_ref()).map(|d| d.datasets()))
+    }
+
+    /// What rules want of files.
+    pub(crate) fn file_wants(&self) -> FileWants {
+        let detects = self.all().filter_map(|(_, l)| l.detect.as_ref());
+        detects.map(|d| d.file_wants()).fold(FileWants::NONE, FileWants::or)
+    }
+
+    /// Whether rules look at frames.
+    pub(crate) fn wants_frames(&self) -> bool {
+        self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.wants_frames()))
+    }
+
+    /// Whether rules look at one of these buffers.
+    pub(crate) fn uses(&self, buffers: &[&str]) -> bool {
+        self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.uses(buffers)))
+    }
+}
+
+/// What engines are loaded with, but for what may be there already.
+#[derive(Clone, Copy)]
+pub(crate) struct Loading<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) options: &'a RunOptions,
+    pub(crate) ips: bool,
+    pub(crate) dir: &'a Path,
+}
+
+/// Loads the engine's own rules and those of all tenants: of those of the configuration, and of those that `previous` has
+/// besides.
+///
+/// # Errors
+/// Where any cannot be loaded.
+pub(crate) fn load(with: &Loading<'_>, previous: Option<&EngineSet>) -> Result<EngineSet, Failed> {
+    let Loading { config, options, ips, dir } = *with;
+    let settings = settings::detect(config)?;
+    let tenancy = settings::tenants(config)?;
+    if tenancy.enabled && settings::is_firewall(config, options)? {
+        return Err(Failed::new("multi-detect", "firewall mode has no tenants: its rules hold for every packet"));
+    }
+    let pool = previous.map(EngineSet::datasets);
+    let source = Source {
+        config,
+        rules: config,
+        options,
+        ips,
+        settings: &settings,
+        dir,
+        tenant: false,
+        previous: previous.map(|p| &*p.default),
+        sets: pool.as_ref(),
+    };
+    let default = Arc::new(rules::load(&source)?);
+    let mut set = EngineSet {
+        default,
+        multi: tenancy.enabled,
+        no_default: tenancy.enabled && !tenancy.default,
+        tenants: Vec::new(),
+        mappings: tenancy.mappings.clone(),
+    };
+    if tenancy.enabled {
+        load_tenants(with, &tenancy, previous, &mut set)?;
+    }
+    Ok(set)
+}
+
+fn load_tenants(
+    with: &Loading<'_>,
+    tenancy: &TenantSettings,
+    previous: Option<&EngineSet>,
+    set: &mut EngineSet,
+) -> Result<(), Failed> {
+    let mut wanted = tenancy.tenants.clone();
+    // Those that were registered while running stay, as do their mappings.
+    if let Some(old) = previous {
+        wanted.extend(
+            old.tenants.iter().filter(|t| tenancy.tenants.iter().all(|w| w.0 != t.id)).map(|t| (t.id, t.yaml.clone())),
+        );
+        set.mappings.vlans = old.mappings.vlans.clone();
+        set.mappings.vlans.extend(&tenancy.mappings.vlans);
+    }
+    let mut pool = Datasets::all_of([&set.datasets(), &previous.map(EngineSet::datasets).unwrap_or_default()]);
+    for chunk in wanted.chunks(tenancy.loaders) {
+        let loaded: Vec<Result<Tenant, Failed>> = std::thread::scope(|scope| {
+            let read = |(id, yaml): &(u32, PathBuf)| {
+                let (id, yaml) = (*id, yaml.clone());
+                let (pool, before) = (&pool, previous.and_then(|p| p.tenant(id)));
+                scope.spawn(move || load_tenant(with, id, yaml, before, pool))
+            };
+            let threads: Vec<_> = chunk.iter().map(read).collect();
+            let gone = || Failed::new("multi-detect", "a thread that loads rules stopped");
+            threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(gone()))).collect()
+        });
+        for tenant in loaded {
+            let mut tenant = tenant?;
+            // A set of data of one name is one for all. Who was read at the same time did not know of it.
+            let sets = |t: &Tenant| t.loaded.detect.as_ref().is_some_and(|d| d.datasets().doubles(&pool));
+            if sets(&tenant) {
+                let before = previous.and_then(|p| p.tenant(tenant.id));
+                tenant = load_tenant(with, tenant.id, tenant.yaml, before, &pool)?;
+            }
+            if let Some(d) = &tenant.loaded.detect {
+                pool = Datasets::all_of([&pool, d.datasets()]);
+            }
+            set.put(tenant);
+        }
+    }
+    if set.mappings.selector == Selector::Device && previous.is_none() {
+        warning!(
+            "multi-detect",
+            "selector device: this release reads capture files, which have no interface: no packet is a tenant's"
+        );
+    }
+    if set.mappings.vlans.is_empty() && set.mappings.devices.is_empty() && previous.is_none() {
+        info!("multi-detect", "there are no mappings: no packet is a tenant's until some are registered");
+    }
+    Ok(())
+}
+
+/// Loads a tenant, in the place of `before` where there is that one.
+///
+/// # Errors
+/// Where its file or its rules cannot be loaded.
+pub(crate) fn load_tenant(
+    with: &Loading<'_>,
+    id: u32,
+    yaml: PathBuf,
+    before: Option<&Tenant>,
+    pool: &Datasets,
+) -> Result<Tenant, Failed> {
+    let Loading { config, options, ips, dir } = *with;
+    let own = settings::tenant_config(id, &yaml, &options.sets)?;
+    let settings = settings::detect(config)?;
+    info!("multi-detect", "loading tenant {id}: {}", yaml.display());
+    let source = Source {
+        config,
+        rules: &own,
+        options,
+        ips,
+        settings: &settings,
+        dir,
+        tenant: true,
+        previous: before.map(|t| &*t.loaded),
+        sets: Some(pool),
+    };
+    let loaded = rules::load(&source).map_err(|f| Failed::new(f.module, format!("tenant {id}: {}", f.message)))?;
+    Ok(Tenant { id, yaml, loaded: Arc::new(loaded) })
+}

@@ -1,0 +1,309 @@
+//! A worker's detection engines: whose rules look at a packet, and what happens when other rules take their place.
+//!
+//! The worker keeps the state of each engine; that of the packet at hand is in [`Rest::detect`], the others are parked here.
+//! Where there are no tenants there is one engine, and a packet costs the comparison of two numbers: those of the set of
+//! rules that last looked at its flow, and of the one that will ([`Rest::at_flow`]). What changes hands when rules are
+//! reloaded is made by who loads them ([`Install`]); the worker moves what it has into it and gives back what it does not
+//! need any more ([`Retired`]), to be dropped by somebody else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use margay_app::file::FileWants;
+use margay_detect::{Detect, DetectState, RulesMark};
+use margay_flow::{Direction, Flow};
+use margay_packet::Packet;
+
+use super::{FlowExt, Rest, RuleText};
+use crate::Failed;
+use crate::engines::EngineSet;
+use crate::settings::Selector;
+use crate::start::{self, Watching};
+
+/// Rules, and a worker's state of matching them.
+pub(crate) type Engine = (Arc<Detect>, DetectState);
+
+/// An engine that does not look at the packet at hand.
+#[derive(Debug, Default)]
+struct Parked {
+    /// 0 is the engine's own.
+    tenant: u32,
+    mark: RulesMark,
+    engine: Option<Engine>,
+    texts: Arc<Vec<RuleText>>,
+}
+
+/// Whose rules they are, and where those of others are.
+#[derive(Debug, Default)]
+pub(crate) struct Engines {
+    /// What was last taken.
+    pub(crate) set: Arc<EngineSet>,
+    /// Which rules look at the packet at hand.
+    mark: RulesMark,
+    /// The engine's own first, then by tenant. The place of the one in use is empty.
+    parked: Vec<Parked>,
+    current: usize,
+    /// The tenant that everything belongs to, where a capture file was handed over as its.
+    pub(crate) direct: u32,
+}
+
+/// What a worker needs to go on with another set of engines.
+pub(crate) struct Install {
+    pub(crate) set: Arc<EngineSet>,
+    /// State for the rules that are new, by their serial number.
+    pub(crate) states: HashMap<u64, DetectState>,
+    /// What rules want of the application layer.
+    pub(crate) wants: AppWants,
+}
+
+/// What rules, and logs, want of the application layer.
+#[derive(Debug, Clone)]
+pub(crate) struct AppWants {
+    pub(crate) files: FileWants,
+    pub(crate) frames: bool,
+    pub(crate) ssh: margay_app::ssh::Config,
+    pub(crate) tls: margay_app::tls::Config,
+}
+
+/// What a worker does not need any more.
+#[derive(Default)]
+pub(crate) struct Retired {
+    engines: Vec<Engine>,
+    states: HashMap<u64, DetectState>,
+    texts: Vec<Arc<Vec<RuleText>>>,
+    set: Arc<EngineSet>,
+}
+
+impl Install {
+    /// For one worker. `known` says which rules it has already.
+    ///
+    /// # Errors
+    /// Where a matcher cannot get its memory.
+    pub(crate) fn new(
+        set: Arc<EngineSet>,
+        known: &EngineSet,
+        wants: AppWants,
+        watching: &Watching,
+    ) -> Result<Install, Failed> {
+        let mut states = HashMap::new();
+        for (_, loaded) in set.all() {
+            if let Some(d) = &loaded.detect
+                && known.all().all(|(_, l)| !Arc::ptr_eq(l, loaded))
+            {
+                states.insert(d.serial(), start::state(d, watching)?);
+            }
+        }
+        Ok(Install { set, states, wants })
+    }
+}
+
+impl Install {
+    /// Takes the place of one that the worker did not take: what was made for rules of both is in there.
+    pub(crate) fn comes_after(&mut self, old: &mut Install) {
+        let wanted: Vec<u64> = self.set.all().filter_map(|(_, l)| l.detect.as_ref()).map(|d| d.serial()).collect();
+        for serial in wanted {
+            if let Some(state) = old.states.remove(&serial) {
+                self.states.entry(serial).or_insert(state);
+            }
+        }
+    }
+}
+
+impl Engines {
+    /// The tenant whose rules are in use; 0 where they are the engine's own.
+    pub(crate) fn tenant(&self) -> u32 {
+        self.parked.get(self.current).map_or(0, |p| p.tenant)
+    }
+
+    /// Every engine but the one in use.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &Engine> {
+        self.parked.iter().filter_map(|p| p.engine.as_ref())
+    }
+
+    /// The tenant that a packet belongs to.
+    pub(super) fn tenant_of(&self, packet: &Packet<'_>) -> u32 {
+        if self.direct != 0 {
+            return self.direct;
+        }
+        match self.set.mappings.selector {
+            Selector::Vlan => {
+                let vlan = packet.vlans.as_slice().first();
+                vlan.and_then(|v| self.set.mappings.vlans.get(v)).copied().unwrap_or(0)
+            }
+            // A capture file has no interface.
+            Selector::Direct | Selector::Device => 0,
+        }
+    }
+}
+
+impl Rest {
+    /// Takes another set of engines: between two packets, and in a few moves.
+    pub(crate) fn install(&mut self, mut new: Install) -> Retired {
+        let mut retired = Retired::default();
+        let tenant = self.engines.tenant();
+        self.park();
+        let mut old = std::mem::take(&mut self.engines.parked);
+        let mut parked = Vec::with_capacity(1 + new.set.tenants.len());
+        for (id, loaded) in new.set.all() {
+            let was = old.iter().position(|p| p.tenant == id).map(|i| old.swap_remove(i));
+            let mut was = was.unwrap_or(Parked { tenant: id, ..Parked::default() });
+            let wanted = loaded.detect.as_ref().filter(|_| id != 0 || !new.set.no_default);
+            let same = was.engine.as_ref().map(|(d, _)| d.serial()) == wanted.map(|d| d.serial());
+            if !same {
+                let mut before = was.engine.take();
+                if let Some(d) = wanted
+                    && let Some(mut state) = new.states.remove(&d.serial())
+                {
+                    if let Some((_, b)) = &mut before {
+                        state.take_over(b, d, was.mark);
+                    }
+                    was.engine = Some((Arc::clone(d), state));
+                }
+                was.mark = was.engine.as_ref().map(|(d, _)| d.mark()).unwrap_or_default();
+                retired.engines.extend(before);
+            }
+            retired.texts.push(std::mem::replace(&mut was.texts, Arc::clone(&loaded.texts)));
+            parked.push(was);
+        }
+        for gone in old {
+            retired.engines.extend(gone.engine);
+            retired.texts.push(gone.texts);
+        }
+        retired.states = new.states;
+        retired.set = std::mem::replace(&mut self.engines.set, new.set);
+        self.engines.parked = parked;
+        self.engines.current = 0;
+        self.unpark();
+        self.firewall = self.detect.as_ref().is_some_and(|(d, _)| d.is_firewall());
+        self.select(tenant);
+        self.want(&new.wants);
+        retired
+    }
+
+    fn want(&mut self, wants: &AppWants) {
+        self.app.shared.files.wants = wants.files;
+        let frames = &mut self.app.shared.frames;
+        frames.watched = wants.frames;
+        frames.wanted = wants.frames || self.outputs.wants(margay_output::event::EventType::Frame);
+        if let Some(config) = Arc::get_mut(&mut self.app.config) {
+            config.ssh = wants.ssh;
+            config.tls = wants.tls.clone();
+        }
+    }
+
+    fn park(&mut self) {
+        if let Some(p) = self.engines.parked.get_mut(self.engines.current) {
+            p.engine = self.detect.take();
+            std::mem::swap(&mut p.texts, &mut self.texts);
+        }
+    }
+
+    fn unpark(&mut self) {
+        if let Some(p) = self.engines.parked.get_mut(self.engines.current) {
+            self.detect = p.engine.take();
+            std::mem::swap(&mut p.texts, &mut self.texts);
+            self.engines.mark = p.mark;
+            self.outputs.set_tenant(p.tenant);
+            self.app.record.set_tenant(p.tenant);
+        }
+    }
+
+    /// From here on the rules of this tenant look at packets; those of the engine itself where there is no such tenant.
+    pub(super) fn select(&mut self, tenant: u32) {
+        if self.engines.tenant() == tenant {
+            return;
+        }
+        let parked = &self.engines.parked;
+        let at = parked.binary_search_by_key(&tenant, |p| p.tenant).unwrap_or(0);
+        if at != self.engines.current {
+            self.park();
+            self.engines.current = at;
+            self.unpark();
+        }
+    }
+
+    /// Selects the rules for a packet without a flow.
+    #[inline]
+    pub(super) fn at_packet(&mut self, packet: &Packet<'_>) {
+        if self.engines.set.multi {
+            let tenant = self.engines.tenant_of(packet);
+            self.select(tenant);
+        }
+    }
+
+    /// Makes a flow fit to be looked at: selects its tenant's rules, and where they are not those that last looked at it
+    /// makes what these left fit for them.
+    #[inline]
+    pub(super) fn at_flow(&mut self, flow: &mut Flow<FlowExt>) {
+        if self.engines.set.multi {
+            self.select(flow.ext.tenant);
+        }
+        if flow.ext.rules.serial != self.engines.mark.serial {
+            self.bring(flow);
+        }
+    }
+
+    #[cold]
+    fn bring(&mut self, flow: &mut Flow<FlowExt>) {
+        let from = std::mem::replace(&mut flow.ext.rules, self.engines.mark);
+        let Some((detect, _)) = &self.detect else { return };
+        // A new flow has nothing.
+        if from.serial == 0 {
+            return;
+        }
+        detect.bring_vars(from, &mut flow.core.vars);
+        let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        for parser in app.session.parsers_mut() {
+            let mut next = 0;
+            while let Some(id) = parser.next_tx(next) {
+                next = id + 1;
+                if let Some(tx) = parser.tx_mut(id) {
+                    detect.bring_tx(from, tx.base_mut());
+                }
+            }
+        }
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            detect.bring_frames(from, app.frames.of_mut(dir));
+        }
+        if !self.app.shared.frames.watched && !app.frames.is_empty() {
+            // Nobody will look at what is kept for those who did.
+            app.frames.set_inspected();
+            if let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+                tcp.keep(Direction::ToServer, None);
+                tcp.keep(Direction::ToClient, None);
+            }
+        }
+    }
+}
+
+/// Bytes that one bit of a host is taken to need.
+const HOST_BIT: u64 = 256;
+
+impl Rest {
+    /// The engine's own rules with their state, whichever are in use.
+    pub(crate) fn own(&mut self) -> Option<&mut Engine> {
+        if self.engines.tenant() == 0 { self.detect.as_mut() } else { self.engines.parked.first_mut()?.engine.as_mut() }
+    }
+
+    /// The limits of memory for bits of hosts and for those of pairs, in bytes.
+    pub(crate) fn host_memcaps(&self) -> [u64; 2] {
+        let any = self.detect.iter().chain(self.engines.others()).next();
+        any.map_or([0; 2], |(_, s)| s.hosts().limits().map(|n| n as u64 * HOST_BIT))
+    }
+
+    /// Changes one of them, by its place; `false` where there is none.
+    pub(crate) fn set_host_memcap(&mut self, which: usize, bytes: u64) -> bool {
+        let limit = usize::try_from(bytes / HOST_BIT).unwrap_or(usize::MAX).max(1);
+        let parked = self.engines.parked.iter_mut().filter_map(|p| p.engine.as_mut());
+        let mut any = false;
+        for (_, state) in self.detect.as_mut().into_iter().chain(parked) {
+            let mut limits = state.hosts().limits();
+            if let Some(l) = limits.get_mut(which) {
+                *l = limit;
+                any = true;
+            }
+            state.hosts_mut().set_limits(limits);
+        }
+        any
+    }
+}

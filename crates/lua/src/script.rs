@@ -1,0 +1,321 @@
+//! One script: loaded, asked what it needs, and called.
+
+use mlua::chunk::ChunkMode;
+use mlua::{FromLuaMulti, Function, IntoLuaMulti, LuaString, MultiValue, Table};
+
+use crate::error::{ErrorKind, LuaError};
+use crate::host::{Host, HostError, NoHost, Subject};
+use crate::sandbox::{Settings, State, locked};
+use crate::source::Source;
+use crate::value::Value;
+
+/// Most arguments of a `luaxform`.
+pub const TRANSFORM_ARGS_MAX: usize = 10;
+/// Most variables of one kind that a script names.
+const REGISTERED_MAX: usize = 64;
+/// Most entries of what `init` returns.
+const NEEDS_MAX: usize = 64;
+
+/// Variables that a script named, in its order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// Variables of flows that are text.
+    pub flowvars: Vec<String>,
+    /// Variables of flows that are numbers.
+    pub flowints: Vec<String>,
+    /// Variables of the rule.
+    pub bytevars: Vec<String>,
+    /// It asks for JA3 digests.
+    pub ja3: bool,
+}
+
+impl Registered {
+    pub(crate) fn add(&mut self, kind: &str, name: &str) -> Result<(), String> {
+        let list = match kind {
+            "flowvar" => &mut self.flowvars,
+            "flowint" => &mut self.flowints,
+            "bytevar" => &mut self.bytevars,
+            _ => {
+                self.ja3 = true;
+                return Ok(());
+            }
+        };
+        if list.iter().any(|n| n == name) {
+            return Ok(());
+        }
+        if list.len() >= REGISTERED_MAX {
+            return Err(format!("more than {REGISTERED_MAX} {kind}s in one script"));
+        }
+        list.push(name.to_owned());
+        Ok(())
+    }
+
+    pub(crate) fn of(&self, kind: &str) -> &[String] {
+        match kind {
+            "flowvar" => &self.flowvars,
+            "flowint" => &self.flowints,
+            "bytevar" => &self.bytevars,
+            _ => &[],
+        }
+    }
+}
+
+/// What `init` returned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// What is true (or the text `"true"`).
+    pub wanted: Vec<String>,
+    /// What has another text: `type`, `protocol`, `filter`.
+    pub texts: Vec<(String, String)>,
+    /// Variables that it names, there or by the libraries.
+    pub registered: Registered,
+}
+
+impl Needs {
+    /// The text of a name.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.texts.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// A script in a state of its own, for one worker.
+#[derive(Debug)]
+pub struct Script {
+    state: State,
+    name: String,
+    /// The function that is called again and again.
+    main: Option<Function>,
+}
+
+impl Script {
+    /// Makes a state and runs the script's text, which defines its functions.
+    ///
+    /// # Errors
+    /// A script that does not compile, or fails.
+    pub fn load(source: &Source, settings: &Settings) -> Result<Script, LuaError> {
+        let state = State::new(settings)?;
+        let script = Script { state, name: source.name.to_string(), main: None };
+        let lua = &script.state.lua;
+        // Scripts may begin with a line for the shell.
+        let text: &[u8] = match source.text.strip_prefix(b"#") {
+            Some(rest) => rest.get(rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())..).unwrap_or(&[]),
+            None => &source.text,
+        };
+        let chunk = lua
+            .load(text)
+            .set_name(format!("@{}", script.name))
+            .set_mode(ChunkMode::Text)
+            .into_function()
+            .map_err(|e| LuaError::of(&e, ErrorKind::Script, &script.name))?;
+        script.run::<MultiValue>(&mut NoHost, &chunk, ())?;
+        Ok(script)
+    }
+
+    /// Its file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it defines a function.
+    pub fn has(&self, function: &str) -> bool {
+        self.function(function).is_some()
+    }
+
+    /// Sets a global text (`name` of scripts that write logs).
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub fn set_global(&self, name: &str, value: &str) -> Result<(), LuaError> {
+        self.state.lua.globals().raw_set(name, value).map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))
+    }
+
+    fn function(&self, name: &str) -> Option<Function> {
+        self.state.lua.globals().raw_get::<Function>(name).ok()
+    }
+
+    fn needed(&self, name: &str) -> Result<Function, LuaError> {
+        self.function(name)
+            .ok_or_else(|| LuaError::script(format!("{}: there is no function {name}() in the script", self.name)))
+    }
+
+    /// Calls `init`, and makes sure of the function `main` that is called later on.
+    ///
+    /// # Errors
+    /// A function that is not there, or fails; an `init` that returns no table, or one with what cannot be meant.
+    pub fn init(&mut self, host: &mut dyn Host, main: &str) -> Result<Needs, LuaError> {
+        let init = self.needed("init")?;
+        let wrap = |e: mlua::Error| LuaError::of(&e, ErrorKind::Script, &self.name);
+        let args = self.state.lua.create_table().map_err(wrap)?;
+        args.raw_set("script_api_ver", 1).map_err(wrap)?;
+        let returned: mlua::Value = self.run(host, &init, args)?;
+        let mlua::Value::Table(table) = returned else {
+            return Err(LuaError::script(format!("{}: init() returns no table", self.name)));
+        };
+        let mut needs = Needs::default();
+        for pair in table.pairs::<mlua::Value, mlua::Value>().take(NEEDS_MAX) {
+            let (key, value) = pair.map_err(wrap)?;
+            let mlua::Value::String(key) = key else {
+                return Err(LuaError::script(format!(
+                    "{}: init() returns a table with a key that is no name",
+                    self.name
+                )));
+            };
+            let key = key.to_string_lossy();
+            match value {
+                mlua::Value::Boolean(true) => needs.wanted.push(key),
+                mlua::Value::Boolean(false) => {}
+                mlua::Value::String(text) => match text.to_string_lossy().as_str() {
+                    "true" => needs.wanted.push(key),
+                    "false" => {}
+                    text => needs.texts.push((key, text.to_owned())),
+                },
+                mlua::Value::Table(list) if ["flowvar", "flowint", "bytevar"].contains(&key.as_str()) => {
+                    self.named(host, &key, &list)?;
+                }
+                other => {
+                    let what = other.type_name();
+                    return Err(LuaError::script(format!("{}: init() has a {what} for {key}", self.name)));
+                }
+            }
+        }
+        needs.wanted.sort_unstable();
+        needs.registered = locked(&self.state.registered).clone();
+        self.main = Some(self.needed(main)?);
+        Ok(needs)
+    }
+
+    /// Takes up the variables of a list.
+    fn named(&self, host: &mut dyn Host, kind: &str, list: &Table) -> Result<(), LuaError> {
+        let wrap = |e: mlua::Error| LuaError::of(&e, ErrorKind::Script, &self.name);
+        for name in list.sequence_values::<LuaString>() {
+            let name = name.map_err(wrap)?.to_string_lossy();
+            if kind == "bytevar"
+                && let Err(HostError::Absent(why) | HostError::Wrong(why)) =
+                    host.ask(Subject::ByteVar, "map", &[Value::text(&name)])
+            {
+                return Err(LuaError::script(format!("{}: {why}", self.name)));
+            }
+            locked(&self.state.registered)
+                .add(kind, &name)
+                .map_err(|e| LuaError::script(format!("{}: {e}", self.name)))?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure of a script's `transform`.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn prepare_transform(&mut self) -> Result<(), LuaError> {
+        self.main = Some(self.needed("transform")?);
+        Ok(())
+    }
+
+    /// Calls a function without arguments, where the script has it.
+    ///
+    /// # Errors
+    /// What it raises, or the limit that it goes past.
+    pub fn call_if_there(&self, host: &mut dyn Host, name: &str) -> Result<(), LuaError> {
+        match self.function(name) {
+            Some(f) => {
+                let args =
+                    self.state.lua.create_table().map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))?;
+                self.run::<MultiValue>(host, &f, args).map(|_| ())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Calls the main function with a table of what it asked for; of rules, whether it matches: it returns 1, or a table
+    /// whose `retval` is 1.
+    ///
+    /// # Errors
+    /// What it raises, or the limit that it goes past.
+    pub fn call(&self, host: &mut dyn Host, args: &[(&str, Value<'_>)]) -> Result<bool, LuaError> {
+        let Some(main) = &self.main else { return Ok(false) };
+        let wrap = |e: mlua::Error| LuaError::of(&e, ErrorKind::Script, &self.name);
+        let table = self.table(args).map_err(wrap)?;
+        let one = |v: &mlua::Value| match v {
+            mlua::Value::Integer(n) => *n == 1,
+            mlua::Value::Number(n) => *n == 1.0,
+            _ => false,
+        };
+        Ok(match self.run::<mlua::Value>(host, main, table)? {
+            mlua::Value::Table(t) => one(&t.raw_get::<mlua::Value>("retval").map_err(wrap)?),
+            v => one(&v),
+        })
+    }
+
+    fn table(&self, args: &[(&str, Value<'_>)]) -> mlua::Result<Table> {
+        let lua = &self.state.lua;
+        let table = lua.create_table_with_capacity(0, args.len())?;
+        for (name, value) in args {
+            table.raw_set(*name, value.clone().into_lua(lua)?)?;
+        }
+        Ok(table)
+    }
+
+    /// Calls `transform` with `input` and the rule's arguments; what it makes is appended to `out`, of which it says whether
+    /// there is any: a script that does not return text and a length leaves the input as it is.
+    ///
+    /// # Errors
+    /// What it raises, or the limit that it goes past.
+    pub fn transform(&self, input: &[u8], args: &[String], out: &mut Vec<u8>) -> Result<bool, LuaError> {
+        let Some(main) = &self.main else { return Ok(false) };
+        let lua = &self.state.lua;
+        let prepare = || -> mlua::Result<(LuaString, Table)> {
+            let list = lua.create_table()?;
+            // From 1, as the manual's example goes through them; its text counts from 0.
+            for (arg, i) in args.iter().zip(1i64..) {
+                list.raw_set(i, arg.as_str())?;
+            }
+            if let Some(first) = args.first() {
+                list.raw_set(0, first.as_str())?;
+            }
+            Ok((lua.create_string(input)?, list))
+        };
+        let args = prepare().map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))?;
+        let (text, len): (mlua::Value, mlua::Value) = self.run(&mut NoHost, main, args)?;
+        let (mlua::Value::String(text), Some(len)) = (text, Value::from_lua(&len).as_int()) else { return Ok(false) };
+        let text = text.as_bytes();
+        let len = usize::try_from(len).unwrap_or(0).min(text.len());
+        out.extend_from_slice(text.get(..len).unwrap_or(&[]));
+        Ok(true)
+    }
+
+    /// Calls a function within the limits.
+    fn run<R: FromLuaMulti>(&self, host: &mut dyn Host, f: &Function, args: impl IntoLuaMulti) -> Result<R, LuaError> {
+        let State { lua, native, budget, .. } = &self.state;
+        budget.start();
+        let result = lua.scope(|scope| {
+            let ask = scope.create_function_mut(|lua, (subject, what, args): (LuaString, LuaString, MultiValue)| {
+                let (subject, what) = (subject.to_str()?, what.to_str()?);
+                let Some(subject) = Subject::from_name(&subject) else {
+                    return Err(mlua::Error::runtime("the engine knows nothing of that"));
+                };
+                let args: Vec<Value<'_>> = args.iter().map(Value::from_lua).collect();
+                match host.ask(subject, &what, &args) {
+                    Ok(v) => v.into_multi(lua),
+                    Err(HostError::Absent(why)) => {
+                        Ok(MultiValue::from_iter([mlua::Value::Nil, mlua::Value::String(lua.create_string(why)?)]))
+                    }
+                    Err(HostError::Wrong(why)) => Err(mlua::Error::runtime(why)),
+                }
+            })?;
+            native.raw_set("host", ask)?;
+            let result = f.call::<R>(args);
+            native.raw_set("host", mlua::Value::Nil)?;
+            result
+        });
+        let kind = budget.broke();
+        match result {
+            // Whatever the script made of the error: it went past a limit.
+            Ok(_) if kind == Some(ErrorKind::Instructions) => {
+                let message = format!("{}: instruction limit exceeded", self.name);
+                Err(LuaError { kind: ErrorKind::Instructions, message })
+            }
+            Ok(r) => Ok(r),
+            Err(e) => Err(LuaError::of(&e, kind.unwrap_or(ErrorKind::Script), &self.name)),
+        }
+    }
+}
