@@ -212,7 +212,8 @@ impl Feeder<'_> {
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
                     self.consume(tcp, d, fed.consumed as u64);
-                    if app.session.changes() != changes {
+                    // FTP's control connection stays one stream when TLS begins in it.
+                    if app.session.changes() != changes && app.session.before() != AppProto::Ftp {
                         tcp.raw_border();
                     }
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
