@@ -81,7 +81,7 @@ impl FlowApp {
 
     /// Whether messages of a direction became complete since the last call.
     fn completed(&mut self, d: Direction) -> bool {
-        let Some(parser) = self.session.parsers().last() else { return false };
+        let Some(parser) = self.session.parsers().last().filter(|p| p.is_prompt()) else { return false };
         let Some(complete) = protocol(parser.proto()).map(|p| p.complete()[d.index()]) else { return false };
         let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
         // Another parser counts from 0 again.
