@@ -60,6 +60,9 @@ pub struct Wishes {
     pub no_payload: bool,
     /// Nothing more of the flow is worth looking at: it may bypass inspection.
     pub bypass: bool,
+    /// So many bytes of each direction of its stream are to be followed, 0 for all, whatever the configuration says of
+    /// streams.
+    pub stream_depth: Option<u64>,
 }
 
 /// What parsers of one worker share.
@@ -150,6 +153,11 @@ impl Parsed {
 pub trait Parser: Debug + Send {
     /// The protocol it parses.
     fn proto(&self) -> AppProto;
+
+    /// Whether rules on the stream look at what came with each complete message, and do not wait for a chunk's size.
+    fn is_prompt(&self) -> bool {
+        true
+    }
 
     /// The flow was of another protocol before, and changed to this one.
     fn comes_after(&mut self, _original: AppProto) {}

@@ -84,6 +84,7 @@ pub struct Detect {
 }
 
 /// What rules refer to besides themselves.
+#[derive(Clone)]
 pub struct Environment<'a> {
     /// Entries of `threshold.config`, in their order.
     pub thresholds: &'a [GlobalThreshold],

@@ -413,7 +413,8 @@ fn split<'a, 'r>(
         starts.dedup();
         let mut lists: Vec<Vec<&GroupRule<'_>>> = vec![Vec::new(); starts.len()];
         let mut members = 0usize;
-        for r in &own {
+        let most = 4 * rules.len() + 1024;
+        'all: for r in &own {
             for p in ports(r) {
                 for &(a, b) in &p.ranges {
                     let from = starts.partition_point(|&s| s < u32::from(a));
@@ -424,11 +425,15 @@ fn split<'a, 'r>(
                             members += 1;
                         }
                     }
+                    // Many wide ranges cut into many pieces: not to be gathered before it is seen that they are too many.
+                    if members > most && widest > 0 {
+                        break 'all;
+                    }
                 }
             }
         }
         let distinct = lists.iter().filter(|l| !l.is_empty()).count();
-        if (distinct <= max && members <= 4 * rules.len() + 1024) || widest == 0 {
+        if (distinct <= max && members <= most) || widest == 0 {
             let segments = lists
                 .into_iter()
                 .enumerate()

@@ -74,7 +74,7 @@ pub(crate) const fn family_of(p: &Packet<'_>) -> u8 {
 }
 
 /// Number of an address set; [`ANY`] is every address.
-pub(crate) type SetId = u16;
+pub(crate) type SetId = u32;
 /// The set of everything.
 pub(crate) const ANY: SetId = 0;
 
@@ -126,7 +126,7 @@ impl SetsBuilder {
         }
     }
 
-    /// The number of `set`; `None` where there are more than 65,535 distinct ones.
+    /// The number of `set`; `None` where there are more distinct ones than 32 bits count.
     pub(crate) fn addresses(&mut self, set: &AddressSet) -> Option<SetId> {
         if set.any {
             return Some(ANY);
@@ -145,7 +145,7 @@ impl SetsBuilder {
         Some(id)
     }
 
-    /// The number of `set`; `None` where there are more than 65,535 distinct ones.
+    /// The number of `set`; `None` where there are more distinct ones than 32 bits count.
     pub(crate) fn ports(&mut self, set: &PortSet) -> Option<SetId> {
         if set.any {
             return Some(ANY);
@@ -166,7 +166,7 @@ impl SetsBuilder {
 
 impl Sets {
     fn contains(&self, id: SetId, a: IpAddr) -> bool {
-        let Some(r) = self.addresses.get(usize::from(id)) else { return false };
+        let Some(r) = self.addresses.get(id as usize) else { return false };
         r.any
             || match a {
                 IpAddr::V4(a) => within(&r.v4, u32::from(a)),
@@ -175,7 +175,7 @@ impl Sets {
     }
 
     fn port(&self, id: SetId, port: u16) -> bool {
-        id == ANY || self.ports.get(usize::from(id)).is_some_and(|r| within(r, port))
+        id == ANY || self.ports.get(id as usize).is_some_and(|r| within(r, port))
     }
 }
 
@@ -203,7 +203,7 @@ fn cached(cache: &mut [u64], epoch: u64, sets: &Sets, id: SetId, a: IpAddr) -> b
     if id == ANY {
         return true;
     }
-    let Some(slot) = cache.get_mut(usize::from(id)) else { return false };
+    let Some(slot) = cache.get_mut(id as usize) else { return false };
     if *slot >> 1 != epoch {
         *slot = epoch << 1 | u64::from(sets.contains(id, a));
     }
@@ -450,6 +450,52 @@ mod tests {
         assert_eq!(b.addresses(&set), Some(1));
         assert_eq!(b.addresses(&set.clone()), Some(1));
         assert_eq!(b.ports(&PortSet { ranges: vec![(80, 80)], any: false }), Some(1));
+    }
+
+    /// What is said of a header is what decides.
+    #[test]
+    fn misfits_are_what_does_not_fit() {
+        let mut b = SetsBuilder::new();
+        let set = |a: u32| AddressSet { v4: vec![(a, a)], v6: vec![], any: false };
+        let (src, dst) = (b.addresses(&set(1)).unwrap(), b.addresses(&set(2)).unwrap());
+        let dport = b.ports(&PortSet { ranges: vec![(80, 80)], any: false }).unwrap();
+        let sets = b.finish();
+        let mut cache = SetCache::default();
+        let mut seen = Vec::new();
+        for (n, (both, transaction)) in [(false, false), (true, false), (false, true)].into_iter().enumerate() {
+            let h = Header {
+                transports: transport::TCP,
+                families: family::V4,
+                sides: if n == 0 { TO_SERVER } else { TO_SERVER | TO_CLIENT },
+                both,
+                transaction,
+                src,
+                dst,
+                sport: ANY,
+                dport,
+            };
+            for bits in 0..1u32 << 9 {
+                let bit = |i: u32| bits >> i & 1 == 1;
+                let ip = |a: bool| IpAddr::V4(if a { 1u32 } else { 2 }.into());
+                let k = PacketKey {
+                    transport: if bit(0) { transport::TCP } else { transport::UDP },
+                    family: if bit(1) { family::V4 } else { family::V6 },
+                    side: if bit(2) { TO_SERVER } else { TO_CLIENT },
+                    src: ip(bit(3)),
+                    dst: ip(bit(4)),
+                    sport: if bit(5) { 80 } else { 81 },
+                    dport: if bit(6) { 80 } else { 81 },
+                    fragment: bit(7),
+                };
+                cache.start(&sets);
+                let misfit = h.misfit(&k, &sets);
+                assert_eq!(misfit.is_none(), h.ways(&k, &sets, &mut cache) > 0, "{h:?} {k:?}");
+                seen.extend(misfit);
+            }
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 7, "{seen:?}");
     }
 
     #[test]

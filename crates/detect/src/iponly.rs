@@ -9,6 +9,9 @@ use margay_rules::ast::AddressSet;
 
 /// Most segments of the address space that one rule may be listed in; with more it is looked at always.
 const SEGMENTS_MAX: usize = 4096;
+/// Most places in segments for each range of an address, in all rules together; rules that would need more are looked at
+/// always: the table grows as the rules do.
+const PLACES_MAX: usize = 16;
 
 /// A table from addresses to rules.
 #[derive(Debug, Default)]
@@ -61,14 +64,17 @@ impl Table {
         starts.dedup();
         let mut lists: Vec<Vec<u32>> = vec![Vec::new(); starts.len()];
         let mut wide = Vec::new();
+        let mut places = starts.len().saturating_mul(PLACES_MAX).max(1 << 16);
         for &(rule, set) in rules {
             let spans: Vec<(usize, usize)> = ranges(set)
                 .map(|(a, b)| (starts.partition_point(|&s| s < a), starts.partition_point(|&s| s <= b)))
                 .collect();
-            if spans.iter().map(|(a, b)| b.saturating_sub(*a)).sum::<usize>() > SEGMENTS_MAX.max(2 * spans.len()) {
+            let needed = spans.iter().map(|(a, b)| b.saturating_sub(*a)).sum::<usize>();
+            if needed > SEGMENTS_MAX.max(2 * spans.len()).min(places) {
                 wide.push(rule);
                 continue;
             }
+            places -= needed;
             for (a, b) in spans {
                 for list in lists.get_mut(a..b).into_iter().flatten() {
                     if list.last() != Some(&rule) {

@@ -114,6 +114,7 @@ fn needs(check: &Check) -> Needs {
         | Check::AppState { .. }
         | Check::UriLen { .. }
         | Check::Number { .. }
+        | Check::Interface(_)
         | Check::Other { .. } => Needs::Transaction,
         Check::Lua(c) => match c.at {
             LuaAt::Packet | LuaAt::Payload => Needs::Packet,

@@ -93,7 +93,7 @@ impl CompiledRule {
             false => kind::kind(rule),
         };
         let header = Header::compile(rule, sets)
-            .ok_or_else(|| Refused::Error("more than 65,535 distinct address or port lists in all rules".into()))?;
+            .ok_or_else(|| Refused::Error("too many distinct address or port lists in all rules".into()))?;
         let mut checks = Vec::with_capacity(rule.checks.len() + 1);
         let of_tx = kind == RuleKind::AppTransaction;
         match &rule.protocol {

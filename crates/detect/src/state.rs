@@ -291,6 +291,11 @@ impl<W: Watch> State<W> {
         #[cfg(test)]
         self.add_everything(detect, false);
         self.run(detect, input, key, verdict);
+        if W::CHECKS {
+            while let Some(rule) = self.context.watch.silent().and_then(|n| detect.compiled.get(n as usize)) {
+                self.state_holds(detect, rule, input);
+            }
+        }
     }
 
     /// Looks for the rules on frames and transactions.
@@ -364,7 +369,7 @@ impl<W: Watch> State<W> {
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
         group.scan(source, data, &mut self.scratch, &mut self.candidates);
         if W::CHECKS {
-            self.context.watch.searched(Searched::Packet(source), data);
+            self.context.watch.searched(Searched::Packet(source), Some(data));
         }
     }
 
@@ -625,14 +630,14 @@ impl<W: Watch> State<W> {
             if W::ON {
                 let fate = match (writes, decision.outcome) {
                     (false, _) => Fate::Writes(false),
-                    (_, Outcome::Silent) => Fate::Threshold(false),
+                    (_, Outcome::Silent | Outcome::Limited) => Fate::Threshold(false),
                     _ if self.alerts.len() >= max => Fate::Overflow,
                     _ => Fate::Alert,
                 };
                 self.context.watch.fate(m.rule, fate);
             }
             if !writes {
-            } else if decision.outcome == Outcome::Silent {
+            } else if matches!(decision.outcome, Outcome::Silent | Outcome::Limited) {
                 self.counters.alerts_suppressed += 1;
             } else if self.alerts.len() >= max {
                 self.counters.alert_queue_overflow += 1;
@@ -651,9 +656,6 @@ impl<W: Watch> State<W> {
                     frame: m.frame,
                     context: m.context,
                 });
-                if !rule.tags.is_empty() {
-                    verdict.tagged = false;
-                }
             }
             for t in &rule.tags {
                 self.tags.set(detect.name_of(m.rule), t, &who);
@@ -673,6 +675,9 @@ impl<W: Watch> State<W> {
                 if input.ips && whole_flow {
                     flow_action = FlowAction::Drop;
                 }
+            }
+            if action == Action::Pass && decision.outcome == Outcome::Limited {
+                continue;
             }
             if matches!(action, Action::Pass | Action::Accept) {
                 // What was dropped stays dropped.

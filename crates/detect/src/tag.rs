@@ -1,7 +1,6 @@
 //! Tags: packets after a match, of the same flow or host, that are to be logged.
 //!
-//! A tag counts the packet that set it. Packets that an alert of a rule with tags belongs to are not tagged themselves:
-//! their alert shows them.
+//! A tag counts the packet that set it, and holds from the next one on. A packet may be tagged and alert.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 //! Detection as a whole, over rules built by hand and packets without a decoder.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use margay_flow::{Direction, FlowAction, FlowCore, FlowState};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, PacketSource, Time, tcp};
@@ -9,7 +10,8 @@ use proptest::prelude::*;
 
 use crate::mpm::MpmAlgo;
 use crate::state::State;
-use crate::watch::Off;
+use crate::watch::trace::Tracer;
+use crate::watch::{Off, Watch};
 use crate::{
     Alert, Detect, DetectConfig, DetectState, Environment, Input, RuleKind, StreamChunk, Verdict, VerdictAction,
 };
@@ -51,11 +53,11 @@ pub(crate) fn rule(sid: u32, action: Action, protocol: Protocol) -> Rule {
     }
 }
 
-fn content(bytes: &[u8]) -> Content {
+pub(crate) fn content(bytes: &[u8]) -> Content {
     Content { bytes: bytes.to_vec(), ..Default::default() }
 }
 
-fn with_content(mut r: Rule, contents: Vec<Content>) -> Rule {
+pub(crate) fn with_content(mut r: Rule, contents: Vec<Content>) -> Rule {
     r.buffers.push(BufferChecks {
         buffer: "payload".into(),
         app: false,
@@ -67,7 +69,7 @@ fn with_content(mut r: Rule, contents: Vec<Content>) -> Rule {
     r
 }
 
-fn alert(sid: u32, bytes: &[u8]) -> Rule {
+pub(crate) fn alert(sid: u32, bytes: &[u8]) -> Rule {
     with_content(rule(sid, Action::Alert, Protocol::Tcp), vec![content(bytes)])
 }
 
@@ -108,9 +110,9 @@ pub(crate) fn packet(bytes: &[u8], dir: Direction, sport: u16, dport: u16) -> Pa
     p
 }
 
-struct Lab {
-    detect: Detect,
-    state: State<Off>,
+pub(crate) struct Lab<W = Off> {
+    pub(crate) detect: Arc<Detect>,
+    pub(crate) state: State<W>,
     flow: FlowCore,
     ips: bool,
 }
@@ -121,19 +123,40 @@ impl Lab {
     }
 
     fn with(rules: Vec<Rule>, config: &DetectConfig) -> Lab {
+        Lab::watched(rules, config, |_| Off)
+    }
+}
+
+impl Lab<Tracer> {
+    /// One that writes down what becomes of all rules.
+    pub(crate) fn explaining(rules: Vec<Rule>, config: &DetectConfig) -> Lab<Tracer> {
+        let all: Vec<u32> = (0..rules.len() as u32).collect();
+        Lab::watched(rules, config, |d| Tracer::new(d, &all))
+    }
+}
+
+impl<W: Watch> Lab<W> {
+    fn watched(rules: Vec<Rule>, config: &DetectConfig, watch: impl FnOnce(&Arc<Detect>) -> W) -> Lab<W> {
         let (detect, report) = Detect::compile(rules, &Environment::default(), config).unwrap();
         assert_eq!(report.errors, []);
         assert_eq!(report.set_aside, []);
-        let state = State::watched(&detect, Off).unwrap();
+        let detect = Arc::new(detect);
+        let state = State::watched(&detect, watch(&detect)).unwrap();
         Lab { detect, state, flow: flow(40000, 80), ips: false }
     }
 
-    fn ips(mut self) -> Lab {
+    fn ips(mut self) -> Self {
         self.ips = true;
         self
     }
 
-    fn send(&mut self, payload: &[u8], dir: Direction, in_stream: bool, chunks: &[&[u8]]) -> (Vec<u32>, Verdict) {
+    pub(crate) fn send(
+        &mut self,
+        payload: &[u8],
+        dir: Direction,
+        in_stream: bool,
+        chunks: &[&[u8]],
+    ) -> (Vec<u32>, Verdict) {
         let bytes = tcp_bytes(payload);
         let p = packet(&bytes, dir, self.flow.sport, self.flow.dport);
         let chunks: Vec<StreamChunk<'_>> = chunks.iter().map(|data| StreamChunk { data, offset: 0, seen: 0 }).collect();
@@ -149,7 +172,7 @@ impl Lab {
         (self.state.alerts().iter().map(|a| rules[a.rule as usize].sid).collect(), v)
     }
 
-    fn payload(&mut self, payload: &[u8]) -> (Vec<u32>, Verdict) {
+    pub(crate) fn payload(&mut self, payload: &[u8]) -> (Vec<u32>, Verdict) {
         self.send(payload, Direction::ToServer, false, &[])
     }
 }
@@ -520,10 +543,13 @@ proptest! {
         let algo = if ac { MpmAlgo::AhoCorasick } else { MpmAlgo::Auto };
         let config = DetectConfig { mpm_algo: algo, port_groups: groups, ..Default::default() };
         let mut fast = Lab::with(rules.clone(), &config).ips();
+        let mut told = Lab::explaining(rules.clone(), &config).ips();
         let mut slow = Lab::with(rules, &config).ips();
         slow.state.everything = true;
         fast.flow.dport = port;
         slow.flow.dport = port;
+        told.flow.dport = port;
+        let mut sent = 0;
         let mut stream = Vec::new();
         for (payload, to_client, in_stream) in packets {
             let dir = if to_client { Direction::ToClient } else { Direction::ToServer };
@@ -531,8 +557,17 @@ proptest! {
             let chunks: &[&[u8]] = if in_stream { &[&stream] } else { &[] };
             let a = fast.send(&payload, dir, in_stream, chunks);
             let b = slow.send(&payload, dir, in_stream, chunks);
+            // Watched, it is the same inspection; and of every rule something is said with every packet.
+            let c = told.send(&payload, dir, in_stream, chunks);
+            prop_assert_eq!(&a, &c);
             prop_assert_eq!(a, b);
             prop_assert_eq!(fast.flow.vars.bits(), slow.flow.vars.bits());
+            prop_assert_eq!(fast.flow.vars.bits(), told.flow.vars.bits());
+            sent += 1;
+            for t in told.state.context.watch.traces() {
+                let said: u64 = t.matched + t.reasons.iter().map(|r| r.count).sum::<u64>();
+                prop_assert!(t.packets == sent && said >= sent, "{:?}", t);
+            }
         }
     }
 }

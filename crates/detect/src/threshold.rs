@@ -24,6 +24,8 @@ use crate::header::contains;
 pub(crate) enum Outcome {
     /// Alert and act.
     Alert,
+    /// Act without an alert; a `pass` is none then.
+    Limited,
     /// Act without an alert.
     Silent,
     /// Neither.
@@ -105,13 +107,27 @@ impl Thresholds {
             }
         }
         let mut unused = Vec::new();
+        // Most entries name one signature: they are looked up, and not looked for among all rules.
+        let mut by_sid: Vec<(u32, usize)> = if global.iter().any(|g| g.sid != 0) {
+            rules.iter().enumerate().map(|(i, r)| (r.sid, i)).collect()
+        } else {
+            Vec::new()
+        };
+        by_sid.sort_unstable();
         for g in global {
             let mut used = false;
-            for (i, rule) in rules.iter().enumerate() {
-                if (g.gid == 0 || g.gid == rule.gid) && (g.sid == 0 || g.sid == rule.sid) {
+            let mut take = |out: &mut Thresholds, i: usize| {
+                if rules.get(i).is_some_and(|r| g.gid == 0 || g.gid == r.gid) {
                     used = true;
                     out.apply(i, g);
                 }
+            };
+            if g.sid == 0 {
+                (0..rules.len()).for_each(|i| take(&mut out, i));
+            } else {
+                let from = by_sid.partition_point(|x| x.0 < g.sid);
+                let named = by_sid.get(from..).unwrap_or(&[]).iter().take_while(|x| x.0 == g.sid);
+                named.for_each(|x| take(&mut out, x.1));
             }
             if !used {
                 unused.push(g);
@@ -342,7 +358,7 @@ impl ThresholdState {
             e.count = e.count.saturating_add(1);
             return match u64::from(e.count).cmp(&e.next) {
                 std::cmp::Ordering::Less if e.next == u64::from(t.count) => Outcome::Nothing,
-                std::cmp::Ordering::Less => Outcome::Silent,
+                std::cmp::Ordering::Less => Outcome::Limited,
                 _ => {
                     e.next = e.next.saturating_mul(u64::from(t.multiplier.max(1))).max(u64::from(e.count) + 1);
                     Outcome::Alert
@@ -355,7 +371,7 @@ impl ThresholdState {
         e.count = e.count.saturating_add(1);
         match t.kind {
             ThresholdKind::Limit if e.count <= t.count => Outcome::Alert,
-            ThresholdKind::Limit => Outcome::Silent,
+            ThresholdKind::Limit => Outcome::Limited,
             ThresholdKind::Threshold if e.count >= t.count => {
                 // The window goes on; only the count starts anew.
                 e.count = 0;
@@ -364,7 +380,7 @@ impl ThresholdState {
             ThresholdKind::Both => match e.count.cmp(&t.count) {
                 std::cmp::Ordering::Less => Outcome::Nothing,
                 std::cmp::Ordering::Equal => Outcome::Alert,
-                std::cmp::Ordering::Greater => Outcome::Silent,
+                std::cmp::Ordering::Greater => Outcome::Limited,
             },
             ThresholdKind::DetectionFilter if e.count > t.count => Outcome::Alert,
             _ => Outcome::Nothing,
@@ -372,7 +388,7 @@ impl ThresholdState {
     }
 
     /// Once a rate filter is in force it holds for `timeout`, counted in whole seconds; the match that finds it over
-    /// opens a new window without being counted.
+    /// is not counted. The window goes on meanwhile: where it still does, the next match puts the filter in force again.
     fn rate(&mut self, key: u32, r: &RateFilter, s: &Subject) -> Option<NewAction> {
         let who = who(r.track, s)?;
         let keep = seconds(r.seconds.saturating_add(r.timeout));
@@ -382,7 +398,7 @@ impl ThresholdState {
             if s.time.secs() - active.secs() <= i64::from(r.timeout) {
                 return Some(r.new_action);
             }
-            *e = Entry { start: s.time, count: 0, active: None, next: 0, end };
+            e.active = None;
             return None;
         }
         if !new && over(s.time, e.start, r.seconds) {
@@ -504,6 +520,29 @@ mod tests {
         assert_eq!(changed, [4, 5, 6, 7, 8, 9, 10, 15, 16, 17, 18, 19, 20, 25, 26, 27]);
     }
 
+    /// A match each second, from the reference.
+    #[test]
+    fn rate_filters_come_back_within_their_window() {
+        let times: Vec<f64> = (0..10).map(f64::from).collect();
+        for (count, seconds, timeout, want) in [
+            (3, 60, 3, &[4, 5, 6, 7, 9, 10][..]),
+            (3, 60, 1, &[4, 5, 7, 8, 10]),
+            (1, 60, 2, &[2, 3, 4, 6, 7, 8, 10]),
+            (3, 4, 2, &[4, 5, 6]),
+            (2, 5, 1, &[3, 4, 6, 7]),
+        ] {
+            let new_action = NewAction::Pass;
+            let rate = RateFilter { track: Track::Rule, count, seconds, new_action, timeout };
+            let t = one(RuleThresholds { rate: Some(rate), ..Default::default() });
+            let mut state = ThresholdState::new(10);
+            let mut changed = Vec::new();
+            for (n, &at) in (1..).zip(&times) {
+                changed.extend(state.decide(&t, 0, &subject(at)).new_action.map(|_| n));
+            }
+            assert_eq!(changed, want, "count {count}, seconds {seconds}, timeout {timeout}");
+        }
+    }
+
     #[test]
     fn backoff_multiplies() {
         let times: Vec<f64> = (0..6676).map(|i| f64::from(i) / 100.0).collect();
@@ -525,7 +564,7 @@ mod tests {
         // Once the first host's window is over there is room.
         other.time = subject(5.0).time;
         assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Alert);
-        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Silent);
+        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Limited);
         assert_eq!((state.memcap, state.len()), (2, 1));
     }
 

@@ -132,6 +132,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets } = *source;
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(named_in, options, ips);
+    ctx.max_rules = settings::number(config, "detect.max-rules", ctx.max_rules)?;
     // A tenant that names no classes or references has those of the engine.
     let of = |key: &str| if named_in.get(key).is_some() { named_in } else { config };
     let bad = classes_and_references(of("classification-file"), of("reference-config-file"), &mut ctx);

@@ -3,12 +3,15 @@
 
 mod datasets;
 mod decompress;
+mod dhcp;
 mod dns;
 mod ftp;
 mod http1;
 mod http2;
+mod quic;
 mod recognise;
 mod rules;
+mod smb;
 mod smtp;
 mod ssh;
 mod stream;
@@ -17,12 +20,15 @@ mod tls;
 
 pub use datasets::datasets;
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+pub use dhcp::dhcp;
 pub use dns::dns;
 pub use ftp::ftp;
 pub use http1::http1;
 pub use http2::http2;
+pub use quic::quic;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use smb::{dcerpc, smb};
 pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
@@ -52,10 +58,14 @@ pub const TARGETS: &[Target] = &[
     ("http1", http1),
     ("http2", http2),
     ("ftp", ftp),
+    ("smb", smb),
+    ("dcerpc", dcerpc),
     ("smtp", smtp),
     ("ssh", ssh),
     ("dns", dns),
     ("tls", tls),
+    ("quic", quic),
+    ("dhcp", dhcp),
     ("datasets", datasets),
 ];
 

@@ -1,14 +1,17 @@
 //! The targets of rules: `rules`, `inspect`, and `lists` for the files beside them.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
 
+use margay_app::{AppConfig, AppProto, Parse, Shared};
+use margay_detect::dataset::{DatasetsBuilder, DatasetsConfig};
 use margay_detect::iprep::{IpReputationBuilder, SCORE_MAX};
 use margay_detect::mpm::MpmAlgo;
 use margay_detect::{Detect, DetectConfig, DetectState, Environment, Input, StreamChunk};
 use margay_flow::{Direction, FlowConfig, FlowTable, Lookup};
-use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
+use margay_packet::{DecodeConfig, Decoder, Frame, L3, L4, LinkType, Packet, Time};
 use margay_rules::Context;
 use margay_rules::ast::Rule;
 use margay_stream::StreamEvent;
@@ -32,12 +35,20 @@ fn context() -> &'static Context {
                 .map(|c| (c.name.to_string(), c))
                 .collect(),
             references: text(&[("url", "https://"), ("cve", "https://cve.example/")]),
-            available: ["iprep", "nfq"].into_iter().map(str::to_owned).collect(),
+            available: available(),
             inline: true,
             max_rules: 200,
             ..Context::default()
         }
     })
+}
+
+/// Every protocol and feature, but for scripts.
+fn available() -> HashSet<String> {
+    let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
+    let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
+    let features = margay_rules::FEATURES.iter().map(|(f, _)| (*f).to_owned()).filter(|f| f != "lua");
+    features.chain(["http".to_owned()]).chain(parsed).chain(recognised).collect()
 }
 
 fn limits(mpm_algo: MpmAlgo) -> DetectConfig {
@@ -66,7 +77,7 @@ fn ip(proto: u8, payload: &[u8]) -> Vec<u8> {
 
 /// Inspects a packet twice in one flow with each set of rules: at first with the payload in the stream, then alone. Each
 /// answers with the same alerts.
-fn inspected(sets: &[Detect], bytes: &[u8], payload: &[u8]) {
+fn inspected(sets: &[Arc<Detect>], bytes: &[u8], payload: &[u8]) {
     let frame =
         Frame { data: bytes, wire_len: bytes.len() as u32, time: Time::new(5, 0), link: LinkType::RAW, number: 1 };
     let mut decoder = Decoder::new(DecodeConfig::default());
@@ -109,7 +120,7 @@ fn inspected(sets: &[Detect], bytes: &[u8], payload: &[u8]) {
 
 /// Compiles rules with the portable matcher and, for a part of the inputs, with the other one too, which is much slower
 /// to build.
-fn compiled(rules: Vec<Rule>, thresholds: &[margay_rules::ast::GlobalThreshold], both: bool) -> Vec<Detect> {
+fn compiled(rules: Vec<Rule>, thresholds: &[margay_rules::ast::GlobalThreshold], both: bool) -> Vec<Arc<Detect>> {
     let event = |name: &str| StreamEvent::from_name(name).map(|e| e as u8);
     let mut reputation = IpReputationBuilder::default();
     let _ = reputation.categories("fuzz", "1,Bad,Bad hosts");
@@ -123,16 +134,78 @@ fn compiled(rules: Vec<Rule>, thresholds: &[margay_rules::ast::GlobalThreshold],
     algorithms
         .into_iter()
         .map(|a| {
-            let (detect, report) = Detect::compile(rules.clone(), &environment, &limits(a)).expect("a matcher");
-            assert_eq!(report.loaded + report.errors.len() + report.set_aside.len(), rules.len(), "a rule got lost");
-            detect
+            // What rules put in sets must not be there when the next matcher is tried.
+            let config = DatasetsConfig { memcap: 1 << 20, allow_write: false, ..DatasetsConfig::default() };
+            let mut sets = DatasetsBuilder::new(config, None);
+            let usable: Vec<Rule> = rules.iter().filter(|r| sets.rule(r)).cloned().collect();
+            let environment = Environment { datasets: Arc::new(sets.finish()), ..environment.clone() };
+            let count = usable.len();
+            let (detect, report) = Detect::compile(usable, &environment, &limits(a)).expect("a matcher");
+            assert_eq!(report.loaded + report.errors.len() + report.set_aside.len(), count, "a rule got lost");
+            Arc::new(detect)
         })
         .collect()
 }
 
-/// Rules: any text as a rule file, compiled, and two packets inspected.
+/// A conversation in HTTP/1, packet by packet: what alerts, by place of the rule, with which transaction.
+fn conversation(detect: &Detect, state: &mut DetectState) -> Vec<(u32, Option<u64>)> {
+    const TALK: [(Direction, &[u8]); 4] = [
+        (Direction::ToServer, b"POST /a/index.php?id=1 HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: curl/8\r\n"),
+        (Direction::ToServer, b"Content-Length: 9\r\n\r\nuser=root"),
+        (Direction::ToClient, b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 20\r\n\r\n<html>MZ"),
+        (Direction::ToClient, b"uid=0(root)\n"),
+    ];
+    let config = AppConfig::default();
+    let mut flow = crate::talk::flow(6, 80);
+    let mut shared = Shared::default();
+    let mut left = [Vec::new(), Vec::new()];
+    let http = margay_app::protocol(AppProto::Http1).expect("HTTP/1 has a parser");
+    let mut parsers = [(http.parser)(&config, &flow)];
+    let mut found = Vec::new();
+    for (n, (dir, bytes)) in TALK.into_iter().enumerate() {
+        let waiting = &mut left[dir.index()];
+        waiting.extend_from_slice(bytes);
+        let end = n + 1 == TALK.len();
+        let mut cx = Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end, inline: false };
+        let parsed = parsers[0].data(&mut cx, dir, waiting);
+        waiting.drain(..parsed.consumed);
+        let mut data = vec![0u8; 40];
+        data[32] = 0x50;
+        data.extend_from_slice(bytes);
+        let frame = Frame { data: &data, wire_len: 40, time: Time(n as i64), link: LinkType::RAW, number: n as u64 };
+        let mut p = Packet::new(&frame);
+        p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+        p.l4 = L4::Tcp { offset: 20, header_len: 20 };
+        (p.proto, p.payload) = (6, (40, bytes.len() as u32));
+        (p.src, p.dst, p.sport, p.dport) = match dir {
+            Direction::ToServer => (flow.src, flow.dst, flow.sport, flow.dport),
+            Direction::ToClient => (flow.dst, flow.src, flow.dport, flow.sport),
+        };
+        let chunks = [StreamChunk { data: bytes, offset: 0, seen: 0 }];
+        let mut input = Input {
+            flow: Some(&mut flow),
+            dir: Some(dir),
+            established: true,
+            in_stream: true,
+            chunks: &chunks,
+            txs: Some(&mut parsers),
+            files: Some(&mut shared.files),
+            ..Input::new(&p)
+        };
+        input.app.flow = AppProto::Http1;
+        input.app.side = [AppProto::Http1; 2];
+        let _ = state.inspect(detect, &mut input);
+        found.extend(state.alerts().iter().map(|a| (a.rule, a.tx_id)));
+    }
+    found
+}
+
+/// Rules: any text as a rule file, compiled with all that an engine has, packets and a conversation inspected. With part of the
+/// inputs the same rules are explained: that finds the same, and has something to say of every packet.
 pub fn rules(data: &[u8]) {
-    if data.len() > INPUT_MAX {
+    // Lists that rules name are files: these have no end.
+    let endless = |w: &[u8]| w == b"/dev" || w.starts_with(b"/pro");
+    if data.len() > INPUT_MAX || data.windows(4).any(endless) {
         return;
     }
     let loaded = margay_rules::load_bytes(data, "fuzz", context());
@@ -140,7 +213,23 @@ pub fn rules(data: &[u8]) {
     for e in &loaded.errors {
         let _ = e.to_string();
     }
+    let explained = data.len().is_multiple_of(4).then(|| compiled(loaded.rules.clone(), &[], false));
     let sets = compiled(loaded.rules, &[], data.len().is_multiple_of(16));
+    let mut found = Vec::new();
+    for detect in &sets {
+        let mut state = DetectState::new(detect).expect("scratch");
+        found.push(conversation(detect, &mut state));
+    }
+    assert!(found.windows(2).all(|w| w[0] == w[1]), "matchers differ: {found:?}");
+    for detect in explained.iter().flatten() {
+        let all: Vec<u32> = (0..detect.rules().len() as u32).collect();
+        let mut state = DetectState::explaining(detect, &all).expect("scratch");
+        assert_eq!(found.first(), Some(&conversation(detect, &mut state)), "watched it is another one");
+        for t in state.traces() {
+            let said: u64 = t.matched + t.reasons.iter().map(|r| r.count).sum::<u64>();
+            assert!(said >= t.packets, "{t:?}");
+        }
+    }
     const HTTP: &[u8] = b"GET /index.html?id=1 HTTP/1.1\r\nHost: example.org\r\nUser-Agent: abc\r\nContent-Length: 12\r\n\r\nuid=0(root)\n";
     const DNS: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
     inspected(&sets, &ip(6, HTTP), HTTP);

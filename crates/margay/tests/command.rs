@@ -171,3 +171,61 @@ fn help_and_version_are_there() {
     assert_eq!(o.status.code(), Some(1));
     assert!(stderr(&o).contains("--af-packet"), "{}", stderr(&o));
 }
+
+/// Writes some rules, and gives their path.
+fn rules(dir: &Path, text: &str) -> String {
+    let path = dir.join("own.rules");
+    std::fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+#[test]
+fn rules_are_explained() {
+    let dir = folder("explain");
+    let text = "alert tcp any any -> any any (msg:\"split\"; flow:established; content:\"uid=0|28|root|29|\"; sid:1;)\n\
+                alert tcp any any -> any any (flow:established; content:\"uid=0\"; content:\"wheel\"; distance:0; sid:2;)\n\
+                alert tcp any any -> any any (content:\"a\"; depth:x; sid:3;)\n\
+                alert udp any any -> any 54 (content:\"example\"; sid:4;)\n";
+    let (rules, root) = (rules(&dir, text), root());
+    let (config, pcap) = (root.join("etc/margay.yaml"), root.join("demo/demo.pcap"));
+    let (config, pcap) = (config.display().to_string(), pcap.display().to_string());
+    let explain = |sid: &str, more: &[&str]| {
+        let args = ["rules", "explain", sid, "--pcap", &pcap, "-c", &config, "-S", &rules, "-k", "none"];
+        let o = margay(&[&args[..], more].concat());
+        (o.status.code(), String::from_utf8_lossy(&o.stdout).into_owned(), stderr(&o))
+    };
+    let (code, out, err) = explain("1", &[]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        out.contains("MATCHED once") && out.contains("an alert was written") && out.contains("75 69 64 3d"),
+        "{out}"
+    );
+    let (code, out, _) = explain("2", &[]);
+    assert_eq!(code, Some(1));
+    assert!(out.contains("NO MATCH") && out.contains("content:\"wheel\"; distance:0"), "{out}");
+    let (code, _, err) = explain("3", &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("own.rules:3") && err.contains("depth"), "{err}");
+    assert_eq!(explain("5", &[]).0, Some(2));
+    let (code, out, _) = explain("4", &["--json"]);
+    assert_eq!(code, Some(1));
+    assert!(out.starts_with("{\"rules\":[{\"signature_id\":4,"), "{out}");
+    assert!(out.contains("\"kind\":\"header\"") && out.contains("the destination port is not 54"), "{out}");
+}
+
+#[test]
+fn rules_are_profiled() {
+    let dir = folder("profile");
+    let active = ["--set", "profiling.rules.enabled=yes", "--set", "profiling.rules.active=yes"];
+    let more = [&active[..], &["--set", "profiling.rules.sort=checks"]].concat();
+    let o = run(&dir, &root().join("demo/demo.pcap"), &more);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let table = std::fs::read_to_string(dir.join("rule_perf.log")).expect("a report");
+    assert!(table.contains("Sorted by: number of checks."), "{table}");
+    for sid in ["1000001", "1000002", "1000003", "1000004"] {
+        let row = table.lines().map(|l| l.split_whitespace().collect::<Vec<_>>()).find(|r| r.get(1) == Some(&sid));
+        let row = row.unwrap_or_else(|| panic!("{table}"));
+        assert_ne!((row[6], row[7]), ("0", "0"), "{table}");
+    }
+    assert_eq!(sids(&events(&dir, "alert")).len(), 4, "what is found stays the same");
+}

@@ -284,6 +284,28 @@ impl NumberTest {
     }
 }
 
+/// What is asked of the interface of DCE/RPC that a request is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceTest {
+    /// Its UUID, as it is written.
+    pub uuid: [u8; 16],
+    /// Its major version.
+    pub version: Option<Compare>,
+    /// It need not be a request whose beginning was seen.
+    pub any_frag: bool,
+}
+
+impl InterfaceTest {
+    /// Whether an interface satisfies it. `data` is the UUID, the major version in two bytes, the highest first, and a byte
+    /// that is 1 where the beginning of the request was seen.
+    pub fn holds(&self, data: &[u8]) -> bool {
+        let Some((uuid, &[high, low, first])) = data.split_first_chunk::<16>() else { return false };
+        *uuid == self.uuid
+            && self.version.as_ref().is_none_or(|v| v.holds(u64::from(high) << 8 | u64::from(low)))
+            && (self.any_frag || first == 1)
+    }
+}
+
 /// Of several numbers of a transaction, for which ones a test has to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Which {
@@ -458,6 +480,8 @@ pub enum Check {
     Number { keyword: &'static str, test: NumberTest, which: Which },
     /// `lua`, behind no sticky buffer
     Lua(Box<LuaCheck>),
+    /// `dcerpc.iface`
+    Interface(InterfaceTest),
     /// A check of a protocol or feature, as written
     Other { keyword: String, argument: String, negated: bool },
 }

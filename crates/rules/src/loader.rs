@@ -211,7 +211,13 @@ impl<'c> Loader<'c> {
         let result = if bytes.len() > RULE_BYTES_MAX {
             fail("detect", format!("rule is longer than {RULE_BYTES_MAX} bytes"))
         } else if self.loaded.accepted() >= self.ctx.max_rules {
-            fail("detect", format!("more than {} rules", self.ctx.max_rules))
+            fail(
+                "detect",
+                format!(
+                    "more than {} rules: this one and those after it are left out (detect.max-rules)",
+                    self.ctx.max_rules
+                ),
+            )
         } else {
             self.parse(bytes, &text, place(0), &mut at, &mut warnings)
         };

@@ -419,6 +419,10 @@ impl StreamBuffer {
             out.extend_from_slice(data.get(..room).unwrap_or(data));
             at = z;
         }
+        // Where something came behind it, what is missing at the end is a hole like any other.
+        if at < to && to <= self.end() && out.len() < max {
+            out.extend_from_slice(format!("[{} bytes missing]", to - at).as_bytes());
+        }
         out.truncate(max);
     }
 }

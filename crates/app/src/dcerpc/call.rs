@@ -59,7 +59,7 @@ impl Association {
 
     /// The interface of a context, unless the server refused it.
     fn get(&self, context: u16) -> Option<&Interface> {
-        self.bound.iter().find(|b| b.context == context && b.result.is_none_or(|(result, _)| result == 0))
+        self.bound.iter().find(|b| b.context == context && b.result.is_none_or(|result| result == 0))
     }
 }
 
@@ -76,11 +76,13 @@ pub(crate) struct Call {
     pub interfaces: Vec<Interface>,
     /// The first fragment of the request was seen.
     pub first: bool,
+    /// SMB carries it.
+    pub carried: bool,
 }
 
 impl Call {
-    pub(crate) fn new(h: Header) -> Self {
-        Call { id: h.call, minor: h.minor, ..Call::default() }
+    pub(crate) fn new(h: Header, carried: bool) -> Self {
+        Call { id: h.call, minor: h.minor, carried, ..Call::default() }
     }
 
     pub(crate) const fn side(&self, dir: Direction) -> &Side {
@@ -115,7 +117,8 @@ impl Call {
                 self.interfaces.extend(with.get(request.context));
             }
             kind::RESPONSE | kind::FAULT => {
-                side.add(pdu::response(h, body)?);
+                let stub = pdu::response(body, self.carried)?;
+                self.side_mut(dir).add(stub);
             }
             kind::BIND | kind::ALTER_CONTEXT => {
                 self.interfaces = pdu::bind(h, body)?;
@@ -152,8 +155,9 @@ impl Call {
         (side.done && side.fragments > 0).then_some(&*side.stub)
     }
 
-    /// Appends what events say of it. `carried` is how SMB has it.
-    pub(crate) fn log(&self, json: &mut Json, carried: bool) {
+    /// Appends what events say of it.
+    pub(crate) fn log(&self, json: &mut Json) {
+        let carried = self.carried;
         let [request, response] = &self.sides;
         json.str("request", request.kind.map_or("REQUEST_LOST", pdu::name));
         json.str("response", response.kind.map_or("UNREPLIED", pdu::name));
@@ -175,10 +179,12 @@ impl Call {
                 json.str("uuid", &i.uuid.to_string());
                 json.str("version", &format!("{}.{}", i.version.0, i.version.1));
                 // Of a request it is known that the server agreed.
-                if let Some((result, reason)) = i.result.filter(|_| request.kind != Some(kind::REQUEST)) {
-                    json.uint("ack_result", u64::from(result));
+                if let Some(result) = i.result.filter(|_| request.kind != Some(kind::REQUEST)) {
+                    let [low, high] = result.to_le_bytes();
+                    json.uint("ack_result", u64::from(low));
+                    // The result's upper byte goes by this name in Suricata; a reason is not shown.
                     if carried {
-                        json.uint("ack_reason", u64::from(reason));
+                        json.uint("ack_reason", u64::from(high));
                     }
                 }
                 json.end_object();

@@ -45,6 +45,8 @@ pub(super) struct DcerpcParser {
     with: Association,
     /// Bytes of stub data that transactions hold.
     stubs: usize,
+    /// There are responses whose requests were not seen.
+    lost_requests: bool,
 }
 
 impl DcerpcParser {
@@ -56,6 +58,7 @@ impl DcerpcParser {
             sides: Default::default(),
             with: Association::default(),
             stubs: 0,
+            lost_requests: false,
         }
     }
 
@@ -89,7 +92,7 @@ impl DcerpcParser {
 
     /// The transaction that a message goes on with.
     fn find(&self, dir: Direction, h: Header) -> Option<u64> {
-        let goes_on = |tx: &&Box<DcerpcTx>| {
+        let goes_on = |tx: &&DcerpcTx| {
             let (call, own) = (&tx.call, tx.call.side(dir));
             call.id == h.call
                 && tx.base.progress != [COMPLETE; 2]
@@ -98,9 +101,8 @@ impl DcerpcParser {
                 // A request does not join what a response began.
                 && (dir == Direction::ToClient || own.kind.is_some())
         };
-        let mut found = self.txs.values().filter(goes_on);
         // What is asked first is answered first.
-        found.next().map(|t| t.base.id)
+        self.txs.values().map(|t| &**t).find(goes_on).map(|t| t.base.id)
     }
 
     fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Header, pdu: &[u8]) {
@@ -110,7 +112,7 @@ impl DcerpcParser {
         let id = match self.find(dir, h) {
             Some(id) => Some(id),
             None if silent => None,
-            None => self.make(cx, Call::new(h), None),
+            None => self.make(cx, Call::new(h, false), None),
         };
         mark(cx, dir, at, pdu.len(), id.filter(|_| !silent));
         if silent {
@@ -121,11 +123,22 @@ impl DcerpcParser {
         let _ = tx.call.message(&mut self.with, dir, h, body);
         self.stubs += tx.call.side(dir).stub.len().saturating_sub(before);
         if tx.call.side(dir).done {
-            // What was asked will not be seen any more.
             if dir == Direction::ToClient && tx.call.side(Direction::ToServer).kind.is_none() {
-                tx.base.one_sided(Direction::ToServer, COMPLETE);
+                self.lost_requests = true;
             }
             tx.base.advance(dir, COMPLETE);
+        }
+    }
+
+    /// The client is heard of again: what was answered before will not be seen asked any more.
+    fn settle(&mut self) {
+        if !std::mem::take(&mut self.lost_requests) {
+            return;
+        }
+        for tx in self.txs.values_mut() {
+            if tx.call.side(Direction::ToServer).kind.is_none() && tx.call.side(Direction::ToClient).done {
+                tx.base.one_sided(Direction::ToServer, COMPLETE);
+            }
         }
     }
 
@@ -180,8 +193,8 @@ impl DcerpcParser {
         let key = (d.activity, d.sequence);
         let side = if d.is_response() { Direction::ToClient } else { Direction::ToServer };
         let open =
-            |t: &&Box<DcerpcTx>| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
-        let id = match self.txs.values().find(open).map(|t| t.base.id) {
+            |t: &&DcerpcTx| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
+        let id = match self.txs.values().map(|t| &**t).find(open).map(|t| t.base.id) {
             Some(id) => Some(id),
             None => self.make(cx, Call::default(), Some(key)),
         };
@@ -237,6 +250,9 @@ impl Parser for DcerpcParser {
         }
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
+            if dir == Direction::ToServer {
+                self.settle();
+            }
         }
         self.stream(cx, dir, data)
     }

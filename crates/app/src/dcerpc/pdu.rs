@@ -53,8 +53,6 @@ pub(crate) fn name(kind: u8) -> &'static str {
 const FIRST: u8 = 0x01;
 /// The last fragment of several, or the only one.
 const LAST: u8 = 0x02;
-/// An object's UUID is in a request.
-const OBJECT: u8 = 0x80;
 
 /// Length of [`Header`] in a message.
 pub(crate) const HEADER: usize = 16;
@@ -116,11 +114,12 @@ pub(crate) struct Interface {
     pub uuid: Uuid,
     /// Major and minor.
     pub version: (u16, u16),
-    /// What the server said: 0 for yes; and why.
-    pub result: Option<(u16, u16)>,
+    /// What the server said: 0 for yes.
+    pub result: Option<u16>,
 }
 
-/// A request, or a fragment of one.
+/// A request, or a fragment of one. The UUID of an object, where there is one, and what authenticates it are part of its stub
+/// data, as rules for Suricata know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     pub context: u16,
@@ -133,20 +132,13 @@ pub(crate) fn request(h: Header, body: &[u8]) -> Option<Request<'_>> {
     let mut r = Reader::new(body, h.little);
     r.u32()?;
     let (context, opnum) = (r.u16()?, r.u16()?);
-    if h.flags & OBJECT != 0 {
-        r.take(16)?;
-    }
     Some(Request { context, opnum, stub: r.rest() })
 }
 
-/// The stub data behind the header of a response.
-pub(crate) fn response(h: Header, body: &[u8]) -> Option<&[u8]> {
-    let mut r = Reader::new(body, h.little);
-    r.take(8)?;
-    if h.kind == kind::FAULT {
-        r.take(8)?;
-    }
-    Some(r.rest())
+/// The stub data behind the header of a response. Over TCP it has the eight bytes before it, as in Suricata; what is
+/// `carried` has not.
+pub(crate) fn response(body: &[u8], carried: bool) -> Option<&[u8]> {
+    body.get(if carried { 8 } else { 0 }..)
 }
 
 /// The interfaces that a bind or a change of context asks for.
@@ -168,8 +160,8 @@ pub(crate) fn bind(h: Header, body: &[u8]) -> Option<Vec<Interface>> {
     Some(all)
 }
 
-/// What a server says to each of the interfaces: result and reason.
-pub(crate) fn bind_ack(h: Header, body: &[u8]) -> Option<Vec<(u16, u16)>> {
+/// What a server says to each of the interfaces.
+pub(crate) fn bind_ack(h: Header, body: &[u8]) -> Option<Vec<u16>> {
     let mut r = Reader::new(body, h.little);
     r.take(8)?;
     let address = usize::from(r.u16()?);
@@ -181,8 +173,9 @@ pub(crate) fn bind_ack(h: Header, body: &[u8]) -> Option<Vec<(u16, u16)>> {
     r.take(3)?;
     let mut all = Vec::new();
     for _ in 0..count.min(CONTEXTS_MAX) {
-        all.push((r.u16()?, r.u16()?));
-        r.take(20)?;
+        all.push(r.u16()?);
+        // Why, and the syntax.
+        r.take(22)?;
     }
     Some(all)
 }
@@ -212,7 +205,9 @@ impl<'a> Datagram<'a> {
         }
         let little = order & 0x10 != 0;
         let mut r = Reader::new(data.get(24..)?, little);
-        let (interface, activity) = (r.uuid()?, r.uuid()?);
+        let interface = r.uuid()?;
+        // Whatever the byte order, as Suricata writes it.
+        let activity = Uuid::read(r.array()?, true);
         r.u32()?;
         let (version, sequence, opnum) = (r.u32()?, r.u32()?, r.u16()?);
         r.take(4)?;

@@ -49,7 +49,7 @@ impl Transaction for DcerpcTx {
         json.object("dcerpc");
         match self.datagram {
             None => {
-                self.call.log(json, false);
+                self.call.log(json);
                 json.str("rpc_version", if self.call.minor == 0 { "5.0" } else { "5.1" });
             }
             Some((activity, sequence)) => {

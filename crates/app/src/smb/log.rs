@@ -57,7 +57,7 @@ pub(super) fn log(tx: &SmbTx, json: &mut Json) {
         },
         What::Dcerpc(call) => {
             json.object("dcerpc");
-            call.log(json, true);
+            call.log(json);
             json.end_object();
         }
     }

@@ -87,7 +87,7 @@ pub(super) struct Side {
     pub left: u64,
     /// Bytes that were given and not taken.
     waiting: usize,
-    /// Session, tree and file of the last message of a chain.
+    /// Session and tree of the last message of a chain, and the file that one opens.
     pub chain: (u64, u32, Option<FileId>),
 }
 
@@ -117,6 +117,8 @@ pub(super) struct SmbParser {
     pub trees: Cache<(u64, u32), Tree>,
     /// Names of files that are open.
     pub names: Cache<FileId, Vec<u8>>,
+    /// Numbers of files that were opened under another one.
+    pub aliases: Cache<FileId, FileId>,
     /// Transactions of files, by direction of their data.
     pub open: HashMap<(FileId, Direction), u64>,
     pub pipes: Cache<FileId, Pipe>,
@@ -265,6 +267,22 @@ impl SmbParser {
         self.names.remove(&id);
     }
 
+    /// A file's own number is known.
+    pub(super) fn rename(&mut self, cx: &Parse<'_>, from: FileId, to: FileId) {
+        if self.names.remove(&from).is_none() {
+            return;
+        }
+        self.aliases.insert(cx.config.smb.max_guid_cache_size, from, to);
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            if let Some(id) = self.open.remove(&(from, dir)) {
+                self.open.insert((to, dir), id);
+                if let Some(file) = self.get(id).and_then(SmbTx::file_mut) {
+                    file.id = to;
+                }
+            }
+        }
+    }
+
     /// The transaction of the reads or writes of a file, which is made where there is none.
     pub(super) fn file(&mut self, cx: &mut Parse<'_>, dir: Direction, seed: SmbTx, id: FileId) -> Option<u64> {
         if let Some(tx) = self.open.get(&(id, dir)) {
@@ -408,11 +426,8 @@ impl SmbParser {
         }
     }
 
-    /// A message of `len` bytes is not there as a whole: waits, or passes it over where it is too long.
-    pub(super) fn wait(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, len: u64) -> Step {
-        if len <= WHOLE_MAX {
-            return Step::More;
-        }
+    /// A message is too long to be read as a whole.
+    pub(super) fn pass_over(&mut self, cx: &mut Parse<'_>, dir: Direction, version: u8, len: u64) -> Step {
         self.report(cx, dir, version, None, Event::RecordOverflow);
         self.side(dir).state = State::Skip(len);
         Step::Used(0)
@@ -454,7 +469,13 @@ impl Parser for SmbParser {
         AppProto::Smb
     }
 
+    // As the cases have it: its messages are many and small.
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        cx.shared.wishes.stream_depth = Some(cx.config.smb.stream_depth);
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
         }

@@ -68,9 +68,9 @@ impl SmbParser {
             let tx = match open {
                 Some(tx) => tx,
                 None => {
-                    let what = What::Dcerpc(Box::new(Call::new(h)));
+                    let what = What::Dcerpc(Box::new(Call::new(h, true)));
                     let SmbTx { version, command, session, tree, .. } = seed;
-                    let own = SmbTx { what, version, command, session, tree, pipe: Some(id), ..SmbTx::default() };
+                    let own = SmbTx { what, version, command, session, tree, file: Some(id), ..SmbTx::default() };
                     let Some(tx) = parser.make(cx, own) else { return };
                     tx
                 }
@@ -116,7 +116,7 @@ impl SmbParser {
             let tx = match call {
                 Some(tx) => tx,
                 None => {
-                    let what = What::Dcerpc(Box::new(Call::new(h)));
+                    let what = What::Dcerpc(Box::new(Call::new(h, true)));
                     let SmbTx { version, command, session, tree, status, .. } = seed;
                     let own = SmbTx { what, version, command, session, tree, status, ..SmbTx::default() };
                     let Some(tx) = parser.make(cx, own) else { return };
@@ -140,7 +140,7 @@ impl SmbParser {
 
     /// The pipe that a transaction's request went over.
     pub(super) fn piped(&self, tx: u64) -> Option<FileId> {
-        self.peek(tx)?.pipe
+        self.peek(tx)?.file
     }
 
     fn call(&self, tx: u64) -> Option<&Call> {

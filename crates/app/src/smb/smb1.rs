@@ -42,6 +42,8 @@ pub(super) mod command {
 
 /// Most commands of a chain that are looked at.
 const CHAIN_MAX: usize = 16;
+/// Most requests that wait under one number.
+const ALIKE_MAX: u64 = 8;
 /// Bytes of data that tell DCE/RPC from a file.
 const SNIFF: usize = 16;
 
@@ -143,11 +145,12 @@ impl SmbParser {
         if let Some(step) = self.streamed(cx, dir, at, h, rest, left) {
             return step;
         }
+        if Self::too_long(left) {
+            mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, None);
+            return self.pass_over(cx, dir, 1, left);
+        }
         if !whole {
-            if Self::too_long(left) {
-                mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, None);
-            }
-            return self.wait(cx, dir, 1, left);
+            return Step::More;
         }
         let id = self.chain(cx, dir, h, rest);
         mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, id);
@@ -222,7 +225,8 @@ impl SmbParser {
         mark(cx, dir, frame::SMB1, at, Smb1::LEN, len, tx);
         self.access(cx, h, tx, id, &e, access.is_some());
         if e.len as u64 > here {
-            self.report(cx, dir, 1, tx, Event::MalformedData);
+            let event = if access.is_some() { Event::ReadResponseTooLarge } else { Event::WriteRequestTooLarge };
+            self.report(cx, dir, 1, tx, event);
         }
         self.data_state(dir, tx, (e.offset, start - fixed as u64, here), len - start - here);
         Some(self.used(dir, fixed))
@@ -318,7 +322,9 @@ impl SmbParser {
             h.command,
             command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY | command::NT_CANCEL
         );
-        self.asked(cx, id, (!silent).then_some(key(h, n)));
+        // One number for several messages that wait for their responses is odd, and happens.
+        let free = (0..ALIKE_MAX).map(|turn| key(h, n, turn)).find(|k| self.requests.get(k).is_none());
+        self.asked(cx, id, (!silent).then(|| free.unwrap_or(key(h, n, 0))));
         for e in events.into_iter().flatten() {
             self.report(cx, dir, 1, Some(id), e);
         }
@@ -410,8 +416,8 @@ impl SmbParser {
             }
             _ => {}
         }
-        let key = key(h, n);
-        let id = *self.requests.get(&key)?;
+        let waiting = (0..ALIKE_MAX).map(|turn| key(h, n, turn)).filter_map(|k| Some((k, *self.requests.get(&k)?)));
+        let (key, id) = waiting.min_by_key(|w| w.1)?;
         if status == Status::PENDING {
             return Some(id);
         }
@@ -449,9 +455,8 @@ impl SmbParser {
                     s.1 = service;
                 }
             }),
-            What::Create(c) => create_response(&b).map(|(fid, times, size, directory)| {
+            What::Create(c) => create_response(&b).map(|(fid, times, size)| {
                 (c.id, c.times, c.size) = (Some(FileId::Smb1(fid)), times, size);
-                c.directory |= directory;
                 opened = Some((FileId::Smb1(fid), c.name.clone()));
             }),
             _ => Some(()),
@@ -527,9 +532,14 @@ impl SmbParser {
     }
 }
 
-/// What tells which request a response is to: those of a chain have one number.
-fn key(h: Smb1, n: usize) -> (u8, u64) {
-    (1, h.key() | (n as u64) << 32)
+/// What tells which request a response is to: those of a chain have one number, and so may have others (`turn`).
+fn key(h: Smb1, n: usize, turn: u64) -> (u8, u64) {
+    (1, h.key() | (n as u64 & 0xff) << 32 | turn << 40 | u64::from(h.command) << 48)
+}
+
+/// The same for one that is alone.
+pub(super) fn request_key(h: Smb1) -> (u8, u64) {
+    key(h, 0, 0)
 }
 
 fn dialects(b: &Block<'_>) -> Option<Vec<Vec<u8>>> {
@@ -590,17 +600,15 @@ fn create(b: &Block<'_>, unicode: bool) -> Option<Create> {
     Some(Create { name, directory, delete, disposition, ..Create::default() })
 }
 
-/// File, times, size, whether it is a directory.
-fn create_response(b: &Block<'_>) -> Option<(u16, [u64; 4], u64, bool)> {
+/// File, times, size.
+fn create_response(b: &Block<'_>) -> Option<(u16, [u64; 4], u64)> {
     let mut r = Reader::little(b.words.get(5..)?);
     let fid = r.u16()?;
     r.u32()?;
     let times = [unix(r.u64()?), unix(r.u64()?), unix(r.u64()?), unix(r.u64()?)];
     r.take(12)?;
     let size = r.u64()?;
-    r.take(4)?;
-    let directory = r.u8()? != 0;
-    Some((fid, times, size, directory))
+    Some((fid, times, size))
 }
 
 /// The old and the new name, each behind a byte of format.

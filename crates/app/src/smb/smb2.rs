@@ -10,7 +10,7 @@ use super::names;
 use super::parser::{Access, Data, SmbParser, State, Step, Tree, mark};
 use super::pipe;
 use super::text;
-use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
+use super::tx::{Create, FileId, Negotiation, Set, SetInfo, SmbTx, TreeConnect, What};
 use crate::dcerpc::bytes::Reader;
 use crate::parser::Parse;
 
@@ -92,12 +92,11 @@ impl SmbParser {
         if let Some(step) = streamed {
             return step;
         }
-        let Some(message) = usize::try_from(len).ok().and_then(|n| rest.get(..n)) else {
-            if Self::too_long(len) {
-                mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, None);
-            }
-            return self.wait(cx, dir, 2, len);
-        };
+        if Self::too_long(len) {
+            mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, None);
+            return self.pass_over(cx, dir, 2, len);
+        }
+        let Some(message) = usize::try_from(len).ok().and_then(|n| rest.get(..n)) else { return Step::More };
         let id = if h.is_response() { self.response(cx, h, message) } else { self.request(cx, h, message) };
         mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, id);
         if !fits {
@@ -106,6 +105,17 @@ impl SmbParser {
         let side = self.side(dir);
         (side.chain.0, side.chain.1) = (h.session, h.tree.unwrap_or(side.chain.1));
         self.used(dir, message.len())
+    }
+
+    /// The file that a message of a chain is for.
+    fn related(&self, id: FileId) -> FileId {
+        let [client, _] = &self.sides;
+        client.chain.2.filter(|_| id == FileId::RELATED).unwrap_or(id)
+    }
+
+    /// A file's own number, where it was opened under another.
+    fn own(&self, id: FileId) -> FileId {
+        self.aliases.get(&id).copied().unwrap_or(id)
     }
 
     fn seed(h: Smb2) -> SmbTx {
@@ -131,6 +141,7 @@ impl SmbParser {
         let data_at = u64::from(r.u16()?);
         let (length, offset) = (r.u32()?, r.u64()?);
         let id = file_id(&mut r)?;
+        let id = self.related(id);
         let tree = h.tree.unwrap_or(0);
         let start = data_at.max(fixed as u64).min(len);
         let here = u64::from(length).min(len - start);
@@ -148,11 +159,8 @@ impl SmbParser {
         mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, tx);
         let most = cx.config.smb.max_write_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.1);
-        if (most > 0 && length > most) || length > agreed {
+        if (most > 0 && length > most) || length > agreed || u64::from(length) > here {
             self.report(cx, dir, 2, tx, Event::WriteRequestTooLarge);
-        }
-        if u64::from(length) > here {
-            self.report(cx, dir, 2, tx, Event::MalformedData);
         }
         let access = Access { id, offset, session: h.session, tree, tx, length };
         self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, (2, h.message), access);
@@ -182,7 +190,8 @@ impl SmbParser {
             return Some(Step::More);
         }
         // What was read is not known without its request.
-        let access = *self.accesses.get(&(2, h.message))?;
+        let mut access = *self.accesses.get(&(2, h.message))?;
+        access.id = self.own(access.id);
         let mut r = Reader::little(rest.get(Smb2::LEN..fixed)?);
         r.u16()?;
         let data_at = u64::from(r.u8()?);
@@ -214,11 +223,9 @@ impl SmbParser {
         }
         let most = cx.config.smb.max_read_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.0);
-        if (most > 0 && length > most) || length > agreed || length > access.length {
+        let larger = length > agreed || length > access.length || u64::from(length) > here;
+        if (most > 0 && length > most) || larger {
             self.report(cx, dir, 2, tx, Event::ReadResponseTooLarge);
-        }
-        if u64::from(length) > here {
-            self.report(cx, dir, 2, tx, Event::MalformedData);
         }
         self.data_state(dir, tx, (access.offset, start - fixed as u64, here), len - start - here);
         Some(self.used(dir, fixed))
@@ -231,6 +238,7 @@ impl SmbParser {
         let mut r = Reader::little(body);
         let key = Some((2, h.message));
         let mut what = What::Generic;
+        let mut closes = None;
         let fine = match h.command {
             command::CANCEL | command::QUERY_INFO => return None,
             c if c > command::LAST => {
@@ -240,21 +248,33 @@ impl SmbParser {
             command::NEGOTIATE => negotiate_request(r).map(|n| what = What::Negotiate(Box::new(n))),
             command::SESSION_SETUP => {
                 let blob = session_setup_request(message, r);
-                blob.map(|b| what = What::SessionSetup(Box::new(Setup::default())).with_token(b))
+                blob.map(|b| what = What::SessionSetup(Box::default()).with_token(b))
             }
             command::TREE_CONNECT => tree_connect_request(message, r).map(|share| {
                 what = What::TreeConnect(Box::new(TreeConnect { share, ..TreeConnect::default() }));
             }),
-            command::CREATE => create_request(message, r).map(|c| what = What::Create(Box::new(c))),
+            command::CREATE => create_request(message, r).map(|c| {
+                let file = FileId::opened_by(h.message);
+                if h.next > 0 {
+                    self.names.insert(cx.config.smb.max_guid_cache_size, file, c.name.clone());
+                    self.side(dir).chain.2 = Some(file);
+                }
+                what = What::Create(Box::new(c));
+            }),
             command::CLOSE => r.take(8).and_then(|_| file_id(&mut r)).map(|id| {
-                let id = if id == FileId::RELATED { self.side(dir).chain.2.unwrap_or(id) } else { id };
-                self.close(cx, id);
+                let id = self.related(id);
+                closes = Some(id);
+                // What is opened in one go with it is closed when that was answered.
+                if self.side(dir).chain.2 != Some(id) || self.own(id) != id {
+                    let id = self.own(id);
+                    self.close(cx, id);
+                }
             }),
             command::READ => return self.read_request(cx, h, r),
             command::WRITE => return self.write_pipe(cx, h, message, r),
             command::SET_INFO => match set_info_request(message, r) {
                 Some((id, Some((level, set)))) => {
-                    let name = self.names.get(&id).cloned().unwrap_or_default();
+                    let name = self.names.get(&self.related(id)).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
                     let class = "FILE_INFO";
                     let info = SetInfo { name, id: Some(id), class, level, subcommand: None, what: set };
                     what = What::SetInfo(Box::new(info));
@@ -282,7 +302,7 @@ impl SmbParser {
             _ => Some(()),
         };
         let events = token_events(&what);
-        let id = self.make(cx, SmbTx { what, ..Self::seed(h) })?;
+        let id = self.make(cx, SmbTx { what, file: closes, ..Self::seed(h) })?;
         self.asked(cx, id, key);
         for e in events.into_iter().flatten() {
             self.report(cx, dir, 2, Some(id), e);
@@ -303,6 +323,7 @@ impl SmbParser {
             self.report(cx, Direction::ToServer, 2, None, Event::MalformedData);
             return None;
         };
+        let id = self.related(id);
         let most = cx.config.smb.max_read_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.0);
         if (most > 0 && length > most) || length > agreed {
@@ -362,6 +383,13 @@ impl SmbParser {
         let mut opened = None;
         let mut connected = None;
         let mut piped = None;
+        if h.command == command::CLOSE
+            && let Some(file) = self.peek(id).and_then(|t| t.file)
+        {
+            // What was asked for in one go with its opening is there by now.
+            let file = self.own(file);
+            self.close(cx, file);
+        }
         let tx = self.get(id)?;
         tx.status = Some(status);
         if h.session != 0 {
@@ -420,8 +448,8 @@ impl SmbParser {
         }
         if let Some((file, name)) = opened {
             self.names.insert(cx.config.smb.max_guid_cache_size, file, name);
-            // Whoever asked for it in one go with the next request did not know its number.
-            self.side(Direction::ToServer).chain.2 = Some(file);
+            // What was asked for in one go with it did not know its number.
+            self.rename(cx, FileId::opened_by(h.message), file);
         }
         match piped {
             Some((Some(file), data)) => {
@@ -439,7 +467,8 @@ impl SmbParser {
         if status == Status::PENDING {
             return self.accesses.get(&key).and_then(|a| a.tx);
         }
-        let access = self.accesses.remove(&key)?;
+        let mut access = self.accesses.remove(&key)?;
+        access.id = self.own(access.id);
         if h.command == command::WRITE {
             if let Some(tx) = access.tx.and_then(|id| self.get(id)) {
                 tx.status = Some(status);
@@ -524,14 +553,13 @@ fn tree_connect_request(message: &[u8], mut r: Reader<'_>) -> Option<Vec<u8>> {
 }
 
 fn create_request(message: &[u8], mut r: Reader<'_>) -> Option<Create> {
-    const DIRECTORY: u32 = 1;
     const DELETE_ON_CLOSE: u32 = 0x1000;
     r.take(36)?;
     let (disposition, options) = (r.u32()?, r.u32()?);
     let (at, len) = (r.u16()?, r.u16()?);
     let name = if len == 0 { Vec::new() } else { text::utf16(part(message, usize::from(at), usize::from(len))?) };
-    let (directory, delete) = (options & DIRECTORY != 0, options & DELETE_ON_CLOSE != 0);
-    Some(Create { name, directory, delete, disposition, ..Create::default() })
+    let delete = options & DELETE_ON_CLOSE != 0;
+    Some(Create { name, delete, disposition, ..Create::default() })
 }
 
 /// Times, size, number of the file.

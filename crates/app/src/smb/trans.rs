@@ -6,7 +6,7 @@ use margay_flow::Direction;
 use super::events::Event;
 use super::header::{Smb1, Status};
 use super::parser::SmbParser;
-use super::smb1::Block;
+use super::smb1::{Block, request_key};
 use super::text;
 use super::tx::{FileId, Set, SetInfo, What};
 use crate::dcerpc::bytes::Reader;
@@ -51,7 +51,7 @@ impl SmbParser {
         };
         let [TRANSACT_NAMED_PIPE, fid, ..] = *t.setup.as_slice() else { return None };
         let id = self.pipe_request(cx, Self::seed1(h), FileId::Smb1(fid), t.data)??;
-        self.asked(cx, id, Some((1, h.key())));
+        self.asked(cx, id, Some(request_key(h)));
         Some(id)
     }
 
@@ -80,13 +80,13 @@ impl SmbParser {
     pub(super) fn trans2_request(&self, b: &Block<'_>, unicode: bool) -> Option<What> {
         let t = request(b)?;
         let mut r = Reader::little(t.parameters);
-        let (subcommand, name, id, level) = match t.setup.first()? {
-            &SET_FILE_INFORMATION => {
+        let (subcommand, name, id, level) = match *t.setup.first()? {
+            SET_FILE_INFORMATION => {
                 let id = FileId::Smb1(r.u16()?);
                 let name = self.names.get(&id).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
                 ("SET_FILE_INFO", name, Some(id), r.u16()?)
             }
-            &SET_PATH_INFORMATION => {
+            SET_PATH_INFORMATION => {
                 let level = r.u16()?;
                 r.u32()?;
                 let name = if unicode { text::utf16(r.rest()) } else { text::bytes(r.rest()) };

@@ -21,8 +21,15 @@ pub(super) enum FileId {
 }
 
 impl FileId {
-    /// The file that the message before this one of a chain opened.
+    /// The file that the message before this one of a chain opens.
     pub(super) const RELATED: FileId = FileId::Smb2([0xff; 16]);
+
+    /// A file that will be opened by the message of this number, until its own is known.
+    pub(super) fn opened_by(message: u64) -> FileId {
+        let mut id = [0xff; 16];
+        id[8..].copy_from_slice(&message.to_le_bytes());
+        FileId::Smb2(id)
+    }
 }
 
 /// What was agreed on first.
@@ -130,8 +137,8 @@ pub(super) struct SmbTx {
     pub status: Option<Status>,
     /// What the response is found by.
     pub key: Option<(u8, u64)>,
-    /// The named pipe that its request went over.
-    pub pipe: Option<FileId>,
+    /// The named pipe that its request went over, or the file that it closes.
+    pub file: Option<FileId>,
     pub what: What,
 }
 

@@ -132,6 +132,7 @@ impl CompiledCheck {
             Check::Number { keyword, .. } => return missing(keyword),
             // Scripts are called by themselves, when all else holds.
             Check::Lua(_) => return missing("lua"),
+            Check::Interface(_) => return missing("dcerpc.iface"),
             Check::Other { keyword, .. } => return missing(keyword),
         }))
     }

@@ -76,7 +76,7 @@ impl<W: Watch> State<W> {
                     candidates.extend_from_slice(&group.always);
                     if let Some(p) = &group.prefilter {
                         p.scan(data, &mut self.scratch, &mut candidates);
-                        self.context.watch.searched(Searched::Frame(of.proto, frame.kind), data);
+                        self.context.watch.searched(Searched::Frame(of.proto, frame.kind), Some(data));
                     }
                     candidates.sort_unstable();
                     candidates.dedup();

@@ -176,4 +176,20 @@ mod tests {
         let deep = (0..10_000).fold(tlv(3, b"\xff\xff"), |inner, _| [&b"\x30\x80"[..], &inner].concat());
         all(&BITS, true, &[deep]);
     }
+    /// Whatever the bytes are, the walk ends, and says the same again.
+    #[test]
+    fn any_bytes() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (seed >> 56) as u8
+        };
+        let all = Asn1 { bitstring_overflow: true, double_overflow: true, oversize_length: Some(9), ..BITS };
+        for n in 0..4000 {
+            // Tags and lengths that nest more often than chance would have it.
+            let data: Vec<u8> =
+                (0..n % 97).map(|_| [next(), next() & 0x3f, 0x30, 0x80][usize::from(next() & 3)]).collect();
+            assert_eq!(holds(&all, &data, FRAMES), holds(&all, &data, FRAMES));
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::input::Input;
 use crate::rule::CompiledRule;
 use crate::state::State;
 use crate::watch::Watch;
-use crate::watch::trace::Line;
+use crate::watch::report::Line;
 
 /// What went wrong in scripts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -39,7 +39,7 @@ const HS_FLAG_CASELESS: c_uint = 1;
 const HS_FLAG_DOTALL: c_uint = 2;
 const HS_FLAG_MULTILINE: c_uint = 4;
 const HS_FLAG_SINGLEMATCH: c_uint = 8;
-const HS_FLAG_PREFILTER: c_uint = 32;
+const HS_FLAG_PREFILTER: c_uint = 128;
 const HS_MODE_BLOCK: c_uint = 1;
 
 unsafe extern "C" {

@@ -59,7 +59,7 @@ impl Literal {
     }
 
     /// Whether `data` has it at `start`, and it may lie there.
-    fn is_at(&self, data: &[u8], start: usize) -> bool {
+    pub(crate) fn is_at(&self, data: &[u8], start: usize) -> bool {
         let bytes = &*self.pattern.bytes;
         let end = start + bytes.len();
         start >= self.offset as usize

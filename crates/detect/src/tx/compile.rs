@@ -254,6 +254,13 @@ impl TxBuilder {
                         None => return Ok(None),
                     }
                 }
+                Check::Interface(test) => {
+                    let def = protocol.buffers.iter().find(|b| b.name == "dcerpc.iface");
+                    match def.and_then(|d| Some((d.id, d.progress[dir.index()]?))) {
+                        Some((id, progress)) => (progress, What::Interface { id, test: test.clone() }),
+                        None => return Ok(None),
+                    }
+                }
                 // A name of the other direction means the state of that number here, as in Suricata.
                 Check::AppState { state, order } => match state_of(protocol, dir, state)
                     .or_else(|| state_of(protocol, dir.reverse(), state))

@@ -302,18 +302,24 @@ impl<W: Watch> State<W> {
             let place = Searched::Slot(proto, dir, n, slot);
             if slot.is_one() {
                 let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
-                if let Some(f) = whole(cached, slot, view, context, transforms) {
-                    if W::CHECKS {
-                        context.watch.searched(place, f.data);
+                match whole(cached, slot, view, context, transforms) {
+                    Some(f) => {
+                        context.watch.searched(place, Some(f.data));
+                        prefilter.scan(f.data, mpm, out);
                     }
-                    prefilter.scan(f.data, mpm, out);
+                    None => context.watch.searched(place, None),
                 }
             } else {
+                let mut any = false;
                 each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, context| {
-                    context.watch.searched(place, data);
+                    any = true;
+                    context.watch.searched(place, Some(data));
                     prefilter.scan(data, mpm, out);
                     false
                 });
+                if W::CHECKS && !any {
+                    context.watch.searched(place, None);
+                }
             }
         }
         seen.searched |= searched;
@@ -487,6 +493,14 @@ impl<W: Watch> State<W> {
                 false if *changes && !view.complete => Outcome::Later,
                 holds => to(holds),
             },
+            What::Interface { id, test } => {
+                let mut put_together = Vec::new();
+                let mut all = (0..).map_while(|i| {
+                    put_together.clear();
+                    view.tx.buffer(*id, view.dir, i, &mut put_together).map(|f| test.holds(f.data))
+                });
+                to(all.any(|h| h))
+            }
             What::Length { slot, value } => {
                 let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                 let found = whole(cached, def, view, context, transforms);

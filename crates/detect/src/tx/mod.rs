@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
-use margay_rules::ast::{Compare, NumberTest, Which};
+use margay_rules::ast::{Compare, InterfaceTest, NumberTest, Which};
 
 use crate::inspect::CompiledBuffer;
 
@@ -107,6 +107,8 @@ pub(crate) enum What {
     Absent { slot: u16, or_else: Option<u16>, kind: BufferKind },
     /// The length of a slot's buffer (`urilen`).
     Length { slot: u16, value: Compare },
+    /// An interface of DCE/RPC, by the number of its buffer in the protocol.
+    Interface { id: u8, test: InterfaceTest },
     /// A number of the transaction, by its number in the protocol; `changes` says that it may be another one later.
     Number { id: u8, test: NumberTest, which: Which, changes: bool },
     /// The transaction has an event.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use margay_rules::ast::{
-    Base64Mode, BufferCheck, ByteOp, Compare, Content, DataRepOp, Endian, FloatCompare, LuaCheck, MathOp, NumberFormat,
-    NumberTest, SetCommand, Transform, Value, Which,
+    Base64Mode, BufferCheck, ByteOp, Compare, Content, DataRepOp, Endian, FloatCompare, InterfaceTest, LuaCheck,
+    MathOp, NumberFormat, NumberTest, SetCommand, Transform, Value, Which,
 };
 
 /// Longest text of bytes; what is longer is cut.
@@ -84,6 +84,28 @@ pub(crate) fn number_test(test: &NumberTest, which: Which) -> String {
         Which::At(n) => format!("{what},{n}"),
         Which::Count(c) => format!("{what},nb{}", compare(&c)),
     }
+}
+
+/// A UUID as it is written.
+fn uuid(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for (i, b) in bytes.iter().take(16).enumerate() {
+        let _ = write!(out, "{}{b:02x}", if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" });
+    }
+    out
+}
+
+pub(crate) fn interface_test(test: &InterfaceTest) -> String {
+    let version = test.version.as_ref().map_or(String::new(), |v| format!(",{}", compare(v)));
+    let any = if test.any_frag { ",any_frag" } else { "" };
+    format!("dcerpc.iface:{}{version}{any}", uuid(&test.uuid))
+}
+
+/// An interface as it is given to rules ([`InterfaceTest::holds`]).
+pub(crate) fn interface(data: &[u8]) -> String {
+    let version = data.get(16..18).map_or(0, |v| u16::from(v[0]) << 8 | u16::from(v[1]));
+    let cut = if data.get(18) == Some(&1) { "" } else { ", of a request whose beginning was not seen" };
+    format!("it is {} version {version}{cut}", uuid(data))
 }
 
 fn float(c: FloatCompare) -> String {

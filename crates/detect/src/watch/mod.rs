@@ -1,4 +1,4 @@
-//! Watching detection at work: for `rules explain` ([`trace`]) and for profiles of rules ([`profile`]).
+//! Watching detection at work: for `rules explain` ([`trace`], what it gives is in [`report`]) and for profiles of rules ([`profile`]).
 //!
 //! A [`State`](crate::state::State) is made for one kind of [`Watch`]. Calls stand behind `if W::ON`, or their bodies are empty:
 //! with [`Off`], which a run has that nobody watches, the compiler leaves nothing of them, so that what is explained is the
@@ -7,7 +7,12 @@
 pub(crate) mod describe;
 pub(crate) mod hints;
 pub(crate) mod profile;
-pub mod trace;
+pub mod report;
+mod rule;
+#[cfg(test)]
+mod tests;
+pub(crate) mod trace;
+mod words;
 
 use margay_app::AppProto;
 use margay_flow::Direction;
@@ -21,7 +26,7 @@ use crate::input::Input;
 use crate::inspect::{CompiledBuffer, Op};
 use crate::rule::CompiledRule;
 use crate::tx::{Plan, Slot, Step, View};
-use trace::Line;
+use report::Line;
 
 /// What a rule is looked at in.
 #[derive(Debug, Clone, Copy)]
@@ -129,10 +134,15 @@ pub(crate) trait Watch: std::fmt::Debug {
     fn packet(&mut self, _input: &Input<'_>, _key: &PacketKey, _first: bool) {}
     /// A packet is not inspected because of what was decided for its flow.
     fn left_out(&mut self, _input: &Input<'_>) {}
+    /// The next of the rules that are of interest and that the packet fits, none of whose checks was looked at: what its
+    /// checks of packet and flow would have said is told next.
+    fn silent(&mut self) -> Option<u32> {
+        None
+    }
     /// Inspection of the packet is over.
     fn packet_done(&mut self) {}
-    /// Patterns were looked for.
-    fn searched(&mut self, _place: Searched<'_>, _data: &[u8]) {}
+    /// Patterns were looked for, in bytes that were there or were not.
+    fn searched(&mut self, _place: Searched<'_>, _data: Option<&[u8]>) {}
     /// A look at a transaction begins.
     fn transaction(&mut self, _proto: AppProto, _view: &View<'_>) {}
     /// A rule is looked at.

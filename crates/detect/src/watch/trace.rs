@@ -3,295 +3,27 @@
 //! Of each rule a [`RuleTrace`] keeps how often what was the reason that it did not match, the first looks for each reason, the
 //! first ones that matched, and the one that got furthest. All of these are few, however long the capture is.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use margay_app::{AppProto, protocol};
-use margay_flow::{Direction, FlowAction};
-use margay_packet::{PacketSource, Time};
-use margay_rules::ast::{BufferCheck, BufferChecks, Check, FileCheck, Rule};
+use margay_app::AppProto;
+use margay_flow::FlowAction;
+use margay_packet::PacketSource;
+use margay_rules::ast::BufferCheck;
 
-use super::describe::{self, buffer_check, literal, transformed};
-use super::hints::{self, longest_beginning, tenths};
+use super::describe::buffer_check;
+use super::hints;
+use super::report::{Excerpt, FateCount, Line, LineCame, LookReport, PacketRef, ReasonKind, RuleTrace};
+use super::rule::{Current, KEPT, REASONS_MAX, Seen, Way, Work, address, pattern_text, slot_name, source_name};
+use super::words::{MISSING, frame_name, held_lines, misfit_text, search_line, side, state_name, step_text};
 use super::{At, Came, End, Fate, Look, OpSeen, Searched, StepCame, Watch};
 use crate::checks::CheckInput;
 use crate::detect::Detect;
-use crate::group::{Needs, Source, Trigger};
-use crate::header::{Misfit, PacketKey};
+use crate::group::Source;
+use crate::header::PacketKey;
 use crate::input::Input;
-use crate::inspect::{CompiledBuffer, Op, own_checks};
-use crate::kind::RuleKind;
-use crate::mpm::Pattern;
-use crate::prefilter::Literal;
+use crate::inspect::{CompiledBuffer, Op};
 use crate::rule::CompiledRule;
-use crate::tx::{FileTest, Plan, SlotSource, Step, TxTrigger, View, What};
-
-/// Looks that are kept for one reason, and of matches.
-const KEPT: usize = 3;
-/// Most reasons that are told apart.
-const REASONS_MAX: usize = 256;
-/// Bytes of an excerpt, and how many of them come before what it is about.
-const EXCERPT: (usize, usize) = (64, 16);
-
-/// A packet, as its number and ends tell it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PacketRef {
-    /// The frame's number in the capture, from 1.
-    pub number: u64,
-    /// When it was captured.
-    pub time: Time,
-    /// Source address.
-    pub src: IpAddr,
-    /// Source port; 0 where there is none.
-    pub sport: u16,
-    /// Destination address.
-    pub dst: IpAddr,
-    /// Destination port; 0 where there is none.
-    pub dport: u16,
-    /// IP protocol number; 0 where it is no IP.
-    pub proto: u8,
-    /// Number of its flow, where it has one.
-    pub flow: Option<u64>,
-    /// Its direction there.
-    pub dir: Option<Direction>,
-    /// The engine made it up to have the rest of a stream inspected; number and time are those of the packet before.
-    pub made_up: bool,
-}
-
-/// What became of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineCame {
-    /// It holds.
-    Held,
-    /// It held with an earlier look, which is remembered.
-    HeldBefore,
-    /// It does not hold yet, and may.
-    NotYet,
-    /// It does not hold.
-    Failed,
-}
-
-impl LineCame {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            LineCame::Held => "held",
-            LineCame::HeldBefore => "held_before",
-            LineCame::NotYet => "not_yet",
-            LineCame::Failed => "failed",
-        }
-    }
-}
-
-/// Bytes of a buffer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excerpt {
-    /// Size of the buffer.
-    pub size: usize,
-    /// Where in the buffer the excerpt begins.
-    pub offset: usize,
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// What of the buffer it is about: from and to, in the buffer.
-    pub mark: (usize, usize),
-}
-
-impl Excerpt {
-    fn of(data: &[u8], mark: (usize, usize)) -> Excerpt {
-        let offset = mark.0.min(data.len()).saturating_sub(EXCERPT.1);
-        let end = (offset + EXCERPT.0).min(data.len());
-        Excerpt { size: data.len(), offset, bytes: data.get(offset..end).unwrap_or(&[]).to_vec(), mark }
-    }
-}
-
-/// One check, and what became of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// The check, as the rule writes it.
-    pub check: String,
-    /// What became of it.
-    pub came: LineCame,
-    /// What it looked at: a buffer, or nothing for checks of packet and flow.
-    pub place: String,
-    /// What there was.
-    pub detail: String,
-    /// The bytes.
-    pub excerpt: Option<Excerpt>,
-}
-
-impl Line {
-    /// Of a script: as the rule writes it, and whether it speaks for a match.
-    pub(crate) fn of_script(asked: &str, held: bool) -> Line {
-        let (came, detail) = match held {
-            true => (LineCame::Held, "the script matches"),
-            false => (LineCame::Failed, "the script does not match"),
-        };
-        Line::new(asked, came, "", detail)
-    }
-
-    fn new(check: impl Into<String>, came: LineCame, place: impl Into<String>, detail: impl Into<String>) -> Line {
-        Line { check: check.into(), came, place: place.into(), detail: detail.into(), excerpt: None }
-    }
-}
-
-/// One look at the rule.
-#[derive(Debug, Clone)]
-pub struct LookReport {
-    /// With which packet.
-    pub packet: PacketRef,
-    /// In what: the packet, a transaction, a frame.
-    pub subject: String,
-    /// The checks, in the order in which they were looked at.
-    pub lines: Vec<Line>,
-    /// How far it got, to compare with others.
-    pub depth: u32,
-}
-
-/// What kind of reason it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ReasonKind {
-    /// The packet does not fit the rule's header.
-    Header,
-    /// The packet or transaction was not inspected, or not for this rule.
-    NotInspected,
-    /// The rule's fast pattern is not there, or the packet has not what the rule needs.
-    Prefilter,
-    /// A check does not hold.
-    Check,
-    /// All that was there held; something is still to come.
-    Waiting,
-}
-
-impl ReasonKind {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ReasonKind::Header => "header",
-            ReasonKind::NotInspected => "not_inspected",
-            ReasonKind::Prefilter => "prefilter",
-            ReasonKind::Check => "check",
-            ReasonKind::Waiting => "waiting",
-        }
-    }
-}
-
-/// Why the rule did not match, and how often.
-#[derive(Debug, Clone)]
-pub struct Reason {
-    /// What kind of reason it is.
-    pub kind: ReasonKind,
-    /// In words.
-    pub text: String,
-    /// How often.
-    pub count: u64,
-    /// The first times.
-    pub first: Vec<LookReport>,
-}
-
-/// What matches came to.
-#[derive(Debug, Clone)]
-pub struct FateCount {
-    /// In words.
-    pub text: String,
-    /// Whether an alert was written.
-    pub alert: bool,
-    /// How often.
-    pub count: u64,
-    /// With which packets first.
-    pub first: Vec<PacketRef>,
-}
-
-/// What became of one rule.
-#[derive(Debug)]
-pub struct RuleTrace {
-    /// Its place in [`Detect::rules`].
-    pub rule: u32,
-    /// Packets inspected, those that the engine made up included.
-    pub packets: u64,
-    /// Looks at the rule's checks.
-    pub looks: u64,
-    /// How many of them were matches.
-    pub matched: u64,
-    /// The first matches.
-    pub matches: Vec<LookReport>,
-    /// Why it did not match, the most frequent reason first once sorted by the reader; in order of appearance here.
-    pub reasons: Vec<Reason>,
-    /// Of what did not match the look that got furthest.
-    pub nearest: Option<LookReport>,
-    /// What the matches came to.
-    pub fates: Vec<FateCount>,
-    /// The pattern that makes it a candidate, and in what; `None` where there is none.
-    pub pattern: Option<String>,
-    own: Own,
-    work: Work,
-}
-
-/// What is known of the rule beforehand.
-#[derive(Debug)]
-struct Own {
-    /// By the address of their compiled form: buffers.
-    buffers: HashMap<usize, Buffer>,
-    trigger: Way,
-}
-
-/// A buffer of the rule.
-#[derive(Debug, Clone)]
-struct Buffer {
-    name: String,
-    checks: Vec<BufferCheck>,
-}
-
-/// How the rule becomes a candidate.
-#[derive(Debug)]
-enum Way {
-    /// By a pattern in the packet.
-    Pattern(Vec<Source>, Pattern),
-    /// With what a packet has.
-    Needs(Needs),
-    /// By the plans of its transactions.
-    Transactions,
-    Frames(Option<Pattern>),
-    IpOnly,
-}
-
-/// What is going on with the packet at hand.
-#[derive(Debug, Default)]
-struct Work {
-    misfit: Option<Misfit>,
-    /// Whether a look at the rule took place with this packet, or the reason why not is told already.
-    told: bool,
-    /// What the pattern was looked for in: the place, and whether it was there.
-    searches: Vec<(Line, u32)>,
-    /// The transaction that is looked at, and whether the rule was.
-    transaction: Option<(String, bool)>,
-    look: Option<(Look, Current)>,
-}
-
-/// A look that is going on.
-#[derive(Debug, Default)]
-struct Current {
-    lines: Vec<Line>,
-    /// Lines that held before the buffer at hand.
-    base: u32,
-    best: u32,
-    place: (String, Vec<Line>),
-    path: Vec<Seen>,
-    failed: Option<(u32, Line, u32)>,
-    /// Several values of one buffer, or files: what got furthest is kept until the step is over.
-    values: Vec<(Vec<Line>, u32)>,
-    collects: bool,
-}
-
-/// A check of bytes that held.
-#[derive(Debug, Clone)]
-struct Seen {
-    order: u32,
-    place: (usize, Option<usize>),
-    from: usize,
-    to: usize,
-    value: Option<u64>,
-}
+use crate::tx::{Plan, Step, TxTrigger, View, What};
 
 /// Writes down what becomes of some rules.
 #[derive(Debug)]
@@ -305,196 +37,6 @@ pub(crate) struct Tracer {
     packet: Option<PacketRef>,
     app: (AppProto, bool),
     first: bool,
-}
-
-fn address<T>(of: &T) -> usize {
-    std::ptr::from_ref(of) as usize
-}
-
-impl Own {
-    fn new(detect: &Detect, number: u32) -> Option<Own> {
-        let (rule, compiled) = (detect.rules().get(number as usize)?, detect.compiled.get(number as usize)?);
-        let mut buffers = HashMap::new();
-        let mut add = |c: &CompiledBuffer, b: &BufferChecks| {
-            let name = transformed(&b.buffer, &b.transforms);
-            buffers.insert(address(c), Buffer { name, checks: own_checks(&b.checks) });
-        };
-        let of_packet = || rule.buffers.iter().filter(|b| !b.app);
-        let payloads = of_packet().filter(|b| crate::kind::is_payload(&b.buffer));
-        compiled.payload.iter().zip(payloads).for_each(|(c, b)| add(&c.checks, b));
-        let headers = of_packet().filter(|b| !crate::kind::is_payload(&b.buffer));
-        compiled.headers.iter().zip(headers).for_each(|(c, b)| add(&c.1.checks, b));
-        if let Some(f) = &compiled.frame {
-            f.checks.iter().zip(rule.buffers.iter().filter(|b| b.app)).for_each(|(c, b)| add(&c.checks, b));
-        }
-        if let Some(tx) = &compiled.tx {
-            let with_checks = rule.buffers.iter().filter(|b| b.app && !b.checks.is_empty());
-            let literals = rule.checks.iter().filter_map(file_literal);
-            let all = with_checks.cloned().chain(literals);
-            tx.checks.iter().zip(all).for_each(|(c, b)| add(c, &b));
-        }
-        let trigger = match compiled.kind {
-            _ if compiled.frame.is_some() => Way::Frames(crate::frame::pattern_of(rule).map(|l| l.pattern)),
-            RuleKind::AppTransaction => Way::Transactions,
-            RuleKind::IpOnly => Way::IpOnly,
-            _ => match compiled.trigger(rule) {
-                Trigger::Pattern(sources, l) => Way::Pattern(sources, l.pattern),
-                Trigger::Always(quick) | Trigger::Regex(_, _, quick) => Way::Needs(quick.needs),
-            },
-        };
-        Some(Own { buffers, trigger })
-    }
-}
-
-/// The checks of a file's name or magic that keywords other than buffers ask for, as [`crate::tx`] compiles them.
-fn file_literal(c: &Check) -> Option<BufferChecks> {
-    let (buffer, text, negated) = match c {
-        Check::File(FileCheck::Name { text, negated }) => ("file.name", text.clone(), *negated),
-        Check::File(FileCheck::Extension { text, negated }) => {
-            ("file.name", [b".", text.as_slice()].concat(), *negated)
-        }
-        Check::File(FileCheck::Magic { text, negated }) => ("file.magic", text.clone(), *negated),
-        _ => return None,
-    };
-    let content = margay_rules::ast::Content { bytes: text, negated, nocase: true, ..Default::default() };
-    Some(BufferChecks {
-        buffer: buffer.into(),
-        app: true,
-        side: None,
-        transforms: Vec::new(),
-        checks: vec![BufferCheck::Content(content)],
-        absent: None,
-    })
-}
-
-fn pattern_text(p: &Pattern) -> String {
-    format!("\"{}\"{}", literal(&p.bytes), if p.nocase { " in any case" } else { "" })
-}
-
-fn source_name(s: Source) -> String {
-    match s {
-        Source::Payload => "the packet's payload".into(),
-        Source::Stream => "the stream".into(),
-        Source::Header(h) => crate::buffer::PacketBuffer::from_index(h).map_or("a header", |b| b.name()).to_owned(),
-    }
-}
-
-impl RuleTrace {
-    fn new(detect: &Detect, number: u32) -> Option<RuleTrace> {
-        let own = Own::new(detect, number)?;
-        let pattern = match &own.trigger {
-            Way::Pattern(sources, p) => {
-                let places: Vec<String> = sources.iter().map(|s| source_name(*s)).collect();
-                Some(format!("{} in {}", pattern_text(p), places.join(" or ")))
-            }
-            Way::Frames(Some(p)) => Some(format!("{} in the frame", pattern_text(p))),
-            Way::Transactions => detect.compiled.get(number as usize).and_then(|c| {
-                c.tx.as_ref()?.plans.iter().find_map(|p| match &p.trigger {
-                    TxTrigger::Pattern(slot, Literal { pattern, .. }) => {
-                        let group = detect.txs.get(p.proto, p.dir)?;
-                        let slot = group.slots.get(usize::from(*slot))?;
-                        Some(format!("{} in {}", pattern_text(pattern), slot_name(p.proto, slot.source)))
-                    }
-                    _ => None,
-                })
-            }),
-            _ => None,
-        };
-        Some(RuleTrace {
-            rule: number,
-            packets: 0,
-            looks: 0,
-            matched: 0,
-            matches: Vec::new(),
-            reasons: Vec::new(),
-            nearest: None,
-            fates: Vec::new(),
-            pattern,
-            own,
-            work: Work::default(),
-        })
-    }
-
-    fn reason(&mut self, kind: ReasonKind, text: String, look: LookReport) {
-        let furthest = self.nearest.as_ref().is_none_or(|n| look.depth > n.depth);
-        if furthest && matches!(kind, ReasonKind::Check | ReasonKind::Prefilter | ReasonKind::Waiting) {
-            self.nearest = Some(look.clone());
-        }
-        let full = self.reasons.len() >= REASONS_MAX;
-        match self.reasons.iter_mut().find(|r| r.kind == kind && r.text == text) {
-            Some(r) => {
-                r.count += 1;
-                if r.first.len() < KEPT {
-                    r.first.push(look);
-                }
-            }
-            None if !full => self.reasons.push(Reason { kind, text, count: 1, first: vec![look] }),
-            None => {
-                let text = "other reasons".to_owned();
-                match self.reasons.last_mut() {
-                    Some(r) if r.text == text => r.count += 1,
-                    _ => self.reasons.push(Reason { kind, text, count: 1, first: Vec::new() }),
-                }
-            }
-        }
-    }
-}
-
-fn slot_name(proto: AppProto, source: SlotSource) -> String {
-    match source {
-        SlotSource::Buffer(id) => {
-            let def = protocol(proto).and_then(|p| p.buffers.iter().find(|b| b.id == id));
-            def.map_or("a buffer", |b| b.name).to_owned()
-        }
-        SlotSource::FileData => "file.data".into(),
-        SlotSource::FileName => "file.name".into(),
-        SlotSource::FileMagic => "file.magic".into(),
-    }
-}
-
-fn state_name(proto: AppProto, dir: Direction, progress: u8) -> &'static str {
-    let states = protocol(proto).map(|p| p.states[dir.index()]);
-    states.and_then(|s| s.get(usize::from(progress)).copied()).unwrap_or("?")
-}
-
-const fn side(dir: Direction) -> &'static str {
-    match dir {
-        Direction::ToServer => "to the server",
-        Direction::ToClient => "to the client",
-    }
-}
-
-impl Current {
-    /// Ends what was looked at in one place: what held and what failed.
-    fn commit(&mut self, lines: Vec<Line>, partial: u32) {
-        let held = lines.iter().filter(|l| matches!(l.came, LineCame::Held | LineCame::HeldBefore)).count() as u32;
-        self.best = self.best.max((self.base + held) * 10 + partial);
-        if lines.iter().all(|l| matches!(l.came, LineCame::Held | LineCame::HeldBefore)) {
-            self.base += held;
-        }
-        self.lines.extend(lines);
-    }
-
-    /// Of several values the one that got furthest.
-    fn settle(&mut self) -> bool {
-        self.collects = false;
-        let values = std::mem::take(&mut self.values);
-        let others = values.len().saturating_sub(1);
-        let held = |l: &[Line]| l.iter().filter(|l| l.came == LineCame::Held).count();
-        let all = |l: &[Line]| l.iter().all(|l| l.came == LineCame::Held);
-        let rank = |v: &(Vec<Line>, u32)| (all(&v.0), held(&v.0) as u32 * 10 + v.1);
-        let Some((mut lines, partial)) = values.into_iter().reduce(|a, b| if rank(&b) > rank(&a) { b } else { a })
-        else {
-            return false;
-        };
-        if others > 0
-            && let Some(l) = lines.last_mut()
-        {
-            l.detail += &format!(" (the best of {} values)", others + 1);
-        }
-        self.commit(lines, partial);
-        true
-    }
 }
 
 impl Tracer {
@@ -553,6 +95,14 @@ impl Tracer {
         }
     }
 
+    /// Takes what checks of packet and flow would have said.
+    fn take_quick(&mut self) {
+        let Some(t) = self.active.take().and_then(|a| self.traces.get_mut(a)) else { return };
+        if let (Some(quick), Some((_, current))) = (&mut t.work.quick, t.work.look.take()) {
+            *quick = current.lines;
+        }
+    }
+
     /// Says of every rule that was not looked at with this packet why.
     fn explain_silence(&mut self) {
         let Some(packet) = self.packet else { return };
@@ -562,13 +112,17 @@ impl Tracer {
                 continue;
             }
             let rule = self.detect.rules().get(t.rule as usize);
-            let report = |lines, depth| LookReport { packet, subject: "packet".into(), lines, depth };
+            let report = |lines: Vec<Line>, depth| {
+                let failing = lines.iter().position(|l| l.came == LineCame::Failed);
+                LookReport { packet, subject: "packet".into(), lines, depth, failing }
+            };
             if let Some(m) = t.work.misfit {
                 let text = rule.map_or(String::new(), |r| misfit_text(m, r));
                 t.reason(ReasonKind::Header, text, report(Vec::new(), m as u32));
                 continue;
             }
             let searches = std::mem::take(&mut t.work.searches);
+            let quick = t.work.quick.take().unwrap_or_default();
             let silent = |text: &str| (ReasonKind::NotInspected, text.to_owned());
             let (kind, text) = match &t.own.trigger {
                 Way::IpOnly => silent(
@@ -584,10 +138,25 @@ impl Tracer {
                         self.app.0.rule_name()
                     ),
                 ),
+                Way::Frames(Some(p)) if !searches.is_empty() => (
+                    ReasonKind::Prefilter,
+                    format!("the fast pattern {} is not in the frame", pattern_text(&p.pattern)),
+                ),
                 Way::Frames(_) => silent("no frame that this rule looks at was due with the packet"),
+                Way::Needs(_) | Way::Regex if quick.iter().any(|l| l.came == LineCame::Failed) => {
+                    let failed = quick.iter().find(|l| l.came == LineCame::Failed).map_or("", |l| l.check.as_str());
+                    let text = format!("{failed} does not hold");
+                    t.reason(ReasonKind::Check, text, report(quick.clone(), 1000 + quick.len() as u32 * 10 - 10));
+                    continue;
+                }
+                Way::Regex => (
+                    ReasonKind::Prefilter,
+                    "the expression of its pcre matches nowhere in the payload or the stream".to_owned(),
+                ),
                 Way::Needs(needs) => {
-                    let asked: Vec<&str> = needs.names().chain(["the flags and size of payload"]).collect();
-                    (ReasonKind::Prefilter, format!("the packet has not all that it must have: {}", asked.join(", ")))
+                    let asked: Vec<&str> = needs.names().collect();
+                    let text = format!("the packet has not all that it must have: {}", asked.join(", "));
+                    (ReasonKind::Prefilter, text)
                 }
                 Way::Pattern(..) if searches.is_empty() => {
                     silent("there is nothing to look for the fast pattern in: no payload, and no stream data is due")
@@ -596,7 +165,7 @@ impl Tracer {
                     let places: Vec<&str> = searches.iter().map(|s| s.0.place.as_str()).collect();
                     (
                         ReasonKind::Prefilter,
-                        format!("the fast pattern {} is not in {}", pattern_text(p), places.join(" or ")),
+                        format!("the fast pattern {} is not in {}", pattern_text(&p.pattern), places.join(" or ")),
                     )
                 }
             };
@@ -619,6 +188,9 @@ fn close_transaction(t: &mut RuleTrace, packet: PacketRef) {
     let found = searches.iter().any(|s| s.0.came == LineCame::Held);
     let (kind, text) = match searches.last() {
         _ if found => (ReasonKind::NotInspected, "the rule is done with the transaction: it matched before, or cannot match any more".to_owned()),
+        Some((l, _)) if l.detail == MISSING => {
+            (ReasonKind::Prefilter, format!("{} is not there: the transaction has no {}", l.check, l.place))
+        }
         Some((l, _)) => (ReasonKind::Prefilter, format!("{} is not in {}", l.check, l.place)),
         None => (
             ReasonKind::NotInspected,
@@ -626,50 +198,9 @@ fn close_transaction(t: &mut RuleTrace, packet: PacketRef) {
         ),
     };
     let depth = if kind == ReasonKind::Prefilter { 100 + searches.iter().map(|s| s.1).max().unwrap_or(0) } else { 50 };
-    let lines = searches.into_iter().map(|s| s.0).collect();
-    t.reason(kind, text, LookReport { packet, subject, lines, depth });
-}
-
-fn frame_name(proto: AppProto, kind: u8) -> &'static str {
-    protocol(proto).and_then(|p| p.frames.get(usize::from(kind)).copied()).unwrap_or("stream")
-}
-
-/// What of the rule's header a packet does not fit.
-fn misfit_text(m: Misfit, rule: &Rule) -> String {
-    let ports = |p: &margay_rules::ast::PortSet| {
-        let list: Vec<String> =
-            p.ranges.iter().take(8).map(|&(a, b)| if a == b { a.to_string() } else { format!("{a}:{b}") }).collect();
-        format!("{}{}", list.join(","), if p.ranges.len() > 8 { ",…" } else { "" })
-    };
-    match m {
-        Misfit::Transport | Misfit::Family => {
-            let word = rule.text.split_whitespace().nth(1).unwrap_or("another");
-            format!("the packet is not of the rule's protocol ({word})")
-        }
-        Misfit::Direction => "the packet goes the other way than flow asks".into(),
-        Misfit::NoPorts => "the rule names ports, and the packet has none".into(),
-        Misfit::DestinationPort => format!("the destination port is not {}", ports(&rule.dport)),
-        Misfit::SourcePort => format!("the source port is not {}", ports(&rule.sport)),
-        Misfit::SourceAddress => "the source address is not one of the rule's".into(),
-        Misfit::DestinationAddress => "the destination address is not one of the rule's".into(),
-    }
-}
-
-/// What is said of a pattern that was looked for; and how much of it was there.
-fn search_line(p: &Pattern, place: String, data: &[u8]) -> (Line, u32) {
-    let check = format!("the fast pattern {}", pattern_text(p));
-    let (at, len) = longest_beginning(&p.bytes, data, p.nocase);
-    let found = len == p.bytes.len();
-    let detail = match len {
-        _ if found => format!("at byte {at} of {}", data.len()),
-        0 | 1 => format!("not in the {} bytes", data.len()),
-        _ => format!("not in the {} bytes; its first {len} of {} are at byte {at}", data.len(), p.bytes.len()),
-    };
-    let mut line = Line::new(check, if found { LineCame::Held } else { LineCame::Failed }, place, detail);
-    if !data.is_empty() {
-        line.excerpt = Some(Excerpt::of(data, (at, at + len)));
-    }
-    (line, tenths(len, p.bytes.len()))
+    let lines: Vec<Line> = searches.into_iter().map(|s| s.0).collect();
+    let failing = lines.iter().position(|l| l.came == LineCame::Failed);
+    t.reason(kind, text, LookReport { packet, subject, lines, depth, failing });
 }
 
 impl Watch for Tracer {
@@ -696,27 +227,43 @@ impl Watch for Tracer {
         };
         for t in &mut self.traces {
             t.packets += 1;
-            let look = LookReport { packet, subject: "packet".into(), lines: Vec::new(), depth: 0 };
+            let look = LookReport { packet, subject: "packet".into(), lines: Vec::new(), depth: 0, failing: None };
             t.reason(ReasonKind::NotInspected, text.to_owned(), look);
         }
+    }
+
+    fn silent(&mut self) -> Option<u32> {
+        self.take_quick();
+        let is = |t: &RuleTrace| {
+            let waits = matches!(t.own.trigger, Way::Needs(_) | Way::Regex);
+            waits && !t.work.told && t.work.misfit.is_none() && t.work.quick.is_none()
+        };
+        let at = self.traces.iter().position(is)?;
+        let t = self.traces.get_mut(at)?;
+        t.work.quick = Some(Vec::new());
+        t.work.look = Some((Look::Packet, Current::default()));
+        self.active = Some(at);
+        Some(t.rule)
     }
 
     fn packet_done(&mut self) {
         self.explain_silence();
     }
 
-    fn searched(&mut self, place: Searched<'_>, data: &[u8]) {
+    fn searched(&mut self, place: Searched<'_>, data: Option<&[u8]>) {
         for t in &mut self.traces {
             let compiled = self.detect.compiled.get(t.rule as usize);
             let line = match (place, &t.own.trigger) {
                 // Where there are no streams, what is wanted of one is looked for in the payload.
-                (Searched::Packet(s), Way::Pattern(sources, p)) if s == Source::Payload || sources.contains(&s) => {
+                (Searched::Packet(s), Way::Pattern(sources, p))
+                    if sources.contains(&s) || (s == Source::Payload && self.packet.is_some_and(|p| p.proto != 6)) =>
+                {
                     search_line(p, source_name(s), data)
                 }
                 (Searched::Slot(proto, dir, n, slot), Way::Transactions) => {
                     let plan = compiled.and_then(|c| c.tx.as_ref()?.plan(proto, dir));
                     match plan.map(|p| &p.trigger) {
-                        Some(TxTrigger::Pattern(own, Literal { pattern: p, .. })) if *own == n => {
+                        Some(TxTrigger::Pattern(own, p)) if *own == n => {
                             search_line(p, slot_name(proto, slot.source), data)
                         }
                         _ => continue,
@@ -782,7 +329,8 @@ impl Watch for Tracer {
         if end == End::HalfMatch {
             subject += "; this direction has all that the rule asks, the other one not yet";
         }
-        let report = LookReport { packet, subject, lines: current.lines, depth };
+        let failing = current.failing.filter(|_| end != End::Match);
+        let report = LookReport { packet, subject, lines: current.lines, depth, failing };
         if end == End::Match {
             t.matched += 1;
             if t.matches.len() < KEPT {
@@ -790,7 +338,10 @@ impl Watch for Tracer {
             }
             return;
         }
-        let telling = |came: LineCame| report.lines.iter().rev().find(|l| l.came == came);
+        let furthest = report.failing.and_then(|at| report.lines.get(at));
+        let telling = |came: LineCame| {
+            furthest.filter(|l| l.came == came).or_else(|| report.lines.iter().rev().find(|l| l.came == came))
+        };
         let text = |l: &Line| match l.place.is_empty() {
             true => format!("{} does not hold", l.check),
             false => format!("{} does not hold in {}", l.check, l.place.split(',').next().unwrap_or_default()),
@@ -934,7 +485,7 @@ impl Watch for Tracer {
         self.muted = !self.muted;
         if before && let Some(c) = self.current() {
             let why = "it was found with an earlier packet already: what is new does not match by itself";
-            c.commit(vec![Line::new("new stream data", LineCame::Failed, "the stream", why)], 0);
+            c.commit(vec![Line::new("found first with this packet", LineCame::Failed, "the stream", why)], 0);
         }
     }
 
@@ -1002,126 +553,6 @@ impl Watch for Tracer {
             if f.first.len() < KEPT {
                 f.first.extend(packet);
             }
-        }
-    }
-}
-
-impl Buffer {
-    /// The check at a place of the compiled form.
-    fn check(&self, (outer, inner): (usize, Option<usize>)) -> Option<&BufferCheck> {
-        match (self.checks.get(outer)?, inner) {
-            (c, None) => Some(c),
-            (BufferCheck::Base64 { data, .. }, Some(i)) => data.get(i),
-            _ => None,
-        }
-    }
-}
-
-fn held_lines(own: &Buffer, path: &[Seen]) -> Vec<Line> {
-    let line = |s: &Seen| {
-        let check = own.check(s.place)?;
-        let detail = match (s.value, s.to > s.from, check) {
-            (Some(v), ..) => format!("the variable is {v}"),
-            (_, true, BufferCheck::ByteJump(_)) => format!("on to byte {}", s.to),
-            (_, true, _) => format!("at byte {} to {}", s.from, s.to - 1),
-            _ => String::new(),
-        };
-        let within = if s.place.1.is_some() { "base64_data" } else { "" };
-        Some(Line::new(buffer_check(check), LineCame::Held, within, detail))
-    };
-    path.iter().filter_map(line).collect()
-}
-
-/// A step that has no lines of its own: what it asks, of what, and what there is.
-fn step_text(
-    detect: &Detect,
-    own: &Own,
-    number: u32,
-    plan: &Plan,
-    step: &Step,
-    view: &View<'_>,
-) -> (String, String, String) {
-    let slot = |n: u16| {
-        view.group.slots.get(usize::from(n)).map_or("a buffer".to_owned(), |s| slot_name(plan.proto, s.source))
-    };
-    let checks_of = |n: u16| {
-        let compiled = detect.compiled.get(number as usize).and_then(|c| c.tx.as_ref()?.checks.get(usize::from(n)));
-        compiled.and_then(|c| own.buffers.get(&address(c)))
-    };
-    let p = protocol(plan.proto);
-    match &step.what {
-        What::Buffer { slot: s, check, .. } => {
-            let name = checks_of(*check).map_or_else(|| slot(*s), |b| b.name.clone());
-            let list = checks_of(*check).map(|b| b.checks.iter().map(buffer_check).collect::<Vec<_>>().join("; "));
-            (list.unwrap_or_default(), name, "there is no such buffer in the transaction".into())
-        }
-        What::Absent { slot: s, .. } => ("absent".into(), slot(*s), String::new()),
-        What::Length { slot: s, value } => (format!("urilen:{}", describe::compare(value)), slot(*s), String::new()),
-        What::Number { id, test, which, .. } => {
-            let name = p.and_then(|p| p.numbers.iter().find(|n| n.id == *id)).map_or("number", |n| n.name);
-            let there: Vec<String> =
-                (0..16).map_while(|i| view.tx.number(*id, view.dir, i)).map(|v| v.to_string()).collect();
-            let detail =
-                if there.is_empty() { "there is none".to_owned() } else { format!("it is {}", there.join(", ")) };
-            (format!("{name}:{}", describe::number_test(test, *which)), String::new(), detail)
-        }
-        What::Event(e) => {
-            let name = |e: u8| p.and_then(|p| p.events.get(usize::from(e)).copied()).unwrap_or("?");
-            let there: Vec<&str> = view.tx.base().events.as_slice().iter().take(16).map(|&e| name(e)).collect();
-            let detail = if there.is_empty() { "the transaction has no events".to_owned() } else { there.join(", ") };
-            (format!("app-layer-event:{}.{}", plan.proto.rule_name(), name(*e)), String::new(), detail)
-        }
-        What::State { state, order } => {
-            let sign = match order {
-                std::cmp::Ordering::Less => "<",
-                std::cmp::Ordering::Equal => "",
-                std::cmp::Ordering::Greater => ">",
-            };
-            let asked = format!("app-layer-state:{sign}{}", state_name(plan.proto, plan.dir, *state));
-            (asked, String::new(), format!("the transaction is in {}", state_name(plan.proto, plan.dir, view.progress)))
-        }
-        What::Reached => (
-            format!("hook {}", state_name(plan.proto, plan.dir, step.progress)),
-            String::new(),
-            "the transaction has come to it".into(),
-        ),
-        What::Lua { number: n, .. } => {
-            let rule = detect.rules.get(number as usize);
-            let asked = rule.and_then(|r| crate::lua::nth(r, *n)).map_or_else(|| "lua".to_owned(), describe::script);
-            (asked, String::new(), "the script does not match".into())
-        }
-        What::Payload => ("checks of payload".into(), "payload".into(), String::new()),
-        What::Bit { name, set } => {
-            let command = if *set { "isset" } else { "isnotset" };
-            let bits = view.tx.base().bits.contains(name);
-            let asked = format!("xbits:{command},{},track tx", detect.names().name(*name).unwrap_or("?"));
-            (asked, String::new(), if bits { "it is set".into() } else { "it is not set".into() })
-        }
-        What::File(tests) => {
-            let files: Vec<String> = view
-                .tx
-                .base()
-                .files
-                .of(view.dir)
-                .take(8)
-                .map(|f| {
-                    let ended = if f.ended() { "" } else { ", still going on" };
-                    format!("\"{}\" ({} bytes{ended})", literal(f.name()), f.size())
-                })
-                .collect();
-            let asked: Vec<String> = tests
-                .iter()
-                .map(|t| match t {
-                    FileTest::Name(_) => "name".into(),
-                    FileTest::Magic(_) => "magic".into(),
-                    FileTest::Hash { negated, .. } => {
-                        format!("digest {}in the list", if *negated { "not " } else { "" })
-                    }
-                    FileTest::Size(c) => format!("filesize:{}", describe::compare(c)),
-                })
-                .collect();
-            let detail = if files.is_empty() { "there is no file".to_owned() } else { files.join(", ") };
-            (format!("one file ({})", asked.join(", ")), "files".into(), detail)
         }
     }
 }

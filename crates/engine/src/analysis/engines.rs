@@ -108,6 +108,9 @@ pub(super) fn engine_name(b: &BufferChecks) -> String {
     }
 }
 
+/// Protocols of `dcerpc.iface`.
+const DCERPC: &[&str] = &["dcerpc", "smb"];
+
 /// The name of the engine for a check of transactions.
 pub(super) fn check_engine(c: &Check) -> &str {
     match c {
@@ -116,14 +119,15 @@ pub(super) fn check_engine(c: &Check) -> &str {
         Check::UriLen { raw: true, .. } => "http_raw_uri",
         Check::File(FileCheck::Size(_) | FileCheck::Hash { .. }) => "files",
         Check::AppState { .. } => "app-layer-state",
+        Check::Number { keyword, .. } if is_dce(keyword) => "dce_generic",
         Check::Number { keyword, .. } => match *keyword {
             "tls.version" | "ssl_version" | "ssl_state" => "tls_generic",
             "tls_cert_notbefore" | "tls_cert_notafter" | "tls_cert_expired" | "tls_cert_valid" => "tls_validity",
             "ftpbounce" => "ftp_request",
             k => k,
         },
-        Check::Other { keyword, .. } if is_dce(keyword) => "dce_generic",
         Check::Lua(_) => "lua",
+        Check::Interface(_) => "dce_generic",
         Check::Other { keyword, .. } => keyword,
         _ => "packet",
     }
@@ -146,6 +150,7 @@ fn of_check(c: &Check) -> (Vec<&'static str>, [bool; 2]) {
             let sides = known.map_or([true, true], |n| n.progress.map(|p| p.is_some()));
             (of_keyword(keyword, protocols), sides)
         }
+        Check::Interface(_) => (of_keyword("dcerpc.iface", DCERPC), [true, true]),
         Check::Other { keyword, .. } => {
             let protocols = info::keyword(keyword).map_or(&[][..], |k| k.protocols);
             (of_keyword(keyword, protocols), [true, true])
@@ -210,6 +215,7 @@ impl Scope {
                             Check::AppEvent(_) => &[][..],
                             Check::UriLen { .. } => &["http"][..],
                             Check::Number { keyword, .. } => info::keyword(keyword).map_or(&[][..], |k| k.protocols),
+                            Check::Interface(_) => DCERPC,
                             Check::Other { keyword, .. } => info::keyword(keyword).map_or(&[][..], |k| k.protocols),
                             _ => &[][..],
                         };
@@ -294,6 +300,7 @@ impl Scope {
             }
             Check::File(_) => "file.data",
             Check::Number { keyword, .. } => keyword,
+            Check::Interface(_) => "dcerpc.iface",
             Check::Other { keyword, .. } => keyword,
             _ => "",
         };

@@ -185,6 +185,7 @@ pub(super) fn check(c: &Check) -> Item {
         Check::AppState { .. } => Item::plain("app-layer-state"),
         Check::Number { keyword, .. } => Item::plain(keyword),
         Check::Lua(_) => Item::plain("lua"),
+        Check::Interface(_) => Item::plain("dcerpc.iface"),
         Check::Other { keyword, .. } => Item::plain(keyword),
     }
 }

@@ -180,7 +180,10 @@ impl Analysed {
         let bits = checks.iter().filter_map(|c| if let Check::TcpFlags { bits, .. } = c { Some(*bits) } else { None });
         let bits = bits.fold(0, |a, b| a | b);
         let dce = self.rule.buffers.iter().any(|b| engines::is_dce(&b.buffer))
-            || any(&|c| matches!(c, Check::Other { keyword, .. } if engines::is_dce(keyword)));
+            || any(&|c| {
+                matches!(c, Check::Number { keyword, .. } if engines::is_dce(keyword))
+                    || matches!(c, Check::Interface(_))
+            });
         let event = any(&|c| match c {
             Check::DecodeEvent(_) | Check::StreamEvent(_) => true,
             Check::AppEvent(n) => !n.contains('.'),

@@ -14,6 +14,8 @@ pub(crate) mod message;
 pub(crate) mod post;
 pub(crate) mod queue;
 mod reload;
+#[cfg(test)]
+mod same;
 pub(crate) mod socket;
 #[cfg(test)]
 mod tests;

@@ -115,7 +115,7 @@ fn rule(j: &mut Json, e: &Explained<'_>, clock: &mut Clock) {
 }
 
 /// The report.
-pub(super) fn report(all: &[Explained<'_>]) -> String {
+pub(super) fn report(all: &[Explained<'_>], notes: &[String]) -> String {
     let (mut j, mut clock) = (Json::new(), Clock::system());
     j.item_object();
     j.array("rules");
@@ -124,6 +124,9 @@ pub(super) fn report(all: &[Explained<'_>]) -> String {
         rule(&mut j, e, &mut clock);
         j.end_object();
     }
+    j.end_array();
+    j.array("notes");
+    notes.iter().for_each(|n| j.item_str(n));
     j.end_array();
     j.end_object();
     String::from_utf8_lossy(j.as_bytes()).into_owned()

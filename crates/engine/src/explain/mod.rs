@@ -209,8 +209,22 @@ fn explain(o: &Options) -> Result<bool, Failed> {
             Some(Explained { rule, kind: detect.kind(trace.rule), trace })
         })
         .collect();
-    say(&if o.json { json::report(&explained) } else { text::report(&explained) });
+    let notes = notes(&worker);
+    say(&if o.json { json::report(&explained, &notes) } else { text::report(&explained, &notes) });
     Ok(explained.iter().any(|e| e.trace.matched > 0))
+}
+
+/// What of the capture keeps any rule from matching.
+fn notes(worker: &crate::worker::Worker) -> Vec<String> {
+    let mut out = Vec::new();
+    let wrong = worker.lane.rest.stream.counters.invalid_checksum;
+    if wrong > 0 {
+        out.push(format!(
+            "{wrong} TCP packets have a wrong checksum and are kept out of their streams, so that nothing in them is found; \
+             -k none takes them in (captures made where packets are sent often have such checksums)"
+        ));
+    }
+    out
 }
 
 /// Whether a rule's text names the signature.

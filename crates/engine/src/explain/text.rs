@@ -160,11 +160,7 @@ fn rule(e: &Explained<'_>, clock: &mut Clock, out: &mut String) {
         out.push('\n');
     }
     if t.matched > t.matches.len() as u64 {
-        let _ = writeln!(
-            out,
-            "({} more)\n",
-            plural(t.matched - t.matches.len() as u64, "match").replace("matchs", "matches")
-        );
+        let _ = writeln!(out, "({} more)\n", t.matched - t.matches.len() as u64);
     }
     let mut reasons: Vec<_> = t.reasons.iter().collect();
     reasons.sort_by_key(|r| std::cmp::Reverse(r.count));
@@ -200,19 +196,17 @@ fn summary(e: &Explained<'_>, clock: &mut Clock, out: &mut String) {
         return;
     }
     let _ = writeln!(out, "NO MATCH in {inspected}; its checks were looked at {}", times(t.looks));
-    let failing = |l: &LookReport| {
-        let by = |came| l.lines.iter().rev().find(|x| x.came == came);
-        by(LineCame::Failed).or_else(|| by(LineCame::NotYet)).cloned()
-    };
+    let failing = |l: &LookReport| l.lines.get(l.failing?).cloned();
     match (&t.nearest, t.reasons.iter().max_by_key(|r| r.count)) {
         (Some(n), _) => {
-            let held = n.lines.iter().filter(|l| matches!(l.came, LineCame::Held | LineCame::HeldBefore)).count();
+            let before = n.lines.iter().take(n.failing.unwrap_or(n.lines.len()));
+            let held = before.filter(|l| matches!(l.came, LineCame::Held | LineCame::HeldBefore)).count();
             if let Some(l) = failing(n) {
                 let place = if l.place.is_empty() { String::new() } else { format!(" in {}", l.place) };
                 let _ = writeln!(out, "  it got furthest with {}:", packet(&n.packet, clock));
                 let _ = writeln!(out, "  {} held, then {}{place}: {}", plural(held as u64, "check"), l.check, l.detail);
             } else {
-                let _ = writeln!(out, "  it got furthest with {}", packet(&n.packet, clock));
+                let _ = writeln!(out, "  it got furthest with {}:\n  {}", packet(&n.packet, clock), n.subject);
             }
         }
         (None, Some(r)) => {
@@ -223,7 +217,7 @@ fn summary(e: &Explained<'_>, clock: &mut Clock, out: &mut String) {
 }
 
 /// The report.
-pub(super) fn report(all: &[Explained<'_>]) -> String {
+pub(super) fn report(all: &[Explained<'_>], notes: &[String]) -> String {
     let mut clock = Clock::system();
     let mut out = String::new();
     for (n, e) in all.iter().enumerate() {
@@ -231,6 +225,9 @@ pub(super) fn report(all: &[Explained<'_>]) -> String {
             out.push('\n');
         }
         rule(e, &mut clock, &mut out);
+    }
+    for n in notes {
+        let _ = writeln!(out, "  note: {n}");
     }
     out
 }

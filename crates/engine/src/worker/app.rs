@@ -81,7 +81,7 @@ impl FlowApp {
 
     /// Whether messages of a direction became complete since the last call.
     fn completed(&mut self, d: Direction) -> bool {
-        let Some(parser) = self.session.parsers().last() else { return false };
+        let Some(parser) = self.session.parsers().last().filter(|p| p.is_prompt()) else { return false };
         let Some(complete) = protocol(parser.proto()).map(|p| p.complete()[d.index()]) else { return false };
         let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
         // Another parser counts from 0 again.
@@ -212,7 +212,8 @@ impl Feeder<'_> {
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
                     self.consume(tcp, d, fed.consumed as u64);
-                    if app.session.changes() != changes {
+                    // FTP's control connection stays one stream when TLS begins in it.
+                    if app.session.changes() != changes && app.session.before() != AppProto::Ftp {
                         tcp.raw_border();
                     }
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
@@ -441,6 +442,11 @@ impl Rest {
         if wishes.no_payload && !app.wishes.no_payload && !self.app.shared.frames.wanted {
             tcp.raw_finish();
         }
+        if let Some(depth) = wishes.stream_depth
+            && app.wishes.stream_depth != wishes.stream_depth
+        {
+            tcp.set_depth(depth);
+        }
         app.wishes = wishes;
         self.stream.account(tcp);
         app.events |= app.session.take_events();
@@ -539,7 +545,11 @@ impl Rest {
         }
         app.session.tidy();
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
-            tcp.set_depth(self.app.config.files.store_depth());
+            let depth = self.app.config.files.store_depth();
+            // What the parser wished for holds where it is more.
+            let deepest =
+                app.wishes.stream_depth.map_or(depth, |w| if w == 0 || depth == 0 { 0 } else { w.max(depth) });
+            tcp.set_depth(deepest);
         }
     }
 

@@ -13,7 +13,7 @@ use super::app::FlowApp;
 use super::{FlowExt, Rest};
 
 /// Most bytes of a frame that are shown (`payload-buffer-size`).
-const SHOWN: usize = 4096;
+const SHOWN: usize = 4095;
 
 /// Where the bytes of a direction's frames are: in the stream, or in the datagram.
 pub(super) struct FrameSource<'a> {

@@ -221,8 +221,7 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
     !matches!(
         c,
         None | Some(
-            Check::Flow(_)
-                | Check::FlowInt { .. }
+            Check::FlowInt { .. }
                 | Check::XBit { .. }
                 | Check::IpRep { .. }
                 | Check::GeoIp(_)

@@ -1,8 +1,8 @@
 //! Versions of SMB; interfaces and operations of DCE/RPC.
 
-use super::app::{DCE, DCERPC_IFACE, SMB};
+use super::app::{DCE, SMB};
 use super::{Keyword, Takes, need_protocol, number};
-use crate::ast::{BufferCheck, ByteOp, ByteTest, Content, Endian, NumberFormat, NumberTest, Value, Which};
+use crate::ast::{Check, Compare, InterfaceTest, NumberTest, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 
@@ -32,12 +32,6 @@ fn opnum(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
     }
 }
 
-/// What an interface looks like in its buffer: the UUID as it is written, the major version in two bytes, and whether the
-/// beginning of the request was seen.
-const VERSION_AT: i64 = 16;
-/// See [`VERSION_AT`].
-const FIRST_AT: i64 = 18;
-
 /// `UUID[,[<>=!]VERSION][,any_frag]`.
 fn iface(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-dce-iface";
@@ -58,38 +52,17 @@ fn iface(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         let Some(n) = part[1..].trim().parse::<u16>().ok().filter(|_| version.is_none() && !any_frag) else {
             return Err(bad("the version is a number up to 65535"));
         };
-        version = Some((op, n));
+        let n = u64::from(n);
+        version = Some(match op {
+            '<' => Compare::Less(n),
+            '>' => Compare::Greater(n),
+            '!' => Compare::NotEqual(n),
+            _ => Compare::Equal(n),
+        });
     }
     need_protocol(b, DCE, i.written);
     b.restrict(DCE)?;
-    b.note(&DCERPC_IFACE)?;
-    let group = b.group_of(DCERPC_IFACE.name, Some(&DCERPC_IFACE));
-    let Some(list) = b.list(group, None) else { return Ok(()) };
-    let depth = Some(Value::Number(uuid.len() as i64));
-    list.push(BufferCheck::Content(Content { bytes: uuid.to_vec(), starts_with: true, depth, ..Content::default() }));
-    let test = |bytes: i64, at: i64, op: ByteOp, value: i64, negated: bool| {
-        BufferCheck::ByteTest(ByteTest {
-            bytes: Value::Number(bytes),
-            negated,
-            op,
-            value: Value::Number(value),
-            offset: Value::Number(at),
-            relative: false,
-            format: NumberFormat::Binary(Endian::Big),
-            bitmask: None,
-        })
-    };
-    if let Some((op, n)) = version {
-        let (op, negated) = match op {
-            '<' => (ByteOp::Less, false),
-            '>' => (ByteOp::Greater, false),
-            c => (ByteOp::Equal, c == '!'),
-        };
-        list.push(test(2, VERSION_AT, op, i64::from(n), negated));
-    }
-    if !any_frag {
-        list.push(test(1, FIRST_AT, ByteOp::Equal, 1, false));
-    }
+    b.check(Check::Interface(InterfaceTest { uuid, version, any_frag }));
     Ok(())
 }
 
@@ -110,7 +83,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ast::{Check, Rule};
+    use crate::ast::Rule;
     use crate::context::Context;
     use crate::loader::Loader;
 
@@ -142,12 +115,19 @@ mod tests {
     #[test]
     fn interfaces() {
         const UUID: &str = "367abb81-9844-35f1-ad32-98f038001003";
-        for (rest, checks) in [("", 2), (",any_frag", 1), (",>1", 3), (", !10 ,any_frag", 2)] {
+        for (rest, version, any_frag) in [
+            ("", None, false),
+            (",any_frag", None, true),
+            (",>1", Some(Compare::Greater(1)), false),
+            (", !10 ,any_frag", Some(Compare::NotEqual(10)), true),
+        ] {
             let r = rule(&format!("dce_iface:{UUID}{rest}; dcerpc.stub_data; content:\"x\";")).unwrap();
-            let b = r.buffers.iter().find(|b| b.buffer == "dcerpc.iface").unwrap();
-            assert_eq!(b.checks.len(), checks, "{rest}");
-            let BufferCheck::Content(c) = &b.checks[0] else { panic!("{:?}", b.checks) };
-            assert_eq!((c.bytes.len(), c.bytes[0], c.bytes[15]), (16, 0x36, 3));
+            let [Check::Interface(t)] = r.checks.as_slice() else { panic!("{:?}", r.checks) };
+            assert_eq!((&t.version, t.any_frag, t.uuid[0], t.uuid[15]), (&version, any_frag, 0x36, 3), "{rest}");
+            let seen = |version: u8, first: u8| [&t.uuid[..], &[0, version, first]].concat();
+            assert_eq!(t.holds(&seen(2, 0)), any_frag);
+            assert!(t.holds(&seen(2, 1)) && !t.holds(&seen(2, 1)[1..]));
+            assert_eq!(t.holds(&seen(1, 1)), version != Some(Compare::Greater(1)));
         }
         for bad in
             ["367abb81", "367abb81-9844-35f1-ad32-98f03800100g", &format!("{UUID},1"), &format!("{UUID},any_frag,>1")]
