@@ -176,7 +176,9 @@ impl SmbParser {
         let id = match id {
             Some(id) => Some(id),
             None => {
-                let id = self.make(cx, SmbTx { version, command: u16::from(version == 1) * 0xff, ..SmbTx::default() });
+                // No command has this number.
+                let command = if version == 1 { 0xfe } else { 0xffff };
+                let id = self.make(cx, SmbTx { version, command, what: What::Odd, ..SmbTx::default() });
                 if let Some(tx) = id.and_then(|id| self.get(id)) {
                     tx.base.one_sided(dir.reverse(), COMPLETE);
                     tx.base.advance(dir, COMPLETE);
