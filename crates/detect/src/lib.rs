@@ -74,5 +74,5 @@ pub use lineage::{RulesMark, live_sets};
 pub use order::sort as sort_rules;
 pub use state::DetectCounters;
 pub use watch::profile::RuleCosts;
-pub use watch::trace as explain;
+pub use watch::report as explain;
 pub use worker::DetectState;

@@ -111,7 +111,7 @@ impl CompiledRule {
                 Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
             },
         }
-        for c in rule.checks.iter().filter(|c| !(of_tx && kind::is_of_transaction(c)) && !matches!(c, Check::Lua(_))) {
+        for c in rule.checks.iter().filter(|c| !(matches!(c, Check::Lua(_)) || of_tx && kind::is_of_transaction(c))) {
             checks.push(CompiledCheck::compile(c, env)?);
         }
         checks.sort_by_key(CompiledCheck::cost);

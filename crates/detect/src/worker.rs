@@ -13,7 +13,8 @@ use crate::mpm::MpmError;
 use crate::state::{DetectCounters, State};
 use crate::watch::Off;
 use crate::watch::profile::{Profile, RuleCosts};
-use crate::watch::trace::{RuleTrace, Tracer};
+use crate::watch::report::RuleTrace;
+use crate::watch::trace::Tracer;
 
 /// One worker's state.
 #[derive(Debug)]

@@ -62,10 +62,14 @@ impl Profiling {
             }
             return Ok(None);
         }
+        let mut others = Vec::new();
         for name in OTHERS {
             if flag(config, &format!("profiling.{name}.enabled"), false)? {
-                warning!("profiling", "profiling.{name} is not in this release; rules are profiled");
+                others.push(name);
             }
+        }
+        if !others.is_empty() {
+            warning!("profiling", "this release profiles rules, and not {}", others.join(", "));
         }
         let every: u32 = number(config, "profiling.sample-rate", 1)?;
         if !every.is_power_of_two() {

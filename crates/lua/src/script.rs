@@ -93,7 +93,20 @@ impl Script {
     /// # Errors
     /// A script that does not compile, or fails.
     pub fn load(source: &Source, settings: &Settings) -> Result<Script, LuaError> {
+        Self::with_path(source, settings, None)
+    }
+
+    /// The same, with the places where modules of Lua are looked for (`package.path`), where it may have any.
+    ///
+    /// # Errors
+    /// As [`Script::load`].
+    pub fn with_path(source: &Source, settings: &Settings, path: Option<&str>) -> Result<Script, LuaError> {
         let state = State::new(settings)?;
+        if let Some(path) = path
+            && let Ok(package) = state.lua.globals().get::<Table>("package")
+        {
+            package.set("path", path).map_err(|e| LuaError::of(&e, ErrorKind::Script, &source.name))?;
+        }
         let script = Script { state, name: source.name.to_string(), main: None };
         let lua = &script.state.lua;
         // Scripts may begin with a line for the shell.
@@ -119,14 +132,6 @@ impl Script {
     /// Whether it defines a function.
     pub fn has(&self, function: &str) -> bool {
         self.function(function).is_some()
-    }
-
-    /// Sets a global text (`name` of scripts that write logs).
-    ///
-    /// # Errors
-    /// Where there is no memory for it.
-    pub fn set_global(&self, name: &str, value: &str) -> Result<(), LuaError> {
-        self.state.lua.globals().raw_set(name, value).map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))
     }
 
     fn function(&self, name: &str) -> Option<Function> {
@@ -244,6 +249,16 @@ impl Script {
             mlua::Value::Table(t) => one(&t.raw_get::<mlua::Value>("retval").map_err(wrap)?),
             v => one(&v),
         })
+    }
+
+    /// Calls the main function with a value, and takes no notice of what it returns.
+    ///
+    /// # Errors
+    /// What it raises, or the limit that it goes past.
+    pub fn call_value(&self, host: &mut dyn Host, arg: &Value<'_>) -> Result<(), LuaError> {
+        let Some(main) = &self.main else { return Ok(()) };
+        let arg = arg.clone().into_lua(&self.state.lua).map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))?;
+        self.run::<MultiValue>(host, main, arg).map(|_| ())
     }
 
     fn table(&self, args: &[(&str, Value<'_>)]) -> mlua::Result<Table> {

@@ -5,6 +5,7 @@
 //! for which there was no more room.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use margay_flow::Direction;
 
@@ -108,8 +109,8 @@ impl Track {
         };
         if let Some((_, d)) = before.filter(|_| over.is_none()) {
             d.extend_from_slice(data);
-        } else if !self.queue.contains_key(&at) {
-            self.queue.insert(at, data.to_vec());
+        } else if let Entry::Vacant(entry) = self.queue.entry(at) {
+            entry.insert(data.to_vec());
             f.budget.chunks += 1;
         } else {
             events.push(Event::FileOverlap);

@@ -469,6 +469,11 @@ impl Parser for SmbParser {
         AppProto::Smb
     }
 
+    // As the cases have it: its messages are many and small.
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         cx.shared.wishes.stream_depth = Some(cx.config.smb.stream_depth);
         if !data.is_empty() {

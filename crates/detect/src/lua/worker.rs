@@ -17,7 +17,7 @@ use crate::input::Input;
 use crate::rule::CompiledRule;
 use crate::state::State;
 use crate::watch::Watch;
-use crate::watch::trace::Line;
+use crate::watch::report::Line;
 
 /// What went wrong in scripts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl WorkerScripts {
             names: names.as_deref(),
             datasets: datasets.as_deref(),
             variables: (&used.variables, variables),
-            writes,
+            writes: Some(writes),
             clock: clock.get_or_insert_with(Clock::system),
             thread: THREAD,
         };

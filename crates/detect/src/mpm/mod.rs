@@ -84,6 +84,8 @@ pub struct Regex {
     multi_line: bool,
 }
 
+/// Most expressions that are tried; rules with others are candidates as if they had none.
+const REGEXES_MAX: usize = 4096;
 /// Longer expressions are not looked for: what they cost to compile has no bound.
 const REGEX_MAX: usize = 4096;
 
@@ -286,7 +288,8 @@ impl MatcherCache {
         if let Some(&can) = self.possible.get(regex) {
             return can;
         }
-        let can = Matcher::regexes(std::slice::from_ref(regex), self.algo).is_ok();
+        // Each is compiled by itself to see, which takes a millisecond or two: of very many rules the rest does without.
+        let can = self.possible.len() < REGEXES_MAX && Matcher::regexes(std::slice::from_ref(regex), self.algo).is_ok();
         self.possible.insert(regex.clone(), can);
         can
     }

@@ -1,4 +1,4 @@
-//! Watching detection at work: for `rules explain` ([`trace`]) and for profiles of rules ([`profile`]).
+//! Watching detection at work: for `rules explain` ([`trace`], what it gives is in [`report`]) and for profiles of rules ([`profile`]).
 //!
 //! A [`State`](crate::state::State) is made for one kind of [`Watch`]. Calls stand behind `if W::ON`, or their bodies are empty:
 //! with [`Off`], which a run has that nobody watches, the compiler leaves nothing of them, so that what is explained is the
@@ -7,9 +7,12 @@
 pub(crate) mod describe;
 pub(crate) mod hints;
 pub(crate) mod profile;
+pub mod report;
+mod rule;
 #[cfg(test)]
 mod tests;
-pub mod trace;
+pub(crate) mod trace;
+mod words;
 
 use margay_app::AppProto;
 use margay_flow::Direction;
@@ -23,7 +26,7 @@ use crate::input::Input;
 use crate::inspect::{CompiledBuffer, Op};
 use crate::rule::CompiledRule;
 use crate::tx::{Plan, Slot, Step, View};
-use trace::Line;
+use report::Line;
 
 /// What a rule is looked at in.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,8 @@
 use margay_flow::Direction;
 use margay_rules::ast::*;
 
-use super::trace::{LineCame, Reason, ReasonKind, RuleTrace, Tracer};
+use super::report::{LineCame, Reason, ReasonKind, RuleTrace};
+use super::trace::Tracer;
 use crate::DetectConfig;
 use crate::tests::{Lab, alert, content, rule, with_content};
 

@@ -241,6 +241,12 @@ fn rules_that_do_not_load_leave_the_old_ones() {
     assert!(b.command("reload-rules", json!({})).is_err());
     b.write("margay.yaml", &yaml.replace("rule-files: [a.rules]", "mpm-algo: magic"));
     assert!(b.reload().unwrap_err().contains("mpm-algo"));
+    for (more, word) in
+        [("firewall:\n  enabled: yes\n", "firewall"), ("multi-detect:\n  enabled: yes\n", "multi-detect")]
+    {
+        b.write("margay.yaml", &format!("{yaml}{more}"));
+        assert!(b.reload().unwrap_err().contains(word));
+    }
     assert_eq!(serial(&b), before);
     let mut c = b.connect(1025, None);
     b.client(&mut c, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
