@@ -42,6 +42,10 @@ pub struct AppLogOptions {
     pub smtp: crate::smtp::LogOptions,
     /// TLS.
     pub tls: crate::tls::LogOptions,
+    /// QUIC.
+    pub quic: crate::quic::LogOptions,
+    /// DHCP.
+    pub dhcp: crate::dhcp::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.

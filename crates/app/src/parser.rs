@@ -154,6 +154,11 @@ pub trait Parser: Debug + Send {
     /// The protocol it parses.
     fn proto(&self) -> AppProto;
 
+    /// Whether rules on the stream look at what came with each complete message, and do not wait for a chunk's size.
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
     /// The flow was of another protocol before, and changed to this one.
     fn comes_after(&mut self, _original: AppProto) {}
 

@@ -69,6 +69,8 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::smtp::PROTOCOL,
     &crate::ssh::PROTOCOL,
     &crate::tls::PROTOCOL,
+    &crate::quic::PROTOCOL,
+    &crate::dhcp::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.

@@ -5,7 +5,7 @@ use margay_flow::Direction;
 use crate::expect::Carries;
 use crate::parser::{Outcome, Parse, Parser};
 use crate::proto::AppProto;
-use crate::recognise::{RecogniseState, Recognised, speaks_first};
+use crate::recognise::{RecogniseState, Recognised, is_told_in, speaks_first};
 use crate::registry::{Protocol, protocol};
 
 /// What is odd about a flow's protocols: events of packets, `app-layer-event:applayer_*`.
@@ -316,6 +316,7 @@ impl AppSession {
             AppProto::Unknown if udp => self.proto = AppProto::Failed,
             AppProto::Unknown => {}
             _ if udp => {}
+            other if !is_told_in(other, dir) => {}
             _ => self.events |= SessionEvent::OnlyOneDirection.bit(),
         }
     }
@@ -385,6 +386,11 @@ impl AppSession {
     /// The protocol of both directions as rules see it.
     pub fn sides_for_rules(&self) -> [AppProto; 2] {
         if self.fresh { [self.before; 2] } else { self.side }
+    }
+
+    /// What the protocol was before it last changed.
+    pub const fn before(&self) -> AppProto {
+        self.before
     }
 
     /// How often the protocol changed.

@@ -7,7 +7,7 @@
 //! make what is there fit. Flows that nothing comes of cost nothing: there is no walk over the flow table.
 //!
 //! A rule is the same when its numbers (gid, sid), its action, header (with the values of variables), checks, effects and
-//! thresholds are; its place, revision, message, class, references and metadata may change. Then:
+//! thresholds are; its place, revision, message, class, references and metadata may change. A rule with a script never is. Then:
 //!
 //! | what | is kept |
 //! | --- | --- |
@@ -22,6 +22,7 @@
 //! | counts of `threshold`, `detection_filter` and rate filters | kept for rules whose threshold is the same; others run out |
 //! | tags | kept to their end |
 //! | sets of data | those that rules or the configuration may change live on as they are; others are read anew |
+//! | what scripts keep in variables of their own | begins anew |
 //! | memory of matchers and header sets | made anew, by who loads the rules |
 //! | frames that wait to be looked at | are looked at by the new rules |
 //!
@@ -34,7 +35,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use margay_app::TxBase;
 use margay_app::frame::Frame;
 use margay_flow::FlowVars;
-use margay_rules::ast::Rule;
+use margay_rules::ast::{Check, Rule};
 
 use crate::detect::Detect;
 
@@ -109,8 +110,12 @@ impl Drop for Lineage {
     }
 }
 
-/// Whether two rules match alike and do alike.
+/// Whether two rules match alike and do alike. Of a script it is not known: its text may have changed, and with it what the
+/// rule looks at.
 fn same(a: &Rule, b: &Rule) -> bool {
+    if a.checks.iter().any(|c| matches!(c, Check::Lua(_))) {
+        return false;
+    }
     let Rule { action, protocol, hook, src, sport, arrow, dst, dport, sid, gid, noalert, force_alert, .. } = a;
     let Rule { checks, buffers, effects, thresholds, prefilter, firewall, .. } = a;
     (action, protocol, hook, arrow, sid, gid, noalert, force_alert, prefilter, firewall)
@@ -303,7 +308,7 @@ mod tests {
         assert_eq!(l.at(SERVER, 3), [2]);
         let bit = l.detect.names().number("x").expect("a name");
         let hosts = l.state.hosts();
-        assert_eq!(hosts.bits_of(HostKey::Host([10, 0, 0, 1].into()), Time(0)).len(), 1);
+        assert_eq!(hosts.bits_of(HostKey::Host([10, 0, 0, 1].into()), 9, Time(0)).len(), 1);
         assert!(hosts.is_set(HostKey::Host([10, 0, 0, 1].into()), bit, Time(0)));
         // Of rules that have nothing to do with these nothing is believed.
         let stranger = Lab::new(&asks);

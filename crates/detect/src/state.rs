@@ -630,14 +630,14 @@ impl<W: Watch> State<W> {
             if W::ON {
                 let fate = match (writes, decision.outcome) {
                     (false, _) => Fate::Writes(false),
-                    (_, Outcome::Silent) => Fate::Threshold(false),
+                    (_, Outcome::Silent | Outcome::Limited) => Fate::Threshold(false),
                     _ if self.alerts.len() >= max => Fate::Overflow,
                     _ => Fate::Alert,
                 };
                 self.context.watch.fate(m.rule, fate);
             }
             if !writes {
-            } else if decision.outcome == Outcome::Silent {
+            } else if matches!(decision.outcome, Outcome::Silent | Outcome::Limited) {
                 self.counters.alerts_suppressed += 1;
             } else if self.alerts.len() >= max {
                 self.counters.alert_queue_overflow += 1;
@@ -658,7 +658,7 @@ impl<W: Watch> State<W> {
                 });
             }
             for t in &rule.tags {
-                self.tags.set(detect.name_of(m.rule), t, &who);
+                verdict.tagged |= self.tags.set(detect.name_of(m.rule), t, &who);
             }
             let whole_flow = rule.acts_on_flow(m.stream);
             if drops {
@@ -675,6 +675,9 @@ impl<W: Watch> State<W> {
                 if input.ips && whole_flow {
                     flow_action = FlowAction::Drop;
                 }
+            }
+            if action == Action::Pass && decision.outcome == Outcome::Limited {
+                continue;
             }
             if matches!(action, Action::Pass | Action::Accept) {
                 // What was dropped stays dropped.

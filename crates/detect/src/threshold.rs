@@ -24,6 +24,8 @@ use crate::header::contains;
 pub(crate) enum Outcome {
     /// Alert and act.
     Alert,
+    /// Act without an alert; a `pass` is none then.
+    Limited,
     /// Act without an alert.
     Silent,
     /// Neither.
@@ -356,7 +358,7 @@ impl ThresholdState {
             e.count = e.count.saturating_add(1);
             return match u64::from(e.count).cmp(&e.next) {
                 std::cmp::Ordering::Less if e.next == u64::from(t.count) => Outcome::Nothing,
-                std::cmp::Ordering::Less => Outcome::Silent,
+                std::cmp::Ordering::Less => Outcome::Limited,
                 _ => {
                     e.next = e.next.saturating_mul(u64::from(t.multiplier.max(1))).max(u64::from(e.count) + 1);
                     Outcome::Alert
@@ -369,7 +371,7 @@ impl ThresholdState {
         e.count = e.count.saturating_add(1);
         match t.kind {
             ThresholdKind::Limit if e.count <= t.count => Outcome::Alert,
-            ThresholdKind::Limit => Outcome::Silent,
+            ThresholdKind::Limit => Outcome::Limited,
             ThresholdKind::Threshold if e.count >= t.count => {
                 // The window goes on; only the count starts anew.
                 e.count = 0;
@@ -378,7 +380,7 @@ impl ThresholdState {
             ThresholdKind::Both => match e.count.cmp(&t.count) {
                 std::cmp::Ordering::Less => Outcome::Nothing,
                 std::cmp::Ordering::Equal => Outcome::Alert,
-                std::cmp::Ordering::Greater => Outcome::Silent,
+                std::cmp::Ordering::Greater => Outcome::Limited,
             },
             ThresholdKind::DetectionFilter if e.count > t.count => Outcome::Alert,
             _ => Outcome::Nothing,
@@ -562,7 +564,7 @@ mod tests {
         // Once the first host's window is over there is room.
         other.time = subject(5.0).time;
         assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Alert);
-        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Silent);
+        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Limited);
         assert_eq!((state.memcap, state.len()), (2, 1));
     }
 

@@ -26,6 +26,7 @@ pub(crate) fn build() -> String {
         if MpmAlgo::has_hyperscan() { "Hyperscan, Aho-Corasick" } else { "Aho-Corasick" },
     ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
+    out.push_str(&row("Lua:", "5.4: rules (lua, luaxform), outputs"));
     out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too"));
     out.push_str(&row("Run modes:", "single"));
     out.push_str("\nFolders:\n");

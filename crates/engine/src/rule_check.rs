@@ -235,13 +235,16 @@ fn check(o: &Options) -> Result<Checked, String> {
     }
     checked.aside = set.set_aside.len();
     let folder = config.as_ref().and_then(|c| c.get("default-rule-path").map(PathBuf::from));
+    let detect_config = match &config {
+        Some(c) => crate::settings::detect(c).map_err(|e| e.to_string())?,
+        None => DetectConfig::default(),
+    };
     let environment = Environment {
         stream_event: &|name| StreamEvent::from_name(name).map(|e| e as u8),
         rule_folder: folder.as_deref().map(Path::new),
         ..Environment::default()
     };
-    let (_, report) =
-        Detect::compile(set.rules, &environment, &DetectConfig::default()).map_err(|e| format!("detect: {e}"))?;
+    let (_, report) = Detect::compile(set.rules, &environment, &detect_config).map_err(|e| format!("detect: {e}"))?;
     checked.loaded = report.loaded;
     checked.failed += report.errors.len();
     checked.aside += report.set_aside.len();

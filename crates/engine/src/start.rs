@@ -213,6 +213,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if options.test {
         settings::app(&config)?;
         settings::recogniser(&config)?;
+        settings::test_scripts(&config, &dir)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -275,6 +276,7 @@ impl Run<'_> {
         worker.finish();
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
+        worker.lane.rest.scripts.finish();
         // What the rules of the engine itself cost; those of tenants are not shown.
         if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
             p.write(detect, state.costs());
@@ -324,11 +326,11 @@ fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
 ///
 /// # Errors
 /// A value of the configuration that cannot be read.
-pub(crate) fn app_wants(config: &Config, set: &EngineSet, ja4_shown: bool) -> Result<AppWants, Failed> {
+pub(crate) fn app_wants(config: &Config, set: &EngineSet, shown: settings::JaWants) -> Result<AppWants, Failed> {
     let hassh = ["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"];
     let ja = settings::JaWants {
-        ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]),
-        ja4: set.uses(&["ja4.hash"]) || ja4_shown,
+        ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]) || shown.ja3,
+        ja4: set.uses(&["ja4.hash"]) || shown.ja4,
     };
     Ok(AppWants {
         files: set.file_wants(),
@@ -354,7 +356,7 @@ pub(crate) fn worker(
     let mut stream = settings::stream(config, ips)?;
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     let quiet = matches!(watching, Watching::Explain(_));
-    let settings::Opened { outputs, app: options, store_xff } = match quiet {
+    let settings::Opened { outputs, app: options, store_xff, scripts } = match quiet {
         true => settings::Opened::nothing()?,
         false => settings::open_outputs(config, dir)?,
     };
@@ -368,7 +370,8 @@ pub(crate) fn worker(
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
-    let wants = app_wants(config, &engines, options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4)))?;
+    let ja4 = options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4));
+    let wants = app_wants(config, &engines, settings::JaWants { ja3: scripts.ja3, ja4 })?;
     settings::check_store(&files, wants.files.store);
     let certificates = match settings::certificate_folder(config, dir)? {
         Some(folder) if !quiet => CertificateStore::new(folder.clone())
@@ -396,6 +399,7 @@ pub(crate) fn worker(
         options,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
+    rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching)?);
     Ok(Worker {

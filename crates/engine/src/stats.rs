@@ -9,7 +9,7 @@ use margay_app::{AppCounters, AppProto, PROTOCOLS};
 use margay_detect::DetectCounters;
 
 use crate::settings::{self, flag, number};
-use crate::worker::Worker;
+use crate::worker::{Occasion, Worker};
 
 /// Writes statistics at their interval and at the end.
 pub(crate) struct Reporter {
@@ -75,7 +75,9 @@ impl Reporter {
 
     /// Writes a report now.
     pub(crate) fn write(&mut self, worker: &mut Worker) {
-        if !self.enabled || !worker.lane.rest.outputs.wants(margay_output::event::EventType::Stats) {
+        let rest = &worker.lane.rest;
+        let wanted = rest.outputs.wants(margay_output::event::EventType::Stats) || rest.scripts.wants(Occasion::Stats);
+        if !self.enabled || !wanted {
             return;
         }
         self.collect(worker);
@@ -89,6 +91,7 @@ impl Reporter {
                 last: self.last.get(i).map_or(0, |l| i64::try_from(l.1).unwrap_or(i64::MAX)),
             })
             .collect();
+        worker.lane.rest.scripts.stats(&counters);
         let file = worker.lane.rest.file.clone();
         let engines = worker.lane.rest.engines.set.stats();
         worker.lane.rest.outputs.stats(&StatsEvent {
@@ -158,6 +161,10 @@ impl Reporter {
             add("pcap_log.written", c.written);
             add("pcap_log.filtered_bpf", c.filtered_bpf);
             add("pcap_log.lost", c.lost);
+        }
+        if rest.scripts.any() {
+            add("lua.output_errors", rest.scripts.errors);
+            add("lua.streams_refused", rest.scripts.refused);
         }
         add("eve.lost", lost);
     }

@@ -3,10 +3,12 @@
 
 mod datasets;
 mod decompress;
+mod dhcp;
 mod dns;
 mod ftp;
 mod http1;
 mod http2;
+mod quic;
 mod recognise;
 mod rules;
 mod smb;
@@ -18,10 +20,12 @@ mod tls;
 
 pub use datasets::datasets;
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
+pub use dhcp::dhcp;
 pub use dns::dns;
 pub use ftp::ftp;
 pub use http1::http1;
 pub use http2::http2;
+pub use quic::quic;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
 pub use smb::{dcerpc, smb};
@@ -60,6 +64,8 @@ pub const TARGETS: &[Target] = &[
     ("ssh", ssh),
     ("dns", dns),
     ("tls", tls),
+    ("quic", quic),
+    ("dhcp", dhcp),
     ("datasets", datasets),
 ];
 

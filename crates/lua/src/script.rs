@@ -78,6 +78,9 @@ impl Needs {
     }
 }
 
+/// What the prelude asks: the subject, what of it, and arguments; those that are not given are nothing.
+type Question = (LuaString, LuaString, mlua::Value, mlua::Value, mlua::Value);
+
 /// A script in a state of its own, for one worker.
 #[derive(Debug)]
 pub struct Script {
@@ -93,7 +96,20 @@ impl Script {
     /// # Errors
     /// A script that does not compile, or fails.
     pub fn load(source: &Source, settings: &Settings) -> Result<Script, LuaError> {
+        Self::with_path(source, settings, None)
+    }
+
+    /// The same, with the places where modules of Lua are looked for (`package.path`), where it may have any.
+    ///
+    /// # Errors
+    /// As [`Script::load`].
+    pub fn with_path(source: &Source, settings: &Settings, path: Option<&str>) -> Result<Script, LuaError> {
         let state = State::new(settings)?;
+        if let Some(path) = path
+            && let Ok(package) = state.lua.globals().get::<Table>("package")
+        {
+            package.set("path", path).map_err(|e| LuaError::of(&e, ErrorKind::Script, &source.name))?;
+        }
         let script = Script { state, name: source.name.to_string(), main: None };
         let lua = &script.state.lua;
         // Scripts may begin with a line for the shell.
@@ -119,14 +135,6 @@ impl Script {
     /// Whether it defines a function.
     pub fn has(&self, function: &str) -> bool {
         self.function(function).is_some()
-    }
-
-    /// Sets a global text (`name` of scripts that write logs).
-    ///
-    /// # Errors
-    /// Where there is no memory for it.
-    pub fn set_global(&self, name: &str, value: &str) -> Result<(), LuaError> {
-        self.state.lua.globals().raw_set(name, value).map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))
     }
 
     fn function(&self, name: &str) -> Option<Function> {
@@ -246,6 +254,16 @@ impl Script {
         })
     }
 
+    /// Calls the main function with a value, and takes no notice of what it returns.
+    ///
+    /// # Errors
+    /// What it raises, or the limit that it goes past.
+    pub fn call_value(&self, host: &mut dyn Host, arg: &Value<'_>) -> Result<(), LuaError> {
+        let Some(main) = &self.main else { return Ok(()) };
+        let arg = arg.clone().into_lua(&self.state.lua).map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))?;
+        self.run::<MultiValue>(host, main, arg).map(|_| ())
+    }
+
     fn table(&self, args: &[(&str, Value<'_>)]) -> mlua::Result<Table> {
         let lua = &self.state.lua;
         let table = lua.create_table_with_capacity(0, args.len())?;
@@ -288,12 +306,12 @@ impl Script {
         let State { lua, native, budget, .. } = &self.state;
         budget.start();
         let result = lua.scope(|scope| {
-            let ask = scope.create_function_mut(|lua, (subject, what, args): (LuaString, LuaString, MultiValue)| {
+            let ask = scope.create_function_mut(|lua, (subject, what, a, b, c): Question| {
                 let (subject, what) = (subject.to_str()?, what.to_str()?);
                 let Some(subject) = Subject::from_name(&subject) else {
                     return Err(mlua::Error::runtime("the engine knows nothing of that"));
                 };
-                let args: Vec<Value<'_>> = args.iter().map(Value::from_lua).collect();
+                let args = [&a, &b, &c].map(Value::from_lua);
                 match host.ask(subject, &what, &args) {
                     Ok(v) => v.into_multi(lua),
                     Err(HostError::Absent(why)) => {

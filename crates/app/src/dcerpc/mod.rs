@@ -13,7 +13,7 @@ mod parser;
 pub(crate) mod pdu;
 mod recognition;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tx;
 
 use margay_flow::FlowCore;

@@ -92,7 +92,7 @@ impl DcerpcParser {
 
     /// The transaction that a message goes on with.
     fn find(&self, dir: Direction, h: Header) -> Option<u64> {
-        let goes_on = |tx: &&Box<DcerpcTx>| {
+        let goes_on = |tx: &&DcerpcTx| {
             let (call, own) = (&tx.call, tx.call.side(dir));
             call.id == h.call
                 && tx.base.progress != [COMPLETE; 2]
@@ -101,9 +101,8 @@ impl DcerpcParser {
                 // A request does not join what a response began.
                 && (dir == Direction::ToClient || own.kind.is_some())
         };
-        let mut found = self.txs.values().filter(goes_on);
         // What is asked first is answered first.
-        found.next().map(|t| t.base.id)
+        self.txs.values().map(|t| &**t).find(goes_on).map(|t| t.base.id)
     }
 
     fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Header, pdu: &[u8]) {
@@ -194,8 +193,8 @@ impl DcerpcParser {
         let key = (d.activity, d.sequence);
         let side = if d.is_response() { Direction::ToClient } else { Direction::ToServer };
         let open =
-            |t: &&Box<DcerpcTx>| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
-        let id = match self.txs.values().find(open).map(|t| t.base.id) {
+            |t: &&DcerpcTx| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
+        let id = match self.txs.values().map(|t| &**t).find(open).map(|t| t.base.id) {
             Some(id) => Some(id),
             None => self.make(cx, Call::default(), Some(key)),
         };

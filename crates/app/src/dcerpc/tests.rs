@@ -1,1 +1,252 @@
+//! Conversations, as bytes.
 
+use margay_flow::Direction::{self, ToClient, ToServer};
+use margay_flow::FlowCore;
+use margay_json::Json;
+use margay_packet::Time;
+
+use super::bytes::Uuid;
+use super::parser::DcerpcParser;
+use super::{COMPLETE, PROTOCOL};
+use crate::config::{AppConfig, AppLogOptions};
+use crate::parser::{Outcome, Parse, Parser, Shared};
+use crate::recognise::Probed;
+use crate::tx::LogFor;
+
+const UUID: [u8; 16] = [0x81, 0xbb, 0x7a, 0x36, 0x44, 0x98, 0xf1, 0x35, 0xad, 0x32, 0x98, 0xf0, 0x38, 0, 0x10, 3];
+
+fn pdu(kind: u8, flags: u8, call: u32, body: &[u8]) -> Vec<u8> {
+    let mut p = vec![5, 0, kind, flags, 0x10, 0, 0, 0];
+    p.extend_from_slice(&(16 + body.len() as u16).to_le_bytes());
+    p.extend_from_slice(&[0, 0]);
+    p.extend_from_slice(&call.to_le_bytes());
+    p.extend_from_slice(body);
+    p
+}
+
+/// Asks for the interface in two contexts.
+pub(crate) fn bind(flags: u8) -> Vec<u8> {
+    let mut body = vec![0xb8, 0x10, 0xb8, 0x10, 0, 0, 0, 0, 2, 0, 0, 0];
+    for context in 0..2u8 {
+        body.extend_from_slice(&[context, 0, 1, 0]);
+        body.extend_from_slice(&UUID);
+        body.extend_from_slice(&[2, 0, 0, 0]);
+        body.extend_from_slice(&[0; 20]);
+    }
+    pdu(11, flags, 1, &body)
+}
+
+/// Agrees to the first and refuses the second.
+pub(crate) fn bind_ack() -> Vec<u8> {
+    let mut body = vec![0xb8, 0x10, 0xb8, 0x10, 0, 0, 0, 0, 4, 0];
+    body.extend_from_slice(b"135\0\0\0");
+    body.extend_from_slice(&[2, 0, 0, 0]);
+    for result in [0u8, 2] {
+        body.extend_from_slice(&[result, 0, 2, 0]);
+        body.extend_from_slice(&[0; 20]);
+    }
+    pdu(12, 3, 1, &body)
+}
+
+pub(crate) fn request(flags: u8, call: u32, context: u8, opnum: u8, stub: &[u8]) -> Vec<u8> {
+    pdu(0, flags, call, &[&[0, 0, 0, 0, context, 0, opnum, 0], stub].concat())
+}
+
+pub(crate) fn response(flags: u8, call: u32, stub: &[u8]) -> Vec<u8> {
+    pdu(2, flags, call, &[&[0; 8], stub].concat())
+}
+
+struct Talk {
+    parser: DcerpcParser,
+    config: AppConfig,
+    shared: Shared,
+    flow: FlowCore,
+    waiting: [Vec<u8>; 2],
+}
+
+impl Talk {
+    fn new(transport: u8) -> Talk {
+        Talk {
+            parser: DcerpcParser::new(transport == 6),
+            config: AppConfig::default(),
+            shared: Shared::default(),
+            flow: FlowCore::new(1, transport, ([192, 0, 2, 1].into(), 40_000), ([192, 0, 2, 2].into(), 135), Time(0)),
+            waiting: Default::default(),
+        }
+    }
+
+    fn say(&mut self, dir: Direction, bytes: &[u8]) -> Outcome {
+        let held = &mut self.waiting[dir.index()];
+        held.extend_from_slice(bytes);
+        let (config, flow) = (&self.config, &self.flow);
+        let mut cx = Parse { config, shared: &mut self.shared, flow, time: Time(0), end: false, inline: false };
+        let parsed = self.parser.data(&mut cx, dir, held);
+        held.drain(..parsed.consumed);
+        parsed.outcome
+    }
+
+    fn gap(&mut self, dir: Direction, len: u64) {
+        let (config, flow) = (&self.config, &self.flow);
+        let mut cx = Parse { config, shared: &mut self.shared, flow, time: Time(0), end: false, inline: false };
+        self.parser.gap(&mut cx, dir, len);
+    }
+
+    fn logs(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for tx in self.parser.txs().filter_map(|id| self.parser.tx(id)) {
+            let mut json = Json::new();
+            tx.log(&mut json, &AppLogOptions::default(), LogFor::Event);
+            all.push(String::from_utf8(json.as_bytes().to_vec()).unwrap());
+        }
+        all
+    }
+
+    fn buffer(&self, id: u64, name: &str, dir: Direction, index: usize) -> Option<Vec<u8>> {
+        let def = PROTOCOL.buffers.iter().find(|b| b.name == name).unwrap();
+        let mut scratch = Vec::new();
+        Some(self.parser.tx(id)?.buffer(def.id, dir, index, &mut scratch)?.data.to_vec())
+    }
+}
+
+#[test]
+fn a_call() {
+    let mut t = Talk::new(6);
+    t.say(ToServer, &bind(3));
+    t.say(ToClient, &bind_ack());
+    t.say(ToServer, &request(3, 7, 0, 15, b"ask"));
+    t.say(ToClient, &response(3, 7, b"answer"));
+    let uuid = Uuid::read(UUID, true).to_string();
+    assert_eq!(uuid, "367abb81-9844-35f1-ad32-98f038001003");
+    let [first, second] = t.logs().try_into().unwrap();
+    assert_eq!(
+        first,
+        format!(
+            "\"dcerpc\":{{\"request\":\"BIND\",\"response\":\"BINDACK\",\"interfaces\":[{{\"uuid\":\"{uuid}\",\"version\":\
+             \"2.0\",\"ack_result\":0}},{{\"uuid\":\"{uuid}\",\"version\":\"2.0\",\"ack_result\":2}}],\"call_id\":1,\
+             \"rpc_version\":\"5.0\"}}"
+        )
+    );
+    assert_eq!(
+        second,
+        format!(
+            "\"dcerpc\":{{\"request\":\"REQUEST\",\"response\":\"RESPONSE\",\"req\":{{\"opnum\":15,\"frag_cnt\":1,\
+             \"stub_data_size\":3}},\"interfaces\":[{{\"uuid\":\"{uuid}\",\"version\":\"2.0\"}}],\"res\":{{\"frag_cnt\":1,\
+             \"stub_data_size\":14}},\"call_id\":7,\"rpc_version\":\"5.0\"}}"
+        )
+    );
+    assert_eq!(t.buffer(1, "dcerpc.stub_data", ToServer, 0).as_deref(), Some(&b"ask"[..]));
+    assert!(t.buffer(1, "dcerpc.stub_data", ToClient, 0).unwrap().ends_with(b"answer"));
+    let seen = [&Uuid::read(UUID, true).0[..], &[0, 2, 1]].concat();
+    for dir in [ToServer, ToClient] {
+        assert_eq!(t.buffer(1, "dcerpc.iface", dir, 0), Some(seen.clone()));
+        assert_eq!((t.buffer(1, "dcerpc.iface", dir, 1), t.buffer(0, "dcerpc.iface", dir, 0)), (None, None));
+        assert_eq!(t.parser.tx(1).unwrap().number(0, dir, 0), Some(15));
+    }
+    assert!(t.parser.txs().all(|id| t.parser.tx(id).unwrap().base().progress == [COMPLETE; 2]));
+}
+
+#[test]
+fn fragments() {
+    let mut t = Talk::new(6);
+    t.say(ToServer, &bind(3));
+    t.say(ToClient, &bind_ack());
+    t.say(ToServer, &request(1, 2, 0, 4, b"ab"));
+    assert_eq!(t.buffer(1, "dcerpc.stub_data", ToServer, 0), None);
+    t.say(ToServer, &request(0, 2, 0, 4, b"cd"));
+    t.say(ToServer, &request(2, 2, 0, 4, b"ef"));
+    assert_eq!(t.buffer(1, "dcerpc.stub_data", ToServer, 0).as_deref(), Some(&b"abcdef"[..]));
+    // Without its beginning it is another.
+    t.say(ToServer, &request(2, 3, 0, 4, b"gh"));
+    assert_eq!(t.buffer(2, "dcerpc.iface", ToServer, 0).unwrap().last(), Some(&0));
+    assert!(t.logs()[1].contains("\"frag_cnt\":3,\"stub_data_size\":6"), "{:?}", t.logs());
+}
+
+#[test]
+fn what_was_not_agreed_on_is_no_interface() {
+    let mut t = Talk::new(6);
+    t.say(ToServer, &bind(3));
+    t.say(ToClient, &bind_ack());
+    t.say(ToServer, &request(3, 2, 1, 4, b"ab"));
+    assert_eq!(t.buffer(1, "dcerpc.iface", ToServer, 0), None);
+    // Nor what does not begin.
+    let mut t = Talk::new(6);
+    t.say(ToServer, &bind(0));
+    t.say(ToClient, &bind_ack());
+    t.say(ToServer, &request(3, 2, 0, 4, b"ab"));
+    assert_eq!(t.buffer(1, "dcerpc.iface", ToServer, 0), None);
+}
+
+#[test]
+fn a_hole_within_a_message() {
+    let mut t = Talk::new(6);
+    let lost = request(3, 2, 0, 4, &[b'y'; 100]);
+    t.say(ToServer, &lost[..40]);
+    t.gap(ToServer, 50);
+    t.say(ToServer, &lost[90..]);
+    t.say(ToServer, &request(3, 3, 0, 5, b"z"));
+    assert!(t.logs()[0].contains("\"opnum\":5"), "{:?}", t.logs());
+    // Where it is not known how long it is, a message is looked for where segments begin.
+    t.gap(ToServer, 1000);
+    t.say(ToServer, b"middle of something else");
+    t.say(ToServer, &request(3, 4, 0, 6, b"z"));
+    assert!(t.logs()[1].contains("\"opnum\":6"), "{:?}", t.logs());
+}
+
+#[test]
+fn an_answer_to_what_was_not_seen() {
+    let mut t = Talk::new(6);
+    t.say(ToClient, &response(3, 9, b"x"));
+    assert_eq!(t.parser.tx(0).unwrap().base().progress, [0, COMPLETE]);
+    t.say(ToServer, &request(3, 10, 0, 1, b"x"));
+    assert_eq!(t.parser.tx(0).unwrap().base().progress, [COMPLETE; 2]);
+    assert!(t.logs()[0].contains("\"REQUEST_LOST\""));
+    assert_eq!(t.say(ToServer, b"GET / HTTP/1.1\r\nHost:"), Outcome::Failed);
+}
+
+#[test]
+fn too_many() {
+    let mut t = Talk::new(6);
+    t.config.dcerpc.max_tx = 2;
+    for call in 0..50 {
+        t.say(ToServer, &request(3, call, 0, 1, b"x"));
+    }
+    assert!(t.parser.tx(0).unwrap().base().events.has(0) && t.parser.txs().count() <= 4);
+    assert!(t.shared.counters.tx_limit[crate::AppProto::Dcerpc as usize] > 40);
+}
+
+#[test]
+fn datagrams() {
+    let mut d = vec![4, 0, 0, 0, 0x10, 0, 0, 0];
+    d.extend_from_slice(&[0; 16]);
+    d.extend_from_slice(&UUID);
+    d.extend_from_slice(&[7; 16]);
+    d.extend_from_slice(&[0, 0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 0, 0, 0, 0]);
+    d.extend_from_slice(b"stub and more");
+    let mut t = Talk::new(17);
+    t.say(ToServer, &d);
+    d[1] = 2;
+    t.say(ToServer, &d);
+    assert_eq!(
+        t.logs(),
+        ["\"dcerpc\":{\"request\":\"REQUEST\",\"req\":{\"opnum\":3,\"frag_cnt\":1,\"stub_data_size\":4},\"response\":\
+          \"RESPONSE\",\"res\":{\"frag_cnt\":1,\"stub_data_size\":4},\"activityuuid\":\
+          \"07070707-0707-0707-0707-070707070707\",\"seqnum\":9,\"rpc_version\":\"4.0\"}"]
+    );
+    assert_eq!(t.buffer(0, "dcerpc.stub_data", ToServer, 0).as_deref(), Some(&b"stub"[..]));
+    assert_eq!(t.buffer(0, "dcerpc.iface", ToServer, 0).unwrap()[16..], [0, 2, 1]);
+}
+
+#[test]
+fn which_way_it_goes() {
+    let [tcp, udp] = PROTOCOL.recognition.probes else { panic!() };
+    for (bytes, dir, want) in [
+        (bind(3), ToServer, Probed::Yes { reverse: false }),
+        (bind_ack(), ToServer, Probed::Yes { reverse: true }),
+        (bind_ack(), ToClient, Probed::Yes { reverse: false }),
+    ] {
+        assert_eq!((tcp.probe)(dir, &bytes), want);
+        assert_eq!((tcp.probe)(dir, &bytes[..7]), Probed::More);
+    }
+    assert_eq!((tcp.probe)(ToServer, b"\x05\x00\x0b\x03\x12\x00\x00\x00"), Probed::No);
+    assert_eq!((udp.probe)(ToServer, &[4; 79]), Probed::No);
+}

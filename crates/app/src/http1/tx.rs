@@ -220,8 +220,10 @@ impl Http1Tx {
         if self.request.headers.repeated(b"host") {
             events.push(Event::HostAmbiguous);
         }
+        // What a proxy is to connect to has a port of its own.
         if let Some(p) = port
             && p != flow.dport
+            && !connect
         {
             events.push(Event::PortMismatch);
         }

@@ -336,6 +336,13 @@ pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
     }
 }
 
+/// Whether anything tells a protocol in a direction: what clients of IMAP say begins with anything.
+pub fn is_told_in(proto: AppProto, dir: Direction) -> bool {
+    known()
+        .filter(|k| k.proto == proto)
+        .any(|k| !k.recognition.probes.is_empty() || k.recognition.patterns.iter().any(|p| p.dir == dir))
+}
+
 /// Whether what the sender of a direction begins with says too little by itself: of HTTP/2 either side may be heard first,
 /// and a client begins with something that nobody else does.
 const fn waits_for_client(proto: AppProto, dir: Direction) -> bool {

@@ -108,8 +108,6 @@ pub static OTHERS: &[Other] = &[
     other(AppProto::Tftp, "tftp", &[], &[on_udp(&[69], probes::tftp)]),
     other(AppProto::Ike, "ike", &[], &[on_udp(&[500], probes::ike)]),
     other(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)]),
-    other(AppProto::Quic, "quic", &[], &[on_udp(&[443, 80], probes::quic)]),
-    other(AppProto::Dhcp, "dhcp", &[], &[on_udp(&[67, 68], probes::dhcp)]),
     other(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]),
     // RFC 3261 section 7, and the methods of its extensions.
     other(AppProto::Sip, "sip", SIP, &[]),

@@ -83,11 +83,6 @@ pub(super) fn snmp(_: Direction, data: &[u8]) -> Probed {
     })
 }
 
-/// DHCP (RFC 2131 section 2): by its size.
-pub(super) fn dhcp(_: Direction, data: &[u8]) -> Probed {
-    yes_if(data.len() >= 240)
-}
-
 /// IKE (RFC 2408 section 3.1, RFC 7296 section 3.1): version 1.0 or 2.0, and the length that the datagram has.
 ///
 /// What is recognised by an answer is turned round.
@@ -124,52 +119,6 @@ pub(super) fn krb5_tcp(_: Direction, data: &[u8]) -> Probed {
         Some(n) if !(10..=16384).contains(&n) => Probed::No,
         Some(_) => krb5_message(data.get(4..).unwrap_or(&[])),
     }
-}
-
-/// QUIC (RFC 8999, RFC 9000 section 17) and its forerunner: on its ports anything but what cannot be.
-pub(super) fn quic(_: Direction, data: &[u8]) -> Probed {
-    let Some(&first) = data.first() else { return Probed::More };
-    if first & 0x80 == 0 {
-        // Without the fixed bit it is the forerunner's public header; a nonce beside a version takes its room.
-        return yes_if(first & 0x4d != 0x05 || data.len() >= 37);
-    }
-    let Some(version) = be32(data, 1) else { return Probed::No };
-    // RFC 9369 section 3.2 numbers the kinds anew.
-    let turn = u8::from(version == 0x6b33_43cf);
-    let kind = (first >> 4 & 3).wrapping_sub(turn) & 3;
-    let plain = matches!(version, 0 | 0x5130_3330..=0x5130_3439);
-    // Negotiation, versions before there were kinds (Q039 to Q046), Retry: no length follows.
-    yes_if(plain || kind == 3 || quic_fits(data, kind == 0))
-}
-
-/// Whether a long header's connection numbers, token and length (RFC 9000 section 17.2) fit the datagram.
-fn quic_fits(data: &[u8], initial: bool) -> bool {
-    fn varint(data: &[u8]) -> Option<(u64, &[u8])> {
-        let (first, mut rest) = data.split_first()?;
-        let mut value = u64::from(first & 0x3f);
-        for _ in 1..1usize << (first >> 6) {
-            let (next, tail) = rest.split_first()?;
-            (value, rest) = (value << 8 | u64::from(*next), tail);
-        }
-        Some((value, rest))
-    }
-    fn skip(data: &[u8], bytes: u64) -> Option<&[u8]> {
-        data.get(usize::try_from(bytes).ok()?..)
-    }
-    let fits = || {
-        let mut rest = data.get(5..)?;
-        for _ in 0..2 {
-            let (len, tail) = rest.split_first()?;
-            rest = skip(tail, u64::from(*len))?;
-        }
-        if initial {
-            let (token, tail) = varint(rest)?;
-            rest = skip(tail, token)?;
-        }
-        let (length, tail) = varint(rest)?;
-        skip(tail, length)
-    };
-    fits().is_some()
 }
 
 /// ONC RPC (RFC 5531 section 9): a call of NFS, or a reply.

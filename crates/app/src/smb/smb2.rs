@@ -10,7 +10,7 @@ use super::names;
 use super::parser::{Access, Data, SmbParser, State, Step, Tree, mark};
 use super::pipe;
 use super::text;
-use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
+use super::tx::{Create, FileId, Negotiation, Set, SetInfo, SmbTx, TreeConnect, What};
 use crate::dcerpc::bytes::Reader;
 use crate::parser::Parse;
 
@@ -177,7 +177,7 @@ impl SmbParser {
         (offset, skip, left): (u64, u64, u64),
         behind: u64,
     ) {
-        self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, begun: false });
+        self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, place: None });
     }
 
     /// Bytes of a file that is read. `None` where the message is to be read as a whole.
@@ -248,7 +248,7 @@ impl SmbParser {
             command::NEGOTIATE => negotiate_request(r).map(|n| what = What::Negotiate(Box::new(n))),
             command::SESSION_SETUP => {
                 let blob = session_setup_request(message, r);
-                blob.map(|b| what = What::SessionSetup(Box::new(Setup::default())).with_token(b))
+                blob.map(|b| what = What::SessionSetup(Box::default()).with_token(b))
             }
             command::TREE_CONNECT => tree_connect_request(message, r).map(|share| {
                 what = What::TreeConnect(Box::new(TreeConnect { share, ..TreeConnect::default() }));
@@ -264,8 +264,11 @@ impl SmbParser {
             command::CLOSE => r.take(8).and_then(|_| file_id(&mut r)).map(|id| {
                 let id = self.related(id);
                 closes = Some(id);
-                let id = self.own(id);
-                self.close(cx, id);
+                // What is opened in one go with it is closed when that was answered.
+                if self.side(dir).chain.2 != Some(id) || self.own(id) != id {
+                    let id = self.own(id);
+                    self.close(cx, id);
+                }
             }),
             command::READ => return self.read_request(cx, h, r),
             command::WRITE => return self.write_pipe(cx, h, message, r),

@@ -80,13 +80,13 @@ impl SmbParser {
     pub(super) fn trans2_request(&self, b: &Block<'_>, unicode: bool) -> Option<What> {
         let t = request(b)?;
         let mut r = Reader::little(t.parameters);
-        let (subcommand, name, id, level) = match t.setup.first()? {
-            &SET_FILE_INFORMATION => {
+        let (subcommand, name, id, level) = match *t.setup.first()? {
+            SET_FILE_INFORMATION => {
                 let id = FileId::Smb1(r.u16()?);
                 let name = self.names.get(&id).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
                 ("SET_FILE_INFO", name, Some(id), r.u16()?)
             }
-            &SET_PATH_INFORMATION => {
+            SET_PATH_INFORMATION => {
                 let level = r.u16()?;
                 r.u32()?;
                 let name = if unicode { text::utf16(r.rest()) } else { text::bytes(r.rest()) };

@@ -202,9 +202,13 @@ impl DataSet {
     pub fn clear(&self) {
         self.loaded.bury_all();
         for shard in &self.added {
-            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
-            self.count.fetch_sub(shard.len(), Ordering::Relaxed);
-            let bytes: u64 = shard.drain().map(|k| k.len() as u64 + ENTRY).sum();
+            let gone = {
+                let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+                self.count.fetch_sub(shard.len(), Ordering::Relaxed);
+                std::mem::take(&mut *shard)
+            };
+            // Freed when nobody waits for it any more.
+            let bytes: u64 = gone.iter().map(|k| k.len() as u64 + ENTRY).sum();
             self.used.fetch_sub(bytes, Ordering::Relaxed);
         }
     }

@@ -76,8 +76,8 @@ pub struct ScriptView<'a> {
     pub datasets: Option<&'a Datasets>,
     /// The rule's variables: names and values.
     pub variables: (&'a [String], &'a [u64]),
-    /// Takes what the script sets.
-    pub writes: &'a mut Vec<Write>,
+    /// Takes what the script sets, where it may.
+    pub writes: Option<&'a mut Vec<Write>>,
     /// Writes times.
     pub clock: &'a mut Clock,
     /// The thread's name.
@@ -269,14 +269,14 @@ impl ScriptView<'_> {
         let Some(flow) = self.flow else { return absent("there is no flow here") };
         match (what, text) {
             ("get", true) => {
-                let set = self.writes.iter().rev().find_map(|w| match w {
+                let set = self.writes.iter().flat_map(|w| w.iter()).rev().find_map(|w| match w {
                     Write::Text(n, v) if *n == number => Some(v.as_slice()),
                     _ => None,
                 });
                 Ok(set.or_else(|| flow.vars.captured().get(number)).map_or(Value::Nil, Value::bytes))
             }
             ("get", false) => {
-                let set = self.writes.iter().rev().find_map(|w| match w {
+                let set = self.writes.iter().flat_map(|w| w.iter()).rev().find_map(|w| match w {
                     Write::Int(n, v) if *n == number => Some(*v),
                     _ => None,
                 });
@@ -292,10 +292,13 @@ impl ScriptView<'_> {
                     matches!((w, &write),
                     (Write::Text(a, _), Write::Text(b, _)) | (Write::Int(a, _), Write::Int(b, _)) if a == b)
                 };
-                let room = self.writes.len() < WRITES_MAX;
-                match self.writes.iter_mut().find(|w| same(w)) {
+                let Some(writes) = self.writes.as_deref_mut() else {
+                    return absent("scripts that write logs cannot set variables");
+                };
+                let room = writes.len() < WRITES_MAX;
+                match writes.iter_mut().find(|w| same(w)) {
                     Some(w) => *w = write,
-                    None if room => self.writes.push(write),
+                    None if room => writes.push(write),
                     None => return absent("too many variables are set at once"),
                 }
                 Ok(Value::Bool(true))

@@ -179,7 +179,7 @@ impl WorkerScripts {
             names: names.as_deref(),
             datasets: datasets.as_deref(),
             variables: (&used.variables, variables),
-            writes,
+            writes: Some(writes),
             clock: clock.get_or_insert_with(Clock::system),
             thread: THREAD,
         };

@@ -487,12 +487,12 @@ fn list_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let address = args.address()?;
     let mut found = ask(control, move |w, _| {
         let now = w.lane.rest.now;
-        let set = Arc::clone(&w.lane.rest.engines.set);
-        let bits = w.lane.rest.own().map(|(_, s)| s.hosts().bits_of(HostKey::Host(address), now)).unwrap_or_default();
-        let name = |n| set.default.detect.as_ref().and_then(|d| d.names().name(n)).map(str::to_owned);
-        // Without an end is what rules set so.
+        let Some((detect, state)) = w.lane.rest.own() else { return Vec::new() };
+        let names = detect.names();
+        let bits = state.hosts().bits_of(HostKey::Host(address), names.len() as u32, now);
+        // What rules set without an end has a very late one.
         let left = |until: margay_packet::Time| until.micros_since(now).max(0) / 1_000_000;
-        bits.into_iter().filter_map(|(n, until)| Some((name(n)?, left(until)))).collect::<Vec<_>>()
+        bits.into_iter().filter_map(|(n, until)| Some((names.name(n)?.to_owned(), left(until)))).collect()
     })?;
     let mut all: Vec<(String, i64)> = found.drain(..).flatten().collect();
     all.sort();

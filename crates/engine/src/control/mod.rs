@@ -14,6 +14,8 @@ pub(crate) mod message;
 pub(crate) mod post;
 pub(crate) mod queue;
 mod reload;
+#[cfg(test)]
+mod same;
 pub(crate) mod socket;
 #[cfg(test)]
 mod tests;
@@ -50,8 +52,8 @@ pub(crate) struct Control {
     pub(crate) config: Config,
     /// What it said of rules when they were last read.
     pub(crate) rules_config: RwLock<Arc<Config>>,
-    /// Whether an output shows JA4 fingerprints.
-    ja4_shown: bool,
+    /// Fingerprints that outputs show.
+    shown: settings::JaWants,
     /// Where logs and reports go.
     pub(crate) dir: PathBuf,
     engines: RwLock<Arc<EngineSet>>,
@@ -88,7 +90,10 @@ impl Control {
         thread("drop", move || dead.iter().for_each(drop))?;
         let queue = matches!(options.capture, Some(Capture::UnixSocket(_))).then(Queue::default);
         Ok(Arc::new(Control {
-            ja4_shown: settings::shows_ja4(&config, &dir)?,
+            shown: settings::JaWants {
+                ja3: settings::test_scripts(&config, &dir)?,
+                ja4: settings::shows_ja4(&config, &dir)?,
+            },
             rules_config: RwLock::new(Arc::new(config.clone())),
             config,
             options,
@@ -117,7 +122,7 @@ impl Control {
 
     /// What rules and outputs want of the application layer.
     pub(crate) fn wants(&self, set: &EngineSet) -> Result<AppWants, Failed> {
-        start::app_wants(&self.config, set, self.ja4_shown)
+        start::app_wants(&self.config, set, self.shown)
     }
 
     /// Makes a worker known, that will look for orders in the post returned. `take` gives it the engines that are in use

@@ -108,6 +108,8 @@ impl AppLog {
             }
             EventType::Http => self.options.http = http(node, warnings)?,
             EventType::Tls => self.options.tls = super::tls::log(node, warnings)?,
+            EventType::Dhcp => self.options.dhcp.extended = node.bool("extended")?.unwrap_or(false),
+            EventType::Quic => self.options.quic.ja4 = node.bool("ja4")?.unwrap_or(true),
             EventType::Smb => self.options.smb = super::smb::log(node, warnings),
             EventType::Smtp => self.options.smtp = super::smtp::log(node, warnings)?,
             // What is found out of files is one for all outputs: see `files`.

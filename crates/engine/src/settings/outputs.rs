@@ -15,6 +15,7 @@ use margay_output::{OutputSpec, Outputs, info, warning};
 use super::app_log::{AppLog, xff};
 use super::now;
 use crate::Failed;
+use crate::worker::{OutputScripts, ScriptFiles};
 
 /// The enabled outputs in order, and what was asked for that there is none of.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Specs {
     pub(crate) app: Vec<AppLogOptions>,
     /// `xff` of the file store, for its records; `None` where there is no store or it is off.
     pub(crate) store_xff: Option<Xff>,
+    /// Scripts that write logs.
+    pub(crate) scripts: ScriptFiles,
     /// Sentences for the log.
     pub(crate) warnings: Vec<String>,
 }
@@ -33,7 +36,13 @@ pub(crate) struct Specs {
 /// # Errors
 /// A value that cannot be read; an output or logger twice where only one can be.
 pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError> {
-    let mut specs = Specs { outputs: Vec::new(), app: Vec::new(), store_xff: None, warnings: Vec::new() };
+    let mut specs = Specs {
+        outputs: Vec::new(),
+        app: Vec::new(),
+        store_xff: None,
+        scripts: ScriptFiles::default(),
+        warnings: Vec::new(),
+    };
     let Some(list) = config.node("outputs") else { return Ok(specs) };
     let mut anomaly = false;
     for item in list.children() {
@@ -65,15 +74,32 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
                     specs.store_xff = xff(section, &mut specs.warnings)?;
                 }
             }
+            "lua" => lua(config, node, &mut specs)?,
             // Read with the settings of TLS.
             "tls-store" => {}
             // These have nothing to write in this release.
-            "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "lua" | "alert-debug" | "syslog"
-            | "alert-syslog" => specs.warnings.push(not_here(node, name)),
+            "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "alert-debug" | "syslog" | "alert-syslog" => {
+                specs.warnings.push(not_here(node, name))
+            }
             other => return Err(node.error(format!("there is no output called \"{other}\""))),
         }
     }
     Ok(specs)
+}
+
+/// Scripts that write logs: in `scripts-dir`, else in the folder of rules.
+fn lua(config: &Config, node: Node<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
+    let folder = node.get("scripts-dir").or_else(|| config.get("default-rule-path")).unwrap_or("/etc/suricata/rules");
+    if let Some(list) = node.node("scripts") {
+        specs.scripts.files.extend(list.values().filter(|f| !f.is_empty()).map(|f| Path::new(folder).join(f)));
+    }
+    specs.scripts.path = node.get("path").map(str::to_owned);
+    if node.get("cpath").is_some_and(|p| !p.is_empty()) {
+        specs
+            .warnings
+            .push(format!("{}: scripts cannot load modules written in C: cpath changes nothing", node.place()));
+    }
+    Ok(())
 }
 
 fn not_here(node: Node<'_>, name: &str) -> String {
@@ -90,13 +116,14 @@ pub(crate) struct Opened {
     pub(crate) outputs: Outputs,
     pub(crate) app: Vec<AppLogOptions>,
     pub(crate) store_xff: Option<Xff>,
+    pub(crate) scripts: OutputScripts,
 }
 
 impl Opened {
     /// Nothing is written.
     pub(crate) fn nothing() -> Result<Opened, Failed> {
         let outputs = Outputs::new(Vec::new(), now(), 0).map_err(|e| Failed::new("logopenfile", e.to_string()))?;
-        Ok(Opened { outputs, app: Vec::new(), store_xff: None })
+        Ok(Opened { outputs, app: Vec::new(), store_xff: None, scripts: OutputScripts::default() })
     }
 }
 
@@ -120,7 +147,18 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed
     }
     let outputs = Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
         .map_err(|e| Failed::new("logopenfile", e.to_string()))?;
-    Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff })
+    let mut scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
+    scripts.setup().map_err(|e| Failed::new("lua", e))?;
+    Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
+}
+
+/// Loads the scripts that write logs as a run would, and forgets them; whether one asks for JA3.
+///
+/// # Errors
+/// One that does not load.
+pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<bool, Failed> {
+    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    Ok(OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?.ja3)
 }
 
 /// Whether an output shows JA4 fingerprints.

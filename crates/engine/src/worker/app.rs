@@ -19,6 +19,7 @@ use margay_stream::{AppData, TcpSession, TcpState};
 use super::engines::Engine;
 use super::expect::Answer;
 use super::log::{HeldVars, addresses};
+use super::scripts::{self, Scene};
 use super::{FlowExt, Rest};
 
 /// Most pieces that one packet hands over in one direction: stretches between holes.
@@ -80,7 +81,7 @@ impl FlowApp {
 
     /// Whether messages of a direction became complete since the last call.
     fn completed(&mut self, d: Direction) -> bool {
-        let Some(parser) = self.session.parsers().last() else { return false };
+        let Some(parser) = self.session.parsers().last().filter(|p| p.is_prompt()) else { return false };
         let Some(complete) = protocol(parser.proto()).map(|p| p.complete()[d.index()]) else { return false };
         let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
         // Another parser counts from 0 again.
@@ -115,7 +116,7 @@ impl FlowApp {
 }
 
 /// The transactions of a parser that were not freed.
-fn transactions(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
+pub(super) fn transactions(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
     let mut from = 0;
     std::iter::from_fn(move || {
         loop {
@@ -211,7 +212,8 @@ impl Feeder<'_> {
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
                     self.consume(tcp, d, fed.consumed as u64);
-                    if app.session.changes() != changes {
+                    // FTP's control connection stays one stream when TLS begins in it.
+                    if app.session.changes() != changes && app.session.before() != AppProto::Ftp {
                         tcp.raw_border();
                     }
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
@@ -493,7 +495,13 @@ impl Rest {
         // Nothing more will come that its files could be logged with.
         let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
         let mut storing = false;
-        let about = About { core: &flow.core, parent: flow.ext.parent, packet: p, names: app.names() };
+        let about = About {
+            core: &flow.core,
+            parent: flow.ext.parent,
+            packet: p,
+            names: app.names(),
+            protocols: scripts::protocols(app),
+        };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -569,7 +577,8 @@ impl Rest {
         }
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
-        self.app.log_files(&mut self.outputs, &header, about.names.proto, tx, only);
+        let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.scene());
+        self.app.log_files(&mut self.outputs, &header, about.names.proto, tx, only, scripts);
     }
 
     /// Logs the events of a transaction that are new.
@@ -608,6 +617,9 @@ impl Rest {
             && let Some(n) = txs.get_mut(protocol.proto as usize)
         {
             *n += 1;
+        }
+        if self.scripts.any() && !tx.base().no_log {
+            self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.scene(), tx);
         }
         self.log_as(about, protocol.log, protocol.proto.shows_tx(), tx, tx);
         if let Some((kind, carried)) = tx.carried() {
@@ -658,9 +670,16 @@ struct About<'a> {
     parent: Option<u64>,
     packet: &'a Packet<'a>,
     names: AppProtos<'static>,
+    /// The same, for scripts.
+    protocols: margay_detect::checks::AppProtos,
 }
 
 impl About<'_> {
+    /// What scripts see besides the transaction.
+    fn scene(&self) -> Scene<'_> {
+        Scene { packet: Some(self.packet), flow: Some(self.core), app: self.protocols }
+    }
+
     /// Variables that rules captured.
     fn vars<'s>(&'s self, detect: Option<&'s Engine>) -> HeldVars<'s> {
         match detect {

@@ -1,12 +1,15 @@
 //! Detection of a packet, and what its verdict means for the packet, its flow and the events.
 
+use margay_app::Transaction;
 use margay_detect::checks::AppProtos;
 use margay_detect::{FrameInput, Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
 use margay_packet::{Packet, PacketSource};
 
+use super::app::transactions;
 use super::firewall::FlowDropBy;
 use super::frames::FrameSource;
+use super::scripts::{Occasion, Scene};
 use super::tcp::Seen;
 use super::{DropReason, Fate, FlowExt, Rest};
 
@@ -68,6 +71,23 @@ impl Rest {
                 });
             }
             txs = Some(a.session.parsers_mut());
+        }
+        if self.scripts.any() {
+            let scene = Scene { packet: Some(packet), flow: Some(&flow.core), app: protos.unwrap_or_default() };
+            if self.scripts.wants(Occasion::Stream)
+                && let Some(c) = chunk
+            {
+                self.scripts.stream(Some(detect), scene, dir, c.offset, c.data);
+            }
+            if self.scripts.wants(Occasion::Body)
+                && let Some(parsers) = &txs
+            {
+                // With its log comes the end of a body.
+                let due = |tx: &&dyn Transaction| tx.base().updated[dir.index()] && !tx.base().logged;
+                for tx in parsers.iter().flat_map(|p| transactions(&**p)).filter(due) {
+                    self.scripts.body(Some(detect), scene, tx, dir, false);
+                }
+            }
         }
         let mut input = Input {
             flow: Some(&mut flow.core),

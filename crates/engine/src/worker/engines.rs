@@ -43,6 +43,8 @@ pub(crate) struct Engines {
     /// The engine's own first, then by tenant. The place of the one in use is empty.
     parked: Vec<Parked>,
     current: usize,
+    /// Whether there are tenants, or may be.
+    multi: bool,
     /// The tenant that everything belongs to, where a capture file was handed over as its.
     pub(crate) direct: u32,
 }
@@ -170,6 +172,7 @@ impl Rest {
             retired.texts.push(gone.texts);
         }
         retired.states = new.states;
+        self.engines.multi = new.set.multi;
         retired.set = std::mem::replace(&mut self.engines.set, new.set);
         self.engines.parked = parked;
         self.engines.current = 0;
@@ -225,7 +228,7 @@ impl Rest {
     /// Selects the rules for a packet without a flow.
     #[inline]
     pub(super) fn at_packet(&mut self, packet: &Packet<'_>) {
-        if self.engines.set.multi {
+        if self.engines.multi {
             let tenant = self.engines.tenant_of(packet);
             self.select(tenant);
         }
@@ -235,7 +238,7 @@ impl Rest {
     /// makes what these left fit for them.
     #[inline]
     pub(super) fn at_flow(&mut self, flow: &mut Flow<FlowExt>) {
-        if self.engines.set.multi {
+        if self.engines.multi {
             self.select(flow.ext.tenant);
         }
         if flow.ext.rules.serial != self.engines.mark.serial {

@@ -2,12 +2,14 @@
 
 use margay_app::file::{FileLogOptions, log};
 use margay_app::{AppConfig, AppLogOptions, LogFor, Shared, Transaction};
+use margay_detect::Detect;
 use margay_flow::Direction;
 use margay_output::Outputs;
 use margay_output::event::{Addresses, AppEvent, EventType, Forwarded, Header, ONE_RECORD};
 
 use super::app::AppLane;
 use super::log::direction;
+use super::scripts::{Occasion, OutputScripts, Scene};
 
 /// The first file of a transaction that is due for the log.
 fn due(tx: &dyn Transaction, only: Option<Direction>) -> Option<usize> {
@@ -41,6 +43,7 @@ impl AppLane {
         app_proto: Option<&str>,
         tx: &mut dyn Transaction,
         only: Option<Direction>,
+        (scripts, detect, scene): (&mut OutputScripts, Option<&Detect>, Scene<'_>),
     ) {
         let AppLane { config, shared, options, record } = self;
         let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
@@ -77,6 +80,9 @@ impl AppLane {
                 if records {
                     engine.write_record(config, file, header.time, record.render(&event));
                 }
+            }
+            if scripts.wants(Occasion::File) {
+                scripts.file(detect, scene, &*tx, index, engine);
             }
             tx.base_mut().files.set_logged(index);
         }

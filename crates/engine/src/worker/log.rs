@@ -17,6 +17,7 @@ use margay_stream::StreamEvent;
 use super::app::FlowApp;
 use super::fileinfo::alert_files;
 use super::frames::FrameSource;
+use super::scripts::{Occasion, Scene};
 use super::{DropReason, Fate, FlowExt, Rest};
 
 /// Memory reused from event to event.
@@ -198,6 +199,9 @@ impl Rest {
                 verdict: Some(verdict),
             };
             self.outputs.alert(&event);
+            if self.scripts.wants(Occasion::Alert) {
+                self.scripts.alert(detect, Scene::new(Some(p), flow.map(|(f, _)| &f.core), app), a.rule, tx);
+            }
         }
     }
 
@@ -268,6 +272,10 @@ impl Rest {
 
     /// Logs a flow that ended, whole and by direction.
     pub(super) fn log_flow(&mut self, flow: &Flow<FlowExt>, reason: &'static str) {
+        if self.scripts.any() {
+            let scene = Scene::new(None, Some(&flow.core), flow.ext.app.as_deref());
+            self.scripts.flow(self.detect.as_ref().map(|d| &*d.0), scene);
+        }
         let (whole, halves) = (self.outputs.wants(EventType::Flow), self.outputs.wants(EventType::Netflow));
         if !whole && !halves {
             return;

@@ -13,6 +13,7 @@ mod firewall;
 mod frames;
 mod ips;
 mod log;
+mod scripts;
 mod stream_log;
 mod tcp;
 
@@ -31,6 +32,8 @@ use engines::{Engine, Engines};
 use firewall::{BeforeFlow, FlowDropBy};
 pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleText;
+use scripts::Scene;
+pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
 
 /// What the engine keeps with a flow.
 #[derive(Debug, Default)]
@@ -189,6 +192,8 @@ pub(crate) struct Rest {
     pub(crate) engines: Engines,
     pub(crate) app: AppLane,
     pub(crate) outputs: Outputs,
+    /// Scripts that write logs.
+    pub(crate) scripts: OutputScripts,
     pub(crate) counters: Counters,
     pub(crate) scratch: log::Scratch,
     /// Of each rule, what events show.
@@ -401,6 +406,7 @@ impl Lane {
         }
         rest.log_frames(packet, flow, dir, false);
         rest.log_app(packet, flow, false);
+        rest.script_packet(packet, Some(flow));
         if seen.bypass || seen.heard.bypass || rest.take_bypass() {
             flows.set_state(at, FlowState::LocalBypassed);
         }
@@ -422,6 +428,7 @@ impl Rest {
             app,
             shown: outputs.stream_payload(),
             outputs,
+            scripts: OutputScripts::default(),
             counters: Counters::default(),
             scratch: log::Scratch::default(),
             texts: Arc::default(),
@@ -446,6 +453,16 @@ impl Rest {
         }
         if fate.drop.is_some() {
             self.log_drop(packet, None, *fate);
+        }
+        self.script_packet(packet, None);
+    }
+
+    /// Calls the scripts that log packets.
+    fn script_packet(&mut self, packet: &Packet<'_>, flow: Option<&margay_flow::Flow<FlowExt>>) {
+        if self.scripts.wants(Occasion::Packet) {
+            let app = flow.and_then(|f| f.ext.app.as_deref());
+            let scene = Scene::new(Some(packet), flow.map(|f| &f.core), app);
+            self.scripts.packet(self.detect.as_ref().map(|d| &*d.0), scene);
         }
     }
 

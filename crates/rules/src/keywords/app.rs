@@ -3,8 +3,9 @@
 
 use std::cmp::Ordering;
 
+use super::number;
 use super::{Buffer, Direction, Keyword, Takes, need_protocol};
-use crate::ast::{Check, Effect, FileCheck, FileHash, FileScope, FileSide, Side};
+use crate::ast::{Check, Effect, FileCheck, FileHash, FileScope, FileSide, NumberTest, Side, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::compare;
@@ -338,9 +339,9 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["krb5.ticket_encryption"], Takes::Value, KRB5),
     Keyword::app(&["rfb.secresult"], Takes::Value, RFB),
     Keyword::app(&["rfb.sectype"], Takes::Value, RFB),
-    Keyword::app(&["dhcp.leasetime"], Takes::Value, DHCP),
-    Keyword::app(&["dhcp.rebinding_time"], Takes::Value, DHCP),
-    Keyword::app(&["dhcp.renewal_time"], Takes::Value, DHCP),
+    Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
+    Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
+    Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
     Keyword::app(&["snmp.version"], Takes::Value, SNMP),
     Keyword::app(&["snmp.pdu_type"], Takes::Value, SNMP),
     Keyword::app(&["snmp.trap_type"], Takes::Value, SNMP),
@@ -508,4 +509,8 @@ fn app_layer_state(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.check(Check::AppState { state: state.to_owned(), order });
     Ok(())
+}
+/// Seconds of DHCP.
+fn seconds(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
+    number::integer(i, u64::MAX, &|_| None)
 }

@@ -1,0 +1,63 @@
+//! What QUIC offers to rules.
+
+use margay_flow::Direction;
+
+use crate::tls::ja;
+use crate::tx::Found;
+
+use super::COMPLETE;
+use super::packet::gquic;
+use super::tx::QuicTx;
+
+buffers! {
+    Version "quic.version" Single Some(COMPLETE), Some(COMPLETE);
+    Sni "quic.sni" Single Some(COMPLETE), Some(COMPLETE);
+    Ua "quic.ua" Single Some(COMPLETE), Some(COMPLETE);
+    CyuHash "quic.cyu.hash" Multi Some(COMPLETE), Some(COMPLETE);
+    CyuString "quic.cyu.string" Multi Some(COMPLETE), Some(COMPLETE);
+    Ja3Hash "ja3.hash" Single Some(COMPLETE), None;
+    Ja3String "ja3.string" Single Some(COMPLETE), None;
+    Ja3sHash "ja3s.hash" Single None, Some(COMPLETE);
+    Ja3sString "ja3s.string" Single None, Some(COMPLETE);
+    Ja4Hash "ja4.hash" Single Some(COMPLETE), None;
+}
+
+/// The name of a version of gQUIC (`Q046`).
+pub(super) fn name(version: u32) -> Option<String> {
+    gquic(version).map(|digits| format!("Q0{digits}"))
+}
+
+/// See [`crate::Transaction::buffer`].
+pub(super) fn buffer<'a>(
+    tx: &'a QuicTx,
+    id: u8,
+    dir: Direction,
+    index: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Found<'a>> {
+    let buffer = *ALL.get(usize::from(id))?;
+    if index > 0 || dir != tx.dir {
+        return None;
+    }
+    let client = dir == Direction::ToServer;
+    let data: &[u8] = match buffer {
+        Buffer::Version => {
+            scratch.extend(tx.version.to_be_bytes());
+            scratch
+        }
+        Buffer::Sni => tx.sni()?,
+        Buffer::Ua => tx.chlo.as_ref()?.ua.as_deref()?,
+        Buffer::CyuString => &tx.cyu.as_ref()?.0,
+        Buffer::CyuHash => &tx.cyu.as_ref()?.1,
+        Buffer::Ja3String if client => tx.ja3()?.0,
+        Buffer::Ja3Hash if client => tx.ja3()?.1,
+        Buffer::Ja3sString if !client => tx.ja3()?.0,
+        Buffer::Ja3sHash if !client => tx.ja3()?.1,
+        Buffer::Ja4Hash if client => {
+            ja::ja4(tx.hello.as_ref()?, b'q', scratch);
+            scratch
+        }
+        _ => return None,
+    };
+    Some(Found::whole(data))
+}

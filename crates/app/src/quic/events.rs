@@ -1,0 +1,8 @@
+//! What may be wrong, under the names that rules know (`app-layer-event:quic.NAME`).
+
+events! {
+    "QUIC";
+    FailedDecrypt "failed_decrypt";
+    ErrorOnData "error_on_data";
+    CryptoFragTooLong "crypto_frag_too_long";
+}

@@ -1,0 +1,190 @@
+//! Datagrams: packet by packet, until both sides greeted each other.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use margay_flow::Direction;
+
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::proto::AppProto;
+use crate::tls::hello::Hello;
+use crate::tx::Transaction;
+
+use super::events::Event;
+use super::frames;
+use super::hello::{Chlo, Crypto};
+use super::keys::{self, Keys};
+use super::packet::{self, Kind, Next, Packet};
+use super::tx::QuicTx;
+
+/// Most transactions that were not freed yet: those of one datagram are fewer.
+const TXS_MAX: usize = 256;
+/// Most packets of a datagram.
+const PACKETS_MAX: usize = 16;
+
+/// Messages of the handshake (RFC 8446 section 4).
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+
+/// A flow's parser.
+#[derive(Debug, Default)]
+pub(super) struct QuicParser {
+    txs: VecDeque<Option<Box<QuicTx>>>,
+    /// Number of the first of `txs`.
+    first: u64,
+    keys: Option<Box<Keys>>,
+    crypto: [Crypto; 2],
+    /// By direction: the hello was seen.
+    greeted: [bool; 2],
+    /// The client was sent back.
+    retried: bool,
+}
+
+impl QuicParser {
+    fn next(&self) -> u64 {
+        self.first.saturating_add(self.txs.len() as u64)
+    }
+
+    fn push(&mut self, cx: &mut Parse<'_>, tx: QuicTx) {
+        if self.txs.len() >= TXS_MAX {
+            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Quic as usize) {
+                *n += 1;
+            }
+            return;
+        }
+        self.txs.push_back(Some(Box::new(tx)));
+    }
+
+    /// One packet, as a transaction.
+    fn packet(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>) -> QuicTx {
+        let mut tx = QuicTx::new(self.next(), dir, p.version);
+        match p.kind {
+            Kind::Initial if keys::known(p.version) => self.initial(cx, dir, p, &mut tx),
+            Kind::Initial | Kind::Clear => {
+                let mut chlo = None;
+                // What is too short for its header has no frames.
+                let content = p.whole.get(p.content..).unwrap_or(&[]);
+                if frames::gquic(content, &mut |bytes| chlo = chlo.take().or_else(|| Chlo::read(bytes))).is_none() {
+                    tx.base.events.add(Event::ErrorOnData as u8);
+                }
+                if let Some(chlo) = chlo {
+                    tx.set_chlo(chlo);
+                }
+            }
+            Kind::Retry if dir == Direction::ToClient && !std::mem::replace(&mut self.retried, true) => {
+                // The client begins anew, with another connection number; it listens to one Retry (RFC 9000 section 17.2.5.2).
+                (self.keys, self.crypto, self.greeted) = (None, Default::default(), [false; 2]);
+            }
+            Kind::Retry | Kind::Secret | Kind::Negotiation => {}
+        }
+        tx
+    }
+
+    fn initial(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>, tx: &mut QuicTx) {
+        let mut clear = std::mem::take(&mut cx.shared.scratch);
+        let opened = self.open(dir, p, &mut clear);
+        if opened.is_none() {
+            tx.base.events.add(Event::FailedDecrypt as u8);
+        } else if self.greeted[dir.index()] {
+            // What follows the greeting is of no interest.
+        } else {
+            let crypto = &mut self.crypto[dir.index()];
+            let mut fits = true;
+            if frames::initial(&clear, &mut |offset, bytes| fits &= crypto.add(offset, bytes)).is_none() {
+                tx.base.events.add(Event::ErrorOnData as u8);
+            }
+            if !fits {
+                tx.base.events.add(Event::CryptoFragTooLong as u8);
+                *crypto = Crypto::default();
+            }
+            let hello = match (crypto.message(), dir) {
+                (Some((CLIENT_HELLO, body)), Direction::ToServer) => Some(Hello::client(body)),
+                (Some((SERVER_HELLO, body)), Direction::ToClient) => Some(Hello::server(body)),
+                _ => None,
+            };
+            if let Some((hello, flaws)) = hello {
+                if flaws.malformed {
+                    tx.base.events.add(Event::ErrorOnData as u8);
+                }
+                tx.hello = Some(Box::new(hello));
+                self.greeted[dir.index()] = true;
+                *crypto = Crypto::default();
+            }
+        }
+        clear.clear();
+        cx.shared.scratch = clear;
+    }
+
+    /// Decrypts a packet, with keys that follow from it where it is the client's and those that are there do not fit.
+    fn open(&mut self, dir: Direction, p: &Packet<'_>, out: &mut Vec<u8>) -> Option<()> {
+        if let Some(keys) = &self.keys
+            && keys.open(dir, p.whole, p.content, out).is_some()
+        {
+            return Some(());
+        }
+        if dir == Direction::ToClient {
+            return None;
+        }
+        let keys = Keys::new(p.version, p.dcid)?;
+        keys.open(dir, p.whole, p.content, out)?;
+        if self.keys.is_some() {
+            // Another connection in the same flow, or the same after versions were negotiated.
+            (self.crypto, self.greeted) = (Default::default(), [false; 2]);
+        }
+        self.keys = Some(Box::new(keys));
+        Some(())
+    }
+}
+
+impl Parser for QuicParser {
+    fn proto(&self) -> AppProto {
+        AppProto::Quic
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let mut rest = data;
+        for _ in 0..PACKETS_MAX {
+            match packet::next(rest) {
+                None | Some(Next::Other) => break,
+                Some(Next::Packet(p, behind)) => {
+                    let tx = self.packet(cx, dir, &p);
+                    self.push(cx, tx);
+                    if self.greeted == [true; 2] {
+                        return Parsed { consumed: data.len(), outcome: Outcome::Done };
+                    }
+                    rest = behind;
+                }
+            }
+        }
+        Parsed::used(data.len())
+    }
+
+    fn gap(&mut self, _cx: &mut Parse<'_>, _dir: Direction, _len: u64) -> Outcome {
+        Outcome::More
+    }
+
+    fn txs(&self) -> Range<u64> {
+        self.first..self.next()
+    }
+
+    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
+        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.txs.get(i)?.as_deref().map(|t| t as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
+        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.txs.get_mut(i)?.as_deref_mut().map(|t| t as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
+        let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
+        if let Some(tx) = self.txs.get_mut(i) {
+            *tx = None;
+        }
+        while let Some(None) = self.txs.front() {
+            self.txs.pop_front();
+            self.first += 1;
+        }
+    }
+}

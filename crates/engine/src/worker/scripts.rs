@@ -1,0 +1,441 @@
+//! Lua scripts that write logs (`outputs: - lua:`): each in a state of its own, called with what its `init` asked for.
+//!
+//! They are the administrator's own programs and may open files; what holds them is a limit of instructions, bytes and time
+//! that is far from what a log needs. One that goes past it, or fails, has written nothing of that event: it is counted, said
+//! once of each script, and the engine goes on.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use margay_app::Transaction;
+use margay_app::file::FileEngine;
+use margay_detect::Detect;
+use margay_detect::checks::AppProtos;
+use margay_detect::lua::{FileView, RuleInfo, ScriptView};
+use margay_flow::{Direction, FlowCore};
+use margay_json::time::Clock;
+use margay_lua::{Limits, LuaError, Mode, Needs, NoHost, Script, Settings, Source, Value};
+use margay_output::event::Counter;
+use margay_output::{error, warning};
+use margay_packet::Packet;
+
+use super::app::FlowApp;
+use crate::scripts::log_of;
+
+/// Most streams, and most bodies, that scripts of data that streams by are in the middle of; of more nothing is handed on.
+const STREAMS_MAX: usize = 65_536;
+
+/// What a script is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Occasion {
+    Packet,
+    Alert,
+    Flow,
+    Tx,
+    File,
+    Stream,
+    Body,
+    Stats,
+}
+
+/// One script.
+#[derive(Debug)]
+struct OutputScript {
+    script: Script,
+    occasion: Occasion,
+    /// Of transactions the protocol, by the name of its library.
+    protocol: &'static str,
+    told: bool,
+}
+
+/// All of them. Most runs have none, and pay for none.
+#[derive(Debug)]
+pub(crate) struct OutputScripts {
+    list: Vec<OutputScript>,
+    /// The occasions that there are scripts for, a bit each.
+    occasions: u16,
+    clock: Clock,
+    /// A script asks for JA3.
+    pub(crate) ja3: bool,
+    /// Calls that ended with an error.
+    pub(crate) errors: u64,
+    /// Streams and bodies that were not handed on because there were too many.
+    pub(crate) refused: u64,
+    /// By flow and direction, how far the stream was handed on.
+    streams: HashMap<(u64, usize), u64>,
+    /// By flow, transaction and direction, how far the body was.
+    bodies: HashMap<(u64, u64, usize), u64>,
+}
+
+impl Default for OutputScripts {
+    fn default() -> Self {
+        OutputScripts {
+            list: Vec::new(),
+            occasions: 0,
+            clock: Clock::utc(),
+            ja3: false,
+            errors: 0,
+            refused: 0,
+            streams: HashMap::new(),
+            bodies: HashMap::new(),
+        }
+    }
+}
+
+/// What the configuration says of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ScriptFiles {
+    /// The scripts.
+    pub(crate) files: Vec<PathBuf>,
+    /// Where modules of Lua are looked for (`path`).
+    pub(crate) path: Option<String>,
+}
+
+/// What is known of a flow when scripts are called.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Scene<'a> {
+    pub(crate) packet: Option<&'a Packet<'a>>,
+    pub(crate) flow: Option<&'a FlowCore>,
+    pub(crate) app: AppProtos,
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn new(packet: Option<&'a Packet<'a>>, flow: Option<&'a FlowCore>, app: Option<&FlowApp>) -> Self {
+        Scene { packet, flow, app: app.map(protocols).unwrap_or_default() }
+    }
+}
+
+/// The protocols of a flow.
+pub(crate) fn protocols(app: &FlowApp) -> AppProtos {
+    let s = &app.session;
+    AppProtos { side: s.side, flow: s.proto, original: s.original }
+}
+
+/// What a script's `init` asks for.
+fn occasion(needs: &Needs) -> Result<(Occasion, &'static str), String> {
+    const PROTOCOLS: [&str; 5] = ["http", "dns", "tls", "ssh", "smtp"];
+    for (name, _) in &needs.texts {
+        if !["type", "protocol", "filter"].contains(&name.as_str()) {
+            return Err(format!("init() names \"{name}\": there are type, protocol and filter"));
+        }
+    }
+    let known = |p: &str| PROTOCOLS.into_iter().find(|k| *k == p);
+    let (kind, protocol, filter) = (needs.text("type"), needs.text("protocol"), needs.text("filter"));
+    Ok(match (kind, protocol, filter) {
+        (Some("packet"), None, None) => (Occasion::Packet, ""),
+        (Some("packet"), None, Some("alerts")) => (Occasion::Alert, ""),
+        (Some("flow"), None, None) => (Occasion::Flow, ""),
+        (Some("file"), None, None) => (Occasion::File, ""),
+        (Some("stats"), None, None) => (Occasion::Stats, ""),
+        (Some("streaming"), None, Some("tcp")) => (Occasion::Stream, ""),
+        (Some("streaming"), Some("http"), None) => (Occasion::Body, "http"),
+        (None, Some(p), None) => match known(p) {
+            Some(p) => (Occasion::Tx, p),
+            None => return Err(format!("no script can log {p}; there are {}", PROTOCOLS.join(", "))),
+        },
+        _ => {
+            return Err(
+                "init() names no occasion: type packet (filter alerts), flow, file, stats or streaming (filter \
+                        tcp, or protocol http), or a protocol"
+                    .into(),
+            );
+        }
+    })
+}
+
+impl OutputScripts {
+    /// Loads the scripts; `dir` is the folder of logs.
+    ///
+    /// # Errors
+    /// A script that is not there, does not load, or asks for what there is none of.
+    pub(crate) fn load(files: &ScriptFiles, dir: &Path) -> Result<OutputScripts, String> {
+        let settings = Settings {
+            limits: Limits::OUTPUT,
+            mode: Mode::Open,
+            log: log_of("lua"),
+            log_path: Some(dir.display().to_string()),
+        };
+        let mut all = OutputScripts::default();
+        if !files.files.is_empty() {
+            all.clock = Clock::system();
+        }
+        for file in &files.files {
+            let source = Source::load(file)?;
+            let load = || -> Result<(Script, Needs), LuaError> {
+                let mut script = Script::with_path(&source, &settings, files.path.as_deref())?;
+                let needs = script.init(&mut NoHost, "log")?;
+                Ok((script, needs))
+            };
+            let (script, needs) = load().map_err(|e| e.to_string())?;
+            let (occasion, protocol) = occasion(&needs).map_err(|e| format!("{}: {e}", script.name()))?;
+            all.ja3 |= needs.registered.ja3;
+            all.occasions |= 1 << occasion as u8;
+            all.list.push(OutputScript { script, occasion, protocol, told: false });
+        }
+        Ok(all)
+    }
+
+    /// Calls `setup` of each.
+    ///
+    /// # Errors
+    /// One whose `setup` fails.
+    pub(crate) fn setup(&mut self) -> Result<(), String> {
+        for s in &self.list {
+            s.script.call_if_there(&mut NoHost, "setup").map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Calls `deinit` of each: nothing more will come.
+    pub(crate) fn finish(&mut self) {
+        for s in &self.list {
+            if let Err(e) = s.script.call_if_there(&mut NoHost, "deinit") {
+                self.errors += 1;
+                error!("lua", "{e}");
+            }
+        }
+    }
+
+    /// Whether a script is to be called on an occasion.
+    pub(crate) const fn wants(&self, occasion: Occasion) -> bool {
+        self.occasions & 1 << occasion as u8 != 0
+    }
+
+    /// Whether there is a script at all.
+    pub(crate) fn any(&self) -> bool {
+        !self.list.is_empty()
+    }
+
+    /// Calls the scripts of an occasion, those for which `fits` holds.
+    #[allow(clippy::too_many_arguments)]
+    fn call(
+        &mut self,
+        occasion: Occasion,
+        detect: Option<&Detect>,
+        scene: Scene<'_>,
+        rule: Option<&RuleInfo>,
+        tx: Option<&dyn Transaction>,
+        file: Option<FileView<'_>>,
+        args: &Value<'_>,
+    ) {
+        let OutputScripts { list, clock, errors, .. } = self;
+        for s in list.iter_mut().filter(|s| s.occasion == occasion) {
+            if !s.protocol.is_empty() && tx.is_none_or(|tx| tx.ask(s.protocol, "get", None).is_none()) {
+                continue;
+            }
+            let mut view = ScriptView {
+                packet: scene.packet,
+                flow: scene.flow,
+                app: scene.app,
+                rule,
+                tx,
+                file,
+                names: detect.map(Detect::names),
+                datasets: detect.map(Detect::datasets),
+                variables: (&[], &[]),
+                writes: None,
+                clock,
+                thread: "W#01",
+            };
+            if let Err(e) = s.script.call_value(&mut view, args) {
+                *errors += 1;
+                if !std::mem::replace(&mut s.told, true) {
+                    warning!("lua", "failed to run script: {e}");
+                }
+            }
+        }
+    }
+
+    /// A packet.
+    pub(crate) fn packet(&mut self, detect: Option<&Detect>, scene: Scene<'_>) {
+        if self.wants(Occasion::Packet) {
+            self.call(Occasion::Packet, detect, scene, None, None, None, &NO_ARGS);
+        }
+    }
+
+    /// An alert of a packet.
+    pub(crate) fn alert(&mut self, detect: &Detect, scene: Scene<'_>, rule: u32, tx: Option<&dyn Transaction>) {
+        if self.wants(Occasion::Alert)
+            && let Some(rule) = detect.rules().get(rule as usize)
+        {
+            self.call(Occasion::Alert, Some(detect), scene, Some(&RuleInfo::of(rule)), tx, None, &NO_ARGS);
+        }
+    }
+
+    /// A flow that ended.
+    pub(crate) fn flow(&mut self, detect: Option<&Detect>, scene: Scene<'_>) {
+        if self.wants(Occasion::Flow) {
+            self.call(Occasion::Flow, detect, scene, None, None, None, &NO_ARGS);
+        }
+        let Some(flow) = scene.flow else { return };
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            if self.streams.remove(&(flow.id, dir.index())).is_some() {
+                let args = Value::Table(vec![(b"stream"[..].into(), stream(&[], false, true, dir))]);
+                self.call(Occasion::Stream, detect, scene, None, None, None, &args);
+            }
+        }
+        if !self.bodies.is_empty() {
+            self.bodies.retain(|k, _| k.0 != flow.id);
+        }
+    }
+
+    /// A transaction that is complete.
+    pub(crate) fn tx(&mut self, detect: Option<&Detect>, scene: Scene<'_>, tx: &dyn Transaction) {
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            self.body(detect, scene, tx, dir, true);
+        }
+        if self.wants(Occasion::Tx) {
+            let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
+            self.call(Occasion::Tx, detect, scene, None, Some(tx), None, &args);
+        }
+    }
+
+    /// A file that is at its end.
+    pub(crate) fn file(
+        &mut self,
+        detect: Option<&Detect>,
+        scene: Scene<'_>,
+        tx: &dyn Transaction,
+        index: usize,
+        engine: &FileEngine,
+    ) {
+        let Some(file) = tx.base().files.all().get(index) else { return };
+        let view = FileView { file, id: index as u64, tx_id: tx.base().id, engine };
+        let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
+        self.call(Occasion::File, detect, scene, None, Some(tx), Some(view), &args);
+    }
+
+    /// Data of a TCP stream, in order: what is new of `data`, which begins at `offset`.
+    pub(crate) fn stream(
+        &mut self,
+        detect: Option<&Detect>,
+        scene: Scene<'_>,
+        dir: Direction,
+        offset: u64,
+        data: &[u8],
+    ) {
+        let Some(flow) = scene.flow else { return };
+        let key = (flow.id, dir.index());
+        let known = self.streams.get(&key).copied();
+        let Some(new) = rest(data, offset, known) else { return };
+        if known.is_none() && self.streams.len() >= STREAMS_MAX {
+            self.refused += 1;
+            return;
+        }
+        self.streams.insert(key, offset + data.len() as u64);
+        let args = Value::Table(vec![(b"stream"[..].into(), stream(new, known.is_none(), false, dir))]);
+        self.call(Occasion::Stream, detect, scene, None, None, None, &args);
+    }
+
+    /// What is new of a transaction's body; at its `end` also that there will be nothing more.
+    pub(crate) fn body(
+        &mut self,
+        detect: Option<&Detect>,
+        scene: Scene<'_>,
+        tx: &dyn Transaction,
+        dir: Direction,
+        end: bool,
+    ) {
+        use margay_app::script::Answer;
+        let Some(flow) = scene.flow.filter(|_| self.wants(Occasion::Body)) else { return };
+        let what = if dir == Direction::ToServer { "request_body" } else { "response_body" };
+        let key = (flow.id, tx.base().id, dir.index());
+        let known = self.bodies.get(&key).copied();
+        let held = match tx.ask("http", what, None) {
+            Some(Answer::Several(list)) => list,
+            _ => Vec::new(),
+        };
+        let (data, offset): (&[u8], u64) = match held.as_slice() {
+            [Answer::List(chunks), Answer::Int(offset), ..] => match chunks.first() {
+                Some(Answer::Bytes(b)) => (b, u64::try_from(*offset).unwrap_or(0)),
+                _ => (&[], 0),
+            },
+            _ => (&[], 0),
+        };
+        let new = rest(data, offset, known).unwrap_or(&[]);
+        if new.is_empty() && !(end && known.is_some()) {
+            return;
+        }
+        if known.is_none() && self.bodies.len() >= STREAMS_MAX {
+            self.refused += 1;
+            return;
+        }
+        if end {
+            self.bodies.remove(&key);
+        } else {
+            self.bodies.insert(key, offset + data.len() as u64);
+        }
+        let args = Value::Table(vec![
+            (b"tx_id"[..].into(), tx.base().id.into()),
+            (b"stream"[..].into(), stream(new, known.is_none(), end, dir)),
+        ]);
+        self.call(Occasion::Body, detect, scene, None, Some(tx), None, &args);
+    }
+
+    /// Statistics.
+    pub(crate) fn stats(&mut self, counters: &[Counter<'_>]) {
+        if !self.wants(Occasion::Stats) {
+            return;
+        }
+        let rows = counters
+            .iter()
+            .map(|c| {
+                Value::Table(vec![
+                    (b"name"[..].into(), Value::text(c.name)),
+                    (b"tmname"[..].into(), Value::text("Total")),
+                    (b"value"[..].into(), Value::Int(c.value)),
+                    (b"pvalue"[..].into(), Value::Int(c.last)),
+                ])
+            })
+            .collect();
+        self.call(Occasion::Stats, None, Scene::default(), None, None, None, &Value::List(rows));
+    }
+}
+
+const NO_ARGS: Value<'static> = Value::Table(Vec::new());
+
+/// What of `data`, which begins at `offset`, is behind what was handed on; `None` where that is nothing.
+fn rest(data: &[u8], offset: u64, known: Option<u64>) -> Option<&[u8]> {
+    let skip = known.map_or(0, |k| k.saturating_sub(offset));
+    data.get(usize::try_from(skip).ok()?..).filter(|d| !d.is_empty())
+}
+
+/// The `stream` of a call's arguments.
+fn stream(data: &[u8], open: bool, close: bool, dir: Direction) -> Value<'_> {
+    Value::Table(vec![
+        (b"data"[..].into(), Value::bytes(data)),
+        (b"open"[..].into(), Value::Bool(open)),
+        (b"close"[..].into(), Value::Bool(close)),
+        (b"toserver"[..].into(), Value::Bool(dir == Direction::ToServer)),
+        (b"toclient"[..].into(), Value::Bool(dir == Direction::ToClient)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occasions() {
+        let needs = |texts: &[(&str, &str)]| Needs {
+            texts: texts.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect(),
+            ..Needs::default()
+        };
+        let of = |texts: &[(&str, &str)]| occasion(&needs(texts)).ok();
+        assert_eq!(of(&[("protocol", "dns")]), Some((Occasion::Tx, "dns")));
+        assert_eq!(of(&[("type", "packet"), ("filter", "alerts")]), Some((Occasion::Alert, "")));
+        assert_eq!(of(&[("type", "streaming"), ("protocol", "http")]), Some((Occasion::Body, "http")));
+        assert_eq!(of(&[("type", "streaming"), ("filter", "tcp")]), Some((Occasion::Stream, "")));
+        for bad in [&[][..], &[("type", "x")], &[("protocol", "nfs")], &[("type", "flow"), ("color", "x")]] {
+            assert_eq!(of(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_new() {
+        assert_eq!(rest(b"abcd", 10, None), Some(&b"abcd"[..]));
+        assert_eq!(rest(b"abcd", 10, Some(12)), Some(&b"cd"[..]));
+        assert_eq!((rest(b"abcd", 10, Some(14)), rest(b"abcd", 10, Some(99))), (None, None));
+    }
+}
