@@ -325,3 +325,33 @@ fn what_match_returns() {
         assert_eq!(run(&format!("return {value}")), Ok(want), "{value}");
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..proptest::prelude::ProptestConfig::default()
+    })]
+    /// Whatever is put together of pieces of Lua ends soon, with an error or without.
+    #[test]
+    fn any_script_ends(pieces in proptest::collection::vec(0usize..48, 0..24), bytes in "\\PC{0,8}") {
+        const PIECES: [&str; 48] = [
+            "x", "y", "=", "(", ")", "{", "}", "[1]", ".", "..", ",", ";", " end ", " do ", " while true ", " if x ",
+            " then ", " else ", " function f(a) ", " return ", " local ", " for i = 1, 1e9 ", " repeat ", " until x ",
+            " not ", "#", "-", "*", " and ", " or ", "1", "1e300", "'a'", "('a'):rep(1000)", "x = x or {} ", "f()",
+            "x = {x} ", "string.gsub('aaa', 'a*', f)", "table.insert(x, 1, x)", "x = x .. x ", "string.format('%q', x)",
+            "('x'):find(('x*'):rep(30) .. 'y')", "table.sort(x, f)", "next(x)", "error(x)", "require('suricata.hashing').md5()",
+            "SCPacketTuple()", "goto l ::l:: ",
+        ];
+        let body: String = pieces.iter().map(|p| PIECES[*p]).collect();
+        let settings = Settings {
+            limits: Limits { instructions: 20_000, bytes: 200_000, ..Limits::RULES },
+            ..Settings::default()
+        };
+        let began = Instant::now();
+        for text in [format!("x = {{}} function f(a) return a end {body}"), format!("{body}{bytes}"), bytes] {
+            let _ = Script::load(&Source::new("t.lua", text.as_bytes()), &settings);
+        }
+        proptest::prop_assert!(began.elapsed() < Duration::from_secs(4));
+    }
+}
