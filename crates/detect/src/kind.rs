@@ -258,10 +258,10 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
         if detection && only(&|c| matches!(c, Check::AppProto { .. }) || matches!(c, Check::Flow(f) if side_only(f))) {
             return RuleKind::ProtocolDetection;
         }
-        let changing = rule
-            .effects
-            .iter()
-            .any(|e| matches!(e, Effect::Bypass | Effect::NfqMark { .. } | Effect::FlowBit { op: BitOp::Toggle, .. }));
+        let changing = rule.effects.iter().any(|e| match e {
+            Effect::FlowBit { op, .. } => *op != BitOp::Set,
+            e => matches!(e, Effect::Bypass | Effect::NfqMark { .. } | Effect::FlowInt { .. }),
+        });
         let addresses =
             rule.checks.iter().all(|c| matches!(needs(c), Needs::Nothing) || matches!(c, Check::XBit { .. }));
         return match addresses && !changing {

@@ -111,7 +111,8 @@ impl CompiledRule {
                 Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
             },
         }
-        for c in rule.checks.iter().filter(|c| !(matches!(c, Check::Lua(_)) || of_tx && kind::is_of_transaction(c))) {
+        let elsewhere = |c: &Check| matches!(c, Check::Lua(_)) || (of_tx && kind::is_of_transaction(c));
+        for c in rule.checks.iter().filter(|c| !elsewhere(c)) {
             checks.push(CompiledCheck::compile(c, env)?);
         }
         checks.sort_by_key(CompiledCheck::cost);

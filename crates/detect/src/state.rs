@@ -658,7 +658,7 @@ impl<W: Watch> State<W> {
                 });
             }
             for t in &rule.tags {
-                self.tags.set(detect.name_of(m.rule), t, &who);
+                verdict.tagged |= self.tags.set(detect.name_of(m.rule), t, &who);
             }
             let whole_flow = rule.acts_on_flow(m.stream);
             if drops {

@@ -1,6 +1,7 @@
 //! Tags: packets after a match, of the same flow or host, that are to be logged.
 //!
-//! A tag counts the packet that set it, and holds from the next one on. A packet may be tagged and alert.
+//! A tag counts the packet that set it, and holds from the next one on. A packet may be tagged and alert; where it sets a
+//! tag again that it finds over, that one had it still.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,6 +24,8 @@ struct Active {
     count: u64,
     start: Time,
     last: Time,
+    /// The last packet found it over; it is gone with the next one.
+    over: bool,
 }
 
 /// Tags of flows and hosts that one worker knows.
@@ -53,7 +56,8 @@ pub(crate) struct Tagged {
 /// Counts a packet in every tag of a list; says whether one still held.
 fn count(tags: &mut Vec<Active>, p: &Tagged) -> bool {
     let mut held = false;
-    tags.retain_mut(|t| {
+    tags.retain(|t| !t.over);
+    for t in tags {
         t.last = p.time;
         let holds = match t.unit {
             TagUnit::Packets => {
@@ -69,8 +73,8 @@ fn count(tags: &mut Vec<Active>, p: &Tagged) -> bool {
             }
         };
         held |= holds;
-        holds
-    });
+        t.over = !holds;
+    }
     held
 }
 
@@ -118,8 +122,9 @@ impl Tags {
         held
     }
 
-    /// Sets a tag of `rule`, or starts it anew. Without a flow a session tag is one of the destination.
-    pub(crate) fn set(&mut self, rule: (u32, u32), tag: &Tag, p: &Tagged) {
+    /// Sets a tag of `rule`, or starts it anew; whether there was one. Without a flow a session tag is one of the
+    /// destination.
+    pub(crate) fn set(&mut self, rule: (u32, u32), tag: &Tag, p: &Tagged) -> bool {
         let limit = if tag.count == 0 { DEFAULT_PACKETS } else { u64::from(tag.count) };
         let unit = if tag.count == 0 { TagUnit::Packets } else { tag.unit };
         let count = match unit {
@@ -127,7 +132,7 @@ impl Tags {
             TagUnit::Bytes => u64::from(p.len),
             TagUnit::Seconds => 0,
         };
-        let active = Active { rule, unit, limit, count, start: p.time, last: p.time };
+        let active = Active { rule, unit, limit, count, start: p.time, last: p.time, over: false };
         let full = self.flows.len() >= self.max || self.hosts.len() >= self.max;
         if full && p.time >= self.next_sweep {
             self.next_sweep = Time(p.time.0.saturating_add(1_000_000));
@@ -142,15 +147,19 @@ impl Tags {
         };
         let Some(list) = list else {
             self.memcap = self.memcap.saturating_add(1);
-            return;
+            return false;
         };
         if let Some(t) = list.iter_mut().find(|t| t.rule == rule && t.unit == active.unit && t.limit == active.limit) {
+            let before = t.start < p.time;
             *t = active;
-        } else if list.len() < TAGS_MAX {
+            return before;
+        }
+        if list.len() < TAGS_MAX {
             list.push(active);
         } else {
             self.memcap = self.memcap.saturating_add(1);
         }
+        false
     }
 
     /// Forgets the tags of a flow that ended.
@@ -182,7 +191,7 @@ mod tests {
     fn tagged(tags: &[Tag]) -> (usize, u32) {
         let mut t = Tags::new(10);
         for tag in tags {
-            t.set((1, 1), tag, &packet(0));
+            assert!(!t.set((1, 1), tag, &packet(0)));
         }
         let list: Vec<u32> = (1..=400).filter(|&n| t.packet(&packet(n))).collect();
         (list.len(), list.last().copied().unwrap_or(0))
@@ -202,6 +211,16 @@ mod tests {
         assert_eq!(tagged(&[tag(S::Session, 5, U::Seconds)]), (59, 59));
         assert_eq!(tagged(&[tag(S::HostSource, 300, U::Bytes)]), (9, 9));
         assert_eq!(tagged(&[tag(S::Session, 2, U::Packets), tag(S::HostSource, 4, U::Packets)]), (3, 3));
+    }
+
+    #[test]
+    fn set_again_when_over() {
+        let mut t = Tags::new(10);
+        let one = tag(TagScope::Session, 1, TagUnit::Packets);
+        assert!(!t.set((1, 1), &one, &packet(0)));
+        assert!(!t.packet(&packet(1)) && t.set((1, 1), &one, &packet(1)));
+        assert!(!t.packet(&packet(2)) && !t.packet(&packet(3)) && t.is_empty());
+        assert!(!t.set((1, 1), &one, &packet(3)));
     }
 
     #[test]

@@ -300,16 +300,16 @@ fn repeat(
 
 /// How many elements a call of one of Lua's functions on tables goes through: what a table says of its length may have nothing to
 /// do with what is in it.
-fn elements(name: &str, args: &MultiValue) -> mlua::Result<u64> {
-    let int = |n: usize| args.get(n).and_then(mlua::Value::as_integer);
+fn elements(name: &str, count: usize, args: [&mlua::Value; 4]) -> mlua::Result<u64> {
+    let int = |n: usize| args.get(n).and_then(|v| v.as_integer());
     let len = |n: usize| match args.get(n) {
         Some(mlua::Value::Table(t)) => t.len(),
         _ => Ok(0),
     };
     let span = |from: i64, to: i64| to.checked_sub(from).map_or(u64::MAX, |n| u64::try_from(n).unwrap_or(0));
     Ok(match name {
-        "insert" if args.len() > 2 => span(int(1).unwrap_or(1), len(0)?),
-        "remove" if args.len() > 1 => span(int(1).unwrap_or(1), len(0)?),
+        "insert" if count > 2 => span(int(1).unwrap_or(1), len(0)?),
+        "remove" if count > 1 => span(int(1).unwrap_or(1), len(0)?),
         "move" => span(int(1).unwrap_or(1), int(2).unwrap_or(0)),
         "unpack" => span(int(1).unwrap_or(1), int(2).map_or_else(|| len(0), Ok)?),
         "concat" => span(int(2).unwrap_or(1), int(3).map_or_else(|| len(0), Ok)?),
@@ -320,6 +320,9 @@ fn elements(name: &str, args: &MultiValue) -> mlua::Result<u64> {
         _ => 0,
     })
 }
+
+/// A function on tables, how many arguments it is called with, and the first four of them.
+type Payment = (LuaString, usize, mlua::Value, mlua::Value, mlua::Value, mlua::Value);
 
 /// A digest in the making.
 enum Hasher {
@@ -373,11 +376,13 @@ pub(crate) fn install(lua: &Lua, native: &Table, shared: Arc<Shared>, settings: 
     let s = shared.clone();
     native.set(
         "pay",
-        lua.create_function(move |_, (name, args): (LuaString, MultiValue)| {
-            let n = elements(&name.to_string_lossy(), &args)?;
+        lua.create_function(move |_, (name, count, a, b, c, d): Payment| {
+            let n = elements(&name.to_string_lossy(), count, [&a, &b, &c, &d])?;
             s.budget.spend(n / STEPS)
         })?,
     )?;
+    let s = shared.clone();
+    native.set("spend", lua.create_function(move |_, n: u32| s.budget.spend(n.into()))?)?;
     let s = shared.clone();
     native.set("is_over", lua.create_function(move |_, ()| Ok(s.budget.is_over()))?)?;
     let s = shared.clone();

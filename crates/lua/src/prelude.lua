@@ -4,22 +4,22 @@ local native, mode = ...
 local error, type, select, tostring, ipairs, pairs = error, type, select, tostring, ipairs, pairs
 local rawget, concat, format = rawget, table.concat, string.format
 
--- Asks the engine. Only while it has called the script there is somebody to ask.
-local function ask(subject, what, ...)
+-- Asks the engine, with at most three arguments. Only while it has called the script there is somebody to ask.
+local function ask(subject, what, a, b, c)
     local host = native.host
     if not host then
         error("the engine can only be asked for this while it calls a function of the script", 3)
     end
-    return host(subject, what, ...)
+    return host(subject, what, a, b, c)
 end
 
 -- An object whose methods ask about a subject; of a transaction, with the protocol.
 local function methods(object, subject, names, protocol)
     for _, name in ipairs(names) do
         if protocol then
-            object[name] = function(_, ...) return (ask(subject, name, protocol, ...)) end
+            object[name] = function(_, a) return (ask(subject, name, protocol, a)) end
         else
-            object[name] = function(_, ...) return ask(subject, name, ...) end
+            object[name] = function(_, a) return ask(subject, name, a) end
         end
     end
     return object
@@ -36,6 +36,9 @@ local function library(getter, subject, names, protocol)
         end,
     }, object
 end
+
+-- What a line that is written counts as, in instructions.
+local LINE = 500
 
 local libs = {}
 
@@ -199,7 +202,11 @@ libs["suricata.hashing"] = hashing
 
 local log = {}
 for _, level in ipairs({ "info", "notice", "warning", "error", "debug", "config", "perf" }) do
-    log[level] = function(text) native["log_" .. level](tostring(text)) end
+    local write = native["log_" .. level]
+    log[level] = function(text)
+        native.spend(LINE)
+        write(tostring(text))
+    end
 end
 libs["suricata.log"] = log
 
@@ -227,7 +234,7 @@ end
 
 -- The functions of older releases, by their names.
 local function get(protocol, name)
-    return function(...) return ask("tx", name, protocol, ...) end
+    return function(a) return ask("tx", name, protocol, a) end
 end
 for old, name in pairs({
     HttpGetRequestBody = "request_body", HttpGetResponseBody = "response_body", HttpGetRequestHost = "request_host",
@@ -267,7 +274,7 @@ for old, from in pairs({
     SCRuleAction = { rule, "action" }, SCRuleMsg = { rule, "msg" }, SCRuleClass = { rule, "class" },
 }) do
     local f = from[1][from[2]]
-    _G[old] = function(...) return f(nil, ...) end
+    _G[old] = function() return f() end
 end
 function SCRuleIds()
     return (ask("rule", "sid")), (ask("rule", "rev")), (ask("rule", "gid"))
@@ -329,7 +336,16 @@ local pay = native.pay
 for _, name in ipairs({ "insert", "remove", "move", "unpack", "concat", "sort" }) do
     local f = table[name]
     table[name] = function(...)
-        pay(name, ...)
+        local a, b, c, d = ...
+        pay(name, select("#", ...), a, b, c, d)
+        return f(...)
+    end
+end
+
+for _, name in ipairs({ "print", "warn" }) do
+    local f = _G[name]
+    _G[name] = function(...)
+        native.spend(LINE)
         return f(...)
     end
 end

@@ -78,6 +78,9 @@ impl Needs {
     }
 }
 
+/// What the prelude asks: the subject, what of it, and arguments; those that are not given are nothing.
+type Question = (LuaString, LuaString, mlua::Value, mlua::Value, mlua::Value);
+
 /// A script in a state of its own, for one worker.
 #[derive(Debug)]
 pub struct Script {
@@ -303,12 +306,12 @@ impl Script {
         let State { lua, native, budget, .. } = &self.state;
         budget.start();
         let result = lua.scope(|scope| {
-            let ask = scope.create_function_mut(|lua, (subject, what, args): (LuaString, LuaString, MultiValue)| {
+            let ask = scope.create_function_mut(|lua, (subject, what, a, b, c): Question| {
                 let (subject, what) = (subject.to_str()?, what.to_str()?);
                 let Some(subject) = Subject::from_name(&subject) else {
                     return Err(mlua::Error::runtime("the engine knows nothing of that"));
                 };
-                let args: Vec<Value<'_>> = args.iter().map(Value::from_lua).collect();
+                let args = [&a, &b, &c].map(Value::from_lua);
                 match host.ask(subject, &what, &args) {
                     Ok(v) => v.into_multi(lua),
                     Err(HostError::Absent(why)) => {

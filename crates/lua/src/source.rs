@@ -24,11 +24,16 @@ impl Source {
     /// Reads a script.
     ///
     /// # Errors
-    /// A file that cannot be read, or is larger than [`SOURCE_MAX`].
+    /// A file that is none, cannot be read, or is larger than [`SOURCE_MAX`].
     pub fn load(path: &Path) -> Result<Self, String> {
         use std::io::Read;
         let shown = path.display();
-        let file = std::fs::File::open(path).map_err(|e| format!("couldn't load file: cannot open {shown}: {e}"))?;
+        let open = |e: std::io::Error| format!("couldn't load file: cannot open {shown}: {e}");
+        // A pipe or a device would be waited for.
+        if !std::fs::metadata(path).map_err(open)?.is_file() {
+            return Err(format!("couldn't load file: {shown} is no regular file"));
+        }
+        let file = std::fs::File::open(path).map_err(open)?;
         let mut text = Vec::new();
         file.take(SOURCE_MAX + 1)
             .read_to_end(&mut text)

@@ -204,6 +204,46 @@ fn what_is_there() {
     }
 }
 
+/// Calls that nest through Rust and back end before the stack does.
+#[test]
+fn deep_calls() {
+    for body in [
+        "local function f() return ('a'):gsub('a', f) end return f()",
+        "local function f() table.sort({2, 1}, f) end return f()",
+        "local function f() for w in ('a'):gmatch('a') do f() end end return f()",
+        "local t = {} for i = 1, 10000 do t = {t} end return #tostring(t)",
+    ] {
+        let result = run(body);
+        assert!(
+            matches!(&result, Err(e) if matches!(e.kind, ErrorKind::Script | ErrorKind::Memory)) || result == Ok(false),
+            "{body}: {result:?}"
+        );
+    }
+    let settings = Settings { mode: Mode::Open, limits: Limits::OUTPUT, ..Settings::default() };
+    for body in [
+        "local function f() return pcall(f) end return f() and 1 or 1",
+        "local function f() return coroutine.wrap(f)() end return pcall(f) and 1 or 1",
+        "local t = {} for i = 1, 200000 do t[i] = ('a'):gmatch('a') end return 1",
+        "local t = {} for i = 1, 900000 do t[i] = t end return pcall(table.concat, table.unpack(t)) and 0 or 1",
+        "local t = {} for i = 1, 900000 do t[i] = 'x' .. i end return #table.pack(table.unpack(t)) > 0 and 1 or 0",
+    ] {
+        // So many arguments are more than Lua's stack has; what matters is that it is an error.
+        let result = run_in(body, &settings);
+        assert!(
+            result == Ok(true) || matches!(&result, Err(e) if e.message.contains("overflow")),
+            "{body}: {result:?}"
+        );
+    }
+}
+
+/// Lines that are written are dear.
+#[test]
+fn floods() {
+    for body in ["while true do require('suricata.log').info('x') end", "while true do warn('x') end"] {
+        assert_eq!(kind(body), ErrorKind::Instructions, "{body}");
+    }
+}
+
 /// With all of Lua a limit still holds, and the process lives.
 #[test]
 fn open_mode() {

@@ -174,6 +174,30 @@ fn tagged_packets() {
     let two =
         [("udp", "content:\"tick1\"; tag:session,5,packets;"), ("udp", "content:\"tick3\"; tag:session,5,packets;")];
     assert_eq!(shown(&two), [39, 40, 41, 42, 43, 44]);
+    // One that is over as a packet sets it again held there still.
+    assert_eq!(shown(&[("tcp-pkt", "dsize:0; tag:session,1,packets;")]), [2, 3, 8, 9, 57, 58]);
+}
+
+/// A `pass` that its threshold silences lets nothing pass, as the reference has it.
+#[test]
+fn passes_with_a_threshold() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-passes");
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let rules = dir.join("passes.rules");
+    for (kind, count, want) in [
+        ("limit", 2, vec![39, 40, 41, 42, 43, 44, 45, 46]),
+        ("both", 3, vec![37, 38, 40, 41, 42, 43, 44, 45, 46]),
+        ("threshold", 3, vec![37, 38, 40, 41, 43, 44, 46]),
+    ] {
+        let text = format!(
+            "pass udp any any -> any any (content:\"tick\"; threshold:type {kind},track by_src,count {count},seconds 60; sid:1;)\n\
+            alert udp any any -> any any (content:\"tick\"; sid:2;)\n"
+        );
+        std::fs::write(&rules, text).expect("rules");
+        let (alerts, said) = run("keywords-passes-out", &rules, &[]);
+        assert!(complaints(&said).is_empty(), "{said}");
+        assert_eq!((alerts.get(&1), alerts.get(&2)), (None, Some(&want)), "{kind}");
+    }
 }
 
 /// `stream` of an eve-log: the states, and the numbers of both sides, as the reference shows them for the same packets.

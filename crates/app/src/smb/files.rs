@@ -5,7 +5,6 @@
 //! for which there was no more room.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use margay_flow::Direction;
 
@@ -60,67 +59,76 @@ impl FileCx<'_, '_> {
     }
 }
 
+/// What is done with a chunk: one read or write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It goes into the file, but for what is there already.
+    Direct,
+    /// It waits, as the one at this offset.
+    Waits(u64),
+    /// Another one with the same beginning waits: it is passed over.
+    Dropped,
+}
+
 impl Track {
-    /// Bytes at `offset`; `continues` where they go on with those of the last call. What was odd is added to `events`.
-    pub(super) fn data(
-        &mut self,
-        f: &mut FileCx<'_, '_>,
-        offset: u64,
-        mut data: &[u8],
-        continues: bool,
-        events: &mut Vec<Event>,
-    ) {
-        let mut at = offset;
-        if at < self.next {
-            if !continues {
+    /// A chunk of `len` bytes begins at `offset`. What is odd about it is added to `events`.
+    pub(super) fn begin(&mut self, f: &mut FileCx<'_, '_>, offset: u64, len: u64, events: &mut Vec<Event>) -> Place {
+        if offset <= self.next {
+            if offset < self.next && len > 0 {
                 events.push(Event::FileOverlap);
             }
-            let came = usize::try_from(self.next - at).unwrap_or(usize::MAX);
-            at = self.next;
-            data = data.get(came..).unwrap_or(&[]);
+            return Place::Direct;
         }
-        if data.is_empty() {
-            return;
+        if self.queue.contains_key(&offset) {
+            events.push(Event::FileOverlap);
+            return Place::Dropped;
         }
-        if at == self.next {
-            f.append(data);
-            self.next = self.next.saturating_add(data.len() as u64);
-            self.drain(f, false);
-            return;
-        }
-        self.wait(f, at, data, events);
-    }
-
-    fn wait(&mut self, f: &mut FileCx<'_, '_>, at: u64, data: &[u8], events: &mut Vec<Event>) {
         let (most, chunks) = f.limits();
-        // What goes on with a chunk is part of it.
-        let before = self.queue.range_mut(..at).next_back().filter(|(o, d)| o.saturating_add(d.len() as u64) == at);
-        let new = before.is_none();
         let (size, count) = match f.dir {
             Direction::ToServer => (Event::WriteQueueSizeExceeded, Event::WriteQueueCntExceeded),
             Direction::ToClient => (Event::ReadQueueSizeExceeded, Event::ReadQueueCntExceeded),
         };
-        let over = if most > 0 && f.budget.bytes.saturating_add(data.len()) > most {
+        let over = if most > 0 && (f.budget.bytes as u64).saturating_add(len) > most as u64 {
             Some(size)
-        } else if new && chunks > 0 && f.budget.chunks >= chunks {
+        } else if chunks > 0 && f.budget.chunks >= chunks {
             Some(count)
         } else {
             None
         };
-        if let Some((_, d)) = before.filter(|_| over.is_none()) {
-            d.extend_from_slice(data);
-        } else if let Entry::Vacant(entry) = self.queue.entry(at) {
-            entry.insert(data.to_vec());
+        let Some(event) = over else {
+            self.queue.insert(offset, Vec::new());
             f.budget.chunks += 1;
-        } else {
-            events.push(Event::FileOverlap);
-            return;
+            return Place::Waits(offset);
+        };
+        // There is no more room: what is missing will not be waited for.
+        events.push(event);
+        self.drain(f, true);
+        if offset > self.next {
+            f.gap(offset - self.next);
+            self.next = offset;
         }
-        f.budget.bytes += data.len();
-        if let Some(event) = over {
-            // There is no more room: what is missing will not be waited for.
-            events.push(event);
-            self.drain(f, true);
+        Place::Direct
+    }
+
+    /// Bytes of a chunk, at `at` in the file.
+    pub(super) fn data(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, data: &[u8]) {
+        match place {
+            Place::Dropped => {}
+            Place::Waits(offset) => {
+                if let Some(chunk) = self.queue.get_mut(&offset) {
+                    chunk.extend_from_slice(data);
+                    f.budget.bytes += data.len();
+                }
+            }
+            Place::Direct => {
+                let came = usize::try_from(self.next.saturating_sub(at)).unwrap_or(usize::MAX);
+                let rest = data.get(came..).unwrap_or(&[]);
+                if !rest.is_empty() {
+                    f.append(rest);
+                    self.next = self.next.saturating_add(rest.len() as u64);
+                    self.drain(f, false);
+                }
+            }
         }
     }
 
@@ -147,13 +155,21 @@ impl Track {
         }
     }
 
-    /// Bytes at `offset` are missing.
-    pub(super) fn gap(&mut self, f: &mut FileCx<'_, '_>, offset: u64, len: u64) {
-        // Behind a hole between chunks that is not known to be one there is nothing to say.
-        if offset == self.next {
-            f.gap(len);
-            self.next = self.next.saturating_add(len);
-            self.drain(f, false);
+    /// Bytes of a chunk, at `at` in the file, are missing, and `left` of it are to come: what is done with those.
+    pub(super) fn gap(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, len: u64, left: u64) -> Place {
+        let behind = at.saturating_add(len);
+        match place {
+            Place::Dropped => Place::Dropped,
+            // It goes on as another one.
+            Place::Waits(_) => self.begin(f, behind, left, &mut Vec::new()),
+            Place::Direct => {
+                if behind > self.next {
+                    f.gap(behind - self.next);
+                    self.next = behind;
+                    self.drain(f, false);
+                }
+                Place::Direct
+            }
         }
     }
 

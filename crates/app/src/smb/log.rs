@@ -40,7 +40,7 @@ pub(super) fn log(tx: &SmbTx, json: &mut Json) {
     json.uint("session_id", tx.session);
     json.uint("tree_id", u64::from(tx.tree));
     match &tx.what {
-        What::Generic => {}
+        What::Generic | What::Odd => {}
         What::Negotiate(n) => negotiation(json, n),
         What::SessionSetup(s) => setup(json, s),
         What::TreeConnect(t) => tree_connect(json, t),

@@ -17,7 +17,7 @@ use crate::tx::{Transaction, TxBase};
 
 use super::cache::Cache;
 use super::events::Event;
-use super::files::{Budget, FileCx};
+use super::files::{Budget, FileCx, Place};
 use super::pipe::Pipe;
 use super::tx::{FileAccess, FileId, SmbTx, What};
 use super::{COMPLETE, frame};
@@ -59,8 +59,8 @@ pub(super) struct Data {
     /// Bytes to come, and those of the message behind them.
     pub left: u64,
     pub behind: u64,
-    /// Some came already.
-    pub begun: bool,
+    /// What is done with it, once some came.
+    pub place: Option<Place>,
 }
 
 /// What a direction is at.
@@ -176,7 +176,9 @@ impl SmbParser {
         let id = match id {
             Some(id) => Some(id),
             None => {
-                let id = self.make(cx, SmbTx { version, command: u16::from(version == 1) * 0xff, ..SmbTx::default() });
+                // No command has this number.
+                let command = if version == 1 { 0xfe } else { 0xffff };
+                let id = self.make(cx, SmbTx { version, command, what: What::Odd, ..SmbTx::default() });
                 if let Some(tx) = id.and_then(|id| self.get(id)) {
                     tx.base.one_sided(dir.reverse(), COMPLETE);
                     tx.base.advance(dir, COMPLETE);
@@ -238,7 +240,10 @@ impl SmbParser {
 
     /// Bytes of a file that are there as a whole.
     pub(super) fn file_data(&mut self, cx: &mut Parse<'_>, id: u64, offset: u64, data: &[u8]) {
-        self.with_file(cx, id, |file, f, events| file.track.data(f, offset, data, false, events));
+        self.with_file(cx, id, |file, f, events| {
+            let place = file.track.begin(f, offset, data.len() as u64, events);
+            file.track.data(f, place, offset, data);
+        });
     }
 
     /// Nothing more of a transaction is looked at.
@@ -338,12 +343,16 @@ impl SmbParser {
                 let was = *d;
                 d.left -= bytes.len() as u64;
                 d.offset = d.offset.saturating_add(bytes.len() as u64);
-                d.begun = true;
                 side.left = side.left.saturating_sub(bytes.len() as u64);
                 if let Some(tx) = was.tx {
+                    let mut place = was.place;
                     self.with_file(cx, tx, |file, f, events| {
-                        file.track.data(f, was.offset, bytes, was.begun, events);
+                        let here = *place.get_or_insert_with(|| file.track.begin(f, was.offset, was.left, events));
+                        file.track.data(f, here, was.offset, bytes);
                     });
+                    if let State::Data(_, d) = &mut self.side(dir).state {
+                        d.place = place;
+                    }
                 }
                 Step::Used(bytes.len())
             }
@@ -516,8 +525,8 @@ impl Parser for SmbParser {
             State::Length => side.state = lost,
             _ if len.saturating_add(waiting) > side.left => {
                 let gone = std::mem::replace(&mut side.state, lost);
-                if let State::Data(skip, d) = gone {
-                    self.data_gap(cx, d, len.saturating_sub(skip));
+                if let State::Data(skip, mut d) = gone {
+                    self.data_gap(cx, &mut d, len.saturating_sub(skip));
                 }
             }
             State::Message => {
@@ -535,14 +544,14 @@ impl Parser for SmbParser {
                 side.left -= len;
                 let here = len.saturating_sub(*skip);
                 *skip = skip.saturating_sub(len);
-                let was = *d;
-                if here <= d.left {
-                    d.left -= here;
-                    d.offset = d.offset.saturating_add(here);
-                } else {
-                    side.state = State::Skip(side.left);
+                let mut d = *d;
+                let within = here <= d.left;
+                self.data_gap(cx, &mut d, here);
+                let side = self.side(dir);
+                match &mut side.state {
+                    State::Data(_, now) if within => *now = d,
+                    state => *state = State::Skip(side.left),
                 }
-                self.data_gap(cx, was, here);
             }
         }
         Outcome::More
@@ -584,10 +593,21 @@ impl Parser for SmbParser {
 
 impl SmbParser {
     /// Bytes of a file are missing.
-    fn data_gap(&mut self, cx: &mut Parse<'_>, d: Data, len: u64) {
+    fn data_gap(&mut self, cx: &mut Parse<'_>, d: &mut Data, len: u64) {
         let len = len.min(d.left);
-        if let Some(tx) = d.tx.filter(|_| len > 0) {
-            self.with_file(cx, tx, |file, f, _| file.track.gap(f, d.offset, len));
+        if len == 0 {
+            return;
+        }
+        let was = *d;
+        d.left -= len;
+        d.offset = d.offset.saturating_add(len);
+        if let Some(tx) = was.tx {
+            let mut place = was.place;
+            self.with_file(cx, tx, |file, f, events| {
+                let here = *place.get_or_insert_with(|| file.track.begin(f, was.offset, was.left, events));
+                place = Some(file.track.gap(f, here, was.offset, len, was.left - len));
+            });
+            d.place = place;
         }
     }
 }

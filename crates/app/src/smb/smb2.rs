@@ -177,7 +177,7 @@ impl SmbParser {
         (offset, skip, left): (u64, u64, u64),
         behind: u64,
     ) {
-        self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, begun: false });
+        self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, place: None });
     }
 
     /// Bytes of a file that is read. `None` where the message is to be read as a whole.

@@ -113,6 +113,8 @@ pub(super) enum Set {
 pub(super) enum What {
     #[default]
     Generic,
+    /// Nothing but that something was odd: it has no record of its own.
+    Odd,
     Negotiate(Box<Negotiation>),
     SessionSetup(Box<Setup>),
     TreeConnect(Box<TreeConnect>),
@@ -165,6 +167,7 @@ impl SmbTx {
     fn kind(&self) -> u16 {
         match &self.what {
             What::Generic => kinds::GENERIC,
+            What::Odd => 0,
             What::Negotiate(_) => kinds::NEGOTIATE,
             What::SessionSetup(_) => kinds::SESSION_SETUP,
             What::TreeConnect(_) => kinds::TREE_CONNECT,

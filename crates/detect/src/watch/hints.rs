@@ -106,8 +106,12 @@ fn read(
     let mark = (place, end);
     match number::read(seen.data, at, bytes, format, seen.dce_little) {
         Some(n) => {
-            let text =
-                format!("{} ({}) give {}", range(mark), literal(seen.data.get(place..end).unwrap_or(&[])), n.value);
+            let text = format!(
+                "the number there, {} ({}), is {}",
+                range(mark),
+                literal(seen.data.get(place..end).unwrap_or(&[])),
+                n.value
+            );
             (text, Some(n.value), mark)
         }
         None if at < 0 || place.saturating_add(bytes as usize) > seen.data.len() => {

@@ -101,7 +101,7 @@ fn numbers_and_variables() {
     let failed = &reason(t, ReasonKind::Check).first[0];
     let line = &failed.lines[failed.failing.expect("a check failed")];
     assert_eq!(line.check, "byte_test:2,>,1000,0,relative");
-    assert_eq!(line.detail, "bytes 2 to 3 (|00 10|) give 16; asked is > 1000");
+    assert_eq!(line.detail, "the number there, bytes 2 to 3 (|00 10|), is 16; asked is > 1000");
 }
 
 #[test]
