@@ -40,6 +40,7 @@ pub mod session;
 pub mod smb;
 pub mod smtp;
 pub mod ssh;
+pub mod tftp;
 pub mod tls;
 pub mod tx;
 pub mod window;

@@ -71,6 +71,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &crate::tls::PROTOCOL,
     &crate::quic::PROTOCOL,
     &crate::dhcp::PROTOCOL,
+    &crate::tftp::PROTOCOL,
 ];
 
 /// What is known of a protocol that has a parser.

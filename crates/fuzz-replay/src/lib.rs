@@ -16,6 +16,7 @@ mod smtp;
 mod ssh;
 mod stream;
 mod talk;
+mod tftp;
 mod tls;
 
 pub use datasets::datasets;
@@ -32,6 +33,7 @@ pub use smb::{dcerpc, smb};
 pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
+pub use tftp::tftp;
 pub use tls::tls;
 
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
@@ -66,6 +68,7 @@ pub const TARGETS: &[Target] = &[
     ("tls", tls),
     ("quic", quic),
     ("dhcp", dhcp),
+    ("tftp", tftp),
     ("datasets", datasets),
 ];
 

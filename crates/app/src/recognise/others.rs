@@ -105,7 +105,6 @@ pub static OTHERS: &[Other] = &[
     ),
     other(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)]),
     other(AppProto::Ntp, "ntp", &[], &[on_udp(&[123], probes::ntp)]),
-    other(AppProto::Tftp, "tftp", &[], &[on_udp(&[69], probes::tftp)]),
     other(AppProto::Ike, "ike", &[], &[on_udp(&[500], probes::ike)]),
     other(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)]),
     other(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]),

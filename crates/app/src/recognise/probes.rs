@@ -63,14 +63,6 @@ pub(super) fn ntp(_: Direction, data: &[u8]) -> Probed {
     yes_if(matches!(first >> 3 & 7, 3 | 4) && data.len() >= 48)
 }
 
-/// TFTP (RFC 1350 section 5, RFC 2347).
-pub(super) fn tftp(_: Direction, data: &[u8]) -> Probed {
-    match data {
-        [0, 1..=6, _, _, ..] => YES,
-        _ => Probed::No,
-    }
-}
-
 /// SNMP (RFC 1157 section 4, RFC 3416, RFC 3412 section 6): a sequence that begins with the version.
 pub(super) fn snmp(_: Direction, data: &[u8]) -> Probed {
     if data.first() != Some(&0x30) {

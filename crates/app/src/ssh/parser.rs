@@ -452,7 +452,10 @@ mod tests {
             (ToClient, [packet(31, &[1; 99], 4), packet(NEWKEYS, b"", 10), vec![0xff; 70]].concat()),
         ];
         let seen = whole(HASSH, &talk);
-        assert!(seen.starts_with("true [3, 3] Done Wishes { no_payload: true, bypass: false,"), "{seen}");
+        assert!(
+            seen.starts_with("true [3, 3] Done Wishes { no_payload: true, bypass: false, stream_depth: None } []"),
+            "{seen}"
+        );
         assert!(seen.contains(r#""string":"a,b;a,b;a,b;a,b""#) && seen.contains(r#""string":"c;c;c;c""#), "{seen}");
         let bypass = Config { hassh: false, encryption: EncryptionHandling::Bypass };
         let seen = whole(bypass, &talk);
@@ -460,7 +463,7 @@ mod tests {
         let want = r#"{"ssh":{"client":{"proto_version":"2.0","software_version":"client"},"server":{"proto_version":"1.99","software_version":"server"}}}"#;
         assert!(seen.ends_with(want), "{seen}");
         let full = Config { hassh: false, encryption: EncryptionHandling::Full };
-        assert!(whole(full, &talk).contains("Done Wishes { no_payload: false, bypass: false,"));
+        assert!(whole(full, &talk).contains("Done Wishes { no_payload: false, bypass: false, stream_depth: None }"));
     }
 
     #[test]
