@@ -217,7 +217,8 @@ fn rules_are_explained() {
 fn rules_are_profiled() {
     let dir = folder("profile");
     let active = ["--set", "profiling.rules.enabled=yes", "--set", "profiling.rules.active=yes"];
-    let more = [&active[..], &["--set", "profiling.rules.sort=checks"]].concat();
+    let table = ["--set", "profiling.rules.sort=checks", "--set", "profiling.rules.json=no"];
+    let more = [&active[..], &table].concat();
     let o = run(&dir, &root().join("demo/demo.pcap"), &more);
     assert!(o.status.success(), "{}", stderr(&o));
     let table = std::fs::read_to_string(dir.join("rule_perf.log")).expect("a report");

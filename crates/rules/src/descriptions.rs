@@ -23,6 +23,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("content", "bytes that the buffer holds"),
     ("dataset", "the buffer is in a set, or is added to it"),
     ("datarep", "the reputation of the buffer in a list"),
+    ("dcerpc.iface", "the interface of DCE/RPC that a call or a binding is for"),
     ("decode-event", "an event of the packet decoder happened"),
     ("depth", "how far into the buffer the content before it may end"),
     ("detection_filter", "match only after a number of matches within a time"),
