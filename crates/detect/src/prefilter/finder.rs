@@ -9,7 +9,7 @@ use crate::fast_pattern::literal_strength;
 use crate::mpm::{Matcher, MatcherCache, MpmError, Pattern, Scratch};
 
 use super::place::{Table, hash, word};
-use super::{Entry, Literal, SHORT, entries};
+use super::{Entry, Literal, entries};
 
 /// Most bytes of a window.
 const WINDOW: usize = 8;
@@ -28,7 +28,7 @@ pub(super) struct Finder {
     bits: Box<[u64]>,
     /// Bits of a hash that are not used for `bits`.
     shift: u32,
-    /// Bytes of a gram: four, or two for short literals.
+    /// Bytes of a gram: four, or two for common literals.
     gram: usize,
     mask: u32,
 }
@@ -49,10 +49,10 @@ fn strongest(bytes: &[u8], n: usize, nocase: bool) -> usize {
 }
 
 impl Finder {
-    /// For literals that are all short, or all long.
+    /// For literals that are all common, or none of them.
     pub(super) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Result<Finder, MpmError> {
-        let short = list.iter().any(|(l, _)| l.pattern.bytes.len() < SHORT);
-        let (gram, mask) = if short { (2, 0xffff) } else { (4, u32::MAX) };
+        let common = list.iter().any(|(l, _)| l.is_common());
+        let (gram, mask) = if common { (2, 0xffff) } else { (4, u32::MAX) };
         let place = |entry: Entry| {
             let Pattern { bytes, nocase } = &entry.literal.pattern;
             let n = bytes.len().min(WINDOW);
@@ -78,7 +78,7 @@ impl Finder {
         }
         patterns.sort_unstable();
         let (patterns, windows): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
-        let matcher = cache.get(patterns, short)?;
+        let matcher = cache.get(patterns, common)?;
         let bits = (placed.len() * 32).next_power_of_two().clamp(1 << 9, 1 << 17);
         let shift = 32 - bits.trailing_zeros();
         let mut map = vec![0u64; bits / 64].into_boxed_slice();
@@ -107,7 +107,7 @@ impl Finder {
             let Some(&(from, to)) = self.windows.get(window as usize) else { return };
             for (p, n) in self.entries.get(from as usize..to as usize).unwrap_or(&[]).iter().zip(from..) {
                 let start = end.checked_sub(p.window_end as usize);
-                // Of a short one only one place is told, which need not be where the rule wants it.
+                // Of a common one only one place is told, which need not be where the rule wants it, or have all of it.
                 let here = self.gram == 2 || start.is_some_and(|s| p.entry.literal.is_at(data, s));
                 if here && !seen.has(n) {
                     seen.set(n);

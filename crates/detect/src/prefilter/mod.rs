@@ -4,10 +4,12 @@
 //!
 //! - those that can only lie in one of few places (`startswith`, `offset` with a tight `depth`) are looked up there, in a
 //!   hash table for each place ([`Place`]): a buffer of a megabyte costs no more than one of ten bytes;
-//! - all others are looked for everywhere ([`Finder`]), those of two and three bytes apart from the longer ones: short ones
-//!   are in most buffers, and among long ones they slow the multi-pattern matcher down to a third.
+//! - all others are looked for everywhere ([`Finder`]), common ones (of two and three bytes, or of one byte again and again)
+//!   apart from the rest: they are in most buffers, at many places, and among others they slow the multi-pattern matcher
+//!   down to a third.
 //!
-//! Every find is compared with the whole pattern, and its place with where the rule wants it, before it makes candidates.
+//! What is found of a pattern that is not common is compared with all of it, and its place with where the rule wants it,
+//! before it makes candidates.
 
 mod finder;
 mod place;
@@ -36,7 +38,7 @@ pub(crate) struct Literal {
 const PLACES_MAX: u32 = 12;
 /// One buffer has tables for so many places; what would need another is looked for everywhere.
 const TABLES_MAX: usize = 48;
-/// Patterns of fewer bytes are short.
+/// Patterns of fewer bytes are common.
 const SHORT: usize = 4;
 
 impl From<FastPattern> for Literal {
@@ -56,6 +58,12 @@ impl Literal {
         let len = u32::try_from(self.pattern.bytes.len()).ok()?;
         let last = self.end?.checked_sub(len)?;
         (last >= self.offset && last - self.offset < PLACES_MAX).then_some(self.offset..=last)
+    }
+
+    /// Whether it is in so many places of so many buffers that to be told of one place is enough.
+    fn is_common(&self) -> bool {
+        let bytes = &self.pattern.bytes;
+        bytes.len() < SHORT || bytes.windows(2).all(|w| matches!(w, [a, b] if a == b))
     }
 
     /// Whether `data` has it at `start`, and it may lie there.
@@ -93,8 +101,8 @@ fn entries(mut list: Vec<(&Literal, u32)>) -> Vec<Entry> {
 #[derive(Debug)]
 pub(crate) struct Prefilter {
     placed: Box<[Place]>,
-    short: Option<Finder>,
-    long: Option<Finder>,
+    common: Option<Finder>,
+    rare: Option<Finder>,
     regexes: Option<Regexes>,
     /// Rules that any buffer makes candidates.
     always: Box<[u32]>,
@@ -145,7 +153,7 @@ impl Prefilter {
     /// For literals, each with the rule that it stands for.
     pub(crate) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
         let mut places: BTreeMap<u32, Vec<(&Literal, u32)>> = BTreeMap::new();
-        let (mut short, mut long) = (Vec::new(), Vec::new());
+        let (mut common, mut rare) = (Vec::new(), Vec::new());
         for &(l, rule) in &list {
             match l.places() {
                 Some(at) if places.len() < TABLES_MAX || at.clone().all(|p| places.contains_key(&p)) => {
@@ -153,16 +161,16 @@ impl Prefilter {
                         places.entry(p).or_default().push((l, rule));
                     }
                 }
-                _ if l.pattern.bytes.len() < SHORT => short.push((l, rule)),
-                _ => long.push((l, rule)),
+                _ if l.is_common() => common.push((l, rule)),
+                _ => rare.push((l, rule)),
             }
         }
         let mut finder = |list: Vec<_>| if list.is_empty() { Ok(None) } else { Finder::new(list, cache).map(Some) };
         Ok(Prefilter {
             regexes: None,
             always: Box::default(),
-            short: finder(short)?,
-            long: finder(long)?,
+            common: finder(common)?,
+            rare: finder(rare)?,
             placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
         })
     }
@@ -175,7 +183,7 @@ impl Prefilter {
                 break;
             }
         }
-        for f in [&self.short, &self.long].into_iter().flatten() {
+        for f in [&self.common, &self.rare].into_iter().flatten() {
             f.scan(data, scratch, out);
         }
         if let Some(r) = &self.regexes {
