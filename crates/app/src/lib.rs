@@ -43,6 +43,7 @@ pub mod ssh;
 pub mod tftp;
 pub mod tls;
 pub mod tx;
+mod tx_list;
 pub mod window;
 
 pub use config::{AppConfig, AppLogOptions};

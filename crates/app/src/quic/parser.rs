@@ -1,6 +1,5 @@
 //! Datagrams: packet by packet, until both sides greeted each other.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use margay_flow::Direction;
@@ -9,6 +8,7 @@ use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tls::hello::Hello;
 use crate::tx::Transaction;
+use crate::tx_list::TxList;
 
 use super::events::Event;
 use super::frames;
@@ -29,9 +29,7 @@ const SERVER_HELLO: u8 = 2;
 /// A flow's parser.
 #[derive(Debug, Default)]
 pub(super) struct QuicParser {
-    txs: VecDeque<Option<Box<QuicTx>>>,
-    /// Number of the first of `txs`.
-    first: u64,
+    txs: TxList<QuicTx>,
     keys: Option<Box<Keys>>,
     crypto: [Crypto; 2],
     /// By direction: the hello was seen.
@@ -41,23 +39,13 @@ pub(super) struct QuicParser {
 }
 
 impl QuicParser {
-    fn next(&self) -> u64 {
-        self.first.saturating_add(self.txs.len() as u64)
-    }
-
     fn push(&mut self, cx: &mut Parse<'_>, tx: QuicTx) {
-        if self.txs.len() >= TXS_MAX {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Quic as usize) {
-                *n += 1;
-            }
-            return;
-        }
-        self.txs.push_back(Some(Box::new(tx)));
+        self.txs.push(tx, TXS_MAX, AppProto::Quic, cx.shared);
     }
 
     /// One packet, as a transaction.
     fn packet(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>) -> QuicTx {
-        let mut tx = QuicTx::new(self.next(), dir, p.version);
+        let mut tx = QuicTx::new(self.txs.next(), dir, p.version);
         match p.kind {
             Kind::Initial if keys::known(p.version) => self.initial(cx, dir, p, &mut tx),
             Kind::Initial | Kind::Clear => {
@@ -164,27 +152,18 @@ impl Parser for QuicParser {
     }
 
     fn txs(&self) -> Range<u64> {
-        self.first..self.next()
+        self.txs.range()
     }
 
     fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get(i)?.as_deref().map(|t| t as &dyn Transaction)
+        self.txs.get(id)
     }
 
     fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get_mut(i)?.as_deref_mut().map(|t| t as &mut dyn Transaction)
+        self.txs.get_mut(id)
     }
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
-        if let Some(tx) = self.txs.get_mut(i) {
-            *tx = None;
-        }
-        while let Some(None) = self.txs.front() {
-            self.txs.pop_front();
-            self.first += 1;
-        }
+        self.txs.free(id);
     }
 }

@@ -1,6 +1,5 @@
 //! Datagrams: those that are requests.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use margay_flow::Direction;
@@ -8,6 +7,7 @@ use margay_flow::Direction;
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::Transaction;
+use crate::tx_list::TxList;
 
 use super::tx::{Request, TftpTx};
 
@@ -17,15 +17,7 @@ const TXS_MAX: usize = 256;
 /// A flow's parser.
 #[derive(Debug, Default)]
 pub(super) struct TftpParser {
-    txs: VecDeque<Option<Box<TftpTx>>>,
-    /// Number of the first of `txs`.
-    first: u64,
-}
-
-impl TftpParser {
-    fn next(&self) -> u64 {
-        self.first.saturating_add(self.txs.len() as u64)
-    }
+    txs: TxList<TftpTx>,
 }
 
 impl Parser for TftpParser {
@@ -35,11 +27,8 @@ impl Parser for TftpParser {
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if let Some(request) = Request::read(data) {
-            if self.txs.len() < TXS_MAX {
-                self.txs.push_back(Some(Box::new(TftpTx::new(self.next(), dir, request))));
-            } else if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Tftp as usize) {
-                *n += 1;
-            }
+            let tx = TftpTx::new(self.txs.next(), dir, request);
+            self.txs.push(tx, TXS_MAX, AppProto::Tftp, cx.shared);
         }
         Parsed::used(data.len())
     }
@@ -49,27 +38,18 @@ impl Parser for TftpParser {
     }
 
     fn txs(&self) -> Range<u64> {
-        self.first..self.next()
+        self.txs.range()
     }
 
     fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get(i)?.as_deref().map(|t| t as &dyn Transaction)
+        self.txs.get(id)
     }
 
     fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get_mut(i)?.as_deref_mut().map(|t| t as &mut dyn Transaction)
+        self.txs.get_mut(id)
     }
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
-        if let Some(tx) = self.txs.get_mut(i) {
-            *tx = None;
-        }
-        while let Some(None) = self.txs.front() {
-            self.txs.pop_front();
-            self.first += 1;
-        }
+        self.txs.free(id);
     }
 }
