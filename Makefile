@@ -5,7 +5,7 @@ PYTHON ?= python3
 # Where the public conformance cases lie, with their runner.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance)
 
-.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench-rules clean help
+.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ agreement: build ## alerts and events of real captures beside Suricata's; AGREEM
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolchain and cargo-fuzz
 	@tools/fuzz $${FUZZ_SECONDS:-600}
+
+bench: build ## speed, start and memory beside Suricata's, on an idle machine; BENCH_FLAGS="--only mix --pairs 1"
+	@tools/bench $(RELEASE) $(BENCH_FLAGS)
 
 bench-rules: ## time and memory of loading made-up rules; BENCH_RULES="10000 100000 1000000"
 	@tools/bench-rules $(RELEASE) $(BENCH_RULES)
