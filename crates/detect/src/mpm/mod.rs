@@ -223,7 +223,11 @@ impl Matcher {
         let engine: Arc<dyn Mpm> = match algo.resolve()? {
             #[cfg(have_hs)]
             MpmAlgo::Hyperscan => Arc::new(hs::Hyperscan::new(patterns, once)?),
-            _ => Arc::new(ac::AhoCorasick::new(patterns)?),
+            _ => {
+                // The automaton tells of every place at no more cost.
+                let _ = once;
+                Arc::new(ac::AhoCorasick::new(patterns)?)
+            }
         };
         Ok(Matcher { engine, patterns: patterns.len(), min_len })
     }
