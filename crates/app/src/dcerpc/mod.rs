@@ -2,7 +2,7 @@
 //!
 //! A call is a transaction: the request with its response, of however many fragments, put together by the number of the
 //! call; so is a bind. Over UDP a call is told by activity and sequence, and which side a message is of by its type. What
-//! messages say is in [`pdu`], what they come to in [`call`]; those two are shared with SMB.
+//! messages say is in `pdu`, what they come to in `call`; those two are shared with SMB.
 
 mod buffers;
 pub(crate) mod bytes;

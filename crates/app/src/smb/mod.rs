@@ -2,11 +2,11 @@
 //!
 //! A request with its response is a transaction, found again by the number of the message. All reads of a file, from its
 //! opening to its closing, are one transaction, and so are all its writes: the file is put together in it, in order
-//! ([`files`]). What goes over a named pipe and is DCE/RPC becomes calls ([`pipe`]), in the transaction of the request that
+//! (`files`). What goes over a named pipe and is DCE/RPC becomes calls (`pipe`), in the transaction of the request that
 //! carried it. Requests that only look at something (`QUERY_INFO`, most of `TRANS2`) are no transactions.
 //!
 //! A message is taken when it is whole, but for reads and writes of files, of which the bytes are taken as they come
-//! ([`parser`]). What is encrypted or compressed is passed over.
+//! (`parser`). What is encrypted or compressed is passed over.
 
 mod auth;
 mod buffers;
