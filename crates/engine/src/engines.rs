@@ -159,11 +159,16 @@ fn load_tenants(
             let read = |(id, yaml): &(u32, PathBuf)| {
                 let (id, yaml) = (*id, yaml.clone());
                 let (pool, before) = (&pool, previous.and_then(|p| p.tenant(id)));
-                scope.spawn(move || load_tenant(with, id, yaml, before, pool))
+                // Scripts are loaded with the rules.
+                std::thread::Builder::new()
+                    .stack_size(margay_lua::STACK)
+                    .spawn_scoped(scope, move || load_tenant(with, id, yaml, before, pool))
             };
             let threads: Vec<_> = chunk.iter().map(read).collect();
             let gone = || Failed::new("multi-detect", "a thread that loads rules stopped");
-            threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(gone()))).collect()
+            let none = |e| Failed::new("multi-detect", format!("cannot start a thread that loads rules: {e}"));
+            let wait = |t: std::thread::ScopedJoinHandle<'_, Result<Tenant, Failed>>| t.join();
+            threads.into_iter().map(|t| wait(t.map_err(none)?).unwrap_or_else(|_| Err(gone()))).collect()
         });
         for tenant in loaded {
             let mut tenant = tenant?;

@@ -30,6 +30,10 @@ mod script;
 mod source;
 mod value;
 
+/// Bytes of stack that a thread needs that runs scripts: calls nest through C up to 200 deep, at up to 12 KiB each where
+/// nothing is optimised.
+pub const STACK: usize = 8 << 20;
+
 pub use error::{ErrorKind, LuaError};
 pub use host::{Host, HostError, NoHost, Subject};
 pub use sandbox::{Limits, Log, LogLevel, Mode, Settings};

@@ -207,6 +207,11 @@ fn what_is_there() {
 /// Calls that nest through Rust and back end before the stack does.
 #[test]
 fn deep_calls() {
+    let thread = std::thread::Builder::new().stack_size(margay_lua::STACK).spawn(nest).expect("a thread");
+    thread.join().expect("nothing panics");
+}
+
+fn nest() {
     for body in [
         "local function f() return ('a'):gsub('a', f) end return f()",
         "local function f() table.sort({2, 1}, f) end return f()",

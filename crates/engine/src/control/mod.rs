@@ -207,6 +207,8 @@ impl Control {
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
     std::thread::Builder::new()
         .name(format!("margay-{name}"))
+        // Rules are loaded there, and with them scripts.
+        .stack_size(margay_lua::STACK)
         .spawn(run)
         .map(drop)
         .map_err(|e| Failed::new("threads", format!("cannot start the thread \"{name}\": {e}")))
