@@ -6,13 +6,11 @@
 //! says. Any other byte is itself.
 
 use margay_app::smb::Config;
-use margay_app::{
-    AppConfig, AppLogOptions, AppProto, AppSession, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol,
-};
+use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, same, script};
+use crate::talk::{Act, flow, log, same, script, session};
 
 fn config(first: u8) -> AppConfig {
     let mut config = AppConfig::default();
@@ -106,65 +104,15 @@ fn run(proto: AppProto, transport: u8, config: &AppConfig, acts: &[Act], size: u
     out
 }
 
-/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
-fn session(transport: u8, config: &AppConfig, acts: &[Act], mut dice: u32) {
-    let (mut session, mut shared, flow) = (AppSession::default(), Shared::default(), flow(transport, 445));
-    let mut waiting = [Vec::new(), Vec::new()];
-    shared.frames.wanted = dice & 1 != 0;
-    shared.files.wants.data = dice & 2 != 0;
-    for act in acts {
-        let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
-        match act {
-            Act::Gap(dir, len) => session.gap(&mut cx, *dir, *len),
-            Act::Bytes(dir, bytes) => {
-                waiting[dir.index()].extend_from_slice(bytes);
-                for dir in [*dir, dir.reverse()] {
-                    let held: &mut Vec<u8> = &mut waiting[dir.index()];
-                    for _ in 0..16 {
-                        let said = session.data(&mut cx, dir, held);
-                        held.drain(..said.consumed.min(held.len()));
-                        if !said.again {
-                            break;
-                        }
-                    }
-                }
-            }
-        }
-        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        for parser in session.parsers_mut() {
-            let complete = protocol(parser.proto()).map_or([0; 2], |p| p.complete());
-            let mut from = 0;
-            while let Some(id) = parser.next_tx(from) {
-                from = id + 1;
-                let Some(tx) = parser.tx_mut(id) else { continue };
-                tx.inspected(ToServer);
-                tx.inspected(ToClient);
-                if tx.base().progress == complete || dice >> 28 == 0 {
-                    parser.free_tx(&mut shared, id);
-                }
-            }
-        }
-        if dice >> 28 == 1 {
-            let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
-            session.truncate(&mut cx, if dice & 1 == 0 { ToServer } else { ToClient });
-        }
-        session.tidy();
-    }
-    for parser in session.parsers_mut() {
-        while let Some(id) = parser.next_tx(0) {
-            parser.free_tx(&mut shared, id);
-        }
-    }
-    session.tidy();
-    assert!(!session.has_txs(), "transactions that are not freed");
-}
-
 fn conversation(proto: AppProto, data: &[u8]) {
     let [first, size, rest @ ..] = data else { return };
     let config = config(*first);
     let acts = script(rest);
     let transport = if proto == AppProto::Dcerpc && first & 4 != 0 { 17 } else { 6 };
-    session(transport, &config, &acts, u32::from(*size) << 8 | u32::from(*first));
+    let dice = u32::from(*size) << 8 | u32::from(*first);
+    let mut shared = Shared::default();
+    shared.files.wants.data = dice & 2 != 0;
+    session(&config, &flow(transport, 445), &mut shared, &acts, dice, |_| ());
     let whole = run(proto, transport, &config, &acts, 0);
     if transport == 17 || acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         return;

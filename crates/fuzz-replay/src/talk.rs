@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use margay_app::{AppLogOptions, LogFor, Transaction};
+use margay_app::{AppConfig, AppLogOptions, AppSession, LogFor, Parse, Shared, Transaction, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
@@ -73,4 +73,65 @@ pub(crate) fn same(whole: &[String], split: &[String], size: usize) {
         panic!("in pieces of {size}:\n{a}\n{b}");
     }
     assert_eq!(whole.len(), split.len(), "in pieces of {size}");
+}
+
+/// The same as the engine does it: looked at after every piece, freed when complete, or by chance before.
+/// `each` is asked after every step.
+pub(crate) fn session(
+    config: &AppConfig,
+    flow: &FlowCore,
+    shared: &mut Shared,
+    acts: &[Act],
+    mut dice: u32,
+    each: impl Fn(&Shared),
+) {
+    let mut session = AppSession::default();
+    let mut waiting = [Vec::new(), Vec::new()];
+    shared.frames.wanted = dice & 1 != 0;
+    for act in acts {
+        let mut cx = Parse { config, shared: &mut *shared, flow, time: Time(0), end: false, inline: false };
+        match act {
+            Act::Gap(dir, len) => session.gap(&mut cx, *dir, *len),
+            Act::Bytes(dir, bytes) => {
+                waiting[dir.index()].extend_from_slice(bytes);
+                for dir in [*dir, dir.reverse()] {
+                    let held: &mut Vec<u8> = &mut waiting[dir.index()];
+                    for _ in 0..16 {
+                        let said = session.data(&mut cx, dir, held);
+                        held.drain(..said.consumed.min(held.len()));
+                        if !said.again {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        for parser in session.parsers_mut() {
+            let complete = protocol(parser.proto()).map_or([0; 2], |p| p.complete());
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                tx.inspected(ToServer);
+                tx.inspected(ToClient);
+                if tx.base().progress == complete || dice >> 28 == 0 {
+                    parser.free_tx(shared, id);
+                }
+            }
+        }
+        if dice >> 28 == 1 {
+            let mut cx = Parse { config, shared: &mut *shared, flow, time: Time(0), end: false, inline: false };
+            session.truncate(&mut cx, if dice & 1 == 0 { ToServer } else { ToClient });
+        }
+        session.tidy();
+        each(shared);
+    }
+    for parser in session.parsers_mut() {
+        while let Some(id) = parser.next_tx(0) {
+            parser.free_tx(shared, id);
+        }
+    }
+    session.tidy();
+    assert!(!session.has_txs(), "transactions that are not freed");
 }

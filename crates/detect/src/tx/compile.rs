@@ -314,18 +314,19 @@ impl TxBuilder {
         }
         let prefilterable = |i: usize| slots.get(i).is_some_and(|s: &Option<u16>| s.is_some());
         let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| fast_pattern::priority(&b.buffer));
-        let pattern =
-            fast_pattern::choose(rule, &prefilterable, &priority).filter(|f| Literal::from(f.clone()).is_useful());
+        let pattern = fast_pattern::choose(rule, &prefilterable, &priority)
+            .map(|f| (f.buffer, Literal::from(f)))
+            .filter(|(_, literal)| literal.is_useful());
         let latest = steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);
         let mut streamed = false;
         let trigger = match pattern {
-            Some(f) => {
-                let slot = slots.get(f.buffer).copied().flatten().unwrap_or_default();
-                streamed = places.get(f.buffer).is_some_and(|p| match p {
+            Some((buffer, literal)) => {
+                let slot = slots.get(buffer).copied().flatten().unwrap_or_default();
+                streamed = places.get(buffer).is_some_and(|p| match p {
                     Place::Buffer(def, _) => def.kind == BufferKind::Stream,
                     _ => true,
                 });
-                TxTrigger::Pattern(slot, Literal::from(f))
+                TxTrigger::Pattern(slot, literal)
             }
             None if steps.is_empty() && both => TxTrigger::Never,
             None => match (asks_file, event, start_streams) {
