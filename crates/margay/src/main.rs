@@ -8,5 +8,9 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    margay_engine::run(std::env::args_os().skip(1))
+    let mut args = std::env::args_os().skip(1).peekable();
+    if args.next_if(|first| first == "lab").is_some() {
+        return margay_lab::run(args);
+    }
+    margay_engine::run(args)
 }
