@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
-use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Rule};
+use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule};
 
-use crate::checks::{CheckEnv, Names};
+use crate::checks::{CheckEnv, Names, ProtoSet};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
 use crate::firewall::{Firewall, FirewallPolicies, is_before_flow};
@@ -215,6 +215,10 @@ impl Detect {
                 header: c.header,
                 sport: &r.sport,
                 dport: &r.dport,
+                app: match &r.protocol {
+                    RuleProtocol::App(name) => Some(ProtoSet::named(name)),
+                    _ => None,
+                },
                 trigger: c.trigger(r),
             })
             .collect();

@@ -118,14 +118,22 @@ impl Finder {
     }
 
     fn scan_small(&self, data: &[u8], out: &mut Vec<u32>) {
-        let last = (data.len() + 1).saturating_sub(self.gram);
-        // The last words have fewer bytes than four where grams are two.
-        for at in 0..last {
-            let Some(here) = data.get(at..) else { return };
-            let key = word(here) & self.mask;
+        let mut at_gram = |at: usize, key: u32| {
             let h = hash(key, self.shift);
             if self.bits.get(h / 64).is_some_and(|b| b >> (h % 64) & 1 == 1) {
                 self.found(data, at, key, out);
+            }
+        };
+        match self.gram {
+            2 => {
+                for (at, pair) in data.windows(2).enumerate() {
+                    at_gram(at, word(pair) & self.mask);
+                }
+            }
+            _ => {
+                for (at, four) in data.windows(4).enumerate() {
+                    at_gram(at, word(four));
+                }
             }
         }
     }

@@ -156,7 +156,12 @@ impl Prefilter {
         let (mut common, mut rare) = (Vec::new(), Vec::new());
         for &(l, rule) in &list {
             match l.places() {
-                Some(at) if places.len() < TABLES_MAX || at.clone().all(|p| places.contains_key(&p)) => {
+                // A single byte is worth nothing elsewhere.
+                Some(at)
+                    if places.len() < TABLES_MAX
+                        || l.pattern.bytes.len() == 1
+                        || at.clone().all(|p| places.contains_key(&p)) =>
+                {
                     for p in at {
                         places.entry(p).or_default().push((l, rule));
                     }
