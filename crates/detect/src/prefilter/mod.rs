@@ -104,8 +104,6 @@ pub(crate) struct Prefilter {
     common: Option<Finder>,
     rare: Option<Finder>,
     regexes: Option<Regexes>,
-    /// Rules that any buffer makes candidates.
-    always: Box<[u32]>,
 }
 
 /// Regular expressions, all looked for at once.
@@ -139,11 +137,7 @@ impl<'a> PrefilterBuilder<'a> {
         if !self.regexes.is_empty() {
             let (list, rules): (Vec<_>, Vec<_>) =
                 self.regexes.into_iter().map(|(r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
-            // What can be compiled one by one may be too much together.
-            match cache.regexes(list) {
-                Ok(matcher) => out.regexes = Some(Regexes { matcher, rules: rules.into_boxed_slice() }),
-                Err(_) => out.always = rules.concat().into_boxed_slice(),
-            }
+            out.regexes = Some(Regexes { matcher: cache.regexes(list), rules: rules.into_boxed_slice() });
         }
         Ok(out)
     }
@@ -168,7 +162,6 @@ impl Prefilter {
         let mut finder = |list: Vec<_>| if list.is_empty() { Ok(None) } else { Finder::new(list, cache).map(Some) };
         Ok(Prefilter {
             regexes: None,
-            always: Box::default(),
             common: finder(common)?,
             rare: finder(rare)?,
             placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
@@ -177,7 +170,6 @@ impl Prefilter {
 
     /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.
     pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        out.extend_from_slice(&self.always);
         for p in &self.placed {
             if !p.scan(data, out) {
                 break;
