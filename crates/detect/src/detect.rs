@@ -231,7 +231,7 @@ impl Detect {
         report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.frame.as_ref()).filter(|f| f.is_prefiltered()).count();
-        let matchers = cache.into_matchers();
+        let matchers = cache.finish()?;
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
         report.matcher_memory = matchers.iter().map(Matcher::memory).sum();

@@ -78,7 +78,7 @@ impl Finder {
         }
         patterns.sort_unstable();
         let (patterns, windows): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
-        let matcher = cache.get(patterns, common)?;
+        let matcher = cache.get(patterns, common);
         let bits = (placed.len() * 32).next_power_of_two().clamp(1 << 9, 1 << 17);
         let shift = 32 - bits.trailing_zeros();
         let mut map = vec![0u64; bits / 64].into_boxed_slice();

@@ -109,8 +109,6 @@ pub(crate) struct Prefilter {
     common: Option<Finder>,
     rare: Option<Finder>,
     regexes: Vec<Regexes>,
-    /// Rules that any buffer makes candidates.
-    always: Box<[u32]>,
 }
 
 /// Regular expressions, all looked for at once.
@@ -149,19 +147,13 @@ impl<'a> PrefilterBuilder<'a> {
             .into_iter()
             .map(|(r, rules)| (digits::of_pattern(r.pattern()), r, rules))
             .partition(|r| r.0 >= DIGITS_MIN);
-        let mut always = Vec::new();
         for part in [numbers, others] {
             let Some(digits) = part.iter().map(|r| r.0).min() else { continue };
             let digits = if digits >= DIGITS_MIN { digits } else { 0 };
             let (list, rules): (Vec<_>, Vec<_>) =
                 part.into_iter().map(|(_, r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
-            // What can be compiled one by one may be too much together.
-            match cache.regexes(list) {
-                Ok(matcher) => out.regexes.push(Regexes { matcher, digits, rules: rules.into_boxed_slice() }),
-                Err(_) => always.extend(rules.concat()),
-            }
+            out.regexes.push(Regexes { matcher: cache.regexes(list), digits, rules: rules.into_boxed_slice() });
         }
-        out.always = always.into_boxed_slice();
         Ok(out)
     }
 }
@@ -190,7 +182,6 @@ impl Prefilter {
         let mut finder = |list: Vec<_>| if list.is_empty() { Ok(None) } else { Finder::new(list, cache).map(Some) };
         Ok(Prefilter {
             regexes: Vec::new(),
-            always: Box::default(),
             common: finder(common)?,
             rare: finder(rare)?,
             placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
@@ -199,7 +190,6 @@ impl Prefilter {
 
     /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.
     pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        out.extend_from_slice(&self.always);
         for p in &self.placed {
             if !p.scan(data, out) {
                 break;
