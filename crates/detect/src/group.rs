@@ -195,11 +195,11 @@ impl Needs {
 }
 
 /// What the groups need to know of one rule.
-pub(crate) struct GroupRule<'a> {
+pub(crate) struct GroupRule {
     pub(crate) rule: u32,
     pub(crate) header: Header,
-    pub(crate) sport: &'a PortSet,
-    pub(crate) dport: &'a PortSet,
+    pub(crate) sport: PortSet,
+    pub(crate) dport: PortSet,
     pub(crate) trigger: Trigger,
 }
 
@@ -222,7 +222,7 @@ struct Bucket {
 type Members = Vec<(u32, Ranges)>;
 
 impl Group {
-    fn new(rules: &[&GroupRule<'_>], streams: bool, cache: &mut MatcherCache) -> Result<Group, MpmError> {
+    fn new(rules: &[&GroupRule], streams: bool, cache: &mut MatcherCache) -> Result<Group, MpmError> {
         let mut always: BTreeMap<(Needs, (u8, u8)), Members> = BTreeMap::new();
         let mut lists: BTreeMap<Source, PrefilterBuilder<'_>> = BTreeMap::new();
         // Without streams all data is payload.
@@ -324,7 +324,7 @@ fn width(p: &PortSet) -> u32 {
 impl Groups {
     /// Sorts `rules`, which are in their final order, into groups: at most `max` of them for a transport and direction.
     pub(crate) fn new(
-        rules: &[GroupRule<'_>],
+        rules: &[GroupRule],
         max: usize,
         cache: &mut MatcherCache,
     ) -> Result<(Groups, GroupCounts), MpmError> {
@@ -332,7 +332,7 @@ impl Groups {
         let mut counts = GroupCounts::default();
         // Lists that are the same (often those of the two directions) are one group.
         let mut made: HashMap<(Vec<u32>, bool), GroupId> = HashMap::new();
-        let mut group = |list: Vec<&GroupRule<'_>>, streams, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
+        let mut group = |list: Vec<&GroupRule>, streams, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
             let key: (Vec<u32>, bool) = (list.iter().map(|r| r.rule).collect(), streams);
             if let Some(&id) = made.get(&key) {
                 return Ok(id);
@@ -348,7 +348,7 @@ impl Groups {
         for t in TRANSPORTS {
             for to_client in [false, true] {
                 let side = if to_client { TO_CLIENT } else { TO_SERVER };
-                let here: Vec<&GroupRule<'_>> =
+                let here: Vec<&GroupRule> =
                     rules.iter().filter(|r| r.header.transports & t != 0 && r.header.sides & side != 0).collect();
                 let ported = matches!(t, transport::TCP | transport::UDP);
                 let (any, segments) = if ported { split(&here, to_client, max) } else { (here, Vec::new()) };
@@ -381,23 +381,18 @@ impl Groups {
 }
 
 /// Ports in `from..=to` and their rules.
-type Segment<'a, 'r> = (u16, u16, Vec<&'a GroupRule<'r>>);
+type Segment<'a> = (u16, u16, Vec<&'a GroupRule>);
 
 /// Splits the rules of one transport and direction into those for every port and those for segments of the port space.
-fn split<'a, 'r>(
-    rules: &[&'a GroupRule<'r>],
-    to_client: bool,
-    max: usize,
-) -> (Vec<&'a GroupRule<'r>>, Vec<Segment<'a, 'r>>) {
-    let port = |r: &GroupRule<'r>| if to_client { r.sport } else { r.dport };
+fn split<'a>(rules: &[&'a GroupRule], to_client: bool, max: usize) -> (Vec<&'a GroupRule>, Vec<Segment<'a>>) {
+    let port = |r: &'a GroupRule| if to_client { &r.sport } else { &r.dport };
     // A `<>` rule may hold with either of its ports there.
-    let ports = |r: &'a GroupRule<'r>| -> Vec<&'a PortSet> {
-        if r.header.both { vec![r.sport, r.dport] } else { vec![if to_client { r.sport } else { r.dport }] }
-    };
+    let ports =
+        |r: &'a GroupRule| -> Vec<&'a PortSet> { if r.header.both { vec![&r.sport, &r.dport] } else { vec![port(r)] } };
     let mut widest = 2048;
     loop {
-        let narrow = |r: &GroupRule<'r>| {
-            let w = if r.header.both { width(r.sport).max(width(r.dport)) } else { width(port(r)) };
+        let narrow = |r: &'a GroupRule| {
+            let w = if r.header.both { width(&r.sport).max(width(&r.dport)) } else { width(port(r)) };
             w <= widest
         };
         let (own, any): (Vec<_>, Vec<_>) = rules.iter().copied().partition(|r| narrow(r));
@@ -411,7 +406,7 @@ fn split<'a, 'r>(
         }
         starts.sort_unstable();
         starts.dedup();
-        let mut lists: Vec<Vec<&GroupRule<'_>>> = vec![Vec::new(); starts.len()];
+        let mut lists: Vec<Vec<&GroupRule>> = vec![Vec::new(); starts.len()];
         let mut members = 0usize;
         let most = 4 * rules.len() + 1024;
         'all: for r in &own {
