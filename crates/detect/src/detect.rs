@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
-use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Rule, Threshold};
+use margay_rules::ast::{
+    Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
+};
 
-use crate::checks::{CheckEnv, Names};
+use crate::checks::{CheckEnv, Names, ProtoSet};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
 use crate::facts::RuleFacts;
@@ -136,6 +138,10 @@ impl Gathered {
                     header: c.header,
                     sport: rule.sport.clone(),
                     dport: rule.dport.clone(),
+                    app: match &rule.protocol {
+                        RuleProtocol::App(name) => Some(ProtoSet::named(name)),
+                        _ => None,
+                    },
                     trigger: c.trigger(rule),
                 }),
             }

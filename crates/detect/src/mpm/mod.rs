@@ -90,6 +90,11 @@ pub struct Regex {
 const REGEX_MAX: usize = 4096;
 
 impl Regex {
+    /// Its text.
+    pub(crate) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
     /// `pattern` with the options `ismxAEG` of PCRE; `None` where the matcher might find less than PCRE.
     pub fn new(pattern: &str, options: &str) -> Option<Regex> {
         let mut r = Regex { pattern: pattern.to_owned(), caseless: false, dot_all: false, multi_line: false };
