@@ -1,11 +1,13 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 CARGO ?= cargo
 RELEASE := target/release/margay
+# Whose benchmarks `make micro` runs.
+MICRO_FLAGS ?= $(foreach c,packet capture flow stream json output detect,--bench '*' -p margay-$(c))
 PYTHON ?= python3
 # Where the public conformance cases lie, with their runner.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance)
 
-.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept clean help
+.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +48,12 @@ instructions-accept: build ## take what the run takes now as the accepted figure
 	@tools/setup valgrind
 	@tools/instructions $(RELEASE) --accept
 
-test: lint unit doc deny build fuzz-replay conformance instructions ## everything that must pass
+portable: setup ## no path for one kind of processor alone: the matching's tests, and the core cases, with the feature `portable`
+	@tools/check-portable
+	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --bins --test rules --test transactions
+	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
+
+test: lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass
 	@echo "make test: all passed"
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
@@ -60,6 +67,9 @@ bench: build ## speed, start and memory beside Suricata's, on an idle machine; B
 
 profile: build ## where time and instructions go: flame graph and tables; PROFILE_FLAGS="x.pcap --rules my.rules --packets"
 	@tools/profile $(RELEASE) $(PROFILE_FLAGS)
+
+micro: ## benchmarks of the parts: decoding, flows, reassembly, matching, JSON, reading; MICRO_FLAGS="-p margay-detect -- scan"
+	$(CARGO) bench --locked $(MICRO_FLAGS)
 
 bench-rules: ## time and memory of loading made-up rules; BENCH_RULES="10000 100000 1000000"
 	@tools/bench-rules $(RELEASE) $(BENCH_RULES)
