@@ -4,8 +4,8 @@ RELEASE := target/release/margay
 # Whose benchmarks `make micro` runs.
 MICRO_FLAGS ?= $(foreach c,packet capture flow stream json output detect,--bench '*' -p margay-$(c))
 PYTHON ?= python3
-# Where the public conformance cases lie, with their runner.
-CONFORMANCE_CASES ?= $(wildcard ../shared/conformance)
+# Where the public conformance cases lie, beside their runner; the crates' tests look there too.
+CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
 .PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
 
@@ -50,7 +50,8 @@ instructions-accept: build ## take what the run takes now as the accepted figure
 
 portable: setup ## no path for one kind of processor alone: the matching's tests, and the core cases, with the feature `portable`
 	@tools/check-portable
-	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --bins --test rules --test transactions
+	$(CARGO) clippy --locked --package margay-detect --features portable -- -D warnings
+	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
 test: lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass

@@ -141,8 +141,10 @@ trait Mpm: Send + Sync {
 }
 
 /// Finds nothing.
+#[cfg(have_hs)]
 struct Nothing;
 
+#[cfg(have_hs)]
 impl Mpm for Nothing {
     fn prepare(&self, _: &mut EngineScratch) -> Result<(), MpmError> {
         Ok(())
