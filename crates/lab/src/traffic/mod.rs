@@ -2,7 +2,7 @@
 //!
 //! A profile ([`profile`], [`trex`] for TRex's) names sources: captures of one session, or kinds of session of the
 //! project's own ([`kinds`], [`attack`]). Both become templates ([`template`]), and [`mix`] makes instances of them in the
-//! order of time. [`gen`](generate) writes what comes out to a file; `send` puts it, or any capture, onto an interface.
+//! order of time. [`generate`] writes what comes out to a file; [`send`] puts it, or any capture, onto an interface.
 
 mod addr;
 mod attack;
@@ -13,6 +13,7 @@ mod mix;
 mod preset;
 mod profile;
 mod rng;
+mod send;
 mod session;
 mod template;
 mod trex;
@@ -29,12 +30,15 @@ use clap::Subcommand;
 pub(crate) enum Traffic {
     /// Makes traffic by a profile and writes it to a capture file
     Gen(generate::Args),
+    /// Sends captures or a profile's traffic on an interface
+    Send(send::Args),
 }
 
 /// Runs it.
 pub(crate) fn run(command: Traffic) -> ExitCode {
     let result = match command {
         Traffic::Gen(args) => generate::run(args),
+        Traffic::Send(args) => send::run(args),
     };
     match result {
         Ok(code) => code,
