@@ -188,7 +188,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
                     .map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
             }
         }
-        if packets % 4096 == 0 {
+        if packets.is_multiple_of(4096) {
             if stop.load(Ordering::Relaxed) {
                 break;
             }

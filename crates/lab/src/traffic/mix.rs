@@ -612,3 +612,178 @@ fn fragments(frame: &[u8], most: usize, rng: &mut Rng) -> Option<Vec<Vec<u8>>> {
     });
     Some(pieces.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use margay_config::Yaml;
+
+    use super::*;
+    use crate::traffic::preset;
+
+    fn profile(text: &str) -> Profile {
+        Profile::read(&Yaml::parse(text, "test").unwrap(), Path::new(""), "test".into()).unwrap()
+    }
+
+    fn run(profile: &Profile, seed: u64, until: u64) -> Vec<(Made, Vec<u8>)> {
+        let mut mix = Mix::new(profile, seed).unwrap();
+        mix.start(&Plan { seed, multiplier: 1.0, until });
+        let (mut out, mut frame) = (Vec::new(), Vec::new());
+        while let Some(made) = mix.next(&mut frame) {
+            out.push((made, frame.clone()));
+        }
+        assert_eq!(mix.active(), 0, "every session was finished");
+        out
+    }
+
+    /// Follows TCP streams: every segment begins where the last one of its side ended, every acknowledgement is of what was
+    /// sent, and every stream begins with SYN and ends with two FIN. Gives how many there were.
+    fn follow(packets: &[(Made, Vec<u8>)]) -> usize {
+        struct Side {
+            next: u32,
+            fin: bool,
+        }
+        let mut sides: HashMap<(IpAddr, u16, IpAddr, u16), Side> = HashMap::new();
+        for (_, f) in packets {
+            let l = frame::parse(f).unwrap();
+            let mut anew = f.clone();
+            l.fix(&mut anew);
+            assert_eq!(&anew, f, "checksums are right");
+            let Some(flags) = l.tcp_flags(f) else { continue };
+            let ((src, dst), (sp, dp)) = (l.ends(f).unwrap(), l.ports(f).unwrap());
+            let l4 = usize::from(l.l4);
+            let (seq, ack) = (frame::be32(f, l4 + 4).unwrap(), frame::be32(f, l4 + 8).unwrap());
+            let data = u32::from(l.end) - u32::from(l.l4) - u32::from(f[l4 + 12] >> 4) * 4;
+            if flags & 0x10 != 0 {
+                let other = &sides[&(dst, dp, src, sp)];
+                assert!(
+                    other.next.wrapping_sub(ack) < 1 << 20,
+                    "{ack} acknowledges what was not sent ({})",
+                    other.next
+                );
+            }
+            let side = sides.entry((src, sp, dst, dp)).or_insert_with(|| {
+                assert!(flags & 2 != 0, "a stream begins with SYN");
+                Side { next: seq, fin: false }
+            });
+            assert_eq!(seq, side.next, "no gap, nothing twice: {src}:{sp} {dst}:{dp}");
+            side.next = seq.wrapping_add(data + u32::from(flags & 3 != 0));
+            side.fin |= flags & 1 != 0;
+        }
+        assert!(sides.values().all(|s| s.fin), "every stream is closed from both sides");
+        sides.len() / 2
+    }
+
+    #[test]
+    fn sessions_of_every_kind_are_whole() {
+        for name in ["office", "ipv6"] {
+            let packets = run(&preset::load(name, None).unwrap(), 1, 300_000_000);
+            assert!(follow(&packets) > 50, "{name}");
+            assert!(packets.is_sorted_by_key(|(m, _)| m.at), "in the order of time");
+        }
+        let elephant = profile("templates: [{kind: elephant, cps: 1, bytes: 3MB}]");
+        let packets = run(&elephant, 1, 1_000_000_000);
+        assert_eq!(follow(&packets), 1);
+        let bytes: usize = packets.iter().map(|(_, f)| f.len()).sum();
+        assert!((3_000_000..3_400_000).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes() {
+        let p = preset::load("attacks", None).unwrap();
+        let bytes = |seed| run(&p, seed, 200_000_000).into_iter().flat_map(|(_, f)| f).collect::<Vec<u8>>();
+        let one = bytes(5);
+        assert!(one == bytes(5));
+        assert!(one != bytes(6));
+    }
+
+    #[test]
+    fn flows_are_different_from_each_other() {
+        let p = profile("clients: 16.0.0.1-16.0.0.3\nservers: 48.0.0.1\ntemplates: [{kind: udp, cps: 100000}]");
+        let packets = run(&p, 1, 1_000_000_000);
+        let mut seen = std::collections::HashSet::new();
+        for (_, f) in &packets {
+            let l = frame::parse(f).unwrap();
+            assert!(seen.insert((l.ends(f), l.ports(f))));
+        }
+        assert_eq!(packets.len(), 100_000);
+    }
+
+    #[test]
+    fn counts_are_those_of_the_profile() {
+        let p = profile(
+            "templates:\n- {kind: dns, cps: 1000}\n- {kind: udp, cps: 333.3}\n- {kind: syn, cps: 10, limit: 4}",
+        );
+        let mut mix = Mix::new(&p, 1).unwrap();
+        mix.start(&Plan { seed: 1, multiplier: 2.0, until: 5_000_000_000 });
+        let mut frame = Vec::new();
+        let mut syn = std::collections::HashSet::new();
+        while mix.next(&mut frame).is_some() {
+            let l = frame::parse(&frame).unwrap();
+            if l.proto == frame::TCP {
+                syn.insert(frame[12..].to_vec());
+            }
+        }
+        let sessions: Vec<u64> = mix.sources().map(|(.., t)| t.sessions).collect();
+        assert_eq!(sessions, [10_000, 3333, 100]);
+        assert_eq!(syn.len(), 4, "the same four again and again");
+    }
+
+    #[test]
+    fn what_goes_wrong_on_the_way() {
+        let whole = profile("templates: [{kind: http, cps: 50, bytes: 20kB}]");
+        let n = run(&whole, 1, 2_000_000_000).len() as f64;
+        let lossy = profile("loss: 10%\ntemplates: [{kind: http, cps: 50, bytes: 20kB}]");
+        let left = run(&lossy, 1, 2_000_000_000).len() as f64;
+        assert!((left / n - 0.9).abs() < 0.02, "{left} of {n}");
+
+        let cut = profile(
+            "fragment: 576\ntemplates:\n- {kind: udp, cps: 10, bytes: 3000}\n- {kind: udp, cps: 10, bytes: 3000, ipv6: yes}",
+        );
+        let packets = run(&cut, 1, 1_000_000_000);
+        let mut bytes: HashMap<(bool, u32), usize> = HashMap::new();
+        for (_, f) in &packets {
+            let l = frame::parse(f).unwrap();
+            assert!(usize::from(l.end) - 14 <= 576 && l.fragment);
+            let id = if l.v6 { frame::be32(f, 14 + 44).unwrap() } else { u32::from(frame::be16(f, 18).unwrap()) };
+            let head = if l.v6 { 48 } else { 20 };
+            *bytes.entry((l.v6, id)).or_default() += usize::from(l.end) - 14 - head;
+        }
+        assert_eq!(bytes.len(), 20);
+        // 3000 bytes of frame are 2966 of UDP over IPv4, 2946 over IPv6.
+        assert!(bytes.iter().all(|((v6, _), n)| *n == if *v6 { 2946 } else { 2966 }), "{bytes:?}");
+
+        let mixed = profile("reorder: 20%\ntemplates: [{kind: http, cps: 20, bytes: 40kB}]");
+        let packets = run(&mixed, 1, 1_000_000_000);
+        let sorted = run(&profile("templates: [{kind: http, cps: 20, bytes: 40kB}]"), 1, 1_000_000_000);
+        assert_eq!(packets.len(), sorted.len(), "nothing is lost");
+        assert!(packets.is_sorted_by_key(|(m, _)| m.at));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_profile_is_said() {
+        let error = |text: &str| {
+            let yaml = Yaml::parse(text, "p.yaml").unwrap();
+            Profile::read(&yaml, Path::new("dir"), "p".into()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            error("templates:\n- {kind: gopher, cps: 1}"),
+            "p.yaml:2:10: 'kind': 'gopher' is no kind of session; there are http, tls, dns, smtp, pop3, ftp, ssh, sip, sql, \
+             udp, ping, short, syn, elephant"
+        );
+        assert!(
+            error("templates:\n- {capture: no.pcap, cps: 1}")
+                .starts_with("p.yaml:2:13: 'capture': the template 'no.pcap' is not there; looked for dir/no.pcap")
+        );
+        assert!(error("templates:\n- {kind: dns}").contains("2:3: the template has no 'cps'"));
+        assert!(error("templates:\n- {kind: dns, cps: 0}").contains("more than 0"));
+        assert!(error("templates:\n- {kind: dns, cps: 1, bits: 3}").contains("'bits' is no setting of a template"));
+        assert!(error("clients: 1.2.3.4-1.2.3.1\ntemplates: [{kind: dns, cps: 1}]").contains("before it begins"));
+        assert!(error("hello").contains("no profile"));
+        assert!(error("- {duration: 1}").contains("no list 'cap_info'"));
+        assert!(error("- cap_info: [{name: x.pcap, cps: 1}]").contains("'x.pcap' is not there"));
+        assert!(error("attacks: {share: 1%}").contains("below 100 %"));
+    }
+}

@@ -220,10 +220,10 @@ fn sending(
                     *count += 1;
                 }
                 passed += 1;
-                if due.len() >= BATCH || (due.is_empty() && passed % BATCH as u64 == 0) {
+                if due.len() >= BATCH || (due.is_empty() && passed.is_multiple_of(BATCH as u64)) {
                     flush(ports, &mut due, &clock, s, &stopped)?;
                 }
-                if passed % 1024 == 0 {
+                if passed.is_multiple_of(1024) {
                     shared.packets.fetch_add(s.packets - told.0, Ordering::Relaxed);
                     shared.bytes.fetch_add(s.bytes - told.1, Ordering::Relaxed);
                     told = (s.packets, s.bytes);

@@ -176,7 +176,7 @@ mod tests {
             assert!(Histogram::top(b) >= n && (b == 0 || Histogram::top(b - 1) < n), "{n}");
         }
         h.add(u64::MAX);
-        assert_eq!(h.quantile(1.0), u64::MAX.min(h.max()).min((1 << 40) - 1));
+        assert_eq!(h.quantile(1.0), (1 << 40) - 1);
     }
 
     #[test]
