@@ -11,6 +11,7 @@ mod store;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::IoSlice;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -74,8 +75,9 @@ pub(crate) struct Args {
     /// Threads where packets are sent flat out from memory; unless told as many as processors, four at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Option<u32>,
-    /// The kernel's transmit ring, or sendmmsg; auto takes the ring where it can be had
-    #[arg(long, value_name = "auto|ring|sendmmsg", default_value = "auto", value_parser = ["auto", "ring", "sendmmsg"])]
+    /// How packets are handed to the kernel; auto is the transmit ring for a pace, and flat out AF_XDP for one thread and
+    /// sendmmsg for the others
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = ["auto", "ring", "xdp", "sendmmsg"])]
     method: String,
     /// Captures up to this size are read into memory before sending; larger ones while sending
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = units::size)]
@@ -140,9 +142,15 @@ struct Copies {
 /// Sends a feed until its end or a limit.
 fn send(feed: &mut Feed<'_>, ports: &mut [Port], pace: Pace, copies: Copies, limits: Limits, shared: &Shared) -> Stats {
     let mut s = Stats::default();
-    if let Err(e) = sending(feed, ports, pace, copies, limits, shared, &mut s) {
-        s.error = Some(e);
-    }
+    let result = match (&*feed, &mut *ports) {
+        (Feed::Memory { store, part, .. }, [port])
+            if pace == Pace::Flat && copies.n == 1 && limits.packets.is_none() && port.sends_from() =>
+        {
+            from_memory(store, *part, port, limits, shared, &mut s)
+        }
+        _ => sending(feed, ports, pace, copies, limits, shared, &mut s),
+    };
+    s.error = result.err();
     s.fitted = feed.fitted();
     for port in ports {
         // What is filled and could not be handed over was not sent.
@@ -250,6 +258,46 @@ fn sending(
     s.nanoseconds = clock.elapsed();
     shared.packets.fetch_add(s.packets - told.0, Ordering::Relaxed);
     shared.bytes.fetch_add(s.bytes - told.1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Sends packets from memory flat out without a copy of our own.
+fn from_memory(
+    store: &Store,
+    part: Option<&[u32]>,
+    port: &mut Port,
+    limits: Limits,
+    shared: &Shared,
+    s: &mut Stats,
+) -> Result<(), String> {
+    let clock = Clock::new(Pace::Flat);
+    let mut frames: Vec<IoSlice<'_>> = Vec::with_capacity(2 * BATCH);
+    'all: loop {
+        let mut at = 0;
+        loop {
+            frames.clear();
+            store.slices(part, at, 2 * BATCH, &mut frames);
+            if frames.is_empty() {
+                break;
+            }
+            let n = port.send_from(&frames).map_err(|e| gone(&e))?;
+            at += n;
+            let bytes: u64 = frames.iter().take(n).map(|f| f.len() as u64).sum();
+            s.packets += n as u64;
+            s.bytes += bytes;
+            s.by_port[0] += n as u64;
+            shared.packets.fetch_add(n as u64, Ordering::Relaxed);
+            shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+            if shared.stop.load(Ordering::Relaxed) || limits.duration.is_some_and(|d| clock.elapsed() >= d) {
+                break 'all;
+            }
+        }
+        s.loops += 1;
+        if at == 0 || (limits.loops > 0 && s.loops >= limits.loops && limits.duration.is_none()) {
+            break;
+        }
+    }
+    s.nanoseconds = clock.elapsed();
     Ok(())
 }
 
@@ -372,19 +420,19 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         None if parallel => processors.min(4),
         None => 1,
     };
-    let (method, mut open) = open_all(&args, &interfaces, longest, threads, &mut notes)?;
+    let (methods, mut open) = open_all(&args, &interfaces, longest, threads, pace == Pace::Flat, &mut notes)?;
     if !args.quiet {
         for note in &notes {
             eprintln!("margay lab: note: {note}");
         }
     }
-    let parts: Vec<Vec<u32>> =
-        if threads > 1 { (0..threads).map(|n| store.part(n, threads)).collect() } else { Vec::new() };
+    // AF_XDP sends about half as much again in the same time.
+    let weights: Vec<u32> = methods.iter().map(|m| if matches!(m, Method::Xdp(_)) { 3 } else { 2 }).collect();
+    let parts = if threads > 1 { store.parts(&weights) } else { Vec::new() };
     let limits = Limits { loops: args.loops, duration: args.duration, packets: args.packets };
     let copies = Copies { n: args.copies, mask };
     let shared = Shared::default();
     let before: Vec<_> = interfaces.iter().map(|i| counters(&i.name)).collect();
-    let bypass = open.iter().flatten().all(|p| p.bypass);
     let mut feeds: Vec<Feed<'_>> = Vec::new();
     match (made, files) {
         (Some(Prepared { profile, mix, plan }), _) => feeds.push(Feed::Profile {
@@ -479,8 +527,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         interfaces: &interfaces,
         counters: before.into_iter().zip(after).map(|(b, a)| Some((b?, a?))).collect(),
         pace,
-        method,
-        bypass,
+        methods: &methods,
         threads: stats.len(),
         copies: args.copies,
         interrupted: stop.load(Ordering::Relaxed),
@@ -514,29 +561,50 @@ fn nothing(captures: &[PathBuf], f: &Fitted) -> String {
     )
 }
 
-/// Opens every interface for every thread, by the method asked for; tells where it is another one.
+/// Opens every interface for every thread by the method asked for, or another one; gives which, by thread, and tells why.
 fn open_all(
     args: &Args,
     interfaces: &[Interface],
     longest: usize,
     threads: usize,
+    flat: bool,
     notes: &mut Vec<String>,
-) -> Result<(Method, Vec<Vec<Port>>), String> {
-    let all = |method: Method| -> Result<Vec<Vec<Port>>, String> {
-        (0..threads).map(|_| interfaces.iter().map(|i| Port::open(i, method, longest)).collect()).collect()
+) -> Result<(Vec<Method>, Vec<Vec<Port>>), String> {
+    let open = |method: Method| -> Result<Vec<Port>, String> {
+        interfaces.iter().map(|i| Port::open(i, method, longest)).collect()
     };
-    match args.method.as_str() {
-        "ring" => Ok((Method::Ring, all(Method::Ring)?)),
-        "sendmmsg" => Ok((Method::Mmsg, all(Method::Mmsg)?)),
-        _ => match all(Method::Ring) {
-            Ok(ports) => Ok((Method::Ring, ports)),
-            Err(e) => {
-                let ports = all(Method::Mmsg)?;
-                notes.push(format!("{e}; sendmmsg is used instead, which is slower"));
-                Ok((Method::Mmsg, ports))
+    let (mut methods, mut all) = (Vec::new(), Vec::new());
+    for thread in 0..threads {
+        let queue = thread as u32;
+        let wanted: &[Method] = match args.method.as_str() {
+            "ring" => &[Method::Ring],
+            "sendmmsg" => &[Method::Mmsg],
+            // An interface with fewer queues than threads has no place for the others.
+            "xdp" if thread > 0 => &[Method::Xdp(queue), Method::Mmsg],
+            "xdp" => &[Method::Xdp(queue)],
+            _ if flat => &[Method::Xdp(queue), Method::Mmsg],
+            _ => &[Method::Ring, Method::Mmsg],
+        };
+        let mut why = None;
+        for &method in wanted {
+            match open(method) {
+                Ok(ports) => {
+                    if let Some(why) = why.take().filter(|_| thread == 0) {
+                        notes.push(format!("{why}; {} is used instead", method.name()));
+                    }
+                    methods.push(method);
+                    all.push(ports);
+                    why = None;
+                    break;
+                }
+                Err(e) => why = Some(e),
             }
-        },
+        }
+        if let Some(why) = why {
+            return Err(why);
+        }
     }
+    Ok((methods, all))
 }
 
 struct Report<'a> {
@@ -544,8 +612,7 @@ struct Report<'a> {
     interfaces: &'a [Interface],
     counters: Vec<Option<([u64; 4], [u64; 4])>>,
     pace: Pace,
-    method: Method,
-    bypass: bool,
+    methods: &'a [Method],
     threads: usize,
     copies: u32,
     interrupted: bool,
@@ -554,6 +621,12 @@ struct Report<'a> {
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 impl Report<'_> {
+    fn method(&self) -> String {
+        let mut names: Vec<&str> = self.methods.iter().map(|m| m.name()).collect();
+        names.dedup();
+        names.join(" and ")
+    }
+
     fn seconds(&self) -> f64 {
         (self.sum.nanoseconds as f64 / 1e9).max(1e-9)
     }
@@ -611,8 +684,8 @@ impl Report<'_> {
             "packets": s.packets, "bytes": s.bytes, "seconds": self.seconds(),
             "packets_per_second": s.packets as f64 / self.seconds(),
             "bits_per_second": s.bytes as f64 * 8.0 / self.seconds(),
-            "pace": pace, "method": if self.method == Method::Ring { "ring" } else { "sendmmsg" },
-            "qdisc_bypass": self.bypass, "threads": self.threads, "copies": self.copies, "loops": s.loops,
+            "pace": pace, "methods": self.methods.iter().map(|m| m.name()).collect::<Vec<_>>(),
+            "threads": self.threads, "copies": self.copies, "loops": s.loops,
             "refused": s.counts.refused, "full": s.counts.full, "calls": s.counts.calls,
             "trimmed": s.fitted.trimmed, "too_long": s.fitted.too_long, "foreign": s.fitted.foreign,
             "pacing_error_ns": late, "interfaces": interfaces,
@@ -631,7 +704,7 @@ impl Report<'_> {
             self.seconds(),
             units::short(s.packets as f64 / self.seconds()),
             units::short(s.bytes as f64 * 8.0 / self.seconds()),
-            if self.method == Method::Ring { "transmit ring" } else { "sendmmsg" },
+            self.method(),
             self.threads,
             if self.threads == 1 { "" } else { "s" },
             self.copies,

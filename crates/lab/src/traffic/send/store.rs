@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::IoSlice;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -152,10 +153,33 @@ impl Store {
         })
     }
 
-    /// Numbers of the packets that thread `n` of `of` sends: whole flows, in their order.
-    pub(crate) fn part(&self, n: usize, of: usize) -> Vec<u32> {
-        let take = |e: &Entry| e.hash as usize % of == n;
-        (0u32..).zip(&self.entries).filter(|(_, e)| take(e)).map(|(i, _)| i).collect()
+    /// The frames from number `from` of `part` (all of them where there is none) on, as many as `out` takes.
+    pub(crate) fn slices<'a>(&'a self, part: Option<&[u32]>, from: usize, most: usize, out: &mut Vec<IoSlice<'a>>) {
+        let frame = |e: &Entry| IoSlice::new(self.bytes.get(e.start..e.start + e.len as usize).unwrap_or(&[]));
+        match part {
+            None => out.extend(self.entries.iter().skip(from).take(most).map(frame)),
+            Some(part) => {
+                let entries = part.iter().skip(from).filter_map(|i| self.entries.get(*i as usize));
+                out.extend(entries.take(most).map(frame));
+            }
+        }
+    }
+
+    /// Numbers of the packets that each of some threads sends: whole flows, in their order, as many as its weight says.
+    pub(crate) fn parts(&self, weights: &[u32]) -> Vec<Vec<u32>> {
+        let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+        let mut parts = vec![Vec::new(); weights.len()];
+        for (i, e) in (0u32..).zip(&self.entries) {
+            let mut at = (u64::from(e.hash) * total) >> 32;
+            for (part, weight) in parts.iter_mut().zip(weights) {
+                if at < u64::from(*weight) {
+                    part.push(i);
+                    break;
+                }
+                at -= u64::from(*weight);
+            }
+        }
+        parts
     }
 }
 
