@@ -3,6 +3,8 @@
 //! It stands beside the engine and uses none of it: `margay lab` drives engines as a person would, by their commands, signals and
 //! the counters that they write.
 
+mod traffic;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -17,7 +19,11 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Makes traffic and sends it
+    #[command(subcommand)]
+    Traffic(traffic::Traffic),
+}
 
 /// Runs `margay lab` with the arguments after `lab`. The exit status is 0 where everything worked, 2 where the arguments
 /// do not make sense, 1 where something else went wrong; what went wrong is on standard error.
@@ -29,5 +35,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    match cli.command {}
+    match cli.command {
+        Command::Traffic(command) => traffic::run(command),
+    }
 }
