@@ -3,6 +3,16 @@
 //! It stands beside the engine and uses none of it: `margay lab` drives engines as a person would, by their commands, signals and
 //! the counters that they write.
 
+#[allow(dead_code)]
+mod clock;
+#[allow(dead_code, unused_imports)]
+mod monitor;
+#[allow(dead_code)]
+mod problem;
+mod signals;
+#[allow(dead_code)]
+mod units;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -17,7 +27,9 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Monitor(monitor::Args),
+}
 
 /// Runs `margay lab` with the arguments after `lab`. The exit status is 0 where everything worked, 2 where the arguments
 /// do not make sense, 1 where something else went wrong; what went wrong is on standard error.
@@ -29,5 +41,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    match cli.command {}
+    let outcome = match &cli.command {
+        Command::Monitor(args) => monitor::run(args),
+    };
+    outcome.unwrap_or_else(|problem| {
+        eprintln!("margay lab: {problem}");
+        ExitCode::from(problem.exit())
+    })
 }
