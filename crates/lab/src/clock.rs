@@ -52,8 +52,3 @@ impl Moment {
         }
     }
 }
-
-/// Sleeps `time` unless somebody asks to stop, which is `false`.
-pub(crate) fn rest(time: Duration) -> bool {
-    Moment::now().plus(time).sleep_unless(|| false)
-}

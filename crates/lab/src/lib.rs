@@ -3,15 +3,23 @@
 //! It stands beside the engine and uses none of it: `margay lab` drives engines as a person would, by their commands, signals and
 //! the counters that they write.
 
-#[allow(dead_code)]
 mod clock;
-#[allow(dead_code, unused_imports)]
+#[allow(unused_imports)]
+mod engine;
+mod load;
+mod made;
+#[allow(unused_imports)]
 mod monitor;
-#[allow(dead_code)]
 mod problem;
+mod run;
 mod signals;
+mod sim;
 #[allow(dead_code)]
+mod stats;
+#[allow(unused_imports, dead_code)]
+mod throughput;
 mod units;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -29,6 +37,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Monitor(monitor::Args),
+    Throughput(Box<throughput::Args>),
+    Clean(made::Args),
+    #[command(hide = true)]
+    SimEngine(sim::Args),
 }
 
 /// Runs `margay lab` with the arguments after `lab`. The exit status is 0 where everything worked, 2 where the arguments
@@ -43,6 +55,9 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let outcome = match &cli.command {
         Command::Monitor(args) => monitor::run(args),
+        Command::Throughput(args) => throughput::run(args),
+        Command::Clean(args) => made::run(args),
+        Command::SimEngine(args) => sim::run(args),
     };
     outcome.unwrap_or_else(|problem| {
         eprintln!("margay lab: {problem}");
