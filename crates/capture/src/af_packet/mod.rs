@@ -101,7 +101,7 @@ pub struct Fanout {
 /// How an interface is captured from.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes of a block: a power of two, and whole pages.
+    /// Bytes of a block: whole pages of 4096 bytes; best a power of two.
     pub block_size: u32,
     /// How many there are.
     pub blocks: u32,
@@ -474,8 +474,8 @@ impl AfPacket {
 /// What the kernel would refuse without saying why.
 fn check(name: &str, s: &Settings) -> Result<(), LiveError> {
     let bad = |setting, message: String| Err(LiveError::Setting { interface: name.to_owned(), setting, message });
-    if !s.block_size.is_power_of_two() || s.block_size < 4096 {
-        return bad("block-size", format!("{} is no power of two of at least 4096 bytes", s.block_size));
+    if s.block_size == 0 || !s.block_size.is_multiple_of(4096) {
+        return bad("block-size", format!("{} bytes are not whole pages of 4096 bytes", s.block_size));
     }
     if s.blocks == 0 || u64::from(s.blocks) * u64::from(s.block_size) > u64::from(u32::MAX) + 1 {
         return bad("ring-size", format!("{} blocks of {} bytes are not 1 byte to 4 GiB", s.blocks, s.block_size));

@@ -20,7 +20,7 @@ const STATUS: usize = 8;
 /// How many bytes a ring's memory has, and in what parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// A power of two times the page size.
+    /// A multiple of the page size.
     pub(crate) block_size: u32,
     pub(crate) blocks: u32,
     /// After so many milliseconds a block is handed over even if it is not full.

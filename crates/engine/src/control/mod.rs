@@ -22,7 +22,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_app::file::FileEngine;
@@ -69,6 +69,17 @@ pub(crate) struct Control {
     pub(crate) watching: Watching,
     /// `--unix-socket`: capture files to be read.
     pub(crate) queue: Option<Queue>,
+    /// Interfaces are captured from.
+    pub(crate) live: OnceLock<LiveInfo>,
+}
+
+/// What is captured from, where it is interfaces.
+#[derive(Debug)]
+pub(crate) struct LiveInfo {
+    /// The run mode's name.
+    pub(crate) mode: &'static str,
+    /// The interfaces' names.
+    pub(crate) interfaces: Vec<String>,
 }
 
 /// A lock whose holder stopped in the middle protects nothing that could be half done here.
@@ -108,6 +119,7 @@ impl Control {
             signals,
             watching,
             queue,
+            live: OnceLock::new(),
         }))
     }
 
