@@ -5,7 +5,7 @@ PYTHON ?= python3
 # Where the public conformance cases lie, with their runner.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance)
 
-.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules clean help
+.PHONY: demo test test-live build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ fuzz-replay: setup ## every file of the fuzz corpora through its target
 
 test: lint unit doc deny build fuzz-replay conformance ## everything that must pass
 	@echo "make test: all passed"
+
+test-live: setup ## live capture in network namespaces; needs root (a part of unit)
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet
+	$(CARGO) test --locked --quiet --package margay --test live
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)

@@ -469,12 +469,7 @@ pub(crate) fn worker_of(
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
-    rest.install(Install::new(engines, &EngineSet::default(), wants, watching)?);
-    if workers > 1 {
-        for (which, limit) in rest.host_memcaps().into_iter().enumerate() {
-            rest.set_host_memcap(which, limit / workers);
-        }
-    }
+    rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
     Ok(Worker {
         decoder: Decoder::new(decode),
         lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },

@@ -176,8 +176,8 @@ impl Reporter {
 /// What is no sum of what workers have.
 fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
-        // The same number for all outputs, whoever is asked.
-        || name == "eve.lost"
+        // What all workers have together, whoever is asked.
+        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.host_memcap")
 }
 
 /// Adds a worker's counters to those of others.

@@ -586,6 +586,16 @@ fn memcap(name: &str) -> Result<&'static Memcap, String> {
     found.ok_or_else(|| "Memcap value not found. Use 'memcap-list' to show all".to_owned())
 }
 
+/// Whether several workers share what is limited; of the rest each has a part.
+fn is_shared(name: &str) -> bool {
+    matches!(name, "host" | "ippair")
+}
+
+/// The limit of all workers together.
+fn together(name: &str, workers: impl Iterator<Item = u64>) -> u64 {
+    if is_shared(name) { workers.max().unwrap_or(0) } else { workers.sum() }
+}
+
 /// A limit as Suricata shows it.
 fn shown(bytes: u64) -> String {
     match bytes {
@@ -600,8 +610,9 @@ fn memcap_set(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let &(name, _, set) = memcap(args.must("config"))?;
     let bytes = margay_config::typed::parse_size(args.must("memcap"))
         .map_err(|e| format!("error parsing memcap specified, value not changed: {e}"))?;
-    // Workers have a part of it each.
-    let part = if bytes == 0 { 0 } else { (bytes / control.workers().len().max(1) as u64).max(1) };
+    // Workers have a part of it each, but for what they share.
+    let parts = if is_shared(name) { 1 } else { control.workers().len().max(1) as u64 };
+    let part = if bytes == 0 { 0 } else { (bytes / parts).max(1) };
     match ask(control, move |w, _| set(w, part))?.contains(&false) {
         false => Ok(json!(format!(
             "memcap value for '{name}' updated: {bytes} {}",
@@ -612,15 +623,15 @@ fn memcap_set(control: &Arc<Control>, args: &Args<'_>) -> Answer {
 }
 
 fn memcap_show(control: &Arc<Control>, args: &Args<'_>) -> Answer {
-    let &(_, get, _) = memcap(args.must("config"))?;
+    let &(name, get, _) = memcap(args.must("config"))?;
     let all = ask(control, move |w, _| get(w))?;
-    Ok(json!({"value": shown(all.iter().sum())}))
+    Ok(json!({"value": shown(together(name, all.into_iter()))}))
 }
 
 fn memcap_list(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let all = ask(control, |w, _| MEMCAPS.iter().map(|m| (m.1)(w)).collect::<Vec<_>>())?;
-    let sum = |n: usize| all.iter().filter_map(|w| w.get(n)).sum();
-    let values = MEMCAPS.iter().enumerate().map(|(n, m)| json!({"name": m.0, "value": shown(sum(n))}));
+    let of = |n: usize, name| together(name, all.iter().filter_map(|w| w.get(n).copied()));
+    let values = MEMCAPS.iter().enumerate().map(|(n, m)| json!({"name": m.0, "value": shown(of(n, m.0))}));
     Ok(Value::Array(values.collect()))
 }
 

@@ -78,6 +78,8 @@ pub(crate) struct Control {
 pub(crate) struct LiveInfo {
     /// The run mode's name.
     pub(crate) mode: &'static str,
+    /// How many workers there are.
+    pub(crate) workers: usize,
     /// The interfaces' names.
     pub(crate) interfaces: Vec<String>,
 }
@@ -167,8 +169,9 @@ impl Control {
         FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
         let set = Arc::new(set);
         let mut orders = Vec::new();
+        let several = self.live.get().is_some_and(|l| l.workers > 1);
         for post in self.workers() {
-            let install = Install::new(Arc::clone(&set), &before, wants.clone(), &self.watching)?;
+            let install = Install::new(Arc::clone(&set), &before, wants.clone(), &self.watching, several)?;
             orders.push((post, install));
         }
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);

@@ -77,7 +77,7 @@ impl Plan {
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
         let interfaces = self.devices.iter().map(|d| d.name.clone()).collect();
         // Nobody else sets it.
-        let _ = control.live.set(LiveInfo { mode: self.mode.name(), interfaces });
+        let _ = control.live.set(LiveInfo { mode: self.mode.name(), workers, interfaces });
         let mut first = Some(all::open_files(config, &control.dir, workers)?);
         let beside = first.as_mut().map(Outputs::beside);
         let files = all::files(config, &control.dir)?;

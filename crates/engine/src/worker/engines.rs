@@ -80,7 +80,7 @@ pub(crate) struct Retired {
 }
 
 impl Install {
-    /// For one worker. `known` says which rules it has already.
+    /// For one worker, of several or not. `known` says which rules it has already.
     ///
     /// # Errors
     /// Where a matcher cannot get its memory.
@@ -89,13 +89,18 @@ impl Install {
         known: &EngineSet,
         wants: AppWants,
         watching: &Watching,
+        several: bool,
     ) -> Result<Install, Failed> {
         let mut states = HashMap::new();
         for (_, loaded) in set.all() {
             if let Some(d) = &loaded.detect
                 && known.all().all(|(_, l)| !Arc::ptr_eq(l, loaded))
             {
-                states.insert(d.serial(), start::state(d, watching)?);
+                let mut state = start::state(d, watching)?;
+                if several {
+                    state.share(d);
+                }
+                states.insert(d.serial(), state);
             }
         }
         Ok(Install { set, states, wants })
