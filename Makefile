@@ -7,7 +7,7 @@ PYTHON ?= python3
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
-.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
+.PHONY: demo test test-live build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 
 test: lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass
 	@echo "make test: all passed"
+
+test-live: setup ## live capture in network namespaces; needs root (a part of unit)
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet
+	$(CARGO) test --locked --quiet --package margay --test live
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)

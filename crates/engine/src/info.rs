@@ -31,8 +31,8 @@ pub(crate) fn build() -> String {
     ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Lua:", "5.4: rules (lua, luaxform), outputs"));
-    out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too"));
-    out.push_str(&row("Run modes:", "single"));
+    out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too; AF_PACKET"));
+    out.push_str(&row("Run modes:", "single, workers"));
     out.push_str("\nFolders:\n");
     out.push_str(&row("--prefix", "/usr"));
     out.push_str(&row("--sysconfdir", "/etc"));
@@ -52,5 +52,9 @@ pub(crate) fn runmodes() -> &'static str {
      |----------------------------------------------------------------------------------------\n\
      | PCAP_FILE         | single            | One worker reads the capture file and inspects it\n\
      | UNIX_SOCKET       | single            | The same for each capture file that is handed over on the unix socket\n\
+     |----------------------------------------------------------------------------------------\n\
+     | AF_PACKET_DEV     | single            | One worker captures from an interface and inspects it\n\
+     |                   ---------------------------------------------------------------------\n\
+     |                   | workers           | Several for each interface; the kernel distributes flows among them\n\
      |----------------------------------------------------------------------------------------\n"
 }

@@ -13,6 +13,7 @@ mod explain;
 mod files;
 mod info;
 mod listing;
+mod live;
 mod logging;
 mod profiling;
 mod rule_check;
