@@ -7,10 +7,13 @@ mod ac;
 mod cache;
 #[cfg(have_hs)]
 mod hs;
+#[cfg_attr(not(have_hs), allow(dead_code))]
+mod store;
 
 use std::sync::{Arc, OnceLock};
 
 pub use cache::MatcherCache;
+pub use store::{CacheSettings, CacheUse};
 
 use thiserror::Error;
 
@@ -258,7 +261,7 @@ impl Matcher {
     /// # Errors
     /// Where the engine is not there or refuses the patterns.
     pub fn new(patterns: &[Pattern], algo: MpmAlgo, once: bool) -> Result<Matcher, MpmError> {
-        let made = Arc::new(OnceLock::from(cache::literals(patterns, once, algo)?));
+        let made = Arc::new(OnceLock::from(cache::literals(patterns, once, algo, None)?));
         Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(patterns) })
     }
 
