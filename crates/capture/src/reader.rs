@@ -19,6 +19,8 @@ pub(crate) struct Meta {
     pub(crate) wire_len: u32,
     pub(crate) link: LinkType,
     pub(crate) time: Time,
+    /// Its checksums are not to be looked at.
+    pub(crate) trusted: bool,
 }
 
 /// How far `fill` goes.
@@ -326,10 +328,23 @@ fn read_error(name: &Path, offset: u64, source: io::Error) -> Error {
 pub struct Batch<'a> {
     data: &'a [u8],
     metas: &'a [Meta],
+    /// Number of the first frame; 0 where they have none.
     first: u64,
 }
 
 impl<'a> Batch<'a> {
+    /// Frames of a live capture.
+    pub(crate) fn live(data: &'a [u8], metas: &'a [Meta]) -> Batch<'a> {
+        Batch { data, metas, first: 0 }
+    }
+
+    /// Whether the frame at `index` has checksums that are not to be looked at: they are yet to be filled in, by the card that
+    /// will send it.
+    #[inline]
+    pub fn trusted(&self, index: usize) -> bool {
+        self.metas.get(index).is_some_and(|m| m.trusted)
+    }
+
     /// How many frames there are.
     pub fn len(&self) -> usize {
         self.metas.len()
@@ -358,7 +373,7 @@ impl<'a> Batch<'a> {
             wire_len: m.wire_len,
             time: m.time,
             link: m.link,
-            number: self.first + index as u64,
+            number: if self.first == 0 { 0 } else { self.first + index as u64 },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
@@ -19,6 +19,7 @@ use crate::frame::{FrameBuilder, FrameGroups};
 use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
+use crate::hostvars::{SharedHosts, Tables};
 use crate::inspect::InspectLimits;
 use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
@@ -29,7 +30,7 @@ use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError};
 use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
-use crate::threshold::Thresholds;
+use crate::threshold::{Counts, SharedCounts, Thresholds};
 use crate::tx::{TxBuilder, TxGroups};
 
 /// What came of compiling rules.
@@ -91,6 +92,8 @@ pub struct Detect {
     pub(crate) firewall: Option<Box<Firewall>>,
     /// Rules that take packets out of flow tracking.
     pub(crate) before_flow: Box<[u32]>,
+    /// What several workers count together.
+    shared: OnceLock<(SharedCounts, SharedHosts)>,
 }
 
 /// What is taken of rules while they are compiled, for what is made of all of them.
@@ -223,6 +226,15 @@ impl Default for Environment<'_> {
 }
 
 impl Detect {
+    /// The counts and bits of all workers that share these rules.
+    pub(crate) fn shared(&self) -> &(SharedCounts, SharedHosts) {
+        let c = &self.config;
+        self.shared.get_or_init(|| {
+            let hosts = Tables::new(c.host_entries, c.pair_entries);
+            (Arc::new(Mutex::new(Counts::new(c.threshold_entries))), Arc::new(Mutex::new(hosts)))
+        })
+    }
+
     /// Compiles `rules`. Those that cannot be compiled are in the report; the others work.
     ///
     /// # Errors
@@ -332,6 +344,7 @@ impl Detect {
             buffers,
             before_flow: before_flow.into_boxed_slice(),
             ip_only: IpOnly::new(&ip_only),
+            shared: OnceLock::new(),
             txs,
             frames,
             protocols,

@@ -79,6 +79,12 @@ impl DetectState {
         }
     }
 
+    /// From here on counts by address, and bits of hosts, are those of all workers that share `detect`: for one of several
+    /// workers, before its first packet.
+    pub fn share(&mut self, detect: &Detect) {
+        each!(&mut self.0, s => s.share(detect));
+    }
+
     /// Takes the place of the state `old` of a worker, made for the rules of the set that `from` marks: takes over what
     /// outlives them ([`crate::lineage`]). Costs a few moves, whatever there is to take over; where costs are measured, one
     /// for each rule.
