@@ -87,7 +87,6 @@ unsafe extern "C" {
         context: *mut c_void,
     ) -> c_int;
     fn hs_valid_platform() -> c_int;
-    fn hs_version() -> *const c_char;
 }
 
 /// Whether the library runs on this processor: it needs SSSE3, Vectorscan SSE4.2 or NEON.
@@ -230,10 +229,8 @@ impl Source {
         let mut key = KeyBuilder::new();
         // SAFETY: the library returns a C string that lives as long as it is loaded.
         key.add(unsafe { CStr::from_ptr(hs_version()) }.to_bytes());
-        let mut p = HsPlatform { tune: 0, cpu_features: 0, reserved: [0; 2] };
-        // SAFETY: `p` is a valid place for what the library writes, and of the type that it has in hs_compile.h.
-        let rc = unsafe { hs_populate_platform(&mut p) };
-        key.number(rc as u64).number(p.tune.into()).number(p.cpu_features);
+        let (rc, tune, features) = platform();
+        key.number(rc as u64).number(tune.into()).number(features);
         key.number(HS_MODE_BLOCK.into()).number(self.texts.len() as u64);
         for ((text, flags), id) in self.texts.iter().zip(&self.flags).zip(&self.ids) {
             key.number((*flags).into()).number((*id).into()).add(text.to_bytes());
@@ -265,6 +262,17 @@ impl Source {
             _ => Err(MpmError::Build(take_error(error, rc))),
         }
     }
+}
+
+/// What the processor is and has, as the library sees it; asked once, which is slow on a virtual machine.
+fn platform() -> (c_int, c_uint, c_ulonglong) {
+    static PLATFORM: OnceLock<(c_int, c_uint, c_ulonglong)> = OnceLock::new();
+    *PLATFORM.get_or_init(|| {
+        let mut p = HsPlatform { tune: 0, cpu_features: 0, reserved: [0; 2] };
+        // SAFETY: `p` is a valid place for what the library writes, and of the type that it has in hs_compile.h.
+        let rc = unsafe { hs_populate_platform(&mut p) };
+        (rc, p.tune, p.cpu_features)
+    })
 }
 
 impl Hyperscan {
