@@ -66,6 +66,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod af_packet;
+mod ahead;
 mod bpf;
 mod buffer;
 mod error;

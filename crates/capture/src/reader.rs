@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use margay_packet::{Frame, LinkType, Time};
 
+use crate::ahead::ReadAhead;
 use crate::buffer::Buffer;
 use crate::error::{Broken, Error};
 use crate::filter::FilterSet;
@@ -109,6 +110,15 @@ pub(crate) struct Memory {
     metas: Vec<Meta>,
 }
 
+/// Where bytes come from.
+#[derive(Debug)]
+enum Source<R> {
+    Direct(R),
+    Ahead(ReadAhead),
+    /// On its way to a thread.
+    Moving,
+}
+
 /// Reads one capture from its start to its end, in constant memory.
 ///
 /// ```
@@ -127,7 +137,7 @@ pub(crate) struct Memory {
 /// ```
 #[derive(Debug)]
 pub struct Reader<R> {
-    source: R,
+    source: Source<R>,
     name: PathBuf,
     memory: Memory,
     format: Format,
@@ -162,7 +172,7 @@ impl<R: Read> Reader<R> {
             buffer.consume(FILE_HEADER);
         }
         Ok(Reader {
-            source,
+            source: Source::Direct(source),
             name: name.to_owned(),
             memory: std::mem::take(memory),
             format,
@@ -172,6 +182,19 @@ impl<R: Read> Reader<R> {
             pending: None,
             done: false,
         })
+    }
+
+    /// Has what follows read ahead by a thread, where there can be one.
+    #[must_use]
+    pub(crate) fn ahead(mut self) -> Self
+    where
+        R: Send + 'static,
+    {
+        self.source = match std::mem::replace(&mut self.source, Source::Moving) {
+            Source::Direct(source) => ReadAhead::start(source).map_or_else(Source::Direct, Source::Ahead),
+            other => other,
+        };
+        self
     }
 
     /// Lets through only frames that match.
@@ -268,7 +291,12 @@ impl<R: Read> Reader<R> {
                 return Err(Error::Truncated { file: self.name.clone(), offset, wanted, got });
             }
             let at = buffer.bytes_read();
-            buffer.refill(&mut self.source).map_err(|e| read_error(&self.name, at, e))?;
+            let refilled = match &mut self.source {
+                Source::Direct(source) => buffer.refill(source),
+                Source::Ahead(ahead) => buffer.refill_ahead(ahead),
+                Source::Moving => Ok(()),
+            };
+            refilled.map_err(|e| read_error(&self.name, at, e))?;
         }
     }
 

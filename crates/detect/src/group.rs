@@ -1,8 +1,9 @@
 //! Rule groups: which rules a packet is looked at for, by transport, direction, application protocol and ports.
 //!
-//! Rules for an application protocol are in that protocol's group. Of the others, those that name few ports are in the group
-//! of each of these ports, source or destination, whichever are fewer; all that are left are in one group for every packet.
-//! So a packet meets at most four groups, and most have but the first two. What a group leaves open the header check decides.
+//! Rules that name few ports are in the group of each of these ports, source or destination, whichever are fewer; all others
+//! are in one group for every packet. Rules for an application protocol are in that protocol's group, with those for every
+//! packet: to start the search of a buffer costs more than a few hundred patterns more. So a packet meets at most three
+//! groups, and most have but the first. What a group leaves open the header check decides.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -310,7 +311,7 @@ type GroupId = u16;
 struct PortMap {
     /// The group for every packet.
     any: GroupId,
-    /// For each application protocol one more than the number of its own group, 0 where it has none.
+    /// For each application protocol one more than the number of the group for it instead, 0 where it has none.
     apps: Box<[GroupId]>,
     /// The same for each source port, and each destination port; empty where no port has one.
     ports: [Box<[GroupId]>; 2],
@@ -384,11 +385,17 @@ impl Groups {
                 let (apps, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|r| r.app.is_some());
                 let ported = matches!(t, transport::TCP | transport::UDP);
                 let (any, segments) = if ported { split(&here, max) } else { (here, <[Vec<_>; 2]>::default()) };
-                let mut map = PortMap { any: group(any, streams, &mut out.groups)?, ..PortMap::default() };
+                let mut map = PortMap { any: group(any.clone(), streams, &mut out.groups)?, ..PortMap::default() };
                 for proto in AppProto::all() {
-                    let list: Vec<_> =
+                    let mut list: Vec<_> =
                         apps.iter().copied().filter(|r| r.app.is_some_and(|set| set.has(proto))).collect();
-                    let id = if list.is_empty() { 0 } else { group(list, streams, &mut out.groups)? + 1 };
+                    let id = if list.is_empty() {
+                        0
+                    } else {
+                        list.extend(&any);
+                        list.sort_by_key(|r| r.rule);
+                        group(list, streams, &mut out.groups)? + 1
+                    };
                     let at = proto as usize;
                     if map.apps.len() <= at {
                         let mut longer = std::mem::take(&mut map.apps).into_vec();
@@ -416,17 +423,16 @@ impl Groups {
         Ok((out, counts))
     }
 
-    /// The groups of a packet: that for every one, that of its flow's protocol, and those of its ports.
-    pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 4] {
-        let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 4] };
+    /// The groups of a packet: that of its flow's protocol, or else that for every packet; and those of its ports.
+    pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 3] {
+        let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 3] };
         let own = |list: &[GroupId], at: usize| {
             let id = list.get(at).copied().unwrap_or(0).checked_sub(1)?;
             self.groups.get(usize::from(id))
         };
         let [source, destination] = &map.ports;
         [
-            self.groups.get(usize::from(map.any)),
-            own(&map.apps, app as usize),
+            own(&map.apps, app as usize).or_else(|| self.groups.get(usize::from(map.any))),
             own(source, usize::from(k.sport)),
             own(destination, usize::from(k.dport)),
         ]

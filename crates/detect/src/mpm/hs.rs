@@ -169,16 +169,18 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Of literals for buffers that are mostly long; with `once` it is enough that each is found at one place.
-    pub(super) fn literals(patterns: &[Pattern], once: bool) -> Result<Source, MpmError> {
-        if patterns.iter().any(|p| p.bytes.is_empty()) {
+    /// Of literals for buffers that are mostly long, each with whether it is enough that it is found at one place.
+    pub(super) fn literals(patterns: &[(Pattern, bool)]) -> Result<Source, MpmError> {
+        if patterns.iter().any(|(p, _)| p.bytes.is_empty()) {
             return Err(MpmError::Build("empty pattern".into()));
         }
-        let single = if once { HS_FLAG_SINGLEMATCH } else { 0 };
-        let flags = |p: &Pattern| single | if p.nocase { HS_FLAG_CASELESS } else { 0 };
-        let (mut texts, mut flags): (Vec<_>, Vec<_>) = patterns.iter().map(|p| (escape(&p.bytes), flags(p))).unzip();
+        let flags = |p: &Pattern, once: bool| {
+            (if once { HS_FLAG_SINGLEMATCH } else { 0 }) | if p.nocase { HS_FLAG_CASELESS } else { 0 }
+        };
+        let (mut texts, mut flags): (Vec<_>, Vec<_>) =
+            patterns.iter().map(|(p, once)| (escape(&p.bytes), flags(p, *once))).unzip();
         // Those that occur all the time are few, and soonest found without.
-        if !once && patterns.len() >= LONG_MIN {
+        if patterns.len() >= LONG_MIN && patterns.iter().any(|p| !p.1) {
             texts.push(LONG.to_owned());
             flags.push(HS_FLAG_SOM_LEFTMOST);
         }

@@ -277,8 +277,9 @@ impl Matcher {
     /// # Errors
     /// Where the engine is not there or refuses the patterns.
     pub fn new(patterns: &[Pattern], algo: MpmAlgo, once: bool) -> Result<Matcher, MpmError> {
-        let made = Arc::new(OnceLock::from(cache::literals(patterns, once, algo, None)?));
-        Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(patterns) })
+        let patterns: Vec<(Pattern, bool)> = patterns.iter().map(|p| (p.clone(), once)).collect();
+        let made = Arc::new(OnceLock::from(cache::literals(&patterns, algo, None)?));
+        Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(&patterns) })
     }
 
     /// How many patterns it looks for.
@@ -293,8 +294,8 @@ impl Matcher {
 }
 
 /// Bytes of the shortest of `patterns`: shorter buffers have none of them.
-fn shortest(patterns: &[Pattern]) -> usize {
-    patterns.iter().map(|p| p.bytes.len()).min().unwrap_or(usize::MAX)
+fn shortest(patterns: &[(Pattern, bool)]) -> usize {
+    patterns.iter().map(|(p, _)| p.bytes.len()).min().unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -360,6 +360,11 @@ mod tests {
         list
     }
 
+    /// Of each every place is to be told.
+    fn all(list: Vec<Pattern>) -> Vec<(Pattern, bool)> {
+        list.into_iter().map(|p| (p, false)).collect()
+    }
+
     fn found(m: &Matcher, data: &[u8]) -> Vec<u32> {
         let mut s = Scratch::default();
         s.prepare(m).unwrap();
@@ -375,12 +380,12 @@ mod tests {
     fn load(settings: &CacheSettings) -> CacheUse {
         let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(settings).storing_from(0);
         let list = patterns(50);
-        let a = cache.get(list.clone(), false);
-        let b = cache.get(patterns(30), false);
-        let few = cache.get(patterns(3), false);
+        let a = cache.get(all(list.clone()));
+        let b = cache.get(all(patterns(30)));
+        let few = cache.get(all(patterns(3)));
         let r = cache.regexes(vec![Regex::new("x[0-9]{3}y", "").unwrap()]);
-        let (all, used) = cache.finish().unwrap();
-        assert_eq!(all.len(), 4);
+        let (made, used) = cache.finish().unwrap();
+        assert_eq!(made.len(), 4);
         let at = |w: &[u8]| list.iter().position(|p| p.bytes == w).unwrap() as u32;
         assert_eq!(found(&a, b"... WORD0042 word0041 ..."), [at(b"word0041"), at(b"word0042")]);
         assert_eq!(found(&b, b"... word0042 word0007 word0001").len(), 2);
@@ -406,17 +411,17 @@ mod tests {
         assert_eq!((numbers(&used), used.problems), ((3, 3, 0), vec![]));
         // Other patterns are other files.
         let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(&dir.settings()).storing_from(0);
-        let m = cache.get(patterns(51), false);
+        let m = cache.get(all(patterns(51)));
         let (_, used) = cache.finish().unwrap();
         assert_eq!(numbers(&used), (1, 0, 1));
         assert_eq!(found(&m, b"word0050").len(), 1);
         // Where there is little to make it is not asked.
         let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(&dir.settings());
-        cache.get(patterns(50), false);
+        cache.get(all(patterns(50)));
         assert_eq!(numbers(&cache.finish().unwrap().1), (0, 0, 0));
         // The portable engine has no use for it.
         let mut cache = MatcherCache::new(MpmAlgo::AhoCorasick).with_store(&dir.settings()).storing_from(0);
-        cache.get(patterns(50), false);
+        cache.get(all(patterns(50)));
         assert_eq!(numbers(&cache.finish().unwrap().1), (0, 0, 0));
     }
 
