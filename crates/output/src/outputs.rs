@@ -145,6 +145,29 @@ impl Outputs {
         Ok(o)
     }
 
+    /// The same outputs for a thread that has no packets, and tells of the workers: it writes where the first worker does.
+    pub fn beside(&mut self) -> Outputs {
+        let eve = |(e, s): (&mut Eve, &EveSettings)| (s.clone(), e.sink().share());
+        let settings = self.specs.iter().filter_map(|s| if let OutputSpec::Eve(e) = s { Some(&**e) } else { None });
+        let eve: Vec<_> = self.eve.iter_mut().zip(settings).map(eve).collect();
+        let stats =
+            self.specs.iter().filter_map(|s| if let OutputSpec::StatsLog(l) = s { Some(l.options) } else { None });
+        let stats = self.stats.iter_mut().zip(stats);
+        Outputs {
+            wants: self.wants,
+            eve: eve.into_iter().enumerate().map(|(n, (s, sink))| Eve::new(s, n, sink, Clock::system())).collect(),
+            fast: self.fast.iter_mut().map(|f| Fast::new(f.sink().share(), Clock::system())).collect(),
+            stats: stats.map(|(l, o)| StatsLog::new(o, l.sink().share(), Clock::system())).collect(),
+            pcap: Vec::new(),
+            specs: self.specs.clone(),
+        }
+    }
+
+    /// The interface that packets come from (`in_iface`).
+    pub fn set_interface(&mut self, interface: &str) {
+        self.eve.iter_mut().for_each(|e| e.set_interface(interface));
+    }
+
     /// Whose the events are from here on (`tenant_id`); 0 is no tenant.
     pub fn set_tenant(&mut self, tenant: u32) {
         for e in &mut self.eve {

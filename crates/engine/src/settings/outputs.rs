@@ -132,11 +132,30 @@ impl Opened {
 /// # Errors
 /// What cannot be read or opened.
 pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed> {
-    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    share_outputs(config, dir, open_files(config, dir, 1)?)
+}
+
+/// Reads `outputs:`, says what is to be said of it, and opens what is enabled but for scripts, for the first of so many
+/// workers.
+///
+/// # Errors
+/// What cannot be read or opened.
+pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize) -> Result<Outputs, Failed> {
+    let mut specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     for w in &specs.warnings {
         warning!("runmodes", "{w}");
     }
-    for o in &specs.outputs {
+    for o in &mut specs.outputs {
+        if let OutputSpec::PcapLog(s) = o
+            && s.mode == PcapMode::Normal
+            && workers > 1
+        {
+            warning!(
+                "pcap-log",
+                "mode normal is for one worker; there are {workers}: each writes files of its own (mode multi)"
+            );
+            s.mode = PcapMode::Multi;
+        }
         let (name, path) = match o {
             OutputSpec::Eve(s) => ("eve-log", &s.sink.path),
             OutputSpec::Fast(s) => ("fast", &s.path),
@@ -145,8 +164,16 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed
         };
         info!("logopenfile", "{name} output initialized: {}", path.display());
     }
-    let outputs = Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
-        .map_err(|e| Failed::new("logopenfile", e.to_string()))?;
+    Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
+        .map_err(|e| Failed::new("logopenfile", e.to_string()))
+}
+
+/// What belongs to `outputs`, those of a worker: by the worker's own thread, for scripts stay there.
+///
+/// # Errors
+/// A script that does not load.
+pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Result<Opened, Failed> {
+    let specs = self::outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     let mut scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
     scripts.setup().map_err(|e| Failed::new("lua", e))?;
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
