@@ -50,6 +50,8 @@ pub(crate) struct Contract {
     pub(crate) stop: String,
     /// How long stopping may take.
     pub(crate) stop_within: Duration,
+    /// The command that says its version; empty where it has none.
+    pub(crate) version: Vec<String>,
     /// It is started anew for each trial of a search.
     pub(crate) restart: bool,
 }
@@ -67,6 +69,7 @@ impl Contract {
             counters: None,
             stop: "TERM".to_owned(),
             stop_within: Duration::from_secs(60),
+            version: Vec::new(),
             restart: false,
         }
     }
@@ -119,6 +122,7 @@ impl Contract {
                 every: Duration::from_secs(1),
             }),
             stop: "INT".to_owned(),
+            version: vec![binary.to_owned(), "-V".to_owned()],
             ..Contract::plain(name)
         }
     }
@@ -173,7 +177,7 @@ impl Contract {
                     .into());
             }
         };
-        let common = ["adapter", "environment", "ready-within", "stop-within", "restart"];
+        let common = ["adapter", "environment", "ready-within", "stop-within", "restart", "workers", "version"];
         only(node, &known.iter().chain(&common).copied().collect::<Vec<_>>())?;
         let list = |key: &str| -> Vec<String> {
             node.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()
@@ -205,6 +209,9 @@ impl Contract {
         contract.ready_within = time("ready-within", contract.ready_within)?;
         contract.stop_within = time("stop-within", contract.stop_within)?;
         contract.restart = node.bool("restart")?.unwrap_or(contract.restart);
+        if node.child("version").is_some() {
+            contract.version = list("version");
+        }
         if let Some(environment) = node.child("environment") {
             contract.environment =
                 environment.children().map(|node| (node.name().to_owned(), node.text().to_owned())).collect();

@@ -290,14 +290,24 @@ impl Running {
         Err(Problem::Failed(format!("engine {} {}{}", self.name, describe(end.status), self.last_words())))
     }
 
+    /// Processor seconds that all its threads took so far.
+    pub(crate) fn busy(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        (ticks(11) + ticks(12)) / self.tick
+    }
+
+    /// The most memory that was seen, in bytes.
+    pub(crate) fn peak(&self) -> f64 {
+        self.peak
+    }
+
     fn take_end(&mut self) -> Outcome<End> {
         let at = Moment::now();
         // Until it is waited for, an ended process still has its times.
         let _ = waitid(WaitId::Pid(Pid::from_child(&self.child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
-        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
-        let busy = (ticks(11) + ticks(12)) / self.tick;
+        let busy = self.busy();
         let status = self.child.wait();
         let status =
             status.map_err(|error| Problem::Failed(format!("engine {}: cannot see its end: {error}", self.name)))?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-pub(crate) use search::{Bound, Found, Limit, Range, Verdict, search};
+pub(crate) use search::{Bound, Limit, Range, Verdict, search};
 pub(crate) use stages::{Counted, Losses, Stage};
 
 use crate::engine::{Contract, Options};
@@ -150,7 +150,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     println!("load: {}", rig.describe());
     let mut log = TrialLog::create(&dir.join("trials.csv"))?;
     let searches = Searches { range, repeats: args.repeats, allowed: args.loss / 100.0 };
+    let mut trials = Vec::new();
     let result = searches.run(&mut rig, &mut |search, trial| {
+        trials.push(trial);
         println!("{}", line(search, &trial, capture.as_ref()));
         log.write(search, &trial)
     });
@@ -159,7 +161,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     for note in notes? {
         println!("note: {note}");
     }
-    report(&bound, args.loss, capture.as_ref(), &dir)?;
+    report(&bound, args.loss, &trials, capture.as_ref(), &dir)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -287,7 +289,7 @@ fn line(search: u32, trial: &Trial, capture: Option<&Capture>) -> String {
 }
 
 /// Prints the bound and writes it as `bound.json`.
-fn report(bound: &Bound, loss: f64, capture: Option<&Capture>, dir: &Path) -> Outcome<()> {
+fn report(bound: &Bound, loss: f64, trials: &[Trial], capture: Option<&Capture>, dir: &Path) -> Outcome<()> {
     let rate = bound.rate;
     println!();
     println!("highest rate with at most {loss} % lost: {} packets/s", short(rate.value));
@@ -305,6 +307,11 @@ fn report(bound: &Bound, loss: f64, capture: Option<&Capture>, dir: &Path) -> Ou
         println!("  of {} searches: too few for an interval", rate.count);
     }
     println!("  {}", bound.limit().describe());
+    let above = trials.iter().filter(|trial| trial.rate > rate.value && trial.losses.total() > loss / 100.0);
+    let stage = above.min_by(|a, b| a.rate.total_cmp(&b.rate)).and_then(|trial| trial.losses.worst());
+    if let Some(stage) = stage {
+        println!("  just above it most is lost at: {}", stage.name());
+    }
     let number = |value: f64| if value.is_finite() { serde_json::json!(value) } else { serde_json::Value::Null };
     let value = serde_json::json!({
         "loss_allowed_percent": loss,
@@ -312,6 +319,7 @@ fn report(bound: &Bound, loss: f64, capture: Option<&Capture>, dir: &Path) -> Ou
         "low": number(rate.low),
         "high": number(rate.high),
         "searches": bound.found.iter().map(|found| number(found.rate)).collect::<Vec<_>>(),
+        "lost_above_it_at": stage.map(Stage::name),
         "limit": format!("{:?}", bound.limit()).to_lowercase(),
         "machine": monitor::describe().into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect::<serde_json::Map<_, _>>(),
     });
