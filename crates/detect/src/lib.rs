@@ -34,6 +34,7 @@ mod config;
 pub mod dataset;
 mod detect;
 pub mod effect;
+mod facts;
 pub mod fast_pattern;
 pub mod firewall;
 mod frame;
@@ -66,6 +67,7 @@ mod worker;
 
 pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
+pub use facts::RuleFacts;
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};

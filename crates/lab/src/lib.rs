@@ -16,6 +16,7 @@ mod signals;
 mod sim;
 mod stats;
 mod throughput;
+mod traffic;
 mod units;
 mod watch;
 
@@ -34,6 +35,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Makes traffic and sends it
+    #[command(subcommand)]
+    Traffic(traffic::Traffic),
     Monitor(monitor::Args),
     Throughput(Box<throughput::Args>),
     Compare(compare::Args),
@@ -52,12 +56,13 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    let outcome = match &cli.command {
-        Command::Monitor(args) => monitor::run(args),
-        Command::Throughput(args) => throughput::run(args),
-        Command::Compare(args) => compare::run(args),
-        Command::Clean(args) => made::run(args),
-        Command::SimEngine(args) => sim::run(args),
+    let outcome = match cli.command {
+        Command::Traffic(command) => return traffic::run(command),
+        Command::Monitor(args) => monitor::run(&args),
+        Command::Throughput(args) => throughput::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Clean(args) => made::run(&args),
+        Command::SimEngine(args) => sim::run(&args),
     };
     outcome.unwrap_or_else(|problem| {
         eprintln!("margay lab: {problem}");

@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_said() {
         (&["--from", "soon"], "is no rate"),
         (&["--from", "10mbit"], "this load has no such rate"),
         (&["--loss", "200"], "a percentage is expected"),
-        (&["-e", "suricata"], "--replay: a capture to send is missing"),
+        (&["-e", "suricata"], "nothing to send: --replay, --profile or --preset"),
         (&["-e", "suricata", "--replay", "nosuch.pcap"], "nosuch.pcap: "),
         (&["-e", "margay", "--capture", "nosuch.pcap"], "nosuch.pcap: "),
     ] {
