@@ -240,7 +240,7 @@ fn draw(series: &Series, px: &dyn Fn(f64) -> f64, py: &dyn Fn(f64) -> f64, out: 
         );
     }
     // A mark at each point where there are few: what was measured, and what is a line between.
-    if series.dots || points.len() <= 40 {
+    if series.dots || !series.range.is_empty() || (3..=40).contains(&points.len()) {
         for (x, y) in points.iter().filter(|(_, y)| y.is_finite()) {
             let radius = if series.dots { 4.5 } else { 3.0 };
             let _ = write!(

@@ -10,6 +10,7 @@ mod plots;
 mod report;
 mod result;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -307,23 +308,23 @@ impl Comparison {
 
     /// Makes the runs that are not made yet. One that fails is noted, and the others go on.
     fn make_runs(&self, keys: &[Key], state: &mut State) -> Outcome<()> {
-        let begun = Instant::now();
         let missing: Vec<Key> = keys.iter().copied().filter(|key| !state.has(*key)).collect();
         if missing.len() < keys.len() {
             println!("{} of {} runs are there already", keys.len() - missing.len(), keys.len());
         }
+        // What the runs of an engine at a point took, the last one.
+        let mut took: BTreeMap<(usize, usize), f64> = BTreeMap::new();
         for (made, key) in missing.iter().enumerate() {
-            let left = match made {
-                0 => String::new(),
-                _ => {
-                    let each = begun.elapsed().as_secs_f64() / made as f64;
-                    format!(" ({} left)", spoken(each * (missing.len() - made) as f64))
-                }
-            };
+            let mean = took.values().sum::<f64>() / took.len() as f64;
+            let left =
+                missing[made..].iter().map(|key| took.get(&(key.point, key.engine)).unwrap_or(&mean)).sum::<f64>();
+            let left = if took.is_empty() { String::new() } else { format!(" ({} left)", spoken(left)) };
+            let begun = Instant::now();
             print!("[{}/{}]{left} {} … ", made + 1, missing.len(), self.describe(*key));
             let _ = std::io::stdout().flush();
             let dir = self.folder(*key);
             let result = self.make_run(*key, &dir);
+            took.insert((key.point, key.engine), begun.elapsed().as_secs_f64());
             if !self.keep_logs {
                 tidy(&dir);
             }

@@ -187,7 +187,7 @@ impl Comparison {
             });
             if let Some(Summary { median, .. }) = Summary::of(&values) {
                 series.push(Series {
-                    name: format!("{}: median", self.experiment.engines[engine].name),
+                    name: format!("{}: runs and their median", self.experiment.engines[engine].name),
                     colour: engine,
                     dashed: false,
                     dots: false,
@@ -236,7 +236,17 @@ impl Comparison {
                 self.typical(state, point, engine).and_then(|key| Samples::read(&self.folder(key).join("samples.csv")));
             let Some(samples) = samples else { continue };
             for (columns, what, scale) in what {
-                let points = samples.over_time(columns, *scale);
+                let mut points = samples.over_time(columns, *scale);
+                if columns.iter().all(|name| name.starts_with("engine.")) {
+                    // Engines write their counters now and then: between two writings nothing is known, which a line
+                    // from one to the next says better than steps.
+                    let last = points.last().copied();
+                    points.dedup_by(|later, earlier| later.1 == earlier.1);
+                    if points.len() < 4 {
+                        continue;
+                    }
+                    points.extend(last.filter(|last| points.last() != Some(last)));
+                }
                 if points.len() < 2 || (*what == "dropped" && points.iter().all(|(_, y)| *y == 0.0)) {
                     continue;
                 }
