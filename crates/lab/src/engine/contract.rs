@@ -27,8 +27,8 @@ pub(crate) struct CountersAt {
     pub(crate) file: String,
     pub(crate) format: Format,
     pub(crate) names: Names,
-    /// How often the engine writes it.
-    pub(crate) every: Duration,
+    /// When it did not change for so long, it is final: longer than the engine takes to write what it counted.
+    pub(crate) rest: Duration,
 }
 
 /// See the module. Commands and files have places to fill in: `{interface}`, `{capture}`, `{dir}` (the folder of this run) and
@@ -119,7 +119,8 @@ impl Contract {
                     gaps: list("tcp.reassembly_gap"),
                     alerts: list("detect.alert"),
                 },
-                every: Duration::from_secs(1),
+                // It writes every second, but its threads hand over what they counted every three.
+                rest: Duration::from_millis(4500),
             }),
             stop: "INT".to_owned(),
             version: vec![binary.to_owned(), "-V".to_owned()],
@@ -148,7 +149,7 @@ impl Contract {
                     decoded: list("decoded"),
                     ..Names::default()
                 },
-                every: Duration::from_millis(100),
+                rest: Duration::from_millis(250),
             }),
             ..Contract::plain(name)
         })
@@ -245,7 +246,7 @@ impl Contract {
             contract.stop = stop.to_owned();
         }
         if let Some(counters) = node.child("counters") {
-            only(counters, &["file", "format", "every", "received", "dropped", "decoded", "gaps", "alerts"])?;
+            only(counters, &["file", "format", "rest", "received", "dropped", "decoded", "gaps", "alerts"])?;
             let file = counters.get("file").ok_or_else(|| Problem::from(counters.error("'file' is missing")))?;
             let format = counters.get("format").unwrap_or("json-lines");
             let format = Format::named(format).ok_or_else(|| {
@@ -269,8 +270,8 @@ impl Contract {
                     .error("'decoded' is missing: what the engine took is what losses are told by")
                     .into());
             }
-            let every = read_duration(counters, "every")?.unwrap_or(Duration::from_secs(1));
-            contract.counters = Some(CountersAt { file: file.to_owned(), format, names, every });
+            let rest = read_duration(counters, "rest")?.unwrap_or(Duration::from_secs(3));
+            contract.counters = Some(CountersAt { file: file.to_owned(), format, names, rest });
         }
         Ok(contract)
     }

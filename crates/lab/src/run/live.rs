@@ -45,6 +45,8 @@ pub(crate) struct Rig {
     short: PathBuf,
     running: Option<(Running, Watch)>,
     starts: u32,
+    /// Its counters, where they have come to rest and nothing was sent since.
+    rested: Option<Counts>,
     /// What could not be sampled.
     pub(crate) notes: Vec<String>,
     /// Last, so that what it made is undone after all else is over.
@@ -64,7 +66,7 @@ impl Rig {
         session: Session,
     ) -> Rig {
         let (dir, running, notes) = (dir.to_owned(), None, Vec::new());
-        Rig { contract, wire, sender, times, dir, short, running, starts: 0, notes, session }
+        Rig { contract, wire, sender, times, dir, short, running, starts: 0, rested: None, notes, session }
     }
 
     /// What sends.
@@ -116,7 +118,10 @@ impl Rig {
             None => (String::new(), String::new()),
         };
         // Until what came before has passed.
-        let before = self.engine()?.settle(Duration::from_secs(20))?;
+        let before = match self.rested.take() {
+            Some(counts) if self.running.is_some() && !self.contract.restart => counts,
+            _ => self.engine()?.settle(None, Duration::from_secs(30))?,
+        };
         let pid = self.engine_pid();
         let (wire_before, softnet_before) = (Interfaces::read(pid), softnet_drops());
         let order = Order { rate, time: times.warm_up + times.hold };
@@ -137,7 +142,8 @@ impl Rig {
         let busy = (running.busy() - busy_middle) / Moment::now().since(at_middle).as_secs_f64();
         let sent = sending.report()?;
         drop(sending);
-        let after = running.settle(Duration::from_secs(30))?;
+        let after = running.settle(Some((before, sent.packets)), Duration::from_secs(30))?;
+        self.rested = Some(after);
         let wire_after = Interfaces::read(pid);
         let grown = |after: f64, before: f64| {
             // A counter that was not there before the first packet begins at zero.
