@@ -325,7 +325,15 @@ fn inner_same() {
         let mode = if threads == "1" { "single" } else { "workers" };
         let e = Engine::start(
             &dir,
-            &["--af-packet=vb", "--runmode", mode, "--set", &format!("af-packet.1.threads={threads}"), "--set", &format!("outputs.1.eve-log.threaded={eve}")],
+            &[
+                "--af-packet=vb",
+                "--runmode",
+                mode,
+                "--set",
+                &format!("af-packet.1.threads={threads}"),
+                "--set",
+                &format!("outputs.1.eve-log.threaded={eve}"),
+            ],
         );
         Sender::on("va").send(&sent);
         e.decoded(sent.len() as u64);
@@ -342,9 +350,15 @@ fn inner_same() {
         assert_eq!(stats["capture"]["kernel_drops"], 0);
         assert_eq!(alerts(&dir), want, "{name}");
         let events = events(&dir);
-        assert!(events.iter().filter(|e| e["event_type"] == "alert").all(|e| e["in_iface"] == "vb" && e["pcap_cnt"].is_null()));
+        assert!(
+            events
+                .iter()
+                .filter(|e| e["event_type"] == "alert")
+                .all(|e| e["in_iface"] == "vb" && e["pcap_cnt"].is_null())
+        );
         if eve == "yes" {
-            let used = (1..=3).filter(|n| std::fs::metadata(dir.join(format!("eve.{n}.json"))).is_ok_and(|m| m.len() > 0));
+            let used =
+                (1..=3).filter(|n| std::fs::metadata(dir.join(format!("eve.{n}.json"))).is_ok_and(|m| m.len() > 0));
             assert!(used.count() >= 2, "files of several workers");
         }
         if threads == "4" {
@@ -385,7 +399,7 @@ fn inner_reload() {
 fn inner_start() {
     pair("va", "vb");
     let dir = folder("start-live");
-    std::fs::write(dir.join("a.rules"), "alert udp any any -> any 53 (msg:\"d\"; sid:1;)\n").expect("rules");
+    std::fs::write(dir.join("a.rules"), "alert udp any any -> any 53 (msg:\"d\"; content:\"example\"; sid:1;)\n").expect("rules");
     let query = traffic(1).into_iter().take(1).collect::<Vec<_>>();
     let mut e = Engine::begin(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
     let mut sender = Sender::on("va");
@@ -407,7 +421,10 @@ fn inner_start() {
     let stats = last_stats(&dir);
     let count = |path: [&str; 2]| stats[path[0]][path[1]].as_u64().unwrap_or(0);
     let seen = count(["capture", "kernel_packets"]);
-    assert!(seen >= 100 && count(["decoder", "pkts"]) == seen && count(["capture", "kernel_drops"]) == 0, "{seen}");
+    assert!(
+        seen >= 100 && count(["decoder", "pkts"]) == seen && count(["capture", "kernel_drops"]) == 0,
+        "{seen} {words:?} {stats}"
+    );
     assert_eq!(count(["detect", "alert"]), seen);
 }
 
@@ -497,7 +514,16 @@ fn inner_overrun() {
     demo_rules(&dir);
     let e = Engine::start(
         &dir,
-        &["-i", "vb", "--set", "af-packet.1.threads=1", "--set", "af-packet.1.ring-size=64", "--set", "af-packet.1.block-size=65536"],
+        &[
+            "-i",
+            "vb",
+            "--set",
+            "af-packet.1.threads=1",
+            "--set",
+            "af-packet.1.ring-size=64",
+            "--set",
+            "af-packet.1.block-size=65536",
+        ],
     );
     let sent = traffic(60);
     // A worker that is stopped: the ring is full soon.
