@@ -115,6 +115,7 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
+        worker.decoder.live = true;
         worker.lane.rest.set_interface(&self.device.name);
         worker.lane.rest.captured = Some(Captured {
             interface: self.device.name.clone(),
