@@ -35,6 +35,7 @@ mod config;
 pub mod dataset;
 mod detect;
 pub mod effect;
+mod facts;
 pub mod fast_pattern;
 pub mod firewall;
 mod frame;
@@ -67,6 +68,7 @@ mod worker;
 
 pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
+pub use facts::RuleFacts;
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};

@@ -14,10 +14,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_packet::Time;
-use margay_rules::ast::{
-    AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Rule, Threshold, ThresholdKind, Track,
-};
+use margay_rules::ast::{AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Threshold, ThresholdKind, Track};
 
+use crate::facts::RuleFacts;
 use crate::header::contains;
 
 /// What thresholds make of a match.
@@ -89,17 +88,18 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// From the rules in their final order and the entries of `threshold.config` in theirs. Returns the entries that
-    /// no rule answers to. `previous` has the thresholds before a reload, and where each of its rules is in `rules`.
+    /// From the rules in their final order, what they say themselves, each with the rule's place, and the entries of
+    /// `threshold.config` in theirs. Returns the entries that no rule answers to. `previous` has the thresholds before a reload, and where each of its rules is in `rules`.
     pub(crate) fn new<'g>(
-        rules: &[Rule],
+        rules: &[RuleFacts],
+        own: &[(usize, Vec<Threshold>)],
         global: &'g [GlobalThreshold],
         previous: Option<(&Thresholds, &[u32])>,
     ) -> (Thresholds, Vec<&'g GlobalThreshold>) {
         let mut out = Thresholds { index: vec![0; rules.len()], rules: Vec::new(), keys: 0 };
-        for (i, rule) in rules.iter().enumerate() {
-            for t in &rule.thresholds {
-                let entry = out.entry(i);
+        for (i, thresholds) in own {
+            for t in thresholds {
+                let entry = out.entry(*i);
                 if t.kind == ThresholdKind::DetectionFilter {
                     entry.filter = Some(*t);
                 } else {

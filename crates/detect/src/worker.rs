@@ -46,7 +46,8 @@ impl DetectState {
         Ok(DetectState(Kind::Plain(Box::new(State::watched(detect, Off)?))))
     }
 
-    /// The same, writing down what becomes of the rules with these numbers ([`Detect::rules`]); slower.
+    /// The same, writing down what becomes of the rules with these numbers ([`Detect::rules`]), of which the trees were
+    /// kept; slower.
     ///
     /// # Errors
     /// As [`Self::new`].

@@ -23,7 +23,11 @@ pub(crate) fn build() -> String {
     out.push_str(&row("Build profile:", if cfg!(debug_assertions) { "debug" } else { "release" }));
     out.push_str(&row(
         "Pattern matcher:",
-        if MpmAlgo::has_hyperscan() { "Hyperscan, Aho-Corasick" } else { "Aho-Corasick" },
+        &match MpmAlgo::library() {
+            Some((library, true)) => format!("{library}, Aho-Corasick"),
+            Some((library, false)) => format!("Aho-Corasick ({library} does not run on this processor)"),
+            None => "Aho-Corasick".into(),
+        },
     ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Lua:", "5.4: rules (lua, luaxform), outputs"));

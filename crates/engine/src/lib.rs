@@ -25,6 +25,7 @@ mod start;
 mod stats;
 mod worker;
 
+pub use control::message::messages as control_messages;
 pub use start::run;
 
 /// The engine's version.

@@ -1,5 +1,8 @@
 //! From what happened to events: fills in what the outputs write.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use margay_app::{LogFor, protocol};
 use margay_detect::inspect::HITS_MAX;
 use margay_detect::{Detect, Reject};
@@ -29,7 +32,7 @@ pub(crate) struct Scratch {
     pub(crate) rewritten: Vec<u8>,
 }
 
-/// A rule as events show it, made once when rules are loaded.
+/// What events show of a rule's text.
 #[derive(Debug)]
 pub(crate) struct RuleText {
     metadata: Option<Vec<u8>>,
@@ -37,18 +40,36 @@ pub(crate) struct RuleText {
 }
 
 impl RuleText {
-    /// Of a rule, with what `reference.config` says of its references.
-    pub(crate) fn of(rule: &margay_rules::ast::Rule, prefix: impl Fn(&str) -> Option<String>) -> RuleText {
+    /// Of a rule's text, with what `reference.config` says of its references; those that it does not know are left out.
+    fn of(text: &str, prefixes: &HashMap<String, String>) -> RuleText {
+        let metadata = margay_rules::metadata(text);
+        let pairs: Vec<_> = metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let reference = |(system, text): (String, String)| prefixes.get(&system).map(|p| format!("{p}{text}"));
         RuleText {
-            metadata: margay_output::eve::metadata_json(
-                &rule.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(),
-            ),
-            references: rule
-                .references
-                .iter()
-                .map(|(system, text)| format!("{}{text}", prefix(system).unwrap_or_default()))
-                .collect(),
+            metadata: margay_output::eve::metadata_json(&pairs),
+            references: margay_rules::references(text).into_iter().filter_map(reference).collect(),
         }
+    }
+}
+
+/// What events show of rules and is made of their texts, of each when it first alerts: of a large set of rules few ever do.
+#[derive(Debug, Default)]
+pub(crate) struct RuleTexts {
+    made: Box<[OnceLock<Box<RuleText>>]>,
+    /// By name, what comes before the text of a reference.
+    prefixes: HashMap<String, String>,
+}
+
+impl RuleTexts {
+    /// For so many rules.
+    pub(crate) fn new(rules: usize, prefixes: HashMap<String, String>) -> RuleTexts {
+        RuleTexts { made: (0..rules).map(|_| OnceLock::new()).collect(), prefixes }
+    }
+
+    /// Of rule number `rule`, which has this text.
+    fn get(&self, rule: u32, text: &str) -> Option<&RuleText> {
+        let place = self.made.get(rule as usize)?;
+        Some(place.get_or_init(|| Box::new(RuleText::of(text, &self.prefixes))))
     }
 }
 
@@ -416,10 +437,9 @@ fn captured<'a>(detect: &'a Detect, vars: &'a CapturedVars) -> impl Iterator<Ite
     })
 }
 
-fn signature<'a>(detect: &'a Detect, texts: &'a [RuleText], rule: u32) -> Signature<'a> {
-    let (Some(r), Some(text)) = (detect.rules().get(rule as usize), texts.get(rule as usize)) else {
-        return Signature::default();
-    };
+fn signature<'a>(detect: &'a Detect, texts: &'a RuleTexts, rule: u32) -> Signature<'a> {
+    let Some(r) = detect.rules().get(rule as usize) else { return Signature::default() };
+    let Some(text) = texts.get(rule, &r.text) else { return Signature::default() };
     Signature {
         gid: r.gid,
         id: r.sid,
