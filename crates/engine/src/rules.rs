@@ -17,7 +17,7 @@ use margay_rules::{ConfigProblem, Context, Loader, Message, Severity, StrictKeyw
 use margay_stream::StreamEvent;
 
 use crate::analysis::{self, GroupSettings};
-use crate::worker::RuleText;
+use crate::worker::RuleTexts;
 use crate::{Failed, settings};
 
 /// How many rules came to what.
@@ -45,7 +45,7 @@ pub(crate) struct Loaded {
     /// None where detection is off.
     pub(crate) detect: Option<Arc<Detect>>,
     /// Of each rule, by its number there, what events show.
-    pub(crate) texts: Arc<Vec<RuleText>>,
+    pub(crate) texts: Arc<RuleTexts>,
     pub(crate) counts: Counts,
     /// Rules that were refused, as many as are kept.
     pub(crate) failed: Vec<FailedRule>,
@@ -278,11 +278,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if aside > 0 {
         notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
     }
-    let texts = detect
-        .rules()
-        .iter()
-        .map(|r| RuleText::of(r, |system| ctx.references.get(&system.to_ascii_lowercase()).cloned()))
-        .collect();
+    let texts = RuleTexts::new(detect.rules().len(), ctx.references.clone());
     let refused = set.errors.iter().filter(|e| !e.silent);
     let mut refused: Vec<FailedRule> =
         refused.take(FAILED_MAX).map(|e| FailedRule::new(e.text.clone(), &e.place)).collect();

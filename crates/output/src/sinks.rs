@@ -24,6 +24,7 @@ use std::time::Duration;
 use margay_packet::Time;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::json::Json;
 use crate::log::{Level, log};
 use crate::settings::{SinkKind, SinkSettings};
 use crate::time::{Clock, expand};
@@ -48,7 +49,7 @@ pub struct OpenError {
 /// One worker's end of an output.
 #[derive(Debug)]
 pub struct Sink {
-    local: Vec<u8>,
+    local: Json,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -59,18 +60,24 @@ impl Sink {
     /// [`OpenError`] for files.
     pub fn open(settings: SinkSettings, now: Time) -> Result<Sink, OpenError> {
         let shared = Shared::open(settings, now)?;
-        Ok(Sink { local: Vec::new(), shared: Arc::new(Mutex::new(shared)) })
+        Ok(Sink { local: Json::default(), shared: Arc::new(Mutex::new(shared)) })
     }
 
     /// Another worker's end of the same output.
     #[must_use]
     pub fn share(&self) -> Sink {
-        Sink { local: Vec::new(), shared: Arc::clone(&self.shared) }
+        Sink { local: Json::default(), shared: Arc::clone(&self.shared) }
     }
 
     /// Adds a line, which ends in a line feed.
     pub fn line(&mut self, line: &[u8]) {
-        self.local.extend_from_slice(line);
+        self.line_with(|json| json.raw(line));
+    }
+
+    /// Adds a line that `write` appends, which ends in a line feed.
+    #[inline]
+    pub fn line_with(&mut self, write: impl FnOnce(&mut Json)) {
+        write(&mut self.local);
         if self.local.len() >= LOCAL_LIMIT {
             self.hand_over();
         }
@@ -79,7 +86,7 @@ impl Sink {
     /// Hands over what was collected: at the end of a batch.
     pub fn hand_over(&mut self) {
         if !self.local.is_empty() {
-            lock(&self.shared).write(&self.local);
+            lock(&self.shared).write(self.local.as_bytes());
             self.local.clear();
         }
     }

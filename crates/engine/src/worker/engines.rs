@@ -14,7 +14,7 @@ use margay_detect::{Detect, DetectState, RulesMark};
 use margay_flow::{Direction, Flow};
 use margay_packet::Packet;
 
-use super::{FlowExt, Rest, RuleText};
+use super::{FlowExt, Rest, RuleTexts};
 use crate::Failed;
 use crate::engines::EngineSet;
 use crate::settings::Selector;
@@ -30,7 +30,7 @@ struct Parked {
     tenant: u32,
     mark: RulesMark,
     engine: Option<Engine>,
-    texts: Arc<Vec<RuleText>>,
+    texts: Arc<RuleTexts>,
 }
 
 /// Whose rules they are, and where those of others are.
@@ -72,7 +72,7 @@ pub(crate) struct AppWants {
 pub(crate) struct Retired {
     engines: Vec<Engine>,
     states: HashMap<u64, DetectState>,
-    texts: Vec<Arc<Vec<RuleText>>>,
+    texts: Vec<Arc<RuleTexts>>,
     set: Arc<EngineSet>,
 }
 

@@ -1,9 +1,13 @@
 //! From what happened to events: fills in what the outputs write.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use margay_app::{LogFor, protocol};
 use margay_detect::inspect::HITS_MAX;
 use margay_detect::{Detect, Reject};
 use margay_flow::{CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState};
+use margay_output::eve::{metadata_json, signature_json};
 use margay_output::event::{
     self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
     FlowSummary, Forwarded, Header, ONE_RECORD, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Var,
@@ -11,7 +15,7 @@ use margay_output::event::{
 };
 use margay_output::json::Json;
 use margay_packet::{L3, Packet, PacketSource};
-use margay_rules::ast::Action;
+use margay_rules::ast::{Action, Rule};
 use margay_stream::StreamEvent;
 
 use super::app::FlowApp;
@@ -29,26 +33,71 @@ pub(crate) struct Scratch {
     pub(crate) rewritten: Vec<u8>,
 }
 
-/// A rule as events show it, made once when rules are loaded.
+/// Rules as events show them. Most never match: each is made when it is first shown.
+#[derive(Debug, Default)]
+pub(crate) struct RuleTexts {
+    rules: Box<[OnceLock<Box<RuleText>>]>,
+    /// What `reference.config` says of systems, by their names in lower case.
+    prefixes: HashMap<String, String>,
+}
+
+/// A rule as events show it.
 #[derive(Debug)]
-pub(crate) struct RuleText {
+struct RuleText {
+    signature: Vec<u8>,
     metadata: Option<Vec<u8>>,
     references: Vec<String>,
 }
 
-impl RuleText {
-    /// Of a rule, with what `reference.config` says of its references.
-    pub(crate) fn of(rule: &margay_rules::ast::Rule, prefix: impl Fn(&str) -> Option<String>) -> RuleText {
-        RuleText {
-            metadata: margay_output::eve::metadata_json(
-                &rule.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(),
-            ),
-            references: rule
-                .references
-                .iter()
-                .map(|(system, text)| format!("{}{text}", prefix(system).unwrap_or_default()))
-                .collect(),
+impl RuleTexts {
+    /// Of so many rules, with what `reference.config` says of systems, by their names in lower case.
+    pub(crate) fn new(rules: usize, prefixes: HashMap<String, String>) -> RuleTexts {
+        RuleTexts { rules: std::iter::repeat_with(OnceLock::new).take(rules).collect(), prefixes }
+    }
+
+    /// What events say of the rule of that number.
+    fn signature<'a>(&'a self, detect: &'a Detect, number: u32) -> Signature<'a> {
+        let (Some(rule), Some(place)) = (detect.rules().get(number as usize), self.rules.get(number as usize)) else {
+            return Signature::default();
+        };
+        let text = place.get_or_init(|| Box::new(self.text(rule)));
+        Signature {
+            text: Some(&text.signature),
+            metadata: text.metadata.as_deref(),
+            references: &text.references,
+            ..plain(rule)
         }
+    }
+
+    #[cold]
+    fn text(&self, rule: &Rule) -> RuleText {
+        let metadata: Vec<_> = rule.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let prefix = |system: &str| self.prefixes.get(&system.to_ascii_lowercase()).map_or("", |p| p);
+        RuleText {
+            signature: signature_json(&plain(rule)),
+            metadata: metadata_json(&metadata),
+            references: rule.references.iter().map(|(system, text)| format!("{}{text}", prefix(system))).collect(),
+        }
+    }
+}
+
+/// A rule without what is rendered of it.
+fn plain(r: &Rule) -> Signature<'_> {
+    Signature {
+        gid: r.gid,
+        id: r.sid,
+        rev: r.rev,
+        msg: (!r.msg.is_empty()).then_some(r.msg.as_bytes()),
+        category: r.class.as_ref().map(|c| &*c.description),
+        priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
+        text: None,
+        metadata: None,
+        references: &[],
+        rule: r.text.as_bytes(),
+        target: r.target.map(|t| match t {
+            margay_rules::ast::Target::Source => Target::Src,
+            margay_rules::ast::Target::Destination => Target::Dest,
+        }),
     }
 }
 
@@ -167,7 +216,8 @@ impl Rest {
                 let mut shown = [""; HITS_MAX];
                 for ((name, object), n) in state.contexts(a).zip(0..HITS_MAX) {
                     if !shown.contains(&name) {
-                        json.json(name, object);
+                        json.name(name);
+                        json.item_json(object);
                         shown[n] = name;
                     }
                 }
@@ -176,7 +226,7 @@ impl Rest {
             let event = AlertEvent {
                 header,
                 packet: p,
-                signature: signature(detect, &self.texts, a.rule),
+                signature: self.texts.signature(detect, a.rule),
                 blocked: a.blocked,
                 would_drop: !self.ips && a.action == Action::Drop,
                 engine: self.firewall.then(|| {
@@ -254,7 +304,7 @@ impl Rest {
         }
         let alert = match (&self.detect, reason, fate.dropped_by) {
             (Some((detect, _)), DropReason::Rules | DropReason::Threshold | DropReason::Firewall(_), Some(rule)) => {
-                Some((signature(detect, &self.texts, rule), true))
+                Some((self.texts.signature(detect, rule), true))
             }
             _ => None,
         };
@@ -414,27 +464,6 @@ fn captured<'a>(detect: &'a Detect, vars: &'a CapturedVars) -> impl Iterator<Ite
         Some(key) => Some(Var::KeyValue(key, &v.value)),
         None => detect.names().name(v.name).map(|n| Var::Named(n, &v.value)),
     })
-}
-
-fn signature<'a>(detect: &'a Detect, texts: &'a [RuleText], rule: u32) -> Signature<'a> {
-    let (Some(r), Some(text)) = (detect.rules().get(rule as usize), texts.get(rule as usize)) else {
-        return Signature::default();
-    };
-    Signature {
-        gid: r.gid,
-        id: r.sid,
-        rev: r.rev,
-        msg: (!r.msg.is_empty()).then_some(r.msg.as_bytes()),
-        category: r.class.as_ref().map(|c| &*c.description),
-        priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
-        metadata: text.metadata.as_deref(),
-        references: &text.references,
-        rule: r.text.as_bytes(),
-        target: r.target.map(|t| match t {
-            margay_rules::ast::Target::Source => Target::Src,
-            margay_rules::ast::Target::Destination => Target::Dest,
-        }),
-    }
 }
 
 fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {

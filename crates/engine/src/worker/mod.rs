@@ -31,7 +31,7 @@ pub(crate) use app::AppLane;
 use engines::{Engine, Engines};
 use firewall::{BeforeFlow, FlowDropBy};
 pub(crate) use ips::IpsCounters;
-pub(crate) use log::RuleText;
+pub(crate) use log::RuleTexts;
 use scripts::Scene;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
 
@@ -197,7 +197,7 @@ pub(crate) struct Rest {
     pub(crate) counters: Counters,
     pub(crate) scratch: log::Scratch,
     /// Of each rule, what events show.
-    pub(crate) texts: Arc<Vec<RuleText>>,
+    pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
     /// Bytes of a stream that alerts show.
