@@ -97,6 +97,8 @@ pub struct AppSession {
     off: bool,
     /// Transactions of parsers that are gone.
     past_txs: u64,
+    /// By direction: a parser was told something since [`AppSession::take_changed`].
+    changed: [bool; 2],
 }
 
 /// What came of feeding a session.
@@ -158,6 +160,7 @@ impl AppSession {
             self.took(dir, data.len());
             return Fed { consumed: data.len(), again: before != self.proto };
         };
+        self.changed = [true; 2];
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
         self.took(dir, consumed);
@@ -203,6 +206,7 @@ impl AppSession {
         }
         match self.parsers.last_mut().filter(|_| self.parsing) {
             Some(parser) => {
+                self.changed = [true; 2];
                 let outcome = parser.gap(cx, dir, len);
                 if outcome == Outcome::Failed
                     && let Some(n) = cx.shared.counters.gaps.get_mut(self.proto as usize)
@@ -229,6 +233,7 @@ impl AppSession {
     }
 
     fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
+        self.changed = [true; 2];
         match outcome {
             Outcome::More => Fed { consumed, again: false },
             Outcome::Done => {
@@ -361,6 +366,7 @@ impl AppSession {
             parser.truncated(cx, dir);
         }
         self.ended[dir.index()] = true;
+        self.changed = [true; 2];
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
             let mut from = 0;
@@ -426,6 +432,11 @@ impl AppSession {
     /// The same, to write to.
     pub fn parsers_mut(&mut self) -> &mut [Box<dyn Parser>] {
         &mut self.parsers
+    }
+
+    /// Whether a parser was told anything since the last call for that direction: where not, no transaction has changed.
+    pub const fn take_changed(&mut self, dir: Direction) -> bool {
+        std::mem::replace(&mut self.changed[dir.index()], false)
     }
 
     /// Whether there is a transaction.

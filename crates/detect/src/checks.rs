@@ -258,6 +258,14 @@ impl CompiledCheck {
     /// A packet's being the first of its flow's direction (`tcp:flow_start`).
     pub(crate) const FLOW_START: CompiledCheck = CompiledCheck(Kind::FlowStart);
 
+    /// The bits of which the flow must have one, where that is what it asks.
+    pub(crate) fn bits(&self) -> Option<&[u32]> {
+        match &self.0 {
+            Kind::FlowBits { names, set: true } => Some(names),
+            _ => None,
+        }
+    }
+
     /// How much work it is, 0 to 9: rules run their checks from the lowest on.
     pub fn cost(&self) -> u8 {
         match &self.0 {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
-use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Rule};
+use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule};
 
-use crate::checks::{CheckEnv, Names};
+use crate::checks::{CheckEnv, Names, ProtoSet};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
 use crate::firewall::{Firewall, FirewallPolicies, is_before_flow};
@@ -215,6 +215,10 @@ impl Detect {
                 header: c.header,
                 sport: &r.sport,
                 dport: &r.dport,
+                app: match &r.protocol {
+                    RuleProtocol::App(name) => Some(ProtoSet::named(name)),
+                    _ => None,
+                },
                 trigger: c.trigger(r),
             })
             .collect();
@@ -227,7 +231,7 @@ impl Detect {
         report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.frame.as_ref()).filter(|f| f.is_prefiltered()).count();
-        let matchers = cache.into_matchers();
+        let matchers = cache.finish()?;
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
         report.matcher_memory = matchers.iter().map(Matcher::memory).sum();

@@ -1,14 +1,17 @@
-//! Rule groups: which rules a packet is looked at for, by transport, direction and port.
+//! Rule groups: which rules a packet is looked at for, by transport, direction, application protocol and ports.
 //!
-//! Rules that name few ports are in the group of each of these ports, all others in one for every port. So a packet meets
-//! at most two groups, that for every port and its port's own, whose few patterns are looked for at little cost. To the
-//! server the destination port chooses, to the client the source port. What a group leaves open the header check decides.
+//! Rules for an application protocol are in that protocol's group. Of the others, those that name few ports are in the group
+//! of each of these ports, source or destination, whichever are fewer; all that are left are in one group for every packet.
+//! So a packet meets at most four groups, and most have but the first two. What a group leaves open the header check decides.
 
 use std::collections::{BTreeMap, HashMap};
 
+use margay_app::AppProto;
+use margay_flow::FlowVars;
 use margay_rules::ast::{Check, Compare, FlagMode, PortSet};
 
-use crate::header::{Header, TO_CLIENT, TO_SERVER, transport};
+use crate::checks::ProtoSet;
+use crate::header::{Header, PacketKey, TO_CLIENT, TO_SERVER, transport};
 use crate::mpm::{MatcherCache, MpmError, Regex, Scratch};
 use crate::prefilter::{Literal, Prefilter, PrefilterBuilder};
 
@@ -42,12 +45,14 @@ impl Trigger {
 }
 
 /// What of a rule without a pattern is asked before it becomes a candidate: cheap, and enough to leave most packets out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Quick {
     pub(crate) needs: Needs,
     /// TCP flags that are looked at, and what they must be; no flags where it is not TCP.
     pub(crate) flags: (u8, u8),
     pub(crate) ranges: Ranges,
+    /// Bits of which the flow must have one, by number; none where that is not asked.
+    pub(crate) bits: Box<[u32]>,
 }
 
 /// Smallest and largest values that a rule takes.
@@ -59,18 +64,22 @@ pub(crate) struct Ranges {
     ttl: (u8, u8),
     /// Of the identification of the IPv4 header.
     id: (u16, u16),
+    /// Of the TCP window.
+    window: (u16, u16),
 }
 
 impl Ranges {
-    const ALL: Ranges = Ranges { payload: (0, u32::MAX), ttl: (0, u8::MAX), id: (0, u16::MAX) };
+    const ALL: Ranges = Ranges { payload: (0, u32::MAX), ttl: (0, u8::MAX), id: (0, u16::MAX), window: (0, u16::MAX) };
 
-    const fn hold(&self, has: &Has) -> bool {
+    const fn hold(&self, has: &Has<'_>) -> bool {
         has.payload >= self.payload.0
             && has.payload <= self.payload.1
             && has.ttl >= self.ttl.0
             && has.ttl <= self.ttl.1
             && has.id >= self.id.0
             && has.id <= self.id.1
+            && has.window >= self.window.0
+            && has.window <= self.window.1
     }
 }
 
@@ -90,7 +99,8 @@ const fn range(c: &Compare) -> (u64, u64) {
 impl Quick {
     /// From the checks of a rule.
     pub(crate) fn of(checks: &[Check]) -> Quick {
-        let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), ranges: Ranges::ALL };
+        let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), ranges: Ranges::ALL, bits: Box::default() };
+        let short = |v: u64| u16::try_from(v).unwrap_or(u16::MAX);
         let byte = |v: u64| u8::try_from(v).unwrap_or(u8::MAX);
         let long = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
         for c in checks {
@@ -110,6 +120,10 @@ impl Quick {
                     q.ranges.ttl = (byte(from), byte(to));
                 }
                 Check::IpId(id) => q.ranges.id = (id, id),
+                Check::TcpWindow { value } => {
+                    let (from, to) = range(&value);
+                    q.ranges.window = (short(from), short(to));
+                }
                 Check::SameIp => q.needs = q.needs.and(Needs::SAME_IP),
                 Check::IpOption(_) => q.needs = q.needs.and(Needs::IP_OPTIONS),
                 // All but "do not fragment".
@@ -130,7 +144,7 @@ impl Quick {
 
 /// What a packet has, for [`Quick`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Has {
+pub(crate) struct Has<'a> {
     pub(crate) needs: Needs,
     /// TCP flags; 0 where it is not TCP.
     pub(crate) flags: u8,
@@ -140,6 +154,10 @@ pub(crate) struct Has {
     pub(crate) ttl: u8,
     /// Identification of the IPv4 header; 0 where it is not IPv4.
     pub(crate) id: u16,
+    /// TCP window; 0 where it is not TCP.
+    pub(crate) window: u16,
+    /// What the flow has of bits; `None` without a flow.
+    pub(crate) vars: Option<&'a FlowVars>,
 }
 
 /// What a packet must have for a rule without a pattern, one bit each; all must be there.
@@ -200,6 +218,8 @@ pub(crate) struct GroupRule<'a> {
     pub(crate) header: Header,
     pub(crate) sport: &'a PortSet,
     pub(crate) dport: &'a PortSet,
+    /// The flow's protocol must be one of these; any where it is `None`.
+    pub(crate) app: Option<ProtoSet>,
     pub(crate) trigger: Trigger,
 }
 
@@ -218,8 +238,8 @@ struct Bucket {
     rules: Members,
 }
 
-/// Rules, and the values that each takes.
-type Members = Vec<(u32, Ranges)>;
+/// Rules, the values that each takes, and the bits of which its flow must have one.
+type Members = Vec<(u32, Ranges, Box<[u32]>)>;
 
 impl Group {
     fn new(rules: &[&GroupRule<'_>], streams: bool, cache: &mut MatcherCache) -> Result<Group, MpmError> {
@@ -243,7 +263,7 @@ impl Group {
                 }
                 Trigger::Regex(_, _, quick) | Trigger::Always(quick) => quick,
             };
-            always.entry((quick.needs, quick.flags)).or_default().push((r.rule, quick.ranges));
+            always.entry((quick.needs, quick.flags)).or_default().push((r.rule, quick.ranges, quick.bits.clone()));
         }
         let prefilters =
             lists.into_iter().map(|(s, l)| Ok((s, l.finish(cache)?))).collect::<Result<Vec<_>, MpmError>>()?;
@@ -265,11 +285,19 @@ impl Group {
         self.prefilters.iter().filter_map(|(s, _)| if let Source::Header(h) = s { Some(*h) } else { None })
     }
 
-    /// Adds the rules that need no pattern.
-    pub(crate) fn always(&self, has: &Has, out: &mut Vec<u32>) {
+    /// Adds the rules that need no pattern. Those that would be candidates if their flow had a bit go to `later`: another rule
+    /// may set it.
+    pub(crate) fn always(&self, has: &Has<'_>, out: &mut Vec<u32>, later: &mut Vec<u32>) {
         for b in &self.always {
-            if has.needs.has(b.needs) && has.flags & b.flags.0 == b.flags.1 {
-                out.extend(b.rules.iter().filter(|(_, r)| r.hold(has)).map(|(n, _)| *n));
+            if !has.needs.has(b.needs) || has.flags & b.flags.0 != b.flags.1 {
+                continue;
+            }
+            for (rule, ranges, bits) in &b.rules {
+                if !ranges.hold(has) {
+                    continue;
+                }
+                let now = bits.is_empty() || has.vars.is_some_and(|v| bits.iter().any(|&n| v.bit(n)));
+                if now { out.push(*rule) } else { later.push(*rule) }
             }
         }
     }
@@ -280,10 +308,12 @@ type GroupId = u16;
 /// The groups of one transport and direction.
 #[derive(Debug, Default)]
 struct PortMap {
-    /// The group for every port.
+    /// The group for every packet.
     any: GroupId,
-    /// For each port one more than the number of its own group, 0 where it has none; empty where no port has.
-    ports: Box<[GroupId]>,
+    /// For each application protocol one more than the number of its own group, 0 where it has none.
+    apps: Box<[GroupId]>,
+    /// The same for each source port, and each destination port; empty where no port has one.
+    ports: [Box<[GroupId]>; 2],
 }
 
 /// All groups.
@@ -350,16 +380,32 @@ impl Groups {
                 let side = if to_client { TO_CLIENT } else { TO_SERVER };
                 let here: Vec<&GroupRule<'_>> =
                     rules.iter().filter(|r| r.header.transports & t != 0 && r.header.sides & side != 0).collect();
+                let streams = t == transport::TCP;
+                let (apps, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|r| r.app.is_some());
                 let ported = matches!(t, transport::TCP | transport::UDP);
-                let (any, segments) = if ported { split(&here, to_client, max) } else { (here, Vec::new()) };
-                let mut map = PortMap { any: group(any, t == transport::TCP, &mut out.groups)?, ports: Box::default() };
-                if !segments.is_empty() {
-                    map.ports = vec![0; 65536].into_boxed_slice();
+                let (any, segments) = if ported { split(&here, max) } else { (here, <[Vec<_>; 2]>::default()) };
+                let mut map = PortMap { any: group(any, streams, &mut out.groups)?, ..PortMap::default() };
+                for proto in AppProto::all() {
+                    let list: Vec<_> =
+                        apps.iter().copied().filter(|r| r.app.is_some_and(|set| set.has(proto))).collect();
+                    let id = if list.is_empty() { 0 } else { group(list, streams, &mut out.groups)? + 1 };
+                    let at = proto as usize;
+                    if map.apps.len() <= at {
+                        let mut longer = std::mem::take(&mut map.apps).into_vec();
+                        longer.resize(at + 1, 0);
+                        map.apps = longer.into_boxed_slice();
+                    }
+                    map.apps[at] = id;
                 }
-                for (from, to, list) in segments {
-                    let id = group(list, t == transport::TCP, &mut out.groups)? + 1;
-                    if let Some(ports) = map.ports.get_mut(usize::from(from)..=usize::from(to)) {
-                        ports.fill(id);
+                for (ports, segments) in map.ports.iter_mut().zip(segments) {
+                    if !segments.is_empty() {
+                        *ports = vec![0; 65536].into_boxed_slice();
+                    }
+                    for (from, to, list) in segments {
+                        let id = group(list, streams, &mut out.groups)? + 1;
+                        if let Some(ports) = ports.get_mut(usize::from(from)..=usize::from(to)) {
+                            ports.fill(id);
+                        }
                     }
                 }
                 debug_assert_eq!(out.maps.len(), slot(t, to_client));
@@ -370,81 +416,87 @@ impl Groups {
         Ok((out, counts))
     }
 
-    /// The groups of a packet: that for every port, and its port's own.
-    pub(crate) fn of(&self, transport: u8, to_client: bool, sport: u16, dport: u16) -> [Option<&Group>; 2] {
-        let Some(map) = self.maps.get(slot(transport, to_client)) else { return [None, None] };
-        let port = if to_client { sport } else { dport };
-        let own = map.ports.get(usize::from(port)).copied().unwrap_or(0);
-        let own = own.checked_sub(1).and_then(|id| self.groups.get(usize::from(id)));
-        [self.groups.get(usize::from(map.any)), own]
+    /// The groups of a packet: that for every one, that of its flow's protocol, and those of its ports.
+    pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 4] {
+        let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 4] };
+        let own = |list: &[GroupId], at: usize| {
+            let id = list.get(at).copied().unwrap_or(0).checked_sub(1)?;
+            self.groups.get(usize::from(id))
+        };
+        let [source, destination] = &map.ports;
+        [
+            self.groups.get(usize::from(map.any)),
+            own(&map.apps, app as usize),
+            own(source, usize::from(k.sport)),
+            own(destination, usize::from(k.dport)),
+        ]
     }
 }
 
 /// Ports in `from..=to` and their rules.
 type Segment<'a, 'r> = (u16, u16, Vec<&'a GroupRule<'r>>);
 
-/// Splits the rules of one transport and direction into those for every port and those for segments of the port space.
-fn split<'a, 'r>(
-    rules: &[&'a GroupRule<'r>],
-    to_client: bool,
-    max: usize,
-) -> (Vec<&'a GroupRule<'r>>, Vec<Segment<'a, 'r>>) {
-    let port = |r: &GroupRule<'r>| if to_client { r.sport } else { r.dport };
-    // A `<>` rule may hold with either of its ports there.
-    let ports = |r: &'a GroupRule<'r>| -> Vec<&'a PortSet> {
-        if r.header.both { vec![r.sport, r.dport] } else { vec![if to_client { r.sport } else { r.dport }] }
-    };
+/// By which of its ports a rule is found, and whether by the source port and by the destination port. A rule for both ways
+/// is found by either.
+fn key_ports<'a>(r: &GroupRule<'a>) -> (&'a PortSet, [bool; 2]) {
+    let by_source = width(r.sport) < width(r.dport);
+    let turns = r.header.both || r.header.transaction;
+    (if by_source { r.sport } else { r.dport }, [turns || by_source, turns || !by_source])
+}
+
+/// Splits the rules of one transport and direction into those for every port and those for segments of the port space, by
+/// source port and by destination port.
+fn split<'a, 'r>(rules: &[&'a GroupRule<'r>], max: usize) -> (Vec<&'a GroupRule<'r>>, [Vec<Segment<'a, 'r>>; 2]) {
     let mut widest = 2048;
     loop {
-        let narrow = |r: &GroupRule<'r>| {
-            let w = if r.header.both { width(r.sport).max(width(r.dport)) } else { width(port(r)) };
-            w <= widest
-        };
-        let (own, any): (Vec<_>, Vec<_>) = rules.iter().copied().partition(|r| narrow(r));
-        let mut starts: Vec<u32> = vec![0];
-        for r in &own {
-            for p in ports(r) {
-                for &(a, b) in &p.ranges {
-                    starts.extend([u32::from(a), u32::from(b) + 1]);
-                }
-            }
-        }
-        starts.sort_unstable();
-        starts.dedup();
-        let mut lists: Vec<Vec<&GroupRule<'_>>> = vec![Vec::new(); starts.len()];
-        let mut members = 0usize;
+        let (own, any): (Vec<_>, Vec<_>) = rules.iter().copied().partition(|r| width(key_ports(r).0) <= widest);
         let most = 4 * rules.len() + 1024;
-        'all: for r in &own {
-            for p in ports(r) {
-                for &(a, b) in &p.ranges {
-                    let from = starts.partition_point(|&s| s < u32::from(a));
-                    let to = starts.partition_point(|&s| s <= u32::from(b));
-                    for list in lists.get_mut(from..to).into_iter().flatten() {
-                        if list.last().is_none_or(|l| l.rule != r.rule) {
-                            list.push(r);
-                            members += 1;
-                        }
-                    }
-                    // Many wide ranges cut into many pieces: not to be gathered before it is seen that they are too many.
-                    if members > most && widest > 0 {
-                        break 'all;
-                    }
-                }
-            }
-        }
-        let distinct = lists.iter().filter(|l| !l.is_empty()).count();
+        let mut members = 0usize;
+        let sides = [0, 1].map(|side| segments(&own, side, most, &mut members));
+        let distinct: usize = sides.iter().map(Vec::len).sum();
         if (distinct <= max && members <= most) || widest == 0 {
-            let segments = lists
-                .into_iter()
-                .enumerate()
-                .filter(|(i, l)| !l.is_empty() && starts[*i] < 65536)
-                .map(|(i, l)| {
-                    let end = starts.get(i + 1).map_or(65535, |e| e - 1);
-                    (starts[i] as u16, end as u16, l)
-                })
-                .collect();
-            return (any, segments);
+            return (any, sides);
         }
         widest /= 2;
     }
+}
+
+/// The segments that rules name of the ports of one side, counting their `members`; too few where they are more than `most`.
+fn segments<'a, 'r>(
+    rules: &[&'a GroupRule<'r>],
+    side: usize,
+    most: usize,
+    members: &mut usize,
+) -> Vec<Segment<'a, 'r>> {
+    let here = || rules.iter().copied().map(|r| (r, key_ports(r))).filter(|(_, k)| k.1[side]);
+    let mut starts: Vec<u32> = vec![0];
+    for (_, (ports, _)) in here() {
+        starts.extend(ports.ranges.iter().flat_map(|&(a, b)| [u32::from(a), u32::from(b) + 1]));
+    }
+    starts.sort_unstable();
+    starts.dedup();
+    let mut lists: Vec<Vec<&GroupRule<'_>>> = vec![Vec::new(); starts.len()];
+    'all: for (r, (ports, _)) in here() {
+        for &(a, b) in &ports.ranges {
+            let from = starts.partition_point(|&s| s < u32::from(a));
+            let to = starts.partition_point(|&s| s <= u32::from(b));
+            for list in lists.get_mut(from..to).into_iter().flatten() {
+                if list.last().is_none_or(|l| l.rule != r.rule) {
+                    list.push(r);
+                    *members += 1;
+                }
+            }
+            // Many wide ranges cut into many pieces: not to be gathered before it is seen that they are too many.
+            if *members > most {
+                break 'all;
+            }
+        }
+    }
+    let end = |i: usize| starts.get(i + 1).map_or(65535, |e| e - 1);
+    lists
+        .into_iter()
+        .enumerate()
+        .filter(|(i, l)| !l.is_empty() && starts[*i] < 65536)
+        .map(|(i, l)| (starts[i] as u16, end(i) as u16, l))
+        .collect()
 }

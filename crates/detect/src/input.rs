@@ -49,6 +49,8 @@ pub struct Input<'a> {
     pub app_events: u8,
     /// The parsers of the flow that have transactions, oldest first ([`margay_app::AppSession::parsers_mut`]).
     pub txs: Option<&'a mut [Box<dyn Parser>]>,
+    /// Whether a transaction of `txs` may have changed in the packet's direction since it was last inspected.
+    pub txs_changed: bool,
     /// The frames of the packet's direction, where rules look at frames.
     pub frames: Option<FrameInput<'a>>,
     /// What files need that are to be stored.
@@ -79,6 +81,7 @@ impl<'a> Input<'a> {
             app: AppProtos { side: [AppProto::Unknown; 2], flow: AppProto::Unknown, original: AppProto::Unknown },
             app_events: 0,
             txs: None,
+            txs_changed: true,
             frames: None,
             files: None,
             stream_sizes: None,

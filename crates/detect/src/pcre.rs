@@ -2,12 +2,14 @@
 //! per-thread memory that matching needs.
 //!
 //! An expression is compiled once and shared; the match data, the match context and the JIT's stack live in a
-//! [`PcreScratch`] that each worker owns, so that nothing is allocated while matching. Limits: PCRE gives up with an
-//! error once an expression took more steps than allowed, and that counts as no match.
+//! [`PcreScratch`] that each worker owns, so that nothing is allocated while matching. Machine code is made when an
+//! expression is first tried: of a set of rules few ever are, and it takes five times the memory of the expression itself.
+//! Limits: PCRE gives up with an error once an expression took more steps than allowed, and that counts as no match.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::sync::Once;
 
 use pcre2_sys as sys;
 
@@ -58,14 +60,15 @@ pub struct Pcre {
     code: NonNull<sys::pcre2_code_8>,
     /// `None` where the rule lifts the limits (`O`).
     limits: Option<PcreLimits>,
-    jit: bool,
+    /// Machine code is made once, before the first match; who comes meanwhile waits.
+    jit: Once,
     groups: u32,
 }
 
 // SAFETY: a compiled pattern is read-only once compilation (including JIT) is done, and pcre2api(3), "Multithreading",
 // allows it to be used by several threads at once. It is freed when its only owner is dropped.
 unsafe impl Send for Pcre {}
-// SAFETY: as above; matching only reads the code.
+// SAFETY: as above; matching only reads the code, and comes behind `jit`, so that nobody reads it while it is written.
 unsafe impl Sync for Pcre {}
 
 impl Pcre {
@@ -95,15 +98,12 @@ impl Pcre {
         let Some(code) = NonNull::new(code) else {
             return Err(fail(offset, message(error)));
         };
-        // SAFETY: `code` was just compiled, is not shared yet, and this is the documented way to add machine code to it.
-        // Failure (no JIT in this build, or not for this pattern) leaves it usable by the interpreter.
-        let jit = unsafe { sys::pcre2_jit_compile_8(code.as_ptr(), sys::PCRE2_JIT_COMPLETE) } == 0;
         let mut groups: u32 = 0;
         // SAFETY: PCRE2_INFO_CAPTURECOUNT writes one u32 to `where`, which points to a live u32.
         unsafe {
             sys::pcre2_pattern_info_8(code.as_ptr(), sys::PCRE2_INFO_CAPTURECOUNT, (&raw mut groups).cast::<c_void>());
         }
-        Ok(Pcre { code, limits, jit, groups })
+        Ok(Pcre { code, limits, jit: Once::new(), groups })
     }
 
     /// How many capture groups it has.
@@ -113,7 +113,15 @@ impl Pcre {
 
     /// Whether machine code was made for it.
     pub fn is_jit(&self) -> bool {
-        self.jit
+        let mut size: usize = 0;
+        self.jit.is_completed() && {
+            // SAFETY: PCRE2_INFO_JITSIZE writes one size to `where`, which points to a live usize; behind `jit` the code is
+            // written to no more.
+            let rc = unsafe {
+                sys::pcre2_pattern_info_8(self.code.as_ptr(), sys::PCRE2_INFO_JITSIZE, (&raw mut size).cast::<c_void>())
+            };
+            rc == 0 && size > 0
+        }
     }
 
     /// Looks for a match in `subject` at or after `start`. The positions of groups are in `scratch` afterwards.
@@ -123,6 +131,12 @@ impl Pcre {
             return PcreResult::NoMatch;
         }
         scratch.set_limits(self.limits);
+        self.jit.call_once(|| {
+            // SAFETY: the documented way to add machine code to what was compiled; nobody else uses the code until this is
+            // done, for all matching comes behind it. Failure (no JIT in this build, or not for this pattern) leaves it usable
+            // by the interpreter.
+            unsafe { sys::pcre2_jit_compile_8(self.code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
+        });
         // SAFETY: code, match data and context are live; subject pointer and length describe a live slice, start is within
         // it. PCRE does not keep the subject beyond what the ovector (offsets, not pointers) tells. `&mut scratch` makes
         // this the only user of the match data and the JIT stack.
@@ -281,6 +295,24 @@ mod tests {
         assert_eq!(find("c$", "E", "abc\n"), PcreResult::NoMatch);
         assert_eq!(find("b+", "", "abbb"), PcreResult::Match(1, 4));
         assert_eq!(find("b+", "G", "abbb"), PcreResult::Match(1, 2));
+    }
+
+    /// Threads that try an expression for the first time at once all find what it finds.
+    #[test]
+    fn machine_code_comes_with_the_first_match() {
+        for _ in 0..50 {
+            let p = Pcre::new("a+b", "", Some(PcreLimits::default())).expect("compiles");
+            assert!(!p.is_jit());
+            std::thread::scope(|s| {
+                for _ in 0..3 {
+                    s.spawn(|| assert_eq!(p.find_at(b"caab", 0, &mut PcreScratch::new()), PcreResult::Match(1, 4)));
+                }
+            });
+            let mut on: u32 = 0;
+            // SAFETY: PCRE2_CONFIG_JIT writes one u32 to `where`, which points to a live u32.
+            unsafe { sys::pcre2_config_8(sys::PCRE2_CONFIG_JIT, (&raw mut on).cast::<c_void>()) };
+            assert_eq!(p.is_jit(), on == 1);
+        }
     }
 
     #[test]

@@ -216,7 +216,8 @@ impl CompiledRule {
             }
         }
         let quick = Quick::of(&rule.checks);
-        let quick = Quick { needs: quick.needs.and(self.needs(rule)), ..quick };
+        let bits = self.checks.iter().find_map(CompiledCheck::bits).unwrap_or_default();
+        let quick = Quick { needs: quick.needs.and(self.needs(rule)), bits: bits.into(), ..quick };
         match self.regex(rule) {
             Some(regex) => Trigger::Regex(self.sources(), regex, quick),
             None => Trigger::Always(quick),

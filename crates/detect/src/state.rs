@@ -126,6 +126,8 @@ pub(crate) struct State<W = Off> {
     pub(crate) scripts: WorkerScripts,
     pub(crate) cache: SetCache,
     pub(crate) candidates: Vec<u32>,
+    /// Rules that are candidates as soon as a rule before them sets a bit of the flow.
+    later: Vec<u32>,
     /// Whether the packet is the first of its flow's direction.
     pub(crate) flow_start: bool,
     pub(crate) matches: Vec<Match>,
@@ -160,6 +162,7 @@ impl<W: Watch> State<W> {
             scripts: WorkerScripts::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
+            later: Vec::new(),
             flow_start: false,
             matches: Vec::with_capacity(256),
             alerts: Vec::with_capacity(c.alert_max()),
@@ -287,6 +290,7 @@ impl<W: Watch> State<W> {
             self.run(detect, input, key, verdict);
         }
         self.candidates.clear();
+        self.later.clear();
         self.collect(detect, input, key);
         #[cfg(test)]
         self.add_everything(detect, false);
@@ -309,7 +313,7 @@ impl<W: Watch> State<W> {
         if input.frames.is_some() {
             self.inspect_frames(detect, input, key, verdict);
         }
-        if input.txs.is_some() {
+        if input.txs.is_some() && input.txs_changed {
             self.inspect_txs(detect, input, key, verdict);
         }
     }
@@ -348,11 +352,11 @@ impl<W: Watch> State<W> {
     fn collect(&mut self, detect: &Detect, input: &Input<'_>, key: &PacketKey) {
         let packet = input.packet;
         let to_client = input.dir == Some(Direction::ToClient);
-        let groups = detect.groups.of(key.transport, to_client, key.sport, key.dport);
+        let groups = detect.groups.of(key, to_client, input.app.flow);
         let payload = if input.no_payload { &[] } else { payload_of(packet) };
         let has = has(input, payload);
         for group in groups.into_iter().flatten() {
-            group.always(&has, &mut self.candidates);
+            group.always(&has, &mut self.candidates, &mut self.later);
             if !payload.is_empty() {
                 self.scan(group, Source::Payload, payload);
                 if !input.in_stream {
@@ -386,8 +390,10 @@ impl<W: Watch> State<W> {
         self.candidates.sort_unstable();
         self.candidates.dedup();
         self.counters.candidates += self.candidates.len() as u64;
-        let candidates = std::mem::take(&mut self.candidates);
-        for &number in &candidates {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let mut next = 0;
+        while let Some(&number) = candidates.get(next) {
+            next += 1;
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
             let ways = rule.header.ways(key, &detect.sets, &mut self.cache);
             for _ in 0..ways {
@@ -398,6 +404,9 @@ impl<W: Watch> State<W> {
                 if let Some(stream) = held {
                     self.keep_captures(input.flow.as_deref_mut());
                     self.apply(rule, input, verdict, None);
+                    if !rule.effects.is_empty() {
+                        self.add_later(number, &mut candidates, next);
+                    }
                     let context = self.keep_contexts();
                     self.matches.push(Match {
                         rule: number,
@@ -412,6 +421,16 @@ impl<W: Watch> State<W> {
             }
         }
         self.candidates = candidates;
+    }
+
+    /// Puts rules after `number` that wait for a bit among the candidates, those from `next` on: `number` may have set it.
+    fn add_later(&mut self, number: u32, candidates: &mut Vec<u32>, next: usize) {
+        for rule in self.later.drain(..).filter(|&r| r > number) {
+            let rest = candidates.get(next..).unwrap_or_default();
+            if let Err(at) = rest.binary_search(&rule) {
+                candidates.insert(next + at, rule);
+            }
+        }
     }
 
     /// What the rule does besides its action; thresholds have no say in it.
@@ -744,7 +763,7 @@ const fn reject(a: Action) -> Option<Reject> {
 }
 
 /// What the packet has that rules without a pattern may need.
-fn has(input: &Input<'_>, payload: &[u8]) -> Has {
+fn has<'a>(input: &'a Input<'_>, payload: &[u8]) -> Has<'a> {
     let mut needs = Needs::NOTHING;
     let mut add = |yes: bool, what: Needs| {
         if yes {
@@ -769,5 +788,7 @@ fn has(input: &Input<'_>, payload: &[u8]) -> Has {
         payload: u32::try_from(payload.len()).unwrap_or(u32::MAX),
         ttl: header::ttl(packet).unwrap_or(0),
         id: header::ip_id(packet).unwrap_or(0),
+        window: tcp.map_or(0, |t| t.window()),
+        vars: input.flow.as_deref().map(|f| &f.vars),
     }
 }

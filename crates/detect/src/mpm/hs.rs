@@ -4,6 +4,10 @@
 //! used: in 5.4.0 what it compiles does not find every one of them (see the test of a short pattern beside a long one).
 //! The only `unsafe` of the crate's matching is here; nothing of it leaves this module.
 //!
+//! Beside what looks through long buffers the library makes an automaton for those of up to 70 bytes, which takes most of the
+//! time and the memory of compiling, and is not asked where buffers are long. It does without for sets in which one
+//! expression wants to know where its match starts; [`LONG`] is one that does, and that traffic does not have.
+//!
 //! Facts that the code relies on, from the library's developer reference: a database is immutable once compiled and
 //! may be used by any number of threads at once; a scratch may be used by one scan at a time, and `hs_alloc_scratch`
 //! on an existing scratch makes it large enough for one more database; expressions are C strings, in which `\xhh` stands
@@ -40,6 +44,7 @@ const HS_FLAG_DOTALL: c_uint = 2;
 const HS_FLAG_MULTILINE: c_uint = 4;
 const HS_FLAG_SINGLEMATCH: c_uint = 8;
 const HS_FLAG_PREFILTER: c_uint = 128;
+const HS_FLAG_SOM_LEFTMOST: c_uint = 256;
 const HS_MODE_BLOCK: c_uint = 1;
 
 unsafe extern "C" {
@@ -68,6 +73,11 @@ unsafe extern "C" {
         context: *mut c_void,
     ) -> c_int;
 }
+
+/// An expression that keeps the library from making an automaton for short buffers (5.4.0); what it finds is nothing to us.
+const LONG: &CStr = c"\\x00\\xfe\\x01\\xfd\\x02\\xfc\\x03[\\xfb\\xfa]";
+/// Sets of fewer patterns are made sooner without it.
+const LONG_MIN: usize = 8;
 
 /// A worker's scratch space; empty until prepared for a first database.
 pub(super) struct HsScratch(*mut HsScratchRaw);
@@ -117,42 +127,62 @@ unsafe extern "C" fn on_match(id: c_uint, _: c_ulonglong, to: c_ulonglong, _: c_
     0
 }
 
-impl Hyperscan {
-    pub(super) fn new(patterns: &[Pattern], once: bool) -> Result<Self, MpmError> {
+/// What a database is made of.
+pub(super) struct Source {
+    texts: Vec<CString>,
+    flags: Vec<c_uint>,
+    /// What is told of each when it is found.
+    ids: Vec<c_uint>,
+}
+
+impl Source {
+    /// Of literals for buffers that are mostly long; with `once` it is enough that each is found at one place.
+    pub(super) fn literals(patterns: &[Pattern], once: bool) -> Result<Source, MpmError> {
         if patterns.iter().any(|p| p.bytes.is_empty()) {
             return Err(MpmError::Build("empty pattern".into()));
         }
-        let once = if once { HS_FLAG_SINGLEMATCH } else { 0 };
-        let flags = |p: &Pattern| once | if p.nocase { HS_FLAG_CASELESS } else { 0 };
-        Self::compile(patterns.iter().map(|p| (escape(&p.bytes), flags(p))).unzip())
+        let single = if once { HS_FLAG_SINGLEMATCH } else { 0 };
+        let flags = |p: &Pattern| single | if p.nocase { HS_FLAG_CASELESS } else { 0 };
+        let (mut texts, mut flags): (Vec<_>, Vec<_>) = patterns.iter().map(|p| (escape(&p.bytes), flags(p))).unzip();
+        // Those that occur all the time are few, and soonest found without.
+        if !once && patterns.len() >= LONG_MIN {
+            texts.push(LONG.to_owned());
+            flags.push(HS_FLAG_SOM_LEFTMOST);
+        }
+        let ids = (0..).take(texts.len()).collect();
+        Ok(Source { texts, flags, ids })
     }
 
-    /// For expressions: those that the library cannot do exactly it finds too often.
-    pub(super) fn regexes(list: &[Regex]) -> Result<Self, MpmError> {
+    /// Of expressions, each with its number: those that the library cannot do exactly it finds too often.
+    pub(super) fn regexes<'r>(list: impl Iterator<Item = (u32, &'r Regex)>) -> Source {
         let flags = |r: &Regex| {
             [(r.caseless, HS_FLAG_CASELESS), (r.dot_all, HS_FLAG_DOTALL), (r.multi_line, HS_FLAG_MULTILINE)]
                 .iter()
                 .filter(|f| f.0)
                 .fold(HS_FLAG_SINGLEMATCH | HS_FLAG_PREFILTER, |all, f| all | f.1)
         };
-        // There is no zero byte in it.
-        let text = |r: &Regex| CString::new(r.pattern.as_str()).unwrap_or_default();
-        Self::compile(list.iter().map(|r| (text(r), flags(r))).unzip())
+        let mut s = Source { texts: Vec::new(), flags: Vec::new(), ids: Vec::new() };
+        for (id, r) in list {
+            // There is no zero byte in it.
+            s.texts.push(CString::new(r.pattern.as_str()).unwrap_or_default());
+            s.flags.push(flags(r));
+            s.ids.push(id);
+        }
+        s
     }
 
-    fn compile((texts, flags): (Vec<CString>, Vec<c_uint>)) -> Result<Self, MpmError> {
-        let expressions: Vec<*const c_char> = texts.iter().map(|e| e.as_ptr()).collect();
+    pub(super) fn compile(&self) -> Result<Hyperscan, MpmError> {
+        let expressions: Vec<*const c_char> = self.texts.iter().map(|e| e.as_ptr()).collect();
         let n = c_uint::try_from(expressions.len()).map_err(|_| MpmError::Build("too many patterns".into()))?;
-        let ids: Vec<c_uint> = (0..n).collect();
         let mut db = ptr::null_mut();
         let mut error: *mut HsCompileError = ptr::null_mut();
         // SAFETY: the three arrays have `n` elements each and live until the call returns; each expression points to a
-        // C string that `texts` keeps as long; `db` and `error` are valid places for the results.
+        // C string that `self.texts` keeps as long; `db` and `error` are valid places for the results.
         let rc = unsafe {
             hs_compile_multi(
                 expressions.as_ptr(),
-                flags.as_ptr(),
-                ids.as_ptr(),
+                self.flags.as_ptr(),
+                self.ids.as_ptr(),
                 n,
                 HS_MODE_BLOCK,
                 ptr::null(),
@@ -164,6 +194,18 @@ impl Hyperscan {
             Some(db) if rc == HS_SUCCESS => Ok(Hyperscan { db }),
             _ => Err(MpmError::Build(take_error(error, rc))),
         }
+    }
+}
+
+/// Gives back to the system what compiling took of the C library's memory: that of some tens of megabytes is not used again.
+pub(super) fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> c_int;
+        }
+        // SAFETY: it takes any number, and only gives back memory that nobody uses.
+        unsafe { malloc_trim(0) };
     }
 }
 

@@ -4,11 +4,13 @@
 //! where the library was there at build time, and the portable Aho-Corasick automaton.
 
 mod ac;
+mod cache;
 #[cfg(have_hs)]
 mod hs;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+pub use cache::MatcherCache;
 
 use thiserror::Error;
 
@@ -84,12 +86,15 @@ pub struct Regex {
     multi_line: bool,
 }
 
-/// Most expressions that are tried; rules with others are candidates as if they had none.
-const REGEXES_MAX: usize = 4096;
 /// Longer expressions are not looked for: what they cost to compile has no bound.
 const REGEX_MAX: usize = 4096;
 
 impl Regex {
+    /// Its text.
+    pub(crate) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
     /// `pattern` with the options `ismxAEG` of PCRE; `None` where the matcher might find less than PCRE.
     pub fn new(pattern: &str, options: &str) -> Option<Regex> {
         let mut r = Regex { pattern: pattern.to_owned(), caseless: false, dot_all: false, multi_line: false };
@@ -121,6 +126,19 @@ trait Mpm: Send + Sync {
     fn memory(&self) -> usize;
 }
 
+/// Finds nothing.
+struct Nothing;
+
+impl Mpm for Nothing {
+    fn prepare(&self, _: &mut EngineScratch) -> Result<(), MpmError> {
+        Ok(())
+    }
+    fn scan(&self, _: &[u8], _: &mut EngineScratch, _: OnHit<'_>) {}
+    fn memory(&self) -> usize {
+        0
+    }
+}
+
 /// What engines need to scan.
 #[derive(Default)]
 struct EngineScratch {
@@ -147,7 +165,7 @@ impl Scratch {
     /// # Errors
     /// Where the engine cannot get its memory.
     pub fn prepare(&mut self, m: &Matcher) -> Result<(), MpmError> {
-        m.engine.prepare(&mut self.engine)
+        m.made.get().map_or(Ok(()), |made| made.engine.prepare(&mut self.engine))
     }
 
     /// Calls `hit` for the patterns of `matcher` in `data`, with their numbers, where they end, and marks that it may use
@@ -157,9 +175,18 @@ impl Scratch {
         if data.len() < matcher.min_len {
             return;
         }
+        let Some(made) = matcher.made.get() else { return };
         let Scratch { engine, seen } = self;
         seen.start();
-        matcher.engine.scan(data, engine, &mut |id, end| hit(id, end, seen));
+        for &id in &made.always {
+            hit(id, data.len(), seen);
+        }
+        // An engine may have patterns of its own behind those.
+        made.engine.scan(data, engine, &mut |id, end| {
+            if (id as usize) < matcher.patterns {
+                hit(id, end, seen);
+            }
+        });
     }
 }
 
@@ -198,12 +225,19 @@ impl Seen {
 }
 
 /// A set of patterns, ready to look for. Cheap to clone; patterns have the numbers of their places in the list that
-/// it was made from.
+/// it was made from. One from a [`MatcherCache`] finds nothing before [`MatcherCache::finish`].
 #[derive(Clone)]
 pub struct Matcher {
-    engine: Arc<dyn Mpm>,
+    made: Arc<OnceLock<Made>>,
     patterns: usize,
     min_len: usize,
+}
+
+/// An engine, made.
+struct Made {
+    engine: Box<dyn Mpm>,
+    /// Patterns that it cannot look for: they may be in any buffer.
+    always: Box<[u32]>,
 }
 
 impl std::fmt::Debug for Matcher {
@@ -213,37 +247,19 @@ impl std::fmt::Debug for Matcher {
 }
 
 impl Matcher {
+    /// One that is made later.
+    fn later(patterns: usize, min_len: usize) -> Matcher {
+        Matcher { made: Arc::default(), patterns, min_len }
+    }
+
     /// Compiles `patterns` for `algo`. With `once` it is enough that each is found at one place, which is cheaper for
     /// patterns that occur all the time.
     ///
     /// # Errors
     /// Where the engine is not there or refuses the patterns.
     pub fn new(patterns: &[Pattern], algo: MpmAlgo, once: bool) -> Result<Matcher, MpmError> {
-        let min_len = patterns.iter().map(|p| p.bytes.len()).min().unwrap_or(usize::MAX);
-        let engine: Arc<dyn Mpm> = match algo.resolve()? {
-            #[cfg(have_hs)]
-            MpmAlgo::Hyperscan => Arc::new(hs::Hyperscan::new(patterns, once)?),
-            _ => {
-                // The automaton tells of every place at no more cost.
-                let _ = once;
-                Arc::new(ac::AhoCorasick::new(patterns)?)
-            }
-        };
-        Ok(Matcher { engine, patterns: patterns.len(), min_len })
-    }
-
-    /// Compiles expressions: at least those that PCRE would find are found, at one place each.
-    ///
-    /// # Errors
-    /// Where the engine is not there or refuses them.
-    fn regexes(list: &[Regex], algo: MpmAlgo) -> Result<Matcher, MpmError> {
-        match algo.resolve()? {
-            #[cfg(have_hs)]
-            MpmAlgo::Hyperscan => {
-                Ok(Matcher { engine: Arc::new(hs::Hyperscan::regexes(list)?), patterns: list.len(), min_len: 1 })
-            }
-            _ => Err(MpmError::Build(format!("no engine for {} expressions", list.len()))),
-        }
+        let made = Arc::new(OnceLock::from(cache::literals(patterns, once, algo)?));
+        Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(patterns) })
     }
 
     /// How many patterns it looks for.
@@ -253,68 +269,13 @@ impl Matcher {
 
     /// Bytes of memory of the compiled form.
     pub fn memory(&self) -> usize {
-        self.engine.memory()
+        self.made.get().map_or(0, |m| m.engine.memory())
     }
 }
 
-/// Makes matchers, and makes each set of patterns only once.
-#[derive(Debug)]
-pub struct MatcherCache {
-    algo: MpmAlgo,
-    made: HashMap<(Vec<Pattern>, bool), Matcher>,
-    expressions: HashMap<Vec<Regex>, Matcher>,
-    /// Whether expressions can be looked for.
-    possible: HashMap<Regex, bool>,
-}
-
-impl MatcherCache {
-    /// One for `algo`.
-    pub fn new(algo: MpmAlgo) -> MatcherCache {
-        MatcherCache { algo, made: HashMap::new(), expressions: HashMap::new(), possible: HashMap::new() }
-    }
-
-    /// The matcher of `patterns`, which are sorted and without repeats; see [`Matcher::new`] for `once`.
-    ///
-    /// # Errors
-    /// As [`Matcher::new`].
-    pub fn get(&mut self, patterns: Vec<Pattern>, once: bool) -> Result<Matcher, MpmError> {
-        let key = (patterns, once);
-        if let Some(m) = self.made.get(&key) {
-            return Ok(m.clone());
-        }
-        let m = Matcher::new(&key.0, self.algo, once)?;
-        self.made.insert(key, m.clone());
-        Ok(m)
-    }
-
-    /// Whether `regex` can be looked for.
-    pub fn can(&mut self, regex: &Regex) -> bool {
-        if let Some(&can) = self.possible.get(regex) {
-            return can;
-        }
-        // Each is compiled by itself to see, which takes a millisecond or two: of very many rules the rest does without.
-        let can = self.possible.len() < REGEXES_MAX && Matcher::regexes(std::slice::from_ref(regex), self.algo).is_ok();
-        self.possible.insert(regex.clone(), can);
-        can
-    }
-
-    /// The matcher of expressions that can be looked for, sorted and without repeats.
-    ///
-    /// # Errors
-    /// Where the engine refuses them together.
-    pub fn regexes(&mut self, list: Vec<Regex>) -> Result<Matcher, MpmError> {
-        if let Some(m) = self.expressions.get(&list) {
-            return Ok(m.clone());
-        }
-        let m = Matcher::regexes(&list, self.algo)?;
-        self.expressions.insert(list, m.clone());
-        Ok(m)
-    }
-
-    /// Every matcher made.
-    pub fn into_matchers(self) -> Vec<Matcher> {
-        self.made.into_values().chain(self.expressions.into_values()).collect()
-    }
+/// Bytes of the shortest of `patterns`: shorter buffers have none of them.
+fn shortest(patterns: &[Pattern]) -> usize {
+    patterns.iter().map(|p| p.bytes.len()).min().unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{Entry, Literal, entries};
 /// Most bytes of a window.
 const WINDOW: usize = 8;
 /// Buffers of up to so many bytes are looked through without the matcher.
-const SMALL: usize = 192;
+const SMALL: usize = 96;
 
 #[derive(Debug)]
 pub(super) struct Finder {
@@ -78,7 +78,7 @@ impl Finder {
         }
         patterns.sort_unstable();
         let (patterns, windows): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
-        let matcher = cache.get(patterns, common)?;
+        let matcher = cache.get(patterns, common);
         let bits = (placed.len() * 32).next_power_of_two().clamp(1 << 9, 1 << 17);
         let shift = 32 - bits.trailing_zeros();
         let mut map = vec![0u64; bits / 64].into_boxed_slice();
@@ -118,22 +118,44 @@ impl Finder {
     }
 
     fn scan_small(&self, data: &[u8], out: &mut Vec<u32>) {
-        let last = (data.len() + 1).saturating_sub(self.gram);
-        // The last words have fewer bytes than four where grams are two.
-        for at in 0..last {
-            let Some(here) = data.get(at..) else { return };
-            let key = word(here) & self.mask;
+        let mut at_gram = |at: usize, key: u32| {
             let h = hash(key, self.shift);
             if self.bits.get(h / 64).is_some_and(|b| b >> (h % 64) & 1 == 1) {
                 self.found(data, at, key, out);
+            }
+        };
+        match self.gram {
+            2 => {
+                for (at, pair) in data.windows(2).enumerate() {
+                    at_gram(at, word(pair) & self.mask);
+                }
+            }
+            _ => {
+                for (at, four) in data.windows(4).enumerate() {
+                    at_gram(at, word(four));
+                }
             }
         }
     }
 
     #[cold]
     fn found(&self, data: &[u8], at: usize, key: u32, out: &mut Vec<u32>) {
+        // Common literals have three bytes, or one again and again: within a row of the same byte there is nothing that is not at
+        // its beginning or end. Only where it must lie may differ, which the rule's own check decides.
+        if self.gram == 2
+            && let Some([a, b, c, d]) = at.checked_sub(1).and_then(|from| data.get(from..)?.first_chunk::<4>())
+            && a == b
+            && b == c
+            && c == d
+        {
+            return;
+        }
         for p in self.grams.get(key).and_then(|r| self.entries.get(r)).unwrap_or(&[]) {
-            if at.checked_sub(p.gram as usize).is_some_and(|s| p.entry.literal.is_at(data, s)) {
+            let here = |s| match self.gram {
+                2 => p.entry.literal.equals(data, s),
+                _ => p.entry.literal.is_at(data, s),
+            };
+            if at.checked_sub(p.gram as usize).is_some_and(here) {
                 out.extend_from_slice(&p.entry.rules);
             }
         }

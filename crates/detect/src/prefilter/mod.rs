@@ -11,6 +11,7 @@
 //! What is found of a pattern that is not common is compared with all of it, and its place with where the rule wants it,
 //! before it makes candidates.
 
+mod digits;
 mod finder;
 mod place;
 #[cfg(test)]
@@ -38,6 +39,8 @@ pub(crate) struct Literal {
 const PLACES_MAX: u32 = 12;
 /// One buffer has tables for so many places; what would need another is looked for everywhere.
 const TABLES_MAX: usize = 48;
+/// Expressions with so many digits in a row are looked for by themselves, where there are so many.
+const DIGITS_MIN: usize = 3;
 /// Patterns of fewer bytes are common.
 const SHORT: usize = 4;
 
@@ -68,13 +71,15 @@ impl Literal {
 
     /// Whether `data` has it at `start`, and it may lie there.
     pub(crate) fn is_at(&self, data: &[u8], start: usize) -> bool {
+        let end = start + self.pattern.bytes.len();
+        start >= self.offset as usize && self.end.is_none_or(|e| end <= e as usize) && self.equals(data, start)
+    }
+
+    /// Whether `data` has it at `start`.
+    fn equals(&self, data: &[u8], start: usize) -> bool {
         let bytes = &*self.pattern.bytes;
-        let end = start + bytes.len();
-        start >= self.offset as usize
-            && self.end.is_none_or(|e| end <= e as usize)
-            && data
-                .get(start..end)
-                .is_some_and(|here| here == bytes || (self.pattern.nocase && here.eq_ignore_ascii_case(bytes)))
+        data.get(start..start + bytes.len())
+            .is_some_and(|here| here == bytes || (self.pattern.nocase && here.eq_ignore_ascii_case(bytes)))
     }
 }
 
@@ -103,15 +108,15 @@ pub(crate) struct Prefilter {
     placed: Box<[Place]>,
     common: Option<Finder>,
     rare: Option<Finder>,
-    regexes: Option<Regexes>,
-    /// Rules that any buffer makes candidates.
-    always: Box<[u32]>,
+    regexes: Vec<Regexes>,
 }
 
 /// Regular expressions, all looked for at once.
 #[derive(Debug)]
 struct Regexes {
     matcher: Matcher,
+    /// A buffer without so many digits in a row has none of them.
+    digits: usize,
     /// By number of the expression.
     rules: Box<[Box<[u32]>]>,
 }
@@ -136,14 +141,18 @@ impl<'a> PrefilterBuilder<'a> {
 
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
         let mut out = Prefilter::new(self.literals, cache)?;
-        if !self.regexes.is_empty() {
+        // Those that ask for a row of digits are looked for where there is one.
+        let (numbers, others): (Vec<_>, Vec<_>) = self
+            .regexes
+            .into_iter()
+            .map(|(r, rules)| (digits::of_pattern(r.pattern()), r, rules))
+            .partition(|r| r.0 >= DIGITS_MIN);
+        for part in [numbers, others] {
+            let Some(digits) = part.iter().map(|r| r.0).min() else { continue };
+            let digits = if digits >= DIGITS_MIN { digits } else { 0 };
             let (list, rules): (Vec<_>, Vec<_>) =
-                self.regexes.into_iter().map(|(r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
-            // What can be compiled one by one may be too much together.
-            match cache.regexes(list) {
-                Ok(matcher) => out.regexes = Some(Regexes { matcher, rules: rules.into_boxed_slice() }),
-                Err(_) => out.always = rules.concat().into_boxed_slice(),
-            }
+                part.into_iter().map(|(_, r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
+            out.regexes.push(Regexes { matcher: cache.regexes(list), digits, rules: rules.into_boxed_slice() });
         }
         Ok(out)
     }
@@ -156,7 +165,12 @@ impl Prefilter {
         let (mut common, mut rare) = (Vec::new(), Vec::new());
         for &(l, rule) in &list {
             match l.places() {
-                Some(at) if places.len() < TABLES_MAX || at.clone().all(|p| places.contains_key(&p)) => {
+                // A single byte is worth nothing elsewhere.
+                Some(at)
+                    if places.len() < TABLES_MAX
+                        || l.pattern.bytes.len() == 1
+                        || at.clone().all(|p| places.contains_key(&p)) =>
+                {
                     for p in at {
                         places.entry(p).or_default().push((l, rule));
                     }
@@ -167,8 +181,7 @@ impl Prefilter {
         }
         let mut finder = |list: Vec<_>| if list.is_empty() { Ok(None) } else { Finder::new(list, cache).map(Some) };
         Ok(Prefilter {
-            regexes: None,
-            always: Box::default(),
+            regexes: Vec::new(),
             common: finder(common)?,
             rare: finder(rare)?,
             placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
@@ -177,7 +190,6 @@ impl Prefilter {
 
     /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.
     pub(crate) fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        out.extend_from_slice(&self.always);
         for p in &self.placed {
             if !p.scan(data, out) {
                 break;
@@ -186,7 +198,10 @@ impl Prefilter {
         for f in [&self.common, &self.rare].into_iter().flatten() {
             f.scan(data, scratch, out);
         }
-        if let Some(r) = &self.regexes {
+        for r in &self.regexes {
+            if !digits::are_in(data, r.digits) {
+                continue;
+            }
             scratch.scan(&r.matcher, data, |id, _, _| {
                 out.extend_from_slice(r.rules.get(id as usize).map_or(&[], |r| r));
             });

@@ -6,6 +6,8 @@ use super::{Entry, Literal, entries};
 #[derive(Debug)]
 pub(super) struct Place {
     offset: usize,
+    /// A bit for each hash of two bytes that a literal begins with: at most places of most buffers that is all that is asked.
+    pairs: [u64; 16],
     keyed: Box<[Keyed]>,
 }
 
@@ -13,11 +15,12 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Keyed {
     len: usize,
-    /// A bit for each of the upper six bits of the keys' hashes: where few keys are, most lookups end here.
-    some: u64,
     table: Table,
     entries: Box<[Entry]>,
 }
+
+/// Leaves ten bits of a hash, for [`Place::pairs`].
+const PAIRS_SHIFT: u32 = 22;
 
 /// How many bytes of `l` are its key.
 pub(super) fn key_len(l: &Literal) -> u32 {
@@ -31,16 +34,37 @@ impl Place {
             let here: Vec<_> = list.iter().copied().filter(|(l, _)| key_len(l) == len).collect();
             (!here.is_empty()).then(|| Keyed::new(len, here))
         });
-        Place { offset: offset as usize, keyed: keyed.collect() }
+        let mut pairs = [0u64; 16];
+        for (l, _) in &list {
+            let first = word(&l.pattern.bytes) & 0xffff;
+            let mut set = |pair: u32| {
+                let h = hash(pair, PAIRS_SHIFT);
+                pairs[h / 64] |= 1 << (h % 64);
+            };
+            match l.pattern.bytes.len() {
+                // Whatever comes after it.
+                1 => (0..256).for_each(|second| set(first & 0xff | second << 8)),
+                _ => set(first),
+            }
+        }
+        Place { offset: offset as usize, pairs, keyed: keyed.collect() }
     }
 
     /// Adds the rules whose literal `data` has there; false where it is too short for that.
     pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) -> bool {
         let Some(here) = data.get(self.offset..) else { return false };
         let word = word(here);
+        let pair = hash(word & 0xffff, PAIRS_SHIFT);
+        if self.pairs[pair / 64] >> (pair % 64) & 1 == 1 {
+            self.look(data, here.len(), word, out);
+        }
+        true
+    }
+
+    fn look(&self, data: &[u8], len: usize, word: u32, out: &mut Vec<u32>) {
         for k in &self.keyed {
             let key = word & k.table.mask;
-            if here.len() < k.len || k.some >> hash(key, 26) & 1 == 0 {
+            if len < k.len {
                 continue;
             }
             for e in k.table.get(key).and_then(|r| k.entries.get(r)).unwrap_or(&[]) {
@@ -49,7 +73,6 @@ impl Place {
                 }
             }
         }
-        true
     }
 }
 
@@ -59,9 +82,8 @@ impl Keyed {
         let key = |e: &Entry| word(&e.literal.pattern.bytes) & mask;
         let mut entries = entries(list);
         entries.sort_by_key(key);
-        let some = entries.iter().fold(0, |bits, e| bits | 1 << hash(key(e), 26));
         let table = Table::new(mask, entries.iter().map(key));
-        Keyed { len: len as usize, some, table, entries: entries.into_boxed_slice() }
+        Keyed { len: len as usize, table, entries: entries.into_boxed_slice() }
     }
 }
 

@@ -56,7 +56,7 @@ impl Rest {
         }
         let events = seen.events.as_slice().iter().fold(0u128, |set, e| set | 1 << (*e as u8));
         let source = FrameSource { tcp: session, dir, payload: packet.payload() };
-        let (mut txs, mut frames, mut no_payload) = (None, None, false);
+        let (mut txs, mut txs_changed, mut frames, mut no_payload) = (None, false, None, false);
         if let Some(a) = app.as_deref_mut() {
             no_payload = a.wishes.no_payload;
             let ended = seen.flush || a.session.is_ended(dir);
@@ -70,6 +70,8 @@ impl Rest {
                     end: ended || session.is_none(),
                 });
             }
+            // The firewall may leave a change for a later packet.
+            txs_changed = a.session.take_changed(dir) || detect.is_firewall();
             txs = Some(a.session.parsers_mut());
         }
         if self.scripts.any() {
@@ -101,6 +103,7 @@ impl Rest {
             app: protos.unwrap_or_default(),
             app_events: seen.heard.events,
             txs,
+            txs_changed,
             frames,
             files: Some(&mut self.app.shared.files),
             stream_sizes: sizes.map(|(client, server)| margay_detect::checks::StreamSizes { client, server }),

@@ -1,0 +1,249 @@
+//! Makes matchers, each set of patterns only once, and those of a large set of rules on several processors.
+//!
+//! Who needs a matcher gets one at once ([`MatcherCache::get`]); the engines behind them are made together at the end
+//! ([`MatcherCache::finish`]), the largest first, by a few threads. What comes of it does not depend on them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Made, Matcher, MpmAlgo, MpmError, Pattern, Regex, shortest};
+
+/// Most expressions that are tried; rules with others are candidates as if they had none.
+const REGEXES_MAX: usize = 4096;
+/// Most threads: each takes some megabytes while it compiles.
+const THREADS_MAX: usize = 4;
+/// Below so many patterns other threads are not worth their start.
+const THREADS_FROM: usize = 1000;
+/// An expression takes as long to compile as so many literals.
+const REGEX_COST: usize = 150;
+
+/// What a matcher looks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Wanted {
+    /// Literals, and whether one place of each is enough.
+    Literals(Vec<Pattern>, bool),
+    Regexes(Vec<Regex>),
+}
+
+impl Wanted {
+    /// How long it takes to make, in literals.
+    fn cost(&self) -> usize {
+        match self {
+            Wanted::Literals(list, _) => list.len(),
+            Wanted::Regexes(list) => list.len().saturating_mul(REGEX_COST),
+        }
+    }
+
+    fn make(&self, algo: MpmAlgo) -> Result<Made, MpmError> {
+        match self {
+            Wanted::Literals(list, once) => literals(list, *once, algo),
+            Wanted::Regexes(list) => regexes(list, algo),
+        }
+    }
+}
+
+/// Makes matchers, and makes each set of patterns only once.
+#[derive(Debug)]
+pub struct MatcherCache {
+    algo: MpmAlgo,
+    places: HashMap<Wanted, usize>,
+    /// In the order in which they were asked for.
+    matchers: Vec<Matcher>,
+    /// Expressions that were asked about.
+    asked: HashMap<Regex, bool>,
+}
+
+impl MatcherCache {
+    /// One for `algo`.
+    pub fn new(algo: MpmAlgo) -> MatcherCache {
+        MatcherCache { algo, places: HashMap::new(), matchers: Vec::new(), asked: HashMap::new() }
+    }
+
+    /// The matcher of `patterns`, which are sorted and without repeats; see [`Matcher::new`] for `once`.
+    pub fn get(&mut self, patterns: Vec<Pattern>, once: bool) -> Matcher {
+        let min_len = shortest(&patterns);
+        let n = patterns.len();
+        self.later(Wanted::Literals(patterns, once), || Matcher::later(n, min_len))
+    }
+
+    /// The matcher of expressions that can be looked for, sorted and without repeats: at least those that PCRE would find
+    /// are found, at one place each.
+    pub fn regexes(&mut self, list: Vec<Regex>) -> Matcher {
+        let n = list.len();
+        self.later(Wanted::Regexes(list), || Matcher::later(n, 1))
+    }
+
+    fn later(&mut self, wanted: Wanted, matcher: impl FnOnce() -> Matcher) -> Matcher {
+        let at = match self.places.entry(wanted) {
+            Entry::Occupied(e) => *e.get(),
+            Entry::Vacant(e) => {
+                e.insert(self.matchers.len());
+                self.matchers.push(matcher());
+                self.matchers.len() - 1
+            }
+        };
+        self.matchers[at].clone()
+    }
+
+    /// Whether `regex` can be looked for. What the engine then cannot do after all it finds in every buffer.
+    pub fn can(&mut self, regex: &Regex) -> bool {
+        if let Some(&can) = self.asked.get(regex) {
+            return can;
+        }
+        // Each takes a millisecond or two: of very many rules the rest does without.
+        let can = self.asked.len() < REGEXES_MAX && self.algo.resolve().is_ok_and(|a| a == MpmAlgo::Hyperscan);
+        self.asked.insert(regex.clone(), can);
+        can
+    }
+
+    /// Makes all that was asked for. Every matcher is among the result, in the order in which they were asked for.
+    ///
+    /// # Errors
+    /// Where the engine is not there, or refuses literals.
+    pub fn finish(self) -> Result<Vec<Matcher>, MpmError> {
+        let mut jobs: Vec<(Wanted, usize)> = self.places.into_iter().collect();
+        jobs.sort_unstable_by_key(|(w, n)| (std::cmp::Reverse(w.cost()), *n));
+        let total: usize = jobs.iter().map(|(w, _)| w.cost()).sum();
+        let threads = match total >= THREADS_FROM {
+            true => std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS_MAX)),
+            false => 1,
+        };
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some((wanted, at)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let made = wanted.make(self.algo)?;
+                if let Some(m) = self.matchers.get(*at) {
+                    let _ = m.made.set(made);
+                }
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..threads).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
+            let mine = work();
+            let gone = || MpmError::Build("a thread that compiles patterns stopped".into());
+            others.into_iter().fold(mine, |all, t| all.and(t.join().unwrap_or_else(|_| Err(gone()))))
+        })?;
+        #[cfg(have_hs)]
+        if total >= THREADS_FROM {
+            super::hs::trim();
+        }
+        Ok(self.matchers)
+    }
+}
+
+/// The engine for literals.
+pub(super) fn literals(patterns: &[Pattern], once: bool, algo: MpmAlgo) -> Result<Made, MpmError> {
+    Ok(match algo.resolve()? {
+        #[cfg(have_hs)]
+        MpmAlgo::Hyperscan => {
+            let engine = super::hs::Source::literals(patterns, once)?.compile()?;
+            Made { engine: Box::new(engine), always: Box::default() }
+        }
+        _ => {
+            // The automaton tells of every place at no more cost.
+            let _ = once;
+            Made { engine: Box::new(super::ac::AhoCorasick::new(patterns)?), always: Box::default() }
+        }
+    })
+}
+
+/// The engine for expressions. Those that it refuses, alone or with the others, are found in every buffer.
+fn regexes(list: &[Regex], algo: MpmAlgo) -> Result<Made, MpmError> {
+    match algo.resolve()? {
+        #[cfg(have_hs)]
+        MpmAlgo::Hyperscan => {
+            use super::hs::Source;
+            let made = |engine, always| Made { engine: Box::new(engine), always };
+            let numbered = || (0u32..).zip(list);
+            if let Ok(engine) = Source::regexes(numbered()).compile() {
+                return Ok(made(engine, Box::default()));
+            }
+            let (good, bad): (Vec<_>, Vec<_>) =
+                numbered().partition(|&r| Source::regexes(std::iter::once(r)).compile().is_ok());
+            let bad: Box<[u32]> = bad.into_iter().map(|r| r.0).collect();
+            // What can be compiled one by one may be too much together.
+            match Source::regexes(good.into_iter()).compile() {
+                Ok(engine) => Ok(made(engine, bad)),
+                Err(_) => Ok(Made { engine: Box::new(super::Nothing), always: numbered().map(|r| r.0).collect() }),
+            }
+        }
+        _ => Err(MpmError::Build(format!("no engine for {} expressions", list.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scratch;
+    use super::*;
+
+    fn patterns(n: usize, of: &str) -> Vec<Pattern> {
+        let mut list: Vec<_> =
+            (0..n).map(|i| Pattern { bytes: format!("{of}{i}").into_bytes(), nocase: i % 2 == 0 }).collect();
+        list.sort_unstable();
+        list
+    }
+
+    fn found(m: &Matcher, s: &mut Scratch, data: &[u8]) -> Vec<u32> {
+        let mut hits = Vec::new();
+        s.scan(m, data, |id, _, _| hits.push(id));
+        hits.sort_unstable();
+        hits.dedup();
+        hits
+    }
+
+    /// What threads make is what one makes.
+    #[test]
+    fn many_are_made_by_several_threads() {
+        let mut cache = MatcherCache::new(MpmAlgo::Auto);
+        let lists: Vec<_> = (0..40).map(|i| patterns(1 + i * 3, &format!("set{i}x"))).collect();
+        let given: Vec<_> = lists.iter().map(|l| cache.get(l.clone(), false)).collect();
+        let again = cache.get(lists[7].clone(), false);
+        let made = cache.finish().unwrap();
+        assert_eq!(made.len(), 40);
+        let mut s = Scratch::default();
+        made.iter().for_each(|m| s.prepare(m).unwrap());
+        for (i, (m, list)) in given.iter().zip(&lists).enumerate() {
+            let data = format!("... SET{i}X0 set{i}x1 set99x1 ...");
+            let alone = Matcher::new(list, MpmAlgo::Auto, false).unwrap();
+            s.prepare(&alone).unwrap();
+            assert_eq!(found(m, &mut s, data.as_bytes()), found(&alone, &mut s, data.as_bytes()), "{i}");
+            assert!(!found(m, &mut s, data.as_bytes()).is_empty(), "{i}");
+        }
+        assert_eq!(found(&again, &mut s, b"set7x1"), found(&given[7], &mut s, b"set7x1"));
+    }
+
+    /// What the engine refuses may be anywhere; the others are looked for.
+    #[test]
+    #[cfg(have_hs)]
+    fn refused_expressions_are_everywhere() {
+        let regex = |t: &str| Regex::new(t, "").unwrap();
+        let mut cache = MatcherCache::new(MpmAlgo::Hyperscan);
+        // A conditional is one of the few things that the library does not take for a prefilter either.
+        let mut list = vec![regex("abc[0-9]"), regex("(?(R)a|b)(*ACCEPT)"), regex("xyz")];
+        list.sort();
+        let bad = list.iter().position(|r| r.pattern.contains("ACCEPT")).unwrap() as u32;
+        let at = |t: &str| list.iter().position(|r| r.pattern == t).unwrap() as u32;
+        let m = cache.regexes(list.clone());
+        cache.finish().unwrap();
+        let mut s = Scratch::default();
+        s.prepare(&m).unwrap();
+        assert_eq!(found(&m, &mut s, b"nothing"), [bad]);
+        let mut want = vec![bad, at("abc[0-9]")];
+        want.sort_unstable();
+        assert_eq!(found(&m, &mut s, b"an abc7"), want);
+    }
+
+    #[test]
+    fn only_so_many_expressions() {
+        let mut cache = MatcherCache::new(MpmAlgo::Auto);
+        let regex = |i: usize| Regex::new(&format!("a{i}"), "").unwrap();
+        let can = (0..REGEXES_MAX + 5).filter(|&i| cache.can(&regex(i))).count();
+        assert_eq!(can, if MpmAlgo::has_hyperscan() { REGEXES_MAX } else { 0 });
+        assert_eq!(cache.can(&regex(1)), MpmAlgo::has_hyperscan());
+        let mut plain = MatcherCache::new(MpmAlgo::AhoCorasick);
+        assert!(!plain.can(&regex(1)));
+    }
+}

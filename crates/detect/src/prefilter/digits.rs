@@ -1,0 +1,163 @@
+//! What rules on numbers (of cards, of accounts) have in common: digits in a row, which most buffers do not have.
+
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+/// How many digits in a row are sure to be in a match of some part of an expression.
+#[derive(Debug, Clone, Copy, Default)]
+struct Digits {
+    /// At its beginning, at its end, anywhere.
+    first: usize,
+    last: usize,
+    most: usize,
+    /// There is nothing but digits in it, or nothing at all.
+    only: bool,
+}
+
+impl Digits {
+    const fn of(n: usize) -> Digits {
+        Digits { first: n, last: n, most: n, only: true }
+    }
+
+    fn then(self, next: Digits) -> Digits {
+        Digits {
+            first: if self.only { self.first + next.first } else { self.first },
+            last: if next.only { self.last + next.last } else { next.last },
+            most: self.most.max(next.most).max(self.last + next.first),
+            only: self.only && next.only,
+        }
+    }
+
+    fn or(self, other: Digits) -> Digits {
+        Digits {
+            first: self.first.min(other.first),
+            last: self.last.min(other.last),
+            most: self.most.min(other.most),
+            only: self.only && other.only,
+        }
+    }
+}
+
+/// At least so many digits in a row are in every match of `pattern`; 0 where that is not known. `pattern` is PCRE's: what the
+/// parser here would understand otherwise is left alone.
+pub(super) fn of_pattern(pattern: &str) -> usize {
+    if is_ambiguous(pattern) {
+        return 0;
+    }
+    let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern);
+    parsed.map_or(0, |hir| digits(&hir).most)
+}
+
+/// Whether it has something that PCRE understands otherwise: edges of words, sets within sets.
+fn is_ambiguous(pattern: &str) -> bool {
+    let mut in_class = false;
+    let mut bytes = pattern.bytes().peekable();
+    while let Some(b) = bytes.next() {
+        match b {
+            b'\\' => match bytes.next() {
+                Some(b'<' | b'>') => return true,
+                Some(b'b') if bytes.peek() == Some(&b'{') => return true,
+                _ => {}
+            },
+            b'[' if in_class => return true,
+            b'[' => {
+                in_class = true;
+                bytes.next_if_eq(&b'^');
+                // A bracket at the beginning stands for itself.
+                bytes.next_if_eq(&b']');
+            }
+            b']' => in_class = false,
+            b'&' | b'-' | b'~' if in_class && bytes.peek() == Some(&b) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn digits(hir: &Hir) -> Digits {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => Digits::of(0),
+        HirKind::Literal(l) => l.0.iter().fold(Digits::of(0), |all, b| all.then(one(b.is_ascii_digit()))),
+        HirKind::Class(Class::Bytes(c)) => {
+            one(!c.ranges().is_empty() && c.ranges().iter().all(|r| r.start() >= b'0' && r.end() <= b'9'))
+        }
+        HirKind::Class(Class::Unicode(c)) => {
+            one(!c.ranges().is_empty() && c.ranges().iter().all(|r| r.start() >= '0' && r.end() <= '9'))
+        }
+        HirKind::Capture(c) => digits(&c.sub),
+        HirKind::Concat(list) => list.iter().fold(Digits::of(0), |all, part| all.then(digits(part))),
+        HirKind::Alternation(list) => list.iter().map(digits).reduce(Digits::or).unwrap_or_default(),
+        HirKind::Repetition(r) => {
+            let one = digits(&r.sub);
+            // More of it than a buffer may have need not be counted.
+            match (r.min.min(64) as usize, one.only) {
+                (n, true) => Digits { only: true, ..Digits::of(one.most * n) },
+                (0, false) => Digits::default(),
+                (1, false) => one,
+                (_, false) => one.then(one),
+            }
+        }
+    }
+}
+
+const fn one(digit: bool) -> Digits {
+    if digit { Digits::of(1) } else { Digits { first: 0, last: 0, most: 0, only: false } }
+}
+
+/// Whether `data` has `n` digits in a row somewhere; looks at one of `n` bytes only where there is none.
+pub(super) fn are_in(data: &[u8], n: usize) -> bool {
+    let digit = |i: usize| data.get(i).is_some_and(u8::is_ascii_digit);
+    let Some(mut at) = n.checked_sub(1) else { return true };
+    while at < data.len() {
+        if digit(at) {
+            let before = (1..n).take_while(|&k| k <= at && digit(at - k)).count();
+            let after = (1..n - before).take_while(|&k| digit(at + k)).count();
+            if before + 1 + after >= n {
+                return true;
+            }
+        }
+        at += n;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_every_match_has() {
+        for (pattern, want) in [
+            (r" (30[0-5]\d|36\d{2}|38\d{2}) \d{4} \d{4} \d{2} ", 4),
+            (r" (6011|5[1-5]\d{2}|4\d{3}|3\d{3})\d{12} ", 16),
+            (r"\d{3}-\d{2}-\d{4}", 4),
+            (r"\d+", 1),
+            (r"(\d\d)?\d", 1),
+            (r"(\d{2}x)+\d", 2),
+            (r"(x\d{2}){2}", 2),
+            (r"(1x2){2}", 2),
+            (r"\d*", 0),
+            (r"\d|x", 0),
+            (r"[0-9a]{4}", 0),
+            (r"[12]3", 2),
+            (r"12\<34", 0),
+            (r"12\b{start}34", 0),
+            (r"[0[1]{3}", 0),
+            (r"[][0-9]{3}", 0),
+            (r"[0-9&&1]{3}", 0),
+            (r"1(?=2)3", 0),
+        ] {
+            assert_eq!(of_pattern(pattern), want, "{pattern}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_found(data in proptest::collection::vec(prop_oneof![Just(b'1'), Just(b'9'), Just(b'/'), Just(b':')], 0..60),
+                          n in 0usize..7) {
+            let naive = n == 0 || data.windows(n).any(|w| w.iter().all(u8::is_ascii_digit));
+            prop_assert_eq!(are_in(&data, n), naive);
+        }
+    }
+}
