@@ -212,7 +212,6 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
     if options.test {
         settings::app(&config)?;
-        settings::recogniser(&config)?;
         settings::test_scripts(&config, &dir)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
@@ -389,11 +388,7 @@ pub(crate) fn worker(
         scratch: Vec::new(),
     };
     let app = AppLane {
-        config: Arc::new(margay_app::AppConfig {
-            recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
-            files,
-            ..settings::app(config)?
-        }),
+        config: Arc::new(margay_app::AppConfig { files, ..settings::app(config)? }),
         shared,
         record: margay_output::eve::Record::new(store_xff),
         options,
