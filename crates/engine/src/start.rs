@@ -226,7 +226,6 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
     if options.test {
         settings::app(&config)?;
-        settings::recogniser(&config)?;
         settings::test_scripts(&config, &dir)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
