@@ -68,7 +68,7 @@ impl Buffer {
         if self.eof {
             return Ok(());
         }
-        self.to_front();
+        self.compact();
         if self.end == self.bytes.len() {
             self.grow(self.end + 1)?;
         }
@@ -100,7 +100,7 @@ impl Buffer {
             std::mem::swap(&mut self.bytes, &mut next);
             (self.start, self.end) = (start, HEADROOM + n);
         } else {
-            self.to_front();
+            self.compact();
             let end = self.end + n;
             if end > self.bytes.len() {
                 self.grow(end)?;
@@ -115,7 +115,7 @@ impl Buffer {
     }
 
     /// Moves what is left to the front.
-    fn to_front(&mut self) {
+    fn compact(&mut self) {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;

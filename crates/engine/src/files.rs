@@ -155,8 +155,7 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
                 worker.lane.flows.begin_capture();
             }
             Event::Batch(batch) if bad_link.is_none() => {
-                for (i, frame) in batch.iter().enumerate() {
-                    worker.look_ahead(i, |n| batch.get(n));
+                for frame in batch.iter() {
                     worker.frame(&frame);
                 }
                 worker.expire();

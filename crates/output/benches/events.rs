@@ -42,6 +42,7 @@ fn alert(b: Bencher<'_, '_>, with_payload: bool) {
         header: Header { flow_id: Some(1_970_855_314_279_086), ..Header::of(&p) },
         packet: &p,
         signature: Signature {
+            text: None,
             gid: 1,
             id: 2_012_345,
             rev: 3,
