@@ -45,7 +45,7 @@ const FAILED_MAX: usize = 10_000;
 pub(crate) struct Loaded {
     /// None where detection is off.
     pub(crate) detect: Option<Arc<Detect>>,
-    /// Of each rule, by its number there, what events show of its text.
+    /// Of each rule, by its number there, what events show.
     pub(crate) texts: Arc<RuleTexts>,
     pub(crate) counts: Counts,
     /// Rules that were refused, as many as are kept.
