@@ -3,7 +3,9 @@
 //! [`Detect::compile`] makes of a list of rules what all workers share; nothing in it is written again. Rules are put in
 //! their order (`order`: action, who sets and who asks for variables, priority, signature number), which decides
 //! everything later: a rule's place is its number. Each gets a kind (`kind`), which says where it is looked at and how
-//! far its action reaches, a header of bit masks and shared address and port sets (`header`), and compiled checks.
+//! far its action reaches, a header of bit masks and shared address and port sets (`header`), and compiled checks. Its tree
+//! goes then; what events show of it stays ([`RuleFacts`]). Matchers are made last, all together, by a few threads; those of an
+//! earlier start may be on disk ([`mpm`]).
 //!
 //! [`DetectState`] is what one worker writes. [`DetectState::inspect`] takes a packet through four steps:
 //!

@@ -2,7 +2,7 @@
 //!
 //! A [`Matcher`] says which patterns occur, and where each occurrence ends. There are two engines behind it: Hyperscan, or
 //! Vectorscan, which has the same interface, where the library was there at build time, and the portable Aho-Corasick automaton
-//! (alone with the crate's feature `portable`).
+//! (alone with the crate's feature `portable`). Hyperscan's databases can be kept on disk ([`CacheSettings`]).
 
 mod ac;
 mod cache;
