@@ -3,7 +3,7 @@
 use crate::recognise::Recogniser;
 
 /// Settings that all flows share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AppConfig {
     /// Which protocols are looked for, and how.
     pub recogniser: Recogniser,
@@ -27,6 +27,31 @@ pub struct AppConfig {
     pub tls: crate::tls::Config,
     /// Files.
     pub files: crate::file::FileConfig,
+}
+
+impl AppConfig {
+    /// Defaults, but for who recognises protocols: to make one that is not wanted takes time.
+    pub fn new(recogniser: Recogniser) -> AppConfig {
+        AppConfig {
+            recogniser,
+            http1: Default::default(),
+            http2: Default::default(),
+            dns: Default::default(),
+            dcerpc: Default::default(),
+            ftp: Default::default(),
+            smb: Default::default(),
+            smtp: Default::default(),
+            ssh: Default::default(),
+            tls: Default::default(),
+            files: Default::default(),
+        }
+    }
+}
+
+impl Default for AppConfig {
+    fn default() -> AppConfig {
+        AppConfig::new(Recogniser::default())
+    }
 }
 
 /// What an output's application-layer logs show.

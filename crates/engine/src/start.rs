@@ -23,7 +23,7 @@ use crate::profiling::Profiling;
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, Lane, Rest, Worker};
+use crate::worker::{Ahead, AppLane, Lane, Rest, Worker};
 use crate::{Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -226,7 +226,6 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     }
     if options.test {
         settings::app(&config)?;
-        settings::recogniser(&config)?;
         settings::test_scripts(&config, &dir)?;
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
@@ -474,6 +473,7 @@ pub(crate) fn worker_of(
         decoder: Decoder::new(decode),
         lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
         unswept: 0,
+        ahead: Ahead::default(),
         swept: 0,
     })
 }

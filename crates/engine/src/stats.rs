@@ -170,6 +170,9 @@ impl Reporter {
             add("lua.streams_refused", rest.scripts.refused);
         }
         add("eve.lost", lost);
+        if let Some(waits) = rest.outputs.waits() {
+            add("eve.waits", waits);
+        }
     }
 }
 

@@ -4,14 +4,20 @@
 //! Suricata writes in EVE: `"` and `\` and control characters are escaped, with `\b \t \n \f \r` in their short form and
 //! the others as `\u00xx`; everything else stays as it is, DEL and U+2028 too. Bytes that are not UTF-8 as a whole are
 //! written with each byte above 0x7f as the four characters `\xff`, whose backslash JSON doubles.
+//!
+//! Keys are the program's own and need no escapes, which is why they are `&'static`; what comes from elsewhere is written
+//! with [`Json::name`].
 
 use std::io::Write as _;
 use std::net::IpAddr;
 
 use margay_packet::Time;
 
+mod text;
 pub mod time;
 
+use text::{ESCAPE, FOREIGN, HEX_PAIRS, SPECIAL, kinds};
+pub use text::{digits, ip};
 use time::Clock;
 
 /// Appends JSON to a buffer.
@@ -19,27 +25,6 @@ use time::Clock;
 pub struct Json {
     buf: Vec<u8>,
 }
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// What a byte of a string becomes: 0 itself, `u` a `\u00xx`, else the letter of its short form.
-static ESCAPE: [u8; 256] = {
-    let mut t = [0u8; 256];
-    let mut i = 0;
-    while i < 0x20 {
-        t[i] = b'u';
-        i += 1;
-    }
-    t[0x08] = b'b';
-    t[0x09] = b't';
-    t[0x0a] = b'n';
-    t[0x0c] = b'f';
-    t[0x0d] = b'r';
-    t[b'"' as usize] = b'"';
-    t[b'\\' as usize] = b'\\';
-    t
-};
 
 impl Json {
     /// An empty buffer.
@@ -57,19 +42,49 @@ impl Json {
         &self.buf
     }
 
+    /// How many bytes were written.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// What was written, and `empty` in its place: to hand a full buffer on and go on with another.
+    pub fn replace(&mut self, empty: Vec<u8>) -> Vec<u8> {
+        std::mem::replace(&mut self.buf, empty)
+    }
+
     /// Appends bytes as they are: JSON made elsewhere, a line's prefix, a line feed. The caller sees to the comma.
+    #[inline(always)]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.buf.extend_from_slice(bytes);
     }
 
     /// A comma where one is due before the next member or element.
+    #[inline]
     pub fn comma(&mut self) {
         if !matches!(self.buf.last(), None | Some(b'{' | b'[' | b':' | b'\n')) {
             self.buf.push(b',');
         }
     }
 
-    fn key(&mut self, key: &str) {
+    /// Inlined so that a literal key becomes a few stores.
+    #[inline(always)]
+    fn key(&mut self, key: &'static str) {
+        debug_assert!(kinds(key.as_bytes()) & SPECIAL == 0, "key {key:?} would have to be escaped");
+        self.comma();
+        self.buf.push(b'"');
+        self.buf.extend_from_slice(key.as_bytes());
+        self.buf.extend_from_slice(b"\":");
+    }
+
+    /// The name of a member that comes from outside the program: a rule, the traffic. A value follows, as an element
+    /// ([`Json::item_str`] and the like), or [`Json::item_object`] or [`Json::item_array`].
+    pub fn name(&mut self, key: &str) {
         self.comma();
         self.quoted(key.as_bytes());
         self.buf.push(b':');
@@ -81,48 +96,71 @@ impl Json {
         self.buf.push(b'{');
     }
 
+    /// Opens an array as element. Close it with [`Json::end_array`].
+    pub fn item_array(&mut self) {
+        self.comma();
+        self.buf.push(b'[');
+    }
+
     /// Opens the object `key`.
-    pub fn object(&mut self, key: &str) {
+    #[inline(always)]
+    pub fn object(&mut self, key: &'static str) {
         self.key(key);
         self.buf.push(b'{');
     }
 
     /// Closes an object.
+    #[inline]
     pub fn end_object(&mut self) {
         self.buf.push(b'}');
     }
 
     /// Opens the array `key`.
-    pub fn array(&mut self, key: &str) {
+    #[inline(always)]
+    pub fn array(&mut self, key: &'static str) {
         self.key(key);
         self.buf.push(b'[');
     }
 
     /// Closes an array.
+    #[inline]
     pub fn end_array(&mut self) {
         self.buf.push(b']');
     }
 
     /// A member whose value is JSON already.
-    pub fn json(&mut self, key: &str, json: &[u8]) {
+    #[inline(always)]
+    pub fn json(&mut self, key: &'static str, json: &[u8]) {
         self.key(key);
         self.buf.extend_from_slice(json);
     }
 
     /// A string member.
-    pub fn str(&mut self, key: &str, value: &str) {
+    #[inline(always)]
+    pub fn str(&mut self, key: &'static str, value: &str) {
         self.key(key);
         self.quoted(value.as_bytes());
     }
 
+    /// A string member whose value is one of the program's own words, which need no escapes: looked at by nobody.
+    #[inline(always)]
+    pub fn word(&mut self, key: &'static str, value: &'static str) {
+        debug_assert!(kinds(value.as_bytes()) & SPECIAL == 0, "word {value:?} would have to be escaped");
+        self.key(key);
+        self.buf.push(b'"');
+        self.buf.extend_from_slice(value.as_bytes());
+        self.buf.push(b'"');
+    }
+
     /// A string member from bytes of the network: see the module's text for what is not UTF-8.
-    pub fn bytes(&mut self, key: &str, value: &[u8]) {
+    #[inline(always)]
+    pub fn bytes(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         self.lossy(value);
     }
 
     /// A string member where every byte that is neither printable ASCII nor CR or LF is a full stop.
-    pub fn printable(&mut self, key: &str, value: &[u8]) {
+    pub fn printable(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         self.buf.push(b'"');
         self.printable_rest(value);
@@ -130,6 +168,22 @@ impl Json {
     }
 
     fn printable_rest(&mut self, value: &[u8]) {
+        self.buf.reserve(value.len());
+        let shown = |b: u8| if matches!(b, 0x20..=0x7e) { b } else { b'.' };
+        let (chunks, rest) = value.as_chunks::<16>();
+        for chunk in chunks {
+            let escapes =
+                |b: u8| u8::from(b == b'\r') | u8::from(b == b'\n') | u8::from(b == b'"') | u8::from(b == b'\\');
+            if chunk.iter().fold(0, |any, &b| any | escapes(b)) == 0 {
+                self.buf.extend_from_slice(&chunk.map(shown));
+            } else {
+                self.printable_bytes(chunk);
+            }
+        }
+        self.printable_bytes(rest);
+    }
+
+    fn printable_bytes(&mut self, value: &[u8]) {
         for &b in value {
             match b {
                 b'\r' => self.buf.extend_from_slice(b"\\r"),
@@ -143,7 +197,7 @@ impl Json {
     }
 
     /// A string member in base64 (RFC 4648, section 4), padded.
-    pub fn base64(&mut self, key: &str, value: &[u8]) {
+    pub fn base64(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         self.buf.push(b'"');
         self.base64_rest(value);
@@ -152,59 +206,60 @@ impl Json {
 
     /// Appends base64 without key and quotes: for what is written in parts, each but the last a multiple of three bytes.
     pub fn base64_rest(&mut self, value: &[u8]) {
-        self.buf.reserve(value.len().div_ceil(3) * 4);
-        let digit = |n: u32| BASE64[(n & 63) as usize];
-        let mut chunks = value.chunks_exact(3);
-        for c in &mut chunks {
-            let n = u32::from(c[0]) << 16 | u32::from(c[1]) << 8 | u32::from(c[2]);
-            self.buf.extend_from_slice(&[digit(n >> 18), digit(n >> 12), digit(n >> 6), digit(n)]);
-        }
-        match *chunks.remainder() {
-            [a] => {
-                let n = u32::from(a) << 16;
-                self.buf.extend_from_slice(&[digit(n >> 18), digit(n >> 12), b'=', b'=']);
-            }
-            [a, b] => {
-                let n = u32::from(a) << 16 | u32::from(b) << 8;
-                self.buf.extend_from_slice(&[digit(n >> 18), digit(n >> 12), digit(n >> 6), b'=']);
-            }
-            _ => {}
-        }
+        base64_simd::STANDARD.encode_append(value, &mut self.buf);
     }
 
     /// A string member in lower-case hexadecimal.
-    pub fn hex(&mut self, key: &str, value: &[u8]) {
+    pub fn hex(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         self.buf.push(b'"');
-        self.buf.reserve(value.len() * 2);
+        self.buf.reserve(value.len() * 2 + 1);
         for &b in value {
             self.hex_byte(b);
         }
         self.buf.push(b'"');
     }
 
+    #[inline]
     fn hex_byte(&mut self, b: u8) {
-        self.buf.extend_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
+        self.buf.extend_from_slice(&HEX_PAIRS[usize::from(b)]);
     }
 
     /// An unsigned number.
-    pub fn uint(&mut self, key: &str, value: u64) {
+    #[inline(always)]
+    pub fn uint(&mut self, key: &'static str, value: u64) {
         self.key(key);
-        self.digits(value);
+        digits(&mut self.buf, value);
+    }
+
+    /// An unsigned number without its key.
+    #[inline]
+    pub fn uint_rest(&mut self, value: u64) {
+        digits(&mut self.buf, value);
     }
 
     /// A signed number.
-    pub fn int(&mut self, key: &str, value: i64) {
+    #[inline(always)]
+    pub fn int(&mut self, key: &'static str, value: i64) {
         self.key(key);
+        self.int_rest(value);
+    }
+
+    fn int_rest(&mut self, value: i64) {
         if value < 0 {
             self.buf.push(b'-');
         }
-        self.digits(value.unsigned_abs());
+        digits(&mut self.buf, value.unsigned_abs());
     }
 
     /// A floating-point number, in the shortest form that reads back the same; `null` for infinities and NaN.
-    pub fn float(&mut self, key: &str, value: f64) {
+    #[inline(always)]
+    pub fn float(&mut self, key: &'static str, value: f64) {
         self.key(key);
+        self.float_rest(value);
+    }
+
+    fn float_rest(&mut self, value: f64) {
         if value.is_finite() {
             // Writing to a Vec does not fail.
             let _ = write!(self.buf, "{value:?}");
@@ -214,42 +269,56 @@ impl Json {
     }
 
     /// `true` or `false`.
-    pub fn bool(&mut self, key: &str, value: bool) {
+    #[inline(always)]
+    pub fn bool(&mut self, key: &'static str, value: bool) {
         self.key(key);
         self.buf.extend_from_slice(if value { b"true" } else { b"false" });
     }
 
     /// An address: IPv6 with all eight groups of four digits.
-    pub fn ip(&mut self, key: &str, value: IpAddr) {
+    #[inline(always)]
+    pub fn ip(&mut self, key: &'static str, value: IpAddr) {
         self.key(key);
         self.buf.push(b'"');
         ip(&mut self.buf, value);
         self.buf.push(b'"');
     }
 
+    /// An address without key and quotes.
+    #[inline]
+    pub fn ip_rest(&mut self, value: IpAddr) {
+        ip(&mut self.buf, value);
+    }
+
     /// An Ethernet address, lower case with colons.
-    pub fn mac(&mut self, key: &str, value: [u8; 6]) {
+    pub fn mac(&mut self, key: &'static str, value: [u8; 6]) {
         self.key(key);
         self.mac_rest(value);
     }
 
     fn mac_rest(&mut self, value: [u8; 6]) {
         self.buf.push(b'"');
-        for (i, b) in value.into_iter().enumerate() {
-            if i > 0 {
-                self.buf.push(b':');
-            }
-            self.hex_byte(b);
+        let mut text = [b':'; 17];
+        for (at, b) in text.chunks_mut(3).zip(value) {
+            at[..2].copy_from_slice(&HEX_PAIRS[usize::from(b)]);
         }
+        self.buf.extend_from_slice(&text);
         self.buf.push(b'"');
     }
 
     /// A time with its offset: `2016-07-13T22:42:07.199672+0000`.
-    pub fn time(&mut self, key: &str, value: Time, clock: &mut Clock) {
+    #[inline(always)]
+    pub fn time(&mut self, key: &'static str, value: Time, clock: &mut Clock) {
         self.key(key);
         self.buf.push(b'"');
         clock.iso(&mut self.buf, value);
         self.buf.push(b'"');
+    }
+
+    /// A time without key and quotes.
+    #[inline]
+    pub fn time_rest(&mut self, value: Time, clock: &mut Clock) {
+        clock.iso(&mut self.buf, value);
     }
 
     /// A string element.
@@ -267,7 +336,39 @@ impl Json {
     /// A number as element.
     pub fn item_uint(&mut self, value: u64) {
         self.comma();
-        self.digits(value);
+        digits(&mut self.buf, value);
+    }
+
+    /// A signed number as element.
+    pub fn item_int(&mut self, value: i64) {
+        self.comma();
+        self.int_rest(value);
+    }
+
+    /// A floating-point number as element.
+    pub fn item_float(&mut self, value: f64) {
+        self.comma();
+        self.float_rest(value);
+    }
+
+    /// `true` or `false` as element.
+    pub fn item_bool(&mut self, value: bool) {
+        self.comma();
+        self.buf.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    /// JSON as element.
+    pub fn item_json(&mut self, json: &[u8]) {
+        self.comma();
+        self.buf.extend_from_slice(json);
+    }
+
+    /// An address as element.
+    pub fn item_ip(&mut self, value: IpAddr) {
+        self.comma();
+        self.buf.push(b'"');
+        ip(&mut self.buf, value);
+        self.buf.push(b'"');
     }
 
     /// An Ethernet address as element.
@@ -276,13 +377,20 @@ impl Json {
         self.mac_rest(value);
     }
 
-    fn digits(&mut self, value: u64) {
-        digits(&mut self.buf, value);
+    fn quoted(&mut self, s: &[u8]) {
+        if kinds(s) & SPECIAL == 0 {
+            self.plain(s);
+        } else {
+            self.buf.push(b'"');
+            self.escaped(s);
+            self.buf.push(b'"');
+        }
     }
 
-    fn quoted(&mut self, s: &[u8]) {
+    #[inline]
+    fn plain(&mut self, s: &[u8]) {
         self.buf.push(b'"');
-        self.escaped(s);
+        self.buf.extend_from_slice(s);
         self.buf.push(b'"');
     }
 
@@ -306,10 +414,20 @@ impl Json {
     }
 
     fn lossy(&mut self, s: &[u8]) {
-        if std::str::from_utf8(s).is_ok() {
-            return self.quoted(s);
+        let kinds = kinds(s);
+        if kinds == 0 {
+            return self.plain(s);
         }
         self.buf.push(b'"');
+        if kinds & FOREIGN == 0 || std::str::from_utf8(s).is_ok() {
+            self.escaped(s);
+        } else {
+            self.lossy_rest(s);
+        }
+        self.buf.push(b'"');
+    }
+
+    fn lossy_rest(&mut self, s: &[u8]) {
         let mut from = 0;
         for (i, &b) in s.iter().enumerate() {
             if b >= 0x80 {
@@ -320,44 +438,6 @@ impl Json {
             }
         }
         self.escaped(&s[from..]);
-        self.buf.push(b'"');
-    }
-}
-
-/// Appends a number in decimal.
-pub fn digits(out: &mut Vec<u8>, mut value: u64) {
-    let mut text = [0u8; 20];
-    let mut at = text.len();
-    loop {
-        at -= 1;
-        text[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&text[at..]);
-}
-
-/// Appends an address; IPv6 with all eight groups of four digits.
-pub fn ip(out: &mut Vec<u8>, value: IpAddr) {
-    match value {
-        IpAddr::V4(a) => {
-            for (i, o) in a.octets().into_iter().enumerate() {
-                if i > 0 {
-                    out.push(b'.');
-                }
-                digits(out, u64::from(o));
-            }
-        }
-        IpAddr::V6(a) => {
-            for (i, o) in a.octets().into_iter().enumerate() {
-                if i > 0 && i % 2 == 0 {
-                    out.push(b':');
-                }
-                out.extend_from_slice(&[HEX[usize::from(o >> 4)], HEX[usize::from(o & 15)]]);
-            }
-        }
     }
 }
 
@@ -451,7 +531,8 @@ mod tests {
         fn any_bytes_make_valid_json(a: Vec<u8>, b: String, c: Vec<u8>) {
             let text = one(|j| {
                 j.bytes("a", &a);
-                j.str(&b, &b);
+                j.name(&b);
+                j.item_str(&b);
                 j.printable("p", &c);
                 j.array("l");
                 j.item_bytes(&c);

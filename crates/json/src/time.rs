@@ -1,14 +1,14 @@
 //! Times as text, in the local time zone.
 //!
-//! The zone is found once (`TZ`, else `/etc/localtime`). Its offset and the text of a minute are kept until an event of
-//! another minute comes, so that most times cost the seconds' digits only.
+//! The zone is found once (`TZ`, else `/etc/localtime`). Its offset and the date of a minute are kept until an event of
+//! another minute comes, and the text of a few seconds, so that most times cost the digits of their fraction only.
 
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use margay_packet::Time;
 
-use crate::digits;
+use crate::text::{digits, six, two as pair};
 
 /// Writes times in one time zone. Not shared: each output has its own.
 #[derive(Debug, Clone)]
@@ -21,7 +21,25 @@ pub struct Clock {
     /// The local minute since the epoch that `civil` holds.
     local_minute: i64,
     civil: Civil,
+    /// The text of seconds that were asked for, each at its place by its last bits: an event has the time of its packet, and
+    /// often that of its flow's beginning.
+    seconds: [Second; SECONDS],
 }
+
+/// How many seconds a [`Clock`] remembers.
+const SECONDS: usize = 8;
+
+/// The text of a second, with the fraction 0.
+#[derive(Debug, Clone, Copy)]
+struct Second {
+    utc: i64,
+    text: [u8; ISO],
+}
+
+/// Length of `2016-07-13T22:42:07.199672+0000`.
+const ISO: usize = 31;
+/// Where its fraction begins.
+const FRACTION: usize = 20;
 
 /// A local date and time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,8 +72,14 @@ impl Clock {
     }
 
     fn new(zone: TimeZone) -> Self {
-        let mut clock =
-            Clock { zone, utc_minute: i64::MIN, offset: 0, local_minute: i64::MIN, civil: Civil::default() };
+        let mut clock = Clock {
+            zone,
+            utc_minute: i64::MIN,
+            offset: 0,
+            local_minute: i64::MIN,
+            civil: Civil::default(),
+            seconds: [Second { utc: i64::MIN, text: [0; ISO] }; SECONDS],
+        };
         clock.civil(Time(0));
         clock
     }
@@ -78,8 +102,21 @@ impl Clock {
     }
 
     /// Appends `2016-07-13T22:42:07.199672+0000`.
+    #[inline]
     pub fn iso(&mut self, out: &mut Vec<u8>, time: Time) {
+        let utc = time.secs();
+        let known = self.seconds[utc as usize % SECONDS];
+        if known.utc != utc {
+            return self.iso_of_new_second(out, time);
+        }
+        let mut text = known.text;
+        text[FRACTION..FRACTION + 6].copy_from_slice(&six(time.subsec_micros()));
+        out.extend_from_slice(&text);
+    }
+
+    fn iso_of_new_second(&mut self, out: &mut Vec<u8>, time: Time) {
         let c = self.civil(time);
+        let from = out.len();
         year(out, c.year);
         out.push(b'-');
         two(out, c.month);
@@ -91,6 +128,11 @@ impl Clock {
         let minutes = self.offset.unsigned_abs() / 60;
         two(out, (minutes / 60) as u8);
         two(out, (minutes % 60) as u8);
+        // Years of more than four digits are longer: those are made anew each time.
+        if let Ok(text) = out[from..].try_into() {
+            let utc = time.secs();
+            self.seconds[utc as usize % SECONDS] = Second { utc, text };
+        }
     }
 
     /// Appends `07/13/2016-22:42:07.199672`, as `fast.log` has it.
@@ -132,14 +174,7 @@ impl Clock {
     fn clock_time(&self, out: &mut Vec<u8>, c: Civil, time: Time) {
         hms(out, c);
         out.push(b'.');
-        let micros = time.subsec_micros();
-        let mut text = [b'0'; 6];
-        let mut rest = micros;
-        for d in text.iter_mut().rev() {
-            *d = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        out.extend_from_slice(&text);
+        out.extend_from_slice(&six(time.subsec_micros()));
     }
 }
 
@@ -152,7 +187,7 @@ fn hms(out: &mut Vec<u8>, c: Civil) {
 }
 
 fn two(out: &mut Vec<u8>, n: u8) {
-    out.extend_from_slice(&[b'0' + n / 10 % 10, b'0' + n % 10]);
+    out.extend_from_slice(&pair(n));
 }
 
 fn year(out: &mut Vec<u8>, y: i64) {
@@ -259,6 +294,19 @@ mod tests {
         assert_eq!(iso(&mut c, Time::new(1_616_893_200, 0)), "2021-03-28T03:00:00.000000+0200");
         let mut c = Clock::new(TimeZone::posix("NST3:30").unwrap());
         assert_eq!(iso(&mut c, Time::new(0, 0)), "1969-12-31T20:30:00.000000-0330");
+    }
+
+    #[test]
+    fn seconds_that_share_a_place_are_told_apart() {
+        let mut c = Clock::utc();
+        let far = 300_000_000_000; // a year of five digits
+        for second in [5, 5 + SECONDS as i64, 5, far, 5, far, -3, 5 - SECONDS as i64] {
+            for micros in [0, 7, 999_999] {
+                let time = Time::new(second, micros);
+                assert_eq!(iso(&mut c, time), iso(&mut Clock::utc(), time));
+            }
+        }
+        assert_eq!(iso(&mut c, Time::new(far, 8)), "11476-08-15T05:20:00.000008+0000");
     }
 
     #[test]

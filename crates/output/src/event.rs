@@ -325,7 +325,9 @@ pub struct Signature<'a> {
     pub category: Option<&'a str>,
     /// Priority, 1 to 255.
     pub priority: u8,
-    /// `metadata` as [`crate::eve::metadata_json`] renders it when rules are loaded.
+    /// What comes before that, as [`crate::eve::signature_json`] renders it once; `None` where it was not.
+    pub text: Option<&'a [u8]>,
+    /// `metadata` as [`crate::eve::metadata_json`] renders it once.
     pub metadata: Option<&'a [u8]>,
     /// References with their prefix resolved.
     pub references: &'a [String],

@@ -8,11 +8,13 @@
 //! [`stats_log`] (`stats.log`); and packets to [`pcaplog`] (capture files). Nothing here decides what happened, and
 //! nothing here reads the configuration: [`settings`] holds each output's options, which the engine fills in.
 //!
-//! An event becomes text in a buffer that is used again ([`json::Json`]; times from a [`time::Clock`] that remembers the
-//! minute), and the text a line of a [`sinks::Sink`]. The worker's end of a sink collects lines; at the end of a batch of
-//! packets ([`Outputs::end_batch`]) they go to what all workers share, under a lock, and there to the file or socket, or
-//! into a buffer of `buffer-size`. [`Outputs::tick`], about once a second and by wall clock, flushes that buffer, rotates
-//! files, connects to sockets again. So an event costs no system call, and no lock but one a batch.
+//! An event becomes text in the buffer of a [`sinks::Sink`], once and in its place ([`json::Json`]; times from a
+//! [`time::Clock`] that remembers them; what a rule says of itself as [`eve::signature_json`] made it the first time). The
+//! worker's end of a sink collects lines; at the end of a batch of packets ([`Outputs::end_batch`]) they go to what all
+//! workers share, under a lock, and there to the file or socket, or into a buffer of `buffer-size`. With
+//! [`Outputs::write_aside`] they are handed over by 64 KiB or more to a thread that does this, and gives the buffers back.
+//! [`Outputs::tick`], about once a second and by wall clock, flushes, rotates files, connects to sockets again. So an event
+//! costs no system call, and no lock but one a batch.
 //!
 //! [`log`] is the engine's own voice: console, `suricata.log`, syslog. It is not for the packet path.
 //!
@@ -31,6 +33,7 @@
 //! | what | limit or policy |
 //! | --- | --- |
 //! | lines a worker holds | handed over at 128 KiB even within a batch |
+//! | lines that a thread is to write | 16 buffers of up to 128 KiB; a worker that has more waits ([`Outputs::waits`]) |
 //! | lines in a shared buffer | `buffer-size` |
 //! | what a slow stream socket did not take | one hand-over; new lines are lost and counted until it is sent |
 //! | a file or socket that cannot be written | said once; lines lost are counted ([`Outputs::lost`]); no half line stays |
@@ -49,6 +52,7 @@ pub mod pcaplog;
 pub mod settings;
 pub mod sinks;
 pub mod stats_log;
+mod writer;
 
 pub use margay_json::{self as json, time};
 pub use outputs::{OutputError, OutputSpec, Outputs};

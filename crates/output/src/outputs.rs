@@ -1,5 +1,7 @@
 //! All outputs of a worker.
 
+use std::sync::Arc;
+
 use margay_packet::{Packet, Time};
 
 use crate::eve::Eve;
@@ -8,11 +10,13 @@ use crate::event::{
     StreamEvent,
 };
 use crate::fast::Fast;
+use crate::log::{Level, log};
 use crate::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogError, PcapLogSettings, PcapMode};
 use crate::settings::{EveSettings, SinkKind, SinkSettings, StatsLogSettings};
 use crate::sinks::{OpenError, Sink};
 use crate::stats_log::StatsLog;
 use crate::time::Clock;
+use crate::writer::Writer;
 
 /// One output of the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +67,7 @@ pub struct Outputs {
     fast: Vec<Fast>,
     stats: Vec<StatsLog>,
     pcap: Vec<PcapLog>,
+    writer: Option<Arc<Writer>>,
 }
 
 impl Outputs {
@@ -79,6 +84,7 @@ impl Outputs {
             fast: Vec::new(),
             stats: Vec::new(),
             pcap: Vec::new(),
+            writer: None,
         };
         for spec in &o.specs {
             match spec {
@@ -115,6 +121,7 @@ impl Outputs {
             fast: Vec::new(),
             stats: Vec::new(),
             pcap: Vec::new(),
+            writer: self.writer.clone(),
         };
         let (mut eve, mut fast, mut stats) = (self.eve.iter_mut(), self.fast.iter_mut(), self.stats.iter_mut());
         for spec in &self.specs {
@@ -122,7 +129,9 @@ impl Outputs {
                 OutputSpec::Eve(s) => {
                     if let Some(e) = eve.next() {
                         let sink = if s.threaded && s.sink.kind == SinkKind::Regular {
-                            Sink::open(eve_sink(s, number + 1), now)?
+                            let mut sink = Sink::open(eve_sink(s, number + 1), now)?;
+                            self.writer.iter().for_each(|w| sink.write_aside(w));
+                            sink
                         } else {
                             e.sink().share()
                         };
@@ -160,12 +169,39 @@ impl Outputs {
             stats: stats.map(|(l, o)| StatsLog::new(o, l.sink().share(), Clock::system())).collect(),
             pcap: Vec::new(),
             specs: self.specs.clone(),
+            writer: self.writer.clone(),
         }
     }
 
     /// The interface that packets come from (`in_iface`).
     pub fn set_interface(&mut self, interface: &str) {
         self.eve.iter_mut().for_each(|e| e.set_interface(interface));
+    }
+
+    /// From here on lines are written by a thread, and a worker waits for files and sockets only where it is faster than
+    /// they are. What has little to say is written with the next [`Outputs::tick`] at the latest. For all workers: to be
+    /// called before [`Outputs::share`]. Where there is nothing to write, or no thread to be had, workers go on writing.
+    pub fn write_aside(&mut self) {
+        if self.writer.is_some() || self.sinks().next().is_none() {
+            return;
+        }
+        match Writer::start() {
+            Ok(writer) => {
+                let writer = Arc::new(writer);
+                self.sinks().for_each(|s| s.write_aside(&writer));
+                self.writer = Some(writer);
+            }
+            Err(e) => log(
+                Level::Warning,
+                "output",
+                format_args!("no thread to write events: {e}; packets wait while they are written"),
+            ),
+        }
+    }
+
+    /// How often a worker waited for the thread that writes; `None` without one.
+    pub fn waits(&self) -> Option<u64> {
+        self.writer.as_ref().map(|w| w.waits())
     }
 
     /// Whose the events are from here on (`tenant_id`); 0 is no tenant.
@@ -272,7 +308,7 @@ impl Outputs {
 
     /// Hands over the lines of a batch of packets.
     pub fn end_batch(&mut self) {
-        self.sinks().for_each(Sink::hand_over);
+        self.sinks().for_each(Sink::end_batch);
     }
 
     /// For the clock's sake, about once a second from one worker: flushes buffers, rotates files whose interval is over,

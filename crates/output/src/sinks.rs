@@ -1,8 +1,9 @@
 //! Where lines go: files, sockets, syslog, the console.
 //!
 //! A [`Sink`] is one worker's end of an output. It collects whole lines and hands them over at the end of a batch of
-//! packets ([`Sink::hand_over`]), under a lock that is taken for nothing else; what is behind the lock
-//! (`Shared`) writes them, or keeps them up to `buffer-size`.
+//! packets ([`Sink::end_batch`]), under a lock that is taken for nothing else; what is behind the lock
+//! (`Shared`) writes them, or keeps them up to `buffer-size`. With [`Sink::write_aside`] a thread does that, and lines are
+//! collected until they are worth its while; what is more than writing (flushing, opening anew) waits for it.
 //!
 //! # When writing fails
 //!
@@ -24,12 +25,16 @@ use std::time::Duration;
 use margay_packet::Time;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::json::Json;
 use crate::log::{Level, log};
 use crate::settings::{SinkKind, SinkSettings};
 use crate::time::{Clock, expand};
+use crate::writer::{self, Writer};
 
 /// How much a worker collects before it hands over in the middle of a batch.
 const LOCAL_LIMIT: usize = 128 * 1024;
+/// How much a worker collects for the thread that writes before it hands over at the end of a batch.
+const WORTH: usize = 64 * 1024;
 /// Where syslog listens.
 const SYSLOG_SOCKET: &str = "/dev/log";
 /// How long the end of the process waits for a slow socket.
@@ -48,8 +53,30 @@ pub struct OpenError {
 /// One worker's end of an output.
 #[derive(Debug)]
 pub struct Sink {
-    local: Vec<u8>,
-    shared: Arc<Mutex<Shared>>,
+    local: Json,
+    shared: Arc<Behind>,
+    writer: Option<Arc<Writer>>,
+}
+
+/// What all workers share.
+#[derive(Debug)]
+struct Behind(Mutex<Shared>);
+
+impl Behind {
+    /// A worker that panicked while it wrote leaves whole lines: its lock is as good as any.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl writer::Target for Behind {
+    fn write(&self, lines: &[u8]) {
+        self.lock().write(lines);
+    }
+
+    fn tick(&self, now: Time) {
+        self.lock().tick(now);
+    }
 }
 
 impl Sink {
@@ -59,64 +86,98 @@ impl Sink {
     /// [`OpenError`] for files.
     pub fn open(settings: SinkSettings, now: Time) -> Result<Sink, OpenError> {
         let shared = Shared::open(settings, now)?;
-        Ok(Sink { local: Vec::new(), shared: Arc::new(Mutex::new(shared)) })
+        Ok(Sink { local: Json::default(), shared: Arc::new(Behind(Mutex::new(shared))), writer: None })
+    }
+
+    /// From here on `writer` writes what is handed over.
+    pub(crate) fn write_aside(&mut self, writer: &Arc<Writer>) {
+        self.hand_over();
+        self.writer = Some(Arc::clone(writer));
     }
 
     /// Another worker's end of the same output.
     #[must_use]
     pub fn share(&self) -> Sink {
-        Sink { local: Vec::new(), shared: Arc::clone(&self.shared) }
+        Sink { local: Json::default(), shared: Arc::clone(&self.shared), writer: self.writer.clone() }
     }
 
     /// Adds a line, which ends in a line feed.
     pub fn line(&mut self, line: &[u8]) {
-        self.local.extend_from_slice(line);
+        self.line_with(|json| json.raw(line));
+    }
+
+    /// Adds a line that `write` appends, which ends in a line feed.
+    #[inline]
+    pub fn line_with(&mut self, write: impl FnOnce(&mut Json)) {
+        write(&mut self.local);
         if self.local.len() >= LOCAL_LIMIT {
             self.hand_over();
         }
     }
 
-    /// Hands over what was collected: at the end of a batch.
+    /// At the end of a batch: hands over what was collected, if it is worth it.
+    pub fn end_batch(&mut self) {
+        if self.writer.is_none() || self.local.len() >= WORTH {
+            self.hand_over();
+        }
+    }
+
+    /// Hands over what was collected.
     pub fn hand_over(&mut self) {
-        if !self.local.is_empty() {
-            lock(&self.shared).write(&self.local);
+        if self.local.is_empty() {
+            return;
+        }
+        if !self.put_aside(None) {
+            self.shared.lock().write(self.local.as_bytes());
             self.local.clear();
         }
     }
 
+    /// Hands over what was collected to the thread that writes, and where there is a time that as well; whether there is
+    /// a thread.
+    fn put_aside(&mut self, tick: Option<Time>) -> bool {
+        let Some(writer) = &self.writer else { return false };
+        let target: Arc<dyn writer::Target> = Arc::clone(&self.shared) as _;
+        let lines = self.local.replace(Vec::new());
+        self.local.replace(writer.put(&target, lines, tick));
+        true
+    }
+
+    /// What all workers share, when everything that was handed over is written.
+    fn settled(&mut self) -> MutexGuard<'_, Shared> {
+        self.hand_over();
+        if let Some(writer) = &self.writer {
+            writer.drain();
+        }
+        self.shared.lock()
+    }
+
     /// Writes what is buffered, as far as that goes without waiting.
     pub fn flush(&mut self) {
-        self.hand_over();
-        lock(&self.shared).flush();
+        self.settled().flush();
     }
 
     /// As [`Sink::flush`], waiting for a slow socket a little: at the end.
     pub fn finish(&mut self) {
-        self.hand_over();
-        lock(&self.shared).finish();
+        self.settled().finish();
     }
 
     /// Opens the file anew, after it was moved away.
     pub fn reopen(&mut self, now: Time) {
-        self.hand_over();
-        lock(&self.shared).reopen(now);
+        self.settled().reopen(now);
     }
 
     /// For the clock's sake, about once a second: flushes, rotates when `rotate-interval` is over, connects anew.
     pub fn tick(&mut self, now: Time) {
-        self.hand_over();
-        lock(&self.shared).tick(now);
+        if !self.put_aside(Some(now)) {
+            self.settled().tick(now);
+        }
     }
 
     /// Lines that could not be written so far.
     pub fn lost(&self) -> u64 {
-        lock(&self.shared).lost
+        self.shared.lock().lost
     }
-}
-
-/// A worker that panicked while it wrote leaves whole lines: its lock is as good as any.
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug)]
@@ -589,6 +650,43 @@ mod tests {
             let n: usize = w.nth(1).unwrap().parse().unwrap();
             w.next().unwrap().len() == n
         }));
+    }
+
+    #[test]
+    fn a_thread_writes_and_order_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("f"), dir.path().join("f.1"));
+        let mut s = sink(SinkSettings::file(&path));
+        s.line(b"0\n");
+        let writer = Arc::new(Writer::start().unwrap());
+        s.write_aside(&writer);
+        let mut want = String::from("0\n");
+        let line = |i: usize| format!("{i} {}\n", "x".repeat(i % 300));
+        for i in 1..5000 {
+            s.line(line(i).as_bytes());
+            want += &line(i);
+            if i % 10 == 0 {
+                s.end_batch();
+            }
+        }
+        // A little waits for more, a flush waits for all.
+        s.flush();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), want);
+        s.line(b"a\n");
+        s.end_batch();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), want);
+        std::fs::rename(&path, &moved).unwrap();
+        s.reopen(Time(0));
+        s.line(b"b\n");
+        s.tick(Time(0));
+        writer.drain();
+        assert_eq!(std::fs::read_to_string(&moved).unwrap(), want + "a\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "b\n");
+        let mut full = sink(SinkSettings::file("/dev/full"));
+        full.write_aside(&writer);
+        full.line(b"{}\n{}\n");
+        full.finish();
+        assert_eq!(full.lost(), 2);
     }
 
     #[test]

@@ -247,6 +247,7 @@ fn an_alert_with_everything() {
                 msg: Some("test \"udp\" \\ x / y \u{e9}".as_bytes()),
                 category: Some("Attempted Administrator Privilege Gain"),
                 priority: 1,
+                text: None,
                 metadata: Some(&metadata),
                 references: std::slice::from_ref(&reference),
                 rule: b"alert udp any any -> any any (msg:\"test\"; sid:2;)",

@@ -197,7 +197,7 @@ fn queries(m: &Message, json: &mut Json) {
 }
 
 /// The records of a section, one by one; each string of a TXT record is a record by itself.
-fn section(m: &Message, records: &[Record], key: &str, json: &mut Json) {
+fn section(m: &Message, records: &[Record], key: &'static str, json: &mut Json) {
     if records.is_empty() {
         return;
     }
@@ -330,15 +330,17 @@ fn group_bytes(m: &Message, text: Text, kind: u16, json: &mut Json) {
 
 /// An address as member `key`, or as element; empty where it has not the length of one.
 fn address(bytes: &[u8], key: Option<&str>, kind: u16, json: &mut Json) {
-    let mut text = Vec::with_capacity(40);
-    match (kind, <[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
-        (types::A, Ok(a), _) => margay_json::ip(&mut text, a.into()),
-        (types::AAAA, _, Ok(a)) => margay_json::ip(&mut text, a.into()),
-        _ => {}
+    let address = match (kind, <[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
+        (types::A, Ok(a), _) => Some(a.into()),
+        (types::AAAA, _, Ok(a)) => Some(a.into()),
+        _ => None,
+    };
+    if let Some(key) = key {
+        json.name(key);
     }
-    match key {
-        Some(key) => json.bytes(key, &text),
-        None => json.item_bytes(&text),
+    match address {
+        Some(a) => json.item_ip(a),
+        None => json.item_str(""),
     }
 }
 
@@ -443,15 +445,22 @@ fn mdns(tx: &DnsTx, json: &mut Json) {
 
 fn mdns_data(m: &Message, r: &Record, key: &str, json: &mut Json) {
     match r.rdata {
-        Rdata::Name(name) => json.bytes(key, m.text(name)),
+        Rdata::Name(name) => {
+            json.name(key);
+            json.item_bytes(m.text(name));
+        }
         Rdata::Bytes(text) => match r.rrtype {
             types::A | types::AAAA => address(m.text(text), Some(key), r.rrtype, json),
             types::TXT => {
-                json.array(key);
+                json.name(key);
+                json.item_array();
                 strings(m.text(text)).flatten().for_each(|s| json.item_bytes(s));
                 json.end_array();
             }
-            types::NULL => json.bytes(key, m.text(text)),
+            types::NULL => {
+                json.name(key);
+                json.item_bytes(m.text(text));
+            }
             _ => data(m, r, json),
         },
         _ => data(m, r, json),

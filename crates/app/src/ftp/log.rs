@@ -27,7 +27,7 @@ pub(super) fn log(tx: &FtpTx, json: &mut Json) {
     json.end_object();
 }
 
-fn list<'a>(json: &mut Json, key: &str, items: impl ExactSizeIterator<Item = &'a [u8]>) {
+fn list<'a>(json: &mut Json, key: &'static str, items: impl ExactSizeIterator<Item = &'a [u8]>) {
     if items.len() > 0 {
         json.array(key);
         items.for_each(|item| json.item_bytes(item));

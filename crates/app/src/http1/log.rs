@@ -102,7 +102,7 @@ fn extended(tx: &Http1Tx, json: &mut Json) {
 
 /// Header fields in the order they came, each name once with all its values: all of them, or those of `custom`. Nothing
 /// where there is none.
-fn fields(json: &mut Json, key: &str, headers: &Headers, custom: Option<&[String]>) {
+fn fields(json: &mut Json, key: &'static str, headers: &Headers, custom: Option<&[String]>) {
     let wanted = |name: &[u8]| custom.is_none_or(|c| c.iter().any(|w| w.as_bytes().eq_ignore_ascii_case(name)));
     let mut scratch = Vec::new();
     let mut open = false;

@@ -92,7 +92,7 @@ fn side(json: &mut Json, message: &Message) {
     }
 }
 
-fn fields(json: &mut Json, key: &str, message: &Message) {
+fn fields(json: &mut Json, key: &'static str, message: &Message) {
     if message.fields.is_empty() {
         return;
     }

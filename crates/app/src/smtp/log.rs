@@ -62,7 +62,10 @@ fn own(mail: &Mail, json: &mut Json, options: &AppLogOptions) {
             MailField::Bcc => list(json, "bcc", addresses(value)),
             MailField::Received => list(json, "received", mail.all(field).rev()),
             MailField::Relays => list(json, "relays", mail.all(field)),
-            f => json.bytes(&f.name().replace('-', "_"), value),
+            f => {
+                json.name(&f.name().replace('-', "_"));
+                json.item_bytes(value);
+            }
         }
     }
     if options.smtp.md5_subject
@@ -77,7 +80,7 @@ fn own(mail: &Mail, json: &mut Json, options: &AppLogOptions) {
     }
 }
 
-fn list<'a>(json: &mut Json, key: &str, items: impl Iterator<Item = &'a [u8]>) {
+fn list<'a>(json: &mut Json, key: &'static str, items: impl Iterator<Item = &'a [u8]>) {
     json.array(key);
     items.for_each(|i| json.item_bytes(i));
     json.end_array();

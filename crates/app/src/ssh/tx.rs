@@ -176,7 +176,7 @@ impl Transaction for SshTx {
     }
 }
 
-fn text(json: &mut Json, key: &str, value: &[u8]) {
+fn text(json: &mut Json, key: &'static str, value: &[u8]) {
     match value.get(..SHOWN) {
         Some(first) if value.len() > SHOWN => json.bytes(key, &[first, b"[truncated]"].concat()),
         _ => json.bytes(key, value),

@@ -122,7 +122,7 @@ fn validity(side: &Side, json: &mut Json, fields: Fields) {
 }
 
 /// Certificates in base64: the first, and all.
-fn chain(side: &Side, json: &mut Json, fields: Fields, keys: [(Field, &str); 2]) {
+fn chain(side: &Side, json: &mut Json, fields: Fields, keys: [(Field, &'static str); 2]) {
     let Some(chain) = side.chain.as_ref().filter(|c| !c.is_empty()) else { return };
     let [(first, first_key), (all, all_key)] = keys;
     if fields.has(first)
@@ -146,7 +146,7 @@ fn encode(der: &[u8]) -> String {
 
 /// What the fingerprints of the hellos are made from.
 fn handshakes(tx: &TlsTx, json: &mut Json, fields: Fields) {
-    let numbers = |json: &mut Json, key: &str, numbers: &mut dyn Iterator<Item = u16>| {
+    let numbers = |json: &mut Json, key: &'static str, numbers: &mut dyn Iterator<Item = u16>| {
         json.array(key);
         for n in numbers {
             json.item_uint(u64::from(n));

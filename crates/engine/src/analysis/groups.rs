@@ -214,7 +214,8 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
     let mut j = Json::new();
     j.item_object();
     for (t, name) in ["tcp", "udp"].into_iter().enumerate() {
-        j.object(name);
+        j.name(name);
+        j.item_object();
         for (d, side) in ["toserver", "toclient"].into_iter().enumerate() {
             let of_side = members(rules, t, d == 0).into_iter();
             let listed: Vec<(u32, Vec<(u16, u16)>)> =
@@ -242,7 +243,8 @@ pub(super) fn report(rules: &[Analysed], settings: &GroupSettings) -> Json {
     }
     numbers.list();
     for (t, name) in [(2, "icmpv4"), (3, "icmpv6")] {
-        j.object(name);
+        j.name(name);
+        j.item_object();
         for (side, to_server) in [("toserver", true), ("toclient", false)] {
             let set = members(rules, t, to_server);
             if !set.is_empty() {
@@ -354,10 +356,12 @@ fn statistics<'a, I: Iterator<Item = &'a Analysed>>(j: &mut Json, of_group: impl
         }
     }
     for (proto, total, buffers) in &by_proto {
-        j.object(proto);
+        j.name(proto);
+        j.item_object();
         j.uint("total", *total);
         for (name, n) in buffers {
-            j.uint(name, *n);
+            j.name(name);
+            j.item_uint(*n);
         }
         j.end_object();
     }
@@ -382,7 +386,8 @@ fn strengths<'a>(j: &mut Json, rules: impl Iterator<Item = &'a Analysed>) {
     for (name, mut list) in buffers {
         let all = || list.iter().map(|l| l.0);
         let total = list.len() as u64;
-        j.object(name);
+        j.name(name);
+        j.item_object();
         j.uint("total", total);
         j.uint("avg_strength", all().sum::<u64>() / total.max(1));
         j.uint("min_strength", all().min().unwrap_or(0));

@@ -43,7 +43,7 @@ impl Item {
 
 /// The members that tell a comparison.
 fn compare(j: &mut Json, c: &Compare) {
-    let range = |j: &mut Json, key: &str, a: u64, b: u64| {
+    let range = |j: &mut Json, key: &'static str, a: u64, b: u64| {
         j.object(key);
         j.uint("min", a);
         j.uint("max", b);

@@ -9,7 +9,7 @@ use margay_rules::ast::{BitOp, BufferCheck, Check, Effect, Rule};
 use super::items;
 use super::model::{Analysed, Engine};
 
-fn strings(j: &mut Json, key: &str, list: &[impl AsRef<str>]) {
+fn strings(j: &mut Json, key: &'static str, list: &[impl AsRef<str>]) {
     j.array(key);
     for s in list {
         j.item_str(s.as_ref());

@@ -59,7 +59,7 @@ fn look(j: &mut Json, l: &LookReport, clock: &mut Clock) {
     j.end_array();
 }
 
-fn looks(j: &mut Json, key: &str, list: &[LookReport], clock: &mut Clock) {
+fn looks(j: &mut Json, key: &'static str, list: &[LookReport], clock: &mut Clock) {
     j.array(key);
     for l in list {
         j.item_object();

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use margay_app::AppConfig;
 use margay_app::decompress::Limits;
 use margay_app::http1::{Config as HttpConfig, InvalidEncoding, PathConfig, Personality, ServerConfig, SwfConfig};
+use margay_app::recognise::Recogniser;
 use margay_app::window::WindowLimits;
 use margay_config::{Config, ConfigError, Node};
 
@@ -25,7 +26,7 @@ pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
         smb: super::smb::smb(config)?,
         dcerpc: super::smb::dcerpc(config)?,
         smtp: super::smtp::smtp(config)?,
-        ..AppConfig::default()
+        ..AppConfig::new(Recogniser::new(&super::recogniser(config)?))
     })
 }
 

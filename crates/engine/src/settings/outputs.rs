@@ -164,8 +164,12 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize) -> Result<
         };
         info!("logopenfile", "{name} output initialized: {}", path.display());
     }
-    Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
-        .map_err(|e| Failed::new("logopenfile", e.to_string()))
+    let mut outputs = Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
+        .map_err(|e| Failed::new("logopenfile", e.to_string()))?;
+    if writer_thread(config)? {
+        outputs.write_aside();
+    }
+    Ok(outputs)
 }
 
 /// What belongs to `outputs`, those of a worker: by the worker's own thread, for scripts stay there.
@@ -177,6 +181,14 @@ pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Re
     let mut scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
     scripts.setup().map_err(|e| Failed::new("lua", e))?;
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
+}
+
+/// `margay.writer-thread`: whether a thread of its own writes events. `auto` is where it need not take a worker's core.
+fn writer_thread(config: &Config) -> Result<bool, Failed> {
+    match config.get("margay.writer-thread") {
+        None | Some("auto") => Ok(std::thread::available_parallelism().is_ok_and(|n| n.get() > 1)),
+        Some(_) => Ok(super::flag(config, "margay.writer-thread", false)?),
+    }
 }
 
 /// Loads the scripts that write logs as a run would, and forgets them; whether one asks for JA3.

@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use margay_app::{LogFor, protocol};
 use margay_detect::inspect::HITS_MAX;
-use margay_detect::{Detect, Reject};
+use margay_detect::{Detect, Reject, RuleFacts};
 use margay_flow::{CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState};
+use margay_output::eve::{metadata_json, signature_json};
 use margay_output::event::{
     self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
     FlowSummary, Forwarded, Header, ONE_RECORD, PacketEvent, Payload, RejectTarget, Signature, Target, TcpSummary, Var,
@@ -32,44 +33,73 @@ pub(crate) struct Scratch {
     pub(crate) rewritten: Vec<u8>,
 }
 
-/// What events show of a rule's text.
+/// Rules as events show them. Most never match: each is made when it is first shown.
+#[derive(Debug, Default)]
+pub(crate) struct RuleTexts {
+    rules: Box<[OnceLock<Box<RuleText>>]>,
+    /// What `reference.config` says of systems, by their names in lower case.
+    prefixes: HashMap<String, String>,
+}
+
+/// A rule as events show it.
 #[derive(Debug)]
-pub(crate) struct RuleText {
+struct RuleText {
+    signature: Vec<u8>,
     metadata: Option<Vec<u8>>,
     references: Vec<String>,
 }
 
-impl RuleText {
-    /// Of a rule's text, with what `reference.config` says of its references; those that it does not know are left out.
-    fn of(text: &str, prefixes: &HashMap<String, String>) -> RuleText {
-        let metadata = margay_rules::metadata(text);
+impl RuleTexts {
+    /// Of so many rules, with what `reference.config` says of systems, by their names in lower case.
+    pub(crate) fn new(rules: usize, prefixes: HashMap<String, String>) -> RuleTexts {
+        RuleTexts { rules: std::iter::repeat_with(OnceLock::new).take(rules).collect(), prefixes }
+    }
+
+    /// What events say of the rule of that number.
+    fn signature<'a>(&'a self, detect: &'a Detect, number: u32) -> Signature<'a> {
+        let (Some(rule), Some(place)) = (detect.rules().get(number as usize), self.rules.get(number as usize)) else {
+            return Signature::default();
+        };
+        let text = place.get_or_init(|| Box::new(self.text(rule)));
+        Signature {
+            text: Some(&text.signature),
+            metadata: text.metadata.as_deref(),
+            references: &text.references,
+            ..plain(rule)
+        }
+    }
+
+    #[cold]
+    fn text(&self, rule: &RuleFacts) -> RuleText {
+        let metadata = margay_rules::metadata(&rule.text);
         let pairs: Vec<_> = metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let reference = |(system, text): (String, String)| prefixes.get(&system).map(|p| format!("{p}{text}"));
+        // Those that `reference.config` does not know are left out.
+        let reference = |(system, text): (String, String)| self.prefixes.get(&system).map(|p| format!("{p}{text}"));
         RuleText {
-            metadata: margay_output::eve::metadata_json(&pairs),
-            references: margay_rules::references(text).into_iter().filter_map(reference).collect(),
+            signature: signature_json(&plain(rule)),
+            metadata: metadata_json(&pairs),
+            references: margay_rules::references(&rule.text).into_iter().filter_map(reference).collect(),
         }
     }
 }
 
-/// What events show of rules and is made of their texts, of each when it first alerts: of a large set of rules few ever do.
-#[derive(Debug, Default)]
-pub(crate) struct RuleTexts {
-    made: Box<[OnceLock<Box<RuleText>>]>,
-    /// By name, what comes before the text of a reference.
-    prefixes: HashMap<String, String>,
-}
-
-impl RuleTexts {
-    /// For so many rules.
-    pub(crate) fn new(rules: usize, prefixes: HashMap<String, String>) -> RuleTexts {
-        RuleTexts { made: (0..rules).map(|_| OnceLock::new()).collect(), prefixes }
-    }
-
-    /// Of rule number `rule`, which has this text.
-    fn get(&self, rule: u32, text: &str) -> Option<&RuleText> {
-        let place = self.made.get(rule as usize)?;
-        Some(place.get_or_init(|| Box::new(RuleText::of(text, &self.prefixes))))
+/// A rule without what is rendered of it.
+fn plain(r: &RuleFacts) -> Signature<'_> {
+    Signature {
+        gid: r.gid,
+        id: r.sid,
+        rev: r.rev,
+        msg: (!r.msg.is_empty()).then_some(r.msg.as_bytes()),
+        category: r.class.as_ref().map(|c| &*c.description),
+        priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
+        text: None,
+        metadata: None,
+        references: &[],
+        rule: r.text.as_bytes(),
+        target: r.target.map(|t| match t {
+            margay_rules::ast::Target::Source => Target::Src,
+            margay_rules::ast::Target::Destination => Target::Dest,
+        }),
     }
 }
 
@@ -188,7 +218,8 @@ impl Rest {
                 let mut shown = [""; HITS_MAX];
                 for ((name, object), n) in state.contexts(a).zip(0..HITS_MAX) {
                     if !shown.contains(&name) {
-                        json.json(name, object);
+                        json.name(name);
+                        json.item_json(object);
                         shown[n] = name;
                     }
                 }
@@ -197,7 +228,7 @@ impl Rest {
             let event = AlertEvent {
                 header,
                 packet: p,
-                signature: signature(detect, &self.texts, a.rule),
+                signature: self.texts.signature(detect, a.rule),
                 blocked: a.blocked,
                 would_drop: !self.ips && a.action == Action::Drop,
                 engine: self.firewall.then(|| {
@@ -275,7 +306,7 @@ impl Rest {
         }
         let alert = match (&self.detect, reason, fate.dropped_by) {
             (Some((detect, _)), DropReason::Rules | DropReason::Threshold | DropReason::Firewall(_), Some(rule)) => {
-                Some((signature(detect, &self.texts, rule), true))
+                Some((self.texts.signature(detect, rule), true))
             }
             _ => None,
         };
@@ -435,26 +466,6 @@ fn captured<'a>(detect: &'a Detect, vars: &'a CapturedVars) -> impl Iterator<Ite
         Some(key) => Some(Var::KeyValue(key, &v.value)),
         None => detect.names().name(v.name).map(|n| Var::Named(n, &v.value)),
     })
-}
-
-fn signature<'a>(detect: &'a Detect, texts: &'a RuleTexts, rule: u32) -> Signature<'a> {
-    let Some(r) = detect.rules().get(rule as usize) else { return Signature::default() };
-    let Some(text) = texts.get(rule, &r.text) else { return Signature::default() };
-    Signature {
-        gid: r.gid,
-        id: r.sid,
-        rev: r.rev,
-        msg: (!r.msg.is_empty()).then_some(r.msg.as_bytes()),
-        category: r.class.as_ref().map(|c| &*c.description),
-        priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
-        metadata: text.metadata.as_deref(),
-        references: &text.references,
-        rule: r.text.as_bytes(),
-        target: r.target.map(|t| match t {
-            margay_rules::ast::Target::Source => Target::Src,
-            margay_rules::ast::Target::Destination => Target::Dest,
-        }),
-    }
 }
 
 fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {

@@ -119,7 +119,7 @@ pub(crate) struct Mix {
     free: Vec<u32>,
     held: Vec<Option<Held>>,
     held_free: Vec<u32>,
-    /// Pieces of a packet that was fragmented.
+    /// Pieces of a packet that was fragmented, all sent at once.
     ready: VecDeque<(Made, Vec<u8>)>,
     pools: Pools,
     random: bool,
@@ -229,7 +229,6 @@ impl Mix {
     /// Makes the next packet into `out`; none when everything was sent.
     pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Option<Made> {
         loop {
-            // Fragments are microseconds apart; what comes between them waits for them.
             if let Some((made, frame)) = self.ready.pop_front() {
                 *out = frame;
                 return Some(made);
@@ -273,7 +272,8 @@ impl Mix {
         }
         let Some(s) = self.sources.get_mut(n as usize) else { return };
         let ready = match &s.body {
-            Body::Fixed(all) => Some(Arc::clone(s.rng.pick(all))),
+            // In turn, so that the traffic has the mean of the variants.
+            Body::Fixed(all) => Some(Arc::clone(&all[(s.begun as usize).wrapping_sub(1) % all.len()])),
             Body::Fresh => None,
         };
         let v6 = ready.as_ref().map_or(s.spec.ipv6, |t| t.v6);
@@ -460,8 +460,8 @@ impl Mix {
         if let Some(most) = i.fragment
             && let Some(pieces) = fragments(out, usize::from(most), &mut self.rng)
         {
-            for (n, frame) in pieces.into_iter().enumerate() {
-                let piece = Made { at: made.at + n as u64 * 1000, wire_len: frame.len() as u32, dir: made.dir };
+            for frame in pieces {
+                let piece = Made { at: made.at, wire_len: frame.len() as u32, dir: made.dir };
                 self.count_packet(source, &piece);
                 self.ready.push_back((piece, frame));
             }

@@ -10,7 +10,7 @@ use super::Out;
 use super::header::proto;
 use super::xff::Client;
 
-/// Renders the `metadata` of a rule, done once when rules are loaded: keys in alphabetical order, each with a list of its
+/// Renders the `metadata` of a rule, done once for a rule: keys in alphabetical order, each with a list of its
 /// values, the last one first. `None` where there is none to show; words without a value are not shown.
 pub fn metadata_json(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
     let mut keys: Vec<&str> = pairs.iter().map(|p| p.0).collect();
@@ -22,7 +22,8 @@ pub fn metadata_json(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
     let mut j = Json::new();
     j.item_object();
     for key in keys {
-        j.array(key);
+        j.name(key);
+        j.item_array();
         for (_, value) in pairs.iter().rev().filter(|p| p.0 == key) {
             j.item_str(value);
         }
@@ -32,12 +33,30 @@ pub fn metadata_json(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
     Some(j.as_bytes().to_vec())
 }
 
+/// Renders what an alert says of its rule before its metadata, done once for a rule: `gid` to `severity`, as members without
+/// the braces. It is what [`Signature::text`] takes.
+pub fn signature_json(s: &Signature<'_>) -> Vec<u8> {
+    let mut j = Json::new();
+    signature(&mut j, s);
+    j.as_bytes().to_vec()
+}
+
+fn signature(j: &mut Json, s: &Signature<'_>) {
+    j.uint("gid", u64::from(s.gid));
+    j.uint("signature_id", u64::from(s.id));
+    j.uint("rev", u64::from(s.rev));
+    j.bytes("signature", s.msg.unwrap_or_default());
+    j.str("category", s.category.unwrap_or_default());
+    j.uint("severity", u64::from(s.priority));
+}
+
 impl Out<'_> {
     pub(super) fn alert(&mut self, e: &AlertEvent<'_>) {
         let options = self.settings.alert;
         let client = self.client(EventType::Alert, e.xff.as_ref());
-        let header = client.header(&e.header);
-        self.begin(&header, EventType::Alert);
+        let changed = client.header(&e.header);
+        let header = changed.as_ref().unwrap_or(&e.header);
+        self.begin(header, EventType::Alert);
         self.context(&e.header);
         self.tx_id(e.tx_id);
 
@@ -109,14 +128,14 @@ impl Out<'_> {
         more: impl FnOnce(&mut Self, &Signature<'_>),
     ) {
         let j = &mut *self.json;
-        j.object("alert");
-        j.str("action", if blocked { "blocked" } else { "allowed" });
-        j.uint("gid", u64::from(s.gid));
-        j.uint("signature_id", u64::from(s.id));
-        j.uint("rev", u64::from(s.rev));
-        j.bytes("signature", s.msg.unwrap_or_default());
-        j.str("category", s.category.unwrap_or_default());
-        j.uint("severity", u64::from(s.priority));
+        j.raw(if blocked { b",\"alert\":{\"action\":\"blocked\"," } else { b",\"alert\":{\"action\":\"allowed\"," });
+        match s.text {
+            Some(text) => j.raw(text),
+            None => {
+                let text = signature_json(s);
+                j.raw(&text);
+            }
+        }
         if self.tenant != 0 {
             j.uint("tenant_id", u64::from(self.tenant));
         }
@@ -160,34 +179,43 @@ impl Out<'_> {
 
     /// `app_proto` and its companions.
     pub(super) fn app_protos(&mut self, p: &AppProtos<'_>) {
-        for (key, name) in [
-            ("app_proto", p.proto),
-            ("app_proto_ts", p.to_server),
-            ("app_proto_tc", p.to_client),
-            ("app_proto_orig", p.original),
-            ("app_proto_expected", p.expected),
-        ] {
-            if let Some(name) = name {
-                self.json.str(key, name);
-            }
+        let j = &mut *self.json;
+        if let Some(name) = p.proto {
+            j.str("app_proto", name);
+        }
+        if let Some(name) = p.to_server {
+            j.str("app_proto_ts", name);
+        }
+        if let Some(name) = p.to_client {
+            j.str("app_proto_tc", name);
+        }
+        if let Some(name) = p.original {
+            j.str("app_proto_orig", name);
+        }
+        if let Some(name) = p.expected {
+            j.str("app_proto_expected", name);
         }
     }
 
     fn flow_summary(&mut self, f: &FlowSummary, client: &Client) {
+        self.begin_flow(&f.pkts, &f.bytes);
+        self.json.raw(b",\"start\":\"");
+        self.json.time_rest(f.start, self.clock);
+        self.json.raw(b"\"");
         let j = &mut *self.json;
-        j.object("flow");
-        j.uint("pkts_toserver", f.pkts[0]);
-        j.uint("pkts_toclient", f.pkts[1]);
-        j.uint("bytes_toserver", f.bytes[0]);
-        j.uint("bytes_toclient", f.bytes[1]);
-        j.time("start", f.start, self.clock);
-        j.ip("src_ip", client.overwrites().unwrap_or(f.addresses.src));
-        j.ip("dest_ip", f.addresses.dst);
+        j.raw(b",\"src_ip\":\"");
+        j.ip_rest(client.overwrites().unwrap_or(f.addresses.src));
+        j.raw(b"\",\"dest_ip\":\"");
+        j.ip_rest(f.addresses.dst);
         if has_ports(f.addresses.proto) {
-            j.uint("src_port", u64::from(f.addresses.sport));
-            j.uint("dest_port", u64::from(f.addresses.dport));
+            j.raw(b"\",\"src_port\":");
+            j.uint_rest(u64::from(f.addresses.sport));
+            j.raw(b",\"dest_port\":");
+            j.uint_rest(u64::from(f.addresses.dport));
+            j.raw(b"}");
+        } else {
+            j.raw(b"\"}");
         }
-        j.end_object();
     }
 
     fn payload(&mut self, p: &Payload<'_>) {

@@ -26,15 +26,24 @@ fn flags(j: &mut Json, bits: u8) {
 }
 
 impl Out<'_> {
+    /// Opens `flow` and writes what went to the server and to the client.
+    pub(super) fn begin_flow(&mut self, pkts: &[u64; 2], bytes: &[u64; 2]) {
+        let j = &mut *self.json;
+        j.raw(b",\"flow\":{\"pkts_toserver\":");
+        j.uint_rest(pkts[0]);
+        j.raw(b",\"pkts_toclient\":");
+        j.uint_rest(pkts[1]);
+        j.raw(b",\"bytes_toserver\":");
+        j.uint_rest(bytes[0]);
+        j.raw(b",\"bytes_toclient\":");
+        j.uint_rest(bytes[1]);
+    }
+
     pub(super) fn flow(&mut self, e: &FlowEvent<'_>) {
         self.begin(&e.header, EventType::Flow);
         self.app_protos(&e.app_protos);
+        self.begin_flow(&e.pkts, &e.bytes);
         let j = &mut *self.json;
-        j.object("flow");
-        j.uint("pkts_toserver", e.pkts[0]);
-        j.uint("pkts_toclient", e.pkts[1]);
-        j.uint("bytes_toserver", e.bytes[0]);
-        j.uint("bytes_toclient", e.bytes[1]);
         if let Some([ts, tc]) = e.bypassed {
             j.object("bypassed");
             j.uint("pkts_toserver", ts.0);

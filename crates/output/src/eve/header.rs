@@ -1,10 +1,15 @@
 //! What all events have in common.
 
+use margay_packet::PacketSource;
+
 use crate::event::{Addresses, Ether, EventType, Header, Var, VerdictInfo};
-use crate::names::{ESP, has_ports, protocol_name};
+use crate::names::{ESP, TCP, UDP, has_ports, protocol_name};
 use crate::{community_id, json::Json};
 
 use super::Out;
+
+/// What most packets say of where they come from.
+const WIRE: &str = ",\"pkt_src\":\"wire/pcap\"";
 
 /// `proto`: the name, or the number where it has none.
 pub(super) fn proto(json: &mut Json, proto: u8) {
@@ -18,24 +23,48 @@ pub(super) fn proto(json: &mut Json, proto: u8) {
     }
 }
 
-fn pair(json: &mut Json, a: &Addresses) {
-    json.ip("src_ip", a.src);
-    if has_ports(a.proto) {
-        json.uint("src_port", u64::from(a.sport));
+/// Whom a packet or flow connects, and with what: `src_ip` to `ip_v`.
+fn pair(j: &mut Json, a: &Addresses) {
+    let ports = has_ports(a.proto);
+    j.raw(b",\"src_ip\":\"");
+    j.ip_rest(a.src);
+    if ports {
+        j.raw(b"\",\"src_port\":");
+        j.uint_rest(u64::from(a.sport));
+        j.raw(b",\"dest_ip\":\"");
+    } else {
+        j.raw(b"\",\"dest_ip\":\"");
     }
-    json.ip("dest_ip", a.dst);
-    if has_ports(a.proto) {
-        json.uint("dest_port", u64::from(a.dport));
+    j.ip_rest(a.dst);
+    if ports {
+        j.raw(b"\",\"dest_port\":");
+        j.uint_rest(u64::from(a.dport));
+    } else {
+        j.raw(b"\"");
+    }
+    match (a.proto, a.src.is_ipv4()) {
+        (TCP, true) => j.raw(b",\"proto\":\"TCP\",\"ip_v\":4"),
+        (UDP, true) => j.raw(b",\"proto\":\"UDP\",\"ip_v\":4"),
+        (number, v4) => {
+            proto(j, number);
+            j.uint("ip_v", if v4 { 4 } else { 6 });
+        }
     }
 }
 
 impl Out<'_> {
-    /// From `timestamp` to `pkt_src`.
+    /// From `timestamp` to `pkt_src`, the first members of an event. What nearly every event has is written with its commas
+    /// and keys in one piece.
     pub(super) fn begin(&mut self, h: &Header<'_>, kind: EventType) {
         let j = &mut *self.json;
-        j.time("timestamp", h.time, self.clock);
-        if let Some(id) = h.flow_id {
-            j.uint("flow_id", id);
+        j.raw(b"\"timestamp\":\"");
+        j.time_rest(h.time, self.clock);
+        match h.flow_id {
+            Some(id) => {
+                j.raw(b"\",\"flow_id\":");
+                j.uint_rest(id);
+            }
+            None => j.raw(b"\""),
         }
         if let Some(id) = h.parent_id {
             j.uint("parent_id", id);
@@ -45,9 +74,10 @@ impl Out<'_> {
             j.str("in_iface", iface);
         }
         if let Some(n) = h.pcap_cnt {
-            j.uint("pcap_cnt", n);
+            j.raw(b",\"pcap_cnt\":");
+            j.uint_rest(n);
         }
-        j.str("event_type", kind.name());
+        j.word("event_type", kind.name());
         if !h.vlans.is_empty() {
             j.array("vlan");
             for &v in h.vlans {
@@ -57,8 +87,6 @@ impl Out<'_> {
         }
         if let Some(a) = &h.addresses {
             pair(j, a);
-            proto(j, a.proto);
-            j.uint("ip_v", if a.src.is_ipv4() { 4 } else { 6 });
         }
         if let Some((kind, code)) = h.icmp {
             j.uint("icmp_type", u64::from(kind));
@@ -71,8 +99,10 @@ impl Out<'_> {
         if let Some(spi) = h.spi {
             j.uint("spi", u64::from(spi));
         }
-        if let Some(source) = h.pkt_src {
-            j.str("pkt_src", source.name());
+        match h.pkt_src {
+            Some(PacketSource::Wire) => j.raw(WIRE.as_bytes()),
+            Some(source) => j.word("pkt_src", source.name()),
+            None => {}
         }
         if self.tenant != 0 && kind != EventType::Stats {
             j.uint("tenant_id", u64::from(self.tenant));
@@ -143,14 +173,16 @@ impl Out<'_> {
         if !v.flowints.is_empty() {
             j.object("flowints");
             for &(name, value) in v.flowints {
-                j.uint(name, u64::from(value));
+                j.name(name);
+                j.item_uint(u64::from(value));
             }
             j.end_object();
         }
         if !v.entropy.is_empty() {
             j.object("entropy");
             for &(name, value) in v.entropy {
-                j.float(name, value);
+                j.name(name);
+                j.item_float(value);
             }
             j.end_object();
         }
@@ -228,7 +260,8 @@ fn var(j: &mut Json, v: &Var<'_>) {
     match v {
         Var::Named(name, value) => {
             j.item_object();
-            j.bytes(name, value);
+            j.name(name);
+            j.item_bytes(value);
             j.end_object();
         }
         // Two objects: that is how Suricata shows them.

@@ -1,6 +1,7 @@
 //! EVE: each event one JSON object on one line.
 //!
-//! A file for each type of event. [`Eve`] is one `eve-log`: its options, its buffer, its clock, its sink.
+//! A file for each type of event. [`Eve`] is one `eve-log`: its options, its clock, its sink, in whose buffer events are
+//! written.
 
 mod alert;
 mod anomaly;
@@ -13,7 +14,7 @@ mod stats;
 mod stream;
 mod xff;
 
-pub use alert::metadata_json;
+pub use alert::{metadata_json, signature_json};
 
 use crate::event::{
     AlertEvent, AnomalyEvent, AnomalyKind, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent,
@@ -36,7 +37,8 @@ pub(crate) struct Out<'a> {
 impl Out<'_> {
     fn app(&mut self, event: &AppEvent<'_>, record: usize) {
         let client = self.client(event.kind, event.xff.as_ref());
-        self.begin(&client.header(&event.header), event.kind);
+        let changed = client.header(&event.header);
+        self.begin(changed.as_ref().unwrap_or(&event.header), event.kind);
         self.context(&event.header);
         self.tx_id(event.tx_id);
         if let Some(d) = event.direction {
@@ -88,7 +90,6 @@ impl Record {
 pub struct Eve {
     settings: EveSettings,
     number: usize,
-    json: Json,
     clock: Clock,
     sink: Sink,
     tenant: u32,
@@ -97,7 +98,7 @@ pub struct Eve {
 impl Eve {
     /// An output that writes to `sink`; `number` counts the `eve-log` outputs in the order of the configuration.
     pub fn new(settings: EveSettings, number: usize, sink: Sink, clock: Clock) -> Self {
-        Eve { settings, number, json: Json::new(), clock, sink, tenant: 0 }
+        Eve { settings, number, clock, sink, tenant: 0 }
     }
 
     /// Whose the events are from here on, where they are of packets or flows (`tenant_id`); 0 is no tenant.
@@ -126,13 +127,13 @@ impl Eve {
     }
 
     fn line(&mut self, write: impl FnOnce(&mut Out<'_>)) {
-        self.json.clear();
-        self.json.raw(self.settings.prefix.as_bytes());
-        self.json.raw(b"{");
-        let Eve { settings, number, json, clock, tenant, .. } = self;
-        write(&mut Out { json, clock, settings, number: *number, tenant: *tenant });
-        self.json.raw(b"}\n");
-        self.sink.line(self.json.as_bytes());
+        let Eve { settings, number, clock, sink, tenant } = self;
+        sink.line_with(|json| {
+            json.raw(settings.prefix.as_bytes());
+            json.raw(b"{");
+            write(&mut Out { json, clock, settings, number: *number, tenant: *tenant });
+            json.raw(b"}\n");
+        });
     }
 
     /// Writes an alert.

@@ -19,7 +19,8 @@ impl Out<'_> {
             self.json.object("threads");
             for (name, counters) in e.threads {
                 let counters: Vec<&Counter<'_>> = counters.iter().filter(|c| shown(c, options)).collect();
-                self.json.object(name);
+                self.json.name(name);
+                self.json.item_object();
                 self.group(&counters, 0, None);
                 self.json.end_object();
             }
@@ -49,7 +50,8 @@ impl Out<'_> {
                     members.push(*other);
                 }
             }
-            self.json.object(key);
+            self.json.name(key);
+            self.json.item_object();
             if key == "detect"
                 && let Some(e) = engines
             {
@@ -67,10 +69,11 @@ impl Out<'_> {
     }
 
     fn counter(&mut self, key: &str, c: &Counter<'_>) {
-        self.json.int(key, c.value);
+        self.json.name(key);
+        self.json.item_int(c.value);
         if self.settings.stats.deltas {
-            let name = format!("{key}_delta");
-            self.json.int(&name, c.value.saturating_sub(c.last));
+            self.json.name(&format!("{key}_delta"));
+            self.json.item_int(c.value.saturating_sub(c.last));
         }
     }
 

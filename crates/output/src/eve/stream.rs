@@ -59,7 +59,7 @@ impl Out<'_> {
     }
 }
 
-fn peer(j: &mut Json, name: &str, p: &PeerState) {
+fn peer(j: &mut Json, name: &'static str, p: &PeerState) {
     j.object(name);
     for (key, n) in [
         ("isn", p.isn),

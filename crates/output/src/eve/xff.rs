@@ -37,16 +37,17 @@ impl Client {
         self.found.filter(|f| f.1 == XffMode::Overwrite).map(|f| f.0)
     }
 
-    /// The header as it is to be shown. Its community identifier stays that of the flow.
-    pub(super) fn header<'a>(&self, header: &Header<'a>) -> Header<'a> {
+    /// The header as it is to be shown, where that is another one than it was. The community identifier stays that of the
+    /// flow.
+    pub(super) fn header<'a>(&self, header: &Header<'a>) -> Option<Header<'a>> {
+        let (ip, _, direction) = self.found.filter(|f| f.1 == XffMode::Overwrite)?;
         let mut h = *header;
-        if let (Some(ip), Some((.., direction)), Some(a)) = (self.overwrites(), self.found, &mut h.addresses) {
-            match direction {
-                Direction::ToServer => a.src = ip,
-                Direction::ToClient => a.dst = ip,
-            }
+        let a = h.addresses.as_mut()?;
+        match direction {
+            Direction::ToServer => a.src = ip,
+            Direction::ToClient => a.dst = ip,
         }
-        h
+        Some(h)
     }
 
     /// Writes `xff`, IPv6 in its short form (RFC 5952), as headers have it.

@@ -339,6 +339,22 @@ fn counters(name: &str) -> Option<[u64; 4]> {
     Some([*n.get(9)?, *n.get(8)?, *n.get(11)?, *n.get(10)?])
 }
 
+/// The interfaces' counters when they count what was handed over, or after a moment: hardware counts when it has sent.
+fn settled(interfaces: &[Interface], before: &[Option<[u64; 4]>], stats: &[Stats]) -> Vec<Option<[u64; 4]>> {
+    let began = Instant::now();
+    loop {
+        let after: Vec<_> = interfaces.iter().map(|i| counters(&i.name)).collect();
+        let all = before.iter().zip(&after).enumerate().all(|(k, (before, after))| {
+            let handed: u64 = stats.iter().filter_map(|s| s.by_port.get(k)).sum();
+            before.zip(*after).is_none_or(|(b, a)| a[0].wrapping_sub(b[0]) >= handed)
+        });
+        if all || began.elapsed() > Duration::from_millis(300) {
+            return after;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 pub(super) fn run(args: Args) -> Result<ExitCode, String> {
     let pace = match (args.flat_out, args.rate, args.multiplier) {
         (true, ..) => Pace::Flat,
@@ -420,7 +436,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         None if parallel => processors.min(4),
         None => 1,
     };
-    let (methods, mut open) = open_all(&args, &interfaces, longest, threads, pace == Pace::Flat, &mut notes)?;
+    let (methods, mut open) = open_all(&args, &interfaces, longest, threads, pace == Pace::Flat, &store, &mut notes)?;
     if !args.quiet {
         for note in &notes {
             eprintln!("margay lab: note: {note}");
@@ -504,7 +520,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
         progress.end();
         handles.into_iter().map(|h| h.join().unwrap_or_default()).collect()
     });
-    let after: Vec<_> = interfaces.iter().map(|i| counters(&i.name)).collect();
+    let after = settled(&interfaces, &before, &stats);
 
     let mut sum = Stats::default();
     for s in &stats {
@@ -568,10 +584,20 @@ fn open_all(
     longest: usize,
     threads: usize,
     flat: bool,
+    store: &Store,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<Method>, Vec<Vec<Port>>), String> {
     let open = |method: Method| -> Result<Vec<Port>, String> {
-        interfaces.iter().map(|i| Port::open(i, method, longest)).collect()
+        if let (Method::Xdp(_), [one]) = (method, interfaces)
+            && flat
+            && store.len() > 0
+            && args.copies == 1
+            && args.packets.is_none()
+            && let Ok(port) = Port::open(one, method, longest, Some(store.memory()))
+        {
+            return Ok(vec![port]);
+        }
+        interfaces.iter().map(|i| Port::open(i, method, longest, None)).collect()
     };
     let (mut methods, mut all) = (Vec::new(), Vec::new());
     for thread in 0..threads {
@@ -647,6 +673,17 @@ impl Report<'_> {
                 self.sum.late.max() as f64 / 1e6
             )
         })
+    }
+
+    /// Says so where the kernel counts fewer packets than it took.
+    fn lost(&self) -> Option<String> {
+        let all = self.interfaces.iter().zip(&self.counters).zip(self.sum.by_port);
+        let short = all.filter_map(|((i, c), handed)| {
+            let (before, after) = (*c)?;
+            let sent = after[0].wrapping_sub(before[0]);
+            (sent < handed).then(|| format!("{handed} packets were handed over for '{}', and {sent} were sent", i.name))
+        });
+        short.reduce(|a, b| format!("{a}; {b}"))
     }
 
     fn json(&self) -> serde_json::Value {
@@ -730,6 +767,9 @@ impl Report<'_> {
             }
         }
         t.extend(told);
+        if let Some(lost) = self.lost() {
+            let _ = writeln!(t, "  {lost}: the interface lost the others, or counts late");
+        }
         if s.late.count() > 0 {
             let _ = write!(t, "  pacing error, microseconds:");
             for (name, share) in QUANTILES {

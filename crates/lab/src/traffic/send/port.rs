@@ -236,7 +236,10 @@ const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// AF_XDP.
 struct Xdp {
-    memory: Map,
+    /// Chunks to write frames to; none where they are sent from where they are, which `place` tells.
+    memory: Option<Map>,
+    /// First address and length of the memory that frames are sent from, and where the kernel's view of it begins.
+    place: (usize, usize, usize),
     tx: Map,
     completed: Map,
     offsets: libc::xdp_mmap_offsets,
@@ -249,17 +252,32 @@ struct Xdp {
 }
 
 impl Xdp {
-    fn new(fd: &OwnedFd, index: i32, queue: u32, longest: usize) -> io::Result<Xdp> {
+    fn new(fd: &OwnedFd, index: i32, queue: u32, longest: usize, from: Option<&[u8]>) -> io::Result<Xdp> {
         let chunk = longest.next_power_of_two().max(2048);
         if chunk > 4096 {
             return Err(io::Error::other(format!("frames of {longest} bytes do not fit into its chunks")));
         }
-        let memory = Map::new(None, chunk * CHUNKS, 0)?;
         // SAFETY: an xdp_umem_reg of zeros is valid: integers.
         let mut region: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
-        region.addr = memory.at.as_ptr() as u64;
-        region.len = memory.len as u64;
-        region.chunk_size = chunk as u32;
+        let (mut memory, mut place) = (None, (0, 0, 0));
+        match from {
+            Some(from) => {
+                // Whole pages: the kernel never writes to them, since it is given none to receive into.
+                let first = from.as_ptr() as usize;
+                let page = first & !4095;
+                region.addr = page as u64;
+                region.len = (first - page + from.len()).next_multiple_of(4096) as u64;
+                region.chunk_size = 4096;
+                region.flags = libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
+                place = (first, from.len(), page);
+            }
+            None => {
+                let map = memory.insert(Map::new(None, chunk * CHUNKS, 0)?);
+                region.addr = map.at.as_ptr() as u64;
+                region.len = map.len as u64;
+                region.chunk_size = chunk as u32;
+            }
+        }
         option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
         let entries = CHUNKS as libc::c_int;
         // Nothing is received, but the kernel wants the ring.
@@ -302,8 +320,8 @@ impl Xdp {
                 Err(e) => return Err(e),
             }
         }
-        let free = (0..CHUNKS as u32).rev().collect();
-        Ok(Xdp { memory, tx, completed, offsets, chunk, free, produced: 0, consumed: 0 })
+        let free = if from.is_some() { Vec::new() } else { (0..CHUNKS as u32).rev().collect() };
+        Ok(Xdp { memory, place, tx, completed, offsets, chunk, free, produced: 0, consumed: 0 })
     }
 
     fn place(&mut self) -> Option<&mut [u8]> {
@@ -311,22 +329,39 @@ impl Xdp {
             self.reclaim();
         }
         let chunk = *self.free.last()?;
-        let at = self.memory.pointer(chunk as usize * self.chunk, self.chunk)?;
+        let at = self.memory.as_ref()?.pointer(chunk as usize * self.chunk, self.chunk)?;
         // SAFETY: a chunk on the list is ours, the range is within the mapping, and the borrow of `self` keeps a second
         // one from being made.
         Some(unsafe { std::slice::from_raw_parts_mut(at, self.chunk) })
     }
 
     fn commit(&mut self, len: usize) {
-        let Some(chunk) = self.free.pop() else { return };
+        if let Some(chunk) = self.free.pop() {
+            self.describe(u64::from(chunk) * self.chunk as u64, len);
+        }
+    }
+
+    /// Puts a frame into the transmit ring, which must have room.
+    fn describe(&mut self, addr: u64, len: usize) {
         let entry = self.produced as usize % CHUNKS;
         let at = self.offsets.tx.desc as usize + entry * size_of::<libc::xdp_desc>();
         let Some(at) = self.tx.pointer(at, size_of::<libc::xdp_desc>()) else { return };
-        let descriptor = libc::xdp_desc { addr: u64::from(chunk) * self.chunk as u64, len: len as u32, options: 0 };
-        // SAFETY: the entry is within the ring, aligned to 8 as the kernel lays it out, and not the kernel's: there are as
-        // many entries as chunks, and this chunk was ours.
+        let descriptor = libc::xdp_desc { addr, len: len as u32, options: 0 };
+        // SAFETY: the entry is within the ring, aligned to 8 as the kernel lays it out, and not the kernel's: there is room,
+        // as the caller says.
         unsafe { at.cast::<libc::xdp_desc>().write(descriptor) };
         self.produced = self.produced.wrapping_add(1);
+    }
+
+    /// Puts a frame into the ring that lies in the memory to send from; false where it does not.
+    fn describe_at(&mut self, frame: &[u8]) -> bool {
+        let (first, len, page) = self.place;
+        let at = frame.as_ptr() as usize;
+        if at < first || at + frame.len() > first + len {
+            return false;
+        }
+        self.describe((at - page) as u64, frame.len());
+        true
     }
 
     /// Tells the kernel of what was written; it takes it with the next call.
@@ -349,7 +384,7 @@ impl Xdp {
             // SAFETY: the entry is within the ring, aligned to 8, and the kernel wrote it before it moved the producer.
             let address = unsafe { at.cast::<u64>().read() };
             let chunk = (address / self.chunk as u64) as u32;
-            if (chunk as usize) < CHUNKS && self.free.len() < CHUNKS {
+            if self.memory.is_some() && (chunk as usize) < CHUNKS && self.free.len() < CHUNKS {
                 self.free.push(chunk);
             }
             self.consumed = self.consumed.wrapping_add(1);
@@ -391,8 +426,14 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens an interface for frames of up to `longest` bytes.
-    pub(crate) fn open(interface: &Interface, method: Method, longest: usize) -> Result<Port, Failed> {
+    /// Opens an interface for frames of up to `longest` bytes. With `from` AF_XDP sends frames from where they are in this
+    /// memory, by [`Port::send_from`] only.
+    pub(crate) fn open(
+        interface: &Interface,
+        method: Method,
+        longest: usize,
+        from: Option<&[u8]>,
+    ) -> Result<Port, Failed> {
         let name = &interface.name;
         let fail = |what: &str| {
             let what = what.to_owned();
@@ -419,7 +460,7 @@ impl Port {
         if let Method::Xdp(queue) = method {
             let fd = socket(libc::SOCK_RAW, libc::AF_XDP, 0).map_err(denied)?;
             buffer(&fd);
-            let xdp = Xdp::new(&fd, interface.index, queue, longest).map_err(fail("no AF_XDP"))?;
+            let xdp = Xdp::new(&fd, interface.index, queue, longest, from).map_err(fail("no AF_XDP"))?;
             return Ok(Port { fd, way: Way::Xdp(Box::new(xdp)), pending: 0, counts: Counts::default() });
         }
         // Protocol 0: nothing is received.
@@ -542,7 +583,11 @@ impl Port {
 
     /// Whether [`Port::send_from`] sends without a copy of our own.
     pub(crate) fn sends_from(&self) -> bool {
-        matches!(self.way, Way::Mmsg(_))
+        match &self.way {
+            Way::Mmsg(_) => true,
+            Way::Xdp(xdp) => xdp.memory.is_none(),
+            Way::Ring(_) => false,
+        }
     }
 
     /// Sends frames from where they are, up to 256 of them; gives how many were taken.
@@ -550,6 +595,21 @@ impl Port {
     /// # Errors
     /// As [`Port::flush`].
     pub(crate) fn send_from(&mut self, frames: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        if let Way::Xdp(xdp) = &mut self.way {
+            if !frames.iter().all(|f| xdp.describe_at(f)) {
+                return Err(io::Error::other("a frame is not in the memory that was shared with the kernel"));
+            }
+            self.pending = frames.len();
+            // The frames are the kernel's until it has taken them all; the ring has room for more than a call's.
+            let mut tries = 0u64;
+            while !self.flush()? {
+                tries += 1;
+                if tries > 1_000_000 {
+                    return Err(io::Error::other("the interface takes no packets"));
+                }
+            }
+            return Ok(frames.len());
+        }
         // SAFETY: an mmsghdr of zeros is valid: null pointers and lengths of 0.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         let n = frames.len().min(BATCH);

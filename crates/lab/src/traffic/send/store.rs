@@ -133,6 +133,11 @@ impl Store {
         self.entries.len()
     }
 
+    /// All frames, one after the other.
+    pub(crate) fn memory(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Bytes of all frames.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.len() as u64
