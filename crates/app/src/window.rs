@@ -9,6 +9,10 @@ pub struct WindowLimits {
     pub window: u32,
 }
 
+/// From so many bytes on, and up to so many, memory grows by more than what is needed.
+const GROWS: usize = 1024;
+const LARGE: usize = 12 << 10;
+
 /// The end of streamed data that detection has still to look at, or needs to look at again to see what straddles.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
@@ -22,6 +26,11 @@ pub struct Window {
 impl Window {
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) {
+        let len = self.data.len();
+        if self.data.capacity() - len < bytes.len() && (GROWS..LARGE).contains(&len) {
+            // What has grown beyond a packet will grow on: not to be moved at every doubling.
+            self.data.reserve(bytes.len().max(3 * len));
+        }
         self.data.extend_from_slice(bytes);
     }
 

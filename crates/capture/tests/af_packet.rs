@@ -175,7 +175,8 @@ fn inner_start() {
     pair();
     let frame = udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 53, b"x");
     let mut sender = Sender::on("va");
-    let mut source = AfPacket::open("vb", small()).expect("the interface");
+    let fanout = Fanout { id: None, distribution: Distribution::Flow, defrag: true, rollover: false };
+    let mut source = AfPacket::open("vb", Settings { fanout: Some(fanout), ..small() }).expect("the interface");
     (0..50).for_each(|_| sender.send(&frame));
     assert!(drain(&mut source).is_empty());
     source.start().expect("it starts");

@@ -180,6 +180,8 @@ pub struct RunOptions {
     pub user: Option<String>,
     /// `--group`.
     pub group: Option<String>,
+    /// `--no-cache`.
+    pub no_cache: bool,
     /// `--no-random`.
     pub no_random: bool,
     /// How often `-v` was given.
@@ -382,6 +384,7 @@ impl State {
             Id::Pidfile => run.pidfile = Some(path()),
             Id::User => run.user = Some(text),
             Id::Group => run.group = Some(text),
+            Id::NoCache => run.no_cache = true,
             Id::NoRandom => run.no_random = true,
             Id::Verbose => run.verbose = run.verbose.saturating_add(1),
             Id::Help => self.other(Command::Help),

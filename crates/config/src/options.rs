@@ -62,6 +62,7 @@ pub(crate) enum Id {
     Pidfile,
     User,
     Group,
+    NoCache,
     NoRandom,
     Verbose,
     Help,
@@ -147,6 +148,7 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
         opt(Id::StrictKeywords, None, Some("strict-rule-keywords"), Perhaps("all|KW,..."), "unknown classtypes, references, events are errors"),
         opt(Id::DisableDetection, None, Some("disable-detection"), Nothing, "load no rules, only log"),
         opt(Id::DisableHashing, None, Some("disable-hashing"), Nothing, "compute no MD5, SHA-1, SHA-256"),
+        opt(Id::NoCache, None, Some("no-cache"), Nothing, "compile all patterns, and keep none on disk"),
         opt(Id::EngineAnalysis, None, Some("engine-analysis"), Nothing, "report how the rules will be used and end"),
     ]),
     ("Running", &[

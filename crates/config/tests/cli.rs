@@ -86,7 +86,7 @@ fn every_other_option() {
         --pcap-file-recursive --pcap-file-delete --pcap-file-buffer-size 8kb --pcap-buffer-size=1mb --pfring-cluster-id 1 \
         --pfring-cluster-type t --capture-plugin-args x -F f --firewall --firewall-rules-exclusive fw \
         --strict-rule-keywords=classtype,reference --disable-detection --disable-hashing --runmode=single --reject-dev e \
-        --pidfile p --user u --group=g --no-random -s add");
+        --pidfile p --user u --group=g --no-random --no-cache -s add");
     let expected = RunOptions {
         includes: vec!["a".into(), "b".into()],
         data_dir: Some("d".into()),
@@ -112,6 +112,7 @@ fn every_other_option() {
         user: Some("u".into()),
         group: Some("g".into()),
         no_random: true,
+        no_cache: true,
         rules: RuleFiles::Added("add".into()),
         ..RunOptions::default()
     };

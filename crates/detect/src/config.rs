@@ -2,7 +2,7 @@
 
 use margay_rules::ast::Action;
 
-use crate::mpm::MpmAlgo;
+use crate::mpm::{CacheSettings, MpmAlgo};
 
 /// Default of `packet-alert-max`.
 pub const PACKET_ALERT_MAX: u16 = 15;
@@ -44,6 +44,8 @@ pub struct DetectConfig {
     pub guess_tx: bool,
     /// `security.lua`
     pub lua: LuaConfig,
+    /// Where compiled patterns are kept from one start to the next (`detect.sgh-mpm-caching`).
+    pub cache: Option<CacheSettings>,
 }
 
 /// What scripts of rules may do (`security.lua`).
@@ -74,6 +76,7 @@ impl Default for DetectConfig {
             port_groups: 1024,
             guess_tx: false,
             lua: LuaConfig { allow: true, limits: margay_lua::Limits::RULES, restricted: false },
+            cache: None,
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::iprep::IpReputation;
 use crate::kind::RuleKind;
 use crate::lineage::{Lineage, NAMES_MAX};
 use crate::lua::{RuleScripts, ScriptEnvironment};
-use crate::mpm::{Matcher, MatcherCache, MpmError};
+use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError};
 use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
@@ -60,6 +60,8 @@ pub struct CompileReport {
     pub patterns: usize,
     /// Bytes of all matchers.
     pub matcher_memory: usize,
+    /// What matchers of earlier starts were good for.
+    pub cache: CacheUse,
 }
 
 /// Rules ready to be looked for. Immutable; one for all workers.
@@ -315,6 +317,9 @@ impl Detect {
         report.ip_only = ip_only.len();
         report.prefiltered = grouped.iter().filter(|g| g.trigger.is_pattern()).count();
         let mut cache = MatcherCache::new(config.mpm_algo);
+        if let Some(settings) = &config.cache {
+            cache = cache.with_store(settings);
+        }
         let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
         report.groups = counts;
         let txs = txs.finish(&mut cache)?;
@@ -322,7 +327,8 @@ impl Detect {
         report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.frame.as_ref()).filter(|f| f.is_prefiltered()).count();
-        let matchers = cache.finish()?;
+        let (matchers, used) = cache.finish()?;
+        report.cache = used;
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
         report.matcher_memory = matchers.iter().map(Matcher::memory).sum();

@@ -313,8 +313,39 @@ struct PortMap {
     any: GroupId,
     /// For each application protocol one more than the number of the group for it instead, 0 where it has none.
     apps: Box<[GroupId]>,
-    /// The same for each source port, and each destination port; empty where no port has one.
-    ports: [Box<[GroupId]>; 2],
+    /// The same for each source port, and each destination port.
+    ports: [Ports; 2],
+}
+
+/// Groups of ports.
+#[derive(Debug, Default)]
+struct Ports {
+    /// A bit for each port that has one: few have, and these are in the cache.
+    some: Box<[u64]>,
+    /// Empty where no port has one.
+    groups: Box<[GroupId]>,
+}
+
+impl Ports {
+    fn fill(&mut self, from: u16, to: u16, id: GroupId) {
+        if self.groups.is_empty() {
+            self.groups = vec![0; 65536].into_boxed_slice();
+            self.some = vec![0; 1024].into_boxed_slice();
+        }
+        for port in usize::from(from)..=usize::from(to) {
+            self.groups[port] = id;
+            self.some[port / 64] |= 1 << (port % 64);
+        }
+    }
+
+    /// That of a port, by one more than its number; 0 where it has none.
+    fn get(&self, port: u16) -> GroupId {
+        let port = usize::from(port);
+        match self.some.get(port / 64) {
+            Some(bits) if bits >> (port % 64) & 1 == 1 => self.groups.get(port).copied().unwrap_or(0),
+            _ => 0,
+        }
+    }
 }
 
 /// All groups.
@@ -405,14 +436,8 @@ impl Groups {
                     map.apps[at] = id;
                 }
                 for (ports, segments) in map.ports.iter_mut().zip(segments) {
-                    if !segments.is_empty() {
-                        *ports = vec![0; 65536].into_boxed_slice();
-                    }
                     for (from, to, list) in segments {
-                        let id = group(list, streams, &mut out.groups)? + 1;
-                        if let Some(ports) = ports.get_mut(usize::from(from)..=usize::from(to)) {
-                            ports.fill(id);
-                        }
+                        ports.fill(from, to, group(list, streams, &mut out.groups)? + 1);
                     }
                 }
                 debug_assert_eq!(out.maps.len(), slot(t, to_client));
@@ -426,15 +451,13 @@ impl Groups {
     /// The groups of a packet: that of its flow's protocol, or else that for every packet; and those of its ports.
     pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 3] {
         let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 3] };
-        let own = |list: &[GroupId], at: usize| {
-            let id = list.get(at).copied().unwrap_or(0).checked_sub(1)?;
-            self.groups.get(usize::from(id))
-        };
+        let own = |id: GroupId| self.groups.get(usize::from(id.checked_sub(1)?));
         let [source, destination] = &map.ports;
+        let app = map.apps.get(app as usize).copied().unwrap_or(0);
         [
-            own(&map.apps, app as usize).or_else(|| self.groups.get(usize::from(map.any))),
-            own(source, usize::from(k.sport)),
-            own(destination, usize::from(k.dport)),
+            own(app).or_else(|| self.groups.get(usize::from(map.any))),
+            own(source.get(k.sport)),
+            own(destination.get(k.dport)),
         ]
     }
 }

@@ -242,6 +242,46 @@ mod tests {
 
     const ANY: &str = "any any -> any any";
 
+    /// What decides and what is only shown.
+    #[test]
+    fn fingerprints() {
+        let of = |rule: &str| {
+            let loaded = margay_rules::load_str(rule, "t", &margay_rules::Context::customary());
+            assert_eq!(loaded.accepted(), 1, "{rule}: {:?}", loaded.errors);
+            fingerprint(loaded.rules.first().or(loaded.set_aside.first()).unwrap())
+        };
+        let base =
+            "alert tcp $HOME_NET any -> any 80 (msg:\"a\"; content:\"x\"; offset:1; metadata:a b; rev:1; sid:1;)";
+        let with = |from: &str, to: &str| of(&base.replace(from, to));
+        assert_eq!(of(base), of(&format!("\n\n{base}")));
+        for (from, to) in
+            [("\"a\"", "\"b\""), ("rev:1", "rev:2"), ("a b", "c d"), ("sid:1;", "sid:1; classtype:unknown;")]
+        {
+            assert_eq!(of(base), with(from, to), "{to}");
+        }
+        let others = [
+            ("alert", "drop"),
+            ("tcp", "udp"),
+            ("$HOME_NET", "any"),
+            ("80", "81"),
+            ("->", "<>"),
+            ("\"x\"", "\"y\""),
+            ("\"x\"", "!\"x\""),
+            ("offset:1", "offset:2"),
+            ("offset:1", "nocase"),
+            ("sid:1;", "sid:1; noalert;"),
+            ("sid:1;", "sid:1; flowbits:set,a;"),
+            ("sid:1;", "sid:1; threshold:type limit, track by_src, count 1, seconds 5;"),
+            ("sid:1;", "sid:2;"),
+        ];
+        let mut seen = vec![of(base)];
+        for (from, to) in others {
+            let f = with(from, to);
+            assert!(f.is_some() && !seen.contains(&f), "{to}");
+            seen.push(f);
+        }
+    }
+
     /// A transaction that began under other rules: what waited goes on, what matched is quiet, what is new sees it all.
     #[test]
     fn a_transaction_goes_on() {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use margay_app::file::FileWants;
-use margay_config::{Config, RunOptions};
+use margay_config::{Config, ConfigError, RunOptions};
+use margay_detect::DetectConfig;
 use margay_detect::dataset::Datasets;
 use margay_output::event::EngineStats;
 use margay_output::{info, warning};
@@ -100,6 +101,15 @@ pub(crate) struct Loading<'a> {
     pub(crate) dir: &'a Path,
 }
 
+/// The settings of detection for a run.
+fn detection(config: &Config, options: &RunOptions) -> Result<DetectConfig, ConfigError> {
+    let mut settings = settings::detect(config)?;
+    if options.no_cache {
+        settings.cache = None;
+    }
+    Ok(settings)
+}
+
 /// Loads the engine's own rules and those of all tenants: of those of the configuration, and of those that `previous` has
 /// besides.
 ///
@@ -107,7 +117,7 @@ pub(crate) struct Loading<'a> {
 /// Where any cannot be loaded.
 pub(crate) fn load(with: &Loading<'_>, previous: Option<&EngineSet>) -> Result<EngineSet, Failed> {
     let Loading { config, options, ips, dir } = *with;
-    let settings = settings::detect(config)?;
+    let settings = detection(config, options)?;
     let tenancy = settings::tenants(config)?;
     if tenancy.enabled && settings::is_firewall(config, options)? {
         return Err(Failed::new("multi-detect", "firewall mode has no tenants: its rules hold for every packet"));
@@ -210,7 +220,7 @@ pub(crate) fn load_tenant(
 ) -> Result<Tenant, Failed> {
     let Loading { config, options, ips, dir } = *with;
     let own = settings::tenant_config(id, &yaml, &options.sets)?;
-    let settings = settings::detect(config)?;
+    let settings = detection(config, options)?;
     info!("multi-detect", "loading tenant {id}: {}", yaml.display());
     let source = Source {
         config,

@@ -155,7 +155,8 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
                 worker.lane.flows.begin_capture();
             }
             Event::Batch(batch) if bad_link.is_none() => {
-                for frame in batch.iter() {
+                for (i, frame) in batch.iter().enumerate() {
+                    worker.look_ahead(i, |n| batch.get(n));
                     worker.frame(&frame);
                 }
                 worker.expire();

@@ -8,6 +8,7 @@ use margay_config::{Config, Node, RuleFiles, RunOptions, Strict};
 use margay_detect::dataset::{Datasets, DatasetsBuilder, SetLevel};
 use margay_detect::geoip::Countries;
 use margay_detect::iprep::{IpReputation, IpReputationBuilder};
+use margay_detect::mpm::CacheUse;
 use margay_detect::{CompileReport, Detect, DetectConfig, Environment};
 use margay_output::log::{Level, log};
 use margay_output::{error, info, notice, warning};
@@ -261,7 +262,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     };
     let (detect, report) =
         Detect::compile(rules, &environment, settings).map_err(|e| Failed::new("detect", e.to_string()))?;
-    compiled(&report);
+    compiled(&report, settings);
     if report.firewall_errors > 0 {
         let n = report.firewall_errors;
         return Err(Failed::new("firewall", format!("{n} firewall rules cannot be loaded: {FAIL_CLOSED}")));
@@ -322,7 +323,7 @@ fn load_firewall(loader: &mut Loader<'_>, config: &Config, options: &RunOptions)
     Ok(())
 }
 
-fn compiled(report: &CompileReport) {
+fn compiled(report: &CompileReport, config: &DetectConfig) {
     for (place, reason) in &report.errors {
         error!("detect", "{}: line {}: {reason}", place.file, place.line);
     }
@@ -340,6 +341,18 @@ fn compiled(report: &CompileReport) {
         report.prefiltered
     );
     info!("mpm", "{} patterns in {} matchers, {} KiB", report.patterns, report.matchers, report.matcher_memory / 1024);
+    for problem in &report.cache.problems {
+        warning!("mpm", "cache of compiled patterns: {problem}");
+    }
+    if config.cache.is_some() {
+        let CacheUse { found, written, removed, .. } = &report.cache;
+        info!(
+            "mpm",
+            "cache of compiled patterns: {found} of {} large matchers were there, {written} were written, {removed} old ones \
+             removed",
+            report.cache.asked
+        );
+    }
 }
 
 fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalThreshold>, Failed> {

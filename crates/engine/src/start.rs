@@ -23,7 +23,7 @@ use crate::profiling::Profiling;
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, Lane, Rest, Worker};
+use crate::worker::{Ahead, AppLane, Lane, Rest, Worker};
 use crate::{Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -474,6 +474,7 @@ pub(crate) fn worker_of(
         decoder: Decoder::new(decode),
         lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
         unswept: 0,
+        ahead: Ahead::default(),
         swept: 0,
     })
 }

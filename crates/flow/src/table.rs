@@ -202,11 +202,34 @@ impl<X> FlowTable<X> {
         key::of(&self.config, packet, livedev)
     }
 
-    /// Brings what a lookup of this hash reads first into the cache. Returns nothing of meaning.
+    /// What the hash of the key of a frame that is still to be decoded will most likely be; 0 where that is not known. With it
+    /// what the frame's lookup will read can be brought into the cache early, in three steps that each need what the one before
+    /// brought: [`FlowTable::touch_bucket`], [`FlowTable::touch_slot`], [`FlowTable::peek`].
     #[inline]
-    pub fn prefetch(&self, hash: u64) -> u32 {
+    pub fn guess(&self, frame: &[u8]) -> u64 {
+        key::guess(&self.config, frame)
+    }
+
+    /// Has the bucket of a hash brought into the cache.
+    #[inline]
+    pub fn touch_bucket(&self, hash: u64) {
+        std::hint::black_box(self.buckets.get(self.bucket(hash as u32)).copied());
+    }
+
+    /// Has the first slot of a hash brought into the cache.
+    #[inline]
+    pub fn touch_slot(&self, hash: u64) {
         let first = self.buckets.get(self.bucket(hash as u32)).copied().unwrap_or(NONE);
-        self.slots.get(first).map_or(0, |s| std::hint::black_box(s.hash))
+        std::hint::black_box(self.slots.get(first).map(|s| s.hash));
+    }
+
+    /// A flow of that hash, most likely the frame's.
+    #[inline]
+    pub fn peek(&self, hash: u64) -> Option<&Flow<X>> {
+        let hash = hash as u32;
+        let at = self.buckets.get(self.bucket(hash)).copied()?;
+        self.slots.get(at).filter(|s| s.hash == hash)?;
+        self.flows.get(at)?.as_ref()
     }
 
     #[inline]

@@ -3,20 +3,18 @@
 //! It stands beside the engine and uses none of it: `margay lab` drives engines as a person would, by their commands, signals and
 //! the counters that they write.
 
+mod chart;
 mod clock;
-#[allow(unused_imports)]
+mod compare;
 mod engine;
 mod load;
 mod made;
-#[allow(unused_imports)]
 mod monitor;
 mod problem;
 mod run;
 mod signals;
 mod sim;
-#[allow(dead_code)]
 mod stats;
-#[allow(unused_imports, dead_code)]
 mod throughput;
 mod traffic;
 mod units;
@@ -42,6 +40,7 @@ enum Command {
     Traffic(traffic::Traffic),
     Monitor(monitor::Args),
     Throughput(Box<throughput::Args>),
+    Compare(compare::Args),
     Clean(made::Args),
     #[command(hide = true)]
     SimEngine(sim::Args),
@@ -61,6 +60,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Traffic(command) => return traffic::run(command),
         Command::Monitor(args) => monitor::run(&args),
         Command::Throughput(args) => throughput::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Clean(args) => made::run(&args),
         Command::SimEngine(args) => sim::run(&args),
     };

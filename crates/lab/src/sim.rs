@@ -19,7 +19,7 @@ use crate::signals;
 pub(crate) const PACKET: usize = 64;
 
 /// After so long without a packet there is none to come.
-const SILENCE: Duration = Duration::from_millis(100);
+const SILENCE: Duration = Duration::from_millis(50);
 
 /// An engine of known capacity, to check the laboratory with
 #[derive(clap::Args)]
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
             bytes %= PACKET;
             last = now;
         }
-        if now.since(written) >= Duration::from_millis(50) {
+        if now.since(written) >= Duration::from_millis(100) {
             state.write(&args.counters).map_err(wrote)?;
             written = now;
         }

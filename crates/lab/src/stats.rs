@@ -57,11 +57,6 @@ impl Summary {
             upper: of_sorted(&values, 0.75),
         })
     }
-
-    /// Half the range in parts of the median: the `± 3 %` behind it.
-    pub(crate) fn spread(&self) -> f64 {
-        if self.median == 0.0 { 0.0 } else { (self.most - self.least) / 2.0 / self.median.abs() }
-    }
 }
 
 /// A value and an interval that it lies in with a certain confidence.
@@ -86,7 +81,8 @@ impl Interval {
 
 /// How many runs an interval needs.
 pub(crate) const FEWEST: usize = 3;
-const DRAWS: u32 = 10_000;
+/// How many resamples an interval is from.
+pub(crate) const DRAWS: u32 = 10_000;
 
 /// The median of `values`, and its interval at 95 % by the bootstrap.
 ///
@@ -145,15 +141,9 @@ impl Random {
     }
 
     /// A number from 0 to 1.
+    #[cfg(test)]
     pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Puts `items` in an order of chance.
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for at in (1..items.len()).rev() {
-            items.swap(at, self.below(at + 1));
-        }
     }
 }
 
@@ -180,7 +170,6 @@ mod tests {
         let summary = Summary::of(&[10.0, 12.0, 11.0, 9.0]).unwrap();
         assert_eq!((summary.count, summary.median, summary.least, summary.most), (4, 10.5, 9.0, 12.0));
         assert_eq!((summary.lower, summary.upper), (9.75, 11.25));
-        assert!((summary.spread() - 1.5 / 10.5).abs() < 1e-12);
         assert_eq!(Summary::of(&[]), None);
     }
 
@@ -223,10 +212,5 @@ mod tests {
         let mut random = Random(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
-        let mut items: Vec<u32> = (0..50).collect();
-        random.shuffle(&mut items);
-        assert_ne!(items, (0..50).collect::<Vec<_>>());
-        items.sort_unstable();
-        assert_eq!(items, (0..50).collect::<Vec<_>>());
     }
 }

@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_said() {
         (&["--from", "soon"], "is no rate"),
         (&["--from", "10mbit"], "this load has no such rate"),
         (&["--loss", "200"], "a percentage is expected"),
-        (&["-e", "suricata"], "--replay: a capture to send is missing"),
+        (&["-e", "suricata"], "nothing to send: --replay, --profile or --preset"),
         (&["-e", "suricata", "--replay", "nosuch.pcap"], "nosuch.pcap: "),
         (&["-e", "margay", "--capture", "nosuch.pcap"], "nosuch.pcap: "),
     ] {
@@ -227,4 +227,95 @@ fn a_signal_ends_a_run_and_keeps_what_there_is() {
     assert_eq!(status.code(), Some(130));
     assert!(samples() >= 3);
     assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
+}
+
+const EXPERIMENT: &str = "%YAML 1.1
+---
+title: Twice the capacity
+about: Two engines, of which one can take twice as much as the other.
+engines:
+  slow: {adapter: simulated, capacity: 10000, args: [--ring=500]}
+  fast: {adapter: simulated, capacity: 20000, args: [--ring=500]}
+loads:
+  numbers: {simulated: yes, rates: [8kpps, 20kpps]}
+repeats: 3
+warm-up: 100ms
+hold: 300ms
+period: 50ms
+";
+
+#[test]
+fn a_comparison_is_resumed_and_reported() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("twice.yaml").to_string_lossy().into_owned();
+    std::fs::write(&file, EXPERIMENT).unwrap();
+    let out = folder.path().join("out");
+    let state = folder.path().join("state");
+    let compare = |more: &[&str]| {
+        let out = out.to_string_lossy().into_owned();
+        let arguments: Vec<&str> = ["compare", &file, "-o", &out].into_iter().chain(more.iter().copied()).collect();
+        lab(&state, &arguments)
+    };
+    let plan = compare(&["--plan"]);
+    assert_eq!(String::from_utf8_lossy(&plan.stdout).lines().count(), 12, "{}", text(&plan));
+    let first = compare(&["-n", "1"]);
+    assert!(first.status.success(), "{}", text(&first));
+    let all = compare(&[]);
+    assert!(all.status.success(), "{}", text(&all));
+    assert!(text(&all).contains("4 of 12 runs are there already"), "{}", text(&all));
+
+    let runs = std::fs::read_to_string(out.join("runs.csv")).unwrap();
+    assert_eq!(runs.lines().count(), 13);
+    let names: Vec<&str> = runs.lines().next().unwrap().split(',').collect();
+    let at = |name: &str| names.iter().position(|known| *known == name).unwrap();
+    for line in runs.lines().skip(1) {
+        let values: Vec<&str> = line.split(',').collect();
+        let (engine, rate): (&str, f64) = (values[at("engine")], values[at("rate")].parse().unwrap());
+        let loss: f64 = values[at("loss")].parse().unwrap();
+        let expected = if engine == "slow" && rate > 10_000.0 { 0.5 } else { 0.0 };
+        assert!((loss - expected).abs() < 0.12, "{line}");
+        assert!(out.join(values[at("folder")]).join("samples.csv").exists(), "{line}");
+    }
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    for part in [
+        "Twice the capacity",
+        "In short",
+        "<strong>fast</strong> took in",
+        "95 % interval",
+        "How it was measured",
+        "<svg",
+    ] {
+        assert!(report.contains(part), "{part} is missing");
+    }
+    assert!(!report.contains("NaN") && !report.contains("Not complete"));
+    for plot in ["packets", "loss", "cpu", "memory", "packets-over-time"] {
+        let png = std::fs::read(out.join("plots").join(format!("numbers-{plot}.png"))).unwrap();
+        assert!(png.starts_with(b"\x89PNG"), "{plot}");
+    }
+
+    // Another experiment does not go on in the same folder.
+    std::fs::write(&file, EXPERIMENT.replace("20kpps", "30kpps")).unwrap();
+    let other = compare(&[]);
+    assert!(other.status.code() == Some(2) && text(&other).contains("another experiment"), "{}", text(&other));
+}
+
+#[test]
+fn a_run_that_fails_is_named_and_the_others_go_on() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fails.yaml");
+    let experiment = EXPERIMENT
+        .replace("args: [--ring=500]}\n  fast", "args: [--die-after=500]}\n  fast")
+        .replace("8kpps, 20kpps", "8kpps");
+    std::fs::write(&file, experiment).unwrap();
+    let out = folder.path().join("out");
+    let run = lab(folder.path(), &["compare", &file.to_string_lossy(), "-o", &out.to_string_lossy(), "-n", "1"]);
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run));
+    assert!(text(&run).contains("1 runs failed"), "{}", text(&run));
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(
+        report.contains("engine slow ended with status 3") && report.contains("Not complete"),
+        "what failed is missing"
+    );
 }

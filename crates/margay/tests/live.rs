@@ -33,6 +33,7 @@ in_namespace! {
     what_the_ring_lost_is_told: inner_overrun,
     threads_are_where_they_belong: inner_threads,
     what_cannot_be_captured_is_said: inner_errors,
+    logs_are_moved_away_and_packets_cut: inner_rotate,
 }
 
 fn ip(words: &str) -> bool {
@@ -399,7 +400,8 @@ fn inner_reload() {
 fn inner_start() {
     pair("va", "vb");
     let dir = folder("start-live");
-    std::fs::write(dir.join("a.rules"), "alert udp any any -> any 53 (msg:\"d\"; sid:1;)\n").expect("rules");
+    std::fs::write(dir.join("a.rules"), "alert udp any any -> any 53 (msg:\"d\"; content:\"example\"; sid:1;)\n")
+        .expect("rules");
     let query = traffic(1).into_iter().take(1).collect::<Vec<_>>();
     let mut e = Engine::begin(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
     let mut sender = Sender::on("va");
@@ -421,7 +423,10 @@ fn inner_start() {
     let stats = last_stats(&dir);
     let count = |path: [&str; 2]| stats[path[0]][path[1]].as_u64().unwrap_or(0);
     let seen = count(["capture", "kernel_packets"]);
-    assert!(seen >= 100 && count(["decoder", "pkts"]) == seen && count(["capture", "kernel_drops"]) == 0, "{seen}");
+    assert!(
+        seen >= 100 && count(["decoder", "pkts"]) == seen && count(["capture", "kernel_drops"]) == 0,
+        "{seen} {words:?} {stats}"
+    );
     assert_eq!(count(["detect", "alert"]), seen);
 }
 
@@ -574,6 +579,42 @@ fn inner_threads() {
     }
     assert_eq!(workers, 2);
     e.stop();
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_rotate() {
+    pair("va", "vb");
+    for i in ["va", "vb"] {
+        assert!(ip(&format!("link set {i} mtu 9000")));
+    }
+    let dir = folder("rotate-live");
+    demo_rules(&dir);
+    let cut = "alert pkthdr any any -> any any (msg:\"cut\"; decode-event:afpacket.trunc_pkt; sid:7;)\n";
+    let rules = std::fs::read_to_string(dir.join("a.rules")).expect("rules") + cut;
+    std::fs::write(dir.join("a.rules"), rules).expect("rules");
+    let more = ["-i", "vb", "--set", "af-packet.1.threads=2", "--set", "af-packet.1.block-size=4096"];
+    let e = Engine::start(&dir, &more);
+    let sent = traffic(5);
+    let mut sender = Sender::on("va");
+    sender.send(&sent);
+    e.decoded(sent.len() as u64);
+    std::fs::rename(dir.join("eve.json"), dir.join("old.json")).expect("it is there");
+    e.signal("HUP");
+    let end = Instant::now() + PATIENCE;
+    while !dir.join("eve.json").exists() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut large = sent[0].clone();
+    large.resize(8000, 0);
+    sender.send(&[large]);
+    e.decoded(sent.len() as u64 + 1);
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    let old = std::fs::read_to_string(dir.join("old.json")).expect("events");
+    assert!(old.ends_with('\n') && old.contains("1000004") && !old.contains("\"signature_id\":7,"));
+    assert_eq!(events(&dir).iter().filter(|e| e["alert"]["signature_id"] == 7).count(), 1);
+    assert_eq!(last_stats(&dir)["capture"]["afpacket"]["truncated"], 1);
 }
 
 #[test]

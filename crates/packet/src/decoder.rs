@@ -34,6 +34,8 @@ pub struct Decoder {
     pub(crate) defrag: Defrag,
     /// The frames decoded next have checksums that are not to be looked at: a card will fill them in.
     pub unfinished_checksums: bool,
+    /// Frames come from an interface: one of which not all is there is an event. Capture files are often made so.
+    pub live: bool,
     /// What was seen so far.
     pub counters: DecodeCounters,
 }
@@ -42,7 +44,7 @@ impl Decoder {
     /// A decoder with nothing seen yet.
     pub fn new(config: DecodeConfig) -> Self {
         let defrag = Defrag::new(&config.defrag);
-        Decoder { config, defrag, unfinished_checksums: false, counters: DecodeCounters::default() }
+        Decoder { config, defrag, unfinished_checksums: false, live: false, counters: DecodeCounters::default() }
     }
 
     /// The settings.
@@ -65,6 +67,9 @@ impl Decoder {
         self.counters.max_pkt_size = self.counters.max_pkt_size.max(len);
         let mut p = Packet::new(frame);
         p.ignore_checksums = self.config.ignore_checksums || self.unfinished_checksums;
+        if self.live && u64::from(frame.wire_len) > len {
+            note(&mut p, DecodeEvent::AfpacketTruncPkt);
+        }
         let end = p.data.len();
         self.link(&mut p, end, sink);
         if p.invalid {

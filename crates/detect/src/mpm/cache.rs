@@ -1,20 +1,24 @@
 //! Makes matchers, each set of patterns only once, and those of a large set of rules on several processors.
 //!
 //! Who needs a matcher gets one at once ([`MatcherCache::get`]); the engines behind them are made together at the end
-//! ([`MatcherCache::finish`]), the largest first, by a few threads. What comes of it does not depend on them.
+//! ([`MatcherCache::finish`]), the largest first, by a few threads. What comes of it does not depend on them. Those of an earlier
+//! start may be on disk (`store`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::store::{CacheSettings, CacheUse, Store};
 use super::{Made, Matcher, MpmAlgo, MpmError, Pattern, Regex, shortest};
 
 /// Most expressions that are tried; rules with others are candidates as if they had none.
 const REGEXES_MAX: usize = 4096;
 /// Most threads: each takes some megabytes while it compiles.
 const THREADS_MAX: usize = 4;
-/// Below so many patterns other threads are not worth their start.
-const THREADS_FROM: usize = 1000;
+/// Below so many patterns other threads are not worth their start, nor is the disk.
+const LARGE: usize = 1000;
+/// Smaller sets of literals are not kept on disk.
+const STORED_FROM: usize = 16;
 /// An expression takes as long to compile as so many literals.
 const REGEX_COST: usize = 150;
 
@@ -35,10 +39,11 @@ impl Wanted {
         }
     }
 
-    fn make(&self, algo: MpmAlgo) -> Result<Made, MpmError> {
+    fn make(&self, algo: MpmAlgo, store: Option<&Store>) -> Result<Made, MpmError> {
         match self {
-            Wanted::Literals(list) => literals(list, algo),
-            Wanted::Regexes(list) => regexes(list, algo),
+            // The smallest are made sooner than a file is read.
+            Wanted::Literals(list) => literals(list, algo, store.filter(|_| list.len() >= STORED_FROM)),
+            Wanted::Regexes(list) => regexes(list, algo, store),
         }
     }
 }
@@ -52,12 +57,47 @@ pub struct MatcherCache {
     matchers: Vec<Matcher>,
     /// Expressions that were asked about.
     asked: HashMap<Regex, bool>,
+    store: Option<CacheSettings>,
+    /// From which cost on it is used.
+    store_from: usize,
 }
 
 impl MatcherCache {
     /// One for `algo`.
     pub fn new(algo: MpmAlgo) -> MatcherCache {
-        MatcherCache { algo, places: HashMap::new(), matchers: Vec::new(), asked: HashMap::new() }
+        MatcherCache {
+            algo,
+            places: HashMap::new(),
+            matchers: Vec::new(),
+            asked: HashMap::new(),
+            store: None,
+            store_from: LARGE,
+        }
+    }
+
+    /// The same, with what earlier ones have made and kept on disk, where the engine's databases can be. Where there is little
+    /// to make nothing is read and nothing kept.
+    #[must_use]
+    pub fn with_store(mut self, settings: &CacheSettings) -> MatcherCache {
+        self.store = Some(settings.clone());
+        self
+    }
+
+    /// Keeps on disk what altogether takes as long as so many literals.
+    #[cfg(test)]
+    pub(super) fn storing_from(mut self, cost: usize) -> MatcherCache {
+        self.store_from = cost;
+        self
+    }
+
+    /// The store, where one is wanted; or why it cannot be used.
+    fn open_store(&self, total: usize) -> (Option<Store>, Option<String>) {
+        let hyperscan = self.algo.resolve().is_ok_and(|a| a == MpmAlgo::Hyperscan);
+        match self.store.as_ref().filter(|_| hyperscan && total >= self.store_from).map(Store::open) {
+            None => (None, None),
+            Some(Ok(store)) => (Some(store), None),
+            Some(Err(e)) => (None, Some(e)),
+        }
     }
 
     /// The matcher of `patterns`, which are sorted and without repeats, each with whether it is enough that it is found at one
@@ -98,22 +138,24 @@ impl MatcherCache {
         can
     }
 
-    /// Makes all that was asked for. Every matcher is among the result, in the order in which they were asked for.
+    /// Makes all that was asked for. Every matcher is among the result, in the order in which they were asked for; and what
+    /// the store was good for.
     ///
     /// # Errors
     /// Where the engine is not there, or refuses literals.
-    pub fn finish(self) -> Result<Vec<Matcher>, MpmError> {
-        let mut jobs: Vec<(Wanted, usize)> = self.places.into_iter().collect();
+    pub fn finish(self) -> Result<(Vec<Matcher>, CacheUse), MpmError> {
+        let mut jobs: Vec<(&Wanted, usize)> = self.places.iter().map(|(w, n)| (w, *n)).collect();
         jobs.sort_unstable_by_key(|(w, n)| (std::cmp::Reverse(w.cost()), *n));
         let total: usize = jobs.iter().map(|(w, _)| w.cost()).sum();
-        let threads = match total >= THREADS_FROM {
+        let threads = match total >= LARGE {
             true => std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS_MAX)),
             false => 1,
         };
+        let (store, problem) = self.open_store(total);
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((wanted, at)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let made = wanted.make(self.algo)?;
+                let made = wanted.make(self.algo, store.as_ref())?;
                 if let Some(m) = self.matchers.get(*at) {
                     let _ = m.made.set(made);
                 }
@@ -128,49 +170,55 @@ impl MatcherCache {
             others.into_iter().fold(mine, |all, t| all.and(t.join().unwrap_or_else(|_| Err(gone()))))
         })?;
         #[cfg(have_hs)]
-        if total >= THREADS_FROM {
+        if total >= LARGE {
             super::hs::trim();
         }
-        Ok(self.matchers)
+        let mut used = store.map(Store::finish).unwrap_or_default();
+        used.problems.extend(problem);
+        Ok((self.matchers, used))
     }
 }
 
 /// The engine for literals.
-pub(super) fn literals(patterns: &[(Pattern, bool)], algo: MpmAlgo) -> Result<Made, MpmError> {
+pub(super) fn literals(patterns: &[(Pattern, bool)], algo: MpmAlgo, store: Option<&Store>) -> Result<Made, MpmError> {
     Ok(match algo.resolve()? {
         #[cfg(have_hs)]
         MpmAlgo::Hyperscan => {
-            let engine = super::hs::Source::literals(patterns)?.compile()?;
+            let engine = super::hs::Source::literals(patterns)?.compile_with(store)?;
             Made { engine: Box::new(engine), always: Box::default() }
         }
         _ => {
             // The automaton tells of every place at no more cost.
+            let _ = store;
             Made { engine: Box::new(super::ac::AhoCorasick::new(patterns)?), always: Box::default() }
         }
     })
 }
 
 /// The engine for expressions. Those that it refuses, alone or with the others, are found in every buffer.
-fn regexes(list: &[Regex], algo: MpmAlgo) -> Result<Made, MpmError> {
+fn regexes(list: &[Regex], algo: MpmAlgo, store: Option<&Store>) -> Result<Made, MpmError> {
     match algo.resolve()? {
         #[cfg(have_hs)]
         MpmAlgo::Hyperscan => {
             use super::hs::Source;
             let made = |engine, always| Made { engine: Box::new(engine), always };
             let numbered = || (0u32..).zip(list);
-            if let Ok(engine) = Source::regexes(numbered()).compile() {
+            if let Ok(engine) = Source::regexes(numbered()).compile_with(store) {
                 return Ok(made(engine, Box::default()));
             }
             let (good, bad): (Vec<_>, Vec<_>) =
                 numbered().partition(|&r| Source::regexes(std::iter::once(r)).compile().is_ok());
             let bad: Box<[u32]> = bad.into_iter().map(|r| r.0).collect();
             // What can be compiled one by one may be too much together.
-            match Source::regexes(good.into_iter()).compile() {
+            match Source::regexes(good.into_iter()).compile_with(store) {
                 Ok(engine) => Ok(made(engine, bad)),
                 Err(_) => Ok(Made { engine: Box::new(super::Nothing), always: numbered().map(|r| r.0).collect() }),
             }
         }
-        _ => Err(MpmError::Build(format!("no engine for {} expressions", list.len()))),
+        _ => {
+            let _ = store;
+            Err(MpmError::Build(format!("no engine for {} expressions", list.len())))
+        }
     }
 }
 
@@ -201,7 +249,7 @@ mod tests {
         let lists: Vec<_> = (0..40).map(|i| patterns(1 + i * 3, &format!("set{i}x"))).collect();
         let given: Vec<_> = lists.iter().map(|l| cache.get(l.iter().map(|p| (p.clone(), false)).collect())).collect();
         let again = cache.get(lists[7].iter().map(|p| (p.clone(), false)).collect());
-        let made = cache.finish().unwrap();
+        let (made, _) = cache.finish().unwrap();
         assert_eq!(made.len(), 40);
         let mut s = Scratch::default();
         made.iter().for_each(|m| s.prepare(m).unwrap());

@@ -19,6 +19,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
+use super::store::{Key, KeyBuilder, Store};
 use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern, Regex};
 
 #[repr(C)]
@@ -35,6 +36,14 @@ struct HsScratchRaw {
 struct HsCompileError {
     message: *mut c_char,
     expression: c_int,
+}
+
+/// What databases are compiled for.
+#[repr(C)]
+struct HsPlatform {
+    tune: c_uint,
+    cpu_features: c_ulonglong,
+    reserved: [c_ulonglong; 2],
 }
 
 type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
@@ -61,6 +70,10 @@ unsafe extern "C" {
     ) -> c_int;
     fn hs_free_compile_error(error: *mut HsCompileError) -> c_int;
     fn hs_free_database(db: *mut HsDatabase) -> c_int;
+    fn hs_serialize_database(db: *const HsDatabase, bytes: *mut *mut c_char, length: *mut usize) -> c_int;
+    fn hs_deserialize_database(bytes: *const c_char, length: usize, db: *mut *mut HsDatabase) -> c_int;
+    fn hs_version() -> *const c_char;
+    fn hs_populate_platform(platform: *mut HsPlatform) -> c_int;
     fn hs_database_size(db: *const HsDatabase, size: *mut usize) -> c_int;
     fn hs_alloc_scratch(db: *const HsDatabase, scratch: *mut *mut HsScratchRaw) -> c_int;
     fn hs_free_scratch(scratch: *mut HsScratchRaw) -> c_int;
@@ -74,7 +87,6 @@ unsafe extern "C" {
         context: *mut c_void,
     ) -> c_int;
     fn hs_valid_platform() -> c_int;
-    fn hs_version() -> *const c_char;
 }
 
 /// Whether the library runs on this processor: it needs SSSE3, Vectorscan SSE4.2 or NEON.
@@ -194,6 +206,40 @@ impl Source {
         s
     }
 
+    /// The database: that of `store` where it has one, else it is compiled and kept there.
+    pub(super) fn compile_with(&self, store: Option<&Store>) -> Result<Hyperscan, MpmError> {
+        let Some(store) = store else { return self.compile() };
+        let key = self.key();
+        if let Some(bytes) = store.read(&key) {
+            match Hyperscan::deserialize(&bytes) {
+                Some(found) => {
+                    store.found();
+                    return Ok(found);
+                }
+                None => store.refused(&key),
+            }
+        }
+        let made = self.compile()?;
+        if let Some(bytes) = made.serialize() {
+            store.write(&key, bytes.bytes());
+        }
+        Ok(made)
+    }
+
+    /// Stands for all that decides what is compiled: the library, the processor, and the expressions.
+    fn key(&self) -> Key {
+        let mut key = KeyBuilder::new();
+        // SAFETY: the library returns a C string that lives as long as it is loaded.
+        key.add(unsafe { CStr::from_ptr(hs_version()) }.to_bytes());
+        let (rc, tune, features) = platform();
+        key.number(rc as u64).number(tune.into()).number(features);
+        key.number(HS_MODE_BLOCK.into()).number(self.texts.len() as u64);
+        for ((text, flags), id) in self.texts.iter().zip(&self.flags).zip(&self.ids) {
+            key.number((*flags).into()).number((*id).into()).add(text.to_bytes());
+        }
+        key.finish()
+    }
+
     pub(super) fn compile(&self) -> Result<Hyperscan, MpmError> {
         let expressions: Vec<*const c_char> = self.texts.iter().map(|e| e.as_ptr()).collect();
         let n = c_uint::try_from(expressions.len()).map_err(|_| MpmError::Build("too many patterns".into()))?;
@@ -220,16 +266,71 @@ impl Source {
     }
 }
 
+/// What the processor is and has, as the library sees it; asked once, which is slow on a virtual machine.
+fn platform() -> (c_int, c_uint, c_ulonglong) {
+    static PLATFORM: OnceLock<(c_int, c_uint, c_ulonglong)> = OnceLock::new();
+    *PLATFORM.get_or_init(|| {
+        let mut p = HsPlatform { tune: 0, cpu_features: 0, reserved: [0; 2] };
+        // SAFETY: `p` is a valid place for what the library writes, and of the type that it has in hs_compile.h.
+        let rc = unsafe { hs_populate_platform(&mut p) };
+        (rc, p.tune, p.cpu_features)
+    })
+}
+
+impl Hyperscan {
+    /// As bytes, which are good for the same version of the library and a processor that has what this one has.
+    fn serialize(&self) -> Option<Serialized> {
+        let mut bytes = ptr::null_mut();
+        let mut length = 0;
+        // SAFETY: the database is valid; the other two are valid places for the results.
+        let rc = unsafe { hs_serialize_database(self.db.as_ptr(), &mut bytes, &mut length) };
+        let bytes = NonNull::new(bytes).filter(|_| rc == HS_SUCCESS)?;
+        Some(Serialized { bytes: bytes.cast(), length })
+    }
+
+    /// From what [`Self::serialize`] gave. The library looks at version, processor, length and a checksum, and trusts the rest:
+    /// the caller knows where the bytes are from.
+    fn deserialize(bytes: &[u8]) -> Option<Hyperscan> {
+        let mut db = ptr::null_mut();
+        // SAFETY: the bytes are readable for their length; `db` is a valid place for the result, which the library allocates.
+        let rc = unsafe { hs_deserialize_database(bytes.as_ptr().cast(), bytes.len(), &mut db) };
+        NonNull::new(db).filter(|_| rc == HS_SUCCESS).map(|db| Hyperscan { db })
+    }
+}
+
+/// Bytes that the library allocated.
+struct Serialized {
+    bytes: NonNull<u8>,
+    length: usize,
+}
+
+impl Serialized {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the library says that so many bytes are there; they are freed with `self` and not written to meanwhile.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Serialized {
+    fn drop(&mut self) {
+        // SAFETY: without an allocator of ours, which is never set, the library uses malloc, and asks for it to be freed so.
+        unsafe { libc::free(self.bytes.as_ptr().cast()) };
+    }
+}
+
 /// Gives back to the system what compiling took of the C library's memory: that of some tens of megabytes is not used again.
 pub(super) fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        unsafe extern "C" {
-            fn malloc_trim(pad: usize) -> c_int;
-        }
-        // SAFETY: it takes any number, and only gives back memory that nobody uses.
-        unsafe { malloc_trim(0) };
+    // SAFETY: it takes any number, and only gives back memory that nobody uses.
+    unsafe {
+        libc::malloc_trim(0);
     }
+}
+
+/// The user whom this process acts as.
+pub(super) fn user() -> u32 {
+    // SAFETY: it has no conditions and cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// An expression for just these bytes.

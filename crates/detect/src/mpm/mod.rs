@@ -8,10 +8,13 @@ mod ac;
 mod cache;
 #[cfg(have_hs)]
 mod hs;
+#[cfg_attr(not(have_hs), allow(dead_code))]
+mod store;
 
 use std::sync::{Arc, OnceLock};
 
 pub use cache::MatcherCache;
+pub use store::{CacheSettings, CacheUse};
 
 use thiserror::Error;
 
@@ -275,7 +278,7 @@ impl Matcher {
     /// Where the engine is not there or refuses the patterns.
     pub fn new(patterns: &[Pattern], algo: MpmAlgo, once: bool) -> Result<Matcher, MpmError> {
         let patterns: Vec<(Pattern, bool)> = patterns.iter().map(|p| (p.clone(), once)).collect();
-        let made = Arc::new(OnceLock::from(cache::literals(&patterns, algo)?));
+        let made = Arc::new(OnceLock::from(cache::literals(&patterns, algo, None)?));
         Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(&patterns) })
     }
 

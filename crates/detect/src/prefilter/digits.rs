@@ -106,16 +106,19 @@ const fn one(digit: bool) -> Digits {
 
 /// Whether `data` has `n` digits in a row somewhere.
 pub(super) fn are_in(data: &[u8], n: usize) -> bool {
-    /// Places that are looked at together: simple enough for the compiler to do many at once.
+    /// Bytes that are looked at together: simple enough for the compiler to do many at once.
     const BLOCK: usize = 128;
-    let digit = |b: u8| b.wrapping_sub(b'0') < 10;
-    let (Some(second), Some(third)) = (data.get(1..), data.get(2..)) else { return has_row(data, n) };
     if n < 3 {
         return has_row(data, n);
     }
-    for (i, ((a, b), c)) in data.chunks(BLOCK).zip(second.chunks(BLOCK)).zip(third.chunks(BLOCK)).enumerate() {
-        let any = a.iter().zip(b).zip(c).fold(false, |any, ((&a, &b), &c)| any | (digit(a) & digit(b) & digit(c)));
-        if any && (n == 3 || has_row(data.get(i * BLOCK..).unwrap_or(&[]), n)) {
+    // Of three in a row two are a pair that begins at an even place.
+    for (i, block) in data.chunks(BLOCK).enumerate() {
+        let pair = |[a, b]: &[u8; 2]| (a.wrapping_sub(b'0') < 10) & (b.wrapping_sub(b'0') < 10);
+        let (pairs, odd) = block.as_chunks::<2>();
+        let any = pairs.iter().fold(false, |any, p| any | pair(p));
+        // A row may begin in the block before, or end in the one after.
+        let around = || data.get((i * BLOCK).saturating_sub(n)..(i * BLOCK + BLOCK + n).min(data.len()));
+        if (any || !odd.is_empty()) && has_row(around().unwrap_or(data), n) {
             return true;
         }
     }

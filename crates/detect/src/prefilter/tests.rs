@@ -13,7 +13,7 @@ fn candidates(literals: &[Literal], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
     let mut cache = MatcherCache::new(algo);
     let p = Prefilter::new(literals.iter().zip(0..).collect(), &mut cache).unwrap();
     let mut scratch = Scratch::default();
-    cache.finish().unwrap().iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
+    cache.finish().unwrap().0.iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
     let mut out = Vec::new();
     // The second look must not know of the first.
     for _ in 0..2 {

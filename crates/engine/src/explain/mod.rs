@@ -175,7 +175,7 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         rules: &config,
         options: &o.run,
         ips,
-        settings: &settings::detect(&config)?,
+        settings: &DetectConfig { cache: None, ..settings::detect(&config)? },
         dir: &nowhere,
         tenant: false,
         previous: None,

@@ -138,15 +138,7 @@ impl Plan {
             threads.push(handle);
         }
         drop(ready);
-        let mut failed = None;
-        for _ in 0..workers {
-            match told.recv() {
-                Ok(Ok(())) => {}
-                Ok(Err(f)) => failed = failed.or(Some(f)),
-                Err(_) => failed = failed.or(Some(Failed::new("threads", "a worker's thread ended before it began"))),
-            }
-        }
-        if let Some(f) = failed {
+        if let Err(f) = all_say(&told, workers) {
             // Those that are ready do not begin.
             drop(starters);
             threads.into_iter().for_each(|t| drop(t.join()));
@@ -158,6 +150,11 @@ impl Plan {
             // One that is gone is noticed soon enough.
             let _ = go.send(());
         }
+        if let Err(f) = all_say(&told, workers) {
+            control.signals.ask_to_stop();
+            threads.into_iter().for_each(|t| drop(t.join()));
+            return Err(f);
+        }
         notice!("threads", "Threads created -> W: {workers}   Engine started.");
         let outputs = match beside {
             Some(o) => o,
@@ -167,6 +164,7 @@ impl Plan {
         let mut report = Report::new(config, control, outputs, names.into_iter().zip(before).collect())?;
         let broken = stand_by(control, &threads, &mut report);
         control.signals.ask_to_stop();
+        report.ended();
         let mut finals = Vec::new();
         for t in threads {
             match t.join() {
@@ -186,6 +184,17 @@ impl Plan {
             false => Ok(()),
         }
     }
+}
+
+/// Waits until each worker said that it is ready, or why it is not.
+fn all_say(told: &mpsc::Receiver<Result<(), Failed>>, workers: usize) -> Result<(), Failed> {
+    let mut all = Ok(());
+    for _ in 0..workers {
+        let said =
+            told.recv().unwrap_or_else(|_| Err(Failed::new("threads", "a worker's thread ended before it began")));
+        all = all.and(said);
+    }
+    all
 }
 
 /// Until the engine is to stop, or a worker ends that should not.

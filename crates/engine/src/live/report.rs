@@ -46,6 +46,8 @@ pub(super) struct Report {
     /// The interfaces, and what was counted of each at the start.
     interfaces: Vec<(String, Host)>,
     last_rows: Vec<Counters>,
+    /// What was counted of each at the end.
+    ended: Option<Vec<Host>>,
 }
 
 impl Report {
@@ -68,6 +70,7 @@ impl Report {
             totals: Vec::new(),
             last: Vec::new(),
             last_rows: vec![Vec::new(); interfaces.len()],
+            ended: None,
             interfaces,
         })
     }
@@ -194,15 +197,21 @@ impl Report {
 
     /// The table as it is now.
     fn rows_now(&self) -> Vec<Row> {
-        let row = |(name, before): &(String, Host)| {
-            let mut row = Row { interface: name.clone(), host: Host::of(name).since(before), ..Row::default() };
+        let row = |(n, (name, before)): (usize, &(String, Host))| {
+            let now = self.ended.as_ref().and_then(|e| e.get(n)).cloned().unwrap_or_else(|| Host::of(name));
+            let mut row = Row { interface: name.clone(), host: now.since(before), ..Row::default() };
             for w in self.workers.iter().filter(|w| w.interface == *name) {
                 row.live.add(&w.live);
                 row.decoded += w.decoded;
             }
             row
         };
-        self.interfaces.iter().map(row).collect()
+        self.interfaces.iter().enumerate().map(row).collect()
+    }
+
+    /// No more packets are let in: what cards and host count from here on is not ours.
+    pub(super) fn ended(&mut self) {
+        self.ended = Some(self.interfaces.iter().map(|(name, _)| Host::of(name)).collect());
     }
 
     /// The last report, of workers that have ended.

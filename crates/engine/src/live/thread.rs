@@ -11,7 +11,7 @@ use margay_capture::live::{LinkChange, LiveCounters, LiveSource, Received};
 use margay_config::RunOptions;
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
-use margay_output::{Outputs, error, notice, warning};
+use margay_output::{Outputs, notice, warning};
 
 use super::Cpus;
 use super::settings::Device;
@@ -49,7 +49,7 @@ pub(super) struct Seat {
     pub(super) cpus: Arc<Cpus>,
     /// The number of its interface's fan-out group, once there is one.
     pub(super) group: Arc<Mutex<Option<u16>>>,
-    /// Told when the worker is ready, or why it cannot be.
+    /// Told when the worker is ready, or why it cannot be; and again when it lets packets in.
     pub(super) ready: Sender<Result<(), Failed>>,
     /// Packets may come in; gone where there is nothing to be waited for.
     pub(super) go: Receiver<()>,
@@ -81,10 +81,15 @@ impl Seat {
                 let _ = ready.send(Err(f));
                 None
             }
-            Ok((mut worker, mut reporter, source, post)) => {
-                let told = ready.send(Ok(()));
+            Ok((mut worker, mut reporter, mut source, post)) => {
+                let mut go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
+                if go {
+                    let started = source.start().map_err(|e| Failed::new("af-packet", e.to_string()));
+                    go = started.is_ok();
+                    // Whoever does not wait for it any more stops this worker in another way.
+                    let _ = ready.send(started);
+                }
                 drop(ready);
-                let go = told.is_ok() && self.go.recv().is_ok();
                 Some(self.work(&mut worker, &mut reporter, source, &post, go))
             }
         }
@@ -110,6 +115,7 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
+        worker.decoder.live = true;
         worker.lane.rest.set_interface(&self.device.name);
         worker.lane.rest.captured = Some(Captured {
             interface: self.device.name.clone(),
@@ -166,10 +172,6 @@ impl Seat {
     ) -> Final {
         let signals = Arc::clone(&self.control.signals);
         let batch = files::batch_size(&self.control.config).unwrap_or(256);
-        if go && let Err(e) = source.start() {
-            error!("af-packet", "{e}");
-            signals.ask_to_stop();
-        }
         let mut judging = self.device.auto_trust;
         while go && !signals.stop() {
             let received = source.receive(batch, WAIT);

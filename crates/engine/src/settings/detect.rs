@@ -1,7 +1,9 @@
 //! `detect:`, `action-order:`, `pcre:` and what else decides how rules are matched.
 
+use std::time::Duration;
+
 use margay_config::{Config, ConfigError};
-use margay_detect::mpm::MpmAlgo;
+use margay_detect::mpm::{CacheSettings, MpmAlgo};
 use margay_detect::{DetectConfig, LuaConfig};
 use margay_rules::ast::Action;
 
@@ -51,7 +53,47 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         port_groups: d.port_groups,
         guess_tx: flag(config, "detect.guess-applayer-tx", d.guess_tx)?,
         lua: lua(config, d.lua)?,
+        cache: cache(config)?,
     })
+}
+
+/// Where compiled patterns are kept, if nothing else is said.
+const CACHE_FOLDER: &str = "/var/lib/margay/cache";
+/// How long those that no start asked for are kept.
+const CACHE_AGE: Duration = Duration::from_secs(7 * 86_400);
+
+/// `detect.sgh-mpm-caching`, which is off where it is not there, as in Suricata.
+fn cache(config: &Config) -> Result<Option<CacheSettings>, ConfigError> {
+    const AGE: &str = "detect.sgh-mpm-caching-max-age";
+    if !flag(config, "detect.sgh-mpm-caching", false)? {
+        return Ok(None);
+    }
+    let folder = config.get("detect.sgh-mpm-caching-path").filter(|p| !p.is_empty()).unwrap_or(CACHE_FOLDER);
+    let max_age = match config.get(AGE).filter(|a| !a.is_empty()) {
+        None => Some(CACHE_AGE),
+        Some(text) => {
+            let age = age(text).ok_or_else(|| {
+                wrong(config, AGE, &format!("\"{text}\" is no time; give a number with s, m, h, d or w, like 7d"))
+            })?;
+            Some(age).filter(|a| !a.is_zero())
+        }
+    };
+    Ok(Some(CacheSettings { folder: folder.into(), max_age }))
+}
+
+/// A number of seconds, or of what the letter behind it says.
+fn age(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..)? {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        _ => return None,
+    };
+    Some(Duration::from_secs(digits.trim_end().parse::<u64>().ok()?.checked_mul(unit)?))
 }
 
 /// `security.lua`.
@@ -114,6 +156,29 @@ mod tests {
 
     fn read(text: &str) -> Result<DetectConfig, ConfigError> {
         detect(&Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "t").unwrap())
+    }
+
+    #[test]
+    fn reads_the_cache() {
+        assert_eq!(read("x: y").unwrap().cache, None);
+        assert_eq!(read("detect:\n  sgh-mpm-caching: no\n  sgh-mpm-caching-path: /a").unwrap().cache, None);
+        let c = read("detect:\n  sgh-mpm-caching: yes").unwrap().cache.unwrap();
+        assert_eq!((c.folder.to_str(), c.max_age), (Some(CACHE_FOLDER), Some(CACHE_AGE)));
+        for (text, want) in
+            [("90", Some(90)), ("2 m", Some(120)), ("3h", Some(10_800)), ("1w", Some(604_800)), ("0", None)]
+        {
+            let all = format!(
+                "detect:\n  sgh-mpm-caching: yes\n  sgh-mpm-caching-path: /a/b\n  sgh-mpm-caching-max-age: {text}"
+            );
+            let c = read(&all).unwrap().cache.unwrap();
+            assert_eq!((c.folder.to_str(), c.max_age), (Some("/a/b"), want.map(Duration::from_secs)), "{text}");
+        }
+        for bad in ["soon", "7y", "-1d", "d", "99999999999999999999"] {
+            assert!(
+                read(&format!("detect:\n  sgh-mpm-caching: yes\n  sgh-mpm-caching-max-age: {bad}")).is_err(),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

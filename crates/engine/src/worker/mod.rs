@@ -169,6 +169,23 @@ pub(crate) struct Worker {
     pub(crate) unswept: u32,
     /// Second of packet time in which they were last looked for, of a live capture.
     pub(crate) swept: i64,
+    pub(crate) ahead: Ahead,
+}
+
+/// Hashes of the frames that come next, as they most likely are; 0 where that is not known.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead([u64; 8]);
+
+impl Ahead {
+    /// How many frames ahead the bucket of a frame's flow is asked for, its slot, and the flow itself: memory answers after
+    /// about one frame.
+    const BUCKET: usize = 6;
+    const SLOT: usize = 4;
+    const FLOW: usize = 2;
+
+    const fn slot(&mut self, frame: usize) -> &mut u64 {
+        &mut self.0[frame % 8]
+    }
 }
 
 /// Frames from one look for silent flows to the next. Short captures are most often those whose time goes back and forth
@@ -270,6 +287,29 @@ pub(crate) struct Counters {
 }
 
 impl Worker {
+    /// To be called before each frame of a batch, with its place and what gives a frame by its place: has what the lookups of
+    /// those that follow will read brought into the cache.
+    #[inline]
+    pub(crate) fn look_ahead<'f>(&mut self, at: usize, frame: impl Fn(usize) -> Option<Frame<'f>>) {
+        let flows = &self.lane.flows;
+        let from = if at == 0 { 0 } else { at + Ahead::BUCKET };
+        for next in from..=at + Ahead::BUCKET {
+            let hash = frame(next).map_or(0, |f| flows.guess(f.data));
+            flows.touch_bucket(hash);
+            *self.ahead.slot(next) = hash;
+        }
+        flows.touch_slot(*self.ahead.slot(at + Ahead::SLOT));
+        if let Some(flow) = flows.peek(*self.ahead.slot(at + Ahead::FLOW)) {
+            std::hint::black_box((flow.core.state, flow.ext.session_told));
+        }
+        if let Some(flow) = flows.peek(*self.ahead.slot(at + 1)) {
+            std::hint::black_box((
+                flow.ext.tcp.as_deref().map(|t| t.state()),
+                flow.ext.app.as_deref().map(|a| a.session.proto),
+            ));
+        }
+    }
+
     /// Takes one captured frame all the way.
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
         self.lane.rest.frame = Fate::default();

@@ -27,8 +27,8 @@ pub(crate) struct CountersAt {
     pub(crate) file: String,
     pub(crate) format: Format,
     pub(crate) names: Names,
-    /// How often the engine writes it.
-    pub(crate) every: Duration,
+    /// When it did not change for so long, it is final: longer than the engine takes to write what it counted.
+    pub(crate) rest: Duration,
 }
 
 /// See the module. Commands and files have places to fill in: `{interface}`, `{capture}`, `{dir}` (the folder of this run) and
@@ -50,6 +50,8 @@ pub(crate) struct Contract {
     pub(crate) stop: String,
     /// How long stopping may take.
     pub(crate) stop_within: Duration,
+    /// The command that says its version; empty where it has none.
+    pub(crate) version: Vec<String>,
     /// It is started anew for each trial of a search.
     pub(crate) restart: bool,
 }
@@ -67,6 +69,7 @@ impl Contract {
             counters: None,
             stop: "TERM".to_owned(),
             stop_within: Duration::from_secs(60),
+            version: Vec::new(),
             restart: false,
         }
     }
@@ -116,9 +119,11 @@ impl Contract {
                     gaps: list("tcp.reassembly_gap"),
                     alerts: list("detect.alert"),
                 },
-                every: Duration::from_secs(1),
+                // It writes every second, but its threads hand over what they counted every three.
+                rest: Duration::from_millis(4500),
             }),
             stop: "INT".to_owned(),
+            version: vec![binary.to_owned(), "-V".to_owned()],
             ..Contract::plain(name)
         }
     }
@@ -144,7 +149,7 @@ impl Contract {
                     decoded: list("decoded"),
                     ..Names::default()
                 },
-                every: Duration::from_millis(100),
+                rest: Duration::from_millis(250),
             }),
             ..Contract::plain(name)
         })
@@ -173,7 +178,7 @@ impl Contract {
                     .into());
             }
         };
-        let common = ["adapter", "environment", "ready-within", "stop-within", "restart"];
+        let common = ["adapter", "environment", "ready-within", "stop-within", "restart", "workers", "version"];
         only(node, &known.iter().chain(&common).copied().collect::<Vec<_>>())?;
         let list = |key: &str| -> Vec<String> {
             node.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()
@@ -205,6 +210,9 @@ impl Contract {
         contract.ready_within = time("ready-within", contract.ready_within)?;
         contract.stop_within = time("stop-within", contract.stop_within)?;
         contract.restart = node.bool("restart")?.unwrap_or(contract.restart);
+        if node.child("version").is_some() {
+            contract.version = list("version");
+        }
         if let Some(environment) = node.child("environment") {
             contract.environment =
                 environment.children().map(|node| (node.name().to_owned(), node.text().to_owned())).collect();
@@ -238,7 +246,7 @@ impl Contract {
             contract.stop = stop.to_owned();
         }
         if let Some(counters) = node.child("counters") {
-            only(counters, &["file", "format", "every", "received", "dropped", "decoded", "gaps", "alerts"])?;
+            only(counters, &["file", "format", "rest", "received", "dropped", "decoded", "gaps", "alerts"])?;
             let file = counters.get("file").ok_or_else(|| Problem::from(counters.error("'file' is missing")))?;
             let format = counters.get("format").unwrap_or("json-lines");
             let format = Format::named(format).ok_or_else(|| {
@@ -262,8 +270,8 @@ impl Contract {
                     .error("'decoded' is missing: what the engine took is what losses are told by")
                     .into());
             }
-            let every = read_duration(counters, "every")?.unwrap_or(Duration::from_secs(1));
-            contract.counters = Some(CountersAt { file: file.to_owned(), format, names, every });
+            let rest = read_duration(counters, "rest")?.unwrap_or(Duration::from_secs(3));
+            contract.counters = Some(CountersAt { file: file.to_owned(), format, names, rest });
         }
         Ok(contract)
     }

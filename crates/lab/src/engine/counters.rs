@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -84,6 +85,8 @@ pub(crate) struct CounterFile {
     names: Names,
     offset: u64,
     partial: Vec<u8>,
+    /// Of the file when it was read last, where it is written anew each time.
+    stamp: Option<(std::time::SystemTime, u64)>,
     last: Counts,
     /// How often something new was found.
     pub(crate) updates: u64,
@@ -98,14 +101,27 @@ const LONGEST: usize = 4 << 20;
 impl CounterFile {
     /// Of `path`, which need not be there yet.
     pub(crate) fn new(path: PathBuf, format: Format, names: Names) -> CounterFile {
-        CounterFile { path, format, names, offset: 0, partial: Vec::new(), last: Counts::UNKNOWN, updates: 0 }
+        CounterFile {
+            path,
+            format,
+            names,
+            offset: 0,
+            partial: Vec::new(),
+            stamp: None,
+            last: Counts::UNKNOWN,
+            updates: 0,
+        }
     }
 
     /// The counters as last written; what was known before where the file cannot be read now.
     pub(crate) fn read(&mut self) -> Counts {
         match self.format {
             Format::Json | Format::Lines => {
-                if let Ok(text) = std::fs::read_to_string(&self.path) {
+                let stamp = std::fs::metadata(&self.path).and_then(|data| Ok((data.modified()?, data.ino())));
+                if let (Ok(stamp), Ok(text)) = (stamp, std::fs::read_to_string(&self.path))
+                    && self.stamp != Some(stamp)
+                {
+                    self.stamp = Some(stamp);
                     self.take(&text);
                 }
             }

@@ -6,7 +6,7 @@ mod running;
 
 pub(crate) use contract::{Contract, Options, only, read_duration};
 pub(crate) use counters::{CounterFile, Counts};
-pub(crate) use running::{End, From, Running, quoted};
+pub(crate) use running::{From, Running, quoted};
 
 use crate::problem::{Outcome, Problem};
 

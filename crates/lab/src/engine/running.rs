@@ -36,7 +36,7 @@ pub(crate) struct Running {
     held: OwnedFd,
     console: PathBuf,
     counters: Option<CounterFile>,
-    every: Duration,
+    rest: Duration,
     stop: Signal,
     stop_within: Duration,
     /// When it was started.
@@ -122,7 +122,7 @@ impl Running {
         let held = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
             .map_err(|error| Problem::Failed(format!("engine {name}: cannot watch its process: {error}")))?;
         let counters = contract.counters.as_ref();
-        let every = counters.map_or(Duration::ZERO, |at| at.every);
+        let rest = counters.map_or(Duration::ZERO, |at| at.rest);
         let counters = counters.map(|at| CounterFile::new(PathBuf::from(fill(&at.file)), at.format, at.names.clone()));
         Ok(Running {
             name,
@@ -130,7 +130,7 @@ impl Running {
             held,
             console,
             counters,
-            every,
+            rest,
             stop: signal(&contract.stop).unwrap_or(Signal::TERM),
             stop_within: contract.stop_within,
             started,
@@ -250,22 +250,40 @@ impl Running {
         self.counters.clone()
     }
 
-    /// Waits until two looks at the counters, with a new writing of them in between, say the same, or `most` is over.
+    /// Waits until the counters have come to rest: until nothing is missing of the packets that are `expected` to have come
+    /// since `before`, or they did not change for as long as the contract says; at most `most`.
     ///
     /// # Errors
     /// As [`Running::keep`].
-    pub(crate) fn settle(&mut self, most: Duration) -> Outcome<Counts> {
-        let apart = self.every.mul_f64(1.3) + Duration::from_millis(100);
-        let until = Moment::now().plus(most);
-        let mut last = self.counts();
-        loop {
-            self.keep(apart, "while its counters came to rest")?;
-            let now = self.counts();
-            if now.same(&last) || Moment::now() > until {
-                return Ok(now);
+    pub(crate) fn settle(&mut self, expected: Option<(Counts, f64)>, most: Duration) -> Outcome<Counts> {
+        let begun = Moment::now();
+        let (mut last, mut changed) = (self.counts(), begun);
+        let first = self.updates();
+        while self.counters.is_some() && Moment::now().since(begun) < most {
+            if let Some((before, packets)) = expected {
+                let known = |value: f64| if value.is_finite() { value } else { 0.0 };
+                let grown = |of: fn(&Counts) -> f64| of(&last) - known(of(&before));
+                let done = grown(|counts| counts.decoded) + known(grown(|counts| counts.dropped));
+                if grown(|counts| counts.received) >= packets && done >= packets {
+                    break;
+                }
             }
-            last = now;
+            self.keep(Duration::from_millis(20), "while its counters came to rest")?;
+            let now = self.counts();
+            if !now.same(&last) {
+                (last, changed) = (now, Moment::now());
+            }
+            let still = Moment::now().since(changed);
+            // Where the file itself is late, so is the rest; some engines write it only where there is something new.
+            if still > self.rest && (self.updates() > first || still > self.rest * 3) {
+                break;
+            }
         }
+        Ok(last)
+    }
+
+    fn updates(&self) -> u64 {
+        self.counters.as_ref().map_or(0, |counters| counters.updates)
     }
 
     /// Waits for an engine that ends by itself, at most `within`.
@@ -290,14 +308,24 @@ impl Running {
         Err(Problem::Failed(format!("engine {} {}{}", self.name, describe(end.status), self.last_words())))
     }
 
+    /// Processor seconds that all its threads took so far.
+    pub(crate) fn busy(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        (ticks(11) + ticks(12)) / self.tick
+    }
+
+    /// The most memory that was seen, in bytes.
+    pub(crate) fn peak(&self) -> f64 {
+        self.peak
+    }
+
     fn take_end(&mut self) -> Outcome<End> {
         let at = Moment::now();
         // Until it is waited for, an ended process still has its times.
         let _ = waitid(WaitId::Pid(Pid::from_child(&self.child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
-        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
-        let busy = (ticks(11) + ticks(12)) / self.tick;
+        let busy = self.busy();
         let status = self.child.wait();
         let status =
             status.map_err(|error| Problem::Failed(format!("engine {}: cannot see its end: {error}", self.name)))?;

@@ -2,16 +2,41 @@
 
 mod stream;
 mod tcpreplay;
+mod traffic;
 mod wire;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use stream::Stream;
 pub(crate) use tcpreplay::TcpReplay;
+pub(crate) use traffic::Traffic;
 pub(crate) use wire::{Interfaces, Wire, softnet_drops};
 
 use crate::made::Session;
 use crate::problem::Outcome;
+
+/// What is sent onto an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A capture's packets.
+    Capture(PathBuf),
+    /// The traffic of a profile.
+    Profile(PathBuf),
+    /// That of a preset, by its name.
+    Preset(String),
+}
+
+impl What {
+    /// As part of a sentence.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            What::Capture(path) => format!("capture {}", path.display()),
+            What::Profile(path) => format!("profile {}", path.display()),
+            What::Preset(name) => format!("preset {name}"),
+        }
+    }
+}
 
 /// What is asked of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]

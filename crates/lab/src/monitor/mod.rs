@@ -24,7 +24,7 @@ use std::process::{Child, Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) use column::{Column, Kind};
+use column::Kind;
 pub(crate) use machine::describe;
 pub(crate) use sampler::{Family, LEADING, Sampler, What};
 pub(crate) use write::{Format, Writer, field};

@@ -168,6 +168,11 @@ impl Source for Tree {
             }
         }
         self.known.retain(|pid, _| seen.contains(pid));
+        if processes == 0.0 {
+            // It is gone, and what it used last with it: not nothing, but not known.
+            row.resize(row.len() + COUNTS.len() + 5, f64::NAN);
+            return;
+        }
         row.extend(self.sums);
         row.extend([processes, threads, resident, size, unseen]);
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::engine::{Contract, Counts, From, Running};
 use crate::load::{Interfaces, Order, Sender, Wire, softnet_drops};
 use crate::made::Session;
@@ -28,6 +29,10 @@ pub(crate) struct Trial {
     pub(crate) rate: f64,
     pub(crate) counted: Counted,
     pub(crate) losses: Losses,
+    /// Cores that the engine was busy on after the warm-up.
+    pub(crate) busy: f64,
+    /// The most memory the engine had so far, in bytes.
+    pub(crate) peak: f64,
 }
 
 /// An engine, a sender and what is between them.
@@ -40,6 +45,8 @@ pub(crate) struct Rig {
     short: PathBuf,
     running: Option<(Running, Watch)>,
     starts: u32,
+    /// Its counters, where they have come to rest and nothing was sent since.
+    rested: Option<Counts>,
     /// What could not be sampled.
     pub(crate) notes: Vec<String>,
     /// Last, so that what it made is undone after all else is over.
@@ -59,7 +66,7 @@ impl Rig {
         session: Session,
     ) -> Rig {
         let (dir, running, notes) = (dir.to_owned(), None, Vec::new());
-        Rig { contract, wire, sender, times, dir, short, running, starts: 0, notes, session }
+        Rig { contract, wire, sender, times, dir, short, running, starts: 0, rested: None, notes, session }
     }
 
     /// What sends.
@@ -111,7 +118,10 @@ impl Rig {
             None => (String::new(), String::new()),
         };
         // Until what came before has passed.
-        let before = self.engine()?.settle(Duration::from_secs(20))?;
+        let before = match self.rested.take() {
+            Some(counts) if self.running.is_some() && !self.contract.restart => counts,
+            _ => self.engine()?.settle(None, Duration::from_secs(30))?,
+        };
         let pid = self.engine_pid();
         let (wire_before, softnet_before) = (Interfaces::read(pid), softnet_drops());
         let order = Order { rate, time: times.warm_up + times.hold };
@@ -120,6 +130,7 @@ impl Rig {
         let running = running.ok_or_else(|| Problem::Failed("the engine does not run".to_owned()))?;
         running.keep(times.warm_up, &format!("while warming up {doing}"))?;
         let (middle, sent_middle) = (running.counts(), sending.so_far().unwrap_or(0.0));
+        let (busy_middle, at_middle) = (running.busy(), Moment::now());
         let mut over = Duration::ZERO;
         while !sending.done()? {
             running.keep(Duration::from_millis(20), &doing)?;
@@ -128,9 +139,11 @@ impl Rig {
                 return Err(Problem::Failed(format!("the sender on {sending_on} does not end {doing}")));
             }
         }
+        let busy = (running.busy() - busy_middle) / Moment::now().since(at_middle).as_secs_f64();
         let sent = sending.report()?;
         drop(sending);
-        let after = running.settle(Duration::from_secs(30))?;
+        let after = running.settle(Some((before, sent.packets)), Duration::from_secs(30))?;
+        self.rested = Some(after);
         let wire_after = Interfaces::read(pid);
         let grown = |after: f64, before: f64| {
             // A counter that was not there before the first packet begins at zero.
@@ -158,7 +171,8 @@ impl Rig {
                 self.contract.counters.as_ref().map_or_else(String::new, |at| format!(" in {}", at.file))
             )));
         }
-        Ok(Trial { rate, counted, losses: Losses::of(&counted) })
+        let peak = self.running.as_ref().map_or(f64::NAN, |(running, _)| running.peak());
+        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, peak })
     }
 
     fn engine_pid(&self) -> Option<u32> {

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-pub(crate) use search::{Bound, Found, Limit, Range, Verdict, search};
+pub(crate) use search::{Bound, Limit, Range, Verdict, search};
 pub(crate) use stages::{Counted, Losses, Stage};
 
 use crate::engine::{Contract, Options};
-use crate::load::{self, Sender, Wire};
+use crate::load::{self, Sender, What, Wire};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::run::live::{Rig, Times, Trial};
@@ -47,11 +47,23 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 20_000.0)]
     capacity: f64,
     /// Time the engine over this capture instead of sending to it
-    #[arg(long, conflicts_with_all = ["replay", "interface"])]
+    #[arg(long, conflicts_with_all = ["sent", "interface"])]
     capture: Option<PathBuf>,
     /// The capture to send, again and again
-    #[arg(long)]
+    #[arg(long, group = "sent")]
     replay: Option<PathBuf>,
+    /// The profile whose traffic to send
+    #[arg(long, group = "sent")]
+    profile: Option<PathBuf>,
+    /// The preset whose traffic to send; `traffic gen --list-presets` lists them
+    #[arg(long, group = "sent")]
+    preset: Option<String>,
+    /// So many copies at once, each with addresses of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    copies: u32,
+    /// What sends: the laboratory's own sender, or tcpreplay (captures, one copy)
+    #[arg(long, default_value = "own", value_parser = ["own", "tcpreplay"])]
+    sender: String,
     /// The interface that the engine reads from; without, a pair of virtual ones is made
     #[arg(long, requires = "send_on")]
     interface: Option<String>,
@@ -124,18 +136,35 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
             load::Stream { socket: folder.join("sim"), lose: args.lose_sender / 100.0, most: args.sender_most };
         (None, Box::new(sender), None)
     } else {
-        let Some(path) = &args.replay else {
-            return Err(Problem::Usage(
-                "--replay: a capture to send is missing (or --capture, to read one offline)".to_owned(),
-            ));
+        let what = match (&args.replay, &args.profile, &args.preset) {
+            (Some(path), _, _) => What::Capture(path.clone()),
+            (_, Some(path), _) => What::Profile(path.clone()),
+            (_, _, Some(name)) => What::Preset(name.clone()),
+            _ => {
+                return Err(Problem::Usage(
+                    "nothing to send: --replay, --profile or --preset (or --capture, to read one offline)".to_owned(),
+                ));
+            }
         };
-        let capture = Capture::read(path)?;
+        let capture = match &what {
+            What::Capture(path) => Some(Capture::read(path)?),
+            _ => None,
+        };
         let wire = match (&args.interface, &args.send_on) {
             (Some(engine), Some(sender)) => Wire::given(sender, engine)?,
             _ => Wire::make(&mut session, args.mtu)?,
         };
-        let sender = load::TcpReplay { capture: path.clone(), interface: wire.sender.clone(), folder: folder.clone() };
-        (Some(wire), Box::new(sender), Some(capture))
+        let (interface, folder) = (wire.sender.clone(), folder.clone());
+        let sender: Box<dyn Sender> = match (args.sender.as_str(), what) {
+            ("tcpreplay", What::Capture(capture)) if args.copies == 1 => {
+                Box::new(load::TcpReplay { capture, interface, folder })
+            }
+            ("tcpreplay", _) => {
+                return Err(Problem::Usage("--sender tcpreplay sends captures, and one copy of them".to_owned()));
+            }
+            (_, what) => Box::new(load::Traffic { what, copies: args.copies, interface, folder }),
+        };
+        (Some(wire), sender, capture)
     };
     let packets = |name: &str, rate: Rate| {
         let packets = match (&capture, rate) {
@@ -150,7 +179,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     println!("load: {}", rig.describe());
     let mut log = TrialLog::create(&dir.join("trials.csv"))?;
     let searches = Searches { range, repeats: args.repeats, allowed: args.loss / 100.0 };
+    let mut trials = Vec::new();
     let result = searches.run(&mut rig, &mut |search, trial| {
+        trials.push(trial);
         println!("{}", line(search, &trial, capture.as_ref()));
         log.write(search, &trial)
     });
@@ -159,7 +190,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     for note in notes? {
         println!("note: {note}");
     }
-    report(&bound, args.loss, capture.as_ref(), &dir)?;
+    report(&bound, args.loss, &trials, capture.as_ref(), &dir)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -287,7 +318,7 @@ fn line(search: u32, trial: &Trial, capture: Option<&Capture>) -> String {
 }
 
 /// Prints the bound and writes it as `bound.json`.
-fn report(bound: &Bound, loss: f64, capture: Option<&Capture>, dir: &Path) -> Outcome<()> {
+fn report(bound: &Bound, loss: f64, trials: &[Trial], capture: Option<&Capture>, dir: &Path) -> Outcome<()> {
     let rate = bound.rate;
     println!();
     println!("highest rate with at most {loss} % lost: {} packets/s", short(rate.value));
@@ -305,6 +336,11 @@ fn report(bound: &Bound, loss: f64, capture: Option<&Capture>, dir: &Path) -> Ou
         println!("  of {} searches: too few for an interval", rate.count);
     }
     println!("  {}", bound.limit().describe());
+    let above = trials.iter().filter(|trial| trial.rate > rate.value && trial.losses.total() > loss / 100.0);
+    let stage = above.min_by(|a, b| a.rate.total_cmp(&b.rate)).and_then(|trial| trial.losses.worst());
+    if let Some(stage) = stage {
+        println!("  just above it most is lost at: {}", stage.name());
+    }
     let number = |value: f64| if value.is_finite() { serde_json::json!(value) } else { serde_json::Value::Null };
     let value = serde_json::json!({
         "loss_allowed_percent": loss,
@@ -312,6 +348,7 @@ fn report(bound: &Bound, loss: f64, capture: Option<&Capture>, dir: &Path) -> Ou
         "low": number(rate.low),
         "high": number(rate.high),
         "searches": bound.found.iter().map(|found| number(found.rate)).collect::<Vec<_>>(),
+        "lost_above_it_at": stage.map(Stage::name),
         "limit": format!("{:?}", bound.limit()).to_lowercase(),
         "machine": monitor::describe().into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect::<serde_json::Map<_, _>>(),
     });

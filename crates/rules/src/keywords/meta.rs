@@ -388,6 +388,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_the_text_says() {
+        let text = r#"alert tcp any any -> any any (msg:"metadata:no \; reference:url,no"; metadata: a b, key  two words ,alone;
+            content:"reference|3a|x"; Reference:URL, example.com/x?a=b,c ; metadata:"q r"; reference:cve,2020-1; sid:1;)"#;
+        let pairs = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+            list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        };
+        assert_eq!(metadata_of(text), pairs(&[("a", "b"), ("key", "two words"), ("q", "r")]));
+        assert_eq!(references(text), pairs(&[("url", "example.com/x?a=b,c"), ("cve", "2020-1")]));
+        for nothing in
+            ["", "no rule", "alert tcp any any -> any any (sid:1;)", "alert tcp any any -> any any (metadata;sid:1;)"]
+        {
+            assert!(metadata_of(nothing).is_empty() && references(nothing).is_empty(), "{nothing}");
+        }
+        let many = format!("alert tcp any any -> any any ({} sid:1;)", "metadata:a b,c d;".repeat(2000));
+        assert_eq!(metadata_of(&many).len(), LIST_MAX);
+    }
+
+    #[test]
     fn requirements() {
         let ctx = Context::default();
         let met = |t| requires_unmet(t, &ctx).unwrap().is_none();

@@ -1,0 +1,631 @@
+//! Compiled databases on disk, so that a start does not compile what an earlier one has compiled.
+//!
+//! Each is a file of its own, named by a hash of all that decides what is in it (this format, the version of the engine and
+//! of the library, the processor, the expressions in their order with their flags). So a set of rules that changes a little finds
+//! most of its databases again, and what is not there, or not right, is compiled and written anew. Files that nobody asked for in
+//! a while are removed.
+//!
+//! A file has a mark, its key, the length of the database, the database, and a SHA-256 of all that. It is written under
+//! another name and renamed, so that engines that start at the same time see none of it or all. Reading checks every part;
+//! but who can write a file can write one with a right checksum, and the library trusts what is in it: a database is a program. So
+//! neither the folder nor any above it, nor a file, may be one that others than this user and root can write to.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+/// Begins every file, with the version of the format.
+const MARK: &[u8; 16] = b"margay-matcher 1";
+/// What a file has besides the database: mark, key, length, and the checksum at the end.
+const HEADER: usize = MARK.len() + 32 + 8;
+const CHECKSUM: usize = 32;
+/// Longer files are nobody's.
+const FILE_MAX: u64 = 1 << 30;
+/// How names of files end.
+const ENDING: &str = ".matcher";
+/// What was not renamed after so long was left by somebody who died.
+const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
+/// A file in use is marked as such when its time is older than this.
+const TOUCH_AFTER: Duration = Duration::from_secs(600);
+
+/// Where compiled patterns are kept (`detect.sgh-mpm-caching-path`), and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// The folder; made where it is not there.
+    pub folder: PathBuf,
+    /// Files that no start asked for in so long are removed; none where it is `None`.
+    pub max_age: Option<Duration>,
+}
+
+/// What the cache was good for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Databases that were asked for.
+    pub asked: usize,
+    /// Databases that were there.
+    pub found: usize,
+    /// Databases that were compiled, and written.
+    pub written: usize,
+    /// Old files that were removed.
+    pub removed: usize,
+    /// What went wrong, in words: the rules work without.
+    pub problems: Vec<String>,
+}
+
+/// Most problems that are told.
+const PROBLEMS_MAX: usize = 5;
+
+/// A hash of what a database is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key([u8; 32]);
+
+impl Key {
+    fn hex(&self) -> String {
+        self.0.iter().map(|b| format!("{b:02x}")).collect()
+    }
+}
+
+/// Makes a [`Key`]; parts are told apart by their lengths.
+pub(super) struct KeyBuilder(Sha256);
+
+impl KeyBuilder {
+    pub(super) fn new() -> KeyBuilder {
+        let mut key = KeyBuilder(Sha256::new());
+        key.add(MARK).add(env!("CARGO_PKG_VERSION").as_bytes());
+        key
+    }
+
+    pub(super) fn add(&mut self, part: &[u8]) -> &mut KeyBuilder {
+        self.number(part.len() as u64);
+        self.0.update(part);
+        self
+    }
+
+    pub(super) fn number(&mut self, n: u64) -> &mut KeyBuilder {
+        self.0.update(n.to_le_bytes());
+        self
+    }
+
+    pub(super) fn finish(self) -> Key {
+        Key(self.0.finalize().into())
+    }
+}
+
+/// A folder of compiled databases.
+#[derive(Debug)]
+pub(super) struct Store {
+    folder: PathBuf,
+    max_age: Option<Duration>,
+    /// Who may own what is read, besides root.
+    user: u32,
+    asked: AtomicUsize,
+    found: AtomicUsize,
+    written: AtomicUsize,
+    problems: Mutex<Vec<String>>,
+}
+
+impl Store {
+    /// Opens the folder, which is made where it is not there.
+    ///
+    /// # Errors
+    /// In words: it cannot be made, or others could have put something in it.
+    pub(super) fn open(settings: &CacheSettings) -> Result<Store, String> {
+        Self::open_as(settings, user())
+    }
+
+    fn open_as(settings: &CacheSettings, user: u32) -> Result<Store, String> {
+        let shown = settings.folder.display();
+        let fail = |e: io::Error| format!("the folder {shown} cannot be used: {e}");
+        DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder).map_err(fail)?;
+        let folder = settings.folder.canonicalize().map_err(fail)?;
+        for (n, dir) in folder.ancestors().enumerate() {
+            let m = fs::symlink_metadata(dir).map_err(fail)?;
+            let dir = dir.display();
+            if !m.is_dir() {
+                return Err(format!("{dir} is no folder"));
+            }
+            if ![0, user].contains(&m.uid()) {
+                return Err(format!(
+                    "the folder {dir} belongs to user {}, who could put anything in it; it must be root's or user {user}'s",
+                    m.uid()
+                ));
+            }
+            // In a sticky folder nobody renames what is another's.
+            if m.mode() & 0o022 != 0 && (n == 0 || m.mode() & 0o1000 == 0) {
+                return Err(format!(
+                    "others may write to the folder {dir} (mode {:o}), and could put anything in it; take that from them \
+                     (chmod go-w), or name another folder with detect.sgh-mpm-caching-path",
+                    m.mode() & 0o7777
+                ));
+            }
+        }
+        Ok(Store {
+            folder,
+            max_age: settings.max_age,
+            user,
+            asked: AtomicUsize::new(0),
+            found: AtomicUsize::new(0),
+            written: AtomicUsize::new(0),
+            problems: Mutex::default(),
+        })
+    }
+
+    fn path(&self, key: &Key) -> PathBuf {
+        self.folder.join(key.hex() + ENDING)
+    }
+
+    fn problem(&self, text: String) {
+        if let Ok(mut list) = self.problems.lock()
+            && list.len() < PROBLEMS_MAX
+        {
+            list.push(text);
+        }
+    }
+
+    /// The database of `key`, where there is one and all of it is right.
+    pub(super) fn read(&self, key: &Key) -> Option<Vec<u8>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let path = self.path(key);
+        match self.contents(&path, key) {
+            Ok(bytes) => Some(bytes),
+            Err(Unread::Absent) => None,
+            Err(Unread::Wrong(why)) => {
+                self.problem(format!("{}: {why}; it is made anew", path.display()));
+                None
+            }
+        }
+    }
+
+    /// What is read was used.
+    pub(super) fn found(&self) {
+        self.found.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What is in the file is nothing that the library takes.
+    pub(super) fn refused(&self, key: &Key) {
+        self.problem(format!("{}: Hyperscan does not take it; it is made anew", self.path(key).display()));
+    }
+
+    fn contents(&self, path: &Path, key: &Key) -> Result<Vec<u8>, Unread> {
+        let wrong = |e: io::Error| Unread::Wrong(format!("it cannot be read: {e}"));
+        let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
+            Ok(f) => f,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Unread::Absent),
+            Err(e) => return Err(wrong(e)),
+        };
+        let m = file.metadata().map_err(wrong)?;
+        if !m.is_file() || ![0, self.user].contains(&m.uid()) || m.mode() & 0o022 != 0 {
+            return Err(Unread::Wrong("others may have written it".into()));
+        }
+        if m.len() < (HEADER + CHECKSUM) as u64 || m.len() > FILE_MAX {
+            return Err(Unread::Wrong(format!("it is {} bytes long", m.len())));
+        }
+        let mut bytes = Vec::with_capacity(m.len() as usize);
+        (&mut file).take(FILE_MAX).read_to_end(&mut bytes).map_err(wrong)?;
+        let database = check(&bytes, key).map_err(|e| Unread::Wrong(e.into()))?;
+        // It is still of use.
+        let now = SystemTime::now();
+        if m.modified().is_ok_and(|t| now.duration_since(t).is_ok_and(|age| age > TOUCH_AFTER)) {
+            touch(path, now);
+        }
+        bytes.truncate(database.end);
+        bytes.drain(..database.start);
+        Ok(bytes)
+    }
+
+    /// Keeps `database` under `key`.
+    pub(super) fn write(&self, key: &Key, database: &[u8]) {
+        let path = self.path(key);
+        match self.put(&path, key, database) {
+            Ok(()) => {
+                self.written.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(e) => self.problem(format!("{}: it cannot be written: {e}", path.display())),
+        }
+    }
+
+    fn put(&self, path: &Path, key: &Key, database: &[u8]) -> io::Result<()> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.folder.join(format!(".{}.{}.{number}.tmp", key.hex(), std::process::id()));
+        let mut header = [MARK.as_slice(), &key.0].concat();
+        header.extend((database.len() as u64).to_le_bytes());
+        let checksum = Sha256::new().chain_update(&header).chain_update(database).finalize();
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let all = file.write_all(&header).and_then(|()| file.write_all(database));
+        let written = all.and_then(|()| file.write_all(&checksum)).and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Removes what nobody asked for in a while, and says what the cache was good for.
+    pub(super) fn finish(self) -> CacheUse {
+        let removed = self.prune(SystemTime::now());
+        CacheUse {
+            asked: self.asked.into_inner(),
+            found: self.found.into_inner(),
+            written: self.written.into_inner(),
+            removed,
+            problems: self.problems.into_inner().unwrap_or_default(),
+        }
+    }
+
+    fn prune(&self, now: SystemTime) -> usize {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return 0 };
+        let old = |e: &fs::DirEntry| {
+            let name = e.file_name();
+            let Some(name) = name.to_str() else { return false };
+            let hex = |s: &str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
+            let age = if name.strip_suffix(ENDING).is_some_and(hex) {
+                self.max_age
+            } else if name.starts_with('.') && name.ends_with(".tmp") && name.get(1..65).is_some_and(hex) {
+                Some(TEMPORARY_AGE)
+            } else {
+                None
+            };
+            let modified = e.metadata().ok().filter(fs::Metadata::is_file).and_then(|m| m.modified().ok());
+            let since = modified.and_then(|t| now.duration_since(t).ok());
+            age.zip(since).is_some_and(|(max, is)| is > max)
+        };
+        entries.flatten().filter(old).filter(|e| fs::remove_file(e.path()).is_ok()).count()
+    }
+}
+
+/// Why there is no database.
+enum Unread {
+    Absent,
+    Wrong(String),
+}
+
+/// The user whom this process acts as.
+fn user() -> u32 {
+    #[cfg(have_hs)]
+    return super::hs::user();
+    #[cfg(not(have_hs))]
+    return 0;
+}
+
+/// Where in the bytes of a file the database of `key` is.
+fn check(file: &[u8], key: &Key) -> Result<std::ops::Range<usize>, &'static str> {
+    let (rest, checksum) = file.split_last_chunk::<CHECKSUM>().ok_or("it is too short")?;
+    if Sha256::digest(rest)[..] != checksum[..] {
+        return Err("its checksum is wrong");
+    }
+    let rest = rest.strip_prefix(MARK).ok_or("it is no file of this version")?;
+    let rest = rest.strip_prefix(&key.0).ok_or("it is another one's")?;
+    let (length, database) = rest.split_first_chunk::<8>().ok_or("it is too short")?;
+    if u64::from_le_bytes(*length) != database.len() as u64 {
+        return Err("its length is wrong");
+    }
+    Ok(HEADER..HEADER + database.len())
+}
+
+/// Sets when the file was last of use.
+fn touch(path: &Path, now: SystemTime) {
+    if let Ok(f) = File::options().write(true).open(path) {
+        let _ = f.set_modified(now);
+    }
+}
+
+#[cfg(test)]
+#[cfg(have_hs)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::mpm::{Matcher, MatcherCache, MpmAlgo, Pattern, Regex, Scratch};
+
+    /// A folder that is gone when the test is over.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            static N: AtomicUsize = AtomicUsize::new(0);
+            let n = N.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("margay-store-{}-{name}-{n}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            DirBuilder::new().mode(0o700).create(&path).unwrap();
+            Folder(path)
+        }
+
+        fn settings(&self) -> CacheSettings {
+            CacheSettings { folder: self.0.join("cache"), max_age: Some(Duration::from_secs(86_400)) }
+        }
+
+        fn files(&self) -> Vec<PathBuf> {
+            let mut all: Vec<_> = fs::read_dir(self.0.join("cache")).unwrap().map(|e| e.unwrap().path()).collect();
+            all.sort();
+            all
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn patterns(n: usize) -> Vec<Pattern> {
+        let mut list: Vec<_> =
+            (0..n).map(|i| Pattern { bytes: format!("word{i:04}").into_bytes(), nocase: i % 2 == 0 }).collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// Of each every place is to be told.
+    fn all(list: Vec<Pattern>) -> Vec<(Pattern, bool)> {
+        list.into_iter().map(|p| (p, false)).collect()
+    }
+
+    fn found(m: &Matcher, data: &[u8]) -> Vec<u32> {
+        let mut s = Scratch::default();
+        s.prepare(m).unwrap();
+        let mut hits = Vec::new();
+        s.scan(m, data, |id, _, _| hits.push(id));
+        hits.sort_unstable();
+        hits.dedup();
+        hits
+    }
+
+    /// Makes two sets of literals and one of expressions, sees that they find what they should, and says what the cache was
+    /// good for.
+    fn load(settings: &CacheSettings) -> CacheUse {
+        let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(settings).storing_from(0);
+        let list = patterns(50);
+        let a = cache.get(all(list.clone()));
+        let b = cache.get(all(patterns(30)));
+        let few = cache.get(all(patterns(3)));
+        let r = cache.regexes(vec![Regex::new("x[0-9]{3}y", "").unwrap()]);
+        let (made, used) = cache.finish().unwrap();
+        assert_eq!(made.len(), 4);
+        let at = |w: &[u8]| list.iter().position(|p| p.bytes == w).unwrap() as u32;
+        assert_eq!(found(&a, b"... WORD0042 word0041 ..."), [at(b"word0041"), at(b"word0042")]);
+        assert_eq!(found(&b, b"... word0042 word0007 word0001").len(), 2);
+        assert_eq!(found(&few, b"word0001").len(), 1);
+        assert_eq!(found(&r, b".. x123y"), [0]);
+        used
+    }
+
+    fn numbers(u: &CacheUse) -> (usize, usize, usize) {
+        (u.asked, u.found, u.written)
+    }
+
+    #[test]
+    fn what_was_compiled_is_there_the_next_time() {
+        let dir = Folder::new("hit");
+        let used = load(&dir.settings());
+        assert_eq!((numbers(&used), &used.problems), ((3, 0, 3), &vec![]));
+        assert_eq!(dir.files().len(), 3);
+        for f in dir.files() {
+            assert_eq!(fs::metadata(f).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let used = load(&dir.settings());
+        assert_eq!((numbers(&used), used.problems), ((3, 3, 0), vec![]));
+        // Other patterns are other files.
+        let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(&dir.settings()).storing_from(0);
+        let m = cache.get(all(patterns(51)));
+        let (_, used) = cache.finish().unwrap();
+        assert_eq!(numbers(&used), (1, 0, 1));
+        assert_eq!(found(&m, b"word0050").len(), 1);
+        // Where there is little to make it is not asked.
+        let mut cache = MatcherCache::new(MpmAlgo::Hyperscan).with_store(&dir.settings());
+        cache.get(all(patterns(50)));
+        assert_eq!(numbers(&cache.finish().unwrap().1), (0, 0, 0));
+        // The portable engine has no use for it.
+        let mut cache = MatcherCache::new(MpmAlgo::AhoCorasick).with_store(&dir.settings()).storing_from(0);
+        cache.get(all(patterns(50)));
+        assert_eq!(numbers(&cache.finish().unwrap().1), (0, 0, 0));
+    }
+
+    /// Spoils one file after the other in every way, and sees that each time it is told, made anew, and right again.
+    fn spoiled(name: &str, change: impl Fn(&mut Vec<u8>)) {
+        let dir = Folder::new(name);
+        load(&dir.settings());
+        for file in dir.files() {
+            let good = fs::read(&file).unwrap();
+            let mut bad = good.clone();
+            change(&mut bad);
+            fs::write(&file, &bad).unwrap();
+            let used = load(&dir.settings());
+            assert_eq!(numbers(&used), (3, 2, 1), "{name}");
+            assert_eq!(used.problems.len(), 1, "{name}: {:?}", used.problems);
+            let whose = file.file_name().unwrap().to_str().unwrap();
+            assert!(used.problems[0].contains(whose) && used.problems[0].contains("made anew"), "{:?}", used.problems);
+            assert_eq!(fs::read(&file).unwrap().len(), good.len(), "{name}");
+            assert_eq!(numbers(&load(&dir.settings())), (3, 3, 0), "{name}");
+        }
+    }
+
+    #[test]
+    fn truncated_files_are_made_anew() {
+        for keep in [0, 1, 15, 16, 17, 47, 48, 55, 56, 57, 87, 88, 100, 500] {
+            spoiled(&format!("cut{keep}"), |b| b.truncate(keep));
+        }
+        spoiled("cutend", |b| b.truncate(b.len() - 1));
+        spoiled("cuthash", |b| b.truncate(b.len() - CHECKSUM));
+        spoiled("longer", |b| b.push(0));
+        spoiled("twice", |b| b.extend_from_within(..));
+    }
+
+    #[test]
+    fn flipped_bits_are_seen() {
+        for at in [0, 15, 16, 47, 48, 55, 56, 60, 64, 72, 100, 200, 400] {
+            spoiled(&format!("flip{at}"), |b| b[at] ^= 1 << (at % 8));
+        }
+        spoiled("fliplast", |b| *b.last_mut().unwrap() ^= 0x80);
+        spoiled("flipmiddle", |b| {
+            let at = b.len() / 2;
+            b[at] ^= 4;
+        });
+    }
+
+    /// Gives a file a right checksum again.
+    fn sign(b: &mut Vec<u8>) {
+        b.truncate(b.len() - CHECKSUM);
+        let sum = Sha256::digest(&*b);
+        b.extend(sum);
+    }
+
+    #[test]
+    fn foreign_files_are_refused() {
+        let resigned = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+            spoiled(name, |b| {
+                change(b);
+                sign(b);
+            })
+        };
+        resigned("format", &|b| b[15] = b'2');
+        resigned("key", &|b| b[16] ^= 0xff);
+        resigned("length", &|b| b[48] ^= 0xff);
+        // What the library itself looks at: its mark, its version.
+        resigned("library", &|b| b[56] ^= 0xff);
+        resigned("version", &|b| b[60] ^= 0xff);
+        resigned("body", &|b| {
+            let at = b.len() / 2;
+            b[at] ^= 0xff;
+        });
+    }
+
+    /// A file of one database under the name of another.
+    #[test]
+    fn names_do_not_count() {
+        let dir = Folder::new("names");
+        load(&dir.settings());
+        let files = dir.files();
+        fs::copy(&files[0], &files[1]).unwrap();
+        let used = load(&dir.settings());
+        assert_eq!(numbers(&used), (3, 2, 1));
+        assert!(used.problems[0].contains("another one's"), "{:?}", used.problems);
+    }
+
+    #[test]
+    fn what_others_can_write_is_refused() {
+        let chmod = |p: &Path, mode| fs::set_permissions(p, fs::Permissions::from_mode(mode)).unwrap();
+        let dir = Folder::new("others");
+        load(&dir.settings());
+        let cache = dir.0.join("cache");
+        // The folder.
+        for mode in [0o777, 0o770, 0o702, 0o1777] {
+            chmod(&cache, mode);
+            let used = load(&dir.settings());
+            assert_eq!(numbers(&used), (0, 0, 0), "{mode:o}");
+            assert!(used.problems[0].contains("others may write to the folder"), "{:?}", used.problems);
+        }
+        chmod(&cache, 0o755);
+        assert_eq!(numbers(&load(&dir.settings())), (3, 3, 0));
+        // One above it; a sticky one is no danger.
+        chmod(&dir.0, 0o777);
+        assert!(load(&dir.settings()).problems[0].contains("others may write"));
+        chmod(&dir.0, 0o1777);
+        assert_eq!(numbers(&load(&dir.settings())), (3, 3, 0));
+        // A file.
+        let file = dir.files().remove(0);
+        chmod(&file, 0o666);
+        let used = load(&dir.settings());
+        assert_eq!(numbers(&used), (3, 2, 1));
+        assert!(used.problems[0].contains("others may have written it"), "{:?}", used.problems);
+        // A link.
+        let elsewhere = dir.0.join("elsewhere");
+        fs::rename(&file, &elsewhere).unwrap();
+        symlink(&elsewhere, &file).unwrap();
+        let used = load(&dir.settings());
+        assert_eq!((numbers(&used), used.problems.len()), ((3, 2, 1), 1));
+        assert!(fs::symlink_metadata(&file).unwrap().is_file());
+        // Somebody else's.
+        let e = Store::open_as(&dir.settings(), 4_000_000_000).map(drop);
+        let mine = fs::metadata(&cache).unwrap().uid();
+        assert!(mine == 0 || e.is_err_and(|e| e.contains("belongs to user")));
+    }
+
+    #[test]
+    fn a_folder_that_is_none_is_told() {
+        let dir = Folder::new("none");
+        fs::write(dir.0.join("cache"), b"").unwrap();
+        let used = load(&dir.settings());
+        assert_eq!((numbers(&used), used.problems.len()), ((0, 0, 0), 1));
+        assert!(used.problems[0].contains("cannot be used"), "{:?}", used.problems);
+    }
+
+    /// The rules work where nothing can be written; that is told a few times at most.
+    #[test]
+    fn a_folder_that_cannot_be_written_to() {
+        let dir = Folder::new("gone");
+        let store = Store::open(&dir.settings()).unwrap();
+        fs::remove_dir(dir.0.join("cache")).unwrap();
+        for n in 0..20 {
+            let mut key = KeyBuilder::new();
+            key.number(n);
+            let key = key.finish();
+            assert_eq!(store.read(&key), None);
+            store.write(&key, b"database");
+        }
+        let used = store.finish();
+        assert_eq!(numbers(&used), (20, 0, 0));
+        assert!(used.problems[0].contains("cannot be written"), "{:?}", used.problems);
+        assert_eq!(used.problems.len(), PROBLEMS_MAX);
+        // What is there is read, though nothing can be added.
+        let dir = Folder::new("read-only");
+        load(&dir.settings());
+        let folder = dir.0.join("cache");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
+        let used = load(&dir.settings());
+        assert_eq!((numbers(&used), used.problems.len()), ((3, 3, 0), 0));
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn engines_that_start_together() {
+        let dir = Folder::new("together");
+        std::thread::scope(|s| {
+            let all: Vec<_> = (0..6).map(|_| s.spawn(|| load(&dir.settings()))).collect();
+            for t in all {
+                let used = t.join().unwrap();
+                assert_eq!((used.found + used.written, used.problems), (3, vec![]));
+            }
+        });
+        assert_eq!(dir.files().len(), 3);
+        assert_eq!(numbers(&load(&dir.settings())), (3, 3, 0));
+    }
+
+    #[test]
+    fn what_is_old_is_removed() {
+        let dir = Folder::new("old");
+        load(&dir.settings());
+        let cache = dir.0.join("cache");
+        let ago = |path: &Path, hours: u64| {
+            let t = SystemTime::now() - Duration::from_secs(hours * 3600);
+            File::options().write(true).open(path).unwrap().set_modified(t).unwrap();
+        };
+        let put = |name: &str, hours| {
+            let path = cache.join(name);
+            fs::write(&path, b"x").unwrap();
+            ago(&path, hours);
+            path
+        };
+        let hex = "0123456789abcdef".repeat(4);
+        let gone = [put(&format!("{hex}.matcher"), 25), put(&format!(".{hex}.1.0.tmp"), 2)];
+        let stays = [
+            put(&format!("{}.matcher", "a".repeat(64)), 23),
+            put(&format!(".{hex}.2.0.tmp"), 0),
+            put("notes.txt", 1000),
+            put("x.matcher", 1000),
+        ];
+        // Old, and in use.
+        let used_file = dir.files().into_iter().find(|f| fs::metadata(f).unwrap().len() > 100).unwrap();
+        ago(&used_file, 1000);
+        let used = load(&dir.settings());
+        assert_eq!((numbers(&used), used.removed), ((3, 3, 0), 2));
+        assert!(gone.iter().all(|f| !f.exists()) && stays.iter().all(|f| f.exists()) && used_file.exists());
+        let forever = CacheSettings { max_age: None, ..dir.settings() };
+        ago(&stays[0], 100_000);
+        assert_eq!(load(&forever).removed, 0);
+    }
+}

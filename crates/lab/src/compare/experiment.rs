@@ -1,0 +1,350 @@
+//! An experiment, as its file describes it: engines, loads, repeats.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use margay_config::{Config, Node};
+
+use crate::engine::{Contract, only, read_duration};
+use crate::load::What;
+use crate::problem::{Outcome, Problem};
+use crate::run::live::Times;
+use crate::units::{self, Rate};
+
+/// A rate as an experiment gives it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Speed {
+    /// In units of its own.
+    Rate(Rate),
+    /// So many times the load's base.
+    Base(f64),
+}
+
+/// What a base rate is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Base {
+    /// It is given.
+    Rate(Rate),
+    /// The bound of the first engine on this machine, so that the load's rates reach from well below to twice above it.
+    Auto,
+}
+
+/// A load, as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// The engine reads a capture and ends.
+    Offline { capture: PathBuf },
+    /// What is sent at a number of rates, in a number of copies at once.
+    Rates { what: What, speeds: Vec<Speed>, base: Option<Base>, copies: Vec<u32> },
+    /// The highest rate with at most a given share lost is looked for.
+    Search { what: What, from: Rate, to: Rate, allowed: f64, copies: Vec<u32> },
+    /// The simulated engine's packets in numbers, at a number of rates.
+    Numbers { speeds: Vec<Speed> },
+}
+
+/// A load with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Load {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Experiment {
+    pub(super) title: String,
+    /// What it is about, for the report.
+    pub(super) about: String,
+    pub(super) engines: Vec<Contract>,
+    /// Which engine the others are compared with.
+    pub(super) baseline: usize,
+    pub(super) loads: Vec<Load>,
+    pub(super) repeats: u32,
+    pub(super) times: Times,
+    /// Two interfaces that are there: sender's, engine's.
+    pub(super) wire: Option<(String, String)>,
+    pub(super) mtu: u32,
+    /// What was left out on this machine, a sentence each.
+    pub(super) notes: Vec<String>,
+    /// The file's text.
+    pub(super) text: String,
+}
+
+const TOP: [&str; 11] =
+    ["title", "about", "engines", "baseline", "loads", "repeats", "warm-up", "hold", "period", "wire", "mtu"];
+
+impl Experiment {
+    /// Reads the file at `path` for a machine with so many cores. Files that it names are found from its folder, and from the working folder
+    /// where they are not there.
+    ///
+    /// # Errors
+    /// With the place, where something is not known or makes no sense.
+    pub(super) fn load(path: &Path, cores: u32) -> Outcome<Experiment> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Problem::Usage(format!("{}: {error}", path.display())))?;
+        Experiment::read(&text, path, cores)
+    }
+
+    fn read(text: &str, path: &Path, cores: u32) -> Outcome<Experiment> {
+        let config = Config::from_str(text, &path.to_string_lossy())?;
+        let root = config.root();
+        only(root, &TOP)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut notes = Vec::new();
+        let missing = |name: &str| Problem::Usage(format!("{}: '{name}' is missing", path.display()));
+        let mut engines = Vec::new();
+        for node in root.child("engines").ok_or_else(|| missing("engines"))?.children() {
+            engines.extend(read_engines(node, folder, cores, &mut notes)?);
+        }
+        let mut loads = Vec::new();
+        for node in root.child("loads").ok_or_else(|| missing("loads"))?.children() {
+            loads.push(Load { name: node.name().to_owned(), kind: read_load(node, folder)? });
+        }
+        if engines.is_empty() || loads.is_empty() {
+            return Err(Problem::Usage(format!(
+                "{}: an experiment needs an engine and a load{}",
+                path.display(),
+                notes.iter().map(|note| format!("; {note}")).collect::<String>()
+            )));
+        }
+        let baseline = match root.child("baseline") {
+            None => 0,
+            Some(node) => engines.iter().position(|engine| engine.name == node.text()).ok_or_else(|| {
+                let names: Vec<&str> = engines.iter().map(|engine| engine.name.as_str()).collect();
+                Problem::from(node.error(format!(
+                    "baseline: '{}' is no engine here; {} are",
+                    node.text(),
+                    names.join(", ")
+                )))
+            })?,
+        };
+        let repeats = root.int("repeats")?.unwrap_or(5);
+        let repeats = u32::try_from(repeats).ok().filter(|repeats| (1..=1000).contains(repeats));
+        let repeats = repeats.ok_or_else(|| Problem::Usage(format!("{}: repeats: 1 to 1000", path.display())))?;
+        let time = |key: &str, otherwise| read_duration(root, key).map(|time| time.unwrap_or(otherwise));
+        let times = Times {
+            warm_up: time("warm-up", Duration::from_secs(2))?,
+            hold: time("hold", Duration::from_secs(10))?,
+            period: time("period", Duration::from_millis(250))?,
+        };
+        if times.hold.is_zero() || times.period < Duration::from_millis(10) {
+            return Err(Problem::Usage(format!("{}: hold has to be above 0, period at least 10ms", path.display())));
+        }
+        let wire = match root.child("wire") {
+            None => None,
+            Some(node) => {
+                only(node, &["sender", "engine"])?;
+                match (node.get("sender"), node.get("engine")) {
+                    (Some(sender), Some(engine)) => Some((sender.to_owned(), engine.to_owned())),
+                    _ => {
+                        return Err(node
+                            .error("wire: 'sender' and 'engine' are interfaces, and both are needed")
+                            .into());
+                    }
+                }
+            }
+        };
+        let mtu = root.int("mtu")?.unwrap_or(1500);
+        let mtu = u32::try_from(mtu).ok().filter(|mtu| (68..=65535).contains(mtu));
+        let mtu = mtu.ok_or_else(|| Problem::Usage(format!("{}: mtu: 68 to 65535", path.display())))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Experiment {
+            title: root.get("title").map_or(name, str::to_owned),
+            about: root.get("about").unwrap_or_default().to_owned(),
+            engines,
+            baseline,
+            loads,
+            repeats,
+            times,
+            wire,
+            mtu,
+            notes,
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// An engine, once for each number of workers where it has `workers`.
+fn read_engines(node: Node<'_>, folder: &Path, cores: u32, notes: &mut Vec<String>) -> Outcome<Vec<Contract>> {
+    let mut contract = Contract::read(node)?;
+    for words in [&mut contract.live, &mut contract.offline] {
+        for at in 1..words.len() {
+            // A relative path after an option that takes a file is one from the experiment's folder.
+            if ["-c", "-S"].contains(&words[at - 1].as_str()) {
+                words[at] = found(&words[at], folder).to_string_lossy().into_owned();
+            }
+        }
+    }
+    let Some(workers) = node.child("workers") else { return Ok(vec![contract]) };
+    let mut engines = Vec::new();
+    for count in workers.values() {
+        let number = count.parse::<u32>().ok().filter(|count| *count > 0);
+        let number = number
+            .ok_or_else(|| Problem::from(workers.error(format!("workers: '{count}' is no number of workers"))))?;
+        if number > cores {
+            notes.push(format!("{} with {number} workers is left out: this machine has {cores} cores", contract.name));
+            continue;
+        }
+        let mut engine = contract.clone();
+        engine.name = format!("{} × {number}", contract.name);
+        for words in [&mut engine.live, &mut engine.offline] {
+            for word in words {
+                *word = word.replace("{workers}", count);
+            }
+        }
+        engines.push(engine);
+    }
+    Ok(engines)
+}
+
+/// The file that `name` means.
+fn found(name: &str, folder: &Path) -> PathBuf {
+    let beside = folder.join(name);
+    let path = if beside.exists() { beside } else { PathBuf::from(name) };
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+fn read_load(node: Node<'_>, folder: &Path) -> Outcome<Kind> {
+    only(
+        node,
+        &[
+            "capture",
+            "replay",
+            "profile",
+            "preset",
+            "simulated",
+            "rates",
+            "base",
+            "copies",
+            "search",
+            "from",
+            "to",
+            "loss",
+        ],
+    )?;
+    let file = |key: &str| -> Outcome<Option<PathBuf>> {
+        let Some(child) = node.child(key) else { return Ok(None) };
+        let path = found(child.text(), folder);
+        if !path.exists() {
+            return Err(child.error(format!("{key}: there is no file {}", child.text())).into());
+        }
+        Ok(Some(path))
+    };
+    let (capture, replay, profile) = (file("capture")?, file("replay")?, file("profile")?);
+    let preset = node.get("preset").map(str::to_owned);
+    let simulated = node.bool("simulated")?.unwrap_or(false);
+    let given = [capture.is_some(), replay.is_some(), profile.is_some(), preset.is_some(), simulated];
+    if given.iter().filter(|given| **given).count() != 1 {
+        return Err(node
+            .error("one of capture (read offline), replay, profile, preset and simulated has to be given")
+            .into());
+    }
+    if let Some(capture) = capture {
+        only(node, &["capture"])?;
+        return Ok(Kind::Offline { capture });
+    }
+    let speed = |child: Node<'_>, text: &str| match text.parse::<f64>() {
+        Ok(times) if times > 0.0 => Ok(Speed::Base(times)),
+        _ => units::rate(text).map(Speed::Rate).map_err(|why| Problem::from(child.error(why))),
+    };
+    let rate = |key: &str, otherwise: &str| {
+        let child = node.child(key);
+        units::rate(child.map_or(otherwise, |child| child.text()))
+            .map_err(|why| Problem::from(child.unwrap_or(node).error(format!("{key}: {why}"))))
+    };
+    let mut copies = Vec::new();
+    for text in node.child("copies").into_iter().flat_map(|child| child.values()) {
+        let number = text.parse::<u32>().ok().filter(|copies| (1..=16).contains(copies));
+        copies.push(number.ok_or_else(|| Problem::from(node.error(format!("copies: '{text}' is not from 1 to 16"))))?);
+    }
+    if copies.is_empty() {
+        copies.push(1);
+    }
+    let what = match (replay, profile, preset) {
+        (Some(path), _, _) => Some(What::Capture(path)),
+        (_, Some(path), _) => Some(What::Profile(path)),
+        (_, _, Some(name)) => Some(What::Preset(name)),
+        _ => None,
+    };
+    if node.bool("search")?.unwrap_or(false) {
+        let what = what.ok_or_else(|| Problem::from(node.error("simulated: use `margay lab throughput` to search")))?;
+        let allowed = node.percent("loss")?.unwrap_or(1.0) / 100.0;
+        return Ok(Kind::Search { what, from: rate("from", "10kpps")?, to: rate("to", "10mpps")?, allowed, copies });
+    }
+    let mut speeds = Vec::new();
+    if let Some(child) = node.child("rates") {
+        for text in child.values() {
+            speeds.push(speed(child, text)?);
+        }
+    }
+    if speeds.is_empty() {
+        return Err(node.error("rates: a list is missing (or search: yes)").into());
+    }
+    let base = match node.get("base") {
+        None => None,
+        Some("auto") => Some(Base::Auto),
+        Some(_) => Some(Base::Rate(rate("base", "")?)),
+    };
+    if base.is_none() && speeds.iter().any(|speed| matches!(speed, Speed::Base(_))) {
+        return Err(node
+            .error("base: is missing, and rates without a unit are multiples of it (a rate, or auto)")
+            .into());
+    }
+    Ok(match what {
+        Some(what) => Kind::Rates { what, speeds, base, copies },
+        None => Kind::Numbers { speeds },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Experiment, String> {
+        Experiment::read(&format!("%YAML 1.1\n---\n{text}"), Path::new("x.yaml"), 2)
+            .map_err(|problem| problem.to_string())
+    }
+
+    const ENGINES: &str = "engines:\n  a: {adapter: suricata, rules: a.rules}\n  b:\n    adapter: suricata\n    set: ['af-packet.0.threads={workers}']\n    workers: [1, 2, 8]\n";
+
+    #[test]
+    fn reads_an_experiment() {
+        let experiment = read(&format!(
+            "title: T\n{ENGINES}baseline: a\nrepeats: 3\nhold: 5s\nloads:\n  steps: {{preset: office, rates: [1, 2, 9], base: auto, copies: [1, 4]}}\n  \
+             bound: {{preset: office, search: yes, loss: 0}}\n"
+        ))
+        .unwrap();
+        let names: Vec<&str> = experiment.engines.iter().map(|engine| engine.name.as_str()).collect();
+        assert_eq!(names, ["a", "b × 1", "b × 2"]);
+        assert!(experiment.engines[2].live.contains(&"af-packet.0.threads=2".to_owned()));
+        assert_eq!(experiment.notes, ["b with 8 workers is left out: this machine has 2 cores"]);
+        assert_eq!((experiment.repeats, experiment.times.hold), (3, Duration::from_secs(5)));
+        let Kind::Rates { speeds, base, copies, .. } = &experiment.loads[0].kind else { panic!() };
+        assert_eq!((speeds.len(), *base, copies.as_slice()), (3, Some(Base::Auto), &[1, 4][..]));
+        assert!(matches!(experiment.loads[1].kind, Kind::Search { allowed: 0.0, .. }));
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        for (text, said) in [
+            (ENGINES.to_owned(), "'loads' is missing"),
+            (format!("{ENGINES}loads:\n  l: {{capture: nosuch.pcap}}\n"), "there is no file nosuch.pcap"),
+            (format!("{ENGINES}loads:\n  l: {{rates: [1]}}\n"), "one of capture (read offline), replay"),
+            (format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1]}}\n"), "base: is missing"),
+            (format!("{ENGINES}loads:\n  l: {{preset: a, rates: [quick]}}\n"), "'quick' is no rate"),
+            (
+                format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\nbaseline: c\n"),
+                "'c' is no engine here; a, b × 1",
+            ),
+            (format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\nrepeat: 3\n"), "'repeat' is not known here"),
+            (
+                format!("{ENGINES}loads:\n  l: {{preset: a, copies: [17], rates: [1mpps]}}\n"),
+                "'17' is not from 1 to 16",
+            ),
+        ] {
+            let problem = read(&text).unwrap_err();
+            assert!(problem.contains(said), "{problem}");
+            assert!(problem.starts_with("x.yaml:"), "{problem}");
+        }
+    }
+}

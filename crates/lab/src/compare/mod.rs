@@ -1,0 +1,437 @@
+//! `margay lab compare`: engines or configurations of them, under several loads, again and again in turn; medians, spreads and
+//! paired ratios with how far to trust them, as a report.
+//!
+//! [`experiment`] reads the file, [`plan`] is the order of runs and the memory of those that are finished, [`result`] what the runs
+//! come to, [`report`] and [`plots`] what is shown of it.
+
+mod experiment;
+mod plan;
+mod plots;
+mod report;
+mod result;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use experiment::{Base, Experiment, Kind, Speed};
+use plan::{Key, Metrics, State};
+
+use crate::engine::Contract;
+use crate::load::{self, Sender, What, Wire};
+use crate::made::Session;
+use crate::problem::{Outcome, Problem};
+use crate::run::live::{Rig, Trial};
+use crate::run::{Capture, offline};
+use crate::signals;
+use crate::throughput::{Range, Searches, Stage};
+use crate::units::short;
+
+/// Compare engines or configurations by an experiment file
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT.yaml")]
+    experiment: PathBuf,
+    /// The folder for the report, plots, samples and logs; runs that are there are not made again
+    #[arg(long, short = 'o')]
+    output: Option<PathBuf>,
+    /// Make so many repeats instead of those of the experiment
+    #[arg(long, short = 'n')]
+    repeats: Option<u32>,
+    /// Throw away what is in the folder and begin anew
+    #[arg(long)]
+    fresh: bool,
+    /// Make no runs: write the report of those that are there
+    #[arg(long, conflicts_with = "fresh")]
+    report: bool,
+    /// Keep what engines write (events, logs), not only what they say and count
+    #[arg(long)]
+    keep_logs: bool,
+    /// Print the runs in their order, and make none
+    #[arg(long)]
+    plan: bool,
+}
+
+/// One point of a load: what every engine is run with.
+#[derive(Clone, Debug)]
+struct Point {
+    /// Which load, by its place.
+    load: usize,
+    /// As in tables: `2× = 20 k packets/s`.
+    label: String,
+    /// Packets a second, where there are any.
+    rate: f64,
+    kind: PointKind,
+}
+
+#[derive(Clone, Debug)]
+enum PointKind {
+    Offline { path: PathBuf, capture: Capture },
+    Rate { what: What, copies: u32 },
+    Search { what: What, copies: u32, range: Range, allowed: f64 },
+    Numbers,
+}
+
+/// An experiment with its folder and what is known so far.
+struct Comparison {
+    experiment: Experiment,
+    points: Vec<Point>,
+    dir: PathBuf,
+    keep_logs: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Where the experiment makes no sense, or runs failed; the report is of those that did not. Or somebody asks to stop.
+pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
+    signals::listen();
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let mut experiment = Experiment::load(&args.experiment, cores)?;
+    experiment.repeats = args.repeats.unwrap_or(experiment.repeats).max(1);
+    let name = args.experiment.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
+    let dir = std::path::absolute(&output).map_err(|error| Problem::file("find", &output, error))?;
+    let runs = dir.join("runs");
+    if args.fresh {
+        for path in [&runs, &dir.join("plots")] {
+            match std::fs::remove_dir_all(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Problem::file("remove", path, error));
+                }
+                _ => {}
+            }
+        }
+        let state = dir.join("state.jsonl");
+        if state.exists() {
+            std::fs::remove_file(&state).map_err(|error| Problem::file("remove", &state, error))?;
+        }
+    }
+    std::fs::create_dir_all(&runs).map_err(|error| Problem::file("make", &runs, error))?;
+    let mut state = State::open(&dir, &fingerprint(&experiment.text))?;
+    let mut comparison = Comparison { experiment, points: Vec::new(), dir, keep_logs: args.keep_logs };
+    comparison.points = comparison.all_points(&mut state, args.plan || args.report)?;
+    let keys = plan::order(comparison.experiment.repeats, comparison.points.len(), comparison.experiment.engines.len());
+    for note in &comparison.experiment.notes {
+        println!("note: {note}");
+    }
+    if args.plan {
+        for key in keys {
+            let done = if state.has(key) { " (done)" } else { "" };
+            println!("{}{done}", comparison.describe(key));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let outcome = if args.report { Ok(()) } else { comparison.make_runs(&keys, &mut state) };
+    // What there is, is reported, whatever became of the rest.
+    let path = report::write(&comparison, &state)?;
+    println!("report: {}", path.display());
+    outcome?;
+    match state.failed.len() {
+        0 => Ok(ExitCode::SUCCESS),
+        failed => Err(Problem::Failed(format!(
+            "{failed} runs failed and are named in the report; the same command makes them again"
+        ))),
+    }
+}
+
+/// FNV-1a of the experiment's text: whether a state is of the same one.
+fn fingerprint(text: &str) -> String {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    format!("{hash:016x}")
+}
+
+/// A name for a folder.
+fn folder_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '-' };
+    name.chars().map(plain).collect::<String>().trim_matches('-').replace("--", "-")
+}
+
+impl Comparison {
+    fn describe(&self, key: Key) -> String {
+        let point = &self.points[key.point];
+        format!(
+            "repeat {}: {}, {}: {}",
+            key.repeat, self.experiment.loads[point.load].name, point.label, self.experiment.engines[key.engine].name
+        )
+    }
+
+    /// The folder of a run.
+    fn folder(&self, key: Key) -> PathBuf {
+        let point = &self.points[key.point];
+        let load = &self.experiment.loads[point.load].name;
+        let engine = &self.experiment.engines[key.engine].name;
+        let name = format!("{}-{}-{}-{}", folder_name(load), key.point, folder_name(engine), key.repeat);
+        self.dir.join("runs").join(name)
+    }
+
+    /// The points of all loads; base rates that are not known yet are measured, unless `dry`.
+    fn all_points(&self, state: &mut State, dry: bool) -> Outcome<Vec<Point>> {
+        let mut points = Vec::new();
+        for (load, described) in self.experiment.loads.iter().enumerate() {
+            let mut add = |label: String, rate: f64, kind: PointKind| points.push(Point { load, label, rate, kind });
+            match &described.kind {
+                Kind::Offline { capture: path } => {
+                    let capture = Capture::read(path)?;
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let label = format!("{name}: {} packets, {}B", short(capture.packets), short(capture.bytes));
+                    add(label, f64::NAN, PointKind::Offline { path: path.clone(), capture });
+                }
+                Kind::Numbers { speeds } => {
+                    for speed in speeds {
+                        let rate = self.rate(*speed, None, f64::NAN, &described.name)?;
+                        add(format!("{} packets/s", short(rate)), rate, PointKind::Numbers);
+                    }
+                }
+                Kind::Search { what, from, to, allowed, copies } => {
+                    let capture = captured(what)?;
+                    for copies in copies {
+                        let rate = |rate| self.rate(Speed::Rate(rate), capture.as_ref(), f64::NAN, &described.name);
+                        let range = Range { from: rate(*from)?, to: rate(*to)?, close: 0.02 };
+                        let label = format!("highest rate with at most {} % lost{}", allowed * 100.0, at_once(*copies));
+                        let (what, copies, allowed) = (what.clone(), *copies, *allowed);
+                        add(label, f64::NAN, PointKind::Search { what, copies, range, allowed });
+                    }
+                }
+                Kind::Rates { what, speeds, base, copies } => {
+                    let capture = captured(what)?;
+                    let base = match base {
+                        None => f64::NAN,
+                        Some(Base::Rate(rate)) => {
+                            self.rate(Speed::Rate(*rate), capture.as_ref(), f64::NAN, &described.name)?
+                        }
+                        Some(Base::Auto) => self.base(&described.name, what, speeds, copies, state, dry)?,
+                    };
+                    for speed in speeds {
+                        for copies in copies {
+                            let rate = self.rate(*speed, capture.as_ref(), base, &described.name)? * f64::from(*copies);
+                            let times = match speed {
+                                Speed::Base(times) => format!("{times}× = "),
+                                Speed::Rate(_) => String::new(),
+                            };
+                            let label = format!("{times}{} packets/s{}", short(rate), at_once(*copies));
+                            add(label, rate, PointKind::Rate { what: what.clone(), copies: *copies });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    fn rate(&self, speed: Speed, capture: Option<&Capture>, base: f64, load: &str) -> Outcome<f64> {
+        let rate = match (speed, capture) {
+            (Speed::Base(times), _) => Some(times * base),
+            (Speed::Rate(crate::units::Rate::Packets(packets)), None) => Some(packets),
+            (Speed::Rate(rate), Some(capture)) => capture.packets_a_second(rate),
+            (Speed::Rate(_), None) => None,
+        };
+        rate.ok_or_else(|| {
+            Problem::Usage(format!(
+                "load {load}: only a capture has bits and a speed of its own; packets a second are needed here"
+            ))
+        })
+    }
+
+    /// The base rate of a load whose base is `auto`: twice the first engine's bound is then the load's highest rate.
+    fn base(
+        &self,
+        load: &str,
+        what: &What,
+        speeds: &[Speed],
+        copies: &[u32],
+        state: &mut State,
+        dry: bool,
+    ) -> Outcome<f64> {
+        let fact = format!("base of {load}");
+        if let Some(base) = state.facts.get(&fact) {
+            return Ok(*base);
+        }
+        if dry {
+            return Ok(f64::NAN);
+        }
+        let engine = &self.experiment.engines[self.experiment.baseline];
+        println!("{load}: looking for the bound of {}, which its rates are chosen by", engine.name);
+        let dir = self.dir.join("runs").join(format!("{}-base", folder_name(load)));
+        let mut rig = self.rig(engine, Some((what, 1)), &dir)?;
+        let range = Range { from: 10_000.0, to: 20e6, close: 0.1 };
+        let searches = Searches { range, repeats: 1, allowed: 0.01 };
+        let bound = searches.run(&mut rig, &mut |_, trial| {
+            println!("  {} packets/s: lost {}", short(trial.rate), trial.losses.describe());
+            Ok(())
+        });
+        rig.end()?;
+        let bound = bound?.rate.value;
+        if bound <= 0.0 {
+            return Err(Problem::Failed(format!(
+                "load {load}: {} takes no rate without loss, so there is no base",
+                engine.name
+            )));
+        }
+        let times = |speed: &Speed| match speed {
+            Speed::Base(times) => *times,
+            Speed::Rate(_) => 0.0,
+        };
+        let most = speeds.iter().map(times).fold(0.0, f64::max) * f64::from(copies.iter().copied().max().unwrap_or(1));
+        let base = 2.0 * bound / most;
+        state.fact(&fact, base)?;
+        Ok(base)
+    }
+
+    /// An engine with who sends to it; nobody where it takes packets in numbers.
+    fn rig(&self, engine: &Contract, what: Option<(&What, u32)>, dir: &Path) -> Outcome<Rig> {
+        let mut session = Session::begin()?;
+        let folder = session.make_folder()?;
+        let (wire, sender): (Option<Wire>, Box<dyn Sender>) = match what {
+            None => (None, Box::new(load::Stream { socket: folder.join("sim"), lose: 0.0, most: None })),
+            Some((what, copies)) => {
+                let wire = match &self.experiment.wire {
+                    Some((sender, engine)) => Wire::given(sender, engine)?,
+                    None => Wire::make(&mut session, self.experiment.mtu)?,
+                };
+                let sender = load::Traffic {
+                    what: what.clone(),
+                    copies,
+                    interface: wire.sender.clone(),
+                    folder: folder.clone(),
+                };
+                (Some(wire), Box::new(sender))
+            }
+        };
+        Ok(Rig::new(engine.clone(), wire, sender, self.experiment.times, dir, folder, session))
+    }
+
+    /// Makes the runs that are not made yet. One that fails is noted, and the others go on.
+    fn make_runs(&self, keys: &[Key], state: &mut State) -> Outcome<()> {
+        let missing: Vec<Key> = keys.iter().copied().filter(|key| !state.has(*key)).collect();
+        if missing.len() < keys.len() {
+            println!("{} of {} runs are there already", keys.len() - missing.len(), keys.len());
+        }
+        // What the runs of an engine at a point took, the last one.
+        let mut took: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        for (made, key) in missing.iter().enumerate() {
+            let mean = took.values().sum::<f64>() / took.len() as f64;
+            let left =
+                missing[made..].iter().map(|key| took.get(&(key.point, key.engine)).unwrap_or(&mean)).sum::<f64>();
+            let left = if took.is_empty() { String::new() } else { format!(" ({} left)", spoken(left)) };
+            let begun = Instant::now();
+            print!("[{}/{}]{left} {} … ", made + 1, missing.len(), self.describe(*key));
+            let _ = std::io::stdout().flush();
+            let dir = self.folder(*key);
+            let result = self.make_run(*key, &dir);
+            took.insert((key.point, key.engine), begun.elapsed().as_secs_f64());
+            if !self.keep_logs {
+                tidy(&dir);
+            }
+            match result {
+                Ok(metrics) => {
+                    println!("{}", result::brief(&self.points[key.point], &metrics));
+                    state.keep(*key, metrics)?;
+                }
+                Err(Problem::Interrupted(why)) => {
+                    println!("stopped");
+                    return Err(Problem::Interrupted(format!("{why}; the same command goes on from here")));
+                }
+                Err(problem) => {
+                    println!("failed");
+                    eprintln!("margay lab: {problem}");
+                    state.fail(*key, &problem.to_string())?;
+                }
+            }
+            if signals::stop_asked() {
+                return Err(Problem::Interrupted("stopped; the same command goes on from here".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn make_run(&self, key: Key, dir: &Path) -> Outcome<Metrics> {
+        let (point, engine) = (&self.points[key.point], &self.experiment.engines[key.engine]);
+        let _ = std::fs::remove_dir_all(dir);
+        match &point.kind {
+            PointKind::Offline { path, capture } => {
+                let mut session = Session::begin()?;
+                let within = Duration::from_secs(24 * 3600);
+                let period = self.experiment.times.period;
+                let run = offline::run(engine, path, capture, period, within, dir, &mut session)?;
+                Ok(result::of_offline(&run, capture))
+            }
+            PointKind::Rate { what, copies } => self.at_rate(engine, Some((what, *copies)), point.rate, dir),
+            PointKind::Numbers => self.at_rate(engine, None, point.rate, dir),
+            PointKind::Search { what, copies, range, allowed } => {
+                let mut rig = self.rig(engine, Some((what, *copies)), dir)?;
+                let searches = Searches { range: *range, repeats: 1, allowed: *allowed };
+                let mut trials: Vec<Trial> = Vec::new();
+                let bound = searches.run(&mut rig, &mut |_, trial| {
+                    trials.push(trial);
+                    Ok(())
+                });
+                let ended = rig.end();
+                let bound = bound?;
+                ended?;
+                Ok(result::of_search(&bound, &trials))
+            }
+        }
+    }
+
+    fn at_rate(&self, engine: &Contract, what: Option<(&What, u32)>, rate: f64, dir: &Path) -> Outcome<Metrics> {
+        if what.is_none() != engine.takes_socket() {
+            return Err(Problem::Usage(format!(
+                "engine {}: the simulated engine, and no other, takes loads that are `simulated`",
+                engine.name
+            )));
+        }
+        let mut rig = self.rig(engine, what, dir)?;
+        let trial = rig.trial(rate);
+        let ended = rig.end();
+        let trial = trial?;
+        ended?;
+        Ok(result::of_trial(&trial))
+    }
+}
+
+/// What is known of a load's packets before they are sent.
+fn captured(what: &What) -> Outcome<Option<Capture>> {
+    match what {
+        What::Capture(path) => Capture::read(path).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn at_once(copies: u32) -> String {
+    if copies > 1 { format!(", {copies} copies at once") } else { String::new() }
+}
+
+/// A time as it is said.
+fn spoken(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// Removes what an engine wrote beside what is worth keeping of every run.
+fn tidy(dir: &Path) {
+    let keep = ["samples.csv", "console.log", "command", "trials.csv", "counters", "lab-counters.json"];
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if !keep.iter().any(|name| entry.file_name() == *name) {
+            // What cannot be removed is a little room lost.
+            let _ = if entry.path().is_dir() {
+                std::fs::remove_dir_all(entry.path())
+            } else {
+                std::fs::remove_file(entry.path())
+            };
+        }
+    }
+}
+
+/// Names of stages for columns.
+fn stage_columns() -> impl Iterator<Item = (Stage, String)> {
+    Stage::ALL.into_iter().map(|stage| (stage, format!("lost_{}", stage.name().to_lowercase())))
+}

@@ -1,0 +1,271 @@
+//! The plots of a report.
+
+use super::plan::State;
+use super::{Comparison, Point, PointKind};
+use crate::chart::{Chart, Series};
+use crate::stats::Summary;
+
+/// A plot, the name of its files, and a sentence below it.
+pub(super) struct Plot {
+    pub(super) name: String,
+    pub(super) chart: Chart,
+    pub(super) caption: String,
+    /// Which load it is of.
+    pub(super) load: usize,
+}
+
+/// A table of samples, by column.
+struct Samples {
+    names: Vec<String>,
+    rows: Vec<Vec<f64>>,
+}
+
+impl Samples {
+    fn read(path: &std::path::Path) -> Option<Samples> {
+        let text = std::fs::read_to_string(path).ok()?;
+        let mut lines = text.lines();
+        // Names may be in quotes, with commas in them; numbers are not.
+        let mut names = vec![String::new()];
+        let mut quoted = false;
+        for c in lines.next()?.chars() {
+            match c {
+                '"' => quoted = !quoted,
+                ',' if !quoted => names.push(String::new()),
+                c => names.last_mut()?.push(c),
+            }
+        }
+        let number = |word: &str| word.parse().unwrap_or(f64::NAN);
+        let rows = lines.map(|line| line.split(',').map(number).collect()).collect();
+        Some(Samples { names, rows })
+    }
+
+    fn column(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| known == name)
+    }
+
+    /// The sum of columns over time.
+    fn over_time(&self, names: &[&str], scale: f64) -> Vec<(f64, f64)> {
+        let Some(time) = self.column("elapsed") else { return Vec::new() };
+        let columns: Vec<usize> = names.iter().filter_map(|name| self.column(name)).collect();
+        if columns.is_empty() {
+            return Vec::new();
+        }
+        let get = |row: &[f64], at: usize| row.get(at).copied().unwrap_or(f64::NAN);
+        self.rows
+            .iter()
+            .map(|row| (get(row, time), columns.iter().map(|at| get(row, *at)).sum::<f64>() * scale))
+            .filter(|(x, y)| x.is_finite() && y.is_finite())
+            .collect()
+    }
+}
+
+impl Comparison {
+    /// All plots, by load.
+    pub(super) fn plots(&self, state: &State) -> Vec<Plot> {
+        let mut plots = Vec::new();
+        for (load, described) in self.experiment.loads.iter().enumerate() {
+            let points: Vec<usize> = (0..self.points.len()).filter(|point| self.points[*point].load == load).collect();
+            let Some(first) = points.first() else { continue };
+            let name = super::folder_name(&described.name);
+            let mut add = |kind: &str, chart: Chart, caption: &str| {
+                if !chart.is_empty() {
+                    plots.push(Plot { name: format!("{name}-{kind}"), chart, caption: caption.to_owned(), load });
+                }
+            };
+            match &self.points[*first].kind {
+                PointKind::Offline { .. } => add(
+                    "seconds",
+                    self.by_engine(
+                        state,
+                        *first,
+                        "processing_s",
+                        "seconds to process the capture",
+                        "Time to process the capture",
+                    ),
+                    "A dot for each run. Lower is faster.",
+                ),
+                PointKind::Search { .. } => add(
+                    "bound",
+                    self.by_engine(
+                        state,
+                        *first,
+                        "bound_pps",
+                        "packets a second",
+                        "Highest rate within the allowed loss",
+                    ),
+                    "A dot for each search. Higher is better.",
+                ),
+                _ => {
+                    add(
+                        "packets",
+                        self.by_rate(
+                            state,
+                            &points,
+                            "Packets taken and lost, by rate",
+                            "packets a second",
+                            &[("taken_per_s", "taken", 1.0), ("lost_per_s", "lost", 1.0)],
+                        ),
+                        "Medians; bars from the least to the most of the repeats. What was taken follows what was sent until the engine is full.",
+                    );
+                    add(
+                        "loss",
+                        self.by_rate(state, &points, "Loss, by rate", "% of packets sent", &[("loss", "", 100.0)]),
+                        "Medians; bars from the least to the most of the repeats.",
+                    );
+                    add(
+                        "cpu",
+                        self.by_rate(state, &points, "Processor, by rate", "cores busy", &[("cpu_cores", "", 1.0)]),
+                        "What the engine's threads used after the warm-up.",
+                    );
+                    add(
+                        "memory",
+                        self.by_rate(
+                            state,
+                            &points,
+                            "Memory, by rate",
+                            "MiB, the most",
+                            &[("peak_bytes", "", 1.0 / 1_048_576.0)],
+                        ),
+                        "The most that the engine held resident.",
+                    );
+                }
+            }
+            // Over time, the last point: the highest rate.
+            let last = points.last().copied().unwrap_or(*first);
+            let when = if points.len() > 1 { format!(" at {}", self.points[last].label) } else { String::new() };
+            let typical = "Of each engine the run nearest to its median. Time begins when the engine was ready.";
+            add(
+                "cpu-over-time",
+                self.over_time(
+                    state,
+                    last,
+                    &format!("Processor over time{when}"),
+                    "% of a core",
+                    &[(&["proc.user", "proc.system"], "", 1.0)],
+                ),
+                typical,
+            );
+            add(
+                "memory-over-time",
+                self.over_time(
+                    state,
+                    last,
+                    &format!("Memory over time{when}"),
+                    "MiB resident",
+                    &[(&["proc.resident"], "", 1.0 / 1_048_576.0)],
+                ),
+                typical,
+            );
+            let counters: &[(&[&str], &str, f64)] = &[
+                (&["engine.received"], "captured", 1.0),
+                (&["engine.decoded"], "decoded", 1.0),
+                (&["engine.dropped"], "dropped", 1.0),
+            ];
+            add(
+                "packets-over-time",
+                self.over_time(state, last, &format!("Packets since the start{when}"), "packets", counters),
+                &format!("{typical} As the engine's own counters say, which it writes about once a second."),
+            );
+        }
+        plots
+    }
+
+    fn by_engine(&self, state: &State, point: usize, metric: &str, y: &str, title: &str) -> Chart {
+        let mut series = Vec::new();
+        for engine in 0..self.experiment.engines.len() {
+            let values = self.all(state, point, engine, metric);
+            let middle = (values.len().max(1) - 1) as f64 / 2.0;
+            // Beside each other, so that equal ones are seen.
+            let beside = |(at, value): (usize, &f64)| (engine as f64 + (at as f64 - middle) * 0.04, *value);
+            series.push(Series {
+                name: String::new(),
+                colour: engine,
+                dashed: false,
+                dots: true,
+                points: values.iter().enumerate().map(beside).collect(),
+                range: Vec::new(),
+            });
+            if let Some(Summary { median, .. }) = Summary::of(&values) {
+                series.push(Series {
+                    name: format!("{}: runs and their median", self.experiment.engines[engine].name),
+                    colour: engine,
+                    dashed: false,
+                    dots: false,
+                    points: vec![(engine as f64 - 0.25, median), (engine as f64 + 0.25, median)],
+                    range: Vec::new(),
+                });
+            }
+        }
+        let places = self.experiment.engines.iter().map(|engine| engine.name.clone()).collect();
+        Chart { title: title.to_owned(), x: String::new(), y: y.to_owned(), series, places }
+    }
+
+    fn by_rate(&self, state: &State, points: &[usize], title: &str, y: &str, metrics: &[(&str, &str, f64)]) -> Chart {
+        let mut series = Vec::new();
+        for (engine, contract) in self.experiment.engines.iter().enumerate() {
+            for (nth, (metric, what, scale)) in metrics.iter().enumerate() {
+                let mut found: Vec<(f64, Summary)> = points
+                    .iter()
+                    .filter_map(|point| Some((self.points[*point].rate, self.summary(state, *point, engine, metric)?)))
+                    .collect();
+                found.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let name = if what.is_empty() { contract.name.clone() } else { format!("{}: {what}", contract.name) };
+                series.push(Series {
+                    name,
+                    colour: engine,
+                    dashed: nth > 0,
+                    dots: false,
+                    points: found.iter().map(|(rate, summary)| (*rate, summary.median * scale)).collect(),
+                    range: found.iter().map(|(_, summary)| (summary.least * scale, summary.most * scale)).collect(),
+                });
+            }
+        }
+        Chart {
+            title: title.to_owned(),
+            x: "packets sent a second".to_owned(),
+            y: y.to_owned(),
+            series,
+            places: Vec::new(),
+        }
+    }
+
+    fn over_time(&self, state: &State, point: usize, title: &str, y: &str, what: &[(&[&str], &str, f64)]) -> Chart {
+        let mut series = Vec::new();
+        for (engine, contract) in self.experiment.engines.iter().enumerate() {
+            let samples =
+                self.typical(state, point, engine).and_then(|key| Samples::read(&self.folder(key).join("samples.csv")));
+            let Some(samples) = samples else { continue };
+            for (columns, what, scale) in what {
+                let mut points = samples.over_time(columns, *scale);
+                if columns.iter().all(|name| name.starts_with("engine.")) {
+                    // Engines write their counters now and then: between two writings nothing is known, which a line
+                    // from one to the next says better than steps.
+                    let last = points.last().copied();
+                    points.dedup_by(|later, earlier| later.1 == earlier.1);
+                    if points.len() < 4 {
+                        continue;
+                    }
+                    points.extend(last.filter(|last| points.last() != Some(last)));
+                }
+                if points.len() < 2 || (*what == "dropped" && points.iter().all(|(_, y)| *y == 0.0)) {
+                    continue;
+                }
+                let name = if what.is_empty() { contract.name.clone() } else { format!("{}: {what}", contract.name) };
+                series.push(Series {
+                    name,
+                    colour: engine,
+                    dashed: *what == "dropped" || *what == "captured",
+                    dots: false,
+                    points,
+                    range: Vec::new(),
+                });
+            }
+        }
+        Chart { title: title.to_owned(), x: "seconds".to_owned(), y: y.to_owned(), series, places: Vec::new() }
+    }
+}
+
+/// Whether a point is one of several at rates.
+pub(super) fn has_rates(point: &Point) -> bool {
+    point.rate.is_finite()
+}

@@ -1,0 +1,439 @@
+//! The report: one HTML file with everything in it, and beside it the plots and the numbers as files.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::plan::State;
+use super::plots::{Plot, has_rates};
+use super::result::main_metric;
+use super::{Comparison, PointKind, stage_columns};
+use crate::chart::{escaped, png};
+use crate::engine::quoted;
+use crate::monitor::{self, field};
+use crate::problem::{Outcome, Problem};
+use crate::stats::{Interval, Summary};
+use crate::units::short;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}\
+h1{font-size:1.7em}h2{margin-top:2em;border-bottom:1px solid #ccc}h3{margin-top:1.6em}\
+table{border-collapse:collapse;margin:1em 0}th,td{padding:.3em .8em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}small,.small{color:#666;font-size:.87em}\
+figure{margin:1em 0}figcaption{color:#555;font-size:.87em}svg{max-width:100%;height:auto;border:1px solid #eee}\
+pre{background:#f6f6f6;padding:.8em;overflow-x:auto;font-size:.85em}.bad{color:#a00}summary{cursor:pointer}";
+
+/// Writes everything into the comparison's folder; the report's file.
+///
+/// # Errors
+/// Where a file cannot be written.
+pub(super) fn write(comparison: &Comparison, state: &State) -> Outcome<PathBuf> {
+    let dir = &comparison.dir;
+    let save =
+        |path: &Path, text: &[u8]| std::fs::write(path, text).map_err(|error| Problem::file("write", path, error));
+    save(&dir.join("runs.csv"), runs_csv(comparison, state).as_bytes())?;
+    save(&dir.join("experiment.yaml"), comparison.experiment.text.as_bytes())?;
+    let machine: serde_json::Map<String, serde_json::Value> =
+        monitor::describe().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    save(&dir.join("machine.json"), format!("{:#}\n", serde_json::Value::Object(machine)).as_bytes())?;
+    let folder = dir.join("plots");
+    std::fs::create_dir_all(&folder).map_err(|error| Problem::file("make", &folder, error))?;
+    let plots = comparison.plots(state);
+    let mut fonts = true;
+    for plot in &plots {
+        let svg = plot.chart.svg();
+        save(&folder.join(format!("{}.svg", plot.name)), svg.as_bytes())?;
+        let picture = png::render(&svg);
+        let (picture, had_fonts) = picture.map_err(|why| Problem::Failed(format!("plot {}: {why}", plot.name)))?;
+        fonts &= had_fonts;
+        save(&folder.join(format!("{}.png", plot.name)), &picture)?;
+    }
+    if !fonts {
+        eprintln!(
+            "margay lab: no font is installed here, so the PNG plots have no text; the SVG plots and the report have"
+        );
+    }
+    let path = dir.join("report.html");
+    save(&path, html(comparison, state, &plots).as_bytes())?;
+    Ok(path)
+}
+
+/// A table of all runs, a line each.
+fn runs_csv(comparison: &Comparison, state: &State) -> String {
+    let mut names: Vec<&str> = state.done.iter().flat_map(|(_, metrics)| metrics.keys().map(String::as_str)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut out =
+        format!("order,repeat,load,point,engine,folder{}\n", names.iter().map(|n| format!(",{n}")).collect::<String>());
+    for (order, (key, metrics)) in state.done.iter().enumerate() {
+        let Some(point) = comparison.points.get(key.point) else { continue };
+        let Some(engine) = comparison.experiment.engines.get(key.engine) else { continue };
+        let folder = comparison.folder(*key);
+        let folder = folder.file_name().unwrap_or_default().to_string_lossy();
+        let _ = write!(
+            out,
+            "{},{},{},{},{},runs/{}",
+            order + 1,
+            key.repeat,
+            field(&comparison.experiment.loads[point.load].name),
+            field(&point.label),
+            field(&engine.name),
+            field(&folder)
+        );
+        for name in &names {
+            let value = metrics.get(*name).copied().unwrap_or(f64::NAN);
+            let _ = if value.is_finite() { write!(out, ",{value}") } else { write!(out, ",") };
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// `1.94 (1.90 to 1.99)`, times the baseline.
+fn ratio_cell(ratio: Option<Interval>) -> String {
+    match ratio {
+        None => "—".to_owned(),
+        Some(ratio) if ratio.low.is_finite() => {
+            format!("{:.3}× <small>({:.3} to {:.3})</small>", ratio.value, ratio.low, ratio.high)
+        }
+        Some(ratio) => format!("{:.3}× <small>(of {}: no interval)</small>", ratio.value, ratio.count),
+    }
+}
+
+/// A median with its spread, in a unit of `scale`.
+fn spread_cell(summary: Option<Summary>, scale: f64, digits: usize) -> String {
+    match summary {
+        None => "—".to_owned(),
+        Some(s) => format!(
+            "{:.digits$} <small>({:.digits$} to {:.digits$})</small>",
+            s.median * scale,
+            s.least * scale,
+            s.most * scale
+        ),
+    }
+}
+
+fn plain(summary: Option<Summary>, scale: f64, digits: usize) -> String {
+    summary.map_or_else(|| "—".to_owned(), |s| format!("{:.digits$}", s.median * scale))
+}
+
+fn count(summary: Option<Summary>) -> String {
+    summary.map_or_else(
+        || "—".to_owned(),
+        |s| {
+            let different =
+                if s.least == s.most { String::new() } else { format!(" <small>({} to {})</small>", s.least, s.most) };
+            format!("{}{different}", s.median)
+        },
+    )
+}
+
+fn html(comparison: &Comparison, state: &State, plots: &[Plot]) -> String {
+    let experiment = &comparison.experiment;
+    let mut out = String::new();
+    let title = escaped(&experiment.title);
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
+    );
+    for paragraph in experiment.about.split("\n\n").filter(|text| !text.trim().is_empty()) {
+        let _ = writeln!(out, "<p>{}</p>", escaped(paragraph.trim()));
+    }
+    let wanted = experiment.repeats as usize * comparison.points.len() * experiment.engines.len();
+    let made = state.done.iter().filter(|(key, _)| key.repeat <= experiment.repeats).count();
+    if made < wanted {
+        let _ = writeln!(
+            out,
+            "<p class=\"bad\"><strong>Not complete:</strong> {made} of {wanted} runs are in it. The same command goes on.</p>"
+        );
+    }
+    in_short(comparison, state, &mut out);
+    let _ = writeln!(out, "<h2>What was compared</h2>");
+    engines(comparison, &mut out);
+    for (load, described) in experiment.loads.iter().enumerate() {
+        let _ = writeln!(out, "<h2>Load: {}</h2>", escaped(&described.name));
+        results(comparison, state, load, &mut out);
+        for plot in plots.iter().filter(|plot| plot.load == load) {
+            let _ = writeln!(
+                out,
+                "<figure id=\"{0}\">{1}<figcaption>{2} Files: plots/{0}.svg, plots/{0}.png.</figcaption></figure>",
+                escaped(&plot.name),
+                plot.chart.svg(),
+                escaped(&plot.caption)
+            );
+        }
+    }
+    how(comparison, made, &mut out);
+    if !state.failed.is_empty() || !experiment.notes.is_empty() {
+        let _ = writeln!(out, "<h2>What is missing</h2><ul>");
+        for note in &experiment.notes {
+            let _ = writeln!(out, "<li>{}</li>", escaped(note));
+        }
+        for (key, why) in &state.failed {
+            if key.point < comparison.points.len() && key.engine < experiment.engines.len() {
+                let _ = writeln!(
+                    out,
+                    "<li class=\"bad\">failed: {}<pre>{}</pre></li>",
+                    escaped(&comparison.describe(*key)),
+                    escaped(why)
+                );
+            }
+        }
+        let _ = writeln!(out, "</ul>");
+    }
+    let _ = writeln!(out, "<h2>The machine</h2><table>");
+    for (name, value) in monitor::describe() {
+        let _ = writeln!(out, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&value));
+    }
+    let _ = writeln!(out, "</table>\n<p>Sender, kernel and engine share it.</p>");
+    let _ = writeln!(
+        out,
+        "<h2>The experiment's file</h2><pre>{}</pre>\n<h2>Files beside this report</h2><ul>\
+         <li><code>runs.csv</code>: a line for each run, in the order in which they were made, with all its numbers</li>\
+         <li><code>runs/…/samples.csv</code>: what machine and engine used during a run, every {:?}, with the engine's counters</li>\
+         <li><code>runs/…/command</code>, <code>runs/…/console.log</code>: how the engine was started, and what it said</li>\
+         <li><code>plots/</code>: the plots as SVG and PNG</li>\
+         <li><code>machine.json</code>, <code>experiment.yaml</code></li></ul>\n</body></html>",
+        escaped(&experiment.text),
+        experiment.times.period
+    );
+    out
+}
+
+/// The outcome in sentences.
+fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
+    let experiment = &comparison.experiment;
+    let base = &experiment.engines[experiment.baseline].name;
+    let _ = writeln!(out, "<h2>In short</h2><ul>");
+    for (at, point) in comparison.points.iter().enumerate() {
+        let metric = main_metric(point);
+        let load = &experiment.loads[point.load].name;
+        for (engine, contract) in experiment.engines.iter().enumerate() {
+            if engine == experiment.baseline {
+                continue;
+            }
+            let Some(ratio) = comparison.ratio(state, at, engine, metric) else { continue };
+            let (name, value) = (escaped(&contract.name), ratio.value);
+            let said = match point.kind {
+                PointKind::Offline { .. } => format!("took {value:.2} times as long as {}", escaped(base)),
+                PointKind::Search { .. } => format!("took {value:.2} times the rate that {} took", escaped(base)),
+                _ => format!("took in {value:.3} times the packets that {} did", escaped(base)),
+            };
+            let trust = if ratio.low.is_finite() {
+                let shown = if ratio.excludes(1.0) { "" } else { ": <strong>no difference is shown</strong>" };
+                format!(" (95 % interval {:.3} to {:.3}, {} pairs{shown})", ratio.low, ratio.high, ratio.count)
+            } else {
+                format!(" ({} pairs: too few to say how sure that is)", ratio.count)
+            };
+            let _ = writeln!(
+                out,
+                "<li>{}, {}: <strong>{name}</strong> {said}{trust}.</li>",
+                escaped(load),
+                escaped(&point.label)
+            );
+        }
+    }
+    let _ = writeln!(out, "</ul>");
+}
+
+/// Engines with version and command.
+fn engines(comparison: &Comparison, out: &mut String) {
+    let experiment = &comparison.experiment;
+    let offline = comparison.points.iter().any(|point| matches!(point.kind, PointKind::Offline { .. }));
+    let _ = writeln!(out, "<table><tr><th>name</th><th>version</th><th>command</th></tr>");
+    for (at, engine) in experiment.engines.iter().enumerate() {
+        let version = engine.version.split_first().and_then(|(program, words)| {
+            let output = Command::new(program).args(words).output().ok()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines().find(|line| !line.trim().is_empty()).map(str::to_owned)
+        });
+        let words = if offline { &engine.offline } else { &engine.live };
+        let command = words.iter().map(|word| if word.contains('{') { word.clone() } else { quoted(word) });
+        let _ = writeln!(
+            out,
+            "<tr><td><strong>{}</strong>{}</td><td>{}</td><td><details><summary>{}</summary><code>{}</code></details></td></tr>",
+            escaped(&engine.name),
+            if at == experiment.baseline { "<br><small>the others are compared with it</small>" } else { "" },
+            escaped(&version.unwrap_or_else(|| "not told".to_owned())),
+            escaped(words.first().map_or("none", String::as_str)),
+            escaped(&command.collect::<Vec<_>>().join(" "))
+        );
+    }
+    let _ = writeln!(out, "</table>");
+}
+
+/// The tables of a load.
+fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String) {
+    let points: Vec<usize> =
+        (0..comparison.points.len()).filter(|point| comparison.points[*point].load == load).collect();
+    let Some(first) = points.first().map(|point| &comparison.points[*point]) else { return };
+    let engines = &comparison.experiment.engines;
+    let base = &engines[comparison.experiment.baseline].name;
+    let get = |point: usize, engine: usize, name: &str| comparison.summary(state, point, engine, name);
+    let ratio = |point: usize, engine: usize| {
+        if engine == comparison.experiment.baseline {
+            return "1".to_owned();
+        }
+        ratio_cell(comparison.ratio(state, point, engine, main_metric(&comparison.points[point])))
+    };
+    let row = |cells: &[String], out: &mut String| {
+        out.push_str("<tr>");
+        for (at, cell) in cells.iter().enumerate() {
+            let _ = write!(out, "<td{}>{cell}</td>", if at == 0 { "" } else { " class=\"n\"" });
+        }
+        out.push_str("</tr>\n");
+    };
+    let head = |names: &[&str], out: &mut String| {
+        out.push_str("<table><tr>");
+        for (at, name) in names.iter().enumerate() {
+            let _ = write!(out, "<th{}>{}</th>", if at == 0 { "" } else { " class=\"n\"" }, escaped(name));
+        }
+        out.push_str("</tr>\n");
+    };
+    let compared = format!("times {base} (95 %)");
+    match &first.kind {
+        PointKind::Offline { .. } => {
+            let _ = writeln!(out, "<p>The engine reads {} and ends.</p>", escaped(&first.label));
+            head(
+                &[
+                    "engine",
+                    "processing, s",
+                    &compared,
+                    "packets/s",
+                    "Mbit/s",
+                    "start, s",
+                    "processor, s",
+                    "memory, MiB",
+                    "alerts",
+                    "runs",
+                ],
+                out,
+            );
+            for (engine, contract) in engines.iter().enumerate() {
+                let point = points[0];
+                let runs = get(point, engine, "processing_s").map_or(0, |summary| summary.count);
+                row(
+                    &[
+                        escaped(&contract.name),
+                        spread_cell(get(point, engine, "processing_s"), 1.0, 3),
+                        ratio(point, engine),
+                        get(point, engine, "packets_per_s").map_or_else(|| "—".to_owned(), |s| short(s.median)),
+                        plain(get(point, engine, "bits_per_s"), 1e-6, 0),
+                        plain(get(point, engine, "start_s"), 1.0, 2),
+                        plain(get(point, engine, "cpu_s"), 1.0, 2),
+                        plain(get(point, engine, "peak_bytes"), 1.0 / 1_048_576.0, 0),
+                        count(get(point, engine, "alerts")),
+                        runs.to_string(),
+                    ],
+                    out,
+                );
+            }
+        }
+        PointKind::Search { allowed, .. } => {
+            let _ = writeln!(
+                out,
+                "<p>The highest rate at which at most {} % of the packets sent were lost anywhere on their way.</p>",
+                allowed * 100.0
+            );
+            head(
+                &["load", "engine", "packets/s", &compared, "lost above it at", "limit is the engine's", "searches"],
+                out,
+            );
+            for point in &points {
+                for (engine, contract) in engines.iter().enumerate() {
+                    let bound = get(*point, engine, "bound_pps");
+                    let owned = get(*point, engine, "bound_is_engines").map_or(f64::NAN, |s| s.median);
+                    row(
+                        &[
+                            escaped(&comparison.points[*point].label),
+                            escaped(&contract.name),
+                            spread_cell(bound, 1.0, 0),
+                            ratio(*point, engine),
+                            comparison.worst_stages(state, *point, engine),
+                            if owned == 1.0 { "yes" } else { "no: the sender or what was asked for" }.to_owned(),
+                            bound.map_or(0, |s| s.count).to_string(),
+                        ],
+                        out,
+                    );
+                }
+            }
+        }
+        _ => {
+            let _ = writeln!(
+                out,
+                "<p>Packets are sent for {:?} to warm up and {:?} more. Loss is of what was sent; where is by medians.</p>",
+                comparison.experiment.times.warm_up, comparison.experiment.times.hold
+            );
+            head(
+                &[
+                    "sent",
+                    "engine",
+                    "lost, %",
+                    "lost where",
+                    "packets taken/s",
+                    &compared,
+                    "cores busy",
+                    "memory, MiB",
+                    "alerts",
+                    "runs",
+                ],
+                out,
+            );
+            for point in points.iter().filter(|point| has_rates(&comparison.points[**point])) {
+                for (engine, contract) in engines.iter().enumerate() {
+                    let loss = get(*point, engine, "loss");
+                    row(
+                        &[
+                            escaped(&comparison.points[*point].label),
+                            escaped(&contract.name),
+                            spread_cell(loss, 100.0, 2),
+                            comparison.worst_stages(state, *point, engine),
+                            get(*point, engine, "taken_per_s").map_or_else(|| "—".to_owned(), |s| short(s.median)),
+                            ratio(*point, engine),
+                            plain(get(*point, engine, "cpu_cores"), 1.0, 2),
+                            plain(get(*point, engine, "peak_bytes"), 1.0 / 1_048_576.0, 0),
+                            count(get(*point, engine, "alerts")),
+                            loss.map_or(0, |s| s.count).to_string(),
+                        ],
+                        out,
+                    );
+                }
+            }
+        }
+    }
+    let _ = writeln!(
+        out,
+        "</table>\n<p class=\"small\">Medians; in parentheses the least and the most of the runs, or the interval of a ratio.</p>"
+    );
+}
+
+/// How it was measured.
+fn how(comparison: &Comparison, made: usize, out: &mut String) {
+    let stages: Vec<String> = stage_columns().map(|(stage, _)| stage.name().to_owned()).collect();
+    let live = comparison.points.iter().any(|point| !matches!(point.kind, PointKind::Offline { .. }));
+    let _ = writeln!(
+        out,
+        "<h2>How it was measured</h2>\n<p>{made} runs, one at a time: within each of {} repeats all engines run on a load one after \
+         the other, and who goes first changes. So a machine that gets slower or busier touches all of them alike, and engines are \
+         compared by the <em>ratio</em> of runs of the same repeat.</p>\n\
+         <p>Numbers are <em>medians</em>, with the least and the most beside them. The interval of a ratio is where its median lies with \
+         95 % confidence, by resampling the repeats (bootstrap, {} draws); with few repeats it is at most their range, which \
+         holds the true median in 75 % of cases for 3 repeats, 94 % for 5, 99 % for 8. Where it includes 1, the runs show no difference.</p>",
+        comparison.experiment.repeats,
+        crate::stats::DRAWS
+    );
+    let _ = writeln!(
+        out,
+        "<p>An engine's <em>start</em> lasts until it says that it is ready; <em>processing</em> is from there to its end. <em>Memory</em> is \
+         the most that it held resident, <em>processor</em> the time of all its threads.</p>"
+    );
+    if live {
+        let _ = writeln!(
+            out,
+            "<p>Losses are told by stage, in the order of a packet's way: {}. <em>Link</em> is what was sent and seen by nobody \
+             after, <em>NIC</em> what the interface dropped, <em>softnet</em> what the kernel's queue dropped, <em>ring</em> what found the queue to the \
+             engine full, <em>engine</em> what the engine took and did not decode.</p>",
+            stages.join(", ")
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Sends by `margay lab traffic send`, in a process of its own.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Interfaces, Order, Sender, Sending, Sent, What};
+use crate::made::Session;
+use crate::problem::{Outcome, Problem};
+
+/// A capture, a profile or a preset onto an interface, again and again.
+pub(crate) struct Traffic {
+    pub(crate) what: What,
+    /// So many at once, each with addresses of its own.
+    pub(crate) copies: u32,
+    pub(crate) interface: String,
+    /// Where its output goes.
+    pub(crate) folder: PathBuf,
+}
+
+struct Working {
+    child: Child,
+    log: PathBuf,
+    report: PathBuf,
+    order: Order,
+    interface: String,
+    before: f64,
+    over: bool,
+}
+
+impl Sender for Traffic {
+    fn describe(&self) -> String {
+        let copies = if self.copies > 1 { format!(", {} copies at once", self.copies) } else { String::new() };
+        format!("{}{copies}, sent by margay lab traffic send", self.what.describe())
+    }
+
+    fn start(&mut self, order: Order, session: &mut Session) -> Outcome<Box<dyn Sending>> {
+        let (log, report) = (self.folder.join("traffic.log"), self.folder.join("traffic.json"));
+        let _ = std::fs::remove_file(&report);
+        let out = File::create(&log).map_err(|error| Problem::file("make", &log, error))?;
+        let out_too = out.try_clone().map_err(|error| Problem::file("use", &log, error))?;
+        let own = crate::engine::own_command()?;
+        let mut command = Command::new(&own[0]);
+        command.args(&own[1..]).args(["traffic", "send", "--quiet"]).arg("--interface").arg(&self.interface);
+        match &self.what {
+            What::Capture(path) => command.arg(path),
+            What::Profile(path) => command.arg("--profile").arg(path),
+            What::Preset(name) => command.arg("--preset").arg(name),
+        };
+        command.arg("--rate").arg(format!("{}pps", order.rate));
+        command.arg("--duration").arg(format!("{}ms", order.time.as_millis().max(1)));
+        command.arg("--copies").arg(self.copies.to_string()).arg("--report").arg(&report);
+        command.stdin(Stdio::null()).stdout(out).stderr(out_too);
+        session.mark(&mut command)?;
+        let before = Interfaces::read(None).sent(&self.interface);
+        let child = command.spawn().map_err(|error| Problem::Failed(format!("cannot start {}: {error}", own[0])))?;
+        Ok(Box::new(Working { child, log, report, order, interface: self.interface.clone(), before, over: false }))
+    }
+}
+
+impl Sending for Working {
+    fn so_far(&mut self) -> Option<f64> {
+        Some(Interfaces::read(None).sent(&self.interface) - self.before)
+    }
+
+    fn done(&mut self) -> Outcome<bool> {
+        let ended = self.child.try_wait();
+        let ended = ended.map_err(|error| Problem::Failed(format!("cannot watch the sender: {error}")))?;
+        self.over = ended.is_some();
+        // A sender that did not reach its rate ends badly, with a report; one without is no sender.
+        if let Some(status) = ended
+            && !status.success()
+            && !self.report.exists()
+        {
+            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let said = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+            return Err(Problem::Failed(format!("the sender failed: {}", said.trim_start_matches("margay lab: "))));
+        }
+        Ok(self.over)
+    }
+
+    fn report(&mut self) -> Outcome<Sent> {
+        let text = std::fs::read_to_string(&self.report).map_err(|error| Problem::file("read", &self.report, error))?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| Problem::file("understand", &self.report, error))?;
+        let number = |name: &str| value[name].as_f64().unwrap_or(f64::NAN);
+        if let Some(error) = value["error"].as_str() {
+            return Err(Problem::Failed(format!("the sender failed: {error}")));
+        }
+        let packets = number("packets");
+        let offered = self.order.rate * self.order.time.as_secs_f64();
+        Ok(Sent {
+            // The last of them may be one more or less than the time has room for.
+            offered: if (packets - offered).abs() <= 1.0 + offered * 1e-3 { packets } else { offered.max(packets) },
+            packets,
+            bytes: number("bytes"),
+            seconds: number("seconds"),
+            late: value["pacing_error_ns"]["p99"].as_f64().map_or(f64::NAN, |late| late / 1e9),
+        })
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if !self.over {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(2);
+            while std::time::Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
