@@ -377,6 +377,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
     let mut notes = Vec::new();
 
     // What is sent.
+    let endless = args.duration.is_some() || args.packets.is_some() || args.loops == 0;
     let mut mask = 0x0100_0000;
     let made = match (&args.profile, &args.preset) {
         (None, None) => None,
@@ -384,7 +385,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
             let what = generate::What {
                 profile: profile.clone(),
                 preset: preset.clone(),
-                duration: args.duration.filter(|_| matches!(pace, Pace::Times(_))),
+                // Where something else ends the run, sessions begin until then.
+                duration: endless.then_some(365 * 86_400 * 1_000_000_000),
                 size: None,
                 rate: None,
                 multiplier: args.load,
