@@ -347,4 +347,19 @@ mod tests {
             assert!(problem.starts_with("x.yaml:"), "{problem}");
         }
     }
+
+    #[test]
+    fn the_projects_own_experiments_can_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
+        let mut count = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            for cores in [1, 128] {
+                let experiment = Experiment::load(&path, cores).unwrap_or_else(|problem| panic!("{problem}"));
+                assert!(!experiment.about.is_empty(), "{}", path.display());
+            }
+            count += 1;
+        }
+        assert!(count >= 6);
+    }
 }

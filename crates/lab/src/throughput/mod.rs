@@ -424,4 +424,34 @@ mod tests {
         }
         assert_eq!(confirmed(&mut || Ok((Lost, true))).unwrap(), Lost);
     }
+
+    #[test]
+    fn five_searches_on_a_nervous_machine_find_the_known_bound() {
+        use crate::sim::Simulated;
+        use crate::stats::Random;
+        for seed in 1..=5 {
+            let mut random = Random(seed);
+            // Two seconds of warm-up and four of hold at a rate, in time that is not the machine's: now and then nothing
+            // moves for up to 30 ms, and what was to come comes at once.
+            let mut trial = |rate: f64| {
+                let mut engine = Simulated { capacity: 23_000.0, ring: 700.0, ..Simulated::default() };
+                let (mut time, mut before) = (0.0, None);
+                while time < 6.0 {
+                    let step = if random.below(50) == 0 { random.share() * 0.03 } else { 0.002 };
+                    time += step;
+                    engine.arrive(rate * step, Duration::from_secs_f64(step * (0.9 + random.share() * 0.2)));
+                    if time > 2.0 && before.is_none() {
+                        before = Some(engine);
+                    }
+                }
+                let before = before.unwrap();
+                let loss = (engine.dropped - before.dropped) / (engine.received - before.received);
+                Ok((if loss > 0.01 { Verdict::Lost } else { Verdict::Taken }, loss > 0.07))
+            };
+            let range = Range { from: 10_000.0, to: 1e6, close: 0.01 };
+            let found = search(range, &mut |rate| confirmed(&mut || trial(rate))).unwrap();
+            // 1 % of loss is allowed: that much above its capacity.
+            assert!((found.rate / 23_230.0 - 1.0).abs() < 0.05, "{found:?}");
+        }
+    }
 }
