@@ -1,14 +1,16 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 CARGO ?= cargo
 RELEASE := target/release/margay
+# Whose benchmarks `make micro` runs.
+MICRO_FLAGS ?= $(foreach c,packet capture flow stream json output detect,--bench '*' -p margay-$(c))
 PYTHON ?= python3
-# Where the public conformance cases lie, with their runner.
-CONFORMANCE_CASES ?= $(wildcard ../shared/conformance)
+# Where the public conformance cases lie, beside their runner; the crates' tests look there too.
+CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
-.PHONY: demo test build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules clean help
+.PHONY: demo test test-live build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install the system packages that are missing
 	@tools/setup
@@ -38,8 +40,26 @@ conformance: build ## the public cases that should pass, and the list of those t
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay
 
-test: lint unit doc deny build fuzz-replay conformance ## everything that must pass
+instructions: build ## instructions of a small fixed run beside those accepted so far (bench/instructions.json)
+	@tools/setup valgrind
+	@tools/instructions $(RELEASE)
+
+instructions-accept: build ## take what the run takes now as the accepted figures; the commit says why
+	@tools/setup valgrind
+	@tools/instructions $(RELEASE) --accept
+
+portable: setup ## no path for one kind of processor alone: the matching's tests, and the core cases, with the feature `portable`
+	@tools/check-portable
+	$(CARGO) clippy --locked --package margay-detect --features portable -- -D warnings
+	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
+	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
+
+test: lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass
 	@echo "make test: all passed"
+
+test-live: setup ## live capture in network namespaces; needs root (a part of unit)
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet
+	$(CARGO) test --locked --quiet --package margay --test live
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)
@@ -49,6 +69,12 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolch
 
 bench: build ## speed, start and memory beside Suricata's, on an idle machine; BENCH_FLAGS="--only mix --pairs 1"
 	@tools/bench $(RELEASE) $(BENCH_FLAGS)
+
+profile: build ## where time and instructions go: flame graph and tables; PROFILE_FLAGS="x.pcap --rules my.rules --packets"
+	@tools/profile $(RELEASE) $(PROFILE_FLAGS)
+
+micro: ## benchmarks of the parts: decoding, flows, reassembly, matching, JSON, reading; MICRO_FLAGS="-p margay-detect -- scan"
+	$(CARGO) bench --locked $(MICRO_FLAGS)
 
 bench-rules: ## time and memory of loading made-up rules; BENCH_RULES="10000 100000 1000000"
 	@tools/bench-rules $(RELEASE) $(BENCH_RULES)

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use crate::ahead::{HEADROOM, ReadAhead};
+
 /// Bytes taken from the source with one read. Larger does not read faster, and pushes packets out of the caches before
 /// they are looked at.
 pub(crate) const READ_AHEAD: usize = 1 << 20;
@@ -66,17 +68,9 @@ impl Buffer {
         if self.eof {
             return Ok(());
         }
-        if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
+        self.to_front();
         if self.end == self.bytes.len() {
-            let size = (self.bytes.len() * 2).clamp(READ_AHEAD, MAX_BUFFER);
-            if size <= self.end {
-                return Err(io::Error::other("a record does not fit the largest buffer"));
-            }
-            self.bytes.resize(size, 0);
+            self.grow(self.end + 1)?;
         }
         loop {
             match source.read(&mut self.bytes[self.end..]) {
@@ -88,6 +82,55 @@ impl Buffer {
             }
             return Ok(());
         }
+    }
+
+    /// The same, from what a thread has read: its buffer is taken, not copied, but for what is left of a record.
+    pub(crate) fn refill_ahead(&mut self, ahead: &mut ReadAhead) -> io::Result<()> {
+        if self.eof {
+            return Ok(());
+        }
+        let (mut next, n) = ahead.next()?;
+        self.eof = n == 0;
+        let rest = self.end - self.start;
+        if rest <= HEADROOM {
+            let start = HEADROOM - rest;
+            if let (Some(room), Some(rest)) = (next.get_mut(start..HEADROOM), self.bytes.get(self.start..self.end)) {
+                room.copy_from_slice(rest);
+            }
+            std::mem::swap(&mut self.bytes, &mut next);
+            (self.start, self.end) = (start, HEADROOM + n);
+        } else {
+            self.to_front();
+            let end = self.end + n;
+            if end > self.bytes.len() {
+                self.grow(end)?;
+            }
+            if let (Some(room), Some(read)) = (self.bytes.get_mut(self.end..end), next.get(HEADROOM..HEADROOM + n)) {
+                room.copy_from_slice(read);
+            }
+            self.end = end;
+        }
+        ahead.give_back(next);
+        Ok(())
+    }
+
+    /// Moves what is left to the front.
+    fn to_front(&mut self) {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+    }
+
+    /// Makes room for `wanted` bytes, by doubling.
+    fn grow(&mut self, wanted: usize) -> io::Result<()> {
+        let size = (self.bytes.len() * 2).max(wanted.next_power_of_two()).clamp(READ_AHEAD, MAX_BUFFER);
+        if size < wanted {
+            return Err(io::Error::other("a record does not fit the largest buffer"));
+        }
+        self.bytes.resize(size, 0);
+        Ok(())
     }
 }
 

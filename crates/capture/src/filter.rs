@@ -63,11 +63,22 @@ impl Filter {
         let fail = |message: String| FilterError::Compile { expression: expression.to_owned(), link, message };
         let handle = i32::try_from(dlt(link)).map_err(|e| fail(e.to_string()))?;
         let handle = pcap::Capture::dead(pcap::Linktype(handle)).map_err(|e| fail(message(&e)))?;
-        let compiled = handle.compile(expression, true).map_err(|e| fail(message(&e)))?;
-        // The binding shows an instruction's fields only in print, as `tcpdump -ddd` does.
-        let raw: Option<Vec<Raw>> = compiled.get_instructions().iter().map(|i| parse(&i.to_string())).collect();
-        let raw = raw.ok_or_else(|| fail("its compiled form cannot be read".into()))?;
+        let raw = instructions(&handle, expression).map_err(fail)?;
         Ok(Filter { program: Program::new(&raw, family).map_err(fail)? })
+    }
+
+    /// `expression` for the kernel to run over packets of the interface `name`. VLAN tags are not in the packet there but beside it: where the expression asks
+    /// for them libpcap compiles it for a socket of that interface, which knows.
+    pub(crate) fn kernel_program(expression: &str, link: LinkType, name: &str) -> Result<Vec<Raw>, FilterError> {
+        let fail = |message: String| FilterError::Compile { expression: expression.to_owned(), link, message };
+        if expression.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == "vlan") {
+            let handle = pcap::Capture::from_device(name).map_err(|e| fail(message(&e)))?;
+            let handle = handle.snaplen(64).buffer_size(1 << 16).open().map_err(|e| fail(message(&e)))?;
+            return instructions(&handle, expression).map_err(fail);
+        }
+        let handle = i32::try_from(dlt(link)).map_err(|e| fail(e.to_string()))?;
+        let handle = pcap::Capture::dead(pcap::Linktype(handle)).map_err(|e| fail(message(&e)))?;
+        instructions(&handle, expression).map_err(fail)
     }
 
     /// Whether a packet of `wire_len` bytes, of which `data` was captured, matches.
@@ -92,6 +103,14 @@ fn message(error: &pcap::Error) -> String {
         pcap::Error::PcapError(text) => text.clone(),
         other => other.to_string(),
     }
+}
+
+/// What libpcap makes of an expression.
+fn instructions<T: pcap::Activated + ?Sized>(handle: &pcap::Capture<T>, expression: &str) -> Result<Vec<Raw>, String> {
+    let compiled = handle.compile(expression, true).map_err(|e| message(&e))?;
+    // The binding shows an instruction's fields only in print, as `tcpdump -ddd` does.
+    let raw: Option<Vec<Raw>> = compiled.get_instructions().iter().map(|i| parse(&i.to_string())).collect();
+    raw.ok_or_else(|| "its compiled form cannot be read".into())
 }
 
 fn parse(text: &str) -> Option<Raw> {

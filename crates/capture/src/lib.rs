@@ -1,4 +1,4 @@
-//! Where packets come from: capture files, filters.
+//! Where packets come from: capture files, interfaces, filters.
 //!
 //! # How it works
 //!
@@ -19,6 +19,8 @@
 //! not. [`FilterSet`] compiles an expression once per link type, for pcapng files may have several.
 //!
 //! [`Progress`] is plain numbers; [`ProgressDisplay`] draws them, with the time given by the caller.
+//!
+//! Packets of interfaces come from a [`live::LiveSource`], in the same batches of borrowed frames: [`af_packet`].
 //!
 //! # Limits
 //!
@@ -62,10 +64,14 @@
 //!
 //! `delete-when-done` takes `false` and `true` in Suricata 8; `non-alerts` is documented for later versions.
 
+#[cfg(target_os = "linux")]
+pub mod af_packet;
+mod ahead;
 mod bpf;
 mod buffer;
 mod error;
 mod filter;
+pub mod live;
 mod pcap;
 mod pcapng;
 mod progress;

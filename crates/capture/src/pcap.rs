@@ -118,6 +118,7 @@ impl Pcap {
                 wire_len: wire.max(captured),
                 link: self.link,
                 time: Time::new(i64::from(secs), i64::from(micros)),
+                trusted: false,
             });
             at += whole;
         }

@@ -301,6 +301,7 @@ impl PcapNg {
             wire_len: wire.max(captured),
             link: interface.link,
             time,
+            trusted: false,
         })
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use margay_packet::{Frame, LinkType, Time};
 
+use crate::ahead::ReadAhead;
 use crate::buffer::Buffer;
 use crate::error::{Broken, Error};
 use crate::filter::FilterSet;
@@ -19,6 +20,8 @@ pub(crate) struct Meta {
     pub(crate) wire_len: u32,
     pub(crate) link: LinkType,
     pub(crate) time: Time,
+    /// Its checksums are not to be looked at.
+    pub(crate) trusted: bool,
 }
 
 /// How far `fill` goes.
@@ -107,6 +110,15 @@ pub(crate) struct Memory {
     metas: Vec<Meta>,
 }
 
+/// Where bytes come from.
+#[derive(Debug)]
+enum Source<R> {
+    Direct(R),
+    Ahead(ReadAhead),
+    /// On its way to a thread.
+    Moving,
+}
+
 /// Reads one capture from its start to its end, in constant memory.
 ///
 /// ```
@@ -125,7 +137,7 @@ pub(crate) struct Memory {
 /// ```
 #[derive(Debug)]
 pub struct Reader<R> {
-    source: R,
+    source: Source<R>,
     name: PathBuf,
     memory: Memory,
     format: Format,
@@ -160,7 +172,7 @@ impl<R: Read> Reader<R> {
             buffer.consume(FILE_HEADER);
         }
         Ok(Reader {
-            source,
+            source: Source::Direct(source),
             name: name.to_owned(),
             memory: std::mem::take(memory),
             format,
@@ -170,6 +182,19 @@ impl<R: Read> Reader<R> {
             pending: None,
             done: false,
         })
+    }
+
+    /// Has what follows read ahead by a thread, where there can be one.
+    #[must_use]
+    pub(crate) fn ahead(mut self) -> Self
+    where
+        R: Send + 'static,
+    {
+        self.source = match std::mem::replace(&mut self.source, Source::Moving) {
+            Source::Direct(source) => ReadAhead::start(source).map_or_else(Source::Direct, Source::Ahead),
+            other => other,
+        };
+        self
     }
 
     /// Lets through only frames that match.
@@ -266,7 +291,12 @@ impl<R: Read> Reader<R> {
                 return Err(Error::Truncated { file: self.name.clone(), offset, wanted, got });
             }
             let at = buffer.bytes_read();
-            buffer.refill(&mut self.source).map_err(|e| read_error(&self.name, at, e))?;
+            let refilled = match &mut self.source {
+                Source::Direct(source) => buffer.refill(source),
+                Source::Ahead(ahead) => buffer.refill_ahead(ahead),
+                Source::Moving => Ok(()),
+            };
+            refilled.map_err(|e| read_error(&self.name, at, e))?;
         }
     }
 
@@ -326,10 +356,23 @@ fn read_error(name: &Path, offset: u64, source: io::Error) -> Error {
 pub struct Batch<'a> {
     data: &'a [u8],
     metas: &'a [Meta],
+    /// Number of the first frame; 0 where they have none.
     first: u64,
 }
 
 impl<'a> Batch<'a> {
+    /// Frames of a live capture.
+    pub(crate) fn live(data: &'a [u8], metas: &'a [Meta]) -> Batch<'a> {
+        Batch { data, metas, first: 0 }
+    }
+
+    /// Whether the frame at `index` has checksums that are not to be looked at: they are yet to be filled in, by the card that
+    /// will send it.
+    #[inline]
+    pub fn trusted(&self, index: usize) -> bool {
+        self.metas.get(index).is_some_and(|m| m.trusted)
+    }
+
     /// How many frames there are.
     pub fn len(&self) -> usize {
         self.metas.len()
@@ -358,7 +401,7 @@ impl<'a> Batch<'a> {
             wire_len: m.wire_len,
             time: m.time,
             link: m.link,
-            number: self.first + index as u64,
+            number: if self.first == 0 { 0 } else { self.first + index as u64 },
         }
     }
 }

@@ -84,6 +84,9 @@ pub fn delete(file: &Path) -> Result<(), Error> {
     fs::remove_file(file).map_err(|source| Error::Delete { file: file.to_owned(), source })
 }
 
+/// Files of so many bytes or more are read ahead, where there is a second processor.
+const AHEAD_FROM: u64 = 16 << 20;
+
 /// An open file or standard input.
 #[derive(Debug)]
 enum Input {
@@ -355,7 +358,11 @@ impl CaptureSource {
         };
         let reader = input.and_then(|input| Reader::with_memory(input, &file, &mut self.memory));
         match reader {
-            Ok(reader) => {
+            Ok(mut reader) => {
+                let several = || std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+                if size.is_some_and(|n| n >= AHEAD_FROM) && several() {
+                    reader = reader.ahead();
+                }
                 let start = FileStart { format: reader.format(), link: reader.link_type(), size, file };
                 self.current_size = size.unwrap_or_default();
                 self.current = Some(reader.with_filter(self.filter.take()).with_first_number(self.next_number));

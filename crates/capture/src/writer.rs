@@ -56,15 +56,24 @@ impl<W: Write> PcapWriter<W> {
     /// # Errors
     /// Those of `out`; the file then ends in a record that is not whole.
     pub fn write(&mut self, time: Time, data: &[u8], wire_len: u32) -> io::Result<()> {
-        let len = u32::try_from(data.len()).unwrap_or(u32::MAX).min(self.snaplen);
         let (secs, micros) = match u32::try_from(time.secs()) {
             Ok(secs) => (secs, time.subsec_micros()),
             Err(_) if time.secs() < 0 => (0, 0),
             Err(_) => (u32::MAX, 999_999),
         };
+        self.write_nanos(secs, micros * 1000, data, wire_len)
+    }
+
+    /// [`PcapWriter::write`] with the time as seconds since 1970 and nanoseconds within the second, for packets whose time
+    /// is known more exactly than to the microsecond.
+    ///
+    /// # Errors
+    /// As [`PcapWriter::write`].
+    pub fn write_nanos(&mut self, secs: u32, nanos: u32, data: &[u8], wire_len: u32) -> io::Result<()> {
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX).min(self.snaplen);
         let fraction = match self.resolution {
-            Resolution::Micro => micros,
-            Resolution::Nano => micros * 1000,
+            Resolution::Micro => nanos / 1000,
+            Resolution::Nano => nanos,
         };
         let wire_len = wire_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         let mut header = [0u8; RECORD_HEADER_LEN as usize];

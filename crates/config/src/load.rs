@@ -111,7 +111,7 @@ struct Source<'a> {
 }
 
 /// A file's text, or why it cannot be had.
-fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     if file.metadata().is_ok_and(|m| m.is_dir()) {
         return Err("it is a directory".into());

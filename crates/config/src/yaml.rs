@@ -77,6 +77,20 @@ impl Document {
         if !doc.check_header(text)? {
             return Ok(doc);
         }
+        doc.read(text)?;
+        Ok(doc)
+    }
+
+    /// Parses `text` whatever it begins with.
+    pub(crate) fn parse_plain(text: &str, file: Arc<str>) -> Result<Document, ConfigError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut doc = Document { file, items: Vec::new(), root: None };
+        doc.read(text)?;
+        Ok(doc)
+    }
+
+    fn read(&mut self, text: &str) -> Result<(), ConfigError> {
+        let doc = self;
         let mut stack: Vec<Frame> = Vec::new();
         let mut anchors: HashMap<usize, usize> = HashMap::new();
         let mut documents = 0;
@@ -136,7 +150,7 @@ impl Document {
                 return Err(doc.fail(line, column, format!("nested deeper than {MAX_DEPTH} levels")));
             }
         }
-        Ok(doc)
+        Ok(())
     }
 
     /// The newest item is complete: remember its anchor and hand it to what encloses it.

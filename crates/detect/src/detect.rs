@@ -1,20 +1,25 @@
 //! All rules, compiled: what workers share.
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
-use margay_rules::ast::{Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule};
+use margay_rules::ast::{
+    Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
+};
 
 use crate::checks::{CheckEnv, Names, ProtoSet};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
+use crate::facts::RuleFacts;
 use crate::firewall::{Firewall, FirewallPolicies, is_before_flow};
 use crate::frame::{FrameBuilder, FrameGroups};
 use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
+use crate::hostvars::{SharedHosts, Tables};
 use crate::inspect::InspectLimits;
 use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
@@ -25,7 +30,7 @@ use crate::mpm::{Matcher, MatcherCache, MpmError};
 use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
-use crate::threshold::Thresholds;
+use crate::threshold::{Counts, SharedCounts, Thresholds};
 use crate::tx::{TxBuilder, TxGroups};
 
 /// What came of compiling rules.
@@ -60,7 +65,11 @@ pub struct CompileReport {
 /// Rules ready to be looked for. Immutable; one for all workers.
 #[derive(Debug)]
 pub struct Detect {
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<RuleFacts>,
+    /// What they want of files.
+    files: FileWants,
+    /// Names of the buffers that they look at.
+    buffers: HashSet<Box<str>>,
     pub(crate) compiled: Vec<CompiledRule>,
     pub(crate) sets: Sets,
     pub(crate) groups: Groups,
@@ -81,6 +90,95 @@ pub struct Detect {
     pub(crate) firewall: Option<Box<Firewall>>,
     /// Rules that take packets out of flow tracking.
     pub(crate) before_flow: Box<[u32]>,
+    /// What several workers count together.
+    shared: OnceLock<(SharedCounts, SharedHosts)>,
+}
+
+/// What is taken of rules while they are compiled, for what is made of all of them.
+struct Gathered {
+    grouped: Vec<GroupRule>,
+    ip_only: Vec<IpOnlyRule>,
+    /// Rules of the firewall, which come first.
+    of_firewall: Vec<Rule>,
+    before_flow: Vec<u32>,
+    /// Of each rule that has any, with its place.
+    thresholds: Vec<(usize, Vec<Threshold>)>,
+    files: FileWants,
+    buffers: HashSet<Box<str>>,
+}
+
+impl Gathered {
+    fn new() -> Gathered {
+        Gathered {
+            grouped: Vec::new(),
+            ip_only: Vec::new(),
+            of_firewall: Vec::new(),
+            before_flow: Vec::new(),
+            thresholds: Vec::new(),
+            files: FileWants::NONE,
+            buffers: HashSet::new(),
+        }
+    }
+
+    /// Takes what is needed of `rule`, which was compiled to `c` and has the place `place`.
+    fn gather(&mut self, rule: &Rule, c: &CompiledRule, place: usize) {
+        let number = place as u32;
+        if is_before_flow(rule) {
+            self.before_flow.push(number);
+        } else if rule.firewall {
+            self.of_firewall.push(rule.clone());
+        } else {
+            match c.kind {
+                RuleKind::IpOnly => self.ip_only.push(IpOnlyRule {
+                    rule: number,
+                    src: rule.src.clone(),
+                    dst: rule.dst.clone(),
+                    both: c.header.both,
+                }),
+                RuleKind::AppTransaction => {}
+                _ => self.grouped.push(GroupRule {
+                    rule: number,
+                    header: c.header,
+                    sport: rule.sport.clone(),
+                    dport: rule.dport.clone(),
+                    app: match &rule.protocol {
+                        RuleProtocol::App(name) => Some(ProtoSet::named(name)),
+                        _ => None,
+                    },
+                    trigger: c.trigger(rule),
+                }),
+            }
+        }
+        if !rule.thresholds.is_empty() {
+            self.thresholds.push((place, rule.thresholds.clone()));
+        }
+        self.files = self.files.or(file_wants(rule));
+        for b in &rule.buffers {
+            if !self.buffers.contains(b.buffer.as_str()) {
+                self.buffers.insert(b.buffer.as_str().into());
+            }
+        }
+    }
+}
+
+/// What a rule wants of files.
+fn file_wants(rule: &Rule) -> FileWants {
+    let mut w = FileWants::NONE;
+    for b in rule.buffers.iter().filter(|b| b.app) {
+        w.data |= b.buffer == "file.data";
+        w.magic |= b.buffer == "file.magic";
+    }
+    for c in &rule.checks {
+        match c {
+            Check::File(FileCheck::Magic { .. }) => w.magic = true,
+            Check::File(FileCheck::Hash { kind: FileHash::Md5, .. }) => w.md5 = true,
+            Check::File(FileCheck::Hash { kind: FileHash::Sha1, .. }) => w.sha1 = true,
+            Check::File(FileCheck::Hash { kind: FileHash::Sha256, .. }) => w.sha256 = true,
+            _ => {}
+        }
+    }
+    w.store = rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }));
+    w
 }
 
 /// What rules refer to besides themselves.
@@ -104,6 +202,8 @@ pub struct Environment<'a> {
     pub scripts: ScriptEnvironment,
     /// The rules that were in use before a reload: what they left is kept as [`crate::lineage`] says.
     pub previous: Option<&'a Detect>,
+    /// Whether the trees of rules are kept ([`RuleFacts::tree`]): who explains rules needs them.
+    pub keep_trees: bool,
 }
 
 impl Default for Environment<'_> {
@@ -118,11 +218,21 @@ impl Default for Environment<'_> {
             scripts: ScriptEnvironment::default(),
             firewall: None,
             previous: None,
+            keep_trees: true,
         }
     }
 }
 
 impl Detect {
+    /// The counts and bits of all workers that share these rules.
+    pub(crate) fn shared(&self) -> &(SharedCounts, SharedHosts) {
+        let c = &self.config;
+        self.shared.get_or_init(|| {
+            let hosts = Tables::new(c.host_entries, c.pair_entries);
+            (Arc::new(Mutex::new(Counts::new(c.threshold_entries))), Arc::new(Mutex::new(hosts)))
+        })
+    }
+
     /// Compiles `rules`. Those that cannot be compiled are in the report; the others work.
     ///
     /// # Errors
@@ -179,49 +289,30 @@ impl Detect {
         let mut compiled = Vec::with_capacity(rules.len());
         let mut txs = TxBuilder::new(protocols, environment.rule_folder);
         let mut frames = FrameBuilder::new(protocols);
-        rules.retain(|rule| {
-            match CompiledRule::compile(rule, compiled.len(), &mut env, &mut sets, &mut txs, &mut frames, &limits) {
+        let mut facts: Vec<RuleFacts> = Vec::with_capacity(rules.len());
+        let mut of = Gathered::new();
+        // One after the other they give their memory to what is made of them.
+        for rule in rules {
+            let made =
+                CompiledRule::compile(&rule, compiled.len(), &mut env, &mut sets, &mut txs, &mut frames, &limits);
+            match made {
                 Ok(c) => {
+                    of.gather(&rule, &c, facts.len());
                     compiled.push(c);
-                    true
+                    facts.push(RuleFacts::of(rule, environment.keep_trees));
                 }
                 Err(Refused::Error(e) | Refused::Unsupported(e)) if rule.firewall => {
                     report.firewall_errors += 1;
-                    report.errors.push((rule.place.clone(), e));
-                    false
+                    report.errors.push((rule.place, e));
                 }
-                Err(Refused::Error(e)) => {
-                    report.errors.push((rule.place.clone(), e));
-                    false
-                }
-                Err(Refused::Unsupported(e)) => {
-                    report.set_aside.push((rule.place.clone(), e));
-                    false
-                }
+                Err(Refused::Error(e)) => report.errors.push((rule.place, e)),
+                Err(Refused::Unsupported(e)) => report.set_aside.push((rule.place, e)),
             }
-        });
-        report.loaded = rules.len();
-        let numbered = || (0u32..).zip(rules.iter().zip(&compiled));
-        let in_groups = |r: &Rule| !r.firewall && !is_before_flow(r);
-        let ip_rules: Vec<IpOnlyRule<'_>> = numbered()
-            .filter(|(_, (r, c))| c.kind == RuleKind::IpOnly && in_groups(r))
-            .map(|(rule, (r, c))| IpOnlyRule { rule, src: &r.src, dst: &r.dst, both: c.header.both })
-            .collect();
-        report.ip_only = ip_rules.len();
-        let grouped: Vec<GroupRule<'_>> = numbered()
-            .filter(|(_, (r, c))| !matches!(c.kind, RuleKind::IpOnly | RuleKind::AppTransaction) && in_groups(r))
-            .map(|(rule, (r, c))| GroupRule {
-                rule,
-                header: c.header,
-                sport: &r.sport,
-                dport: &r.dport,
-                app: match &r.protocol {
-                    RuleProtocol::App(name) => Some(ProtoSet::named(name)),
-                    _ => None,
-                },
-                trigger: c.trigger(r),
-            })
-            .collect();
+        }
+        facts.shrink_to_fit();
+        let Gathered { grouped, ip_only, of_firewall, before_flow, thresholds, files, buffers } = of;
+        report.loaded = facts.len();
+        report.ip_only = ip_only.len();
         report.prefiltered = grouped.iter().filter(|g| g.trigger.is_pattern()).count();
         let mut cache = MatcherCache::new(config.mpm_algo);
         let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
@@ -235,17 +326,19 @@ impl Detect {
         report.matchers = matchers.len();
         report.patterns = matchers.iter().map(Matcher::patterns).sum();
         report.matcher_memory = matchers.iter().map(Matcher::memory).sum();
-        let lineage = Lineage::new(&rules, environment.previous, names_kept);
+        let lineage = Lineage::new(&facts, environment.previous, names_kept);
         let before = environment.previous.map(|d| (&d.thresholds, lineage.of_previous()));
-        let (thresholds, unused) = Thresholds::new(&rules, environment.thresholds, before);
+        let (thresholds, unused) = Thresholds::new(&facts, &thresholds, environment.thresholds, before);
         report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
-        let ip_only = IpOnly::new(&ip_rules);
-        let firewall = environment.firewall.as_ref().map(|p| Box::new(Firewall::new(&rules, &compiled, protocols, p)));
-        let before_flow = numbered().filter(|(_, (r, _))| is_before_flow(r)).map(|(n, _)| n).collect();
+        let firewall =
+            environment.firewall.as_ref().map(|p| Box::new(Firewall::new(&of_firewall, &compiled, protocols, p)));
         let detect = Detect {
             firewall,
-            before_flow,
-            ip_only,
+            files,
+            buffers,
+            before_flow: before_flow.into_boxed_slice(),
+            ip_only: IpOnly::new(&ip_only),
+            shared: OnceLock::new(),
             txs,
             frames,
             protocols,
@@ -260,7 +353,7 @@ impl Detect {
             lineage,
             names: Arc::new(names),
             scripts,
-            rules,
+            rules: facts,
         };
         Ok((detect, report))
     }
@@ -277,24 +370,7 @@ impl Detect {
 
     /// What the rules want of files.
     pub fn file_wants(&self) -> FileWants {
-        let mut w = FileWants::NONE;
-        for rule in &self.rules {
-            for b in rule.buffers.iter().filter(|b| b.app) {
-                w.data |= b.buffer == "file.data";
-                w.magic |= b.buffer == "file.magic";
-            }
-            for c in &rule.checks {
-                match c {
-                    Check::File(FileCheck::Magic { .. }) => w.magic = true,
-                    Check::File(FileCheck::Hash { kind: FileHash::Md5, .. }) => w.md5 = true,
-                    Check::File(FileCheck::Hash { kind: FileHash::Sha1, .. }) => w.sha1 = true,
-                    Check::File(FileCheck::Hash { kind: FileHash::Sha256, .. }) => w.sha256 = true,
-                    _ => {}
-                }
-            }
-            w.store |= rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }));
-        }
-        w
+        self.files
     }
 
     /// Whether rules look at frames.
@@ -304,7 +380,7 @@ impl Detect {
 
     /// Whether any rule looks at one of these buffers.
     pub fn uses(&self, buffers: &[&str]) -> bool {
-        self.rules.iter().any(|r| r.buffers.iter().any(|b| buffers.contains(&b.buffer.as_str())))
+        buffers.iter().any(|b| self.buffers.contains(*b))
             || (self.scripts.ja3 && buffers.iter().any(|b| b.starts_with("ja3")))
     }
 
@@ -314,7 +390,7 @@ impl Detect {
     }
 
     /// The rules in the order they are evaluated in; alerts name them by their place here.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[RuleFacts] {
         &self.rules
     }
 

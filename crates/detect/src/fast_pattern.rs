@@ -166,8 +166,6 @@ mod tests {
             msg: String::new(),
             class: None,
             priority: 3,
-            references: Vec::new(),
-            metadata: Vec::new(),
             target: None,
             noalert: false,
             force_alert: false,

@@ -1,8 +1,9 @@
 //! Rule groups: which rules a packet is looked at for, by transport, direction, application protocol and ports.
 //!
-//! Rules for an application protocol are in that protocol's group. Of the others, those that name few ports are in the group
-//! of each of these ports, source or destination, whichever are fewer; all that are left are in one group for every packet.
-//! So a packet meets at most four groups, and most have but the first two. What a group leaves open the header check decides.
+//! Rules that name few ports are in the group of each of these ports, source or destination, whichever are fewer; all others
+//! are in one group for every packet. Rules for an application protocol are in that protocol's group, with those for every
+//! packet: to start the search of a buffer costs more than a few hundred patterns more. So a packet meets at most three
+//! groups, and most have but the first. What a group leaves open the header check decides.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -213,11 +214,11 @@ impl Needs {
 }
 
 /// What the groups need to know of one rule.
-pub(crate) struct GroupRule<'a> {
+pub(crate) struct GroupRule {
     pub(crate) rule: u32,
     pub(crate) header: Header,
-    pub(crate) sport: &'a PortSet,
-    pub(crate) dport: &'a PortSet,
+    pub(crate) sport: PortSet,
+    pub(crate) dport: PortSet,
     /// The flow's protocol must be one of these; any where it is `None`.
     pub(crate) app: Option<ProtoSet>,
     pub(crate) trigger: Trigger,
@@ -242,7 +243,7 @@ struct Bucket {
 type Members = Vec<(u32, Ranges, Box<[u32]>)>;
 
 impl Group {
-    fn new(rules: &[&GroupRule<'_>], streams: bool, cache: &mut MatcherCache) -> Result<Group, MpmError> {
+    fn new(rules: &[&GroupRule], streams: bool, cache: &mut MatcherCache) -> Result<Group, MpmError> {
         let mut always: BTreeMap<(Needs, (u8, u8)), Members> = BTreeMap::new();
         let mut lists: BTreeMap<Source, PrefilterBuilder<'_>> = BTreeMap::new();
         // Without streams all data is payload.
@@ -310,7 +311,7 @@ type GroupId = u16;
 struct PortMap {
     /// The group for every packet.
     any: GroupId,
-    /// For each application protocol one more than the number of its own group, 0 where it has none.
+    /// For each application protocol one more than the number of the group for it instead, 0 where it has none.
     apps: Box<[GroupId]>,
     /// The same for each source port, and each destination port; empty where no port has one.
     ports: [Box<[GroupId]>; 2],
@@ -354,7 +355,7 @@ fn width(p: &PortSet) -> u32 {
 impl Groups {
     /// Sorts `rules`, which are in their final order, into groups: at most `max` of them for a transport and direction.
     pub(crate) fn new(
-        rules: &[GroupRule<'_>],
+        rules: &[GroupRule],
         max: usize,
         cache: &mut MatcherCache,
     ) -> Result<(Groups, GroupCounts), MpmError> {
@@ -362,7 +363,7 @@ impl Groups {
         let mut counts = GroupCounts::default();
         // Lists that are the same (often those of the two directions) are one group.
         let mut made: HashMap<(Vec<u32>, bool), GroupId> = HashMap::new();
-        let mut group = |list: Vec<&GroupRule<'_>>, streams, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
+        let mut group = |list: Vec<&GroupRule>, streams, groups: &mut Vec<Group>| -> Result<GroupId, MpmError> {
             let key: (Vec<u32>, bool) = (list.iter().map(|r| r.rule).collect(), streams);
             if let Some(&id) = made.get(&key) {
                 return Ok(id);
@@ -378,17 +379,23 @@ impl Groups {
         for t in TRANSPORTS {
             for to_client in [false, true] {
                 let side = if to_client { TO_CLIENT } else { TO_SERVER };
-                let here: Vec<&GroupRule<'_>> =
+                let here: Vec<&GroupRule> =
                     rules.iter().filter(|r| r.header.transports & t != 0 && r.header.sides & side != 0).collect();
                 let streams = t == transport::TCP;
                 let (apps, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|r| r.app.is_some());
                 let ported = matches!(t, transport::TCP | transport::UDP);
                 let (any, segments) = if ported { split(&here, max) } else { (here, <[Vec<_>; 2]>::default()) };
-                let mut map = PortMap { any: group(any, streams, &mut out.groups)?, ..PortMap::default() };
+                let mut map = PortMap { any: group(any.clone(), streams, &mut out.groups)?, ..PortMap::default() };
                 for proto in AppProto::all() {
-                    let list: Vec<_> =
+                    let mut list: Vec<_> =
                         apps.iter().copied().filter(|r| r.app.is_some_and(|set| set.has(proto))).collect();
-                    let id = if list.is_empty() { 0 } else { group(list, streams, &mut out.groups)? + 1 };
+                    let id = if list.is_empty() {
+                        0
+                    } else {
+                        list.extend(&any);
+                        list.sort_by_key(|r| r.rule);
+                        group(list, streams, &mut out.groups)? + 1
+                    };
                     let at = proto as usize;
                     if map.apps.len() <= at {
                         let mut longer = std::mem::take(&mut map.apps).into_vec();
@@ -416,17 +423,16 @@ impl Groups {
         Ok((out, counts))
     }
 
-    /// The groups of a packet: that for every one, that of its flow's protocol, and those of its ports.
-    pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 4] {
-        let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 4] };
+    /// The groups of a packet: that of its flow's protocol, or else that for every packet; and those of its ports.
+    pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 3] {
+        let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 3] };
         let own = |list: &[GroupId], at: usize| {
             let id = list.get(at).copied().unwrap_or(0).checked_sub(1)?;
             self.groups.get(usize::from(id))
         };
         let [source, destination] = &map.ports;
         [
-            self.groups.get(usize::from(map.any)),
-            own(&map.apps, app as usize),
+            own(&map.apps, app as usize).or_else(|| self.groups.get(usize::from(map.any))),
             own(source, usize::from(k.sport)),
             own(destination, usize::from(k.dport)),
         ]
@@ -434,19 +440,19 @@ impl Groups {
 }
 
 /// Ports in `from..=to` and their rules.
-type Segment<'a, 'r> = (u16, u16, Vec<&'a GroupRule<'r>>);
+type Segment<'a> = (u16, u16, Vec<&'a GroupRule>);
 
 /// By which of its ports a rule is found, and whether by the source port and by the destination port. A rule for both ways
 /// is found by either.
-fn key_ports<'a>(r: &GroupRule<'a>) -> (&'a PortSet, [bool; 2]) {
-    let by_source = width(r.sport) < width(r.dport);
+fn key_ports(r: &GroupRule) -> (&PortSet, [bool; 2]) {
+    let by_source = width(&r.sport) < width(&r.dport);
     let turns = r.header.both || r.header.transaction;
-    (if by_source { r.sport } else { r.dport }, [turns || by_source, turns || !by_source])
+    (if by_source { &r.sport } else { &r.dport }, [turns || by_source, turns || !by_source])
 }
 
 /// Splits the rules of one transport and direction into those for every port and those for segments of the port space, by
 /// source port and by destination port.
-fn split<'a, 'r>(rules: &[&'a GroupRule<'r>], max: usize) -> (Vec<&'a GroupRule<'r>>, [Vec<Segment<'a, 'r>>; 2]) {
+fn split<'a>(rules: &[&'a GroupRule], max: usize) -> (Vec<&'a GroupRule>, [Vec<Segment<'a>>; 2]) {
     let mut widest = 2048;
     loop {
         let (own, any): (Vec<_>, Vec<_>) = rules.iter().copied().partition(|r| width(key_ports(r).0) <= widest);
@@ -462,12 +468,7 @@ fn split<'a, 'r>(rules: &[&'a GroupRule<'r>], max: usize) -> (Vec<&'a GroupRule<
 }
 
 /// The segments that rules name of the ports of one side, counting their `members`; too few where they are more than `most`.
-fn segments<'a, 'r>(
-    rules: &[&'a GroupRule<'r>],
-    side: usize,
-    most: usize,
-    members: &mut usize,
-) -> Vec<Segment<'a, 'r>> {
+fn segments<'a>(rules: &[&'a GroupRule], side: usize, most: usize, members: &mut usize) -> Vec<Segment<'a>> {
     let here = || rules.iter().copied().map(|r| (r, key_ports(r))).filter(|(_, k)| k.1[side]);
     let mut starts: Vec<u32> = vec![0];
     for (_, (ports, _)) in here() {
@@ -475,7 +476,7 @@ fn segments<'a, 'r>(
     }
     starts.sort_unstable();
     starts.dedup();
-    let mut lists: Vec<Vec<&GroupRule<'_>>> = vec![Vec::new(); starts.len()];
+    let mut lists: Vec<Vec<&GroupRule>> = vec![Vec::new(); starts.len()];
     'all: for (r, (ports, _)) in here() {
         for &(a, b) in &ports.ranges {
             let from = starts.partition_point(|&s| s < u32::from(a));

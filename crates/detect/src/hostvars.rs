@@ -2,9 +2,13 @@
 //!
 //! A bit lives until its time is over; setting it again renews that. The number of bits is limited: where the table is
 //! full, bits whose time is over are thrown out, and if there is none the new one is not set, and counted.
+//!
+//! A worker has tables of its own, without a lock. Where there are several workers they share one, since the flows of a host
+//! are of all of them: it is behind a lock that only rules on such bits ask for.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_packet::Time;
 
@@ -26,7 +30,19 @@ impl HostKey {
 
 /// The bits: those of hosts and those of pairs, each kind with a limit of its own.
 #[derive(Debug)]
-pub struct HostVars {
+pub struct HostVars(Place);
+
+#[derive(Debug)]
+enum Place {
+    Own(Tables),
+    Shared(SharedHosts),
+}
+
+/// Tables of several workers.
+pub(crate) type SharedHosts = Arc<Mutex<Tables>>;
+
+#[derive(Debug)]
+pub(crate) struct Tables {
     hosts: Bits,
     pairs: Bits,
 }
@@ -65,10 +81,9 @@ impl Bits {
     }
 }
 
-impl HostVars {
-    /// Empty tables for at most `hosts` bits of hosts, and `pairs` bits of pairs.
-    pub fn new(hosts: usize, pairs: usize) -> Self {
-        HostVars { hosts: Bits::new(hosts), pairs: Bits::new(pairs) }
+impl Tables {
+    pub(crate) fn new(hosts: usize, pairs: usize) -> Self {
+        Tables { hosts: Bits::new(hosts), pairs: Bits::new(pairs) }
     }
 
     const fn of(&self, key: HostKey) -> &Bits {
@@ -85,51 +100,89 @@ impl HostVars {
         }
     }
 
-    /// Takes over the bits of rules before a reload; the limits are its own.
-    pub(crate) fn take_over(&mut self, old: &mut HostVars) {
+    fn take_over(&mut self, old: &mut Tables) {
         for (new, old) in [(&mut self.hosts, &mut old.hosts), (&mut self.pairs, &mut old.pairs)] {
             std::mem::swap(&mut new.bits, &mut old.bits);
             (new.sweep, new.refused) = (old.sweep, old.refused);
         }
     }
+}
+
+impl HostVars {
+    /// Empty tables for at most `hosts` bits of hosts, and `pairs` bits of pairs.
+    pub fn new(hosts: usize, pairs: usize) -> Self {
+        HostVars(Place::Own(Tables::new(hosts, pairs)))
+    }
+
+    /// From here on those of several workers.
+    pub(crate) fn share(&mut self, tables: &SharedHosts) {
+        self.0 = Place::Shared(Arc::clone(tables));
+    }
+
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&Tables) -> R) -> R {
+        match &self.0 {
+            Place::Own(t) => f(t),
+            Place::Shared(t) => f(&t.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    #[inline]
+    fn with_mut<R>(&mut self, f: impl FnOnce(&mut Tables) -> R) -> R {
+        match &mut self.0 {
+            Place::Own(t) => f(t),
+            Place::Shared(t) => f(&mut t.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Takes over the bits of rules before a reload; the limits are its own. Tables that are shared go on as they are.
+    pub(crate) fn take_over(&mut self, old: &mut HostVars) {
+        match (&mut self.0, &mut old.0) {
+            (Place::Own(new), Place::Own(old)) => new.take_over(old),
+            (new, Place::Shared(old)) => *new = Place::Shared(Arc::clone(old)),
+            (Place::Shared(_), Place::Own(_)) => {}
+        }
+    }
 
     /// Most bits that there may be of hosts, and of pairs.
     pub fn limits(&self) -> [usize; 2] {
-        [self.hosts.limit, self.pairs.limit]
+        self.with(|t| [t.hosts.limit, t.pairs.limit])
     }
 
     /// Sets how many bits there may be at most; those that are there stay.
     pub fn set_limits(&mut self, [hosts, pairs]: [usize; 2]) {
-        (self.hosts.limit, self.pairs.limit) = (hosts, pairs);
+        self.with_mut(|t| (t.hosts.limit, t.pairs.limit) = (hosts, pairs));
     }
 
     /// The bits of `key` at `now`, of the names below `names`: names, and until when. Asks for each name; the tables are not
     /// walked.
     pub fn bits_of(&self, key: HostKey, names: u32, now: Time) -> Vec<(u32, Time)> {
-        let bits = &self.of(key).bits;
-        (0..names).filter_map(|n| Some((n, *bits.get(&(key, n))?))).filter(|b| b.1 >= now).collect()
+        self.with(|t| {
+            let bits = &t.of(key).bits;
+            (0..names).filter_map(|n| Some((n, *bits.get(&(key, n))?))).filter(|b| b.1 >= now).collect()
+        })
     }
 
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
-        self.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now)
+        self.with(|t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
     }
 
     /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
     pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
         let until =
             if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
-        self.of_mut(key).set((key, name), now, until)
+        self.with_mut(|t| t.of_mut(key).set((key, name), now, until))
     }
 
     /// Clears the bit.
     pub fn unset(&mut self, key: HostKey, name: u32) {
-        self.of_mut(key).bits.remove(&(key, name));
+        self.with_mut(|t| t.of_mut(key).bits.remove(&(key, name)));
     }
 
     /// How many bits the tables hold, those included whose time is over but that are still there.
     pub fn len(&self) -> usize {
-        self.hosts.bits.len() + self.pairs.bits.len()
+        self.with(|t| t.hosts.bits.len() + t.pairs.bits.len())
     }
 
     /// Whether they hold none.
@@ -139,7 +192,7 @@ impl HostVars {
 
     /// How many bits were not set because a table was full.
     pub fn refused(&self) -> u64 {
-        self.hosts.refused + self.pairs.refused
+        self.with(|t| t.hosts.refused + t.pairs.refused)
     }
 }
 
@@ -165,6 +218,22 @@ mod tests {
         assert!(!h.is_set(key, 1, Time::new(120, 0)) && h.is_empty());
         h.set(key, 1, Time::new(0, 0), 0);
         assert!(h.is_set(key, 1, Time::new(1 << 40, 0)));
+    }
+
+    #[test]
+    fn workers_share() {
+        let tables: SharedHosts = Arc::new(Mutex::new(Tables::new(10, 10)));
+        let (mut a, mut b) = (HostVars::new(1, 1), HostVars::new(1, 1));
+        a.share(&tables);
+        b.share(&tables);
+        let (key, now) = (HostKey::Host(ip(1)), Time::new(10, 0));
+        a.set(key, 1, now, 5);
+        assert!(b.is_set(key, 1, now) && b.limits() == [10, 10]);
+        // A reload of one of them leaves them together.
+        let mut c = HostVars::new(3, 3);
+        c.take_over(&mut a);
+        b.unset(key, 1);
+        assert!(!c.is_set(key, 1, now));
     }
 
     #[test]

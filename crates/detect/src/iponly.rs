@@ -111,24 +111,24 @@ pub(crate) struct IpOnly {
 }
 
 /// What the table needs to know of one rule.
-pub(crate) struct IpOnlyRule<'a> {
+pub(crate) struct IpOnlyRule {
     pub(crate) rule: u32,
-    pub(crate) src: &'a AddressSet,
-    pub(crate) dst: &'a AddressSet,
+    pub(crate) src: AddressSet,
+    pub(crate) dst: AddressSet,
     /// `<>`
     pub(crate) both: bool,
 }
 
 impl IpOnly {
     /// Builds the tables from rules in their order.
-    pub(crate) fn new(rules: &[IpOnlyRule<'_>]) -> IpOnly {
+    pub(crate) fn new(rules: &[IpOnlyRule]) -> IpOnly {
         let (mut src, mut dst, mut always) = (Vec::new(), Vec::new(), Vec::new());
         for r in rules {
-            match (size(r.src), size(r.dst)) {
+            match (size(&r.src), size(&r.dst)) {
                 (u64::MAX, u64::MAX) => always.push(r.rule),
                 _ if r.both => always.push(r.rule),
-                (s, d) if s <= d => src.push((r.rule, r.src)),
-                _ => dst.push((r.rule, r.dst)),
+                (s, d) if s <= d => src.push((r.rule, &r.src)),
+                _ => dst.push((r.rule, &r.dst)),
             }
         }
         let (by_src, wide_src) = Table::new(&src);
@@ -162,9 +162,9 @@ mod tests {
         let v6 = AddressSet { v4: vec![], v6: vec![(1, 5)], any: false };
         let v4 = set(&[(1, 5)]);
         let t = IpOnly::new(&[
-            IpOnlyRule { rule: 0, src: &v6, dst: &any, both: false },
-            IpOnlyRule { rule: 1, src: &any, dst: &v4, both: false },
-            IpOnlyRule { rule: 2, src: &any, dst: &any, both: false },
+            IpOnlyRule { rule: 0, src: v6, dst: any.clone(), both: false },
+            IpOnlyRule { rule: 1, src: any.clone(), dst: v4, both: false },
+            IpOnlyRule { rule: 2, src: any.clone(), dst: any, both: false },
         ]);
         let mut out = vec![];
         t.candidates(IpAddr::V4(3.into()), IpAddr::V4(9.into()), &mut out);
@@ -189,7 +189,7 @@ mod tests {
             }).collect();
             let any = AddressSet { any: true, ..Default::default() };
             let rules: Vec<_> = sets.iter().enumerate()
-                .map(|(i, s)| IpOnlyRule { rule: i as u32, src: s, dst: &any, both: false }).collect();
+                .map(|(i, s)| IpOnlyRule { rule: i as u32, src: s.clone(), dst: any.clone(), both: false }).collect();
             let t = IpOnly::new(&rules);
             let mut out = vec![];
             t.candidates(IpAddr::V4(probe.into()), IpAddr::V4(0.into()), &mut out);

@@ -25,7 +25,8 @@
 //!
 //! Steps 1 and 2 allocate nothing once the worker is warm; all tables have a limit, a counter, and a stated policy. Given
 //! the same packets the same alerts come in the same order: nothing depends on the order in which matchers report or
-//! tables are walked. Counts by address (thresholds, tags, bits of hosts) are each worker's own. What flows and workers keep
+//! tables are walked. Counts by address (thresholds, bits of hosts) are a worker's own, or
+//! those of all where there are several ([`DetectState::share`]); tags are each worker's own. What flows and workers keep
 //! when another set of rules takes the place of this one is the matter of [`lineage`].
 
 pub mod buffer;
@@ -34,6 +35,7 @@ mod config;
 pub mod dataset;
 mod detect;
 pub mod effect;
+mod facts;
 pub mod fast_pattern;
 pub mod firewall;
 mod frame;
@@ -66,6 +68,7 @@ mod worker;
 
 pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
+pub use facts::RuleFacts;
 pub use frame::{FrameBytes, FrameInput};
 pub use group::GroupCounts;
 pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction};

@@ -30,6 +30,7 @@
 //! which rules matched them, so that one may match again.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use margay_app::TxBase;
@@ -38,6 +39,7 @@ use margay_flow::FlowVars;
 use margay_rules::ast::{Check, Rule};
 
 use crate::detect::Detect;
+use crate::facts::RuleFacts;
 
 /// Sets before this one whose rules can be found again.
 pub const ANCESTORS: usize = 16;
@@ -70,7 +72,7 @@ pub(crate) struct Lineage {
 
 impl Lineage {
     /// Of a set of `rules` that takes the place of `previous`; `names` says that it keeps the numbers of its names.
-    pub(crate) fn new(rules: &[Rule], previous: Option<&Detect>, names: bool) -> Lineage {
+    pub(crate) fn new(rules: &[RuleFacts], previous: Option<&Detect>, names: bool) -> Lineage {
         LIVE.fetch_add(1, Ordering::Relaxed);
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed) + 1;
         let mut lineage = Lineage { serial, names: serial, ancestors: Vec::new() };
@@ -79,9 +81,10 @@ impl Lineage {
             lineage.names = old.lineage.names;
         }
         let places: HashMap<(u32, u32), u32> = (0u32..).zip(rules).map(|(n, r)| ((r.gid, r.sid), n)).collect();
-        let to = |r: &Rule| {
+        let to = |r: &RuleFacts| {
             let at = places.get(&(r.gid, r.sid)).copied()?;
-            rules.get(at as usize).is_some_and(|new| same(r, new)).then_some(at)
+            let same = |new: &RuleFacts| r.fingerprint.is_some() && new.fingerprint == r.fingerprint;
+            rules.get(at as usize).is_some_and(same).then_some(at)
         };
         let direct: Box<[u32]> = old.rules.iter().map(|r| to(r).unwrap_or(GONE)).collect();
         let before = old.lineage.ancestors.iter().take(ANCESTORS - 1).map(|a| Ancestor {
@@ -110,29 +113,18 @@ impl Drop for Lineage {
     }
 }
 
-/// Whether two rules match alike and do alike. Of a script it is not known: its text may have changed, and with it what the
-/// rule looks at.
-fn same(a: &Rule, b: &Rule) -> bool {
-    if a.checks.iter().any(|c| matches!(c, Check::Lua(_))) {
-        return false;
+/// A number that two rules share when they match alike and do alike. Of a script that is not known: its text may have changed,
+/// and with it what the rule looks at.
+pub(crate) fn fingerprint(rule: &Rule) -> Option<u64> {
+    if rule.checks.iter().any(|c| matches!(c, Check::Lua(_))) {
+        return None;
     }
-    let Rule { action, protocol, hook, src, sport, arrow, dst, dport, sid, gid, noalert, force_alert, .. } = a;
-    let Rule { checks, buffers, effects, thresholds, prefilter, firewall, .. } = a;
-    (action, protocol, hook, arrow, sid, gid, noalert, force_alert, prefilter, firewall)
-        == (
-            &b.action,
-            &b.protocol,
-            &b.hook,
-            &b.arrow,
-            &b.sid,
-            &b.gid,
-            &b.noalert,
-            &b.force_alert,
-            &b.prefilter,
-            &b.firewall,
-        )
-        && (checks, buffers, effects, thresholds) == (&b.checks, &b.buffers, &b.effects, &b.thresholds)
-        && (src, sport, dst, dport) == (&b.src, &b.sport, &b.dst, &b.dport)
+    let Rule { action, protocol, hook, src, sport, arrow, dst, dport, sid, gid, noalert, force_alert, .. } = rule;
+    let Rule { checks, buffers, effects, thresholds, prefilter, firewall, .. } = rule;
+    let mut h = DefaultHasher::new();
+    (action, protocol, hook, arrow, sid, gid, noalert, force_alert, prefilter, firewall).hash(&mut h);
+    (checks, buffers, effects, thresholds, src, sport, dst, dport).hash(&mut h);
+    Some(h.finish())
 }
 
 /// Something that is kept by a rule's number.

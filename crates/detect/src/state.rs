@@ -186,6 +186,13 @@ impl<W: Watch> State<W> {
         Ok(s)
     }
 
+    /// [`crate::DetectState::share`].
+    pub(crate) fn share(&mut self, detect: &Detect) {
+        let (counts, hosts) = detect.shared();
+        self.thresholds.share(counts);
+        self.hosts.share(hosts);
+    }
+
     /// [`crate::DetectState::take_over`].
     pub(crate) fn take_over<V: Watch>(&mut self, old: &mut State<V>, keeps_names: bool) {
         self.thresholds.take_over(&mut old.thresholds);
@@ -206,9 +213,10 @@ impl<W: Watch> State<W> {
 
     /// What was counted.
     pub(crate) fn counters(&self) -> DetectCounters {
+        let (threshold_entries, threshold_memcap) = self.thresholds.used();
         DetectCounters {
-            threshold_memcap: self.thresholds.memcap,
-            threshold_entries: self.thresholds.len() as u64,
+            threshold_memcap,
+            threshold_entries: threshold_entries as u64,
             tag_memcap: self.tags.memcap,
             host_memcap: self.hosts.refused(),
             dataset_memcap: self.context.set_full,

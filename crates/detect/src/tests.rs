@@ -36,8 +36,6 @@ pub(crate) fn rule(sid: u32, action: Action, protocol: Protocol) -> Rule {
         msg: String::new(),
         class: None,
         priority: 3,
-        references: vec![],
-        metadata: vec![],
         target: None,
         noalert: false,
         force_alert: false,

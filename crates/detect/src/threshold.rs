@@ -1,8 +1,8 @@
 //! Thresholds: how often a rule alerts, and what `threshold.config` changes about it.
 //!
 //! Time is that of packets. A window starts with the match that opens it and holds matches up to and including
-//! `seconds` later; the first match after it opens the next. State is kept by each worker for what it sees: a count by
-//! flow is exact with any number of workers, one by address as exact as the distribution of flows lets it be.
+//! `seconds` later; the first match after it opens the next. A worker counts for itself; where there are
+//! several they count together ([`ThresholdState`]), so that it makes no difference how many there are.
 //!
 //! The table has a limit. When it is reached, entries whose window is over are dropped; where that frees nothing the
 //! match is not counted, `memcap` goes up by one, and the rule behaves as though it had no threshold: an alert too many is
@@ -11,12 +11,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_packet::Time;
-use margay_rules::ast::{
-    AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Rule, Threshold, ThresholdKind, Track,
-};
+use margay_rules::ast::{AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Threshold, ThresholdKind, Track};
 
+use crate::facts::RuleFacts;
 use crate::header::contains;
 
 /// What thresholds make of a match.
@@ -88,17 +88,18 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// From the rules in their final order and the entries of `threshold.config` in theirs. Returns the entries that
-    /// no rule answers to. `previous` has the thresholds before a reload, and where each of its rules is in `rules`.
+    /// From the rules in their final order, what they say themselves, each with the rule's place, and the entries of
+    /// `threshold.config` in theirs. Returns the entries that no rule answers to. `previous` has the thresholds before a reload, and where each of its rules is in `rules`.
     pub(crate) fn new<'g>(
-        rules: &[Rule],
+        rules: &[RuleFacts],
+        own: &[(usize, Vec<Threshold>)],
         global: &'g [GlobalThreshold],
         previous: Option<(&Thresholds, &[u32])>,
     ) -> (Thresholds, Vec<&'g GlobalThreshold>) {
         let mut out = Thresholds { index: vec![0; rules.len()], rules: Vec::new(), keys: 0 };
-        for (i, rule) in rules.iter().enumerate() {
-            for t in &rule.thresholds {
-                let entry = out.entry(i);
+        for (i, thresholds) in own {
+            for t in thresholds {
+                let entry = out.entry(*i);
                 if t.kind == ThresholdKind::DetectionFilter {
                     entry.filter = Some(*t);
                 } else {
@@ -258,8 +259,65 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// One worker's counts.
-pub(crate) struct ThresholdState {
+/// Counts: a worker's own, without a lock, or those of several workers. The flows of an address are of all workers, and so are
+/// counts by address. The lock is asked for when a rule with a threshold matched.
+#[derive(Debug)]
+pub(crate) enum ThresholdState {
+    Own(Counts),
+    Shared(SharedCounts),
+}
+
+/// Counts of several workers.
+pub(crate) type SharedCounts = Arc<Mutex<Counts>>;
+
+impl ThresholdState {
+    pub(crate) fn new(max: usize) -> Self {
+        ThresholdState::Own(Counts::new(max))
+    }
+
+    fn with<R>(&mut self, f: impl FnOnce(&mut Counts) -> R) -> R {
+        match self {
+            ThresholdState::Own(c) => f(c),
+            ThresholdState::Shared(c) => f(&mut c.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// From here on those of several workers.
+    pub(crate) fn share(&mut self, counts: &SharedCounts) {
+        *self = ThresholdState::Shared(Arc::clone(counts));
+    }
+
+    /// Takes over the counts of rules before a reload; the limit is its own. Counts that are shared go on as they are.
+    pub(crate) fn take_over(&mut self, old: &mut ThresholdState) {
+        match (&mut *self, old) {
+            (ThresholdState::Own(new), ThresholdState::Own(old)) => new.take_over(old),
+            (_, ThresholdState::Shared(old)) => self.share(old),
+            (ThresholdState::Shared(_), ThresholdState::Own(_)) => {}
+        }
+    }
+
+    /// How many entries there are, and how many matches could not be counted because the table was full.
+    pub(crate) fn used(&self) -> (usize, u64) {
+        match self {
+            ThresholdState::Own(c) => (c.len(), c.memcap),
+            ThresholdState::Shared(c) => {
+                let c = c.lock().unwrap_or_else(PoisonError::into_inner);
+                (c.len(), c.memcap)
+            }
+        }
+    }
+
+    /// As [`Counts::decide`].
+    pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
+        match all.get(rule) {
+            None => Decision { outcome: Outcome::Alert, new_action: None },
+            Some(_) => self.with(|c| c.decide(all, rule, s)),
+        }
+    }
+}
+
+/// Counts.
+pub(crate) struct Counts {
     entries: HashMap<Key, Entry, BuildHasherDefault<KeyHasher>>,
     max: usize,
     /// Matches that could not be counted because the table was full.
@@ -268,9 +326,9 @@ pub(crate) struct ThresholdState {
     next_sweep: Time,
 }
 
-impl std::fmt::Debug for ThresholdState {
+impl std::fmt::Debug for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ThresholdState").field("entries", &self.entries.len()).field("max", &self.max).finish()
+        f.debug_struct("Counts").field("entries", &self.entries.len()).field("max", &self.max).finish()
     }
 }
 
@@ -285,13 +343,13 @@ fn over(now: Time, start: Time, secs: u32) -> bool {
     now.micros_since(start) > seconds(secs)
 }
 
-impl ThresholdState {
+impl Counts {
     pub(crate) fn new(max: usize) -> Self {
-        ThresholdState { entries: HashMap::default(), max, memcap: 0, next_sweep: Time::default() }
+        Counts { entries: HashMap::default(), max, memcap: 0, next_sweep: Time::default() }
     }
 
     /// Takes over the counts of rules before a reload; the limit is its own.
-    pub(crate) fn take_over(&mut self, old: &mut ThresholdState) {
+    fn take_over(&mut self, old: &mut Counts) {
         std::mem::swap(&mut self.entries, &mut old.entries);
         (self.memcap, self.next_sweep) = (old.memcap, old.next_sweep);
     }
@@ -467,7 +525,7 @@ mod tests {
 
     /// Numbers, from 1, of the matches that alert.
     fn alerts(t: &Thresholds, times: &[f64]) -> Vec<usize> {
-        let mut state = ThresholdState::new(10);
+        let mut state = Counts::new(10);
         (1..)
             .zip(times)
             .filter(|(_, s)| state.decide(t, 0, &subject(**s)).outcome == Outcome::Alert)
@@ -511,7 +569,7 @@ mod tests {
             }),
             ..Default::default()
         });
-        let mut state = ThresholdState::new(10);
+        let mut state = Counts::new(10);
         let changed: Vec<usize> = (1..)
             .zip(TIMES)
             .filter(|(_, s)| state.decide(&t, 0, &subject(*s)).new_action == Some(NewAction::Drop))
@@ -534,7 +592,7 @@ mod tests {
             let new_action = NewAction::Pass;
             let rate = RateFilter { track: Track::Rule, count, seconds, new_action, timeout };
             let t = one(RuleThresholds { rate: Some(rate), ..Default::default() });
-            let mut state = ThresholdState::new(10);
+            let mut state = Counts::new(10);
             let mut changed = Vec::new();
             for (n, &at) in (1..).zip(&times) {
                 changed.extend(state.decide(&t, 0, &subject(at)).new_action.map(|_| n));
@@ -554,7 +612,7 @@ mod tests {
     #[test]
     fn a_full_table_alerts_and_counts() {
         let t = limit(ThresholdKind::Limit, 1, 2, 0);
-        let mut state = ThresholdState::new(1);
+        let mut state = Counts::new(1);
         let mut other = subject(0.0);
         other.src = IpAddr::V4(9.into());
         assert_eq!(state.decide(&t, 0, &subject(0.0)).outcome, Outcome::Alert);
@@ -577,7 +635,7 @@ mod tests {
             }],
             ..Default::default()
         });
-        let mut state = ThresholdState::new(1);
+        let mut state = Counts::new(1);
         assert_eq!(state.decide(&t, 0, &subject(0.0)).outcome, Outcome::Silent);
         let mut s = subject(0.0);
         s.dst = IpAddr::V4(3.into());

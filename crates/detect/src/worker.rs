@@ -46,7 +46,8 @@ impl DetectState {
         Ok(DetectState(Kind::Plain(Box::new(State::watched(detect, Off)?))))
     }
 
-    /// The same, writing down what becomes of the rules with these numbers ([`Detect::rules`]); slower.
+    /// The same, writing down what becomes of the rules with these numbers ([`Detect::rules`]), of which the trees were
+    /// kept; slower.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -76,6 +77,12 @@ impl DetectState {
             Kind::Profiled(s) => s.context.watch.costs(),
             _ => &[],
         }
+    }
+
+    /// From here on counts by address, and bits of hosts, are those of all workers that share `detect`: for one of several
+    /// workers, before its first packet.
+    pub fn share(&mut self, detect: &Detect) {
+        each!(&mut self.0, s => s.share(detect));
     }
 
     /// Takes the place of the state `old` of a worker, made for the rules of the set that `from` marks: takes over what

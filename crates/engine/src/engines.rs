@@ -123,6 +123,7 @@ pub(crate) fn load(with: &Loading<'_>, previous: Option<&EngineSet>) -> Result<E
         tenant: false,
         previous: previous.map(|p| &*p.default),
         sets: pool.as_ref(),
+        explain: false,
     };
     let default = Arc::new(rules::load(&source)?);
     let mut set = EngineSet {
@@ -221,6 +222,7 @@ pub(crate) fn load_tenant(
         tenant: true,
         previous: before.map(|t| &*t.loaded),
         sets: Some(pool),
+        explain: false,
     };
     let loaded = rules::load(&source).map_err(|f| Failed::new(f.module, format!("tenant {id}: {}", f.message)))?;
     Ok(Tenant { id, yaml, loaded: Arc::new(loaded) })

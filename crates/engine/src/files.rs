@@ -66,11 +66,19 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuou
     };
     let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
         .map_err(|e| Failed::new("suricata", e.to_string()))?;
+    Ok(Input { source, delete: policy, batch: batch_size(config)? })
+}
+
+/// Frames handed out at a time.
+///
+/// # Errors
+/// No such number.
+pub(crate) fn batch_size(config: &Config) -> Result<usize, Failed> {
     let batch = settings::number(config, "margay.batch-size", BATCH)?;
     if !(1..=BATCH_MAX).contains(&batch) {
         return Err(settings::wrong(config, "margay.batch-size", "must be between 1 and 65536").into());
     }
-    Ok(Input { source, delete: policy, batch })
+    Ok(batch)
 }
 
 impl Input {

@@ -23,12 +23,16 @@ pub(crate) fn build() -> String {
     out.push_str(&row("Build profile:", if cfg!(debug_assertions) { "debug" } else { "release" }));
     out.push_str(&row(
         "Pattern matcher:",
-        if MpmAlgo::has_hyperscan() { "Hyperscan, Aho-Corasick" } else { "Aho-Corasick" },
+        &match MpmAlgo::library() {
+            Some((library, true)) => format!("{library}, Aho-Corasick"),
+            Some((library, false)) => format!("Aho-Corasick ({library} does not run on this processor)"),
+            None => "Aho-Corasick".into(),
+        },
     ));
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Lua:", "5.4: rules (lua, luaxform), outputs"));
-    out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too"));
-    out.push_str(&row("Run modes:", "single"));
+    out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too; AF_PACKET"));
+    out.push_str(&row("Run modes:", "single, workers"));
     out.push_str("\nFolders:\n");
     out.push_str(&row("--prefix", "/usr"));
     out.push_str(&row("--sysconfdir", "/etc"));
@@ -48,5 +52,9 @@ pub(crate) fn runmodes() -> &'static str {
      |----------------------------------------------------------------------------------------\n\
      | PCAP_FILE         | single            | One worker reads the capture file and inspects it\n\
      | UNIX_SOCKET       | single            | The same for each capture file that is handed over on the unix socket\n\
+     |----------------------------------------------------------------------------------------\n\
+     | AF_PACKET_DEV     | single            | One worker captures from an interface and inspects it\n\
+     |                   ---------------------------------------------------------------------\n\
+     |                   | workers           | Several for each interface; the kernel distributes flows among them\n\
      |----------------------------------------------------------------------------------------\n"
 }

@@ -13,6 +13,7 @@ mod explain;
 mod files;
 mod info;
 mod listing;
+mod live;
 mod logging;
 mod profiling;
 mod rule_check;
@@ -24,6 +25,7 @@ mod start;
 mod stats;
 mod worker;
 
+pub use control::message::messages as control_messages;
 pub use start::run;
 
 /// The engine's version.

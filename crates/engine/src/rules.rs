@@ -44,7 +44,7 @@ const FAILED_MAX: usize = 10_000;
 pub(crate) struct Loaded {
     /// None where detection is off.
     pub(crate) detect: Option<Arc<Detect>>,
-    /// Of each rule, by its number there, what events show.
+    /// Of each rule, by its number there, what events show of its text.
     pub(crate) texts: Arc<RuleTexts>,
     pub(crate) counts: Counts,
     /// Rules that were refused, as many as are kept.
@@ -77,6 +77,8 @@ pub(crate) struct Source<'a> {
     pub(crate) previous: Option<&'a Loaded>,
     /// Sets of data that are in use.
     pub(crate) sets: Option<&'a Datasets>,
+    /// Whether rules are to be explained.
+    pub(crate) explain: bool,
 }
 
 fn say(message: &Message) {
@@ -129,7 +131,7 @@ pub(crate) fn classes_and_references(classes: &Config, references: &Config, ctx:
 /// place of rules that are in use also where a file cannot be read, or no rule is left: that is a mistake or a file that is
 /// being written, and what is in use is better.
 pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
-    let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets } = *source;
+    let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets, explain } = *source;
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(named_in, options, ips);
     ctx.max_rules = settings::number(config, "detect.max-rules", ctx.max_rules)?;
@@ -244,7 +246,9 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         reported.extend(rules.iter().chain(&set.set_aside).cloned());
         margay_detect::sort_rules(&mut reported, &settings.action_order);
     }
+    let groups = GroupSettings::of(config)?;
     let environment = Environment {
+        keep_trees: explain || (groups.dump && !tenant),
         thresholds: &global,
         reputation,
         countries,
@@ -269,16 +273,17 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         reported.retain(|r| !report.errors.iter().any(|(place, _)| *place == r.place));
         analysis::write(config, dir, &reported)?;
     }
-    let groups = GroupSettings::of(config)?;
     if groups.dump && !tenant {
-        let of_run = if options.engine_analysis { reported.as_slice() } else { detect.rules() };
-        analysis::write_groups(&groups, dir, of_run)?;
+        match options.engine_analysis {
+            true => analysis::write_groups(&groups, dir, reported.iter())?,
+            false => analysis::write_groups(&groups, dir, detect.rules().iter().filter_map(|r| r.tree()))?,
+        }
     }
     let aside = set.set_aside.len() + report.set_aside.len();
     if aside > 0 {
         notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
     }
-    let texts = RuleTexts::new(detect.rules().len(), ctx.references.clone());
+    let texts = RuleTexts::new(detect.rules().len(), std::mem::take(&mut ctx.references));
     let refused = set.errors.iter().filter(|e| !e.silent);
     let mut refused: Vec<FailedRule> =
         refused.take(FAILED_MAX).map(|e| FailedRule::new(e.text.clone(), &e.place)).collect();

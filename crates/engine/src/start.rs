@@ -24,7 +24,7 @@ use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppLane, Lane, Rest, Worker};
-use crate::{Failed, ctl, engines, explain, files, info as about, listing, logging, rule_check, settings};
+use crate::{Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
 /// why.
@@ -79,8 +79,6 @@ pub(crate) fn say(text: &str) -> ExitCode {
 fn refuse(options: &RunOptions) -> Result<(), Failed> {
     let what = match &options.capture {
         Some(Capture::Erf(_)) => Some("--erf-in"),
-        Some(Capture::Interfaces(_)) => Some("-i"),
-        Some(Capture::AfPacket(_)) => Some("--af-packet"),
         Some(Capture::AfXdp(_)) => Some("--af-xdp"),
         Some(Capture::Pcap(_)) => Some("--pcap"),
         Some(Capture::Nfqueue(_)) => Some("-q"),
@@ -96,7 +94,9 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     if let Some(what) = what {
         return Err(Failed::new(
             "suricata",
-            format!("{what} is not in this release; it reads capture files with -r and --unix-socket"),
+            format!(
+                "{what} is not in this release; it reads capture files (-r, --unix-socket) and interfaces (-i, --af-packet)"
+            ),
         ));
     }
     if let Some(mode) = &options.runmode
@@ -166,10 +166,17 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             "the reader has a buffer of its own: --pcap-file-buffer-size and --pcap-buffer-size change nothing"
         );
     }
-    if options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
+    let interfaces = matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_)));
+    if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }
     let ips = options.simulate_ips;
+    if interfaces && ips {
+        return Err(Failed::new(
+            "suricata",
+            "--simulate-ips is for capture files; interfaces are captured from passively",
+        ));
+    }
     if settings::is_firewall(&config, options)? {
         if !ips {
             return Err(Failed::new(
@@ -194,9 +201,16 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         Some(Capture::File(path)) if !options.engine_analysis => Some(files::open(&config, options, path, false)?),
         _ => None,
     };
+    let devices = match interfaces && !options.engine_analysis && !options.test {
+        true => Some(live::Plan::new(&config, options)?),
+        false => None,
+    };
     let socket_mode = matches!(options.capture, Some(Capture::UnixSocket(_)));
-    if source.is_none() && !socket_mode && !options.test && !options.engine_analysis {
-        return Err(Failed::new("suricata", "nothing to read: name a capture file with -r, or test the rules with -T"));
+    if source.is_none() && devices.is_none() && !socket_mode && !options.test && !options.engine_analysis {
+        return Err(Failed::new(
+            "suricata",
+            "nothing to read: name a capture file with -r or an interface with -i, or test the rules with -T",
+        ));
     }
     // Before the rules are read, which takes its time.
     let signal = |e: std::io::Error| Failed::new("suricata", format!("cannot take signals: {e}"));
@@ -235,6 +249,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         notice!("threads", "Threads created -> W: 1   Engine started.");
         let alerts = run.read(&control, input, &control.dir, 0)?;
         info!("counters", "Alerts: {alerts}");
+    } else if let Some(plan) = devices {
+        plan.run(&control, options, &policies)?;
     } else {
         notice!("threads", "Threads created ->   Engine started.");
         run.serve_queue(&control);
@@ -352,17 +368,69 @@ pub(crate) fn worker(
     dir: &Path,
     watching: &Watching,
 ) -> Result<Worker, Failed> {
-    let mut stream = settings::stream(config, ips)?;
-    stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     let quiet = matches!(watching, Watching::Explain(_));
-    let settings::Opened { outputs, app: options, store_xff, scripts } = match quiet {
+    let opened = match quiet {
         true => settings::Opened::nothing()?,
         false => settings::open_outputs(config, dir)?,
     };
+    let part = Part { opened, files: settings::files(config, dir)?, workers: 1 };
+    worker_of(config, options, ips, policies, engines, dir, watching, part)
+}
+
+/// What one of several workers gets.
+pub(crate) struct Part {
+    pub(crate) opened: settings::Opened,
+    /// What is said of files, and what the file stores of all workers share.
+    pub(crate) files: margay_app::file::FileConfig,
+    /// How many workers there are: limits of memory are divided among them.
+    pub(crate) workers: u64,
+}
+
+impl Part {
+    /// A worker's part of a limit, 0 of which is none.
+    fn of(&self, limit: u64) -> u64 {
+        if limit == 0 { 0 } else { (limit / self.workers.max(1)).max(1) }
+    }
+
+    fn number(&self, of: u32) -> u32 {
+        u32::try_from(self.of(u64::from(of))).unwrap_or(of)
+    }
+}
+
+/// As [`worker`], for one of several.
+///
+/// # Errors
+/// As there.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn worker_of(
+    config: &Config,
+    options: &RunOptions,
+    ips: bool,
+    policies: &Policies,
+    engines: Arc<EngineSet>,
+    dir: &Path,
+    watching: &Watching,
+    part: Part,
+) -> Result<Worker, Failed> {
+    let mut stream = settings::stream(config, ips)?;
+    stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
+    (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
+    let mut flow = settings::flow(config)?;
+    (flow.memcap, flow.hash_size, flow.prealloc) =
+        (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
+    // Keywords on checksums see them as they are, whatever `-k` says.
+    let mut decode = settings::decode(config, false)?;
+    decode.defrag.memcap = usize::try_from(part.of(decode.defrag.memcap as u64)).unwrap_or(usize::MAX);
+    let mut protocols = settings::app(config)?;
+    (protocols.http1.memcap, protocols.ftp.memcap) = (part.of(protocols.http1.memcap), part.of(protocols.ftp.memcap));
+    let quiet = matches!(watching, Watching::Explain(_));
+    let mut files = part.files.clone();
+    files.range_memcap = part.of(files.range_memcap);
+    let (workers, opened) = (part.workers, part.opened);
+    let settings::Opened { outputs, app: options, store_xff, scripts } = opened;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
         warning!("counters", "stats are enabled but no loggers are active");
     }
-    let mut files = settings::files(config, dir)?;
     if quiet {
         files.store = None;
     }
@@ -388,7 +456,7 @@ pub(crate) fn worker(
         scratch: Vec::new(),
     };
     let app = AppLane {
-        config: Arc::new(margay_app::AppConfig { files, ..settings::app(config)? }),
+        config: Arc::new(margay_app::AppConfig { files, ..protocols }),
         shared,
         record: margay_output::eve::Record::new(store_xff),
         options,
@@ -396,12 +464,12 @@ pub(crate) fn worker(
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
-    rest.install(Install::new(engines, &EngineSet::default(), wants, watching)?);
+    rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
     Ok(Worker {
-        // Keywords on checksums see them as they are, whatever `-k` says.
-        decoder: Decoder::new(settings::decode(config, false)?),
-        lane: Lane { policies: *policies, flows: FlowTable::new(settings::flow(config)?), rest },
+        decoder: Decoder::new(decode),
+        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
         unswept: 0,
+        swept: 0,
     })
 }
 

@@ -121,6 +121,9 @@ impl Reporter {
         names.clear();
         let (events, prefix, stream_events) = (self.decoder_events, &self.decoder_prefix, self.stream_events);
         let mut add = |name: &str, value: u64| names.push((name.to_owned(), value));
+        if let Some(c) = &worker.lane.rest.captured {
+            c.for_each(&mut add);
+        }
         worker.decoder.counters.for_each(&mut |name, value| match name.strip_prefix("decoder.event.") {
             Some(_) if !events => {}
             Some(rest) => add(&format!("{prefix}.{rest}"), value),
@@ -170,6 +173,38 @@ impl Reporter {
         if let Some(waits) = rest.outputs.waits() {
             add("eve.waits", waits);
         }
+    }
+}
+
+/// What is no sum of what workers have.
+fn is_most(name: &str) -> bool {
+    matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
+        // What all workers have together, whoever is asked.
+        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.host_memcap")
+}
+
+/// Adds a worker's counters to those of others.
+pub(crate) fn add(sum: &mut Vec<(String, u64)>, counters: Vec<(String, u64)>) {
+    if sum.is_empty() {
+        *sum = counters;
+        return;
+    }
+    for (n, (name, value)) in counters.into_iter().enumerate() {
+        // Workers mostly have the same names in the same places.
+        let at = match sum.get(n) {
+            Some(s) if s.0 == name => Some(n),
+            _ => sum.iter().position(|s| s.0 == name),
+        };
+        match at.and_then(|at| sum.get_mut(at)) {
+            Some(s) if is_most(&name) => s.1 = s.1.max(value),
+            Some(s) => s.1 += value,
+            None => sum.push((name, value)),
+        }
+    }
+    let of = |sum: &[(String, u64)], name: &str| sum.iter().find(|s| s.0 == name).map_or(0, |s| s.1);
+    let average = of(sum, "decoder.bytes").checked_div(of(sum, "decoder.pkts")).unwrap_or(0);
+    if let Some(s) = sum.iter_mut().find(|s| s.0 == "decoder.avg_pkt_size") {
+        s.1 = average;
     }
 }
 

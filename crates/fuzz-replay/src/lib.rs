@@ -47,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     ("decode", decode),
     ("defrag", defrag),
     ("config", config),
+    ("control", control),
     ("stream", stream),
     ("rules", rules),
     ("lists", lists),
@@ -128,6 +129,15 @@ pub fn defrag(data: &[u8]) {
             assert!(p.data.len() <= 70_000, "a datagram of {} bytes", p.data.len());
         });
     }
+}
+
+/// The unix socket: the first byte says in how large pieces the rest comes, which makes no difference to the messages in it.
+pub fn control(data: &[u8]) {
+    let Some((&first, data)) = data.split_first() else { return };
+    let whole = margay_engine::control_messages([data]);
+    let pieces = margay_engine::control_messages(data.chunks(usize::from(first).max(1)));
+    assert_eq!(whole, pieces);
+    assert!(whole.len() <= data.len(), "more messages than bytes");
 }
 
 /// The configuration: any text as YAML.

@@ -3,6 +3,25 @@
 //! It stands beside the engine and uses none of it: `margay lab` drives engines as a person would, by their commands, signals and
 //! the counters that they write.
 
+mod clock;
+#[allow(unused_imports)]
+mod engine;
+mod load;
+mod made;
+#[allow(unused_imports)]
+mod monitor;
+mod problem;
+mod run;
+mod signals;
+mod sim;
+#[allow(dead_code)]
+mod stats;
+#[allow(unused_imports, dead_code)]
+mod throughput;
+mod traffic;
+mod units;
+mod watch;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -17,7 +36,16 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Makes traffic and sends it
+    #[command(subcommand)]
+    Traffic(traffic::Traffic),
+    Monitor(monitor::Args),
+    Throughput(Box<throughput::Args>),
+    Clean(made::Args),
+    #[command(hide = true)]
+    SimEngine(sim::Args),
+}
 
 /// Runs `margay lab` with the arguments after `lab`. The exit status is 0 where everything worked, 2 where the arguments
 /// do not make sense, 1 where something else went wrong; what went wrong is on standard error.
@@ -29,5 +57,15 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    match cli.command {}
+    let outcome = match cli.command {
+        Command::Traffic(command) => return traffic::run(command),
+        Command::Monitor(args) => monitor::run(&args),
+        Command::Throughput(args) => throughput::run(&args),
+        Command::Clean(args) => made::run(&args),
+        Command::SimEngine(args) => sim::run(&args),
+    };
+    outcome.unwrap_or_else(|problem| {
+        eprintln!("margay lab: {problem}");
+        ExitCode::from(problem.exit())
+    })
 }

@@ -283,7 +283,7 @@ impl<'a> Header<'a> {
         let captured = packet.recursion == 0 && packet.source == PacketSource::Wire;
         Header {
             time: packet.time,
-            pcap_cnt: captured.then_some(packet.number),
+            pcap_cnt: Some(packet.number).filter(|n| captured && *n > 0),
             vlans: packet.vlans.as_slice(),
             addresses: packet.is_ip().then_some(Addresses {
                 src: packet.src,

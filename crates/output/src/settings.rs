@@ -194,6 +194,8 @@ pub struct EveSettings {
     pub version: Option<String>,
     /// `sensor-name`, written as `host`.
     pub sensor_name: Option<String>,
+    /// Interface that packets come from (`in_iface`), where events do not say it themselves.
+    pub in_iface: Option<String>,
     /// Options of `alert`.
     pub alert: AlertOptions,
     /// Options of `anomaly`.
@@ -225,6 +227,7 @@ impl EveSettings {
             metadata: true,
             version: None,
             sensor_name: None,
+            in_iface: None,
             alert: AlertOptions::default(),
             anomaly: AnomalyOptions::default(),
             drop: DropOptions::default(),

@@ -32,6 +32,8 @@ pub(crate) enum Inner {
 pub struct Decoder {
     pub(crate) config: DecodeConfig,
     pub(crate) defrag: Defrag,
+    /// The frames decoded next have checksums that are not to be looked at: a card will fill them in.
+    pub unfinished_checksums: bool,
     /// What was seen so far.
     pub counters: DecodeCounters,
 }
@@ -40,7 +42,7 @@ impl Decoder {
     /// A decoder with nothing seen yet.
     pub fn new(config: DecodeConfig) -> Self {
         let defrag = Defrag::new(&config.defrag);
-        Decoder { config, defrag, counters: DecodeCounters::default() }
+        Decoder { config, defrag, unfinished_checksums: false, counters: DecodeCounters::default() }
     }
 
     /// The settings.
@@ -62,7 +64,7 @@ impl Decoder {
         self.counters.bytes += len;
         self.counters.max_pkt_size = self.counters.max_pkt_size.max(len);
         let mut p = Packet::new(frame);
-        p.ignore_checksums = self.config.ignore_checksums;
+        p.ignore_checksums = self.config.ignore_checksums || self.unfinished_checksums;
         let end = p.data.len();
         self.link(&mut p, end, sink);
         if p.invalid {

@@ -14,7 +14,7 @@ pub use effects::*;
 pub use sets::*;
 
 /// Where a rule stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The file as it was named on the command line or in the configuration.
     pub file: Arc<str>,
@@ -46,7 +46,7 @@ pub enum Action {
 }
 
 /// The protocol of a rule's header.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Any IP packet: `ip`, `any`.
     Ip,
@@ -81,7 +81,7 @@ pub enum Protocol {
 }
 
 /// A set of addresses: sorted, disjoint, inclusive ranges; negations are already taken out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct AddressSet {
     /// IPv4 ranges in host byte order.
     pub v4: Vec<(u32, u32)>,
@@ -92,7 +92,7 @@ pub struct AddressSet {
 }
 
 /// A set of ports: sorted, disjoint, inclusive ranges; negations are already taken out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PortSet {
     /// The ranges.
     pub ranges: Vec<(u16, u16)>,
@@ -101,7 +101,7 @@ pub struct PortSet {
 }
 
 /// Which way a rule's header points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arrow {
     /// `->`
     Forward,
@@ -112,7 +112,7 @@ pub enum Arrow {
 }
 
 /// A rule.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Rule {
     /// What a match does.
     pub action: Action,
@@ -142,10 +142,6 @@ pub struct Rule {
     pub class: Option<Class>,
     /// Priority: `priority`, else that of the class, else 3.
     pub priority: u32,
-    /// References as (system, text): `url`, `example.com/x`.
-    pub references: Vec<(String, String)>,
-    /// `metadata` as key and value, in order.
-    pub metadata: Vec<(String, String)>,
     /// `target`: which end is the target of the attack.
     pub target: Option<Target>,
     /// `noalert`: match and act, write nothing.
@@ -168,12 +164,13 @@ pub struct Rule {
     pub firewall: bool,
     /// Where it stands.
     pub place: Place,
-    /// The rule's text as written, continuation lines joined.
+    /// The rule's text as written, continuation lines joined: also for what is not taken out of it here, its references
+    /// ([`crate::references`]) and metadata ([`crate::metadata`]).
     pub text: Arc<str>,
 }
 
 /// A class from `classification.config`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Class {
     /// Short name, as in `classtype`.
     pub name: Arc<str>,
@@ -184,7 +181,7 @@ pub struct Class {
 }
 
 /// `target:`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// `src_ip`
     Source,
@@ -193,7 +190,7 @@ pub enum Target {
 }
 
 /// A comparison of an unsigned number: the integer syntax that most keywords share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compare {
     /// `5`, `=5`
     Equal(u64),
@@ -242,7 +239,7 @@ impl Compare {
 }
 
 /// What is asked of a number of a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NumberTest {
     /// It compares.
     Compare(Compare),
@@ -285,7 +282,7 @@ impl NumberTest {
 }
 
 /// What is asked of the interface of DCE/RPC that a request is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InterfaceTest {
     /// Its UUID, as it is written.
     pub uuid: [u8; 16],
@@ -307,7 +304,7 @@ impl InterfaceTest {
 }
 
 /// Of several numbers of a transaction, for which ones a test has to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Which {
     /// One of them (`any`, or nothing said).
     #[default]
@@ -323,7 +320,7 @@ pub enum Which {
 }
 
 /// How a set of flag bits is compared (`flags`, `fragbits`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FlagMode {
     /// Exactly these.
     Exact,
@@ -336,7 +333,7 @@ pub enum FlagMode {
 }
 
 /// A direction of a flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Client to server.
     ToServer,
@@ -345,7 +342,7 @@ pub enum Side {
 }
 
 /// `flow:`; unset fields ask nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FlowCheck {
     /// `to_server`, `from_client` or the reverse.
     pub side: Option<Side>,
@@ -362,7 +359,7 @@ pub struct FlowCheck {
 }
 
 /// `geoip`: in which countries addresses are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GeoIp {
     /// Which addresses.
     pub side: GeoSide,
@@ -373,7 +370,7 @@ pub struct GeoIp {
 }
 
 /// Which addresses of a packet `geoip` is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum GeoSide {
     Source,
@@ -383,7 +380,7 @@ pub enum GeoSide {
 }
 
 /// A check that looks at no buffer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum Check {
     /// `flow`
@@ -487,7 +484,7 @@ pub enum Check {
 }
 
 /// A check of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FileCheck {
     /// `filename`: the name contains it, in any case
@@ -512,7 +509,7 @@ pub enum FileHash {
 }
 
 /// `ipopts:`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IpOption {
     /// `any`: some option is there
     Any,
@@ -521,7 +518,7 @@ pub enum IpOption {
 }
 
 /// Which checksum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ChecksumLayer {
     Ipv4,
@@ -534,7 +531,7 @@ pub enum ChecksumLayer {
 }
 
 /// `stream_size` sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum StreamSide {
     Server,
@@ -544,7 +541,7 @@ pub enum StreamSide {
 }
 
 /// Sides of flow counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FlowSide {
     ToServer,
@@ -554,7 +551,7 @@ pub enum FlowSide {
 }
 
 /// Layer of `vlan.id`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VlanLayer {
     /// Any one layer
     Any,
@@ -565,7 +562,7 @@ pub enum VlanLayer {
 }
 
 /// `app-layer-protocol` modes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum AppProtoMode {
     /// The packet's direction (the default)
@@ -578,7 +575,7 @@ pub enum AppProtoMode {
 }
 
 /// `iprep` sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum IpRepSide {
     Any,
@@ -588,7 +585,7 @@ pub enum IpRepSide {
 }
 
 /// `iprep` operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IpRepOp {
     /// A comparison of the score, 0 to 127
     Score(Compare),
@@ -599,7 +596,7 @@ pub enum IpRepOp {
 }
 
 /// The right side of `flowint` operations: a number or another flowint's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FlowIntValue {
     /// A number
     Number(u32),
@@ -608,7 +605,7 @@ pub enum FlowIntValue {
 }
 
 /// `flowint` comparisons.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FlowIntCheck {
     Less(FlowIntValue),

@@ -447,8 +447,6 @@ impl<'c> Loader<'c> {
             msg: String::new(),
             class: None,
             priority: 3,
-            references: Vec::new(),
-            metadata: Vec::new(),
             target: None,
             noalert: false,
             force_alert: false,

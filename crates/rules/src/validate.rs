@@ -27,6 +27,13 @@ pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
     let groups = std::mem::take(&mut b.groups);
     b.rule.buffers =
         groups.into_iter().map(|g| g.checks).filter(|c| !c.checks.is_empty() || c.absent.is_some()).collect();
+    // Many rules are in memory at once, and each of these was made with room for four.
+    b.rule.checks.shrink_to_fit();
+    b.rule.buffers.shrink_to_fit();
+    for buffer in &mut b.rule.buffers {
+        buffer.checks.shrink_to_fit();
+    }
+    b.rule.effects.shrink_to_fit();
     if !b.seen.priority {
         b.rule.priority = b.rule.class.as_ref().map_or(3, |c| c.priority);
     }

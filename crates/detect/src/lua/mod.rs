@@ -22,6 +22,7 @@ use margay_rules::ast::{Action, BufferCheck, Check, LuaAt, LuaCheck, Protocol as
 
 use crate::checks::Names;
 use crate::config::LuaConfig;
+use crate::facts::RuleFacts;
 use crate::rule::Refused;
 use crate::tx::{Step, What};
 
@@ -372,7 +373,7 @@ impl RuleLua {
         let at = uses.iter().map(|u| u.at).find(|a| matches!(a, LuaAt::Payload | LuaAt::Stream));
         Ok(Some(RuleLua {
             uses: uses.into_boxed_slice(),
-            info: RuleInfo::of(rule),
+            info: RuleInfo::of_tree(rule),
             of_tx: of_tx && !rule.buffers.iter().any(crate::frame::is_frame),
             at: at.unwrap_or_default(),
         }))
@@ -419,24 +420,41 @@ pub(crate) fn plan(rule: &Rule, protocol: &'static Protocol, dir: Direction) -> 
     Some(steps)
 }
 
+const fn action_name(action: Action) -> &'static str {
+    match action {
+        Action::Alert => "alert",
+        Action::Pass => "pass",
+        Action::Drop => "drop",
+        Action::Reject => "reject",
+        Action::RejectDst => "rejectdst",
+        Action::RejectBoth => "rejectboth",
+        Action::Config => "config",
+        Action::Accept => "accept",
+    }
+}
+
 impl RuleInfo {
-    /// What scripts may know of `rule`.
-    pub fn of(rule: &Rule) -> RuleInfo {
+    /// What scripts may know of a rule.
+    pub fn of(rule: &RuleFacts) -> RuleInfo {
+        RuleInfo {
+            sid: rule.sid,
+            gid: rule.gid,
+            rev: rule.rev,
+            msg: rule.msg.to_string(),
+            action: action_name(rule.action),
+            class: rule.class.as_ref().map(|c| (c.name.to_string(), c.description.to_string())),
+            priority: rule.priority,
+        }
+    }
+
+    /// The same of one that is being compiled.
+    fn of_tree(rule: &Rule) -> RuleInfo {
         RuleInfo {
             sid: rule.sid,
             gid: rule.gid,
             rev: rule.rev,
             msg: rule.msg.clone(),
-            action: match rule.action {
-                Action::Alert => "alert",
-                Action::Pass => "pass",
-                Action::Drop => "drop",
-                Action::Reject => "reject",
-                Action::RejectDst => "rejectdst",
-                Action::RejectBoth => "rejectboth",
-                Action::Config => "config",
-                Action::Accept => "accept",
-            },
+            action: action_name(rule.action),
             class: rule.class.as_ref().map(|c| (c.name.to_string(), c.description.to_string())),
             priority: rule.priority,
         }

@@ -12,17 +12,17 @@ pub(super) struct AhoCorasick {
 }
 
 impl AhoCorasick {
-    pub(super) fn new(patterns: &[Pattern]) -> Result<Self, MpmError> {
+    pub(super) fn new(patterns: &[(Pattern, bool)]) -> Result<Self, MpmError> {
         let automaton = AhoCorasickBuilder::new()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::Standard)
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .prefilter(patterns.len() < 8)
-            .build(patterns.iter().map(|p| &p.bytes))
+            .build(patterns.iter().map(|(p, _)| &p.bytes))
             .map_err(|e| MpmError::Build(e.to_string()))?;
         let exact = patterns
             .iter()
-            .map(|p| {
+            .map(|(p, _)| {
                 let letters = p.bytes.iter().any(u8::is_ascii_alphabetic);
                 (!p.nocase && letters).then(|| p.bytes.clone().into_boxed_slice())
             })

@@ -21,8 +21,8 @@ const REGEX_COST: usize = 150;
 /// What a matcher looks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Wanted {
-    /// Literals, and whether one place of each is enough.
-    Literals(Vec<Pattern>, bool),
+    /// Literals, each with whether one place of it is enough.
+    Literals(Vec<(Pattern, bool)>),
     Regexes(Vec<Regex>),
 }
 
@@ -30,14 +30,14 @@ impl Wanted {
     /// How long it takes to make, in literals.
     fn cost(&self) -> usize {
         match self {
-            Wanted::Literals(list, _) => list.len(),
+            Wanted::Literals(list) => list.len(),
             Wanted::Regexes(list) => list.len().saturating_mul(REGEX_COST),
         }
     }
 
     fn make(&self, algo: MpmAlgo) -> Result<Made, MpmError> {
         match self {
-            Wanted::Literals(list, once) => literals(list, *once, algo),
+            Wanted::Literals(list) => literals(list, algo),
             Wanted::Regexes(list) => regexes(list, algo),
         }
     }
@@ -60,11 +60,12 @@ impl MatcherCache {
         MatcherCache { algo, places: HashMap::new(), matchers: Vec::new(), asked: HashMap::new() }
     }
 
-    /// The matcher of `patterns`, which are sorted and without repeats; see [`Matcher::new`] for `once`.
-    pub fn get(&mut self, patterns: Vec<Pattern>, once: bool) -> Matcher {
+    /// The matcher of `patterns`, which are sorted and without repeats, each with whether it is enough that it is found at one
+    /// place: that is cheaper for patterns that occur all the time.
+    pub fn get(&mut self, patterns: Vec<(Pattern, bool)>) -> Matcher {
         let min_len = shortest(&patterns);
         let n = patterns.len();
-        self.later(Wanted::Literals(patterns, once), || Matcher::later(n, min_len))
+        self.later(Wanted::Literals(patterns), || Matcher::later(n, min_len))
     }
 
     /// The matcher of expressions that can be looked for, sorted and without repeats: at least those that PCRE would find
@@ -135,16 +136,15 @@ impl MatcherCache {
 }
 
 /// The engine for literals.
-pub(super) fn literals(patterns: &[Pattern], once: bool, algo: MpmAlgo) -> Result<Made, MpmError> {
+pub(super) fn literals(patterns: &[(Pattern, bool)], algo: MpmAlgo) -> Result<Made, MpmError> {
     Ok(match algo.resolve()? {
         #[cfg(have_hs)]
         MpmAlgo::Hyperscan => {
-            let engine = super::hs::Source::literals(patterns, once)?.compile()?;
+            let engine = super::hs::Source::literals(patterns)?.compile()?;
             Made { engine: Box::new(engine), always: Box::default() }
         }
         _ => {
             // The automaton tells of every place at no more cost.
-            let _ = once;
             Made { engine: Box::new(super::ac::AhoCorasick::new(patterns)?), always: Box::default() }
         }
     })
@@ -199,8 +199,8 @@ mod tests {
     fn many_are_made_by_several_threads() {
         let mut cache = MatcherCache::new(MpmAlgo::Auto);
         let lists: Vec<_> = (0..40).map(|i| patterns(1 + i * 3, &format!("set{i}x"))).collect();
-        let given: Vec<_> = lists.iter().map(|l| cache.get(l.clone(), false)).collect();
-        let again = cache.get(lists[7].clone(), false);
+        let given: Vec<_> = lists.iter().map(|l| cache.get(l.iter().map(|p| (p.clone(), false)).collect())).collect();
+        let again = cache.get(lists[7].iter().map(|p| (p.clone(), false)).collect());
         let made = cache.finish().unwrap();
         assert_eq!(made.len(), 40);
         let mut s = Scratch::default();

@@ -17,6 +17,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 
 use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern, Regex};
 
@@ -72,6 +73,26 @@ unsafe extern "C" {
         on_event: Option<MatchHandler>,
         context: *mut c_void,
     ) -> c_int;
+    fn hs_valid_platform() -> c_int;
+    fn hs_version() -> *const c_char;
+}
+
+/// Whether the library runs on this processor: it needs SSSE3, Vectorscan SSE4.2 or NEON.
+pub(super) fn runs_here() -> bool {
+    // Asking the processor is slow on a virtual machine, and it is asked for every matcher.
+    static RUNS: OnceLock<bool> = OnceLock::new();
+    // SAFETY: the function takes nothing and looks at the processor only.
+    *RUNS.get_or_init(|| unsafe { hs_valid_platform() == HS_SUCCESS })
+}
+
+/// Name and version of the library that is loaded. Both of them call themselves `libhs`; of the releases with the interface
+/// used here, those from 5.4.3 to the last 5.4 are Vectorscan's.
+pub(super) fn library() -> String {
+    // SAFETY: the function takes nothing and returns a C string that lives as long as the program.
+    let text = unsafe { CStr::from_ptr(hs_version()) }.to_string_lossy();
+    let version = text.split_whitespace().next().unwrap_or("?");
+    let patch = version.strip_prefix("5.4.").and_then(|p| p.parse::<u32>().ok()).unwrap_or(0);
+    format!("{} {version}", if patch >= 3 { "Vectorscan" } else { "Hyperscan" })
 }
 
 /// An expression that keeps the library from making an automaton for short buffers (5.4.0); what it finds is nothing to us.
@@ -136,16 +157,18 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Of literals for buffers that are mostly long; with `once` it is enough that each is found at one place.
-    pub(super) fn literals(patterns: &[Pattern], once: bool) -> Result<Source, MpmError> {
-        if patterns.iter().any(|p| p.bytes.is_empty()) {
+    /// Of literals for buffers that are mostly long, each with whether it is enough that it is found at one place.
+    pub(super) fn literals(patterns: &[(Pattern, bool)]) -> Result<Source, MpmError> {
+        if patterns.iter().any(|(p, _)| p.bytes.is_empty()) {
             return Err(MpmError::Build("empty pattern".into()));
         }
-        let single = if once { HS_FLAG_SINGLEMATCH } else { 0 };
-        let flags = |p: &Pattern| single | if p.nocase { HS_FLAG_CASELESS } else { 0 };
-        let (mut texts, mut flags): (Vec<_>, Vec<_>) = patterns.iter().map(|p| (escape(&p.bytes), flags(p))).unzip();
+        let flags = |p: &Pattern, once: bool| {
+            (if once { HS_FLAG_SINGLEMATCH } else { 0 }) | if p.nocase { HS_FLAG_CASELESS } else { 0 }
+        };
+        let (mut texts, mut flags): (Vec<_>, Vec<_>) =
+            patterns.iter().map(|(p, once)| (escape(&p.bytes), flags(p, *once))).unzip();
         // Those that occur all the time are few, and soonest found without.
-        if !once && patterns.len() >= LONG_MIN {
+        if patterns.len() >= LONG_MIN && patterns.iter().any(|p| !p.1) {
             texts.push(LONG.to_owned());
             flags.push(HS_FLAG_SOM_LEFTMOST);
         }

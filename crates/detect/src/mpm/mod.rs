@@ -1,7 +1,8 @@
 //! Multi-pattern matching: which of many literals occur in a buffer.
 //!
-//! A [`Matcher`] says which patterns occur, and where each occurrence ends. There are two engines behind it: Hyperscan
-//! where the library was there at build time, and the portable Aho-Corasick automaton.
+//! A [`Matcher`] says which patterns occur, and where each occurrence ends. There are two engines behind it: Hyperscan, or
+//! Vectorscan, which has the same interface, where the library was there at build time, and the portable Aho-Corasick automaton
+//! (alone with the crate's feature `portable`).
 
 mod ac;
 mod cache;
@@ -17,7 +18,7 @@ use thiserror::Error;
 /// Which engine looks for patterns (`mpm-algo`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MpmAlgo {
-    /// Hyperscan where it was built in, else Aho-Corasick.
+    /// Hyperscan where it was built in and the processor has what it needs, else Aho-Corasick.
     #[default]
     Auto,
     /// Hyperscan (`hs`).
@@ -37,16 +38,27 @@ impl MpmAlgo {
         })
     }
 
-    /// Whether Hyperscan is built in.
-    pub const fn has_hyperscan() -> bool {
-        cfg!(have_hs)
+    /// Whether Hyperscan (or Vectorscan) is built in and runs on this processor.
+    pub fn has_hyperscan() -> bool {
+        #[cfg(have_hs)]
+        return hs::runs_here();
+        #[cfg(not(have_hs))]
+        false
+    }
+
+    /// The library that is built in, as it calls itself (`Hyperscan 5.4.0`), and whether it runs on this processor.
+    pub fn library() -> Option<(String, bool)> {
+        #[cfg(have_hs)]
+        return Some((hs::library(), hs::runs_here()));
+        #[cfg(not(have_hs))]
+        None
     }
 
     /// What `self` stands for in this build.
     ///
     /// # Errors
     /// [`MpmError::NoHyperscan`] where it asks for an engine that was not built in.
-    pub const fn resolve(self) -> Result<MpmAlgo, MpmError> {
+    pub fn resolve(self) -> Result<MpmAlgo, MpmError> {
         match (self, Self::has_hyperscan()) {
             (MpmAlgo::Auto, true) => Ok(MpmAlgo::Hyperscan),
             (MpmAlgo::Auto, false) => Ok(MpmAlgo::AhoCorasick),
@@ -60,7 +72,9 @@ impl MpmAlgo {
 #[derive(Debug, Error)]
 pub enum MpmError {
     /// Hyperscan was asked for and is not built in.
-    #[error("mpm-algo: hs: this build has no Hyperscan; use auto or ac, or build where pkg-config finds libhs")]
+    #[error(
+        "mpm-algo: hs: this build has no Hyperscan that runs on this processor; use auto or ac, or build where pkg-config finds libhs"
+    )]
     NoHyperscan,
     /// The engine refused the patterns.
     #[error("pattern matcher: {0}")]
@@ -127,8 +141,10 @@ trait Mpm: Send + Sync {
 }
 
 /// Finds nothing.
+#[cfg(have_hs)]
 struct Nothing;
 
+#[cfg(have_hs)]
 impl Mpm for Nothing {
     fn prepare(&self, _: &mut EngineScratch) -> Result<(), MpmError> {
         Ok(())
@@ -258,8 +274,9 @@ impl Matcher {
     /// # Errors
     /// Where the engine is not there or refuses the patterns.
     pub fn new(patterns: &[Pattern], algo: MpmAlgo, once: bool) -> Result<Matcher, MpmError> {
-        let made = Arc::new(OnceLock::from(cache::literals(patterns, once, algo)?));
-        Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(patterns) })
+        let patterns: Vec<(Pattern, bool)> = patterns.iter().map(|p| (p.clone(), once)).collect();
+        let made = Arc::new(OnceLock::from(cache::literals(&patterns, algo)?));
+        Ok(Matcher { made, patterns: patterns.len(), min_len: shortest(&patterns) })
     }
 
     /// How many patterns it looks for.
@@ -274,8 +291,8 @@ impl Matcher {
 }
 
 /// Bytes of the shortest of `patterns`: shorter buffers have none of them.
-fn shortest(patterns: &[Pattern]) -> usize {
-    patterns.iter().map(|p| p.bytes.len()).min().unwrap_or(usize::MAX)
+fn shortest(patterns: &[(Pattern, bool)]) -> usize {
+    patterns.iter().map(|(p, _)| p.bytes.len()).min().unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@
 //!
 //! - those that can only lie in one of few places (`startswith`, `offset` with a tight `depth`) are looked up there, in a
 //!   hash table for each place ([`Place`]): a buffer of a megabyte costs no more than one of ten bytes;
-//! - all others are looked for everywhere ([`Finder`]), common ones (of two and three bytes, or of one byte again and again)
-//!   apart from the rest: they are in most buffers, at many places, and among others they slow the multi-pattern matcher
-//!   down to a third.
+//! - all others are looked for everywhere ([`Finder`]); of common ones (of two and three bytes, or of one byte again and again),
+//!   which are in most buffers, at many places, one place is enough.
 //!
 //! What is found of a pattern that is not common is compared with all of it, and its place with where the rule wants it,
 //! before it makes candidates.
 
 mod digits;
 mod finder;
+mod grams;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -106,8 +106,7 @@ fn entries(mut list: Vec<(&Literal, u32)>) -> Vec<Entry> {
 #[derive(Debug)]
 pub(crate) struct Prefilter {
     placed: Box<[Place]>,
-    common: Option<Finder>,
-    rare: Option<Finder>,
+    anywhere: Option<Finder>,
     regexes: Vec<Regexes>,
 }
 
@@ -162,7 +161,7 @@ impl Prefilter {
     /// For literals, each with the rule that it stands for.
     pub(crate) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
         let mut places: BTreeMap<u32, Vec<(&Literal, u32)>> = BTreeMap::new();
-        let (mut common, mut rare) = (Vec::new(), Vec::new());
+        let mut anywhere = Vec::new();
         for &(l, rule) in &list {
             match l.places() {
                 // A single byte is worth nothing elsewhere.
@@ -175,15 +174,12 @@ impl Prefilter {
                         places.entry(p).or_default().push((l, rule));
                     }
                 }
-                _ if l.is_common() => common.push((l, rule)),
-                _ => rare.push((l, rule)),
+                _ => anywhere.push((l, rule)),
             }
         }
-        let mut finder = |list: Vec<_>| if list.is_empty() { Ok(None) } else { Finder::new(list, cache).map(Some) };
         Ok(Prefilter {
             regexes: Vec::new(),
-            common: finder(common)?,
-            rare: finder(rare)?,
+            anywhere: (!anywhere.is_empty()).then(|| Finder::new(anywhere, cache)),
             placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
         })
     }
@@ -195,7 +191,7 @@ impl Prefilter {
                 break;
             }
         }
-        for f in [&self.common, &self.rare].into_iter().flatten() {
+        if let Some(f) = &self.anywhere {
             f.scan(data, scratch, out);
         }
         for r in &self.regexes {

@@ -35,6 +35,15 @@ impl RuleCosts {
         }
     }
 
+    /// Adds what the same rule cost another worker.
+    pub fn plus(&mut self, other: &RuleCosts) {
+        self.checks += other.checks;
+        self.matches += other.matches;
+        self.ticks = self.ticks.saturating_add(other.ticks);
+        self.ticks_match = self.ticks_match.saturating_add(other.ticks_match);
+        self.max = self.max.max(other.max);
+    }
+
     /// Ticks of the looks that did not match.
     pub const fn ticks_no_match(&self) -> u64 {
         self.ticks.saturating_sub(self.ticks_match)

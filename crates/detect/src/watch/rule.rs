@@ -125,7 +125,7 @@ pub(super) fn address<T>(of: &T) -> usize {
 
 impl Own {
     pub(super) fn new(detect: &Detect, number: u32) -> Option<Own> {
-        let (rule, compiled) = (detect.rules().get(number as usize)?, detect.compiled.get(number as usize)?);
+        let (rule, compiled) = (detect.rules().get(number as usize)?.tree()?, detect.compiled.get(number as usize)?);
         let mut buffers = HashMap::new();
         let mut add = |c: &CompiledBuffer, b: &BufferChecks| {
             let name = transformed(&b.buffer, &b.transforms);

@@ -111,7 +111,7 @@ impl Tracer {
             if t.work.told {
                 continue;
             }
-            let rule = self.detect.rules().get(t.rule as usize);
+            let rule = self.detect.rules().get(t.rule as usize).and_then(|r| r.tree());
             let report = |lines: Vec<Line>, depth| {
                 let failing = lines.iter().position(|l| l.came == LineCame::Failed);
                 LookReport { packet, subject: "packet".into(), lines, depth, failing }
@@ -360,7 +360,7 @@ impl Watch for Tracer {
 
     fn tell(&self, rule: &CompiledRule, input: &CheckInput<'_>, failed: Option<usize>) -> Vec<Line> {
         let Some(t) = self.active.and_then(|a| self.traces.get(a)) else { return Vec::new() };
-        let Some(ast) = self.detect.rules().get(t.rule as usize) else { return Vec::new() };
+        let Some(ast) = self.detect.rules().get(t.rule as usize).and_then(|r| r.tree()) else { return Vec::new() };
         let upto = failed.map_or(rule.checks.len(), |f| f + 1);
         let mut lines = Vec::with_capacity(upto);
         for (n, c) in rule.checks.iter().take(upto).enumerate() {

@@ -171,7 +171,7 @@ pub(super) fn step_text(
             "the transaction has come to it".into(),
         ),
         What::Lua { number: n, .. } => {
-            let rule = detect.rules.get(number as usize);
+            let rule = detect.rules.get(number as usize).and_then(|r| r.tree());
             let asked = rule.and_then(|r| crate::lua::nth(r, *n)).map_or_else(|| "lua".to_owned(), describe::script);
             (asked, String::new(), "the script does not match".into())
         }

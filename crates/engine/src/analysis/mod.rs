@@ -111,8 +111,12 @@ pub(crate) fn write(config: &Config, dir: &Path, rules: &[Rule]) -> Result<(), F
 ///
 /// # Errors
 /// A file that cannot be written.
-pub(crate) fn write_groups(settings: &GroupSettings, dir: &Path, rules: &[Rule]) -> Result<(), Failed> {
-    let all: Vec<Analysed> = rules.iter().map(|r| Analysed::of(r).slim()).collect();
+pub(crate) fn write_groups<'r>(
+    settings: &GroupSettings,
+    dir: &Path,
+    rules: impl Iterator<Item = &'r Rule>,
+) -> Result<(), Failed> {
+    let all: Vec<Analysed> = rules.map(|r| Analysed::of(r).slim()).collect();
     save(dir, "rule_group.json", groups::report(&all, settings).as_bytes())
 }
 

@@ -123,7 +123,6 @@ impl Analysed {
         self.notes = Vec::new();
         self.warnings = Vec::new();
         self.rule.checks.retain(|c| matches!(c, Check::IpProto(_)));
-        self.rule.metadata = Vec::new();
         self
     }
 

@@ -112,7 +112,7 @@ fn groups_of_ports() {
     );
     let settings = GroupSettings::of(&config(text)).unwrap();
     assert!(settings.dump);
-    write_groups(&settings, &dir.0, &all).unwrap();
+    write_groups(&settings, &dir.0, all.iter()).unwrap();
     let report = dir.read("rule_group.json");
     // A favoured port first, then more rules before fewer; the same rules have the same number.
     let ports: Vec<&str> = report.split("{\"port\":").skip(1).map(|p| p.split(",\"stats\"").next().unwrap()).collect();
@@ -131,7 +131,7 @@ fn groups_of_ports() {
     let few =
         GroupSettings::of(&config(&format!("{text}\n  profile: custom\n  custom-values:\n    toserver-groups: 1")))
             .unwrap();
-    write_groups(&few, &dir.0, &all).unwrap();
+    write_groups(&few, &dir.0, all.iter()).unwrap();
     let report = dir.read("rule_group.json");
     assert_eq!(report.matches("{\"port\":").count(), 2, "{report}");
     assert!(report.contains("{\"port\":0,\"port2\":65535"), "{report}");

@@ -84,8 +84,16 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("help", &[], list),
     command("version", &[], |_, _| Ok(json!(format!("{} RELEASE", crate::VERSION)))),
     command("uptime", &[], |c, _| Ok(json!(c.started.elapsed().as_secs()))),
-    command("running-mode", &[], |_, _| Ok(json!("single"))),
-    command("capture-mode", &[], |c, _| Ok(json!(if c.queue.is_some() { "UNIX_SOCKET" } else { "PCAP_FILE" }))),
+    command("running-mode", &[], |c, _| Ok(json!(c.live.get().map_or("single", |l| l.mode)))),
+    command("capture-mode", &[], |c, _| {
+        Ok(json!(match (c.live.get(), &c.queue) {
+            (Some(_), _) => "AF_PACKET_DEV",
+            (None, Some(_)) => "UNIX_SOCKET",
+            (None, None) => "PCAP_FILE",
+        }))
+    }),
+    command("iface-list", &[], iface_list),
+    command("iface-stat", &[text("iface")], iface_stat),
     command("conf-get", &[text("variable")], conf_get),
     command("dump-counters", &[], dump_counters),
     command("reload-rules", &[], reload),
@@ -247,6 +255,29 @@ fn conf_get(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     if OF_RULES.contains(&section) { value(&control.rules_config()) } else { value(&control.config) }
 }
 
+fn iface_list(control: &Arc<Control>, _: &Args<'_>) -> Answer {
+    let names = control.live.get().map_or(&[][..], |l| &l.interfaces);
+    Ok(json!({"count": names.len(), "ifaces": names}))
+}
+
+fn iface_stat(control: &Arc<Control>, args: &Args<'_>) -> Answer {
+    let name = args.must("iface").to_owned();
+    if !control.live.get().is_some_and(|l| l.interfaces.contains(&name)) {
+        return Err("iface does not exist".into());
+    }
+    let of = move |w: &mut Worker, _: &mut Reporter| {
+        let bad = w.lane.rest.stream.counters.invalid_checksum;
+        w.lane.rest.captured.as_ref().filter(|c| *c.interface == *name).map(|c| (c.live, bad))
+    };
+    let mut sum = margay_capture::live::LiveCounters::default();
+    let mut invalid = 0;
+    for (live, bad) in ask(control, of)?.into_iter().flatten() {
+        sum.add(&live);
+        invalid += bad;
+    }
+    Ok(json!({"pkts": sum.kernel_packets, "drop": sum.kernel_drops, "bypassed": 0, "invalid-checksums": invalid}))
+}
+
 /// Dotted names as nested objects.
 fn nest(counters: &[(String, u64)]) -> Value {
     let mut root = Map::new();
@@ -269,19 +300,9 @@ fn nest(counters: &[(String, u64)]) -> Value {
 }
 
 fn dump_counters(control: &Arc<Control>, _: &Args<'_>) -> Answer {
-    let workers = ask(control, |w, r| r.counters(w))?;
     let mut sum: Vec<(String, u64)> = Vec::new();
-    for counters in workers {
-        if sum.is_empty() {
-            sum = counters;
-        } else {
-            for (name, value) in counters {
-                match sum.iter_mut().find(|s| s.0 == name) {
-                    Some(s) => s.1 += value,
-                    None => sum.push((name, value)),
-                }
-            }
-        }
+    for counters in ask(control, |w, r| r.counters(w))? {
+        crate::stats::add(&mut sum, counters);
     }
     sum.push(("uptime".into(), control.started.elapsed().as_secs()));
     sum.push(("detect.rule_sets".into(), margay_detect::live_sets() as u64));
@@ -565,6 +586,16 @@ fn memcap(name: &str) -> Result<&'static Memcap, String> {
     found.ok_or_else(|| "Memcap value not found. Use 'memcap-list' to show all".to_owned())
 }
 
+/// Whether several workers share what is limited; of the rest each has a part.
+fn is_shared(name: &str) -> bool {
+    matches!(name, "host" | "ippair")
+}
+
+/// The limit of all workers together.
+fn together(name: &str, workers: impl Iterator<Item = u64>) -> u64 {
+    if is_shared(name) { workers.max().unwrap_or(0) } else { workers.sum() }
+}
+
 /// A limit as Suricata shows it.
 fn shown(bytes: u64) -> String {
     match bytes {
@@ -579,7 +610,10 @@ fn memcap_set(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let &(name, _, set) = memcap(args.must("config"))?;
     let bytes = margay_config::typed::parse_size(args.must("memcap"))
         .map_err(|e| format!("error parsing memcap specified, value not changed: {e}"))?;
-    match ask(control, move |w, _| set(w, bytes))?.contains(&false) {
+    // Workers have a part of it each, but for what they share.
+    let parts = if is_shared(name) { 1 } else { control.workers().len().max(1) as u64 };
+    let part = if bytes == 0 { 0 } else { (bytes / parts).max(1) };
+    match ask(control, move |w, _| set(w, part))?.contains(&false) {
         false => Ok(json!(format!(
             "memcap value for '{name}' updated: {bytes} {}",
             if bytes == 0 { "(unlimited)" } else { "" }
@@ -589,15 +623,16 @@ fn memcap_set(control: &Arc<Control>, args: &Args<'_>) -> Answer {
 }
 
 fn memcap_show(control: &Arc<Control>, args: &Args<'_>) -> Answer {
-    let &(_, get, _) = memcap(args.must("config"))?;
+    let &(name, get, _) = memcap(args.must("config"))?;
     let all = ask(control, move |w, _| get(w))?;
-    Ok(json!({"value": shown(all.first().copied().unwrap_or(0))}))
+    Ok(json!({"value": shown(together(name, all.into_iter()))}))
 }
 
 fn memcap_list(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let all = ask(control, |w, _| MEMCAPS.iter().map(|m| (m.1)(w)).collect::<Vec<_>>())?;
-    let values = all.first().into_iter().flatten().zip(MEMCAPS);
-    Ok(Value::Array(values.map(|(v, m)| json!({"name": m.0, "value": shown(*v)})).collect()))
+    let of = |n: usize, name| together(name, all.iter().filter_map(|w| w.get(n).copied()));
+    let values = MEMCAPS.iter().enumerate().map(|(n, m)| json!({"name": m.0, "value": shown(of(n, m.0))}));
+    Ok(Value::Array(values.collect()))
 }
 
 /// The sets of that name and type, of all engines: mostly one, that they share.

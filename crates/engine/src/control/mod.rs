@@ -22,7 +22,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_app::file::FileEngine;
@@ -69,6 +69,19 @@ pub(crate) struct Control {
     pub(crate) watching: Watching,
     /// `--unix-socket`: capture files to be read.
     pub(crate) queue: Option<Queue>,
+    /// Interfaces are captured from.
+    pub(crate) live: OnceLock<LiveInfo>,
+}
+
+/// What is captured from, where it is interfaces.
+#[derive(Debug)]
+pub(crate) struct LiveInfo {
+    /// The run mode's name.
+    pub(crate) mode: &'static str,
+    /// How many workers there are.
+    pub(crate) workers: usize,
+    /// The interfaces' names.
+    pub(crate) interfaces: Vec<String>,
 }
 
 /// A lock whose holder stopped in the middle protects nothing that could be half done here.
@@ -108,6 +121,7 @@ impl Control {
             signals,
             watching,
             queue,
+            live: OnceLock::new(),
         }))
     }
 
@@ -155,8 +169,9 @@ impl Control {
         FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
         let set = Arc::new(set);
         let mut orders = Vec::new();
+        let several = self.live.get().is_some_and(|l| l.workers > 1);
         for post in self.workers() {
-            let install = Install::new(Arc::clone(&set), &before, wants.clone(), &self.watching)?;
+            let install = Install::new(Arc::clone(&set), &before, wants.clone(), &self.watching, several)?;
             orders.push((post, install));
         }
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);

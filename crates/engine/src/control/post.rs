@@ -119,6 +119,12 @@ impl Post {
         })
     }
 
+    /// Whether there is something to carry out.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Carries out what waits; for the worker, once a batch.
     #[inline]
     pub(crate) fn serve(&self, worker: &mut Worker, reporter: &mut Reporter) {

@@ -81,7 +81,8 @@ fn alerts(name: &str, rules: &Path, capture: &Path, every: Option<usize>) -> Opt
                     assert!(control.reload().is_ok(), "{name}");
                     let set = control.engines();
                     let wants = control.wants(&set).unwrap();
-                    let install = crate::worker::engines::Install::new(set, &before, wants, &Watching::Nobody).unwrap();
+                    let install =
+                        crate::worker::engines::Install::new(set, &before, wants, &Watching::Nobody, false).unwrap();
                     post.install(install).unwrap();
                     post.serve(&mut worker, &mut reporter);
                 }

@@ -180,6 +180,7 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         tenant: false,
         previous: None,
         sets: None,
+        explain: true,
     })?;
     let Some(detect) = loaded.detect.clone() else { return Err(Failed::new("detect", "there are no rules")) };
     let numbered = (0u32..).zip(detect.rules());
@@ -205,7 +206,7 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         .traces()
         .iter()
         .filter_map(|trace| {
-            let rule = detect.rules().get(trace.rule as usize)?;
+            let rule = detect.rules().get(trace.rule as usize)?.tree()?;
             Some(Explained { rule, kind: detect.kind(trace.rule), trace })
         })
         .collect();

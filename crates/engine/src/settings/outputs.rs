@@ -17,6 +17,9 @@ use super::now;
 use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
+/// How many bytes of events are handed over together where a capture file is read, and nobody waits for them.
+const WORTH: usize = 64 << 10;
+
 /// The enabled outputs in order, and what was asked for that there is none of.
 #[derive(Debug)]
 pub(crate) struct Specs {
@@ -132,11 +135,34 @@ impl Opened {
 /// # Errors
 /// What cannot be read or opened.
 pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed> {
-    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    let mut outputs = open_files(config, dir, 1)?;
+    if writer_thread(config, 1)? {
+        outputs.write_aside(WORTH);
+    }
+    share_outputs(config, dir, outputs)
+}
+
+/// Reads `outputs:`, says what is to be said of it, and opens what is enabled but for scripts, for the first of so many
+/// workers.
+///
+/// # Errors
+/// What cannot be read or opened.
+pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize) -> Result<Outputs, Failed> {
+    let mut specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     for w in &specs.warnings {
         warning!("runmodes", "{w}");
     }
-    for o in &specs.outputs {
+    for o in &mut specs.outputs {
+        if let OutputSpec::PcapLog(s) = o
+            && s.mode == PcapMode::Normal
+            && workers > 1
+        {
+            warning!(
+                "pcap-log",
+                "mode normal is for one worker; there are {workers}: each writes files of its own (mode multi)"
+            );
+            s.mode = PcapMode::Multi;
+        }
         let (name, path) = match o {
             OutputSpec::Eve(s) => ("eve-log", &s.sink.path),
             OutputSpec::Fast(s) => ("fast", &s.path),
@@ -145,20 +171,29 @@ pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed
         };
         info!("logopenfile", "{name} output initialized: {}", path.display());
     }
-    let mut outputs = Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
-        .map_err(|e| Failed::new("logopenfile", e.to_string()))?;
-    if writer_thread(config)? {
-        outputs.write_aside();
-    }
+    Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
+        .map_err(|e| Failed::new("logopenfile", e.to_string()))
+}
+
+/// What belongs to `outputs`, those of a worker: by the worker's own thread, for scripts stay there.
+///
+/// # Errors
+/// A script that does not load.
+pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Result<Opened, Failed> {
+    let specs = self::outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     let mut scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
     scripts.setup().map_err(|e| Failed::new("lua", e))?;
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
 }
 
-/// `margay.writer-thread`: whether a thread of its own writes events. `auto` is where it need not take a worker's core.
-fn writer_thread(config: &Config) -> Result<bool, Failed> {
+/// `margay.writer-thread`: whether a thread of its own writes the events of so many workers. `auto` is where it need not
+/// take the core of one.
+///
+/// # Errors
+/// A value that is none of yes, no and auto.
+pub(crate) fn writer_thread(config: &Config, workers: usize) -> Result<bool, Failed> {
     match config.get("margay.writer-thread") {
-        None | Some("auto") => Ok(std::thread::available_parallelism().is_ok_and(|n| n.get() > 1)),
+        None | Some("auto") => Ok(std::thread::available_parallelism().is_ok_and(|n| n.get() > workers)),
         Some(_) => Ok(super::flag(config, "margay.writer-thread", false)?),
     }
 }

@@ -435,7 +435,10 @@ impl Rest {
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if !self.app.shared.expected.is_empty() {
-            self.expected.note(&mut self.app.shared.expected, &flow.core, self.now);
+            if let Some(announce) = self.captured.as_mut().and_then(|c| c.announce.as_mut()) {
+                announce(&self.app.shared.expected, flow.core.vlans, self.now);
+            }
+            self.expected.note(&mut self.app.shared.expected, flow.core.vlans, self.now);
         }
         let wishes = self.app.shared.wishes;
         // Frames show bytes of the stream, encrypted or not.

@@ -47,6 +47,9 @@ pub(crate) struct Engines {
     multi: bool,
     /// The tenant that everything belongs to, where a capture file was handed over as its.
     pub(crate) direct: u32,
+    /// The interface that packets come from, and the tenant that it belongs to.
+    interface: Option<String>,
+    of_interface: u32,
 }
 
 /// What a worker needs to go on with another set of engines.
@@ -77,7 +80,7 @@ pub(crate) struct Retired {
 }
 
 impl Install {
-    /// For one worker. `known` says which rules it has already.
+    /// For one worker, of several or not. `known` says which rules it has already.
     ///
     /// # Errors
     /// Where a matcher cannot get its memory.
@@ -86,13 +89,18 @@ impl Install {
         known: &EngineSet,
         wants: AppWants,
         watching: &Watching,
+        several: bool,
     ) -> Result<Install, Failed> {
         let mut states = HashMap::new();
         for (_, loaded) in set.all() {
             if let Some(d) = &loaded.detect
                 && known.all().all(|(_, l)| !Arc::ptr_eq(l, loaded))
             {
-                states.insert(d.serial(), start::state(d, watching)?);
+                let mut state = start::state(d, watching)?;
+                if several {
+                    state.share(d);
+                }
+                states.insert(d.serial(), state);
             }
         }
         Ok(Install { set, states, wants })
@@ -133,12 +141,27 @@ impl Engines {
                 vlan.and_then(|v| self.set.mappings.vlans.get(v)).copied().unwrap_or(0)
             }
             // A capture file has no interface.
-            Selector::Direct | Selector::Device => 0,
+            Selector::Device => self.of_interface,
+            Selector::Direct => 0,
         }
     }
 }
 
+impl Engines {
+    fn find_interface(&mut self) {
+        let tenant = self.interface.as_ref().and_then(|i| self.set.mappings.devices.get(i));
+        self.of_interface = tenant.copied().unwrap_or(0);
+    }
+}
+
 impl Rest {
+    /// Says which interface packets come from, for tenants that have interfaces.
+    pub(crate) fn set_interface(&mut self, interface: &str) {
+        self.outputs.set_interface(interface);
+        self.engines.interface = Some(interface.to_owned());
+        self.engines.find_interface();
+    }
+
     /// Takes another set of engines: between two packets, and in a few moves.
     pub(crate) fn install(&mut self, mut new: Install) -> Retired {
         let mut retired = Retired::default();
@@ -174,6 +197,7 @@ impl Rest {
         retired.states = new.states;
         self.engines.multi = new.set.multi;
         retired.set = std::mem::replace(&mut self.engines.set, new.set);
+        self.engines.find_interface();
         self.engines.parked = parked;
         self.engines.current = 0;
         self.unpark();

@@ -6,9 +6,8 @@
 //! flows are then recognised like others.
 //!
 //! With several workers, which share nothing, the control connection and its data connection may be of different workers,
-//! for their ports differ. What was said will then go, in the queue between workers, to the one that the data connection
-//! will be steered to by its addresses; where the steering looks at ports as well, to all of them. An entry is one small
-//! value, and asking stays local.
+//! for their ports differ. What was said then goes to all others, as an order of theirs (`live`). An entry is one small
+//! value, and asking stays local; where a flow used an entry, those of the others run out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -65,8 +64,8 @@ impl Expected {
         self.table.is_empty()
     }
 
-    /// Takes note of what the parsers of `flow` said.
-    pub(crate) fn note(&mut self, said: &mut Vec<Expect>, flow: &FlowCore, now: Time) {
+    /// Takes note of what the parsers of a flow with these tags said.
+    pub(crate) fn note(&mut self, said: &mut Vec<Expect>, vlans: Vlans, now: Time) {
         for e in said.drain(..) {
             let carries = match e.what {
                 Awaited::Nothing => {
@@ -85,7 +84,7 @@ impl Expected {
                     continue;
                 }
             }
-            let entry = Entry { parent: e.parent, vlans: flow.vlans, carries, until: Time(now.0.saturating_add(LIFE)) };
+            let entry = Entry { parent: e.parent, vlans, carries, until: Time(now.0.saturating_add(LIFE)) };
             self.table.insert(e.flow, entry);
         }
     }
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn one_flow_each() {
         let (mut t, control) = (Expected::default(), flow(1, 1, 2, 21));
-        let say = |t: &mut Expected, what| t.note(&mut vec![expect(1000, what)], &control, Time(0));
+        let say = |t: &mut Expected, what| t.note(&mut vec![expect(1000, what)], control.vlans, Time(0));
         assert!(matches!(t.ask(&flow(2, 1, 2, 1000), Time(0)), Answer::No));
         say(&mut t, Awaited::Pending);
         assert!(matches!(t.ask(&flow(2, 1, 2, 1000), Time(0)), Answer::Later));
@@ -160,11 +159,11 @@ mod tests {
     #[test]
     fn other_way_round_and_too_late() {
         let (mut t, control) = (Expected::default(), flow(1, 1, 2, 21));
-        t.note(&mut vec![expect(1000, file())], &control, Time(0));
+        t.note(&mut vec![expect(1000, file())], control.vlans, Time(0));
         let mut turned = flow(2, 2, 1, 40_000);
         turned.sport = 1000;
         assert!(matches!(t.ask(&turned, Time(0)), Answer::Carries(_, 1, true)));
-        t.note(&mut vec![expect(1000, file())], &control, Time(0));
+        t.note(&mut vec![expect(1000, file())], control.vlans, Time(0));
         assert!(matches!(t.ask(&flow(2, 1, 2, 1000), Time(LIFE + 1)), Answer::No));
         assert_eq!(t.len(), 0);
     }
@@ -173,10 +172,10 @@ mod tests {
     fn is_bounded() {
         let (mut t, control) = (Expected::default(), flow(1, 1, 2, 21));
         for port in 1..=5000 {
-            t.note(&mut vec![expect(port, file())], &control, Time(0));
+            t.note(&mut vec![expect(port, file())], control.vlans, Time(0));
         }
         assert_eq!((t.len(), t.refused), (MAX, 5000 - MAX as u64));
-        t.note(&mut vec![expect(6000, file())], &control, Time(LIFE + SWEEP));
+        t.note(&mut vec![expect(6000, file())], control.vlans, Time(LIFE + SWEEP));
         assert_eq!(t.len(), 1);
     }
 }

@@ -19,11 +19,12 @@ mod tcp;
 
 use std::sync::Arc;
 
+use margay_capture::live::LiveCounters;
 use margay_detect::RulesMark;
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
-use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time};
+use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time, Vlans};
 use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
@@ -166,6 +167,8 @@ pub(crate) struct Worker {
     pub(crate) lane: Lane,
     /// Frames since silent flows were looked for.
     pub(crate) unswept: u32,
+    /// Second of packet time in which they were last looked for, of a live capture.
+    pub(crate) swept: i64,
 }
 
 /// Frames from one look for silent flows to the next. Short captures are most often those whose time goes back and forth
@@ -216,8 +219,46 @@ pub(crate) struct Rest {
     pcap: PacketFate,
     /// Connections that parsers announced.
     pub(crate) expected: expect::Expected,
+    /// Where its packets come from, if that is an interface.
+    pub(crate) captured: Option<Captured>,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
+}
+
+/// Of a worker whose packets come from an interface.
+pub(crate) struct Captured {
+    /// The interface.
+    pub(crate) interface: String,
+    /// The thread, as statistics name it.
+    pub(crate) thread: String,
+    /// What came, and was lost on the way, when that was last asked for.
+    pub(crate) live: LiveCounters,
+    /// Tells the other workers of connections that this one's parsers announced.
+    pub(crate) announce: Option<Announce>,
+}
+
+/// Tells other workers of connections that a flow announced.
+pub(crate) type Announce = Box<dyn FnMut(&[margay_app::expect::Expect], Vlans, Time) + Send>;
+
+impl Captured {
+    /// Gives its counters in the order they are shown: Suricata's, then our own.
+    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
+        let c = &self.live;
+        f("capture.kernel_packets", c.kernel_packets);
+        f("capture.kernel_drops", c.kernel_drops);
+        f("capture.errors", c.errors);
+        f("capture.afpacket.busy_loop_avg", 0);
+        f("capture.afpacket.polls", c.polls);
+        f("capture.afpacket.poll_signal", c.poll_signal);
+        f("capture.afpacket.poll_timeout", c.poll_timeout);
+        f("capture.afpacket.poll_data", c.poll_data);
+        f("capture.afpacket.poll_errors", c.poll_errors);
+        f("capture.afpacket.send_errors", 0);
+        f("capture.afpacket.ring_full", c.freezes);
+        f("capture.afpacket.truncated", c.truncated);
+        f("capture.afpacket.unreadable", c.unreadable);
+        f("capture.afpacket.reopened", c.reopened);
+    }
 }
 
 /// What the worker itself counts.
@@ -253,6 +294,29 @@ impl Worker {
         }
         rest.outputs.end_batch();
         self.lane.count_ended();
+    }
+
+    /// As [`Worker::expire`], of packets that come as time goes by: flows that are silent for too long are ended every second
+    /// of it. `now` is the time where no packets came that would tell. Returns whether a second went by.
+    pub(crate) fn expire_live(&mut self, now: Option<Time>) -> bool {
+        let Lane { flows, rest, .. } = &mut self.lane;
+        if let Some(now) = now
+            && now > rest.now
+        {
+            rest.now = now;
+        }
+        let second = rest.now.secs();
+        let went_by = second != self.swept;
+        if went_by || flows.emergency() {
+            // What is left over is looked at after the next batch.
+            let now = rest.now;
+            if flows.expire(now, 4096, &mut |flow, reason| rest.end_flow(flow, reason)) {
+                self.swept = second;
+            }
+        }
+        rest.outputs.end_batch();
+        self.lane.count_ended();
+        went_by
     }
 
     /// Ends every flow: the capture is at its end.
@@ -440,6 +504,7 @@ impl Rest {
             frame: Fate::default(),
             pcap: PacketFate::default(),
             expected: expect::Expected::default(),
+            captured: None,
             ended_tcp: Vec::new(),
         }
     }

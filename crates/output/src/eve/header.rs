@@ -69,7 +69,8 @@ impl Out<'_> {
         if let Some(id) = h.parent_id {
             j.uint("parent_id", id);
         }
-        if let Some(iface) = h.in_iface {
+        let worker = self.settings.in_iface.as_deref().filter(|_| kind != EventType::Stats);
+        if let Some(iface) = h.in_iface.or(worker) {
             j.str("in_iface", iface);
         }
         if let Some(n) = h.pcap_cnt {

@@ -106,6 +106,11 @@ impl Eve {
         self.tenant = tenant;
     }
 
+    /// The interface that packets come from.
+    pub fn set_interface(&mut self, interface: &str) {
+        self.settings.in_iface = Some(interface.to_owned());
+    }
+
     /// The types that this output wants to be told of.
     pub fn types(&self) -> EventTypes {
         let types = self.settings.types;

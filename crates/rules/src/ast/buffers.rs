@@ -1,9 +1,11 @@
 //! What is checked in buffers: contents, expressions, numbers, and transforms before them.
 
+use std::hash::{Hash, Hasher};
+
 use super::{Compare, DataRep, Dataset, Side};
 
 /// All checks of one buffer of a rule.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct BufferChecks {
     /// The buffer's canonical name: `payload` for packet and stream payload, `pkt_data`, `tcp.hdr`, `ipv4.hdr`,
     /// `http.uri` … Two groups of a rule may have the same name.
@@ -21,7 +23,7 @@ pub struct BufferChecks {
 }
 
 /// A transform of a buffer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum Transform {
     CompressWhitespace,
@@ -55,7 +57,7 @@ pub enum Transform {
 }
 
 /// `luaxform`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LuaTransform {
     /// The script's file, as written.
     pub script: String,
@@ -66,7 +68,7 @@ pub struct LuaTransform {
 }
 
 /// `lua`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LuaCheck {
     /// The script's file, as written.
     pub script: String,
@@ -83,7 +85,7 @@ pub struct LuaCheck {
 }
 
 /// What a script of a rule looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LuaAt {
     /// Each packet.
     #[default]
@@ -97,7 +99,7 @@ pub enum LuaAt {
 }
 
 /// How strictly base64 is decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Base64Mode {
     Strict,
@@ -106,7 +108,7 @@ pub enum Base64Mode {
 }
 
 /// A number in the rule, or a variable that `byte_extract` or `byte_math` of the same rule sets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A number
     Number(i64),
@@ -118,7 +120,7 @@ pub enum Value {
 pub const VARIABLES_MAX: usize = 64;
 
 /// A check within a buffer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum BufferCheck {
     /// `content`
@@ -154,7 +156,7 @@ pub enum BufferCheck {
 }
 
 /// `asn1`: holds where one of what it asks for is found in the ASN.1 (X.690) at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Asn1 {
     /// `bitstring_overflow`: a bit string with more unused bits than it has.
     pub bitstring_overflow: bool,
@@ -183,8 +185,21 @@ pub enum FloatCompare {
     NotBetween(f64, f64),
 }
 
+impl Hash for FloatCompare {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        use FloatCompare::*;
+        std::mem::discriminant(self).hash(state);
+        let (a, b) = match *self {
+            Equal(a) | NotEqual(a) | Less(a) | LessEqual(a) | Greater(a) | GreaterEqual(a) => (a, a),
+            Between(a, b) | NotBetween(a, b) => (a, b),
+        };
+        // The two zeros are equal.
+        [a + 0.0, b + 0.0].map(f64::to_bits).hash(state);
+    }
+}
+
 /// `content` with its modifiers.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Content {
     /// The bytes, hexadecimal parts and escapes resolved; 1 to 65,535.
     pub bytes: Vec<u8>,
@@ -217,7 +232,7 @@ pub struct Content {
 }
 
 /// `pcre`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pcre {
     /// The expression between the slashes.
     pub pattern: String,
@@ -236,7 +251,7 @@ pub struct Pcre {
 }
 
 /// Where a capture of `pcre` goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum CaptureKind {
     Flow,
@@ -245,7 +260,7 @@ pub enum CaptureKind {
 }
 
 /// Byte order of a number in a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Endian {
     Big,
@@ -255,7 +270,7 @@ pub enum Endian {
 }
 
 /// How a number stands in a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NumberFormat {
     /// Bytes
     Binary(Endian),
@@ -267,7 +282,7 @@ pub enum NumberFormat {
 }
 
 /// `byte_test`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteTest {
     /// How many bytes: 1 to 8 in binary, 1 to 23 as text
     pub bytes: Value,
@@ -288,7 +303,7 @@ pub struct ByteTest {
 }
 
 /// Comparisons of `byte_test`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ByteOp {
     Less,
@@ -303,7 +318,7 @@ pub enum ByteOp {
 }
 
 /// `byte_jump`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteJump {
     /// How many bytes; 0 jumps by `post_offset` alone
     pub bytes: Value,
@@ -328,7 +343,7 @@ pub struct ByteJump {
 }
 
 /// `byte_extract`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteExtract {
     /// How many bytes
     pub bytes: u8,
@@ -347,7 +362,7 @@ pub struct ByteExtract {
 }
 
 /// `byte_math`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ByteMath {
     /// How many bytes
     pub bytes: Value,
@@ -368,7 +383,7 @@ pub struct ByteMath {
 }
 
 /// Operators of `byte_math`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum MathOp {
     Add,

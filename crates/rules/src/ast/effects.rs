@@ -3,7 +3,7 @@
 use super::{Action, AddressSet, FlowIntValue, Place, XBitTrack};
 
 /// What a match does besides its action.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum Effect {
     /// `flowbits:set|unset|toggle`
@@ -34,7 +34,7 @@ pub enum Effect {
 }
 
 /// Whose files `filestore` stores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FileSide {
     ToServer,
@@ -43,7 +43,7 @@ pub enum FileSide {
 }
 
 /// Which files `filestore` stores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FileScope {
     /// `file`: that which matched
@@ -68,7 +68,7 @@ pub enum ActionScope {
 }
 
 /// What `config` turns off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ConfigWhat {
     Logging,
@@ -76,7 +76,7 @@ pub enum ConfigWhat {
 }
 
 /// Of what `config` turns it off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ConfigKind {
     Transaction,
@@ -84,7 +84,7 @@ pub enum ConfigKind {
 }
 
 /// For how much `config` turns it off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ConfigScope {
     Transaction,
@@ -93,7 +93,7 @@ pub enum ConfigScope {
 }
 
 /// Changes of a bit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum BitOp {
     Set,
@@ -102,7 +102,7 @@ pub enum BitOp {
 }
 
 /// Changes of a flowint.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FlowIntOp {
     Add(FlowIntValue),
@@ -111,7 +111,7 @@ pub enum FlowIntOp {
 }
 
 /// `tag`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// What is tagged
     pub scope: TagScope,
@@ -122,7 +122,7 @@ pub struct Tag {
 }
 
 /// What `tag` tags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TagScope {
     Session,
@@ -131,7 +131,7 @@ pub enum TagScope {
 }
 
 /// What `tag` counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TagUnit {
     Packets,
@@ -140,7 +140,7 @@ pub enum TagUnit {
 }
 
 /// `threshold`, `detection_filter`, and the global rules of `threshold.config`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Threshold {
     /// Kind
     pub kind: ThresholdKind,
@@ -155,7 +155,7 @@ pub struct Threshold {
 }
 
 /// Kinds of threshold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ThresholdKind {
     Limit,
@@ -178,7 +178,7 @@ pub enum Track {
 }
 
 /// One entry of `threshold.config`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct GlobalThreshold {
     /// Generator; 0 for all
     pub gid: u32,
@@ -191,7 +191,7 @@ pub struct GlobalThreshold {
 }
 
 /// What an entry of `threshold.config` does.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]
 pub enum GlobalThresholdKind {
     /// `threshold`, `event_filter`
@@ -203,7 +203,7 @@ pub enum GlobalThresholdKind {
 }
 
 /// `new_action` of `rate_filter`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum NewAction {
     Alert,

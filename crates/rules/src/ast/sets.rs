@@ -1,7 +1,7 @@
 //! Sets of data that buffers are looked up in: `dataset` and `datarep`.
 
 /// `dataset`: whether the whole buffer is in a set, or puts it there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Dataset {
     /// What is asked or done.
     pub command: SetCommand,
@@ -12,7 +12,7 @@ pub struct Dataset {
 }
 
 /// What `dataset` does with a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SetCommand {
     /// Puts it in the set; holds where it was not there.
     Set,
@@ -25,7 +25,7 @@ pub enum SetCommand {
 }
 
 /// `datarep`: the reputation that a set has for the whole buffer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DataRep {
     /// The set's name.
     pub name: String,
@@ -38,7 +38,7 @@ pub struct DataRep {
 }
 
 /// Comparisons of `datarep`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum DataRepOp {
     Less,
@@ -87,7 +87,7 @@ impl SetKind {
 }
 
 /// How a set's file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SetFormat {
     /// A line for each: the data, perhaps a comma and a reputation.
     #[default]
@@ -111,7 +111,7 @@ impl SetFormat {
 }
 
 /// What a rule or the configuration says of a set; what is not said is `None`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SetOptions {
     /// `type`
     pub kind: Option<SetKind>,

@@ -169,23 +169,40 @@ fn reference(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         b.warn(M, format!("unknown reference key \"{system}\""));
         return Ok(());
     }
-    if b.rule.references.len() < LIST_MAX {
-        b.rule.references.push((key, text.to_owned()));
-    }
     Ok(())
 }
 
-fn metadata(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    for pair in i.text.split(',') {
-        let pair = pair.trim();
-        // A key without a value is passed over, as the peer does.
-        if let Some((k, v)) = pair.split_once(|c: char| c.is_ascii_whitespace())
-            && b.rule.metadata.len() < LIST_MAX
-        {
-            b.rule.metadata.push((k.to_owned(), v.trim_start().to_owned()));
-        }
-    }
+/// Nothing of it decides whether the rule matches; whoever shows it takes it from the rule's text.
+fn metadata(_: &mut Builder<'_>, _: &Input<'_>) -> Result<(), Fail> {
     Ok(())
+}
+
+/// What the keyword `name` says in the text of a rule, each time that it is there.
+fn values<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
+    let Ok(parts) = crate::lexer::split(text.as_bytes()) else { return Vec::new() };
+    let of = |o: &crate::lexer::RawOption<'t>| o.name.eq_ignore_ascii_case(name.as_bytes()).then_some(o.value)?;
+    let plain = |v: &'t [u8]| {
+        let v = std::str::from_utf8(v).unwrap_or_default();
+        v.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(v)
+    };
+    parts.options.iter().filter_map(of).map(plain).collect()
+}
+
+/// The references in the text of a rule that was taken, as system in lower case and text: `url`, `example.com/x`; also those
+/// of systems that nobody knows.
+pub fn references(text: &str) -> Vec<(String, String)> {
+    let pair = |v: &str| v.split_once(',').map(|(s, t)| (s.trim().to_ascii_lowercase(), t.trim().to_owned()));
+    values(text, "reference").into_iter().filter_map(pair).take(LIST_MAX).collect()
+}
+
+/// The `metadata` in the text of a rule that was taken, as key and value, in order. A key without a value is passed over, as
+/// the peer does.
+pub fn metadata_of(text: &str) -> Vec<(String, String)> {
+    let pair = |p: &str| {
+        let (k, v) = p.trim().split_once(|c: char| c.is_ascii_whitespace())?;
+        Some((k.to_owned(), v.trim_start().to_owned()))
+    };
+    values(text, "metadata").into_iter().flat_map(|v| v.split(',')).filter_map(pair).take(LIST_MAX).collect()
 }
 
 fn target(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {

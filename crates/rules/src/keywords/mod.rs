@@ -399,6 +399,8 @@ fn argument<'a>(k: &'static Keyword, written: &'a str, o: &RawOption<'a>) -> Res
     Ok(Input { written, name, raw, text: String::from_utf8_lossy(raw), negated, given })
 }
 
+pub use meta::{metadata_of as metadata, references};
+
 #[cfg(test)]
 mod tests {
     use super::*;

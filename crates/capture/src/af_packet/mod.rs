@@ -1,0 +1,555 @@
+//! AF_PACKET: packets of an interface of Linux, through a ring that the kernel fills (TPACKET_V3).
+//!
+//! [`Interface`] says what there is. [`AfPacket::open`] makes a socket whose ring is allocated by the thread that calls, with
+//! a filter that lets nothing in, bound and in its fan-out group; [`LiveSource::start`] puts the filter that is wanted in its
+//! place. So the sockets of all workers are made ready first, and then let packets in together: none comes that nobody is
+//! ready for, none to a socket that is not in its group yet, and none that the filter forbids.
+//!
+//! A batch borrows its frames from the block that the kernel handed over, which is given back when all its frames were
+//! released. A VLAN tag, which the kernel takes out of the frame, is put back in front of it, in the room that
+//! `PACKET_RESERVE` left: the frame is as it was on the wire, and is decoded like one from a file.
+//!
+//! Where the interface goes down the socket stays, and goes on when it is up again. Where it is gone, the socket is closed
+//! when its ring was read, and another one opened once there is an interface of that name, looked for at growing intervals.
+//!
+//! | what | limit or policy |
+//! | --- | --- |
+//! | packets that wait | the ring; the kernel counts those that find no room ([`LiveCounters::kernel_drops`]) |
+//! | a packet larger than a block | cut; counted ([`LiveCounters::truncated`]) |
+//! | memory of a ring | 4 GiB |
+//!
+//! Observed of Suricata 7.0.10 and followed: an interface's own packets on their way out are seen too, but not those of the
+//! loopback, which come in as well.
+
+pub(crate) mod block;
+pub(crate) mod ring;
+
+use std::time::{Duration, Instant};
+
+use margay_packet::LinkType;
+
+use crate::bpf::Raw;
+use crate::filter::Filter;
+use crate::live::{LinkChange, LiveCounters, LiveError, LiveSource, Received, Verdict};
+use crate::reader::{Batch, Meta};
+use block::Cursor;
+pub use block::Trust;
+use ring::{Asker, Polled, Ring, Shape, Socket};
+
+/// How packets are distributed among the sockets of a group (`cluster-type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// By flow, the same for both directions: `cluster_flow`.
+    Flow,
+    /// By the CPU that the kernel has the packet on: `cluster_cpu`.
+    Cpu,
+    /// By the queue of the card: `cluster_qm`.
+    Queue,
+    /// To the first that has room: `cluster_rollover`.
+    Rollover,
+    /// By chance: `cluster_rnd`.
+    Random,
+    /// In turn: `cluster_round_robin`.
+    RoundRobin,
+}
+
+impl Distribution {
+    /// By its name in configurations.
+    pub fn from_name(name: &str) -> Option<Distribution> {
+        Some(match name {
+            "cluster_flow" => Distribution::Flow,
+            "cluster_cpu" => Distribution::Cpu,
+            "cluster_qm" => Distribution::Queue,
+            "cluster_rollover" => Distribution::Rollover,
+            "cluster_rnd" => Distribution::Random,
+            "cluster_round_robin" => Distribution::RoundRobin,
+            _ => return None,
+        })
+    }
+
+    /// Whether all packets of a flow are sure to come to one worker.
+    pub fn keeps_flows(self) -> bool {
+        matches!(self, Distribution::Flow)
+    }
+
+    const fn number(self) -> u32 {
+        match self {
+            Distribution::Flow => libc::PACKET_FANOUT_HASH,
+            Distribution::Cpu => libc::PACKET_FANOUT_CPU,
+            Distribution::Queue => libc::PACKET_FANOUT_QM,
+            Distribution::Rollover => libc::PACKET_FANOUT_ROLLOVER,
+            Distribution::Random => libc::PACKET_FANOUT_RND,
+            Distribution::RoundRobin => libc::PACKET_FANOUT_LB,
+        }
+    }
+}
+
+/// A group of sockets among which an interface's packets are distributed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fanout {
+    /// Its number; `None`: one that nobody else has, which the first socket gets and the others are told
+    /// ([`AfPacket::group`]).
+    pub id: Option<u16>,
+    /// How.
+    pub distribution: Distribution,
+    /// The kernel puts fragments together before it distributes, so that they follow their flow.
+    pub defrag: bool,
+    /// A socket without room passes on to the next.
+    pub rollover: bool,
+}
+
+/// How an interface is captured from.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Bytes of a block: whole pages of 4096 bytes; best a power of two.
+    pub block_size: u32,
+    /// How many there are.
+    pub blocks: u32,
+    /// After so many milliseconds a block with packets is handed over even if it is not full.
+    pub block_timeout: u32,
+    /// Bytes of the socket's receive buffer; the kernel's own where 0.
+    pub buffer_size: u32,
+    /// Whether the interface is to be promiscuous.
+    pub promiscuous: bool,
+    /// Whose checksums are taken to be right.
+    pub trust: Trust,
+    /// Only packets that match.
+    pub filter: Option<String>,
+    /// The group to join.
+    pub fanout: Option<Fanout>,
+}
+
+impl Default for Settings {
+    /// A ring of 32 MiB whose blocks hold the largest packet that the kernel makes of several (GRO).
+    fn default() -> Self {
+        Settings {
+            block_size: 1 << 19,
+            blocks: 64,
+            block_timeout: 10,
+            buffer_size: 0,
+            promiscuous: true,
+            trust: Trust::Kernel,
+            filter: None,
+            fanout: None,
+        }
+    }
+}
+
+/// An interface, as the kernel knows it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: i32,
+    /// What its packets begin with.
+    pub link: LinkType,
+    /// Whether it is up.
+    pub up: bool,
+    /// Whether it is the loopback.
+    pub loopback: bool,
+}
+
+impl Interface {
+    /// Looks at the interface called `name`.
+    ///
+    /// # Errors
+    /// [`LiveError::Name`], [`LiveError::NoInterface`], [`LiveError::LinkLayer`], [`LiveError::System`].
+    pub fn find(name: &str) -> Result<Interface, LiveError> {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['/', '\0']) {
+            return Err(LiveError::Name(name.to_owned()));
+        }
+        let failed = |what, source: std::io::Error| match source.raw_os_error() {
+            Some(libc::ENODEV) => LiveError::NoInterface(name.to_owned()),
+            _ => LiveError::System { interface: name.to_owned(), what, source },
+        };
+        let asker = Asker::new().map_err(|e| failed("cannot ask for interfaces", e))?;
+        let index = asker.index(name).map_err(|e| failed("cannot be looked at", e))?;
+        let up = asker.up(name).map_err(|e| failed("cannot be looked at", e))?;
+        let hardware = asker.hardware(name).map_err(|e| failed("cannot be looked at", e))?;
+        let link = link(hardware).ok_or_else(|| LiveError::LinkLayer { interface: name.to_owned(), hardware })?;
+        Ok(Interface { index, link, up, loopback: hardware == libc::ARPHRD_LOOPBACK })
+    }
+
+    /// What the driver of `name` counts, by names of its own (`ethtool -S`). Empty where it does not.
+    pub fn statistics(name: &str) -> Vec<(String, u64)> {
+        Asker::new().and_then(|a| a.statistics(name)).unwrap_or_default()
+    }
+}
+
+/// What a socket of type `SOCK_RAW` hands out of an interface of that hardware type.
+fn link(hardware: u16) -> Option<LinkType> {
+    Some(match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => LinkType::ETHERNET,
+        libc::ARPHRD_NONE
+        | libc::ARPHRD_TUNNEL
+        | libc::ARPHRD_TUNNEL6
+        | libc::ARPHRD_SIT
+        | libc::ARPHRD_PPP
+        | libc::ARPHRD_RAWHDLC => LinkType::RAW,
+        libc::ARPHRD_CISCO => LinkType::CHDLC,
+        _ => return None,
+    })
+}
+
+/// A program that lets nothing in.
+const NOTHING: [Raw; 1] = [Raw { code: 6, jt: 0, jf: 0, k: 0 }];
+/// The shortest and the longest time after which a lost interface is looked for again.
+const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// How often an interface from which nothing comes is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Whether the interface is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Up,
+    /// As the kernel said, or the interface itself.
+    Down,
+    /// To be looked for again then.
+    Gone {
+        until: Instant,
+        pause: Duration,
+    },
+}
+
+/// A socket with its ring.
+#[derive(Debug)]
+pub struct AfPacket {
+    name: String,
+    settings: Settings,
+    /// What is wanted, as a program; `None` lets everything in.
+    program: Option<Vec<Raw>>,
+    interface: Interface,
+    /// `None` while the interface is gone.
+    ring: Option<Ring>,
+    cursor: Cursor,
+    /// The ring's next block is being read.
+    reading: bool,
+    metas: Vec<Meta>,
+    state: State,
+    started: bool,
+    looked: Option<Instant>,
+    group: Option<u16>,
+    counters: LiveCounters,
+}
+
+impl AfPacket {
+    /// Makes a socket for the interface `name`, with everything but packets. The calling thread's memory policy decides where
+    /// the ring is.
+    ///
+    /// # Errors
+    /// [`LiveError`].
+    pub fn open(name: &str, settings: Settings) -> Result<AfPacket, LiveError> {
+        let interface = Interface::find(name)?;
+        check(name, &settings)?;
+        let program = match &settings.filter {
+            Some(expression) => Some(
+                Filter::kernel_program(expression, interface.link, name)
+                    .map_err(|source| LiveError::Filter { interface: name.to_owned(), source })?,
+            ),
+            None => None,
+        };
+        let mut source = AfPacket {
+            name: name.to_owned(),
+            settings,
+            program,
+            state: if interface.up { State::Up } else { State::Down },
+            interface,
+            ring: None,
+            cursor: Cursor::default(),
+            reading: false,
+            metas: Vec::new(),
+            started: false,
+            looked: None,
+            group: None,
+            counters: LiveCounters::default(),
+        };
+        source.open_ring()?;
+        Ok(source)
+    }
+
+    /// The number of its fan-out group, for the sockets that are to join it.
+    pub fn group(&self) -> Option<u16> {
+        self.group
+    }
+
+    /// Whether the interface was up when it was last looked at.
+    pub fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    /// Whose checksums are taken to be right from here on.
+    pub fn set_trust(&mut self, trust: Trust) {
+        self.settings.trust = trust;
+    }
+
+    fn open_ring(&mut self) -> Result<(), LiveError> {
+        let name = &self.name;
+        let failed = |what| {
+            move |source: std::io::Error| match source.raw_os_error() {
+                Some(libc::EPERM) => LiveError::NotAllowed { interface: name.clone() },
+                Some(libc::ENODEV) => LiveError::NoInterface(name.clone()),
+                _ => LiveError::System { interface: name.clone(), what, source },
+            }
+        };
+        let s = &self.settings;
+        let socket = Socket::new().map_err(failed("cannot open an AF_PACKET socket"))?;
+        socket.attach(&NOTHING).map_err(failed("cannot attach a filter"))?;
+        if s.buffer_size > 0 {
+            let size = libc::c_int::try_from(s.buffer_size).unwrap_or(libc::c_int::MAX);
+            socket
+                .set_int(libc::SOL_SOCKET, libc::SO_RCVBUF, size)
+                .map_err(failed("the receive buffer cannot be of that size (buffer-size)"))?;
+        }
+        let shape = Shape { block_size: s.block_size, blocks: s.blocks, timeout: s.block_timeout };
+        let ring = socket
+            .into_ring(shape)
+            .map_err(failed("there is no memory for a ring of that size (ring-size, block-size)"))?;
+        let socket = &ring.socket;
+        if self.interface.loopback {
+            // What goes out comes in again.
+            socket
+                .set_int(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
+                .map_err(failed("cannot leave out what goes out (Linux 4.20 is needed)"))?;
+        }
+        if s.promiscuous && !self.interface.loopback {
+            socket.promiscuous(self.interface.index).map_err(failed("cannot be made promiscuous"))?;
+        }
+        socket.bind(self.interface.index).map_err(failed("cannot be bound to"))?;
+        if let Some(f) = s.fanout {
+            let mut kind = f.distribution.number();
+            let flags = [
+                (f.defrag, libc::PACKET_FANOUT_FLAG_DEFRAG),
+                (f.rollover, libc::PACKET_FANOUT_FLAG_ROLLOVER),
+                (self.interface.loopback, libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING),
+            ];
+            flags.iter().filter(|f| f.0).for_each(|f| kind |= f.1);
+            let id = f.id.or(self.group);
+            if id.is_none() {
+                kind |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
+            }
+            let joined = socket.fan_out(id.unwrap_or(0), kind).map_err(failed(
+                "cannot join its fan-out group (cluster-id, cluster-type): another interface or program may have a group of \
+                 that number; before Linux 6.13 the interface must be up",
+            ))?;
+            self.group = Some(joined);
+        }
+        self.ring = Some(ring);
+        self.reading = false;
+        if self.started {
+            self.let_in()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the filter that is wanted in the place of the one that lets nothing in.
+    fn let_in(&mut self) -> Result<(), LiveError> {
+        let Some(ring) = &self.ring else { return Ok(()) };
+        let result = match &self.program {
+            Some(program) => ring.socket.attach(program),
+            None => ring.socket.detach(),
+        };
+        result.map_err(|source| LiveError::System {
+            interface: self.name.clone(),
+            what: "cannot attach the filter (bpf-filter)",
+            source,
+        })
+    }
+
+    /// Reads what the kernel counted.
+    fn count(&mut self) {
+        if let Some(ring) = &self.ring
+            && let Ok([packets, drops, freezes]) = ring.socket.statistics()
+        {
+            self.counters.kernel_packets += packets;
+            self.counters.kernel_drops += drops;
+            self.counters.freezes += freezes;
+        }
+    }
+
+    /// Makes the next batch of the block that is being read.
+    fn take(&mut self, max: usize) {
+        let Some(ring) = &mut self.ring else { return };
+        let block = ring.block_mut();
+        let (link, trust) = (self.interface.link, self.settings.trust);
+        let (mut bytes, mut truncated) = (0, 0);
+        while self.metas.len() < max {
+            let Some(meta) = self.cursor.next(block, link, trust) else {
+                // The kernel does not write such a block.
+                self.counters.unreadable += u64::from(self.cursor.left);
+                self.cursor.left = 0;
+                break;
+            };
+            bytes += u64::from(meta.len);
+            truncated += u64::from(meta.len < meta.wire_len);
+            self.metas.push(meta);
+        }
+        self.counters.frames += self.metas.len() as u64;
+        self.counters.bytes += bytes;
+        self.counters.truncated += truncated;
+    }
+
+    /// Waits for a block, or for the interface.
+    #[cold]
+    fn wait(&mut self, wait: Duration) -> Option<Received> {
+        let Some(ring) = &self.ring else {
+            std::thread::sleep(wait);
+            return Some(self.look());
+        };
+        self.counters.polls += 1;
+        match ring.socket.poll(wait) {
+            Polled::Data => self.counters.poll_data += 1,
+            Polled::Signal => self.counters.poll_signal += 1,
+            Polled::Timeout => {
+                self.counters.poll_timeout += 1;
+                if !ring.ready() && (self.state != State::Up || self.looked.is_none_or(|l| l.elapsed() >= LOOK)) {
+                    return Some(self.look());
+                }
+            }
+            Polled::Error => {
+                self.counters.poll_errors += 1;
+                if ring.socket.take_error().is_some() {
+                    self.counters.errors += 1;
+                }
+                if !ring.ready() {
+                    let found = self.look();
+                    if found == Received::Idle {
+                        // An error that says nothing does not make this a busy loop.
+                        std::thread::sleep(wait.min(Duration::from_millis(10)));
+                    }
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// Looks whether the interface is still there, is back, or is up.
+    fn look(&mut self) -> Received {
+        let now = Instant::now();
+        self.looked = Some(now);
+        if let State::Gone { until, .. } = self.state
+            && now < until
+        {
+            return Received::Idle;
+        }
+        let found = Interface::find(&self.name);
+        let here = match &found {
+            Ok(i) if self.ring.is_some() && i.index == self.interface.index => {
+                let change = match (self.state, i.up) {
+                    (State::Up, false) => Some((State::Down, LinkChange::Down)),
+                    (State::Down, true) => Some((State::Up, LinkChange::Back)),
+                    _ => None,
+                };
+                return match change {
+                    Some((state, change)) => {
+                        self.state = state;
+                        Received::Link(change)
+                    }
+                    None => Received::Idle,
+                };
+            }
+            Ok(i) if i.up => Some(i.clone()),
+            _ => None,
+        };
+        // Its socket is of no use any more.
+        self.count();
+        self.ring = None;
+        self.reading = false;
+        if let Some(interface) = here {
+            self.interface = interface;
+            self.counters.reopened += 1;
+            if self.open_ring().is_ok() {
+                self.state = State::Up;
+                return Received::Link(LinkChange::Back);
+            }
+        }
+        let (pause, told) = match self.state {
+            State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), true),
+            _ => (BACK_OFF[0], false),
+        };
+        self.state = State::Gone { until: now + pause, pause };
+        if told { Received::Idle } else { Received::Link(LinkChange::Gone) }
+    }
+}
+
+/// What the kernel would refuse without saying why.
+fn check(name: &str, s: &Settings) -> Result<(), LiveError> {
+    let bad = |setting, message: String| Err(LiveError::Setting { interface: name.to_owned(), setting, message });
+    if s.block_size == 0 || !s.block_size.is_multiple_of(4096) {
+        return bad("block-size", format!("{} bytes are not whole pages of 4096 bytes", s.block_size));
+    }
+    if s.blocks == 0 || u64::from(s.blocks) * u64::from(s.block_size) > u64::from(u32::MAX) + 1 {
+        return bad("ring-size", format!("{} blocks of {} bytes are not 1 byte to 4 GiB", s.blocks, s.block_size));
+    }
+    if s.block_timeout == 0 || s.block_timeout > 10_000 {
+        return bad("block-timeout", format!("{} is not 1 to 10000 milliseconds", s.block_timeout));
+    }
+    Ok(())
+}
+
+impl LiveSource for AfPacket {
+    fn receive(&mut self, max: usize, wait: Duration) -> Received {
+        self.release(&[]);
+        self.metas.clear();
+        if !self.reading {
+            if !self.ring.as_ref().is_some_and(Ring::ready)
+                && let Some(found) = self.wait(wait)
+            {
+                return found;
+            }
+            // A packet that did not fit leaves an empty block behind.
+            for _ in 0..self.settings.blocks {
+                let Some(ring) = self.ring.as_mut().filter(|r| r.ready()) else { return Received::Idle };
+                self.cursor = Cursor::of(ring.block());
+                if self.cursor.left > 0 {
+                    self.reading = true;
+                    break;
+                }
+                ring.release();
+            }
+            if self.state == State::Down {
+                // Packets are the surest sign.
+                self.state = State::Up;
+                return Received::Link(LinkChange::Back);
+            }
+        }
+        self.take(max.max(1));
+        if self.metas.is_empty() { Received::Idle } else { Received::Frames }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        let data = self.ring.as_ref().map_or(&[][..], Ring::block);
+        Batch::live(data, &self.metas)
+    }
+
+    fn release(&mut self, _: &[Verdict]) {
+        self.metas.clear();
+        if self.reading && self.cursor.left == 0 {
+            self.reading = false;
+            if let Some(ring) = &mut self.ring {
+                ring.release();
+            }
+        }
+    }
+
+    fn start(&mut self) -> Result<(), LiveError> {
+        self.started = true;
+        self.let_in()
+    }
+
+    fn stop(&mut self) {
+        self.started = false;
+        if let Some(ring) = &self.ring {
+            // It lets packets in until the socket is closed, then.
+            let _ = ring.socket.attach(&NOTHING);
+        }
+    }
+
+    fn settle(&self) -> Duration {
+        Duration::from_millis(u64::from(self.settings.block_timeout) * 2 + 20)
+    }
+
+    fn counters(&mut self) -> LiveCounters {
+        self.count();
+        self.counters
+    }
+}

@@ -1,0 +1,370 @@
+//! The system's side of an AF_PACKET socket: its calls, and the memory that it shares with the kernel. All `unsafe` code of
+//! live capture is here; what is in a block is read by safe code (`block`).
+//!
+//! See `Documentation/networking/packet_mmap.rst` of Linux and packet(7).
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::bpf::Raw;
+
+/// Where a block's status word is: after `version` and `offset_to_priv` of `tpacket_block_desc`.
+const STATUS: usize = 8;
+
+/// How many bytes a ring's memory has, and in what parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// A multiple of the page size.
+    pub(crate) block_size: u32,
+    pub(crate) blocks: u32,
+    /// After so many milliseconds a block is handed over even if it is not full.
+    pub(crate) timeout: u32,
+}
+
+/// An AF_PACKET socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    fd: OwnedFd,
+}
+
+/// What waiting came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Polled {
+    Data,
+    Timeout,
+    Signal,
+    Error,
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+impl Socket {
+    /// A socket that belongs to no interface and receives nothing yet.
+    pub(crate) fn new() -> io::Result<Socket> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no memory is handed over.
+        let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        Ok(Socket { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    fn raw(&self) -> libc::c_int {
+        self.fd.as_raw_fd()
+    }
+
+    /// `T` is a plain C structure without padding that matters.
+    fn set<T>(&self, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+        let len = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the kernel reads `len` bytes at `value`, which is that large and lives on.
+        check(unsafe { libc::setsockopt(self.raw(), level, name, std::ptr::from_ref(value).cast(), len) }).map(drop)
+    }
+
+    pub(crate) fn set_int(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+        self.set(level, name, &value)
+    }
+
+    fn get_int(&self, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+        let mut value: libc::c_int = 0;
+        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `value`, which is that large.
+        check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut value).cast(), &raw mut len) })?;
+        Ok(value)
+    }
+
+    /// Has the kernel run `program` over each packet; those for which it returns 0 do not come in. In place of one that is
+    /// there already, without a moment in which there is none.
+    pub(crate) fn attach(&self, program: &[Raw]) -> io::Result<()> {
+        let mut code: Vec<libc::sock_filter> =
+            program.iter().map(|r| libc::sock_filter { code: r.code, jt: r.jt, jf: r.jf, k: r.k }).collect();
+        let len = libc::c_ushort::try_from(code.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // The kernel copies the instructions during the call.
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &libc::sock_fprog { len, filter: code.as_mut_ptr() })
+    }
+
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        self.set_int(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+    }
+
+    /// Promiscuous while this socket is there.
+    pub(crate) fn promiscuous(&self, index: libc::c_int) -> io::Result<()> {
+        let request = libc::packet_mreq {
+            mr_ifindex: index,
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+    }
+
+    /// Begins to receive every packet of an interface.
+    pub(crate) fn bind(&self, index: libc::c_int) -> io::Result<()> {
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as libc::c_ushort,
+            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_ifindex: index,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the kernel reads `len` bytes at `address`, which is that large.
+        check(unsafe { libc::bind(self.raw(), (&raw const address).cast(), len) }).map(drop)
+    }
+
+    /// Joins the group `id` of sockets among which packets are distributed; returns its number, which is another one where
+    /// the flags ask for one that nobody has.
+    pub(crate) fn fan_out(&self, id: u16, kind: u32) -> io::Result<u16> {
+        let value = u32::from(id) | kind << 16;
+        self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &value)?;
+        Ok(self.get_int(libc::SOL_PACKET, libc::PACKET_FANOUT)? as u16)
+    }
+
+    /// Packets, drops and freezes since they were last asked for.
+    pub(crate) fn statistics(&self) -> io::Result<[u64; 3]> {
+        let mut s = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+        let mut len = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        // SAFETY: the kernel writes at most `len` bytes to `s`, which is that large and has no invalid values.
+        check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut s).cast(), &raw mut len) })?;
+        Ok([s.tp_packets, s.tp_drops, s.tp_freeze_q_cnt].map(u64::from))
+    }
+
+    /// The error that the socket has, if any; asked once.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        match self.get_int(libc::SOL_SOCKET, libc::SO_ERROR) {
+            Ok(0) => None,
+            Ok(code) => Some(io::Error::from_raw_os_error(code)),
+            Err(e) => Some(e),
+        }
+    }
+
+    /// Waits until there is a block, or an error.
+    pub(crate) fn poll(&self, wait: Duration) -> Polled {
+        let mut p = libc::pollfd { fd: self.raw(), events: libc::POLLIN, revents: 0 };
+        let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: there is one structure, and the kernel writes within it.
+        match unsafe { libc::poll(&raw mut p, 1, millis) } {
+            0 => Polled::Timeout,
+            n if n < 0 => match io::Error::last_os_error().kind() {
+                io::ErrorKind::Interrupted => Polled::Signal,
+                _ => Polled::Error,
+            },
+            _ if p.revents & (libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) != 0 => Polled::Error,
+            _ => Polled::Data,
+        }
+    }
+
+    /// Makes the socket one with a ring of `shape`, in memory that the kernel and this process share.
+    pub(crate) fn into_ring(self, shape: Shape) -> io::Result<Ring> {
+        self.set_int(libc::SOL_PACKET, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
+        // Room before each frame for the tag that the kernel took out of it.
+        self.set_int(libc::SOL_PACKET, libc::PACKET_RESERVE, super::block::VLAN_TAG as libc::c_int)?;
+        let frame = 2048.min(shape.block_size);
+        let request = libc::tpacket_req3 {
+            tp_block_size: shape.block_size,
+            tp_block_nr: shape.blocks,
+            tp_frame_size: frame,
+            tp_frame_nr: shape.block_size / frame * shape.blocks,
+            tp_retire_blk_tov: shape.timeout,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let len = shape.block_size as usize * shape.blocks as usize;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        // SAFETY: a new mapping where the kernel likes; nothing of ours is replaced.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, self.raw(), 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(Ring { map, len, block_size: shape.block_size as usize, next: 0, socket: self })
+    }
+}
+
+/// The ring: blocks that the kernel fills one after the other, and that are given back in the same order.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// `len` bytes, from `mmap`, until this is dropped.
+    map: NonNull<u8>,
+    len: usize,
+    block_size: usize,
+    /// The block that the kernel hands over next, or has handed over: below `len / block_size`.
+    next: usize,
+    pub(crate) socket: Socket,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is used through its methods alone, which borrow it; the kernel, with
+// which it is shared, does not care from which thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    fn base(&self) -> *mut u8 {
+        // SAFETY: `next` is below the number of blocks, so that the whole block is in the mapping.
+        unsafe { self.map.as_ptr().add(self.next * self.block_size) }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the word is in the mapping and aligned, since blocks begin at pages; the kernel writes it as one word, and
+        // we look at it through atomics alone.
+        unsafe { AtomicU32::from_ptr(self.base().add(STATUS).cast()) }
+    }
+
+    /// Whether the next block is ours.
+    #[inline]
+    pub(crate) fn ready(&self) -> bool {
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// The bytes of the next block; none while it is the kernel's.
+    #[inline]
+    pub(crate) fn block(&self) -> &[u8] {
+        if !self.ready() {
+            return &[];
+        }
+        // SAFETY: the block is in the mapping, which outlives the borrow. It is ours: the kernel does not write to it until it
+        // is released, which needs `&mut self`, and so cannot be while it is borrowed.
+        unsafe { std::slice::from_raw_parts(self.base(), self.block_size) }
+    }
+
+    /// As [`Ring::block`], to be written to.
+    #[inline]
+    pub(crate) fn block_mut(&mut self) -> &mut [u8] {
+        if !self.ready() {
+            return &mut [];
+        }
+        // SAFETY: as in `block`; that it is borrowed once only is said by `&mut self`.
+        unsafe { std::slice::from_raw_parts_mut(self.base(), self.block_size) }
+    }
+
+    /// Gives the block back, and goes on to the one after it. Does nothing where it is not ours.
+    pub(crate) fn release(&mut self) {
+        if self.ready() {
+            self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.next += 1;
+            if (self.next + 1) * self.block_size > self.len {
+                self.next = 0;
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of that length, and nobody uses it any more: who borrowed from it borrowed `self`.
+        unsafe { libc::munmap(self.map.as_ptr().cast::<c_void>(), self.len) };
+    }
+}
+
+/// `struct ifreq`: a name, and what is asked about it.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    value: Value,
+}
+
+#[repr(C)]
+union Value {
+    bytes: [u8; 24],
+    flags: libc::c_short,
+    index: libc::c_int,
+    family: u16,
+    data: *mut u8,
+}
+
+/// Asks the kernel about interfaces.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    fd: OwnedFd,
+}
+
+const SIOCGIFINDEX: libc::c_ulong = 0x8933;
+/// How many bytes of names of statistics `ethtool` has (`ETH_GSTRING_LEN`).
+const STRING: usize = 32;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETH_SS_STATS: u32 = 1;
+/// More statistics than any card has.
+const STATS_MAX: usize = 65_536;
+
+impl Asker {
+    pub(crate) fn new() -> io::Result<Asker> {
+        // SAFETY: no memory is handed over.
+        let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        Ok(Asker { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    fn ask(&self, interface: &str, what: libc::c_ulong, value: Value) -> io::Result<Value> {
+        let mut request = Request { name: [0; libc::IFNAMSIZ], value };
+        let name = request.name.iter_mut().zip(interface.bytes()).take(libc::IFNAMSIZ - 1);
+        name.for_each(|(to, from)| *to = from);
+        // SAFETY: the kernel reads and writes a `struct ifreq`, which the request is at least as large as. What it points to,
+        // where it does, is as large as the command says: see `statistics`.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), what as _, &raw mut request) })?;
+        Ok(request.value)
+    }
+
+    /// The interface's number.
+    pub(crate) fn index(&self, interface: &str) -> io::Result<libc::c_int> {
+        let v = self.ask(interface, SIOCGIFINDEX, Value { bytes: [0; 24] })?;
+        // SAFETY: any bytes are a number.
+        Ok(unsafe { v.index })
+    }
+
+    /// Whether it is up.
+    pub(crate) fn up(&self, interface: &str) -> io::Result<bool> {
+        let v = self.ask(interface, libc::SIOCGIFFLAGS, Value { bytes: [0; 24] })?;
+        // SAFETY: any bytes are a number.
+        Ok(libc::c_int::from(unsafe { v.flags }) & libc::IFF_UP != 0)
+    }
+
+    /// Its hardware type (`ARPHRD_`).
+    pub(crate) fn hardware(&self, interface: &str) -> io::Result<u16> {
+        let v = self.ask(interface, libc::SIOCGIFHWADDR, Value { bytes: [0; 24] })?;
+        // SAFETY: any bytes are a number.
+        Ok(unsafe { v.family })
+    }
+
+    /// What the driver counts, by its own names. Empty where it counts nothing.
+    pub(crate) fn statistics(&self, interface: &str) -> io::Result<Vec<(String, u64)>> {
+        let word =
+            |b: &[u8], at: usize| b.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        // struct ethtool_sset_info: cmd, reserved, sset_mask (64 bits), then a number for each bit.
+        let mut info = [0u8; 24];
+        info[..4].copy_from_slice(&ETHTOOL_GSSET_INFO.to_ne_bytes());
+        info[8..16].copy_from_slice(&(1u64 << ETH_SS_STATS).to_ne_bytes());
+        self.ask(interface, libc::SIOCETHTOOL, Value { data: info.as_mut_ptr() })?;
+        let count = word(&info, 16) as usize;
+        if count == 0 || count > STATS_MAX {
+            return Ok(Vec::new());
+        }
+        // struct ethtool_gstrings: cmd, string_set, len, then the names. The kernel writes as many as there are by
+        // now: there is room for far more than were just said.
+        let room = count * 4 + 4096;
+        let mut names = vec![0u8; 12 + room * STRING];
+        names[..4].copy_from_slice(&ETHTOOL_GSTRINGS.to_ne_bytes());
+        names[4..8].copy_from_slice(&ETH_SS_STATS.to_ne_bytes());
+        names[8..12].copy_from_slice(&(count as u32).to_ne_bytes());
+        self.ask(interface, libc::SIOCETHTOOL, Value { data: names.as_mut_ptr() })?;
+        // struct ethtool_stats: cmd, n_stats, then numbers of 64 bits.
+        let mut stats = vec![0u8; 8 + room * 8];
+        stats[..4].copy_from_slice(&ETHTOOL_GSTATS.to_ne_bytes());
+        stats[4..8].copy_from_slice(&(count as u32).to_ne_bytes());
+        self.ask(interface, libc::SIOCETHTOOL, Value { data: stats.as_mut_ptr() })?;
+        let names = names[12..].chunks_exact(STRING);
+        let values = stats[8..].chunks_exact(8).map(|b| b.try_into().map_or(0, u64::from_ne_bytes));
+        let text = |b: &[u8]| String::from_utf8_lossy(b.split(|&b| b == 0).next().unwrap_or(b)).trim().to_owned();
+        Ok(names.zip(values).take(count).map(|(n, v)| (text(n), v)).collect())
+    }
+}

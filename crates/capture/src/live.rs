@@ -1,0 +1,183 @@
+//! What live captures have in common: packets come when they come, wait in memory that the kernel fills, and are given back.
+
+use std::time::Duration;
+
+use crate::reader::Batch;
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verdict {
+    /// It goes on its way, as it is.
+    #[default]
+    Accept,
+    /// It does not.
+    Drop,
+}
+
+/// What came of waiting for packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// [`LiveSource::batch`] has frames.
+    Frames,
+    /// None came in that time.
+    Idle,
+    /// Something about the interface changed; told once.
+    Link(LinkChange),
+}
+
+/// What happened to an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkChange {
+    /// It is down.
+    Down,
+    /// There is no such interface any more.
+    Gone,
+    /// It is there and up again.
+    Back,
+}
+
+/// A source of live packets, for one worker.
+///
+/// The worker's loop is `receive`, `batch`, `release`: the frames of a batch borrow from memory that the kernel fills again
+/// once they were released. A passive source has no use for verdicts; an inline one carries them out in `release`.
+pub trait LiveSource {
+    /// Waits at most `wait` for packets, and makes at most `max` of them the next batch (at least 1). What was not released
+    /// is accepted. Never fails for good: an interface that goes away is waited for, and opened anew when it is back.
+    fn receive(&mut self, max: usize, wait: Duration) -> Received;
+
+    /// The frames of the last [`LiveSource::receive`]. They have the number 0.
+    fn batch(&self) -> Batch<'_>;
+
+    /// The packets of the batch are done with, and this becomes of them, in their order; those without a verdict are
+    /// accepted.
+    fn release(&mut self, verdicts: &[Verdict]);
+
+    /// Whether verdicts are carried out.
+    fn is_inline(&self) -> bool {
+        false
+    }
+
+    /// Lets packets in. Before, there are none.
+    ///
+    /// # Errors
+    /// The kernel does not want to.
+    fn start(&mut self) -> Result<(), LiveError>;
+
+    /// Lets no more packets in. Those that are there are still received; they are all there once [`LiveSource::settle`] is over.
+    fn stop(&mut self);
+
+    /// How long packets may be on their way from the kernel to [`LiveSource::receive`].
+    fn settle(&self) -> Duration;
+
+    /// What was received and lost so far. Asks the kernel.
+    fn counters(&mut self) -> LiveCounters;
+}
+
+/// What a live source has received and lost.
+///
+/// `kernel_packets` = `frames` + `kernel_drops` + `unreadable` + what waits in the ring; at the end nothing waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LiveCounters {
+    /// Packets that the kernel had for the source: those it delivered, and those it dropped.
+    pub kernel_packets: u64,
+    /// Those for which there was no room.
+    pub kernel_drops: u64,
+    /// How often the ring was full.
+    pub freezes: u64,
+    /// Frames handed out.
+    pub frames: u64,
+    /// Captured bytes of these.
+    pub bytes: u64,
+    /// Frames of which the ring has not all bytes.
+    pub truncated: u64,
+    /// Packets in the ring that could not be read; none, unless the kernel is broken.
+    pub unreadable: u64,
+    /// Errors of the socket: the interface was down, or gone.
+    pub errors: u64,
+    /// How often the source was opened again.
+    pub reopened: u64,
+    /// How often packets were waited for…
+    pub polls: u64,
+    /// …until a signal came…
+    pub poll_signal: u64,
+    /// …until time was up…
+    pub poll_timeout: u64,
+    /// …until there were some…
+    pub poll_data: u64,
+    /// …until there was an error.
+    pub poll_errors: u64,
+}
+
+impl LiveCounters {
+    /// Adds another source's numbers.
+    pub fn add(&mut self, other: &LiveCounters) {
+        self.kernel_packets += other.kernel_packets;
+        self.kernel_drops += other.kernel_drops;
+        self.freezes += other.freezes;
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+        self.truncated += other.truncated;
+        self.unreadable += other.unreadable;
+        self.errors += other.errors;
+        self.reopened += other.reopened;
+        self.polls += other.polls;
+        self.poll_signal += other.poll_signal;
+        self.poll_timeout += other.poll_timeout;
+        self.poll_data += other.poll_data;
+        self.poll_errors += other.poll_errors;
+    }
+}
+
+/// Why an interface cannot be captured from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// There is no interface of that name.
+    #[error("{0}: there is no such interface; `ip link` lists those that there are")]
+    NoInterface(String),
+    /// The name cannot be that of an interface.
+    #[error("{0}: is no name of an interface: it has 1 to 15 bytes")]
+    Name(String),
+    /// Only privileged processes may.
+    #[error("{interface}: capturing needs the capability CAP_NET_RAW: run as root, or give it to the program")]
+    NotAllowed {
+        /// The interface.
+        interface: String,
+    },
+    /// The decoder does not know what its packets begin with.
+    #[error("{interface}: its link layer (ARPHRD type {hardware}) is not supported")]
+    LinkLayer {
+        /// The interface.
+        interface: String,
+        /// The hardware type, as in `/sys/class/net/*/type`.
+        hardware: u16,
+    },
+    /// A setting that cannot be.
+    #[error("{interface}: {setting}: {message}")]
+    Setting {
+        /// The interface.
+        interface: String,
+        /// Which.
+        setting: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The filter does not compile.
+    #[error("{interface}: {source}")]
+    Filter {
+        /// The interface.
+        interface: String,
+        /// What the compiler says.
+        source: crate::FilterError,
+    },
+    /// The kernel refused something.
+    #[error("{interface}: {what}: {source}")]
+    System {
+        /// The interface.
+        interface: String,
+        /// What was asked of it.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}

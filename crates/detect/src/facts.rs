@@ -1,0 +1,64 @@
+//! What is kept of a rule beside its compiled form.
+
+use std::sync::Arc;
+
+use margay_rules::ast::{Action, Class, Place, Rule, Target};
+
+use crate::lineage::fingerprint;
+
+/// What events and reports show of a rule. Its tree goes once it is compiled: of a large set of rules all trees together take
+/// more memory than all else.
+#[derive(Debug)]
+pub struct RuleFacts {
+    /// Signature number.
+    pub sid: u32,
+    /// Generator number.
+    pub gid: u32,
+    /// Revision; 0 where not given.
+    pub rev: u32,
+    /// Priority, 1 the worst.
+    pub priority: u32,
+    /// What a match does.
+    pub action: Action,
+    /// Which end is the target of the attack.
+    pub target: Option<Target>,
+    /// Whether it is a firewall rule.
+    pub firewall: bool,
+    /// Class, where given and known.
+    pub class: Option<Class>,
+    /// Message; empty where not given.
+    pub msg: Box<str>,
+    /// Where it stands.
+    pub place: Place,
+    /// The rule's text as written, continuation lines joined.
+    pub text: Arc<str>,
+    /// Of what decides when it matches and what it does then; `None` where that cannot be told.
+    pub(crate) fingerprint: Option<u64>,
+    tree: Option<Box<Rule>>,
+}
+
+impl RuleFacts {
+    /// Of `rule`, which is kept with them where its tree is wanted.
+    pub(crate) fn of(mut rule: Rule, keep_tree: bool) -> RuleFacts {
+        RuleFacts {
+            sid: rule.sid,
+            gid: rule.gid,
+            rev: rule.rev,
+            priority: rule.priority,
+            action: rule.action,
+            target: rule.target,
+            firewall: rule.firewall,
+            class: rule.class.clone(),
+            msg: if keep_tree { rule.msg.as_str().into() } else { std::mem::take(&mut rule.msg).into_boxed_str() },
+            place: rule.place.clone(),
+            text: rule.text.clone(),
+            fingerprint: fingerprint(&rule),
+            tree: keep_tree.then(|| Box::new(rule)),
+        }
+    }
+
+    /// The rule's tree, where it was kept ([`crate::Environment::keep_trees`]).
+    pub fn tree(&self) -> Option<&Rule> {
+        self.tree.as_deref()
+    }
+}

@@ -1,0 +1,191 @@
+//! Where packets were lost, from the card to the engine.
+//!
+//! | stage | received | lost | from |
+//! | --- | --- | --- | --- |
+//! | card | `rx_packets` | errors, missed, no room | `/sys/class/net/IF/statistics`; by name, where the driver has any, `ethtool -S` |
+//! | softnet | of the whole host, all interfaces | backlog full | `/proc/net/softnet_stat` |
+//! | ring | what the kernel had for our sockets | no room | `PACKET_STATISTICS` |
+//! | engine | what was taken out of the ring | not decoded | the workers |
+//!
+//! Of the ring and the engine the sums must agree, and it is said whether they do. What a card received is not all ours: a
+//! filter may leave some out, and what the host sends itself no card receives.
+
+use margay_capture::af_packet::Interface;
+use margay_capture::live::LiveCounters;
+
+/// What the card and the host have counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Host {
+    /// Packets that the interface received.
+    pub(super) received: u64,
+    /// Packets that it received and lost: errors, missed, no room.
+    pub(super) lost: u64,
+    /// What the driver has that sounds like a loss, by its own names.
+    pub(super) driver: Vec<(String, u64)>,
+    /// Packets that the host lost between card and socket, of all interfaces.
+    pub(super) softnet: u64,
+    /// How often its time was over before all packets were handled.
+    pub(super) squeezed: u64,
+}
+
+impl Host {
+    /// As it is now.
+    pub(super) fn of(interface: &str) -> Host {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        // Sysfs may be of another network namespace than this thread; the numbers of interfaces tell.
+        let here = |file: &str| read(&format!("/sys/class/net/{interface}/{file}")).trim().parse::<u64>().ok();
+        let index = Interface::find(interface).ok().and_then(|i| u64::try_from(i.index).ok());
+        let (received, lost) = match here("statistics/rx_packets") {
+            Some(received) if index.is_some() && here("ifindex") == index => {
+                let lost = ["rx_errors", "rx_missed_errors", "rx_fifo_errors"];
+                (received, lost.iter().filter_map(|f| here(&format!("statistics/{f}"))).sum())
+            }
+            _ => device(&read("/proc/thread-self/net/dev"), interface),
+        };
+        let (softnet, squeezed) = backlog(&read("/proc/thread-self/net/softnet_stat"));
+        let driver = Interface::statistics(interface).into_iter().filter(|(name, _)| sounds_like_loss(name)).collect();
+        Host { received, lost, driver, softnet, squeezed }
+    }
+
+    /// What was counted since `before`. An interface that was made anew counts from 0.
+    pub(super) fn since(&self, before: &Host) -> Host {
+        let step = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
+        let of = |name: &str| before.driver.iter().find(|d| d.0 == name).map_or(0, |d| d.1);
+        Host {
+            received: step(self.received, before.received),
+            lost: step(self.lost, before.lost),
+            driver: self.driver.iter().map(|(n, v)| (n.clone(), step(*v, of(n)))).filter(|d| d.1 > 0).collect(),
+            softnet: step(self.softnet, before.softnet),
+            squeezed: step(self.squeezed, before.squeezed),
+        }
+    }
+}
+
+/// `/proc/net/dev`: packets received, and those of them that were lost. What it calls dropped is mostly what came and nobody
+/// wanted, which our sockets have seen.
+fn device(text: &str, interface: &str) -> (u64, u64) {
+    let row = text.lines().find_map(|l| l.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+    let numbers: Vec<u64> = row.unwrap_or_default().split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
+    let at = |n: usize| numbers.get(n).copied().unwrap_or(0);
+    // bytes packets errs drop fifo
+    (at(1), at(2) + at(4))
+}
+
+/// `/proc/net/softnet_stat`: a row of hexadecimal numbers for each CPU.
+fn backlog(text: &str) -> (u64, u64) {
+    let column = |n: usize| {
+        let of = |l: &str| l.split_ascii_whitespace().nth(n).and_then(|w| u64::from_str_radix(w, 16).ok());
+        text.lines().filter_map(of).sum()
+    };
+    (column(1), column(2))
+}
+
+/// Whether a driver's name for a number says that packets were lost on their way in.
+fn sounds_like_loss(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let lost =
+        ["drop", "miss", "discard", "no_buf", "nobuf", "no_buffer", "overrun", "overflow", "error", "fifo", "crc"];
+    !name.contains("tx") && lost.iter().any(|w| name.contains(w))
+}
+
+/// An interface's row of the table.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Row {
+    pub(super) interface: String,
+    pub(super) host: Host,
+    pub(super) live: LiveCounters,
+    /// Frames that the engine decoded.
+    pub(super) decoded: u64,
+}
+
+impl Row {
+    /// Frames that were taken out of the ring and not decoded.
+    pub(super) fn engine_lost(&self) -> u64 {
+        self.live.frames.saturating_sub(self.decoded) + self.live.unreadable
+    }
+
+    /// What cannot be explained: received = decoded + lost in the ring + lost in the engine, or not.
+    pub(super) fn unexplained(&self) -> i128 {
+        i128::from(self.live.kernel_packets)
+            - i128::from(self.decoded)
+            - i128::from(self.live.kernel_drops)
+            - i128::from(self.engine_lost())
+    }
+
+    /// Its counters, for statistics by interface.
+    pub(super) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
+        f("capture.nic.received", self.host.received);
+        f("capture.nic.lost", self.host.lost);
+        f("capture.kernel_packets", self.live.kernel_packets);
+        f("capture.kernel_drops", self.live.kernel_drops);
+        f("capture.engine.received", self.live.frames);
+        f("capture.engine.lost", self.engine_lost());
+        f("decoder.pkts", self.decoded);
+    }
+}
+
+/// The table at the end, a line each.
+pub(super) fn table(rows: &[Row]) -> Vec<String> {
+    let mut out = Vec::new();
+    let line = |interface: &str, stage: &str, received: String, lost: String| {
+        format!("{interface:<15}  {stage:<8} {received:>15} {lost:>15}")
+    };
+    out.push(line("interface", "stage", "received".into(), "lost".into()));
+    for r in rows {
+        out.push(line(&r.interface, "card", r.host.received.to_string(), r.host.lost.to_string()));
+        for (name, n) in &r.host.driver {
+            out.push(line("", "", format!("({name})"), n.to_string()));
+        }
+        out.push(line("", "ring", r.live.kernel_packets.to_string(), r.live.kernel_drops.to_string()));
+        out.push(line("", "engine", r.live.frames.to_string(), r.engine_lost().to_string()));
+        let sum = match r.unexplained() {
+            0 => "received = inspected + lost".to_owned(),
+            n => format!("received is not inspected + lost: {n} packets cannot be explained"),
+        };
+        out.push(format!("{:<15}  inspected {}: {sum}", "", r.decoded));
+    }
+    if let Some(h) = rows.first().map(|r| &r.host) {
+        out.push(line("(all of host)", "softnet", format!("squeezed {}", h.squeezed), h.softnet.to_string()));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_the_host() {
+        let dev = "Inter-|   Receive                            |  Transmit\n face |bytes    packets errs drop fifo frame\n    lo: 10 1 0 0 0 0 0 0 10 1\n  eth0: 9000 77 2 3 1 0 0 0 5 5 0 0\n eth01: 1 5 5 5";
+        assert_eq!(device(dev, "eth0"), (77, 3));
+        assert_eq!(device(dev, "lo"), (1, 0));
+        assert_eq!(device(dev, "eth7"), (0, 0));
+        assert_eq!(backlog("0000ff 00000010 00000001 0\n00 0000000f 00000002 0\n"), (31, 3));
+        for (name, yes) in [
+            ("rx_dropped", true),
+            ("rx_missed_errors", true),
+            ("port.rx_no_buffer_count", true),
+            ("tx_dropped", false),
+            ("rx_packets", false),
+        ] {
+            assert_eq!(sounds_like_loss(name), yes, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_lost_is_explained() {
+        let host = Host { received: 100, driver: vec![("rx_drop".into(), 3)], ..Host::default() };
+        let now = Host { received: 130, driver: vec![("rx_drop".into(), 5)], softnet: 4, ..Host::default() };
+        let since = now.since(&host);
+        assert_eq!((since.received, since.softnet, since.driver.clone()), (30, 4, vec![("rx_drop".to_owned(), 2)]));
+        assert_eq!(host.since(&now).received, 100, "made anew");
+        let live = LiveCounters { kernel_packets: 30, kernel_drops: 4, frames: 26, ..LiveCounters::default() };
+        let mut row = Row { interface: "eth0".into(), host: since, live, decoded: 26 };
+        assert_eq!((row.unexplained(), row.engine_lost()), (0, 0));
+        assert!(table(&[row.clone()]).iter().any(|l| l.ends_with("received = inspected + lost")));
+        row.decoded = 25;
+        assert_eq!((row.unexplained(), row.engine_lost()), (0, 1));
+        row.live.kernel_packets = 31;
+        assert!(table(&[row]).iter().any(|l| l.contains("1 packets cannot be explained")));
+    }
+}

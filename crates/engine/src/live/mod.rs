@@ -1,0 +1,249 @@
+//! Live capture: workers on interfaces, each in a thread of its own, and the thread that stands beside them.
+//!
+//! [`Plan::run`] starts a thread for each worker. Each makes its worker and its socket itself (`thread`), so that its memory
+//! is near the CPU that it runs on, and says when it is ready; when all are, packets are let in. What stands beside looks
+//! after signals and statistics, and tells at the end where packets were lost (`losses`). Workers share the compiled rules,
+//! the datasets and the outputs, and nothing else: limits of memory are divided among them.
+
+pub(crate) mod cpus;
+mod losses;
+mod report;
+pub(crate) mod settings;
+mod thread;
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use margay_config::{Config, RunOptions};
+use margay_output::{Outputs, error, info, notice, warning};
+
+use crate::Failed;
+use crate::control::{Control, LiveInfo};
+use crate::exception::Policies;
+use crate::profiling::Profiling;
+use crate::settings as all;
+use crate::start::Watching;
+use cpus::Cpus;
+use losses::{Host, Row};
+use report::Report;
+use settings::{Device, RunMode};
+use thread::{Final, Seat};
+
+/// How often signals are looked for.
+const STEP: Duration = Duration::from_millis(50);
+/// Most workers.
+const WORKERS_MAX: usize = 1024;
+
+/// What is captured from, and how.
+pub(crate) struct Plan {
+    devices: Vec<Arc<Device>>,
+    cpus: Cpus,
+    mode: RunMode,
+}
+
+impl Plan {
+    /// Reads the settings, and looks whether the interfaces are there.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub(crate) fn new(config: &Config, options: &RunOptions) -> Result<Plan, Failed> {
+        let cpus = Cpus::from_config(config)?;
+        let mode = settings::run_mode(config, options)?;
+        let devices = settings::devices(config, options, mode, &cpus)?;
+        let workers: usize = devices.iter().map(|d| d.workers).sum();
+        if workers > WORKERS_MAX {
+            return Err(Failed::new(
+                "af-packet",
+                format!("{workers} workers are more than {WORKERS_MAX}: set threads"),
+            ));
+        }
+        if devices.len() > 1 && !all::flag(config, "livedev.use-for-tracking", true)? {
+            warning!(
+                "af-packet",
+                "livedev.use-for-tracking: no: the two directions of a flow on two interfaces are of two workers here, which \
+                 do not share flows"
+            );
+        }
+        Ok(Plan { devices: devices.into_iter().map(Arc::new).collect(), cpus, mode })
+    }
+
+    /// Captures until the engine is to stop.
+    ///
+    /// # Errors
+    /// What keeps a worker from starting.
+    pub(crate) fn run(self, control: &Arc<Control>, options: &RunOptions, policies: &Policies) -> Result<(), Failed> {
+        let config = &control.config;
+        let workers: usize = self.devices.iter().map(|d| d.workers).sum();
+        let interfaces = self.devices.iter().map(|d| d.name.clone()).collect();
+        // Nobody else sets it.
+        let _ = control.live.set(LiveInfo { mode: self.mode.name(), workers, interfaces });
+        let mut first = Some(all::open_files(config, &control.dir, workers)?);
+        if all::writer_thread(config, workers)? {
+            // Events go out with the batch that made them.
+            first.iter_mut().for_each(|o| o.write_aside(0));
+        }
+        let beside = first.as_mut().map(Outputs::beside);
+        let files = all::files(config, &control.dir)?;
+        let cpus = Arc::new(self.cpus);
+        let (ready, told) = mpsc::channel();
+        let mut threads: Vec<JoinHandle<Option<Final>>> = Vec::new();
+        let mut starters = Vec::new();
+        let mut prepared: Vec<(Arc<Device>, usize, Outputs)> = Vec::new();
+        for device in &self.devices {
+            for nth in 0..device.workers {
+                let number = prepared.len();
+                // The first has what was opened; the others their ends of it.
+                let outputs = match prepared.first_mut() {
+                    None => first.take().ok_or_else(|| Failed::new("threads", "no outputs"))?,
+                    Some((_, _, o)) => o
+                        .share(number, all::now(), number as u64)
+                        .map_err(|e| Failed::new("logopenfile", e.to_string()))?,
+                };
+                prepared.push((Arc::clone(device), nth, outputs));
+            }
+        }
+        let mut group = Arc::default();
+        for (overall, (device, nth, outputs)) in prepared.into_iter().enumerate() {
+            if nth == 0 {
+                group = Arc::new(Mutex::new(None));
+                info!(
+                    "runmodes",
+                    "{}: creating {} thread{}",
+                    device.name,
+                    device.workers,
+                    if device.workers == 1 { "" } else { "s" }
+                );
+            }
+            let (go, wait) = mpsc::channel();
+            starters.push(go);
+            let thread = format!("W#{:02}-{}", nth + 1, device.name);
+            let seat = Seat {
+                control: Arc::clone(control),
+                options: options.clone(),
+                policies: *policies,
+                device,
+                nth,
+                overall,
+                workers,
+                thread: thread.clone(),
+                outputs,
+                files: files.clone(),
+                cpus: Arc::clone(&cpus),
+                group: Arc::clone(&group),
+                ready: ready.clone(),
+                go: wait,
+            };
+            let handle = std::thread::Builder::new()
+                .name(thread.chars().take(15).collect())
+                .stack_size(margay_lua::STACK)
+                .spawn(move || seat.run())
+                .map_err(|e| Failed::new("threads", format!("cannot start the thread {thread}: {e}")))?;
+            threads.push(handle);
+        }
+        drop(ready);
+        let mut failed = None;
+        for _ in 0..workers {
+            match told.recv() {
+                Ok(Ok(())) => {}
+                Ok(Err(f)) => failed = failed.or(Some(f)),
+                Err(_) => failed = failed.or(Some(Failed::new("threads", "a worker's thread ended before it began"))),
+            }
+        }
+        if let Some(f) = failed {
+            // Those that are ready do not begin.
+            drop(starters);
+            threads.into_iter().for_each(|t| drop(t.join()));
+            return Err(f);
+        }
+        cpus.place_manager();
+        let before: Vec<Host> = self.devices.iter().map(|d| Host::of(&d.name)).collect();
+        for go in starters {
+            // One that is gone is noticed soon enough.
+            let _ = go.send(());
+        }
+        notice!("threads", "Threads created -> W: {workers}   Engine started.");
+        let outputs = match beside {
+            Some(o) => o,
+            None => all::Opened::nothing()?.outputs,
+        };
+        let names: Vec<String> = self.devices.iter().map(|d| d.name.clone()).collect();
+        let mut report = Report::new(config, control, outputs, names.into_iter().zip(before).collect())?;
+        let broken = stand_by(control, &threads, &mut report);
+        control.signals.ask_to_stop();
+        let mut finals = Vec::new();
+        for t in threads {
+            match t.join() {
+                Ok(f) => finals.extend(f),
+                Err(_) => error!("threads", "a worker's thread failed: what it had is lost"),
+            }
+        }
+        report.last(&finals);
+        tell(&report.rows(), &finals);
+        if let Watching::Profile(_) = control.watching
+            && let Some(p) = Profiling::of(config, &control.dir)?
+        {
+            profile(&p, &finals);
+        }
+        match broken {
+            true => Err(Failed::new("threads", "a worker's thread failed; the others were stopped")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Until the engine is to stop, or a worker ends that should not.
+fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], report: &mut Report) -> bool {
+    loop {
+        if control.signals.stop() {
+            notice!("suricata", "Signal Received.  Stopping engine.");
+            return false;
+        }
+        if threads.iter().any(JoinHandle::is_finished) && !control.signals.stop() {
+            return true;
+        }
+        if control.signals.rotate() {
+            margay_output::log::reopen();
+            // Files of a worker's own are opened anew by the worker.
+            if control.ask(|w, _| w.lane.rest.outputs.reopen(all::now())).is_err() {
+                warning!("output", "a worker did not open its log files anew: it did not answer in time");
+            }
+        }
+        report.tick(control);
+        std::thread::sleep(STEP);
+    }
+}
+
+/// Says what came and was lost.
+fn tell(rows: &[Row], finals: &[Final]) {
+    info!("counters", "Alerts: {}", finals.iter().map(|f| f.alerts).sum::<u64>());
+    for r in rows {
+        let c = &r.live;
+        let percent = if c.kernel_packets == 0 { 0.0 } else { c.kernel_drops as f64 * 100.0 / c.kernel_packets as f64 };
+        let bad: u64 = finals.iter().filter(|f| f.interface == r.interface).map(|f| f.invalid_checksums).sum();
+        notice!(
+            "device",
+            "{}: packets: {}, drops: {} ({percent:.2}%), invalid chksum: {bad}",
+            r.interface,
+            c.kernel_packets,
+            c.kernel_drops
+        );
+    }
+    for line in losses::table(rows) {
+        notice!("losses", "{line}");
+    }
+    for r in rows.iter().filter(|r| r.unexplained() != 0) {
+        error!("losses", "{}: {} packets cannot be explained", r.interface, r.unexplained());
+    }
+}
+
+/// What rules cost all workers together.
+fn profile(p: &Profiling, finals: &[Final]) {
+    let mut all = finals.iter().filter_map(|f| f.costs.as_ref());
+    let Some((detect, first)) = all.next() else { return };
+    let mut sum = first.clone();
+    for (_, costs) in all.filter(|(d, _)| d.serial() == detect.serial()) {
+        sum.iter_mut().zip(costs).for_each(|(s, c)| s.plus(c));
+    }
+    p.write(detect, &sum);
+}

@@ -1,0 +1,244 @@
+//! Statistics of all workers together, gathered by the thread that stands beside them.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use margay_capture::live::LiveCounters;
+use margay_config::Config;
+use margay_output::Outputs;
+use margay_output::event::{Counter, EventType, StatsEvent};
+
+use super::losses::{Host, Row};
+use super::thread::Final;
+use crate::Failed;
+use crate::control::Control;
+use crate::settings::{flag, now, number};
+use crate::stats;
+use crate::worker::Occasion;
+
+/// How long all workers together are waited for. What one that is late had before is shown then.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+type Counters = Vec<(String, u64)>;
+
+/// What a worker last told.
+#[derive(Debug, Clone, Default)]
+struct Told {
+    thread: String,
+    interface: String,
+    live: LiveCounters,
+    decoded: u64,
+    counters: Counters,
+    last: Counters,
+}
+
+/// Writes statistics at their interval and at the end.
+pub(super) struct Report {
+    control: Arc<Control>,
+    enabled: bool,
+    interval: Duration,
+    next: Instant,
+    outputs: Outputs,
+    workers: Vec<Told>,
+    totals: Counters,
+    last: Counters,
+    /// The interfaces, and what was counted of each at the start.
+    interfaces: Vec<(String, Host)>,
+    last_rows: Vec<Counters>,
+}
+
+impl Report {
+    /// # Errors
+    /// A value that cannot be read.
+    pub(super) fn new(
+        config: &Config,
+        control: &Arc<Control>,
+        outputs: Outputs,
+        interfaces: Vec<(String, Host)>,
+    ) -> Result<Report, Failed> {
+        let interval = Duration::from_secs(number(config, "stats.interval", 8u64)?.max(1));
+        Ok(Report {
+            control: Arc::clone(control),
+            enabled: flag(config, "stats.enabled", true)?,
+            interval,
+            next: Instant::now() + interval,
+            outputs,
+            workers: Vec::new(),
+            totals: Vec::new(),
+            last: Vec::new(),
+            last_rows: vec![Vec::new(); interfaces.len()],
+            interfaces,
+        })
+    }
+
+    /// Writes a report where it is time to.
+    pub(super) fn tick(&mut self, control: &Control) {
+        if Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + self.interval;
+        if !self.enabled {
+            return;
+        }
+        self.gather(control);
+        if !self.workers.is_empty() {
+            self.write();
+            self.scripts(control);
+        }
+        self.outputs.flush();
+    }
+
+    /// Asks all workers at once, and waits for them together.
+    fn gather(&mut self, control: &Control) {
+        let (send, receive) = mpsc::channel();
+        let mut asked = 0;
+        for post in control.workers() {
+            let send = send.clone();
+            let order = post.send(Box::new(move |w, r| {
+                let counters = r.counters(w);
+                let Some(c) = &w.lane.rest.captured else { return };
+                // Who asked may have gone.
+                let _ = send.send(Told {
+                    thread: c.thread.clone(),
+                    interface: c.interface.clone(),
+                    live: c.live,
+                    decoded: w.decoder.counters.pkts,
+                    counters,
+                    last: Vec::new(),
+                });
+            }));
+            asked += usize::from(order.is_ok());
+        }
+        drop(send);
+        let end = Instant::now() + PATIENCE;
+        for _ in 0..asked {
+            let Ok(told) = receive.recv_timeout(end.saturating_duration_since(Instant::now())) else { break };
+            self.take(told);
+        }
+    }
+
+    fn take(&mut self, mut told: Told) {
+        match self.workers.iter_mut().find(|w| w.thread == told.thread) {
+            Some(w) => {
+                told.last = std::mem::take(&mut w.counters);
+                *w = told;
+            }
+            None => {
+                self.workers.push(told);
+                self.workers.sort_by(|a, b| (&a.interface, &a.thread).cmp(&(&b.interface, &b.thread)));
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        std::mem::swap(&mut self.totals, &mut self.last);
+        self.totals.clear();
+        for w in &self.workers {
+            stats::add(&mut self.totals, w.counters.clone());
+        }
+        let rows = self.rows_now();
+        let mut by_interface: Vec<Counters> = Vec::new();
+        for r in &rows {
+            let mut counters = Vec::new();
+            r.for_each(&mut |name, value| counters.push((name.to_owned(), value)));
+            by_interface.push(counters);
+        }
+        let of_host = rows.first().map(|r| &r.host);
+        let sum = |f: fn(&Host) -> u64| rows.iter().map(|r| f(&r.host)).sum::<u64>();
+        // Together with what else is of the capture.
+        let at = self.totals.iter().take_while(|t| t.0.starts_with("capture.")).count();
+        let host = [
+            ("capture.nic.received", sum(|h| h.received)),
+            ("capture.nic.lost", sum(|h| h.lost)),
+            ("capture.softnet.dropped", of_host.map_or(0, |h| h.softnet)),
+            ("capture.softnet.time_squeezed", of_host.map_or(0, |h| h.squeezed)),
+            ("capture.engine.lost", rows.iter().map(Row::engine_lost).sum()),
+        ];
+        self.totals.splice(at..at, host.map(|(n, v)| (n.to_owned(), v)));
+        if !self.outputs.wants(EventType::Stats) {
+            return;
+        }
+        let totals = shown(&self.totals, &self.last);
+        let mut threads: Vec<(&str, Vec<Counter<'_>>)> =
+            self.workers.iter().map(|w| (w.thread.as_str(), shown(&w.counters, &w.last))).collect();
+        for (r, (counters, last)) in rows.iter().zip(by_interface.iter().zip(&self.last_rows)) {
+            threads.push((&r.interface, shown(counters, last)));
+        }
+        let threads: Vec<(&str, &[Counter<'_>])> = threads.iter().map(|(n, c)| (*n, c.as_slice())).collect();
+        let engines = self.control.engines().stats();
+        self.outputs.stats(&StatsEvent {
+            time: now(),
+            uptime: self.control.started.elapsed().as_secs(),
+            totals: &totals,
+            threads: &threads,
+            engines: &engines,
+            pcap_filename: None,
+        });
+        self.outputs.end_batch();
+        drop(totals);
+        self.last_rows = by_interface;
+    }
+
+    /// Hands the sums to the scripts of one worker.
+    fn scripts(&self, control: &Control) {
+        let Some(post) = control.workers().into_iter().next() else { return };
+        let (totals, last) = (self.totals.clone(), self.last.clone());
+        // A worker that takes no orders has no scripts to call any more.
+        let _ = post.send(Box::new(move |w, _| {
+            if w.lane.rest.scripts.wants(Occasion::Stats) {
+                w.lane.rest.scripts.stats(&shown(&totals, &last));
+            }
+        }));
+    }
+
+    /// The table as it is now.
+    fn rows_now(&self) -> Vec<Row> {
+        let row = |(name, before): &(String, Host)| {
+            let mut row = Row { interface: name.clone(), host: Host::of(name).since(before), ..Row::default() };
+            for w in self.workers.iter().filter(|w| w.interface == *name) {
+                row.live.add(&w.live);
+                row.decoded += w.decoded;
+            }
+            row
+        };
+        self.interfaces.iter().map(row).collect()
+    }
+
+    /// The last report, of workers that have ended.
+    pub(super) fn last(&mut self, finals: &[Final]) {
+        for f in finals {
+            self.take(Told {
+                thread: f.thread.clone(),
+                interface: f.interface.clone(),
+                live: f.live,
+                decoded: f.decoded,
+                counters: f.counters.clone(),
+                last: Vec::new(),
+            });
+        }
+        if self.enabled && !self.workers.is_empty() {
+            self.write();
+        }
+        self.outputs.finish();
+    }
+
+    /// The table at the end.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        self.rows_now()
+    }
+}
+
+fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -> Vec<Counter<'a>> {
+    let before = |n: usize, name: &str| match last.get(n) {
+        Some(l) if l.0 == name => l.1,
+        _ => last.iter().find(|l| l.0 == name).map_or(0, |l| l.1),
+    };
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let one = |(n, (name, value)): (usize, &'a (String, u64))| Counter {
+        name,
+        value: number(*value),
+        last: number(before(n, name)),
+    };
+    counters.iter().enumerate().map(one).collect()
+}

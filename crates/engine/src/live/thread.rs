@@ -1,0 +1,287 @@
+//! A worker's thread: it makes the worker and its socket, waits for the others, and inspects what comes.
+
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use margay_app::expect::{Expect, ExpectedFlow};
+use margay_app::file::FileConfig;
+use margay_capture::af_packet::{AfPacket, Trust};
+use margay_capture::live::{LinkChange, LiveCounters, LiveSource, Received};
+use margay_config::RunOptions;
+use margay_detect::Detect;
+use margay_detect::RuleCosts;
+use margay_output::{Outputs, error, notice, warning};
+
+use super::Cpus;
+use super::settings::Device;
+use crate::control::Control;
+use crate::control::post::Post;
+use crate::exception::Policies;
+use crate::settings;
+use crate::start::{self, Part, Watching};
+use crate::stats::Reporter;
+use crate::worker::{Captured, Worker};
+use crate::{Failed, files};
+
+/// How long a worker waits for packets before it looks whether there is something else to do.
+const WAIT: Duration = Duration::from_millis(100);
+/// How long a worker that is to stop looks at what is in its ring, at most.
+const LAST: Duration = Duration::from_secs(30);
+/// Of how many packets checksums are looked at before they are judged (`checksum-checks: auto`), and how many percent may be
+/// wrong.
+const JUDGED: u64 = 1000;
+const WRONG: u64 = 10;
+
+/// All that a worker's thread is given.
+pub(super) struct Seat {
+    pub(super) control: Arc<Control>,
+    pub(super) options: RunOptions,
+    pub(super) policies: Policies,
+    pub(super) device: Arc<Device>,
+    /// Its number on its interface, and of all; from 0.
+    pub(super) nth: usize,
+    pub(super) overall: usize,
+    pub(super) workers: usize,
+    pub(super) thread: String,
+    pub(super) outputs: Outputs,
+    pub(super) files: FileConfig,
+    pub(super) cpus: Arc<Cpus>,
+    /// The number of its interface's fan-out group, once there is one.
+    pub(super) group: Arc<Mutex<Option<u16>>>,
+    /// Told when the worker is ready, or why it cannot be.
+    pub(super) ready: Sender<Result<(), Failed>>,
+    /// Packets may come in; gone where there is nothing to be waited for.
+    pub(super) go: Receiver<()>,
+}
+
+/// What a worker leaves behind.
+pub(super) struct Final {
+    pub(super) interface: String,
+    pub(super) thread: String,
+    pub(super) live: LiveCounters,
+    /// Frames decoded.
+    pub(super) decoded: u64,
+    pub(super) invalid_checksums: u64,
+    pub(super) alerts: u64,
+    pub(super) counters: Vec<(String, u64)>,
+    /// What the engine's own rules cost, where that is measured.
+    pub(super) costs: Option<(Arc<Detect>, Vec<RuleCosts>)>,
+}
+
+impl Seat {
+    /// The thread, from its start to its end. `None` where it could not begin.
+    pub(super) fn run(mut self) -> Option<Final> {
+        self.cpus.place_worker(&self.device.name, self.nth, self.overall);
+        let made = self.prepare();
+        let ready = self.ready.clone();
+        match made {
+            Err(f) => {
+                // Who waits is told why; nobody else wants to know.
+                let _ = ready.send(Err(f));
+                None
+            }
+            Ok((mut worker, mut reporter, source, post)) => {
+                let told = ready.send(Ok(()));
+                drop(ready);
+                let go = told.is_ok() && self.go.recv().is_ok();
+                Some(self.work(&mut worker, &mut reporter, source, &post, go))
+            }
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn prepare(&mut self) -> Result<(Worker, Reporter, AfPacket, Arc<Post>), Failed> {
+        let control = &self.control;
+        let config = &control.config;
+        let mut outputs = Some(std::mem::replace(&mut self.outputs, nothing()?));
+        let mut made = None;
+        let post = control.enter(|engines| {
+            let outputs = match outputs.take() {
+                Some(o) => o,
+                None => nothing()?,
+            };
+            let opened = settings::share_outputs(config, &control.dir, outputs)?;
+            let part = Part { opened, files: self.files.clone(), workers: self.workers as u64 };
+            let (options, policies) = (&self.options, &self.policies);
+            let dir = &control.dir;
+            made =
+                Some(start::worker_of(config, options, control.ips, policies, engines, dir, &control.watching, part)?);
+            Ok(())
+        })?;
+        let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
+        worker.lane.rest.set_interface(&self.device.name);
+        worker.lane.rest.captured = Some(Captured {
+            interface: self.device.name.clone(),
+            thread: self.thread.clone(),
+            live: LiveCounters::default(),
+            announce: self.announce(&post),
+        });
+        let reporter = Reporter::new(config, false)?;
+        let source = self.open()?;
+        if self.nth == 0 && !source.is_up() {
+            warning!("af-packet", "{}: is down; waiting for it to come up", self.device.name);
+        }
+        Ok((worker, reporter, source, post))
+    }
+
+    /// One after the other on each interface: the first says which group they are.
+    fn open(&self) -> Result<AfPacket, Failed> {
+        let mut group = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settings = self.device.settings.clone();
+        if let Some(f) = &mut settings.fanout {
+            f.id = group.or(f.id);
+        }
+        let source =
+            AfPacket::open(&self.device.name, settings).map_err(|e| Failed::new("af-packet", e.to_string()))?;
+        *group = source.group();
+        Ok(source)
+    }
+
+    /// Says what parsers announce to all other workers.
+    fn announce(&self, own: &Arc<Post>) -> Option<crate::worker::Announce> {
+        if self.workers < 2 {
+            return None;
+        }
+        let (control, own) = (Arc::clone(&self.control), Arc::clone(own));
+        Some(Box::new(move |said: &[Expect], vlans, now| {
+            for post in control.workers().iter().filter(|p| !Arc::ptr_eq(p, &own)) {
+                let mut said: Vec<Expect> = said
+                    .iter()
+                    .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
+                    .collect();
+                // One that takes no more orders does without.
+                let _ = post.send(Box::new(move |w, _| w.lane.rest.expected.note(&mut said, vlans, now)));
+            }
+        }))
+    }
+
+    fn work(
+        self,
+        worker: &mut Worker,
+        reporter: &mut Reporter,
+        mut source: AfPacket,
+        post: &Arc<Post>,
+        go: bool,
+    ) -> Final {
+        let signals = Arc::clone(&self.control.signals);
+        let batch = files::batch_size(&self.control.config).unwrap_or(256);
+        if go && let Err(e) = source.start() {
+            error!("af-packet", "{e}");
+            signals.ask_to_stop();
+        }
+        let mut judging = self.device.auto_trust;
+        while go && !signals.stop() {
+            let received = source.receive(batch, WAIT);
+            if post.is_waiting() {
+                self.serve(worker, reporter, &mut source, post);
+            }
+            self.take(worker, &mut source, received);
+            if judging && worker.decoder.counters.pkts >= JUDGED {
+                judging = false;
+                self.judge(worker, &mut source);
+            }
+        }
+        // What is in the ring is inspected; nothing more comes in.
+        source.stop();
+        let end = Instant::now() + LAST;
+        let settle = source.settle();
+        while go && Instant::now() < end {
+            match source.receive(batch, settle) {
+                Received::Idle => break,
+                received => self.take(worker, &mut source, received),
+            }
+        }
+        self.control.leave(post);
+        self.note(worker, &mut source);
+        post.close(worker, reporter);
+        worker.finish();
+        let counters = reporter.counters(worker);
+        let rest = &mut worker.lane.rest;
+        rest.outputs.end_batch();
+        rest.outputs.finish();
+        let costs = match self.control.watching {
+            Watching::Profile(_) => rest.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
+            _ => None,
+        };
+        rest.scripts.finish();
+        Final {
+            interface: self.device.name.clone(),
+            thread: self.thread,
+            live: source.counters(),
+            decoded: worker.decoder.counters.pkts,
+            invalid_checksums: worker.lane.rest.stream.counters.invalid_checksum,
+            alerts: worker.lane.rest.counters.alerts,
+            counters,
+            costs,
+        }
+    }
+
+    /// Inspects what came.
+    #[inline]
+    fn take(&self, worker: &mut Worker, source: &mut AfPacket, received: Received) {
+        let now = match received {
+            Received::Frames => {
+                let frames = source.batch();
+                for (i, frame) in frames.iter().enumerate() {
+                    worker.decoder.unfinished_checksums = frames.trusted(i);
+                    worker.frame(&frame);
+                }
+                None
+            }
+            // The clock is looked at only where no packet tells the time.
+            Received::Idle => Some(settings::now()),
+            Received::Link(change) => {
+                if self.nth == 0 {
+                    let name = &self.device.name;
+                    match change {
+                        LinkChange::Down => {
+                            warning!("af-packet", "{name}: went down; nothing comes until it is up again")
+                        }
+                        LinkChange::Gone => warning!("af-packet", "{name}: is gone; looking for it until it is back"),
+                        LinkChange::Back => notice!("af-packet", "{name}: is up again"),
+                    }
+                }
+                None
+            }
+        };
+        let second = worker.expire_live(now);
+        source.release(&[]);
+        if second {
+            let time = worker.lane.rest.now;
+            worker.lane.rest.outputs.tick(time);
+        }
+    }
+
+    /// Notes what the source counted, for those who ask.
+    fn note(&self, worker: &mut Worker, source: &mut AfPacket) {
+        if let Some(c) = &mut worker.lane.rest.captured {
+            c.live = source.counters();
+        }
+    }
+
+    #[cold]
+    fn serve(&self, worker: &mut Worker, reporter: &mut Reporter, source: &mut AfPacket, post: &Post) {
+        self.note(worker, source);
+        post.serve(worker, reporter);
+    }
+
+    /// Stops looking at checksums where many are wrong: they are filled in later then, by a card.
+    #[cold]
+    fn judge(&self, worker: &mut Worker, source: &mut AfPacket) {
+        let (wrong, all) = (worker.lane.rest.stream.counters.invalid_checksum, worker.decoder.counters.pkts);
+        if wrong * 100 > all * WRONG {
+            notice!(
+                "af-packet",
+                "{}: {wrong} of {all} checksums are wrong: taking it that the card fills them in, and looking at them no more",
+                self.thread
+            );
+            source.set_trust(Trust::Everybody);
+        }
+    }
+}
+
+/// Outputs that write nothing.
+fn nothing() -> Result<Outputs, Failed> {
+    Ok(settings::Opened::nothing()?.outputs)
+}

@@ -1,0 +1,369 @@
+//! How an engine is started, how it says that it is ready, where it writes its counters and how it is stopped: what the
+//! laboratory has to know of one. Margay and Suricata are described here; others by a person, in YAML (docs/lab.md).
+
+use std::time::Duration;
+
+use margay_config::{Config, Node};
+
+use super::counters::{Format, Names};
+use crate::problem::{Outcome, Problem};
+use crate::units;
+
+/// What says that an engine is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// A line with this text on its standard output or error.
+    Line(String),
+    /// This file is there.
+    File(String),
+    /// It is when it was started.
+    AtOnce,
+}
+
+/// Where an engine's counters are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CountersAt {
+    /// The file, with places to fill in.
+    pub(crate) file: String,
+    pub(crate) format: Format,
+    pub(crate) names: Names,
+    /// How often the engine writes it.
+    pub(crate) every: Duration,
+}
+
+/// See the module. Commands and files have places to fill in: `{interface}`, `{capture}`, `{dir}` (the folder of this run) and
+/// `{tmp}` (a folder with a short name, for sockets).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Contract {
+    /// What it is called in reports.
+    pub(crate) name: String,
+    /// The command that reads packets from `{interface}`; empty where it cannot.
+    pub(crate) live: Vec<String>,
+    /// The command that reads `{capture}` and ends; empty where there is none.
+    pub(crate) offline: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) ready: Ready,
+    /// How long getting ready may take.
+    pub(crate) ready_within: Duration,
+    pub(crate) counters: Option<CountersAt>,
+    /// The signal that asks it to stop, by name.
+    pub(crate) stop: String,
+    /// How long stopping may take.
+    pub(crate) stop_within: Duration,
+    /// It is started anew for each trial of a search.
+    pub(crate) restart: bool,
+}
+
+impl Contract {
+    /// An engine that is described by its commands alone.
+    fn plain(name: &str) -> Contract {
+        Contract {
+            name: name.to_owned(),
+            live: Vec::new(),
+            offline: Vec::new(),
+            environment: Vec::new(),
+            ready: Ready::AtOnce,
+            ready_within: Duration::from_secs(120),
+            counters: None,
+            stop: "TERM".to_owned(),
+            stop_within: Duration::from_secs(60),
+            restart: false,
+        }
+    }
+
+    /// Suricata, and Margay, which takes the same options: counters come from an event log of their own that is added to the
+    /// outputs, once a second.
+    pub(crate) fn suricata(name: &str, binary: &str, options: &Options) -> Contract {
+        let mut command = vec![binary.to_owned()];
+        let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
+        if let Some(config) = &options.config {
+            add(&["-c", config]);
+        }
+        for rules in &options.rules {
+            add(&["-S", rules]);
+        }
+        add(&["-l", "{dir}"]);
+        for setting in [
+            "stats.enabled=yes",
+            "stats.interval=1",
+            "outputs.99=eve-log",
+            "outputs.99.eve-log.enabled=yes",
+            "outputs.99.eve-log.filetype=regular",
+            "outputs.99.eve-log.filename=lab-counters.json",
+            "outputs.99.eve-log.types.0=stats",
+        ] {
+            add(&["--set", setting]);
+        }
+        for setting in &options.set {
+            add(&["--set", setting]);
+        }
+        add(&options.args.iter().map(String::as_str).collect::<Vec<_>>());
+        let with =
+            |words: &[&str]| command.iter().cloned().chain(words.iter().map(|word| (*word).to_owned())).collect();
+        let list = |name: &str| vec![format!("stats.{name}")];
+        Contract {
+            live: with(&["--af-packet={interface}"]),
+            offline: with(&["-r", "{capture}"]),
+            ready: Ready::Line("Engine started".to_owned()),
+            ready_within: Duration::from_secs(300),
+            counters: Some(CountersAt {
+                file: "{dir}/lab-counters.json".to_owned(),
+                format: Format::JsonLines,
+                names: Names {
+                    received: list("capture.kernel_packets"),
+                    dropped: list("capture.kernel_drops"),
+                    decoded: list("decoder.pkts"),
+                    gaps: list("tcp.reassembly_gap"),
+                    alerts: list("detect.alert"),
+                },
+                every: Duration::from_secs(1),
+            }),
+            stop: "INT".to_owned(),
+            ..Contract::plain(name)
+        }
+    }
+
+    /// The simulated engine (`crate::sim`) with this capacity; `options` are more of its options.
+    pub(crate) fn simulated(name: &str, capacity: f64, options: &[String]) -> Outcome<Contract> {
+        let mut live = super::own_command()?;
+        let words = ["sim-engine", "--socket", "{tmp}/sim", "--counters", "{dir}/counters", "--capacity"];
+        live.extend(words.map(str::to_owned));
+        live.push(capacity.to_string());
+        live.extend(options.iter().cloned());
+        let list = |name: &str| vec![name.to_owned()];
+        Ok(Contract {
+            live,
+            ready: Ready::Line("Engine started".to_owned()),
+            ready_within: Duration::from_secs(20),
+            counters: Some(CountersAt {
+                file: "{dir}/counters".to_owned(),
+                format: Format::Lines,
+                names: Names {
+                    received: list("received"),
+                    dropped: list("dropped"),
+                    decoded: list("decoded"),
+                    ..Names::default()
+                },
+                every: Duration::from_millis(100),
+            }),
+            ..Contract::plain(name)
+        })
+    }
+
+    /// Whether it is the simulated engine, which takes its packets from a socket.
+    pub(crate) fn takes_socket(&self) -> bool {
+        self.live.iter().any(|word| word.contains("{tmp}/sim"))
+    }
+
+    /// Reads the contract that `node` describes; its name is the node's.
+    ///
+    /// # Errors
+    /// With the place, where a setting is not known or makes no sense.
+    pub(crate) fn read(node: Node<'_>) -> Outcome<Contract> {
+        let name = node.name().to_owned();
+        let adapter = node.get("adapter").unwrap_or("command");
+        let known: &[&str] = match adapter {
+            "suricata" | "margay" => &["binary", "config", "rules", "set", "args"],
+            "simulated" => &["capacity", "args"],
+            "command" => &["live", "offline", "counters", "ready", "stop"],
+            other => {
+                let place = node.child("adapter").unwrap_or(node);
+                return Err(place
+                    .error(format!("'{other}' is no adapter: margay, suricata, simulated and command are"))
+                    .into());
+            }
+        };
+        let common = ["adapter", "environment", "ready-within", "stop-within", "restart"];
+        only(node, &known.iter().chain(&common).copied().collect::<Vec<_>>())?;
+        let list = |key: &str| -> Vec<String> {
+            node.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()
+        };
+        let mut contract = match adapter {
+            "suricata" | "margay" => {
+                let options = Options {
+                    config: node.get("config").map(str::to_owned),
+                    rules: list("rules"),
+                    set: list("set"),
+                    args: list("args"),
+                };
+                let binary = match (node.get("binary"), adapter) {
+                    (Some(binary), _) => binary.to_owned(),
+                    (None, "margay") => super::own_engine(),
+                    (None, _) => "suricata".to_owned(),
+                };
+                Contract::suricata(&name, &binary, &options)
+            }
+            "simulated" => {
+                let capacity = node.float("capacity")?.filter(|capacity| *capacity > 0.0);
+                let capacity =
+                    capacity.ok_or_else(|| node.error("capacity: packets a second, above 0, are missing"))?;
+                Contract::simulated(&name, capacity, &list("args"))?
+            }
+            _ => Contract::read_plain(node, &name)?,
+        };
+        let time = |key: &str, otherwise: Duration| read_duration(node, key).map(|time| time.unwrap_or(otherwise));
+        contract.ready_within = time("ready-within", contract.ready_within)?;
+        contract.stop_within = time("stop-within", contract.stop_within)?;
+        contract.restart = node.bool("restart")?.unwrap_or(contract.restart);
+        if let Some(environment) = node.child("environment") {
+            contract.environment =
+                environment.children().map(|node| (node.name().to_owned(), node.text().to_owned())).collect();
+        }
+        Ok(contract)
+    }
+
+    fn read_plain(node: Node<'_>, name: &str) -> Outcome<Contract> {
+        let mut contract = Contract::plain(name);
+        let list = |key: &str| -> Vec<String> {
+            node.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()
+        };
+        (contract.live, contract.offline) = (list("live"), list("offline"));
+        if contract.live.is_empty() && contract.offline.is_empty() {
+            return Err(node.error("'live' or 'offline': a command is missing, as a list of words").into());
+        }
+        if let Some(ready) = node.child("ready") {
+            only(ready, &["line", "file"])?;
+            contract.ready = match (ready.get("line"), ready.get("file")) {
+                (Some(line), None) => Ready::Line(line.to_owned()),
+                (None, Some(file)) => Ready::File(file.to_owned()),
+                _ => return Err(ready.error("'ready': either a line or a file").into()),
+            };
+        }
+        if let Some(stop) = node.get("stop") {
+            super::running::signal(stop).ok_or_else(|| {
+                Problem::from(
+                    node.error(format!("stop: '{stop}' is no signal: INT, TERM, HUP, QUIT, USR1 and USR2 are")),
+                )
+            })?;
+            contract.stop = stop.to_owned();
+        }
+        if let Some(counters) = node.child("counters") {
+            only(counters, &["file", "format", "every", "received", "dropped", "decoded", "gaps", "alerts"])?;
+            let file = counters.get("file").ok_or_else(|| Problem::from(counters.error("'file' is missing")))?;
+            let format = counters.get("format").unwrap_or("json-lines");
+            let format = Format::named(format).ok_or_else(|| {
+                Problem::from(
+                    counters
+                        .error(format!("format: '{format}' is not known; json-lines, json, lines and stats-log are")),
+                )
+            })?;
+            let list = |key: &str| -> Vec<String> {
+                counters.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()
+            };
+            let names = Names {
+                received: list("received"),
+                dropped: list("dropped"),
+                decoded: list("decoded"),
+                gaps: list("gaps"),
+                alerts: list("alerts"),
+            };
+            if names.decoded.is_empty() {
+                return Err(counters
+                    .error("'decoded' is missing: what the engine took is what losses are told by")
+                    .into());
+            }
+            let every = read_duration(counters, "every")?.unwrap_or(Duration::from_secs(1));
+            contract.counters = Some(CountersAt { file: file.to_owned(), format, names, every });
+        }
+        Ok(contract)
+    }
+
+    /// Reads a file with one contract, or with `engines:` of which `name` is one.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or understood.
+    pub(crate) fn load(path: &str) -> Outcome<Contract> {
+        let config = Config::load(path)?;
+        let root = config.root();
+        let mut engines = root.child("engines").into_iter().flat_map(|node| node.children());
+        match (engines.next(), engines.next()) {
+            (Some(only), None) => Contract::read(only),
+            (Some(_), Some(_)) => {
+                Err(Problem::Usage(format!("{path} describes several engines: `margay lab compare` runs them")))
+            }
+            _ => Err(Problem::Usage(format!("{path} describes no engine: `engines:` with one below it is expected"))),
+        }
+    }
+}
+
+/// What is given for Margay and Suricata.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) config: Option<String>,
+    pub(crate) rules: Vec<String>,
+    pub(crate) set: Vec<String>,
+    pub(crate) args: Vec<String>,
+}
+
+/// Checks that no setting of `node` is other than `known`.
+///
+/// # Errors
+/// With its place, where one is.
+pub(crate) fn only(node: Node<'_>, known: &[&str]) -> Outcome<()> {
+    for child in node.children() {
+        if !known.contains(&child.name()) {
+            let what = format!("'{}' is not known here; {} are", child.name(), known.join(", "));
+            return Err(child.error(what).into());
+        }
+    }
+    Ok(())
+}
+
+/// A duration below `node`.
+///
+/// # Errors
+/// With its place, where it is none.
+pub(crate) fn read_duration(node: Node<'_>, key: &str) -> Outcome<Option<Duration>> {
+    let Some(child) = node.child(key) else { return Ok(None) };
+    units::duration(child.text()).map(Some).map_err(|why| child.error(format!("{key}: {why}")).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Contract, String> {
+        let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "x.yaml").unwrap();
+        let engine = config.node("engines").unwrap().children().next().unwrap();
+        Contract::read(engine).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn reads_a_contract() {
+        let contract = read(
+            "engines:\n  mine:\n    live: [mine, -i, '{interface}']\n    ready: {line: listening}\n    ready-within: 5s\n    stop: INT\n    \
+             counters:\n      file: '{dir}/c'\n      format: lines\n      decoded: [a, b]\n",
+        )
+        .unwrap();
+        assert_eq!((contract.name.as_str(), contract.ready_within), ("mine", Duration::from_secs(5)));
+        assert_eq!(contract.live, ["mine", "-i", "{interface}"]);
+        assert_eq!(contract.ready, Ready::Line("listening".to_owned()));
+        assert_eq!(contract.counters.unwrap().names.decoded, ["a", "b"]);
+    }
+
+    #[test]
+    fn suricata_gets_its_own_log_of_counters() {
+        let contract = read(
+            "engines:\n  tuned:\n    adapter: suricata\n    config: s.yaml\n    rules: x.rules\n    set: [a.b=c]\n",
+        )
+        .unwrap();
+        let line = contract.offline.join(" ");
+        assert!(line.starts_with("suricata -c s.yaml -S x.rules -l {dir} --set stats.enabled=yes"), "{line}");
+        assert!(line.ends_with("--set a.b=c -r {capture}"), "{line}");
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        for (text, said) in [
+            ("engines:\n  x: {adapter: snort}\n", "x.yaml:4:7: 'snort' is no adapter"),
+            ("engines:\n  x:\n    adapter: suricata\n    rulez: y\n", "x.yaml:6:5: 'rulez' is not known here"),
+            ("engines:\n  x:\n    stop: INT\n", "a command is missing"),
+            ("engines:\n  x:\n    live: [a]\n    stop: NOW\n", "'NOW' is no signal"),
+            ("engines:\n  x:\n    live: [a]\n    counters: {file: f, format: xml}\n", "'xml' is not known"),
+            ("engines:\n  x:\n    live: [a]\n    ready-within: soon\n", "'soon' is no duration"),
+        ] {
+            let problem = read(text).unwrap_err();
+            assert!(problem.contains(said), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What an engine says it received, lost and took: read from the file that it writes.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// How a file of counters is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// JSON objects, one a line; the last that has one of the names counts. Names are paths: `stats.decoder.pkts`.
+    JsonLines,
+    /// One JSON object, written anew each time.
+    Json,
+    /// Lines of a name and a number, with a blank, `:` or `=` between them; the last line of a name counts.
+    Lines,
+    /// Suricata's `stats.log`: `name | thread | value`; the last `Total` of a name counts.
+    StatsLog,
+}
+
+impl Format {
+    /// By its name in a contract.
+    pub(crate) fn named(name: &str) -> Option<Format> {
+        match name {
+            "json-lines" | "eve" => Some(Format::JsonLines),
+            "json" => Some(Format::Json),
+            "lines" => Some(Format::Lines),
+            "stats-log" => Some(Format::StatsLog),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked of an engine's counters. Each is the sum of the counters that are named.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Names {
+    /// Packets that came to the engine's queue, those that it dropped included.
+    pub(crate) received: Vec<String>,
+    /// Packets that found the queue full.
+    pub(crate) dropped: Vec<String>,
+    /// Packets that the engine took and decoded.
+    pub(crate) decoded: Vec<String>,
+    /// Gaps in TCP streams.
+    pub(crate) gaps: Vec<String>,
+    /// Alerts.
+    pub(crate) alerts: Vec<String>,
+}
+
+/// The counters at one time; not a number is what is not known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) received: f64,
+    pub(crate) dropped: f64,
+    pub(crate) decoded: f64,
+    pub(crate) gaps: f64,
+    pub(crate) alerts: f64,
+}
+
+impl Counts {
+    /// Nothing is known.
+    pub(crate) const UNKNOWN: Counts =
+        Counts { received: f64::NAN, dropped: f64::NAN, decoded: f64::NAN, gaps: f64::NAN, alerts: f64::NAN };
+
+    /// In the order of [`Counts::NAMES`].
+    pub(crate) fn values(&self) -> [f64; 5] {
+        [self.received, self.dropped, self.decoded, self.gaps, self.alerts]
+    }
+
+    /// What the values are called in tables.
+    pub(crate) const NAMES: [&str; 5] = ["received", "dropped", "decoded", "gaps", "alerts"];
+
+    /// Whether both say the same; what is not known is the same as what is not known.
+    pub(crate) fn same(&self, other: &Counts) -> bool {
+        self.values().iter().zip(other.values()).all(|(a, b)| a.to_bits() == b.to_bits())
+    }
+}
+
+/// Reads a file of counters again and again, the new part of it where it grows.
+#[derive(Clone, Debug)]
+pub(crate) struct CounterFile {
+    path: PathBuf,
+    format: Format,
+    names: Names,
+    offset: u64,
+    partial: Vec<u8>,
+    last: Counts,
+    /// How often something new was found.
+    pub(crate) updates: u64,
+}
+
+/// The value of a counter by its name.
+type Lookup<'a> = dyn FnMut(&str) -> Option<f64> + 'a;
+
+/// A line longer than this is no line of counters.
+const LONGEST: usize = 4 << 20;
+
+impl CounterFile {
+    /// Of `path`, which need not be there yet.
+    pub(crate) fn new(path: PathBuf, format: Format, names: Names) -> CounterFile {
+        CounterFile { path, format, names, offset: 0, partial: Vec::new(), last: Counts::UNKNOWN, updates: 0 }
+    }
+
+    /// The counters as last written; what was known before where the file cannot be read now.
+    pub(crate) fn read(&mut self) -> Counts {
+        match self.format {
+            Format::Json | Format::Lines => {
+                if let Ok(text) = std::fs::read_to_string(&self.path) {
+                    self.take(&text);
+                }
+            }
+            Format::JsonLines | Format::StatsLog => {
+                let Ok(mut file) = File::open(&self.path) else { return self.last };
+                if file.metadata().is_ok_and(|data| data.len() < self.offset) {
+                    // Written anew.
+                    (self.offset, self.partial) = (0, Vec::new());
+                }
+                if file.seek(SeekFrom::Start(self.offset)).is_err() {
+                    return self.last;
+                }
+                let mut buffer = vec![0; 1 << 16];
+                while let Ok(read @ 1..) = file.read(&mut buffer) {
+                    self.offset += read as u64;
+                    self.partial.extend_from_slice(&buffer[..read]);
+                    if let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') {
+                        let rest = self.partial.split_off(end + 1);
+                        let whole = std::mem::replace(&mut self.partial, rest);
+                        self.take(&String::from_utf8_lossy(&whole));
+                    }
+                    if self.partial.len() > LONGEST {
+                        self.partial.clear();
+                    }
+                }
+            }
+        }
+        self.last
+    }
+
+    fn take(&mut self, text: &str) {
+        let (format, mut last) = (self.format, self.last);
+        let mut lookup: Box<Lookup<'_>> = match format {
+            Format::JsonLines => {
+                let Some(value) = text.lines().rev().find_map(|line| {
+                    // Most lines of an event log are not counters: they are not worth parsing.
+                    let first = self.names.all().next()?.split('.').next()?;
+                    let value = line.contains(first).then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
+                    self.names.all().any(|name| dotted(&value, name).is_some()).then_some(value)
+                }) else {
+                    return;
+                };
+                Box::new(move |name| dotted(&value, name))
+            }
+            Format::Json => {
+                let Ok(value) = serde_json::from_str::<Value>(text) else { return };
+                Box::new(move |name| dotted(&value, name))
+            }
+            Format::Lines => Box::new(|name| {
+                text.lines().rev().find_map(|line| {
+                    let rest = line.trim().strip_prefix(name)?;
+                    let value = rest.strip_prefix([' ', '\t', ':', '='])?;
+                    value.trim_matches([' ', '\t', ':', '=']).split(' ').next()?.parse().ok()
+                })
+            }),
+            Format::StatsLog => Box::new(|name| {
+                text.lines().rev().find_map(|line| {
+                    let mut parts = line.split('|').map(str::trim);
+                    (parts.next()? == name && parts.next()? == "Total").then(|| parts.next()?.parse().ok()).flatten()
+                })
+            }),
+        };
+        for (of, value) in [
+            (&self.names.received, &mut last.received),
+            (&self.names.dropped, &mut last.dropped),
+            (&self.names.decoded, &mut last.decoded),
+            (&self.names.gaps, &mut last.gaps),
+            (&self.names.alerts, &mut last.alerts),
+        ] {
+            let found: Vec<f64> = of.iter().filter_map(|name| lookup(name)).collect();
+            if !found.is_empty() {
+                *value = found.iter().sum();
+            }
+        }
+        drop(lookup);
+        self.last = last;
+        self.updates += 1;
+    }
+}
+
+impl Names {
+    fn all(&self) -> impl Iterator<Item = &str> {
+        let lists = [&self.received, &self.dropped, &self.decoded, &self.gaps, &self.alerts];
+        lists.into_iter().flatten().map(String::as_str)
+    }
+}
+
+/// The number at a dotted path.
+fn dotted(value: &Value, path: &str) -> Option<f64> {
+    path.split('.').try_fold(value, |value, part| value.get(part))?.as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn names(received: &str, decoded: &str) -> Names {
+        Names { received: vec![received.to_owned()], decoded: vec![decoded.to_owned()], ..Names::default() }
+    }
+
+    #[test]
+    fn reads_events_as_they_are_appended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("eve.json");
+        let mut counters = CounterFile::new(
+            path.clone(),
+            Format::JsonLines,
+            names("stats.capture.kernel_packets", "stats.decoder.pkts"),
+        );
+        assert!(counters.read().decoded.is_nan());
+        let mut file = File::create(&path).unwrap();
+        writeln!(
+            file,
+            r#"{{"event_type":"stats","stats":{{"capture":{{"kernel_packets":5}},"decoder":{{"pkts":3}}}}}}"#
+        )
+        .unwrap();
+        write!(file, r#"{{"event_type":"alert","alert":{{}}}}"#).unwrap();
+        assert_eq!((counters.read().received, counters.read().decoded), (5.0, 3.0));
+        write!(file, "\n{{\"stats\":{{\"decoder\":{{\"pkts\":9").unwrap();
+        assert_eq!(counters.read().decoded, 3.0);
+        writeln!(file, "}}}}}}").unwrap();
+        assert_eq!((counters.read().received, counters.read().decoded), (5.0, 9.0));
+        assert!(counters.read().gaps.is_nan());
+    }
+
+    #[test]
+    fn reads_the_other_formats() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("counters");
+        for (format, text) in [
+            (Format::Lines, "a.in 7\na.in_other 9\nout: 4\n"),
+            (Format::Json, r#"{"a":{"in":7},"out":4}"#),
+            (
+                Format::StatsLog,
+                "Counter | TM Name | Value\na.in | Total | 3\nout | Total | 1\n---\na.in | Total | 7\nout | Total | 4\na.in | W#01 | 2\n",
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let read = CounterFile::new(path.clone(), format, names("a.in", "out")).read();
+            assert_eq!((read.received, read.decoded), (7.0, 4.0), "{format:?}");
+        }
+    }
+}

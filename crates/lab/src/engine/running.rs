@@ -1,0 +1,370 @@
+//! An engine that was started: whether it is ready, whether it still runs, what it counts, how it is stopped.
+
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+
+use super::contract::{Contract, Ready};
+use super::counters::{CounterFile, Counts};
+use crate::clock::Moment;
+use crate::made::Session;
+use crate::problem::{Outcome, Problem};
+use crate::signals;
+
+/// From where an engine takes its packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// An interface, in a network namespace where one is named.
+    Interface { name: String, namespace: Option<String> },
+    /// A capture, after which it ends.
+    Capture(PathBuf),
+    /// The simulated engine's socket.
+    Socket,
+}
+
+/// See the module. Dropped, it is killed.
+pub(crate) struct Running {
+    /// What it is called.
+    pub(crate) name: String,
+    child: Child,
+    held: OwnedFd,
+    console: PathBuf,
+    counters: Option<CounterFile>,
+    every: Duration,
+    stop: Signal,
+    stop_within: Duration,
+    /// When it was started.
+    pub(crate) started: Moment,
+    /// When it said that it was ready.
+    pub(crate) ready: Moment,
+    /// The most memory that was seen, in bytes.
+    peak: f64,
+    tick: f64,
+}
+
+/// How an engine ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) status: ExitStatus,
+    /// When.
+    pub(crate) at: Moment,
+    /// Processor time in seconds, all its threads', up to the end.
+    pub(crate) busy: f64,
+    /// The most memory that was seen, in bytes; the last look may be 50 ms before the end.
+    pub(crate) peak: f64,
+}
+
+/// A signal by its name, with or without `SIG`.
+pub(super) fn signal(name: &str) -> Option<Signal> {
+    Some(match name.trim_start_matches("SIG") {
+        "INT" => Signal::INT,
+        "TERM" => Signal::TERM,
+        "HUP" => Signal::HUP,
+        "QUIT" => Signal::QUIT,
+        "USR1" => Signal::USR1,
+        "USR2" => Signal::USR2,
+        _ => return None,
+    })
+}
+
+impl Running {
+    /// Starts the engine in folder `dir` and waits until it is ready. `short` is a folder with a short name.
+    ///
+    /// # Errors
+    /// Where it cannot be started, ends before it is ready or does not get ready in time; it runs no more then.
+    pub(crate) fn start(
+        contract: &Contract,
+        from: &From,
+        dir: &Path,
+        short: &Path,
+        session: &mut Session,
+    ) -> Outcome<Running> {
+        let mut running = Self::launch(contract, from, dir, short, session)?;
+        running.await_ready(contract, dir, short)?;
+        Ok(running)
+    }
+
+    fn launch(contract: &Contract, from: &From, dir: &Path, short: &Path, session: &mut Session) -> Outcome<Running> {
+        let name = contract.name.clone();
+        std::fs::create_dir_all(dir).map_err(|error| Problem::file("make", dir, error))?;
+        let template = if matches!(from, From::Capture(_)) { &contract.offline } else { &contract.live };
+        let Some(program) = template.first() else {
+            let kind = if matches!(from, From::Capture(_)) { "offline" } else { "live" };
+            return Err(Problem::Usage(format!("engine {name} has no `{kind}` command")));
+        };
+        let fill = |word: &str| fill(word, from, dir, short);
+        let mut words: Vec<String> = Vec::new();
+        if let From::Interface { namespace: Some(namespace), .. } = from {
+            words.extend(["ip", "netns", "exec", namespace].map(str::to_owned));
+        }
+        words.extend(template.iter().map(|word| fill(word)));
+        let console = dir.join("console.log");
+        let log = File::create(&console).map_err(|error| Problem::file("make", &console, error))?;
+        let log_too = log.try_clone().map_err(|error| Problem::file("use", &console, error))?;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(log).stderr(log_too).process_group(0);
+        command.envs(contract.environment.iter().map(|(key, value)| (key, fill(value))));
+        session.mark(&mut command)?;
+        let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        let command_file = dir.join("command");
+        std::fs::write(&command_file, format!("{line}\n"))
+            .map_err(|error| Problem::file("write", &command_file, error))?;
+        let started = Moment::now();
+        let child = command
+            .spawn()
+            .map_err(|error| Problem::Failed(format!("engine {name}: cannot start {}: {error}", fill(program))))?;
+        let held = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+            .map_err(|error| Problem::Failed(format!("engine {name}: cannot watch its process: {error}")))?;
+        let counters = contract.counters.as_ref();
+        let every = counters.map_or(Duration::ZERO, |at| at.every);
+        let counters = counters.map(|at| CounterFile::new(PathBuf::from(fill(&at.file)), at.format, at.names.clone()));
+        Ok(Running {
+            name,
+            child,
+            held,
+            console,
+            counters,
+            every,
+            stop: signal(&contract.stop).unwrap_or(Signal::TERM),
+            stop_within: contract.stop_within,
+            started,
+            ready: started,
+            peak: 0.0,
+            tick: rustix::param::clock_ticks_per_second() as f64,
+        })
+    }
+
+    fn await_ready(&mut self, contract: &Contract, dir: &Path, short: &Path) -> Outcome<()> {
+        let until = self.started.plus(contract.ready_within);
+        let file = match &contract.ready {
+            Ready::AtOnce => return Ok(()),
+            Ready::File(file) => Some(PathBuf::from(fill(file, &From::Socket, dir, short))),
+            Ready::Line(_) => None,
+        };
+        loop {
+            let ended = self.wait(Duration::from_millis(5))?;
+            let ready = match (&contract.ready, &file) {
+                (Ready::Line(line), _) => std::fs::read(&self.console)
+                    .is_ok_and(|text| text.windows(line.len().max(1)).any(|part| part == line.as_bytes())),
+                (_, Some(file)) => file.exists(),
+                _ => true,
+            };
+            if ready {
+                self.ready = Moment::now();
+                return Ok(());
+            }
+            if ended {
+                return Err(self.ended_early("before it was ready"));
+            }
+            if signals::stop_asked() {
+                return Err(Problem::Interrupted(format!("stopped while engine {} was starting", self.name)));
+            }
+            if Moment::now() > until {
+                let wanted = match (&contract.ready, file) {
+                    (Ready::Line(line), _) => format!("'{line}' did not come on its output"),
+                    (_, Some(file)) => format!("{} was not there", file.display()),
+                    _ => String::new(),
+                };
+                return Err(Problem::Failed(format!(
+                    "engine {} did not get ready within {:?}: {wanted}{}",
+                    self.name,
+                    contract.ready_within,
+                    self.last_words()
+                )));
+            }
+        }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits at most `time` for its end, which is not taken note of otherwise.
+    fn wait(&mut self, time: Duration) -> Outcome<bool> {
+        if let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", self.pid())) {
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0);
+            self.peak = self.peak.max(peak * 1024.0);
+        }
+        let limit = rustix::time::Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let mut polled = [PollFd::new(&self.held, PollFlags::IN)];
+        match poll(&mut polled, Some(&limit)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(Problem::Failed(format!("engine {}: cannot watch its process: {error}", self.name))),
+        }
+    }
+
+    /// Waits `time`, in which the engine is not to end.
+    ///
+    /// # Errors
+    /// Where it does, or somebody asks to stop.
+    pub(crate) fn keep(&mut self, time: Duration, doing: &str) -> Outcome<()> {
+        let until = Moment::now().plus(time);
+        loop {
+            let left = until.since(Moment::now());
+            if self.wait(left.min(Duration::from_millis(50)))? {
+                return Err(self.ended_early(doing));
+            }
+            if signals::stop_asked() {
+                return Err(Problem::Interrupted(format!("stopped {doing}")));
+            }
+            if left.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A problem that says how it ended and what it said last.
+    fn ended_early(&mut self, doing: &str) -> Problem {
+        let how = match self.child.wait() {
+            Ok(status) => describe(status),
+            Err(error) => error.to_string(),
+        };
+        Problem::Failed(format!("engine {} {how} {doing}{}", self.name, self.last_words()))
+    }
+
+    /// The last lines of its output, to be put behind a sentence.
+    fn last_words(&self) -> String {
+        let text = std::fs::read(&self.console).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(3)..].join("\n  ");
+        if last.is_empty() { "; it said nothing".to_owned() } else { format!("; it said last:\n  {last}") }
+    }
+
+    /// The counters as it wrote them last.
+    pub(crate) fn counts(&mut self) -> Counts {
+        self.counters.as_mut().map_or(Counts::UNKNOWN, CounterFile::read)
+    }
+
+    /// A reader of its counters for another thread.
+    pub(crate) fn counters(&self) -> Option<CounterFile> {
+        self.counters.clone()
+    }
+
+    /// Waits until two looks at the counters, with a new writing of them in between, say the same, or `most` is over.
+    ///
+    /// # Errors
+    /// As [`Running::keep`].
+    pub(crate) fn settle(&mut self, most: Duration) -> Outcome<Counts> {
+        let apart = self.every.mul_f64(1.3) + Duration::from_millis(100);
+        let until = Moment::now().plus(most);
+        let mut last = self.counts();
+        loop {
+            self.keep(apart, "while its counters came to rest")?;
+            let now = self.counts();
+            if now.same(&last) || Moment::now() > until {
+                return Ok(now);
+            }
+            last = now;
+        }
+    }
+
+    /// Waits for an engine that ends by itself, at most `within`.
+    ///
+    /// # Errors
+    /// Where it does not end, or somebody asks to stop.
+    pub(crate) fn finish(mut self, within: Duration) -> Outcome<End> {
+        let until = Moment::now().plus(within);
+        while !self.wait(Duration::from_millis(50))? {
+            if signals::stop_asked() {
+                return Err(Problem::Interrupted(format!("stopped while engine {} was running", self.name)));
+            }
+            if Moment::now() > until {
+                let words = self.last_words();
+                return Err(Problem::Failed(format!("engine {} did not end within {within:?}{words}", self.name)));
+            }
+        }
+        let end = self.take_end()?;
+        if end.status.success() {
+            return Ok(end);
+        }
+        Err(Problem::Failed(format!("engine {} {}{}", self.name, describe(end.status), self.last_words())))
+    }
+
+    fn take_end(&mut self) -> Outcome<End> {
+        let at = Moment::now();
+        // Until it is waited for, an ended process still has its times.
+        let _ = waitid(WaitId::Pid(Pid::from_child(&self.child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        let busy = (ticks(11) + ticks(12)) / self.tick;
+        let status = self.child.wait();
+        let status =
+            status.map_err(|error| Problem::Failed(format!("engine {}: cannot see its end: {error}", self.name)))?;
+        Ok(End { status, at, busy, peak: self.peak })
+    }
+
+    /// Asks it to stop, and kills it where it does not.
+    ///
+    /// # Errors
+    /// Where it had to be killed.
+    pub(crate) fn stop(mut self) -> Outcome<(End, Counts)> {
+        let _ = pidfd_send_signal(&self.held, self.stop);
+        let until = Moment::now().plus(self.stop_within);
+        while !self.wait(Duration::from_millis(20))? {
+            if Moment::now() > until {
+                let _ = pidfd_send_signal(&self.held, Signal::KILL);
+                let _ = self.child.wait();
+                return Err(Problem::Failed(format!(
+                    "engine {} did not stop within {:?} and was killed{}",
+                    self.name,
+                    self.stop_within,
+                    self.last_words()
+                )));
+            }
+        }
+        let end = self.take_end()?;
+        Ok((end, self.counts()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = pidfd_send_signal(&self.held, self.stop);
+            let limit = rustix::time::Timespec { tv_sec: 3, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&self.held, PollFlags::IN)], Some(&limit));
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn fill(word: &str, from: &From, dir: &Path, short: &Path) -> String {
+    let mut word = word.replace("{dir}", &dir.to_string_lossy()).replace("{tmp}", &short.to_string_lossy());
+    match from {
+        From::Interface { name, .. } => word = word.replace("{interface}", name),
+        From::Capture(path) => word = word.replace("{capture}", &path.to_string_lossy()),
+        From::Socket => {}
+    }
+    word
+}
+
+/// How a process ended, as part of a sentence.
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with status {code}"),
+        (_, Some(signal)) => format!("was ended by signal {signal}"),
+        _ => "ended".to_owned(),
+    }
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}

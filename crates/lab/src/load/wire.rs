@@ -1,0 +1,137 @@
+//! What is between sender and engine, and what the kernel counts on it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::made::{Session, Thing, ip};
+use crate::problem::{Outcome, Problem};
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wire {
+    /// The interface that is sent on, in the command's own network namespace.
+    pub(crate) sender: String,
+    /// The interface that the engine reads from.
+    pub(crate) engine: String,
+    /// The engine's network namespace, where it is not the command's own.
+    pub(crate) namespace: Option<String>,
+}
+
+impl Wire {
+    /// Two interfaces that are there.
+    ///
+    /// # Errors
+    /// Where one is not.
+    pub(crate) fn given(sender: &str, engine: &str) -> Outcome<Wire> {
+        for name in [sender, engine] {
+            if name.contains('/') || !Path::new("/sys/class/net").join(name).exists() {
+                let there: Vec<String> = std::fs::read_dir("/sys/class/net")
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                    .collect();
+                return Err(Problem::Usage(format!("there is no interface {name}; there are {}", there.join(", "))));
+            }
+        }
+        Ok(Wire { sender: sender.to_owned(), engine: engine.to_owned(), namespace: None })
+    }
+
+    /// A pair of virtual interfaces, the engine's end in a network namespace of its own, gone with the session.
+    ///
+    /// # Errors
+    /// Where they cannot be made: without root, or without iproute2.
+    pub(crate) fn make(session: &mut Session, mtu: u32) -> Outcome<Wire> {
+        let (space, sender, engine) = (session.id.clone(), format!("{}s", session.id), format!("{}e", session.id));
+        let failed = |why: String| {
+            let hint = if rustix::process::geteuid().is_root() {
+                ""
+            } else {
+                " (it needs root; --interface takes a pair that is there)"
+            };
+            Problem::Failed(format!("cannot make a pair of interfaces{hint}: {why}"))
+        };
+        session.will_make(Thing::Namespace(space.clone()))?;
+        ip(&["netns", "add", &space]).map_err(failed)?;
+        session.will_make(Thing::Interface(sender.clone()))?;
+        let mtu = mtu.to_string();
+        ip(&[
+            "link", "add", &sender, "mtu", &mtu, "type", "veth", "peer", "name", &engine, "mtu", &mtu, "netns", &space,
+        ])
+        .map_err(failed)?;
+        // No address of its own: what is on the wire is what was sent.
+        ip(&["link", "set", &sender, "addrgenmode", "none", "up"]).map_err(failed)?;
+        ip(&["-n", &space, "link", "set", &engine, "addrgenmode", "none", "up"]).map_err(failed)?;
+        ip(&["-n", &space, "link", "set", "lo", "up"]).map_err(failed)?;
+        Ok(Wire { sender, engine, namespace: Some(space) })
+    }
+}
+
+/// `/proc/net/dev` at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interfaces(BTreeMap<String, [f64; 16]>);
+
+impl Interfaces {
+    /// Of the network namespace of process `pid`, or of one's own.
+    pub(crate) fn read(pid: Option<u32>) -> Interfaces {
+        let path = pid.map_or_else(|| "/proc/net/dev".to_owned(), |pid| format!("/proc/{pid}/net/dev"));
+        Interfaces::of(&std::fs::read_to_string(path).unwrap_or_default())
+    }
+
+    fn of(text: &str) -> Interfaces {
+        let line = |line: &str| {
+            let (name, rest) = line.split_once(':')?;
+            let mut values = [f64::NAN; 16];
+            for (value, word) in values.iter_mut().zip(rest.split_ascii_whitespace()) {
+                *value = word.parse().ok()?;
+            }
+            Some((name.trim().to_owned(), values))
+        };
+        Interfaces(text.lines().skip(2).filter_map(line).collect())
+    }
+
+    /// Packets that `interface` has sent; not a number where it is not there.
+    pub(crate) fn sent(&self, interface: &str) -> f64 {
+        self.0.get(interface).map_or(f64::NAN, |values| values[9])
+    }
+
+    /// Packets that `interface` has received.
+    pub(crate) fn received(&self, interface: &str) -> f64 {
+        self.0.get(interface).map_or(f64::NAN, |values| values[1])
+    }
+
+    /// Packets that `interface` lost on receiving: dropped (with those missed) and overruns.
+    pub(crate) fn lost(&self, interface: &str) -> f64 {
+        self.0.get(interface).map_or(f64::NAN, |values| values[3] + values[4])
+    }
+}
+
+/// What the kernel's packet queues dropped, of the whole machine.
+pub(crate) fn softnet_drops() -> f64 {
+    let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    let of = |line: &str| u32::from_str_radix(line.split(' ').nth(1)?, 16).ok().map(f64::from);
+    text.lines().filter_map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_interfaces() {
+        let text =
+            "Inter-|   Receive |  Transmit\n face |bytes packets\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
+        let read = Interfaces::of(text);
+        assert_eq!((read.received("lo"), read.lost("lo"), read.sent("lo")), (2.0, 9.0, 10.0));
+        assert!(read.sent("eth9").is_nan());
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named() {
+        let problem = Wire::given("lo", "nosuch0").unwrap_err().to_string();
+        assert!(
+            problem.starts_with("there is no interface nosuch0; there are ") && problem.contains("lo"),
+            "{problem}"
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! An engine under a load on a wire.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::engine::{Contract, Counts, From, Running};
+use crate::load::{Interfaces, Order, Sender, Wire, softnet_drops};
+use crate::made::Session;
+use crate::problem::{Outcome, Problem};
+use crate::throughput::{Counted, Losses};
+use crate::watch::Watch;
+
+/// How a trial is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    /// Sent before losses at the ring count: it fills queues and caches.
+    pub(crate) warm_up: Duration,
+    /// Sent after that.
+    pub(crate) hold: Duration,
+    /// The time between samples.
+    pub(crate) period: Duration,
+}
+
+/// What a trial came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Trial {
+    /// Packets a second that were asked for.
+    pub(crate) rate: f64,
+    pub(crate) counted: Counted,
+    pub(crate) losses: Losses,
+}
+
+/// An engine, a sender and what is between them.
+pub(crate) struct Rig {
+    contract: Contract,
+    wire: Option<Wire>,
+    sender: Box<dyn Sender>,
+    times: Times,
+    dir: PathBuf,
+    short: PathBuf,
+    running: Option<(Running, Watch)>,
+    starts: u32,
+    /// What could not be sampled.
+    pub(crate) notes: Vec<String>,
+    /// Last, so that what it made is undone after all else is over.
+    session: Session,
+}
+
+impl Rig {
+    /// An engine that reads from `wire` (none: from its socket) what `sender` sends. Files are put into `dir`; `short` is the session's
+    /// folder, for sockets.
+    pub(crate) fn new(
+        contract: Contract,
+        wire: Option<Wire>,
+        sender: Box<dyn Sender>,
+        times: Times,
+        dir: &Path,
+        short: PathBuf,
+        session: Session,
+    ) -> Rig {
+        let (dir, running, notes) = (dir.to_owned(), None, Vec::new());
+        Rig { contract, wire, sender, times, dir, short, running, starts: 0, notes, session }
+    }
+
+    /// What sends.
+    pub(crate) fn describe(&self) -> String {
+        self.sender.describe()
+    }
+
+    fn engine(&mut self) -> Outcome<&mut Running> {
+        if self.contract.restart {
+            self.stop()?;
+        }
+        if self.running.is_none() {
+            let from = match &self.wire {
+                Some(wire) => From::Interface { name: wire.engine.clone(), namespace: wire.namespace.clone() },
+                None => From::Socket,
+            };
+            self.starts += 1;
+            // An engine that is started anew writes into a folder of its own: nothing of the one before is read as its own.
+            let dir = if self.starts == 1 { self.dir.clone() } else { self.dir.join(format!("start-{}", self.starts)) };
+            let running = Running::start(&self.contract, &from, &dir, &self.short, &mut self.session)?;
+            let watch = Watch::start(running.pid(), running.counters(), self.times.period, &dir);
+            self.running = Some((running, watch));
+        }
+        match &mut self.running {
+            Some((running, _)) => Ok(running),
+            None => Err(Problem::Failed("the engine does not run".to_owned())),
+        }
+    }
+
+    fn stop(&mut self) -> Outcome<()> {
+        let Some((running, watch)) = self.running.take() else { return Ok(()) };
+        let ended = running.stop();
+        let notes = watch.end()?;
+        self.notes.extend(notes);
+        self.notes.sort();
+        self.notes.dedup();
+        ended.map(|_| ())
+    }
+
+    /// Sends at `rate` packets a second, and tells what became of them.
+    ///
+    /// # Errors
+    /// Where the engine does not get ready, ends, or the sender fails; or somebody asks to stop.
+    pub(crate) fn trial(&mut self, rate: f64) -> Outcome<Trial> {
+        let times = self.times;
+        let doing = format!("at {rate:.0} packets a second");
+        let (receiver, sending_on) = match &self.wire {
+            Some(wire) => (wire.engine.clone(), wire.sender.clone()),
+            None => (String::new(), String::new()),
+        };
+        // Until what came before has passed.
+        let before = self.engine()?.settle(Duration::from_secs(20))?;
+        let pid = self.engine_pid();
+        let (wire_before, softnet_before) = (Interfaces::read(pid), softnet_drops());
+        let order = Order { rate, time: times.warm_up + times.hold };
+        let mut sending = self.sender.start(order, &mut self.session)?;
+        let running = self.running.as_mut().map(|(running, _)| running);
+        let running = running.ok_or_else(|| Problem::Failed("the engine does not run".to_owned()))?;
+        running.keep(times.warm_up, &format!("while warming up {doing}"))?;
+        let (middle, sent_middle) = (running.counts(), sending.so_far().unwrap_or(0.0));
+        let mut over = Duration::ZERO;
+        while !sending.done()? {
+            running.keep(Duration::from_millis(20), &doing)?;
+            over += Duration::from_millis(20);
+            if over > times.hold * 2 + Duration::from_secs(30) {
+                return Err(Problem::Failed(format!("the sender on {sending_on} does not end {doing}")));
+            }
+        }
+        let sent = sending.report()?;
+        drop(sending);
+        let after = running.settle(Duration::from_secs(30))?;
+        let wire_after = Interfaces::read(pid);
+        let grown = |after: f64, before: f64| {
+            // A counter that was not there before the first packet begins at zero.
+            after - if before.is_finite() { before } else { 0.0 }
+        };
+        let counted = Counted {
+            sent,
+            card: wire_after.lost(&receiver) - wire_before.lost(&receiver),
+            softnet: softnet_drops() - softnet_before,
+            interface: wire_after.received(&receiver) - wire_before.received(&receiver),
+            engine: Counts {
+                received: grown(after.received, before.received),
+                dropped: grown(after.dropped, before.dropped),
+                decoded: grown(after.decoded, before.decoded),
+                gaps: grown(after.gaps, before.gaps),
+                alerts: grown(after.alerts, before.alerts),
+            },
+            held_sent: sent.packets - sent_middle,
+            held_dropped: grown(after.dropped, middle.dropped),
+        };
+        if !counted.engine.decoded.is_finite() {
+            return Err(Problem::Failed(format!(
+                "engine {} wrote no counters, so its losses cannot be told: `decoded` was not found{}",
+                self.contract.name,
+                self.contract.counters.as_ref().map_or_else(String::new, |at| format!(" in {}", at.file))
+            )));
+        }
+        Ok(Trial { rate, counted, losses: Losses::of(&counted) })
+    }
+
+    fn engine_pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|(running, _)| running.pid())
+    }
+
+    /// Stops the engine.
+    ///
+    /// # Errors
+    /// Where it does not stop, or samples could not be written.
+    pub(crate) fn end(mut self) -> Outcome<Vec<String>> {
+        self.stop()?;
+        Ok(std::mem::take(&mut self.notes))
+    }
+}

@@ -1,0 +1,174 @@
+//! The highest rate with at most a given loss, by bisection.
+
+use crate::problem::Outcome;
+use crate::stats::{self, Interval};
+
+/// Where and how closely to look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Range {
+    /// The rate to begin with, packets a second; it is halved until it is taken.
+    pub(crate) from: f64,
+    /// The highest rate of interest.
+    pub(crate) to: f64,
+    /// The bound is known when the lowest rate not taken is at most so much (as a share) above the highest taken.
+    pub(crate) close: f64,
+}
+
+/// What a trial at a rate came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The engine took it with no more than the loss allowed.
+    Taken,
+    /// It lost more.
+    Lost,
+    /// The sender did not reach the rate, so it says nothing about the engine.
+    Unreached,
+}
+
+/// Why a bound is where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The engine lost more above it.
+    Engine,
+    /// The sender reached no more: the engine's bound may be higher.
+    Sender,
+    /// The highest rate of interest was taken: the engine's bound may be higher.
+    Asked,
+    /// Not even a thousandth of the first rate was taken.
+    Nothing,
+}
+
+/// What one search found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Found {
+    /// The highest rate that was taken; 0 where none was.
+    pub(crate) rate: f64,
+    pub(crate) limit: Limit,
+}
+
+/// Searches once: doubles from where it begins until the engine loses, then halves the interval (in the ratio of rates, so that each
+/// trial says as much as the one before).
+///
+/// # Errors
+/// What `trial` returns.
+pub(crate) fn search(range: Range, trial: &mut dyn FnMut(f64) -> Outcome<Verdict>) -> Outcome<Found> {
+    let mut rate = range.from.min(range.to);
+    let (mut taken, mut lost): (Option<f64>, Option<f64>) = (None, None);
+    let mut limit = Limit::Engine;
+    // The interval: a rate that is taken and one that is not.
+    while taken.is_none() || lost.is_none() {
+        match trial(rate)? {
+            Verdict::Taken => {
+                taken = Some(rate);
+                if lost.is_none() && rate >= range.to {
+                    return Ok(Found { rate, limit: Limit::Asked });
+                }
+                rate = (rate * 2.0).min(range.to);
+            }
+            verdict => {
+                lost = Some(rate);
+                limit = if verdict == Verdict::Unreached { Limit::Sender } else { Limit::Engine };
+                rate /= 2.0;
+                if taken.is_none() && rate < range.from / 1000.0 {
+                    return Ok(Found { rate: 0.0, limit: Limit::Nothing });
+                }
+            }
+        }
+    }
+    let (Some(mut taken), Some(mut lost)) = (taken, lost) else {
+        return Ok(Found { rate: 0.0, limit: Limit::Nothing });
+    };
+    while lost > taken * (1.0 + range.close) {
+        let rate = (taken * lost).sqrt();
+        match trial(rate)? {
+            Verdict::Taken => taken = rate,
+            verdict => {
+                lost = rate;
+                limit = if verdict == Verdict::Unreached { Limit::Sender } else { Limit::Engine };
+            }
+        }
+    }
+    Ok(Found { rate: taken, limit })
+}
+
+/// What several searches found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bound {
+    /// Each search's.
+    pub(crate) found: Vec<Found>,
+    /// Their median, and how far to trust it.
+    pub(crate) rate: Interval,
+}
+
+impl Bound {
+    /// Of the searches that were made; none where none was.
+    pub(crate) fn of(found: Vec<Found>) -> Option<Bound> {
+        let rates: Vec<f64> = found.iter().map(|found| found.rate).collect();
+        let rate = stats::median_interval(&rates)?;
+        Some(Bound { found, rate })
+    }
+
+    /// Why the bound is where it is: the reason of most searches.
+    pub(crate) fn limit(&self) -> Limit {
+        let count = |limit: Limit| self.found.iter().filter(|found| found.limit == limit).count();
+        let all = [Limit::Engine, Limit::Sender, Limit::Asked, Limit::Nothing];
+        all.into_iter().max_by_key(|limit| count(*limit)).unwrap_or(Limit::Engine)
+    }
+}
+
+impl Limit {
+    /// As a sentence for a person.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Limit::Engine => "above it more is lost than allowed",
+            Limit::Sender => "the sender reached no more: the engine's own bound may be higher",
+            Limit::Asked => "it is the highest rate that was asked for: the engine's own bound may be higher",
+            Limit::Nothing => "more was lost than allowed at every rate that was tried",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGE: Range = Range { from: 1000.0, to: 1e6, close: 0.01 };
+
+    fn with(range: Range, verdict: impl Fn(f64) -> Verdict) -> (Found, u32) {
+        let mut trials = 0;
+        let found = search(range, &mut |rate| {
+            trials += 1;
+            Ok(verdict(rate))
+        });
+        (found.unwrap(), trials)
+    }
+
+    #[test]
+    fn finds_a_bound_above_and_below_where_it_begins() {
+        for capacity in [37.0, 999.0, 1000.0, 54_321.0, 900_000.0] {
+            let (found, trials) = with(RANGE, |rate| if rate <= capacity { Verdict::Taken } else { Verdict::Lost });
+            assert!(found.rate <= capacity && found.rate * 1.0101 > capacity, "{found:?} of {capacity}");
+            assert_eq!(found.limit, Limit::Engine);
+            assert!(trials < 30, "{trials}");
+        }
+    }
+
+    #[test]
+    fn says_when_the_bound_is_not_the_engines() {
+        let (found, _) = with(RANGE, |_| Verdict::Taken);
+        assert_eq!(found, Found { rate: 1e6, limit: Limit::Asked });
+        let (found, _) = with(RANGE, |_| Verdict::Lost);
+        assert_eq!(found, Found { rate: 0.0, limit: Limit::Nothing });
+        let (found, _) = with(RANGE, |rate| if rate < 70_000.0 { Verdict::Taken } else { Verdict::Unreached });
+        assert!(found.limit == Limit::Sender && found.rate > 69_000.0 && found.rate < 70_000.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_bound_is_the_median_of_searches() {
+        let found = |rate| Found { rate, limit: Limit::Engine };
+        let bound = Bound::of(vec![found(100.0), found(104.0), found(99.0)]).unwrap();
+        assert_eq!((bound.rate.value, bound.rate.count, bound.limit()), (100.0, 3, Limit::Engine));
+        assert!(bound.rate.low >= 99.0 && bound.rate.high <= 104.0);
+        assert_eq!(Bound::of(Vec::new()), None);
+    }
+}

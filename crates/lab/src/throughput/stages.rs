@@ -1,0 +1,179 @@
+//! Where packets were lost between the sender and the engine.
+
+use crate::engine::Counts;
+use crate::load::Sent;
+
+/// A place where packets can be lost, in their order on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// They were to be sent and were not.
+    Sender,
+    /// They were sent and nobody counted them again.
+    Link,
+    /// The card, or its driver, dropped them.
+    Card,
+    /// The kernel's queue was full.
+    Softnet,
+    /// The queue to the engine was full.
+    Ring,
+    /// The engine got them and did not decode them.
+    Engine,
+}
+
+impl Stage {
+    pub(crate) const ALL: [Stage; 6] =
+        [Stage::Sender, Stage::Link, Stage::Card, Stage::Softnet, Stage::Ring, Stage::Engine];
+
+    /// Its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Stage::Sender => "sender",
+            Stage::Link => "link",
+            Stage::Card => "NIC",
+            Stage::Softnet => "softnet",
+            Stage::Ring => "ring",
+            Stage::Engine => "engine",
+        }
+    }
+}
+
+/// What was counted on the way, over a trial: by how much each grew. Not a number is what nobody counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) sent: Sent,
+    /// Dropped by the engine's interface.
+    pub(crate) card: f64,
+    /// Dropped by the kernel's queue, of the whole machine.
+    pub(crate) softnet: f64,
+    /// Received by the engine's interface.
+    pub(crate) interface: f64,
+    /// What the engine says.
+    pub(crate) engine: Counts,
+    /// Packets sent, and dropped at the ring, after the warm-up.
+    pub(crate) held_sent: f64,
+    pub(crate) held_dropped: f64,
+}
+
+/// Losses by stage, as shares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Losses {
+    /// In the order of [`Stage::ALL`]; of packets offered for the sender, of packets sent for the others.
+    pub(crate) share: [f64; 6],
+    /// New gaps in TCP streams; not a number where they are not counted.
+    pub(crate) gaps: f64,
+}
+
+impl Losses {
+    /// Tells `counted` by stage. What the ring dropped is of the time after the warm-up, since a ring that is empty at first
+    /// takes what later will not fit.
+    pub(crate) fn of(counted: &Counted) -> Losses {
+        let sent = counted.sent.packets;
+        let share = |packets: f64, of: f64| if of > 0.0 && packets.is_finite() { (packets / of).max(0.0) } else { 0.0 };
+        let known = |value: f64| if value.is_finite() { value } else { 0.0 };
+        // Where the engine does not say how many came to its ring, the interface does.
+        let arrived = [counted.engine.received, counted.interface, counted.engine.decoded];
+        let arrived = arrived.into_iter().find(|value| value.is_finite()).unwrap_or(sent);
+        // Everything between is one number; the counters of card and kernel say which part is theirs. They count what else
+        // goes on too, so they are given no more than there is.
+        let between = (sent - arrived).max(0.0);
+        let card = known(counted.card).clamp(0.0, between);
+        let softnet = known(counted.softnet).clamp(0.0, between - card);
+        let dropped = known(counted.engine.dropped);
+        let inside = if counted.engine.received.is_finite() || counted.interface.is_finite() {
+            arrived - dropped - counted.engine.decoded
+        } else {
+            0.0
+        };
+        Losses {
+            share: [
+                share(counted.sent.offered - sent, counted.sent.offered),
+                share(between - card - softnet, sent),
+                share(card, sent),
+                share(softnet, sent),
+                share(counted.held_dropped, counted.held_sent),
+                share(inside, sent),
+            ],
+            gaps: counted.engine.gaps,
+        }
+    }
+
+    /// The share of what was sent that the engine did not decode.
+    pub(crate) fn total(&self) -> f64 {
+        self.share[1..].iter().sum()
+    }
+
+    /// The share that a stage lost.
+    pub(crate) fn at(&self, stage: Stage) -> f64 {
+        self.share[stage as usize]
+    }
+
+    /// The stage that lost most, where any lost a ten-thousandth.
+    pub(crate) fn worst(&self) -> Option<Stage> {
+        let worst = Stage::ALL.into_iter().max_by(|a, b| self.at(*a).total_cmp(&self.at(*b)))?;
+        (self.at(worst) >= 1e-4).then_some(worst)
+    }
+
+    /// The losses as a person reads them: `ring 3.2 %, engine 0.1 %`, or `none`.
+    pub(crate) fn describe(&self) -> String {
+        let one = |stage: &Stage| format!("{} {:.2} %", stage.name(), self.at(*stage) * 100.0);
+        let mut parts: Vec<String> = Stage::ALL.iter().filter(|stage| self.at(**stage) >= 5e-5).map(one).collect();
+        if self.gaps > 0.0 {
+            parts.push(format!("{} TCP gaps", self.gaps));
+        }
+        if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(offered: f64, sent: f64, received: f64, dropped: f64, decoded: f64) -> Counted {
+        Counted {
+            sent: Sent { offered, packets: sent, bytes: sent * 100.0, seconds: 1.0, late: f64::NAN },
+            card: 0.0,
+            softnet: 0.0,
+            interface: received,
+            engine: Counts { received, dropped, decoded, gaps: 0.0, alerts: 0.0 },
+            held_sent: sent,
+            held_dropped: dropped,
+        }
+    }
+
+    #[test]
+    fn each_loss_is_at_its_stage() {
+        let none = Losses::of(&counted(1000.0, 1000.0, 1000.0, 0.0, 1000.0));
+        assert_eq!((none.total(), none.worst(), none.describe().as_str()), (0.0, None, "none"));
+        for (numbers, stage, share) in [
+            (counted(1000.0, 950.0, 950.0, 0.0, 950.0), Stage::Sender, 0.05),
+            (counted(1000.0, 1000.0, 900.0, 0.0, 900.0), Stage::Link, 0.1),
+            (counted(1000.0, 1000.0, 1000.0, 30.0, 970.0), Stage::Ring, 0.03),
+            (counted(1000.0, 1000.0, 1000.0, 0.0, 980.0), Stage::Engine, 0.02),
+            (Counted { card: 100.0, ..counted(1000.0, 1000.0, 900.0, 0.0, 900.0) }, Stage::Card, 0.1),
+            (Counted { softnet: 99.0, ..counted(1000.0, 1000.0, 901.0, 0.0, 901.0) }, Stage::Softnet, 0.099),
+        ] {
+            let losses = Losses::of(&numbers);
+            assert_eq!(losses.worst(), Some(stage));
+            assert!((losses.at(stage) - share).abs() < 1e-9, "{losses:?}");
+            let others: f64 = Stage::ALL.iter().filter(|other| **other != stage).map(|other| losses.at(*other)).sum();
+            assert!(others < 1e-9, "{losses:?}");
+        }
+    }
+
+    #[test]
+    fn counters_of_others_are_given_no_more_than_was_lost() {
+        // The kernel dropped packets of other interfaces, and a neighbour's broadcast came in.
+        let losses = Losses::of(&Counted { softnet: 500.0, card: 9.0, ..counted(1000.0, 1000.0, 1003.0, 0.0, 1003.0) });
+        assert_eq!(losses.total(), 0.0);
+    }
+
+    #[test]
+    fn what_is_not_counted_is_not_lost() {
+        let mut numbers = counted(1000.0, 1000.0, f64::NAN, f64::NAN, 990.0);
+        numbers.interface = f64::NAN;
+        numbers.held_dropped = f64::NAN;
+        let losses = Losses::of(&numbers);
+        assert_eq!(losses.worst(), Some(Stage::Link));
+        assert!((losses.total() - 0.01).abs() < 1e-9);
+    }
+}

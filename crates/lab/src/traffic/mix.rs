@@ -1,0 +1,789 @@
+//! A profile as a stream of packets in the order of time.
+//!
+//! A heap holds what happens next: a source begins a session, a session sends its next packet, a packet that was held back
+//! is sent. A session in progress is a few numbers and a reference to its template, so that memory grows with the sessions
+//! that are active at a time and not with what is written.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::attack::{self, ATTACKS};
+use super::frame;
+use super::profile::{Impair, Pools, Profile, Source, Timing, What};
+use super::rng::{Rng, mix};
+use super::session::{Place, Session};
+use super::template::{Dir, FIRST_PORT, Identity, PORTS, Packet, Template, port};
+
+/// Most sessions at a time; what would begin then is left out, and counted.
+const MAX_ACTIVE: usize = 4_000_000;
+/// From how many clients on their ports are not counted for each one.
+const MAX_COUNTED: u64 = 1 << 22;
+
+/// What was made of one source.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) sessions: u64,
+    pub(crate) flows: u64,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) lost: u64,
+    /// Not begun because too many were active.
+    pub(crate) refused: u64,
+}
+
+/// What a session of a source is copied from.
+enum Body {
+    Fixed(Vec<Arc<Template>>),
+    /// Built for each instance.
+    Fresh,
+}
+
+struct Running {
+    spec: Source,
+    body: Body,
+    rng: Rng,
+    /// Nanoseconds between two sessions.
+    period: f64,
+    phase: f64,
+    begun: u64,
+    /// Means of a session.
+    packets: f64,
+    bytes: f64,
+    /// Identity shared by a burst, and how many of it are left.
+    burst: Option<(Identity, u64)>,
+    tally: Tally,
+}
+
+struct Active {
+    template: Arc<Template>,
+    source: u32,
+    next: u32,
+    lap: u64,
+    start: u64,
+    id: Identity,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Begin(u32),
+    Step(u32),
+    Held(u32),
+}
+
+/// A packet that was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    /// Nanoseconds since the traffic began.
+    pub(crate) at: u64,
+    pub(crate) wire_len: u32,
+    pub(crate) dir: Dir,
+}
+
+struct Held {
+    frame: Vec<u8>,
+    made: Made,
+    source: u32,
+}
+
+/// One attack that was mixed in.
+#[derive(Clone, Debug)]
+pub(crate) struct Truth {
+    pub(crate) name: &'static str,
+    pub(crate) sid: u32,
+    pub(crate) by_source: bool,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) proto: u8,
+    pub(crate) client: (IpAddr, u16),
+    pub(crate) server: (IpAddr, u16),
+}
+
+/// How much is made, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// Times the profile's sessions a second.
+    pub(crate) multiplier: f64,
+    /// Sessions begin until then (nanoseconds); those that began are finished.
+    pub(crate) until: u64,
+}
+
+/// The stream of packets.
+pub(crate) struct Mix {
+    sources: Vec<Running>,
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    order: u64,
+    active: Vec<Option<Active>>,
+    free: Vec<u32>,
+    held: Vec<Option<Held>>,
+    held_free: Vec<u32>,
+    /// Pieces of a packet that was fragmented.
+    ready: VecDeque<(Made, Vec<u8>)>,
+    pools: Pools,
+    random: bool,
+    poisson: bool,
+    impair: Impair,
+    rng: Rng,
+    until: u64,
+    /// Sessions begun by address family, and the next port by client.
+    count: [u64; 2],
+    ports: [Vec<u16>; 2],
+    truths: Vec<Truth>,
+}
+
+impl Mix {
+    /// Loads and builds the templates of a profile.
+    ///
+    /// # Errors
+    /// A sentence: which template, and what is wrong with it.
+    pub(crate) fn new(profile: &Profile, seed: u64) -> Result<Mix, String> {
+        let mut sources = Vec::new();
+        for (n, spec) in profile.sources.iter().enumerate() {
+            sources.push(Running::new(spec, &profile.pools, Rng::new(seed, n as u64 + 1))?);
+        }
+        let counted = |v6: bool| {
+            let n = profile.pools.pool(Dir::Client, v6).len();
+            if n <= MAX_COUNTED { vec![0u16; n as usize] } else { Vec::new() }
+        };
+        let six = profile.sources.iter().any(|s| s.ipv6)
+            || sources.iter().any(|s| matches!(&s.body, Body::Fixed(t) if t.iter().any(|t| t.v6)));
+        Ok(Mix {
+            sources,
+            heap: BinaryHeap::new(),
+            order: 0,
+            active: Vec::new(),
+            free: Vec::new(),
+            held: Vec::new(),
+            held_free: Vec::new(),
+            ready: VecDeque::new(),
+            random: profile.random,
+            poisson: profile.poisson,
+            impair: profile.impair,
+            rng: Rng::new(seed, 0),
+            until: 0,
+            count: [0, 0],
+            ports: [counted(false), if six { counted(true) } else { Vec::new() }],
+            pools: profile.pools.clone(),
+            truths: Vec::new(),
+        })
+    }
+
+    /// Bits of frames, packets and sessions a second that the profile has as written, in the long run.
+    pub(crate) fn rates(&self) -> (f64, f64, f64) {
+        self.sources.iter().fold((0.0, 0.0, 0.0), |(b, p, c), s| {
+            let cps = s.spec.cps;
+            (b + cps * s.bytes * 8.0, p + cps * s.packets, c + cps)
+        })
+    }
+
+    /// Names, sessions a second and mean bytes and packets of a session, by source.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, f64, f64, f64, Tally)> {
+        self.sources.iter().map(|s| (s.spec.name.as_str(), s.spec.cps, s.bytes, s.packets, s.tally))
+    }
+
+    /// Begins. To be called once, before [`Mix::next`].
+    pub(crate) fn start(&mut self, plan: &Plan) {
+        self.until = plan.until;
+        for n in 0..self.sources.len() {
+            let s = &mut self.sources[n];
+            s.period = 1e9 / (s.spec.cps * plan.multiplier);
+            s.phase = s.rng.unit();
+            self.arrive(n);
+        }
+    }
+
+    fn push(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.heap.push(Reverse((at, self.order, event)));
+    }
+
+    /// Plans the next session of a source.
+    fn arrive(&mut self, n: usize) {
+        let poisson = self.poisson;
+        let Some(s) = self.sources.get_mut(n) else { return };
+        let at = if poisson {
+            let gap = -(1.0 - s.rng.unit()).ln();
+            s.phase += gap;
+            s.phase * s.period
+        } else {
+            (s.begun as f64 + s.phase) * s.period
+        };
+        s.begun += 1;
+        if at < self.until as f64 {
+            self.push(at as u64, Event::Begin(n as u32));
+        }
+    }
+
+    /// Attacks that began since this was asked last.
+    pub(crate) fn truths(&mut self) -> impl Iterator<Item = Truth> {
+        self.truths.drain(..)
+    }
+
+    /// Sessions in progress.
+    pub(crate) fn active(&self) -> usize {
+        self.active.len() - self.free.len()
+    }
+
+    /// Makes the next packet into `out`; none when everything was sent.
+    pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Option<Made> {
+        loop {
+            // Fragments are microseconds apart; what comes between them waits for them.
+            if let Some((made, frame)) = self.ready.pop_front() {
+                *out = frame;
+                return Some(made);
+            }
+            let Reverse((at, _, event)) = self.heap.pop()?;
+            match event {
+                Event::Begin(n) => {
+                    self.begin(at, n);
+                    self.arrive(n as usize);
+                }
+                Event::Step(slot) => {
+                    if let Some(made) = self.step(at, slot, out) {
+                        return Some(made);
+                    }
+                }
+                Event::Held(slot) => {
+                    let Some(held) = self.held.get_mut(slot as usize).and_then(Option::take) else { continue };
+                    self.held_free.push(slot);
+                    *out = held.frame;
+                    let made = Made { at, ..held.made };
+                    self.count_packet(held.source, &made);
+                    return Some(made);
+                }
+            }
+        }
+    }
+
+    fn count_packet(&mut self, source: u32, made: &Made) {
+        if let Some(s) = self.sources.get_mut(source as usize) {
+            s.tally.packets += 1;
+            s.tally.bytes += u64::from(made.wire_len);
+        }
+    }
+
+    fn begin(&mut self, at: u64, n: u32) {
+        if self.active() >= MAX_ACTIVE {
+            if let Some(s) = self.sources.get_mut(n as usize) {
+                s.tally.refused += 1;
+            }
+            return;
+        }
+        let Some(s) = self.sources.get_mut(n as usize) else { return };
+        let ready = match &s.body {
+            Body::Fixed(all) => Some(Arc::clone(s.rng.pick(all))),
+            Body::Fresh => None,
+        };
+        let v6 = ready.as_ref().map_or(s.spec.ipv6, |t| t.v6);
+        // A kind that is built anew has at most three client ports.
+        let slots = ready.as_ref().map_or(3, |t| t.ports.max(1));
+        let id = self.identity(n as usize, v6, slots);
+        let Some(s) = self.sources.get_mut(n as usize) else { return };
+        let template = match ready {
+            Some(t) => t,
+            None => {
+                let place = Place {
+                    client: self.pools.pool(Dir::Client, v6).get(id.client),
+                    server: self.pools.pool(Dir::Server, v6).get(id.server),
+                    port: id.port,
+                };
+                match s.build(place) {
+                    Ok(t) => Arc::new(t),
+                    Err(_) => return,
+                }
+            }
+        };
+        s.tally.sessions += 1;
+        s.tally.flows += u64::from(template.flows);
+        if let What::Attack(k) = s.spec.what
+            && let Some(a) = ATTACKS.get(k)
+            && let Some((proto, c, cp, d, dp)) = template.first_flow(&id, &self.pools)
+        {
+            self.truths.push(Truth {
+                name: a.name,
+                sid: a.sid,
+                by_source: a.by_source(),
+                start: at,
+                end: at + template.duration(),
+                proto,
+                client: (c, cp),
+                server: (d, dp),
+            });
+        }
+        let first = template.packets.first().map_or(0, |p| p.at);
+        let active = Active { template, source: n, next: 0, lap: 0, start: at, id };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                if let Some(place) = self.active.get_mut(slot as usize) {
+                    *place = Some(active);
+                }
+                slot
+            }
+            None => {
+                self.active.push(Some(active));
+                (self.active.len() - 1) as u32
+            }
+        };
+        self.push(at + first, Event::Step(slot));
+    }
+
+    /// Who the next session of a source is between.
+    fn identity(&mut self, n: usize, v6: bool, slots: u16) -> Identity {
+        let clients = self.pools.pool(Dir::Client, v6).len();
+        let servers = self.pools.pool(Dir::Server, v6).len();
+        let count = self.count[usize::from(v6)];
+        let key = self.rng.next();
+        let Some(s) = self.sources.get_mut(n) else { return Identity { client: 0, server: 0, port: FIRST_PORT, key } };
+        if let Some(limit) = s.spec.limit {
+            // The same sessions again and again: everything follows from the number.
+            let k = (s.begun - 1) % limit;
+            let key = mix(k ^ ((n as u64) << 48));
+            let first = FIRST_PORT + ((k / clients * u64::from(slots)) % PORTS) as u16;
+            return Identity { client: k % clients, server: k % servers, port: first, key };
+        }
+        let (client, mut server) = match &mut s.burst {
+            Some((id, left)) if *left > 0 => {
+                *left -= 1;
+                (id.client, id.server)
+            }
+            _ => {
+                self.count[usize::from(v6)] += 1;
+                if self.random {
+                    (self.rng.below(clients), self.rng.below(servers))
+                } else {
+                    (count % clients, count % servers)
+                }
+            }
+        };
+        if s.spec.one_server.is_some() {
+            // A server of its own is at the pool's first place; one that is named was put there.
+            server = 0;
+        }
+        let first = match self.ports[usize::from(v6)].get_mut(client as usize) {
+            Some(next) => {
+                let first = port(FIRST_PORT, *next);
+                *next = ((u64::from(*next) + u64::from(slots)) % PORTS) as u16;
+                first
+            }
+            None => FIRST_PORT + (mix(count) % PORTS) as u16,
+        };
+        let id = Identity { client, server, port: first, key };
+        if s.spec.burst > 1 && s.burst.is_none_or(|(_, left)| left == 0) {
+            s.burst = Some((id, s.spec.burst - 1));
+        } else if let Some((_, 0)) = s.burst {
+            s.burst = None;
+        }
+        id
+    }
+
+    /// Sends a session's next packet; none where it is lost or held back.
+    fn step(&mut self, at: u64, slot: u32, out: &mut Vec<u8>) -> Option<Made> {
+        let active = self.active.get_mut(slot as usize)?.as_mut()?;
+        let template = Arc::clone(&active.template);
+        let (id, source, lap) = (active.id, active.source, active.lap);
+        let p: &Packet = template.packets.get(active.next as usize)?;
+        let one = self.sources.get(source as usize).and_then(|s| s.spec.one_server).flatten();
+        match one {
+            Some(server) => template.emit(p, lap, &id, &OneServer { pools: &self.pools, server }, out),
+            None => template.emit(p, lap, &id, &self.pools, out),
+        }
+        let made = Made { at, wire_len: p.wire_len, dir: p.dir };
+
+        active.next += 1;
+        let mut laps = 0;
+        if let Some(w) = template.lap {
+            if active.next as usize == w.to && active.lap + 1 < w.times {
+                active.lap += 1;
+                active.next = w.from as u32;
+            }
+            laps = active.lap * w.time;
+        }
+        let follower = template.packets.get(active.next as usize).map(|n| (active.start + n.at + laps, n.dir));
+        match follower {
+            Some((next, _)) => self.push(next.max(at), Event::Step(slot)),
+            None => {
+                if let Some(place) = self.active.get_mut(slot as usize) {
+                    *place = None;
+                }
+                self.free.push(slot);
+            }
+        }
+        if self.impair == Impair::default() {
+            self.count_packet(source, &made);
+            return Some(made);
+        }
+        self.impaired(made, follower, source, out)
+    }
+
+    fn hold(&mut self, at: u64, made: Made, source: u32, frame: Vec<u8>) {
+        let held = Held { frame, made, source };
+        let slot = match self.held_free.pop() {
+            Some(slot) => {
+                if let Some(place) = self.held.get_mut(slot as usize) {
+                    *place = Some(held);
+                }
+                slot
+            }
+            None => {
+                self.held.push(Some(held));
+                (self.held.len() - 1) as u32
+            }
+        };
+        self.push(at, Event::Held(slot));
+    }
+
+    /// What goes wrong on the way.
+    fn impaired(&mut self, made: Made, follower: Option<(u64, Dir)>, source: u32, out: &mut Vec<u8>) -> Option<Made> {
+        let i = self.impair;
+        if self.rng.chance(i.loss) {
+            if let Some(s) = self.sources.get_mut(source as usize) {
+                s.tally.lost += 1;
+            }
+            return None;
+        }
+        if self.rng.chance(i.retransmit) && carries_data(out) {
+            self.hold(made.at + 200_000_000, made, source, out.clone());
+        }
+        if self.rng.chance(i.duplicate) {
+            self.hold(made.at + 5_000, made, source, out.clone());
+        }
+        if let Some((next, dir)) = follower
+            && dir == made.dir
+            && self.rng.chance(i.reorder)
+        {
+            let frame = std::mem::take(out);
+            self.hold(next + 1_000, made, source, frame);
+            return None;
+        }
+        if let Some(most) = i.fragment
+            && let Some(pieces) = fragments(out, usize::from(most), &mut self.rng)
+        {
+            for (n, frame) in pieces.into_iter().enumerate() {
+                let piece = Made { at: made.at + n as u64 * 1000, wire_len: frame.len() as u32, dir: made.dir };
+                self.count_packet(source, &piece);
+                self.ready.push_back((piece, frame));
+            }
+            let (first, frame) = self.ready.pop_front()?;
+            *out = frame;
+            return Some(first);
+        }
+        self.count_packet(source, &made);
+        Some(made)
+    }
+}
+
+/// The pools, with one server's address in place of the pool's.
+struct OneServer<'a> {
+    pools: &'a Pools,
+    server: IpAddr,
+}
+
+impl super::template::Addresses for OneServer<'_> {
+    fn address(&self, side: Dir, v6: bool, index: u64) -> IpAddr {
+        if side == Dir::Server && self.server.is_ipv6() == v6 {
+            return self.server;
+        }
+        self.pools.address(side, v6, index)
+    }
+    fn mac(&self, side: Dir) -> [u8; 6] {
+        self.pools.mac(side)
+    }
+}
+
+impl Running {
+    fn new(spec: &Source, pools: &Pools, rng: Rng) -> Result<Running, String> {
+        let mut s = Running {
+            spec: spec.clone(),
+            body: Body::Fresh,
+            rng,
+            period: 0.0,
+            phase: 0.0,
+            begun: 0,
+            packets: 0.0,
+            bytes: 0.0,
+            burst: None,
+            tally: Tally::default(),
+        };
+        let place = || Place {
+            client: pools.pool(Dir::Client, spec.ipv6).get(0),
+            server: pools.pool(Dir::Server, spec.ipv6).get(0),
+            port: FIRST_PORT,
+        };
+        let samples: Vec<Arc<Template>> = match &spec.what {
+            What::Capture(path) => {
+                let mut t = Template::load(path, spec.one_client)?;
+                match spec.timing {
+                    Timing::Template => {}
+                    Timing::MinGap(least, by) => t.min_gap(least, by),
+                    Timing::Paced { gap, turn } => t.pace(gap, turn),
+                    Timing::RoundTrip(rtt) => t.round_trip(rtt),
+                }
+                vec![Arc::new(t)]
+            }
+            What::Kind(kind, _) => {
+                let n = if kind.per_instance() { 24 } else { spec.variants.unwrap_or(kind.variants()) };
+                (0..n).map(|_| s.build(place()).map(Arc::new)).collect::<Result<_, _>>()?
+            }
+            What::Attack(_) => (0..8).map(|_| s.build(place()).map(Arc::new)).collect::<Result<_, _>>()?,
+        };
+        let n = samples.len().max(1) as f64;
+        for t in &samples {
+            let (packets, bytes) = t.totals();
+            s.packets += packets as f64 / n;
+            s.bytes += bytes as f64 / n;
+        }
+        let fresh = matches!(spec.what, What::Kind(kind, _) if kind.per_instance());
+        if !fresh {
+            s.body = Body::Fixed(samples);
+        }
+        Ok(s)
+    }
+
+    fn build(&mut self, place: Place) -> Result<Template, String> {
+        let mut session = Session::new(&mut self.rng, place, self.spec.rtt, self.spec.ipv6);
+        match &self.spec.what {
+            What::Kind(kind, options) => kind.build(&mut session, options),
+            What::Attack(n) => {
+                if let Some(a) = attack::ATTACKS.get(*n) {
+                    a.build(&mut session);
+                }
+            }
+            What::Capture(_) => {}
+        }
+        let mut t = session.finish()?;
+        if let Timing::Paced { gap, turn } = self.spec.timing {
+            t.pace(gap, turn);
+        }
+        Ok(t)
+    }
+}
+
+/// Whether a frame is TCP with data.
+fn carries_data(frame: &[u8]) -> bool {
+    let Some(l) = frame::parse(frame) else { return false };
+    let l4 = usize::from(l.l4);
+    let header = frame.get(l4 + 12).map_or(0, |b| usize::from(b >> 4) * 4);
+    l.proto == frame::TCP && l4 != 0 && usize::from(l.end) > l4 + header
+}
+
+/// A frame as fragments of IP packets of at most `most` bytes; none where it is no larger, or cannot be cut.
+fn fragments(frame: &[u8], most: usize, rng: &mut Rng) -> Option<Vec<Vec<u8>>> {
+    let l = frame::parse(frame)?;
+    let (l3, end) = (usize::from(l.l3), usize::from(l.end));
+    if l.fragment || end - l3 <= most {
+        return None;
+    }
+    let (header, more) = if l.v6 { (40, 8) } else { (frame.get(l3).map(|b| usize::from(b & 15) * 4)?, 0) };
+    if l.v6 && frame.get(l3 + 6).is_none_or(|next| *next != l.proto) {
+        return None;
+    }
+    let room = most.checked_sub(header + more)? / 8 * 8;
+    if room == 0 {
+        return None;
+    }
+    let head = frame.get(..l3 + header)?;
+    let body = frame.get(l3 + header..end)?;
+    let id = rng.next() as u32;
+    let count = body.len().div_ceil(room);
+    let pieces = body.chunks(room).enumerate().map(|(n, piece)| {
+        let last = n + 1 == count;
+        let offset = (n * room) as u16;
+        let mut f = head.to_vec();
+        if l.v6 {
+            frame::put(&mut f, l3 + 4, &((piece.len() + 8) as u16).to_be_bytes());
+            frame::put(&mut f, l3 + 6, &[44]);
+            f.extend([l.proto, 0]);
+            f.extend((offset | u16::from(!last)).to_be_bytes());
+            f.extend(id.to_be_bytes());
+        } else {
+            frame::put(&mut f, l3 + 2, &((header + piece.len()) as u16).to_be_bytes());
+            let flags: u16 = (if last { 0 } else { 0x2000 }) | (offset / 8);
+            frame::put(&mut f, l3 + 6, &flags.to_be_bytes());
+        }
+        f.extend(piece);
+        f.resize(f.len().max(60), 0);
+        if let Some(l) = frame::parse(&f) {
+            // Fragments have no transport checksum of their own: this is about the IPv4 header.
+            l.fix(&mut f);
+        }
+        f
+    });
+    Some(pieces.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use margay_config::Yaml;
+
+    use super::*;
+    use crate::traffic::preset;
+
+    fn profile(text: &str) -> Profile {
+        Profile::read(&Yaml::parse(text, "test").unwrap(), Path::new(""), "test".into()).unwrap()
+    }
+
+    fn run(profile: &Profile, seed: u64, until: u64) -> Vec<(Made, Vec<u8>)> {
+        let mut mix = Mix::new(profile, seed).unwrap();
+        mix.start(&Plan { seed, multiplier: 1.0, until });
+        let (mut out, mut frame) = (Vec::new(), Vec::new());
+        while let Some(made) = mix.next(&mut frame) {
+            out.push((made, frame.clone()));
+        }
+        assert_eq!(mix.active(), 0, "every session was finished");
+        out
+    }
+
+    /// Follows TCP streams: every segment begins where the last one of its side ended, every acknowledgement is of what was
+    /// sent, and every stream begins with SYN and ends with two FIN. Gives how many there were.
+    fn follow(packets: &[(Made, Vec<u8>)]) -> usize {
+        struct Side {
+            next: u32,
+            fin: bool,
+        }
+        let mut sides: HashMap<(IpAddr, u16, IpAddr, u16), Side> = HashMap::new();
+        for (_, f) in packets {
+            let l = frame::parse(f).unwrap();
+            let mut anew = f.clone();
+            l.fix(&mut anew);
+            assert_eq!(&anew, f, "checksums are right");
+            let Some(flags) = l.tcp_flags(f) else { continue };
+            let ((src, dst), (sp, dp)) = (l.ends(f).unwrap(), l.ports(f).unwrap());
+            let l4 = usize::from(l.l4);
+            let (seq, ack) = (frame::be32(f, l4 + 4).unwrap(), frame::be32(f, l4 + 8).unwrap());
+            let data = u32::from(l.end) - u32::from(l.l4) - u32::from(f[l4 + 12] >> 4) * 4;
+            if flags & 0x10 != 0 {
+                let other = &sides[&(dst, dp, src, sp)];
+                assert!(
+                    other.next.wrapping_sub(ack) < 1 << 20,
+                    "{ack} acknowledges what was not sent ({})",
+                    other.next
+                );
+            }
+            let side = sides.entry((src, sp, dst, dp)).or_insert_with(|| {
+                assert!(flags & 2 != 0, "a stream begins with SYN");
+                Side { next: seq, fin: false }
+            });
+            assert_eq!(seq, side.next, "no gap, nothing twice: {src}:{sp} {dst}:{dp}");
+            side.next = seq.wrapping_add(data + u32::from(flags & 3 != 0));
+            side.fin |= flags & 1 != 0;
+        }
+        assert!(sides.values().all(|s| s.fin), "every stream is closed from both sides");
+        sides.len() / 2
+    }
+
+    #[test]
+    fn sessions_of_every_kind_are_whole() {
+        for name in ["office", "ipv6"] {
+            let packets = run(&preset::load(name, None).unwrap(), 1, 300_000_000);
+            assert!(follow(&packets) > 50, "{name}");
+            assert!(packets.is_sorted_by_key(|(m, _)| m.at), "in the order of time");
+        }
+        let elephant = profile("templates: [{kind: elephant, cps: 1, bytes: 3MB}]");
+        let packets = run(&elephant, 1, 1_000_000_000);
+        assert_eq!(follow(&packets), 1);
+        let bytes: usize = packets.iter().map(|(_, f)| f.len()).sum();
+        assert!((3_000_000..3_400_000).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes() {
+        let p = preset::load("attacks", None).unwrap();
+        let bytes = |seed| run(&p, seed, 200_000_000).into_iter().flat_map(|(_, f)| f).collect::<Vec<u8>>();
+        let one = bytes(5);
+        assert!(one == bytes(5));
+        assert!(one != bytes(6));
+    }
+
+    #[test]
+    fn flows_are_different_from_each_other() {
+        let p = profile("clients: 16.0.0.1-16.0.0.3\nservers: 48.0.0.1\ntemplates: [{kind: udp, cps: 100000}]");
+        let packets = run(&p, 1, 1_000_000_000);
+        let mut seen = std::collections::HashSet::new();
+        for (_, f) in &packets {
+            let l = frame::parse(f).unwrap();
+            assert!(seen.insert((l.ends(f), l.ports(f))));
+        }
+        assert_eq!(packets.len(), 100_000);
+    }
+
+    #[test]
+    fn counts_are_those_of_the_profile() {
+        let p = profile(
+            "templates:\n- {kind: dns, cps: 1000}\n- {kind: udp, cps: 333.3}\n- {kind: syn, cps: 10, limit: 4}",
+        );
+        let mut mix = Mix::new(&p, 1).unwrap();
+        mix.start(&Plan { seed: 1, multiplier: 2.0, until: 5_000_000_000 });
+        let mut frame = Vec::new();
+        let mut syn = std::collections::HashSet::new();
+        while mix.next(&mut frame).is_some() {
+            let l = frame::parse(&frame).unwrap();
+            if l.proto == frame::TCP {
+                syn.insert(frame[12..].to_vec());
+            }
+        }
+        let sessions: Vec<u64> = mix.sources().map(|(.., t)| t.sessions).collect();
+        assert_eq!(sessions, [10_000, 3333, 100]);
+        assert_eq!(syn.len(), 4, "the same four again and again");
+    }
+
+    #[test]
+    fn what_goes_wrong_on_the_way() {
+        let whole = profile("templates: [{kind: http, cps: 50, bytes: 20kB}]");
+        let n = run(&whole, 1, 2_000_000_000).len() as f64;
+        let lossy = profile("loss: 10%\ntemplates: [{kind: http, cps: 50, bytes: 20kB}]");
+        let left = run(&lossy, 1, 2_000_000_000).len() as f64;
+        assert!((left / n - 0.9).abs() < 0.02, "{left} of {n}");
+
+        let cut = profile(
+            "fragment: 576\ntemplates:\n- {kind: udp, cps: 10, bytes: 3000}\n- {kind: udp, cps: 10, bytes: 3000, ipv6: yes}",
+        );
+        let packets = run(&cut, 1, 1_000_000_000);
+        let mut bytes: HashMap<(bool, u32), usize> = HashMap::new();
+        for (_, f) in &packets {
+            let l = frame::parse(f).unwrap();
+            assert!(usize::from(l.end) - 14 <= 576 && l.fragment);
+            let id = if l.v6 { frame::be32(f, 14 + 44).unwrap() } else { u32::from(frame::be16(f, 18).unwrap()) };
+            let head = if l.v6 { 48 } else { 20 };
+            *bytes.entry((l.v6, id)).or_default() += usize::from(l.end) - 14 - head;
+        }
+        assert_eq!(bytes.len(), 20);
+        // 3000 bytes of frame are 2966 of UDP over IPv4, 2946 over IPv6.
+        assert!(bytes.iter().all(|((v6, _), n)| *n == if *v6 { 2946 } else { 2966 }), "{bytes:?}");
+
+        let mixed = profile("reorder: 20%\ntemplates: [{kind: http, cps: 20, bytes: 40kB}]");
+        let packets = run(&mixed, 1, 1_000_000_000);
+        let sorted = run(&profile("templates: [{kind: http, cps: 20, bytes: 40kB}]"), 1, 1_000_000_000);
+        assert_eq!(packets.len(), sorted.len(), "nothing is lost");
+        assert!(packets.is_sorted_by_key(|(m, _)| m.at));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_profile_is_said() {
+        let error = |text: &str| {
+            let yaml = Yaml::parse(text, "p.yaml").unwrap();
+            Profile::read(&yaml, Path::new("dir"), "p".into()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            error("templates:\n- {kind: gopher, cps: 1}"),
+            "p.yaml:2:10: 'kind': 'gopher' is no kind of session; there are http, tls, dns, smtp, pop3, ftp, ssh, sip, sql, \
+             udp, ping, short, syn, elephant"
+        );
+        assert!(
+            error("templates:\n- {capture: no.pcap, cps: 1}")
+                .starts_with("p.yaml:2:13: 'capture': the template 'no.pcap' is not there; looked for dir/no.pcap")
+        );
+        assert!(error("templates:\n- {kind: dns}").contains("2:3: the template has no 'cps'"));
+        assert!(error("templates:\n- {kind: dns, cps: 0}").contains("more than 0"));
+        assert!(error("templates:\n- {kind: dns, cps: 1, bits: 3}").contains("'bits' is no setting of a template"));
+        assert!(error("clients: 1.2.3.4-1.2.3.1\ntemplates: [{kind: dns, cps: 1}]").contains("before it begins"));
+        assert!(error("hello").contains("no profile"));
+        assert!(error("- {duration: 1}").contains("no list 'cap_info'"));
+        assert!(error("- cap_info: [{name: x.pcap, cps: 1}]").contains("'x.pcap' is not there"));
+        assert!(error("attacks: {share: 1%}").contains("below 100 %"));
+    }
+}

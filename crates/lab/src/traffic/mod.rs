@@ -1,0 +1,61 @@
+//! `margay lab traffic`: traffic by profile, into a capture or onto an interface.
+//!
+//! A profile ([`profile`], [`trex`] for TRex's) names sources: captures of one session, or kinds of session of the
+//! project's own ([`kinds`], [`attack`]). Both become templates ([`template`]), and [`mix`] makes instances of them in the
+//! order of time. [`generate`] writes what comes out to a file; [`send`] puts it, or any capture, onto an interface.
+
+mod addr;
+mod attack;
+mod frame;
+mod generate;
+mod kinds;
+mod mix;
+mod preset;
+mod profile;
+mod rng;
+mod send;
+mod session;
+mod template;
+mod trex;
+mod units;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Subcommand;
+
+/// `margay lab traffic …`.
+#[derive(Subcommand)]
+pub(crate) enum Traffic {
+    /// Makes traffic by a profile and writes it to a capture file
+    Gen(generate::Args),
+    /// Sends captures or a profile's traffic on an interface
+    Send(send::Args),
+}
+
+/// Runs it.
+pub(crate) fn run(command: Traffic) -> ExitCode {
+    let result = match command {
+        Traffic::Gen(args) => generate::run(args),
+        Traffic::Send(args) => send::run(args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("margay lab: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A flag that INT and TERM set; a second one ends the process at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|e| format!("signals cannot be taken: {e}"))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,445 @@
+//! What is sent: packets in memory, or read and made on the way.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::IoSlice;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use margay_capture::Reader;
+
+use super::super::frame::{self, Delta, ICMP, ICMPV6, Layout, UDP, be16};
+use super::super::mix::{Mix, Plan};
+use super::super::profile::Profile;
+use super::super::template::Dir;
+
+/// A packet that is to be sent.
+pub(crate) struct Item<'a> {
+    pub(crate) frame: &'a [u8],
+    /// Nanoseconds into the capture.
+    pub(crate) at: u64,
+    pub(crate) dir: Dir,
+    pub(crate) layout: Option<&'a Layout>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    len: u32,
+    at: u64,
+    dir: Dir,
+    layout: Option<Layout>,
+    /// Of the flow, the same in both directions.
+    hash: u32,
+}
+
+/// What happened to packets before they were sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fitted {
+    /// Longer than the interface takes by what follows the IP packet (padding, a frame check sequence): it was cut off.
+    pub(crate) trimmed: u64,
+    /// Longer than the interface takes: left out.
+    pub(crate) too_long: u64,
+    /// Neither Ethernet nor IP: left out.
+    pub(crate) foreign: u64,
+}
+
+/// Decides the direction of packets: a flow's first packet comes from the client.
+#[derive(Default)]
+struct Directions {
+    flows: HashMap<[(IpAddr, u16); 2], bool>,
+}
+
+/// Most flows whose client is remembered.
+const MAX_FLOWS: usize = 8_000_000;
+
+impl Directions {
+    fn of(&mut self, frame: &[u8], layout: Option<&Layout>) -> (Dir, u32) {
+        let Some((layout, (src, dst))) = layout.and_then(|l| Some((l, l.ends(frame)?))) else {
+            return (Dir::Client, 0);
+        };
+        let (sport, dport) = layout.ports(frame).unwrap_or((0, 0));
+        let (a, b) = ((src, sport), (dst, dport));
+        let swapped = b < a;
+        let key = if swapped { [b, a] } else { [a, b] };
+        let hash = {
+            let mut h = 0u64;
+            for (ip, port) in key {
+                let ip = match ip {
+                    IpAddr::V4(a) => u64::from(u32::from(a)),
+                    IpAddr::V6(a) => u128::from(a) as u64 ^ (u128::from(a) >> 64) as u64,
+                };
+                h = super::super::rng::mix(h ^ ip ^ (u64::from(port) << 40));
+            }
+            h as u32
+        };
+        // True: the client is the smaller end.
+        let first = || {
+            let answer = layout.tcp_flags(frame).is_some_and(|f| f & 0x12 == 0x12);
+            answer == swapped
+        };
+        let client_small = match self.flows.get(&key) {
+            Some(c) => *c,
+            None => {
+                let c = first();
+                if self.flows.len() < MAX_FLOWS {
+                    self.flows.insert(key, c);
+                }
+                c
+            }
+        };
+        let dir = if client_small != swapped { Dir::Client } else { Dir::Server };
+        (dir, hash)
+    }
+}
+
+/// Fits a frame to an interface that takes `most` bytes behind the Ethernet header: its length; none where it is too long.
+fn fit(len: usize, layout: Option<&Layout>, most: usize, fitted: &mut Fitted) -> Option<usize> {
+    // A VLAN tag does not count.
+    let head = layout.map_or(14, |l| usize::from(l.l3).max(14));
+    if len <= head + most {
+        return Some(len);
+    }
+    match layout {
+        Some(l) if usize::from(l.end) <= head + most => {
+            fitted.trimmed += 1;
+            Some(usize::from(l.end))
+        }
+        _ => {
+            fitted.too_long += 1;
+            None
+        }
+    }
+}
+
+/// Packets in memory.
+#[derive(Default)]
+pub(crate) struct Store {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    pub(crate) fitted: Fitted,
+    pub(crate) longest: usize,
+}
+
+impl Store {
+    fn push(&mut self, frame: &[u8], at: u64, dir: Dir, layout: Option<Layout>, hash: u32, most: usize) {
+        let Some(len) = fit(frame.len(), layout.as_ref(), most, &mut self.fitted) else { return };
+        self.entries.push(Entry { start: self.bytes.len(), len: len as u32, at, dir, layout, hash });
+        self.bytes.extend_from_slice(frame.get(..len).unwrap_or(frame));
+        self.longest = self.longest.max(len);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of all frames.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// From the first packet to the last, in nanoseconds.
+    pub(crate) fn length(&self) -> u64 {
+        self.entries.last().map_or(0, |e| e.at)
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<Item<'_>> {
+        let e = self.entries.get(index)?;
+        Some(Item {
+            frame: self.bytes.get(e.start..e.start + e.len as usize)?,
+            at: e.at,
+            dir: e.dir,
+            layout: e.layout.as_ref(),
+        })
+    }
+
+    /// The frames from number `from` of `part` (all of them where there is none) on, as many as `out` takes.
+    pub(crate) fn slices<'a>(&'a self, part: Option<&[u32]>, from: usize, most: usize, out: &mut Vec<IoSlice<'a>>) {
+        let frame = |e: &Entry| IoSlice::new(self.bytes.get(e.start..e.start + e.len as usize).unwrap_or(&[]));
+        match part {
+            None => out.extend(self.entries.iter().skip(from).take(most).map(frame)),
+            Some(part) => {
+                let entries = part.iter().skip(from).filter_map(|i| self.entries.get(*i as usize));
+                out.extend(entries.take(most).map(frame));
+            }
+        }
+    }
+
+    /// Numbers of the packets that each of some threads sends: whole flows, in their order, as many as its weight says.
+    pub(crate) fn parts(&self, weights: &[u32]) -> Vec<Vec<u32>> {
+        let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+        let mut parts = vec![Vec::new(); weights.len()];
+        for (i, e) in (0u32..).zip(&self.entries) {
+            let mut at = (u64::from(e.hash) * total) >> 32;
+            for (part, weight) in parts.iter_mut().zip(weights) {
+                if at < u64::from(*weight) {
+                    part.push(i);
+                    break;
+                }
+                at -= u64::from(*weight);
+            }
+        }
+        parts
+    }
+}
+
+const MACS: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+
+/// Captures, one after the other, as one.
+pub(crate) struct Files {
+    paths: Vec<PathBuf>,
+    next: usize,
+    reader: Option<Reader<File>>,
+    directions: Directions,
+    /// Time of the first packet in microseconds, and where the next file goes on.
+    first: Option<i64>,
+    begins: u64,
+    last: u64,
+    most: usize,
+    pub(crate) fitted: Fitted,
+    /// Frames of the batch that was read last.
+    batch: Store,
+    at: usize,
+}
+
+impl Files {
+    pub(crate) fn open(paths: &[PathBuf], most: usize) -> Result<Files, String> {
+        for path in paths {
+            if std::fs::metadata(path).is_ok_and(|m| m.is_dir()) {
+                return Err(format!("{} is a folder; name the captures in it", path.display()));
+            }
+        }
+        Ok(Files {
+            paths: paths.to_vec(),
+            next: 0,
+            reader: None,
+            directions: Directions::default(),
+            first: None,
+            begins: 0,
+            last: 0,
+            most,
+            fitted: Fitted::default(),
+            batch: Store::default(),
+            at: 0,
+        })
+    }
+
+    /// Reads more packets into `store`; false at the end.
+    fn fill(&mut self, store: &mut Store) -> Result<bool, String> {
+        loop {
+            let reader = match &mut self.reader {
+                Some(reader) => reader,
+                None => {
+                    let Some(path) = self.paths.get(self.next) else { return Ok(false) };
+                    self.next += 1;
+                    let file = File::open(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+                    let reader = Reader::new(file, path).map_err(|e| e.to_string())?;
+                    self.first = None;
+                    self.begins = self.last;
+                    self.reader.insert(reader)
+                }
+            };
+            let Some(batch) = reader.next_batch(4096).map_err(|e| e.to_string())? else {
+                self.reader = None;
+                continue;
+            };
+            for f in batch.iter() {
+                let Some(data) = frame::to_ethernet(f.link, f.data, &MACS) else {
+                    self.fitted.foreign += 1;
+                    continue;
+                };
+                if data.len() < 14 {
+                    self.fitted.foreign += 1;
+                    continue;
+                }
+                let first = *self.first.get_or_insert(f.time.0);
+                let at = u64::try_from(f.time.0.saturating_sub(first)).unwrap_or(0).saturating_mul(1000);
+                // Time never runs backwards.
+                self.last = self.begins.saturating_add(at).max(self.last);
+                let layout = frame::parse(&data);
+                let (dir, hash) = self.directions.of(&data, layout.as_ref());
+                store.push(&data, self.last, dir, layout, hash, self.most);
+            }
+            return Ok(true);
+        }
+    }
+
+    /// Reads everything into memory; an error says where it grew beyond `limit` bytes.
+    pub(crate) fn load(mut self, limit: u64) -> Result<Store, String> {
+        let mut store = Store::default();
+        while self.fill(&mut store)? {
+            if store.bytes() > limit {
+                return Err(format!("more than {} MB of packets", limit / 1_000_000));
+            }
+        }
+        store.fitted.foreign = self.fitted.foreign;
+        Ok(store)
+    }
+
+    pub(crate) fn rewind(&mut self) {
+        (self.next, self.reader, self.last, self.at) = (0, None, 0, 0);
+        self.batch = Store::default();
+    }
+}
+
+/// What is sent.
+pub(crate) enum Feed<'a> {
+    /// Packets in memory, all or the numbers told.
+    Memory {
+        store: &'a Store,
+        part: Option<&'a [u32]>,
+        at: usize,
+    },
+    Files(Box<Files>),
+    Profile {
+        mix: Box<Mix>,
+        profile: Box<Profile>,
+        plan: Plan,
+        buffer: Vec<u8>,
+        layout: Option<Layout>,
+        most: usize,
+        fitted: Fitted,
+        last: u64,
+    },
+}
+
+impl Feed<'_> {
+    /// The next packet; none at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>, String> {
+        match self {
+            Feed::Memory { store, part, at } => {
+                let index = match part {
+                    Some(part) => part.get(*at).map(|i| *i as usize),
+                    None => Some(*at),
+                };
+                *at += 1;
+                Ok(index.and_then(|i| store.get(i)))
+            }
+            Feed::Files(files) => {
+                while files.at >= files.batch.len() {
+                    let mut batch = std::mem::take(&mut files.batch);
+                    batch.bytes.clear();
+                    batch.entries.clear();
+                    let more = files.fill(&mut batch)?;
+                    let (fitted, longest) = (batch.fitted, batch.longest);
+                    files.batch = batch;
+                    files.at = 0;
+                    files.fitted.trimmed = fitted.trimmed;
+                    files.fitted.too_long = fitted.too_long;
+                    let _ = longest;
+                    if !more {
+                        return Ok(None);
+                    }
+                }
+                files.at += 1;
+                Ok(files.batch.get(files.at - 1))
+            }
+            Feed::Profile { mix, buffer, layout, most, fitted, last, .. } => loop {
+                let Some(made) = mix.next(buffer) else { return Ok(None) };
+                // Nobody asks for what is true here.
+                mix.truths().for_each(drop);
+                *layout = frame::parse(buffer);
+                *last = made.at;
+                let Some(len) = fit(buffer.len(), layout.as_ref(), *most, fitted) else { continue };
+                return Ok(Some(Item {
+                    frame: buffer.get(..len).unwrap_or(buffer),
+                    at: made.at,
+                    dir: made.dir,
+                    layout: layout.as_ref(),
+                }));
+            },
+        }
+    }
+
+    /// Begins again; gives how long it took, in the capture's time.
+    pub(crate) fn rewind(&mut self) -> Result<u64, String> {
+        match self {
+            Feed::Memory { store, at, .. } => {
+                *at = 0;
+                Ok(store.length())
+            }
+            Feed::Files(files) => {
+                let last = files.last;
+                files.rewind();
+                Ok(last)
+            }
+            Feed::Profile { mix, profile, plan, last, .. } => {
+                plan.seed = plan.seed.wrapping_add(1);
+                **mix = Mix::new(profile, plan.seed)?;
+                mix.start(plan);
+                Ok(*last)
+            }
+        }
+    }
+
+    pub(crate) fn fitted(&self) -> Fitted {
+        match self {
+            Feed::Memory { store, .. } => store.fitted,
+            Feed::Files(files) => files.fitted,
+            Feed::Profile { fitted, .. } => *fitted,
+        }
+    }
+}
+
+/// Makes a frame one of copy number `n`: `mask` times `n` is added to both addresses (to the third and fourth 16 bits of
+/// IPv6 addresses), and the checksums follow.
+pub(crate) fn copy(frame: &mut [u8], layout: &Layout, n: u32, mask: u32) {
+    let add = mask.wrapping_mul(n);
+    if add == 0 {
+        return;
+    }
+    let (src, dst, len) = layout.addresses();
+    let l3 = usize::from(layout.l3);
+    let mut delta = Delta::default();
+    for at in [src, dst] {
+        let at = if len == 16 { at + 4 } else { at };
+        let Some(old) = frame::be32(frame, at) else { return };
+        // Multicast and broadcast stay what they are.
+        let keep = if len == 16 { frame.get(at - 4) == Some(&0xff) } else { old >> 28 >= 0xe };
+        if !keep {
+            delta.replace(frame, at, &old.wrapping_add(add).to_be_bytes(), l3);
+        }
+    }
+    if !layout.v6 {
+        delta.apply(frame, l3 + 10, false);
+    }
+    let check = usize::from(layout.check);
+    let counts = check != 0 && layout.proto != ICMP && (layout.proto != ICMPV6 || layout.v6);
+    let none = layout.proto == UDP && !layout.v6 && be16(frame, check) == Some(0);
+    if counts && !none {
+        delta.apply(frame, check, layout.proto == UDP);
+    }
+}
+
+/// Bytes of a file, for deciding whether it fits into memory.
+pub(crate) fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::preset;
+
+    #[test]
+    fn copies_stay_right() {
+        for name in ["office", "ipv6", "fragments"] {
+            let profile = preset::load(name, None).unwrap();
+            let mut mix = Mix::new(&profile, 3).unwrap();
+            mix.start(&Plan { seed: 3, multiplier: 1.0, until: 100_000_000 });
+            let mut frame = Vec::new();
+            let mut n = 0;
+            while mix.next(&mut frame).is_some() {
+                let layout = frame::parse(&frame).unwrap();
+                n += 1;
+                copy(&mut frame, &layout, n % 16, 0x0100_0000);
+                if !layout.fragment {
+                    let mut anew = frame.clone();
+                    layout.fix(&mut anew);
+                    assert_eq!(anew, frame, "{name} {layout:?}");
+                }
+            }
+            assert!(n > 100);
+        }
+    }
+}

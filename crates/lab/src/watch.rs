@@ -1,0 +1,91 @@
+//! A thread that samples the machine, the engine's processes and the engine's counters while a run lasts, into two files
+//! that hold what there was also when the run ends badly.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::engine::{CounterFile, Counts};
+use crate::monitor::{Format, LEADING, Sampler, What, Writer};
+use crate::problem::{Outcome, Problem};
+
+/// See the module. Dropped, it stops.
+pub(crate) struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Outcome<Vec<String>>>>,
+}
+
+impl Watch {
+    /// Samples process `pid` every `period` into `samples.csv` in folder `dir`, with the engine's counters behind the other columns
+    /// where it has some.
+    pub(crate) fn start(pid: u32, counters: Option<CounterFile>, period: Duration, dir: &Path) -> Watch {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (stop, path) = (Arc::clone(&stop), dir.join("samples.csv"));
+            std::thread::spawn(move || sample(pid, counters, period, &path, &stop))
+        };
+        Watch { stop, thread: Some(thread) }
+    }
+
+    /// Ends it; what could not be sampled, a sentence each.
+    ///
+    /// # Errors
+    /// Where samples could not be written.
+    pub(crate) fn end(mut self) -> Outcome<Vec<String>> {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            _ => Err(Problem::Failed("the monitor's thread panicked".to_owned())),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the engine's counters are called among the columns.
+fn counter_names() -> impl Iterator<Item = String> {
+    Counts::NAMES.iter().map(|name| format!("engine.{name}"))
+}
+
+fn sample(
+    pid: u32,
+    mut counters: Option<CounterFile>,
+    period: Duration,
+    path: &Path,
+    stop: &AtomicBool,
+) -> Outcome<Vec<String>> {
+    // An engine that ended at once leaves no samples, which is no reason to fail.
+    let Ok(mut sampler) = Sampler::open(&What { process: Some(pid), without: Vec::new() }) else {
+        return Ok(vec![format!("process {pid} ended before it could be watched")]);
+    };
+    let wrote = |error| Problem::file("write", path, error);
+    let file = File::create(path).map_err(|error| Problem::file("make", path, error))?;
+    let names: Vec<String> = sampler.header().map(str::to_owned).chain(counter_names()).collect();
+    let names = names.iter().map(String::as_str);
+    let mut writer = Writer::new(BufWriter::with_capacity(1 << 16, file), Format::Csv, names).map_err(wrote)?;
+    let mut values = Vec::new();
+    let mut write = |row: &[f64]| {
+        values.clear();
+        values.extend_from_slice(row);
+        let counts = counters.as_mut().map_or(Counts::UNKNOWN, CounterFile::read);
+        values.extend(counts.values());
+        writer.write(&values).map_err(wrote)
+    };
+    sampler.run(period, || stop.load(Ordering::Relaxed), |row| write(row).map(|()| true))?;
+    // What came after the last whole period.
+    let row = sampler.sample(0).to_vec();
+    write(&row)?;
+    debug_assert!(row.len() >= LEADING.len());
+    Ok(std::mem::take(&mut sampler.notes))
+}

@@ -1,0 +1,598 @@
+//! Live capture: the engine on one end of a pair of virtual interfaces, traffic from the other, in a network namespace that
+//! each test makes and removes. They need root, and say so where they are not it.
+//!
+//! A test runs itself again inside of its namespace (`ip netns exec`): what is ignored here is what runs there.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+macro_rules! in_namespace {
+    ($($name:ident: $inner:ident,)*) => {
+        $(#[test]
+        fn $name() {
+            inside(stringify!($inner));
+        })*
+    };
+}
+
+in_namespace! {
+    alerts_are_those_of_the_file: inner_same,
+    reloads_under_traffic_lose_nothing: inner_reload,
+    traffic_during_the_start_is_not_lost: inner_start,
+    an_interface_may_go_and_come_back: inner_link,
+    filters_tags_and_several_interfaces: inner_filter,
+    killed_and_started_again: inner_kill,
+    what_the_ring_lost_is_told: inner_overrun,
+    threads_are_where_they_belong: inner_threads,
+    what_cannot_be_captured_is_said: inner_errors,
+}
+
+fn ip(words: &str) -> bool {
+    Command::new("ip").args(words.split_whitespace()).output().is_ok_and(|o| o.status.success())
+}
+
+/// Runs the test `inner` in a namespace of its own.
+fn inside(inner: &str) {
+    let ns = format!("mgl{}-{inner}", std::process::id());
+    if !ip(&format!("netns add {ns}")) {
+        eprintln!("{inner}: not tested: network namespaces need root and iproute2");
+        return;
+    }
+    struct Namespace(String);
+    impl Drop for Namespace {
+        fn drop(&mut self) {
+            ip(&format!("netns del {}", self.0));
+        }
+    }
+    let ns = Namespace(ns);
+    let ran = Command::new("ip")
+        .args(["netns", "exec", &ns.0])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", inner, "--ignored", "--nocapture", "--test-threads=1"])
+        .output()
+        .expect("ip runs");
+    let text = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// Two interfaces, quiet but for what is sent.
+fn pair(a: &str, b: &str) {
+    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("settings of the namespace");
+    assert!(ip(&format!("link add {a} type veth peer name {b}")), "the kernel has virtual interfaces");
+    for i in [a, b] {
+        assert!(ip(&format!("link set {i} up")));
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a folder");
+    dir
+}
+
+/// The frames of a capture file of Ethernet.
+fn frames(file: &Path) -> Vec<Vec<u8>> {
+    let mut capture = pcap::Capture::from_file(file).expect("a capture");
+    let mut all = Vec::new();
+    while let Ok(p) = capture.next_packet() {
+        all.push(p.data.to_vec());
+    }
+    assert!(!all.is_empty());
+    all
+}
+
+/// The demonstration's conversations, many times over and through one another, each time between other hosts.
+fn traffic(copies: u8) -> Vec<Vec<u8>> {
+    let demo = frames(&root().join("demo/demo.pcap"));
+    let mut all = Vec::new();
+    for frame in &demo {
+        for n in 0..copies {
+            let mut f = frame.clone();
+            if f.get(12..14) == Some(&[8, 0]) {
+                // The third byte of both addresses; nobody looks at checksums (-k none).
+                for at in [28, 32] {
+                    if let Some(b) = f.get_mut(at) {
+                        *b = b.wrapping_add(n);
+                    }
+                }
+            }
+            all.push(f);
+        }
+    }
+    all
+}
+
+/// As a capture file.
+fn write(file: &Path, frames: &[Vec<u8>]) {
+    let capture = pcap::Capture::dead(pcap::Linktype::ETHERNET).expect("a capture");
+    let mut save = capture.savefile(file).expect("a file");
+    for (n, f) in frames.iter().enumerate() {
+        let ts = libc_timeval(1_700_000_000, n as i64 * 20);
+        let header = pcap::PacketHeader { ts, caplen: f.len() as u32, len: f.len() as u32 };
+        save.write(&pcap::Packet::new(&header, f));
+    }
+}
+
+fn libc_timeval(secs: i64, micros: i64) -> libc::timeval {
+    libc::timeval { tv_sec: secs + micros / 1_000_000, tv_usec: micros % 1_000_000 }
+}
+
+struct Sender(pcap::Capture<pcap::Active>);
+
+impl Sender {
+    fn on(name: &str) -> Sender {
+        Sender(pcap::Capture::from_device(name).and_then(|c| c.buffer_size(1 << 16).open()).expect("it can be sent to"))
+    }
+
+    fn send(&mut self, frames: &[Vec<u8>]) {
+        for (n, f) in frames.iter().enumerate() {
+            let end = Instant::now() + Duration::from_secs(10);
+            while let Err(e) = self.0.sendpacket(f.as_slice()) {
+                assert!(Instant::now() < end, "{e}");
+            }
+            if n % 64 == 63 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// An engine that runs.
+struct Engine {
+    child: Child,
+    said: mpsc::Receiver<String>,
+    all: Vec<String>,
+    dir: PathBuf,
+}
+
+fn command(dir: &Path, more: &[&str]) -> Command {
+    let root = root();
+    let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
+    let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
+    c.arg("-c")
+        .arg(root.join("etc/margay.yaml"))
+        .arg("-l")
+        .arg(dir)
+        .args(["-k", "none", "-v", "--set", &set("classification-file", "etc/classification.config")])
+        .args(["--set", &set("reference-config-file", "etc/reference.config")])
+        .args(["--set", "vars.address-groups.HOME_NET=any", "--set", "vars.address-groups.EXTERNAL_NET=any"])
+        .args(["--set", "unix-command.enabled=yes", "--set"])
+        .arg(format!("unix-command.filename={}", dir.join("s.sock").display()))
+        .arg("-S")
+        .arg(dir.join("a.rules"))
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    c
+}
+
+impl Engine {
+    /// Starts it, and waits until it captures.
+    fn start(dir: &Path, more: &[&str]) -> Engine {
+        let mut e = Engine::begin(dir, more);
+        assert!(e.until("Engine started"), "{:?}", e.all);
+        e
+    }
+
+    fn begin(dir: &Path, more: &[&str]) -> Engine {
+        let mut child = command(dir, more).spawn().expect("the engine starts");
+        let (send, said) = mpsc::channel();
+        let out = BufReader::new(child.stdout.take().expect("its words"));
+        let errors = BufReader::new(child.stderr.take().expect("its words"));
+        let both = send.clone();
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|l| send.send(l)));
+        std::thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|l| both.send(l)));
+        Engine { child, said, all: Vec::new(), dir: dir.to_owned() }
+    }
+
+    /// Waits until the engine says something.
+    fn until(&mut self, words: &str) -> bool {
+        let end = Instant::now() + PATIENCE;
+        while let Ok(line) = self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.all.push(line.clone());
+            if line.contains(words) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    fn ask(&self, words: &[&str]) -> Value {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
+        let o = c.args(["ctl", "--socket"]).arg(self.dir.join("s.sock")).args(words).output().expect("ctl runs");
+        serde_json::from_slice::<Value>(&o.stdout).map_or(Value::Null, |v| v["message"].clone())
+    }
+
+    /// Waits until it has decoded so many packets.
+    fn decoded(&self, packets: u64) {
+        let end = Instant::now() + PATIENCE;
+        let mut seen = 0;
+        while Instant::now() < end {
+            let c = self.ask(&["dump-counters"]);
+            seen = c["decoder"]["pkts"].as_u64().unwrap_or(0) + c["capture"]["kernel_drops"].as_u64().unwrap_or(0);
+            if seen >= packets {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{seen} of {packets} packets: {:?}", self.all);
+    }
+
+    /// Ends it; all that it said.
+    fn stop(mut self) -> Vec<String> {
+        self.signal("INT");
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                self.all.extend(self.said.iter());
+                assert!(status.success(), "{:?}", self.all);
+                return std::mem::take(&mut self.all);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not end: {:?}", self.all);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// All events; each line is one, and whole.
+fn events(dir: &Path) -> Vec<Value> {
+    let mut all = Vec::new();
+    let files = std::fs::read_dir(dir).expect("a folder").flatten().map(|e| e.path());
+    for file in files.filter(|f| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with("eve"))) {
+        let text = std::fs::read_to_string(&file).expect("events");
+        assert!(text.is_empty() || text.ends_with('\n'), "{}", file.display());
+        all.extend(text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap_or_else(|e| panic!("{e}: {l}"))));
+    }
+    all
+}
+
+/// How often each alert of each conversation came, whichever end it was at.
+fn alerts(dir: &Path) -> BTreeMap<String, usize> {
+    let mut out = BTreeMap::new();
+    for e in events(dir).iter().filter(|e| e["event_type"] == "alert") {
+        let sid = &e["alert"]["signature_id"];
+        // Whose packet completes a count by address depends on the order in which workers come to theirs.
+        let place = match sid.as_u64() {
+            Some(1_000_002) => format!("{}", e["src_ip"]),
+            _ => format!("{} {} {} {} {}", e["src_ip"], e["src_port"], e["dest_ip"], e["dest_port"], e["proto"]),
+        };
+        *out.entry(format!("{sid} {place}")).or_default() += 1;
+    }
+    out
+}
+
+/// The counters at the end.
+fn last_stats(dir: &Path) -> Value {
+    let last = events(dir).into_iter().rfind(|e| e["event_type"] == "stats");
+    last.expect("statistics")["stats"].clone()
+}
+
+fn said(all: &[String], words: &str) -> bool {
+    all.iter().any(|l| l.contains(words))
+}
+
+fn demo_rules(dir: &Path) {
+    std::fs::copy(root().join("demo/demo.rules"), dir.join("a.rules")).expect("rules");
+}
+
+/// What reading a file of these frames finds.
+fn of_the_file(name: &str, frames: &[Vec<u8>]) -> BTreeMap<String, usize> {
+    let dir = folder(name);
+    demo_rules(&dir);
+    let file = dir.join("all.pcap");
+    write(&file, frames);
+    let o = command(&dir, &["-r", &file.display().to_string()]).output().expect("the engine runs");
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    let found = alerts(&dir);
+    assert!(found.len() >= 4, "{found:?}");
+    found
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_same() {
+    pair("va", "vb");
+    let sent = traffic(60);
+    let want = of_the_file("same-file", &sent);
+    for (name, threads, eve) in [("same-1", "1", "no"), ("same-4", "4", "no"), ("same-3", "3", "yes")] {
+        let dir = folder(name);
+        demo_rules(&dir);
+        let mode = if threads == "1" { "single" } else { "workers" };
+        let e = Engine::start(
+            &dir,
+            &[
+                "--af-packet=vb",
+                "--runmode",
+                mode,
+                "--set",
+                &format!("af-packet.1.threads={threads}"),
+                "--set",
+                &format!("outputs.1.eve-log.threaded={eve}"),
+            ],
+        );
+        Sender::on("va").send(&sent);
+        e.decoded(sent.len() as u64);
+        assert_eq!(e.ask(&["iface-list"])["ifaces"], serde_json::json!(["vb"]));
+        let stat = e.ask(&["iface-stat", "vb"]);
+        assert_eq!((stat["pkts"].as_u64(), stat["drop"].as_u64()), (Some(sent.len() as u64), Some(0)), "{stat}");
+        assert_eq!(e.ask(&["running-mode"]), mode);
+        assert_eq!(e.ask(&["capture-mode"]), "AF_PACKET_DEV");
+        let words = e.stop();
+        assert!(said(&words, "received = inspected + lost"), "{words:?}");
+        let stats = last_stats(&dir);
+        assert_eq!(stats["decoder"]["pkts"], sent.len(), "{name}");
+        assert_eq!(stats["capture"]["kernel_packets"], sent.len());
+        assert_eq!(stats["capture"]["kernel_drops"], 0);
+        assert_eq!(alerts(&dir), want, "{name}");
+        let events = events(&dir);
+        assert!(
+            events
+                .iter()
+                .filter(|e| e["event_type"] == "alert")
+                .all(|e| e["in_iface"] == "vb" && e["pcap_cnt"].is_null())
+        );
+        if eve == "yes" {
+            let used =
+                (1..=3).filter(|n| std::fs::metadata(dir.join(format!("eve.{n}.json"))).is_ok_and(|m| m.len() > 0));
+            assert!(used.count() >= 2, "files of several workers");
+        }
+        if threads == "4" {
+            let text = std::fs::read_to_string(dir.join("stats.log")).expect("statistics");
+            assert!(text.contains("capture.nic.received"), "{text}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_reload() {
+    pair("va", "vb");
+    let sent = traffic(60);
+    let want = of_the_file("reload-file", &sent);
+    let dir = folder("reload-live");
+    demo_rules(&dir);
+    let mut e = Engine::start(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
+    let all = sent.clone();
+    let sending = std::thread::spawn(move || {
+        for part in all.chunks(64) {
+            Sender::on("va").send(part);
+        }
+    });
+    for _ in 0..5 {
+        e.signal("USR2");
+        assert!(e.until("rule reload complete"), "{:?}", e.all);
+    }
+    sending.join().expect("it is sent");
+    e.decoded(sent.len() as u64);
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    assert_eq!(alerts(&dir), want);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_start() {
+    pair("va", "vb");
+    let dir = folder("start-live");
+    std::fs::write(dir.join("a.rules"), "alert udp any any -> any 53 (msg:\"d\"; sid:1;)\n").expect("rules");
+    let query = traffic(1).into_iter().take(1).collect::<Vec<_>>();
+    let mut e = Engine::begin(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
+    let mut sender = Sender::on("va");
+    let end = Instant::now() + PATIENCE;
+    let mut during = 0;
+    while !e.all.iter().any(|l| l.contains("Engine started")) && Instant::now() < end {
+        sender.send(&query);
+        during += 1;
+        std::thread::sleep(Duration::from_micros(200));
+        e.all.extend(e.said.try_iter().collect::<Vec<_>>());
+    }
+    assert!(during > 10);
+    for _ in 0..100 {
+        sender.send(&query);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    let stats = last_stats(&dir);
+    let count = |path: [&str; 2]| stats[path[0]][path[1]].as_u64().unwrap_or(0);
+    let seen = count(["capture", "kernel_packets"]);
+    assert!(seen >= 100 && count(["decoder", "pkts"]) == seen && count(["capture", "kernel_drops"]) == 0, "{seen}");
+    assert_eq!(count(["detect", "alert"]), seen);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_link() {
+    pair("va", "vb");
+    let dir = folder("link-live");
+    demo_rules(&dir);
+    let sent = traffic(1);
+    let mut e = Engine::start(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
+    Sender::on("va").send(&sent);
+    e.decoded(sent.len() as u64);
+    assert!(ip("link set vb down"));
+    assert!(e.until("went down"));
+    assert!(ip("link set vb up"));
+    assert!(e.until("is up again"));
+    // Until every worker has noticed.
+    std::thread::sleep(Duration::from_millis(500));
+    Sender::on("va").send(&sent);
+    e.decoded(2 * sent.len() as u64);
+    assert!(ip("link del vb"));
+    assert!(e.until("is gone") || said(&e.all, "is gone"));
+    pair("va", "vb");
+    assert!(e.until("is up again"));
+    std::thread::sleep(Duration::from_millis(1500));
+    Sender::on("va").send(&sent);
+    e.decoded(3 * sent.len() as u64);
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    let lookups = events(&dir).iter().filter(|e| e["alert"]["signature_id"] == 1_000_004).count();
+    assert_eq!(lookups, 3);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_filter() {
+    pair("va", "vb");
+    pair("vc", "vd");
+    let dir = folder("filter-live");
+    demo_rules(&dir);
+    let query = traffic(1).remove(0);
+    let tagged = [&query[..12], &[0x81, 0, 0, 100][..], &query[12..]].concat();
+    let e = Engine::start(&dir, &["-i", "vb", "-i", "vd", "--set", "af-packet.1.threads=2", "udp", "port", "53"]);
+    Sender::on("va").send(&[tagged]);
+    Sender::on("vc").send(&traffic(1));
+    e.decoded(3);
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    assert_eq!(last_stats(&dir)["decoder"]["pkts"], 3, "a lookup with a tag; a lookup and its answer");
+    let events = events(&dir);
+    let of = |iface: &str| events.iter().find(|e| e["event_type"] == "alert" && e["in_iface"] == iface).cloned();
+    assert_eq!(of("vb").expect("an alert")["vlan"], serde_json::json!([100]));
+    assert!(of("vd").expect("an alert")["vlan"].is_null());
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_kill() {
+    pair("va", "vb");
+    let dir = folder("kill-live");
+    demo_rules(&dir);
+    let sent = traffic(20);
+    let mut e = Engine::start(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
+    Sender::on("va").send(&sent);
+    e.decoded(sent.len() as u64);
+    e.signal("KILL");
+    let _ = e.child.wait();
+    drop(e);
+    // What was reported is whole, and the next one goes on.
+    let before = events(&dir).iter().filter(|e| e["event_type"] == "alert").count();
+    assert!(before >= 20, "{before}");
+    let e = Engine::start(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
+    Sender::on("va").send(&sent);
+    e.decoded(sent.len() as u64);
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    let after = events(&dir).iter().filter(|e| e["event_type"] == "alert").count();
+    assert!(after > before);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_overrun() {
+    pair("va", "vb");
+    let dir = folder("overrun-live");
+    demo_rules(&dir);
+    let e = Engine::start(
+        &dir,
+        &[
+            "-i",
+            "vb",
+            "--set",
+            "af-packet.1.threads=1",
+            "--set",
+            "af-packet.1.ring-size=64",
+            "--set",
+            "af-packet.1.block-size=65536",
+        ],
+    );
+    let sent = traffic(60);
+    // A worker that is stopped: the ring is full soon.
+    e.signal("STOP");
+    Sender::on("va").send(&sent);
+    e.signal("CONT");
+    e.decoded(sent.len() as u64);
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    let stats = last_stats(&dir);
+    let lost = stats["capture"]["kernel_drops"].as_u64().unwrap_or(0);
+    assert!(lost > 0);
+    assert_eq!(stats["capture"]["kernel_packets"], sent.len());
+    assert_eq!(stats["decoder"]["pkts"], sent.len() as u64 - lost);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_threads() {
+    pair("va", "vb");
+    let dir = folder("threads-live");
+    demo_rules(&dir);
+    let set = |name: &str, value: &str| format!("threading.cpu-affinity.{name}={value}");
+    let e = Engine::start(
+        &dir,
+        &[
+            "-i",
+            "vb",
+            "--set",
+            "af-packet.1.threads=2",
+            "--set",
+            "threading.set-cpu-affinity=yes",
+            "--set",
+            &set("worker-cpu-set.cpu.0", "0"),
+            "--set",
+            &set("worker-cpu-set.mode", "exclusive"),
+            "--set",
+            &set("worker-cpu-set.prio.default", "low"),
+        ],
+    );
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", e.child.id())).expect("threads").flatten();
+    let mut workers = 0;
+    for t in tasks {
+        let read = |name: &str| std::fs::read_to_string(t.path().join(name)).unwrap_or_default();
+        if read("comm").starts_with("W#0") {
+            workers += 1;
+            let status = read("status");
+            let cpus = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+            assert_eq!(cpus.trim(), "0");
+        }
+    }
+    assert_eq!(workers, 2);
+    e.stop();
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_errors() {
+    pair("va", "vb");
+    let dir = folder("errors-live");
+    demo_rules(&dir);
+    for (more, words) in [
+        (&["-i", "nosuch"][..], "no such interface"),
+        (&["-i", "vb", "--set", "af-packet.1.copy-mode=ips"], "copy-mode"),
+        (&["-i", "vb", "--runmode", "moon"], "run mode"),
+        (&["-i", "vb", "-i", "lo", "--runmode", "single"], "single"),
+        (&["-i", "vb", "udp", "and", "and"], "syntax error"),
+        (&["-i", "vb", "--simulate-ips"], "passively"),
+        (&["-i", "vb", "-i", "vb"], "twice"),
+    ] {
+        let o = command(&dir, more).output().expect("the engine runs");
+        let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);
+        assert!(o.status.code() == Some(1) && said.contains(words), "{more:?}: {said}");
+    }
+}

@@ -1,0 +1,81 @@
+"""The loads that Margay is measured with, and the rules: made once, in a folder of their own."""
+import gzip
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+
+TOOLS = os.path.dirname(os.path.abspath(__file__))
+
+
+def pcap(path, frames):
+    """Writes frames of Ethernet, 10 microseconds apart."""
+    with open(path + '.new', 'wb') as f:
+        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        for n, frame in enumerate(frames):
+            f.write(struct.pack('<IIII', 1700000000 + n // 100000, n % 100000 * 10, len(frame), len(frame)) + frame)
+    os.rename(path + '.new', path)
+
+
+def flood(packets):
+    """Frames of 64 bytes, each of a flow of its own: half of them UDP, half TCP's first."""
+    draw = random.Random(1)
+    ether = bytes(12) + b'\x08\0'
+    for n in range(packets):
+        src, dst, port = 0x0a000000 | draw.getrandbits(24), 0xc0a80000 | draw.getrandbits(16), draw.randrange(1024, 65536)
+        tcp = n % 2
+        ip = struct.pack('>BBHHHBBHII', 0x45, 0, 46, n & 0xffff, 0, 64, 6 if tcp else 17, 0, src, dst)
+        l4 = struct.pack('>HHIIBBHHH', port, 80, draw.getrandbits(32), 0, 0x50, 2, 8192, 0, 0) if tcp \
+            else struct.pack('>HHHH', port, 9, 26, 0)
+        yield (ether + ip + l4).ljust(60, b'\0')
+
+
+def made(path, rounds):
+    """Traffic made up by make-capture, as many rounds of it."""
+    subprocess.run([sys.executable, f'{TOOLS}/make-capture', path + '.new', '--rounds', str(rounds)], check=True,
+                   stdout=subprocess.DEVNULL)
+    os.rename(path + '.new', path)
+
+
+def made_rules(path, count):
+    """Rules made up by generate-rules."""
+    with open(path, 'w') as out:
+        subprocess.run([sys.executable, f'{TOOLS}/generate-rules', '--count', str(count)], check=True, stdout=out)
+
+
+def capture(name, shared, work):
+    """The path of the capture of that name in `work`, where it is made if need be; those of `shared` need that folder."""
+    mkload = [sys.executable, f'{shared}/bench/mkload.py']
+    run = lambda *argv: subprocess.run([*mkload, *argv], check=True, stdout=subprocess.DEVNULL)
+    path = f'{work}/{name}.pcap'
+    how = {
+        'mix': lambda: run(path, '--megabytes', '600', '--sfr', f'{shared}/captures/sfr/avl'),
+        'real': lambda: run(path, '--megabytes', '400', '--dir', f'{shared}/captures/real'),
+        'flood': lambda: pcap(path, flood(1_000_000)),
+        'alerting': lambda: run(path, '--megabytes', '60', '--sfr', f'{shared}/captures/sfr/avl'),
+        'made': lambda: made(path, 60),
+    }[name]
+    if not os.path.exists(path):
+        print(f'making {name}.pcap', file=sys.stderr)
+        os.makedirs(work, exist_ok=True)
+        how()
+    return path
+
+
+def rules(name, shared, work):
+    """The path of the rules of that name in `work`: `all`, of `shared`; `any`, one for every packet; `made`, 10,000 made up."""
+    path = f'{work}/{name}.rules'
+    if os.path.exists(path) and name != 'any':
+        return path
+    os.makedirs(work, exist_ok=True)
+    if name == 'all':
+        with gzip.open(f'{shared}/rules/etopen.rules.gz') as f, open(path, 'wb') as out:
+            shutil.copyfileobj(f, out)
+    elif name == 'any':
+        with open(path, 'w') as f:
+            f.write('alert ip any any -> any any (msg:"any"; content:!"no packet has this in it"; sid:1;)\n')
+    else:
+        made_rules(path, 10000)
+    return path
