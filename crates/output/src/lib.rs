@@ -12,7 +12,7 @@
 //! [`time::Clock`] that remembers them; what a rule says of itself as [`eve::signature_json`] made it the first time). The
 //! worker's end of a sink collects lines; at the end of a batch of packets ([`Outputs::end_batch`]) they go to what all
 //! workers share, under a lock, and there to the file or socket, or into a buffer of `buffer-size`. With
-//! [`Outputs::write_aside`] they are handed over by 64 KiB or more to a thread that does this, and gives the buffers back.
+//! [`Outputs::write_aside`] they are handed over to a thread that does this, and gives the buffers back.
 //! [`Outputs::tick`], about once a second and by wall clock, flushes, rotates files, connects to sockets again. So an event
 //! costs no system call, and no lock but one a batch.
 //!

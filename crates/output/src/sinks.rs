@@ -33,8 +33,6 @@ use crate::writer::{self, Writer};
 
 /// How much a worker collects before it hands over in the middle of a batch.
 const LOCAL_LIMIT: usize = 128 * 1024;
-/// How much a worker collects for the thread that writes before it hands over at the end of a batch.
-const WORTH: usize = 64 * 1024;
 /// Where syslog listens.
 const SYSLOG_SOCKET: &str = "/dev/log";
 /// How long the end of the process waits for a slow socket.
@@ -56,6 +54,8 @@ pub struct Sink {
     local: Json,
     shared: Arc<Behind>,
     writer: Option<Arc<Writer>>,
+    /// How much is worth handing over at the end of a batch.
+    worth: usize,
 }
 
 /// What all workers share.
@@ -86,19 +86,29 @@ impl Sink {
     /// [`OpenError`] for files.
     pub fn open(settings: SinkSettings, now: Time) -> Result<Sink, OpenError> {
         let shared = Shared::open(settings, now)?;
-        Ok(Sink { local: Json::default(), shared: Arc::new(Behind(Mutex::new(shared))), writer: None })
+        Ok(Sink { local: Json::default(), shared: Arc::new(Behind(Mutex::new(shared))), writer: None, worth: 0 })
     }
 
-    /// From here on `writer` writes what is handed over.
-    pub(crate) fn write_aside(&mut self, writer: &Arc<Writer>) {
+    /// From here on `writer` writes what is handed over, and the end of a batch does that only with so many bytes.
+    pub(crate) fn write_aside(&mut self, writer: &Arc<Writer>, worth: usize) {
         self.hand_over();
+        self.worth = worth;
         self.writer = Some(Arc::clone(writer));
+    }
+
+    pub(crate) fn worth(&self) -> usize {
+        self.worth
     }
 
     /// Another worker's end of the same output.
     #[must_use]
     pub fn share(&self) -> Sink {
-        Sink { local: Json::default(), shared: Arc::clone(&self.shared), writer: self.writer.clone() }
+        Sink {
+            local: Json::default(),
+            shared: Arc::clone(&self.shared),
+            writer: self.writer.clone(),
+            worth: self.worth,
+        }
     }
 
     /// Adds a line, which ends in a line feed.
@@ -117,7 +127,7 @@ impl Sink {
 
     /// At the end of a batch: hands over what was collected, if it is worth it.
     pub fn end_batch(&mut self) {
-        if self.writer.is_none() || self.local.len() >= WORTH {
+        if self.local.len() >= self.worth {
             self.hand_over();
         }
     }
@@ -659,7 +669,7 @@ mod tests {
         let mut s = sink(SinkSettings::file(&path));
         s.line(b"0\n");
         let writer = Arc::new(Writer::start().unwrap());
-        s.write_aside(&writer);
+        s.write_aside(&writer, 1000);
         let mut want = String::from("0\n");
         let line = |i: usize| format!("{i} {}\n", "x".repeat(i % 300));
         for i in 1..5000 {
@@ -683,7 +693,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&moved).unwrap(), want + "a\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "b\n");
         let mut full = sink(SinkSettings::file("/dev/full"));
-        full.write_aside(&writer);
+        full.write_aside(&writer, 0);
         full.line(b"{}\n{}\n");
         full.finish();
         assert_eq!(full.lost(), 2);

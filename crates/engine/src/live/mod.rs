@@ -79,6 +79,10 @@ impl Plan {
         // Nobody else sets it.
         let _ = control.live.set(LiveInfo { mode: self.mode.name(), workers, interfaces });
         let mut first = Some(all::open_files(config, &control.dir, workers)?);
+        if all::writer_thread(config, workers)? {
+            // Events go out with the batch that made them.
+            first.iter_mut().for_each(|o| o.write_aside(0));
+        }
         let beside = first.as_mut().map(Outputs::beside);
         let files = all::files(config, &control.dir)?;
         let cpus = Arc::new(self.cpus);

@@ -27,7 +27,9 @@ pub(crate) use detect::detect;
 pub(crate) use files::{check_store, files};
 pub(crate) use firewall::{firewall_files, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
-pub(crate) use outputs::{Opened, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet};
+pub(crate) use outputs::{
+    Opened, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
+};
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use ssh::ssh;
 pub(crate) use stream::stream;
