@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use divan::Bencher;
+use margay_output::eve::signature_json;
 use margay_output::event::*;
 use margay_output::settings::EveSettings;
 use margay_output::{OutputSpec, Outputs};
@@ -38,22 +39,22 @@ fn alert(b: Bencher<'_, '_>, with_payload: bool) {
         eve.alert.payload_printable = with_payload;
         eve.alert.packet = with_payload;
     });
+    let mut rule = Signature {
+        gid: 1,
+        id: 2_012_345,
+        rev: 3,
+        msg: Some(b"A rule's message, as long as they are"),
+        category: Some("Attempted Administrator Privilege Gain"),
+        priority: 1,
+        ..Signature::default()
+    };
+    // As the engine has it after a rule's first alert.
+    let text = signature_json(&rule);
+    rule.text = Some(&text);
     let event = AlertEvent {
         header: Header { flow_id: Some(1_970_855_314_279_086), ..Header::of(&p) },
         packet: &p,
-        signature: Signature {
-            text: None,
-            gid: 1,
-            id: 2_012_345,
-            rev: 3,
-            msg: Some(b"A rule's message, as long as they are"),
-            category: Some("Attempted Administrator Privilege Gain"),
-            priority: 1,
-            metadata: None,
-            references: &[],
-            rule: b"",
-            target: None,
-        },
+        signature: rule,
         blocked: false,
         would_drop: false,
         engine: None,

@@ -130,7 +130,7 @@ impl Outputs {
                     if let Some(e) = eve.next() {
                         let sink = if s.threaded && s.sink.kind == SinkKind::Regular {
                             let mut sink = Sink::open(eve_sink(s, number + 1), now)?;
-                            self.writer.iter().for_each(|w| sink.write_aside(w));
+                            self.writer.iter().for_each(|w| sink.write_aside(w, e.sink().worth()));
                             sink
                         } else {
                             e.sink().share()
@@ -152,6 +152,33 @@ impl Outputs {
             }
         }
         Ok(o)
+    }
+
+    /// From here on lines are written by a thread, and a worker waits for files and sockets only where it is faster than
+    /// they are. An output's lines are handed over at the end of a batch once there are `worth` bytes of them, and with
+    /// [`Outputs::tick`]. For all workers: to be called before [`Outputs::share`]. Where there is nothing to write, or no
+    /// thread to be had, workers go on writing.
+    pub fn write_aside(&mut self, worth: usize) {
+        if self.writer.is_some() || self.sinks().next().is_none() {
+            return;
+        }
+        match Writer::start() {
+            Ok(writer) => {
+                let writer = Arc::new(writer);
+                self.sinks().for_each(|s| s.write_aside(&writer, worth));
+                self.writer = Some(writer);
+            }
+            Err(e) => log(
+                Level::Warning,
+                "output",
+                format_args!("no thread to write events: {e}; packets wait while they are written"),
+            ),
+        }
+    }
+
+    /// How often a worker waited for the thread that writes; `None` without one.
+    pub fn waits(&self) -> Option<u64> {
+        self.writer.as_ref().map(|w| w.waits())
     }
 
     /// The same outputs for a thread that has no packets, and tells of the workers: it writes where the first worker does.
@@ -176,32 +203,6 @@ impl Outputs {
     /// The interface that packets come from (`in_iface`).
     pub fn set_interface(&mut self, interface: &str) {
         self.eve.iter_mut().for_each(|e| e.set_interface(interface));
-    }
-
-    /// From here on lines are written by a thread, and a worker waits for files and sockets only where it is faster than
-    /// they are. What has little to say is written with the next [`Outputs::tick`] at the latest. For all workers: to be
-    /// called before [`Outputs::share`]. Where there is nothing to write, or no thread to be had, workers go on writing.
-    pub fn write_aside(&mut self) {
-        if self.writer.is_some() || self.sinks().next().is_none() {
-            return;
-        }
-        match Writer::start() {
-            Ok(writer) => {
-                let writer = Arc::new(writer);
-                self.sinks().for_each(|s| s.write_aside(&writer));
-                self.writer = Some(writer);
-            }
-            Err(e) => log(
-                Level::Warning,
-                "output",
-                format_args!("no thread to write events: {e}; packets wait while they are written"),
-            ),
-        }
-    }
-
-    /// How often a worker waited for the thread that writes; `None` without one.
-    pub fn waits(&self) -> Option<u64> {
-        self.writer.as_ref().map(|w| w.waits())
     }
 
     /// Whose the events are from here on (`tenant_id`); 0 is no tenant.

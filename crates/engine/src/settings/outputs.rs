@@ -17,6 +17,9 @@ use super::now;
 use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
+/// How many bytes of events are handed over together where a capture file is read, and nobody waits for them.
+const WORTH: usize = 64 << 10;
+
 /// The enabled outputs in order, and what was asked for that there is none of.
 #[derive(Debug)]
 pub(crate) struct Specs {
@@ -132,7 +135,11 @@ impl Opened {
 /// # Errors
 /// What cannot be read or opened.
 pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed> {
-    share_outputs(config, dir, open_files(config, dir, 1)?)
+    let mut outputs = open_files(config, dir, 1)?;
+    if writer_thread(config, 1)? {
+        outputs.write_aside(WORTH);
+    }
+    share_outputs(config, dir, outputs)
 }
 
 /// Reads `outputs:`, says what is to be said of it, and opens what is enabled but for scripts, for the first of so many
@@ -164,12 +171,8 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize) -> Result<
         };
         info!("logopenfile", "{name} output initialized: {}", path.display());
     }
-    let mut outputs = Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
-        .map_err(|e| Failed::new("logopenfile", e.to_string()))?;
-    if writer_thread(config)? {
-        outputs.write_aside();
-    }
-    Ok(outputs)
+    Outputs::new(specs.outputs, now(), u64::from(std::process::id()))
+        .map_err(|e| Failed::new("logopenfile", e.to_string()))
 }
 
 /// What belongs to `outputs`, those of a worker: by the worker's own thread, for scripts stay there.
@@ -183,10 +186,14 @@ pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Re
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
 }
 
-/// `margay.writer-thread`: whether a thread of its own writes events. `auto` is where it need not take a worker's core.
-fn writer_thread(config: &Config) -> Result<bool, Failed> {
+/// `margay.writer-thread`: whether a thread of its own writes the events of so many workers. `auto` is where it need not
+/// take the core of one.
+///
+/// # Errors
+/// A value that is none of yes, no and auto.
+pub(crate) fn writer_thread(config: &Config, workers: usize) -> Result<bool, Failed> {
     match config.get("margay.writer-thread") {
-        None | Some("auto") => Ok(std::thread::available_parallelism().is_ok_and(|n| n.get() > 1)),
+        None | Some("auto") => Ok(std::thread::available_parallelism().is_ok_and(|n| n.get() > workers)),
         Some(_) => Ok(super::flag(config, "margay.writer-thread", false)?),
     }
 }

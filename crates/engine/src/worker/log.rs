@@ -33,15 +33,7 @@ pub(crate) struct Scratch {
     pub(crate) rewritten: Vec<u8>,
 }
 
-/// Rules as events show them. Most never match: each is made when it is first shown.
-#[derive(Debug, Default)]
-pub(crate) struct RuleTexts {
-    rules: Box<[OnceLock<Box<RuleText>>]>,
-    /// What `reference.config` says of systems, by their names in lower case.
-    prefixes: HashMap<String, String>,
-}
-
-/// A rule as events show it.
+/// What events show of a rule.
 #[derive(Debug)]
 struct RuleText {
     signature: Vec<u8>,
@@ -49,32 +41,13 @@ struct RuleText {
     references: Vec<String>,
 }
 
-impl RuleTexts {
-    /// Of so many rules, with what `reference.config` says of systems, by their names in lower case.
-    pub(crate) fn new(rules: usize, prefixes: HashMap<String, String>) -> RuleTexts {
-        RuleTexts { rules: std::iter::repeat_with(OnceLock::new).take(rules).collect(), prefixes }
-    }
-
-    /// What events say of the rule of that number.
-    fn signature<'a>(&'a self, detect: &'a Detect, number: u32) -> Signature<'a> {
-        let (Some(rule), Some(place)) = (detect.rules().get(number as usize), self.rules.get(number as usize)) else {
-            return Signature::default();
-        };
-        let text = place.get_or_init(|| Box::new(self.text(rule)));
-        Signature {
-            text: Some(&text.signature),
-            metadata: text.metadata.as_deref(),
-            references: &text.references,
-            ..plain(rule)
-        }
-    }
-
+impl RuleText {
+    /// With what `reference.config` says of its references; those that it does not know are left out.
     #[cold]
-    fn text(&self, rule: &RuleFacts) -> RuleText {
+    fn of(rule: &RuleFacts, prefixes: &HashMap<String, String>) -> RuleText {
         let metadata = margay_rules::metadata(&rule.text);
         let pairs: Vec<_> = metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        // Those that `reference.config` does not know are left out.
-        let reference = |(system, text): (String, String)| self.prefixes.get(&system).map(|p| format!("{p}{text}"));
+        let reference = |(system, text): (String, String)| prefixes.get(&system).map(|p| format!("{p}{text}"));
         RuleText {
             signature: signature_json(&plain(rule)),
             metadata: metadata_json(&pairs),
@@ -100,6 +73,35 @@ fn plain(r: &RuleFacts) -> Signature<'_> {
             margay_rules::ast::Target::Source => Target::Src,
             margay_rules::ast::Target::Destination => Target::Dest,
         }),
+    }
+}
+
+/// What events show of rules, made of each when it first alerts: of a large set of rules few ever do.
+#[derive(Debug, Default)]
+pub(crate) struct RuleTexts {
+    made: Box<[OnceLock<Box<RuleText>>]>,
+    /// By name, what comes before the text of a reference.
+    prefixes: HashMap<String, String>,
+}
+
+impl RuleTexts {
+    /// For so many rules.
+    pub(crate) fn new(rules: usize, prefixes: HashMap<String, String>) -> RuleTexts {
+        RuleTexts { made: (0..rules).map(|_| OnceLock::new()).collect(), prefixes }
+    }
+
+    /// What events say of the rule of that number.
+    fn signature<'a>(&'a self, detect: &'a Detect, number: u32) -> Signature<'a> {
+        let (Some(rule), Some(place)) = (detect.rules().get(number as usize), self.made.get(number as usize)) else {
+            return Signature::default();
+        };
+        let text = place.get_or_init(|| Box::new(RuleText::of(rule, &self.prefixes)));
+        Signature {
+            text: Some(&text.signature),
+            metadata: text.metadata.as_deref(),
+            references: &text.references,
+            ..plain(rule)
+        }
     }
 }
 
