@@ -167,9 +167,14 @@ fn help_and_version_are_there() {
         let o = margay(&[arg]);
         assert!(o.status.success() && !o.stdout.is_empty(), "{arg}");
     }
-    let o = margay(&["--af-packet=eth0", "-c", &root().join("etc/margay.yaml").display().to_string()]);
+    let config = root().join("etc/margay.yaml").display().to_string();
+    // What this release does not have is said.
+    let o = margay(&["-q", "0", "-c", &config]);
     assert_eq!(o.status.code(), Some(1));
-    assert!(stderr(&o).contains("--af-packet"), "{}", stderr(&o));
+    assert!(stderr(&o).contains("-q"), "{}", stderr(&o));
+    let o = margay(&["-i", "no-such-card", "-c", &config]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("no-such-card"), "{}", stderr(&o));
 }
 
 /// Writes some rules, and gives their path.
