@@ -287,6 +287,19 @@ mod tests {
     }
 
     #[test]
+    fn workers_are_added_up() {
+        let of = |list: &[(&str, u64)]| list.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect::<Vec<_>>();
+        let mut sum = Vec::new();
+        let names = ["decoder.pkts", "decoder.bytes", "decoder.max_pkt_size", "decoder.avg_pkt_size", "eve.lost"];
+        add(&mut sum, of(&[(names[0], 10), (names[1], 1000), (names[2], 60), (names[3], 100), (names[4], 3)]));
+        // One that has something more.
+        let more = [("capture.x", 1), (names[0], 30), (names[1], 600), (names[2], 70), (names[3], 20), (names[4], 3)];
+        add(&mut sum, of(&more));
+        let want = [(names[0], 40), (names[1], 1600), (names[2], 70), (names[3], 40), (names[4], 3), ("capture.x", 1)];
+        assert_eq!(sum, of(&want));
+    }
+
+    #[test]
     fn counters_of_protocols() {
         let mut c = AppCounters::default();
         c.flows[0][AppProto::Http1 as usize] = 3;
