@@ -2,7 +2,7 @@
 //!
 //! A [`Sink`] is one worker's end of an output. It collects whole lines and hands them over at the end of a batch of
 //! packets ([`Sink::end_batch`]), under a lock that is taken for nothing else; what is behind the lock
-//! (`Shared`) writes them, or keeps them up to `buffer-size`. With [`Sink::write_aside`] a thread does that, and lines are
+//! (`Shared`) writes them, or keeps them up to `buffer-size`. With `Sink::write_aside` a thread does that, and lines are
 //! collected until they are worth its while; what is more than writing (flushing, opening anew) waits for it.
 //!
 //! # When writing fails
