@@ -115,8 +115,6 @@ pub(crate) struct Memory {
 enum Source<R> {
     Direct(R),
     Ahead(ReadAhead),
-    /// On its way to a thread.
-    Moving,
 }
 
 /// Reads one capture from its start to its end, in constant memory.
@@ -186,15 +184,15 @@ impl<R: Read> Reader<R> {
 
     /// Has what follows read ahead by a thread, where there can be one.
     #[must_use]
-    pub(crate) fn ahead(mut self) -> Self
+    pub(crate) fn ahead(self) -> Self
     where
         R: Send + 'static,
     {
-        self.source = match std::mem::replace(&mut self.source, Source::Moving) {
+        let source = match self.source {
             Source::Direct(source) => ReadAhead::start(source).map_or_else(Source::Direct, Source::Ahead),
-            other => other,
+            ahead => ahead,
         };
-        self
+        Reader { source, ..self }
     }
 
     /// Lets through only frames that match.
@@ -294,7 +292,6 @@ impl<R: Read> Reader<R> {
             let refilled = match &mut self.source {
                 Source::Direct(source) => buffer.refill(source),
                 Source::Ahead(ahead) => buffer.refill_ahead(ahead),
-                Source::Moving => Ok(()),
             };
             refilled.map_err(|e| read_error(&self.name, at, e))?;
         }

@@ -19,7 +19,7 @@ use crate::frame::{FrameBuilder, FrameGroups};
 use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups};
 use crate::header::{Sets, SetsBuilder};
-use crate::hostvars::{SharedHosts, Tables};
+use crate::hostvars::Tables;
 use crate::inspect::InspectLimits;
 use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
@@ -30,7 +30,8 @@ use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError};
 use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
-use crate::threshold::{Counts, SharedCounts, Thresholds};
+use crate::shareable::Shared;
+use crate::threshold::{Counts, Thresholds};
 use crate::tx::{TxBuilder, TxGroups};
 
 /// What came of compiling rules.
@@ -93,7 +94,7 @@ pub struct Detect {
     /// Rules that take packets out of flow tracking.
     pub(crate) before_flow: Box<[u32]>,
     /// What several workers count together.
-    shared: OnceLock<(SharedCounts, SharedHosts)>,
+    shared: OnceLock<(Shared<Counts>, Shared<Tables>)>,
 }
 
 /// What is taken of rules while they are compiled, for what is made of all of them.
@@ -227,7 +228,7 @@ impl Default for Environment<'_> {
 
 impl Detect {
     /// The counts and bits of all workers that share these rules.
-    pub(crate) fn shared(&self) -> &(SharedCounts, SharedHosts) {
+    pub(crate) fn shared(&self) -> &(Shared<Counts>, Shared<Tables>) {
         let c = &self.config;
         self.shared.get_or_init(|| {
             let hosts = Tables::new(c.host_entries, c.pair_entries);
@@ -322,8 +323,8 @@ impl Detect {
         }
         let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
         report.groups = counts;
-        let txs = txs.finish(&mut cache)?;
-        let frames = frames.finish(&mut cache)?;
+        let txs = txs.finish(&mut cache);
+        let frames = frames.finish(&mut cache);
         report.transactions = compiled.iter().filter(|c| c.tx.is_some()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.tx.as_ref()).filter(|t| t.is_prefiltered()).count();
         report.prefiltered += compiled.iter().filter_map(|c| c.frame.as_ref()).filter(|f| f.is_prefiltered()).count();

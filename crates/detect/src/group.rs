@@ -243,7 +243,7 @@ struct Bucket {
 type Members = Vec<(u32, Ranges, Box<[u32]>)>;
 
 impl Group {
-    fn new(rules: &[&GroupRule], streams: bool, cache: &mut MatcherCache) -> Result<Group, MpmError> {
+    fn new(rules: &[&GroupRule], streams: bool, cache: &mut MatcherCache) -> Group {
         let mut always: BTreeMap<(Needs, (u8, u8)), Members> = BTreeMap::new();
         let mut lists: BTreeMap<Source, PrefilterBuilder<'_>> = BTreeMap::new();
         // Without streams all data is payload.
@@ -266,10 +266,9 @@ impl Group {
             };
             always.entry((quick.needs, quick.flags)).or_default().push((r.rule, quick.ranges, quick.bits.clone()));
         }
-        let prefilters =
-            lists.into_iter().map(|(s, l)| Ok((s, l.finish(cache)?))).collect::<Result<Vec<_>, MpmError>>()?;
+        let prefilters = lists.into_iter().map(|(s, l)| (s, l.finish(cache))).collect();
         let always = always.into_iter().map(|((needs, flags), rules)| Bucket { needs, flags, rules }).collect();
-        Ok(Group { prefilters, always })
+        Group { prefilters, always }
     }
 
     /// Adds the rules whose pattern is in `data`.
@@ -306,14 +305,15 @@ impl Group {
 
 type GroupId = u16;
 
+/// Application protocols, by number, that there may be: as many as a [`ProtoSet`] holds.
+const PROTOS: usize = u64::BITS as usize;
+
 /// The groups of one transport and direction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PortMap {
-    /// The group for every packet.
-    any: GroupId,
-    /// For each application protocol one more than the number of the group for it instead, 0 where it has none.
-    apps: Box<[GroupId]>,
-    /// The same for each source port, and each destination port.
+    /// For each application protocol its group, or that for every packet.
+    apps: [GroupId; PROTOS],
+    /// The groups of source ports, and of destination ports.
     ports: [Ports; 2],
 }
 
@@ -338,13 +338,11 @@ impl Ports {
         }
     }
 
-    /// That of a port, by one more than its number; 0 where it has none.
-    fn get(&self, port: u16) -> GroupId {
+    /// That of a port.
+    fn get(&self, port: u16) -> Option<GroupId> {
         let port = usize::from(port);
-        match self.some.get(port / 64) {
-            Some(bits) if bits >> (port % 64) & 1 == 1 => self.groups.get(port).copied().unwrap_or(0),
-            _ => 0,
-        }
+        let has_one = self.some.get(port / 64)? >> (port % 64) & 1 == 1;
+        if has_one { self.groups.get(port).copied() } else { None }
     }
 }
 
@@ -403,7 +401,7 @@ impl Groups {
                 MpmError::Build("more than 65,534 rule groups; lower the number of port groups".into())
             })?;
             counts.memberships += key.0.len();
-            groups.push(Group::new(&list, streams, cache)?);
+            groups.push(Group::new(&list, streams, cache));
             made.insert(key, id);
             Ok(id)
         };
@@ -416,28 +414,20 @@ impl Groups {
                 let (apps, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|r| r.app.is_some());
                 let ported = matches!(t, transport::TCP | transport::UDP);
                 let (any, segments) = if ported { split(&here, max) } else { (here, <[Vec<_>; 2]>::default()) };
-                let mut map = PortMap { any: group(any.clone(), streams, &mut out.groups)?, ..PortMap::default() };
+                let for_all = group(any.clone(), streams, &mut out.groups)?;
+                let mut map = PortMap { apps: [for_all; PROTOS], ports: <[Ports; 2]>::default() };
                 for proto in AppProto::all() {
                     let mut list: Vec<_> =
                         apps.iter().copied().filter(|r| r.app.is_some_and(|set| set.has(proto))).collect();
-                    let id = if list.is_empty() {
-                        0
-                    } else {
+                    if !list.is_empty() {
                         list.extend(&any);
                         list.sort_by_key(|r| r.rule);
-                        group(list, streams, &mut out.groups)? + 1
-                    };
-                    let at = proto as usize;
-                    if map.apps.len() <= at {
-                        let mut longer = std::mem::take(&mut map.apps).into_vec();
-                        longer.resize(at + 1, 0);
-                        map.apps = longer.into_boxed_slice();
+                        map.apps[proto as usize] = group(list, streams, &mut out.groups)?;
                     }
-                    map.apps[at] = id;
                 }
                 for (ports, segments) in map.ports.iter_mut().zip(segments) {
                     for (from, to, list) in segments {
-                        ports.fill(from, to, group(list, streams, &mut out.groups)? + 1);
+                        ports.fill(from, to, group(list, streams, &mut out.groups)?);
                     }
                 }
                 debug_assert_eq!(out.maps.len(), slot(t, to_client));
@@ -451,13 +441,12 @@ impl Groups {
     /// The groups of a packet: that of its flow's protocol, or else that for every packet; and those of its ports.
     pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 3] {
         let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 3] };
-        let own = |id: GroupId| self.groups.get(usize::from(id.checked_sub(1)?));
+        let group = |id: GroupId| self.groups.get(usize::from(id));
         let [source, destination] = &map.ports;
-        let app = map.apps.get(app as usize).copied().unwrap_or(0);
         [
-            own(app).or_else(|| self.groups.get(usize::from(map.any))),
-            own(source.get(k.sport)),
-            own(destination.get(k.dport)),
+            map.apps.get(app as usize).and_then(|&id| group(id)),
+            source.get(k.sport).and_then(group),
+            destination.get(k.dport).and_then(group),
         ]
     }
 }

@@ -8,9 +8,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_packet::Time;
+
+use crate::shareable::{Shareable, Shared};
 
 /// What a bit hangs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,16 +31,7 @@ impl HostKey {
 
 /// The bits: those of hosts and those of pairs, each kind with a limit of its own.
 #[derive(Debug)]
-pub struct HostVars(Place);
-
-#[derive(Debug)]
-enum Place {
-    Own(Tables),
-    Shared(SharedHosts),
-}
-
-/// Tables of several workers.
-pub(crate) type SharedHosts = Arc<Mutex<Tables>>;
+pub struct HostVars(Shareable<Tables>);
 
 #[derive(Debug)]
 pub(crate) struct Tables {
@@ -111,53 +103,33 @@ impl Tables {
 impl HostVars {
     /// Empty tables for at most `hosts` bits of hosts, and `pairs` bits of pairs.
     pub fn new(hosts: usize, pairs: usize) -> Self {
-        HostVars(Place::Own(Tables::new(hosts, pairs)))
+        HostVars(Shareable::Own(Tables::new(hosts, pairs)))
     }
 
     /// From here on those of several workers.
-    pub(crate) fn share(&mut self, tables: &SharedHosts) {
-        self.0 = Place::Shared(Arc::clone(tables));
-    }
-
-    #[inline]
-    fn with<R>(&self, f: impl FnOnce(&Tables) -> R) -> R {
-        match &self.0 {
-            Place::Own(t) => f(t),
-            Place::Shared(t) => f(&t.lock().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-
-    #[inline]
-    fn with_mut<R>(&mut self, f: impl FnOnce(&mut Tables) -> R) -> R {
-        match &mut self.0 {
-            Place::Own(t) => f(t),
-            Place::Shared(t) => f(&mut t.lock().unwrap_or_else(PoisonError::into_inner)),
-        }
+    pub(crate) fn share(&mut self, tables: &Shared<Tables>) {
+        self.0.share(tables);
     }
 
     /// Takes over the bits of rules before a reload; the limits are its own. Tables that are shared go on as they are.
     pub(crate) fn take_over(&mut self, old: &mut HostVars) {
-        match (&mut self.0, &mut old.0) {
-            (Place::Own(new), Place::Own(old)) => new.take_over(old),
-            (new, Place::Shared(old)) => *new = Place::Shared(Arc::clone(old)),
-            (Place::Shared(_), Place::Own(_)) => {}
-        }
+        self.0.take_over(&mut old.0, Tables::take_over);
     }
 
     /// Most bits that there may be of hosts, and of pairs.
     pub fn limits(&self) -> [usize; 2] {
-        self.with(|t| [t.hosts.limit, t.pairs.limit])
+        self.0.with(|t| [t.hosts.limit, t.pairs.limit])
     }
 
     /// Sets how many bits there may be at most; those that are there stay.
     pub fn set_limits(&mut self, [hosts, pairs]: [usize; 2]) {
-        self.with_mut(|t| (t.hosts.limit, t.pairs.limit) = (hosts, pairs));
+        self.0.with_mut(|t| (t.hosts.limit, t.pairs.limit) = (hosts, pairs));
     }
 
     /// The bits of `key` at `now`, of the names below `names`: names, and until when. Asks for each name; the tables are not
     /// walked.
     pub fn bits_of(&self, key: HostKey, names: u32, now: Time) -> Vec<(u32, Time)> {
-        self.with(|t| {
+        self.0.with(|t| {
             let bits = &t.of(key).bits;
             (0..names).filter_map(|n| Some((n, *bits.get(&(key, n))?))).filter(|b| b.1 >= now).collect()
         })
@@ -165,24 +137,24 @@ impl HostVars {
 
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
-        self.with(|t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
+        self.0.with(|t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
     }
 
     /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
     pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
         let until =
             if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
-        self.with_mut(|t| t.of_mut(key).set((key, name), now, until))
+        self.0.with_mut(|t| t.of_mut(key).set((key, name), now, until))
     }
 
     /// Clears the bit.
     pub fn unset(&mut self, key: HostKey, name: u32) {
-        self.with_mut(|t| t.of_mut(key).bits.remove(&(key, name)));
+        self.0.with_mut(|t| t.of_mut(key).bits.remove(&(key, name)));
     }
 
     /// How many bits the tables hold, those included whose time is over but that are still there.
     pub fn len(&self) -> usize {
-        self.with(|t| t.hosts.bits.len() + t.pairs.bits.len())
+        self.0.with(|t| t.hosts.bits.len() + t.pairs.bits.len())
     }
 
     /// Whether they hold none.
@@ -192,7 +164,7 @@ impl HostVars {
 
     /// How many bits were not set because a table was full.
     pub fn refused(&self) -> u64 {
-        self.with(|t| t.hosts.refused + t.pairs.refused)
+        self.0.with(|t| t.hosts.refused + t.pairs.refused)
     }
 }
 
@@ -222,7 +194,7 @@ mod tests {
 
     #[test]
     fn workers_share() {
-        let tables: SharedHosts = Arc::new(Mutex::new(Tables::new(10, 10)));
+        let tables: Shared<Tables> = std::sync::Arc::new(std::sync::Mutex::new(Tables::new(10, 10)));
         let (mut a, mut b) = (HostVars::new(1, 1), HostVars::new(1, 1));
         a.share(&tables);
         b.share(&tables);

@@ -57,6 +57,7 @@ mod order;
 pub mod pcre;
 mod prefilter;
 mod rule;
+mod shareable;
 mod state;
 mod tag;
 #[cfg(test)]

@@ -11,13 +11,13 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_packet::Time;
 use margay_rules::ast::{AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Threshold, ThresholdKind, Track};
 
 use crate::facts::RuleFacts;
 use crate::header::contains;
+use crate::shareable::{Shareable, Shared};
 
 /// What thresholds make of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,56 +262,33 @@ impl Hasher for KeyHasher {
 /// Counts: a worker's own, without a lock, or those of several workers. The flows of an address are of all workers, and so are
 /// counts by address. The lock is asked for when a rule with a threshold matched.
 #[derive(Debug)]
-pub(crate) enum ThresholdState {
-    Own(Counts),
-    Shared(SharedCounts),
-}
-
-/// Counts of several workers.
-pub(crate) type SharedCounts = Arc<Mutex<Counts>>;
+pub(crate) struct ThresholdState(Shareable<Counts>);
 
 impl ThresholdState {
     pub(crate) fn new(max: usize) -> Self {
-        ThresholdState::Own(Counts::new(max))
-    }
-
-    fn with<R>(&mut self, f: impl FnOnce(&mut Counts) -> R) -> R {
-        match self {
-            ThresholdState::Own(c) => f(c),
-            ThresholdState::Shared(c) => f(&mut c.lock().unwrap_or_else(PoisonError::into_inner)),
-        }
+        ThresholdState(Shareable::Own(Counts::new(max)))
     }
 
     /// From here on those of several workers.
-    pub(crate) fn share(&mut self, counts: &SharedCounts) {
-        *self = ThresholdState::Shared(Arc::clone(counts));
+    pub(crate) fn share(&mut self, counts: &Shared<Counts>) {
+        self.0.share(counts);
     }
 
     /// Takes over the counts of rules before a reload; the limit is its own. Counts that are shared go on as they are.
     pub(crate) fn take_over(&mut self, old: &mut ThresholdState) {
-        match (&mut *self, old) {
-            (ThresholdState::Own(new), ThresholdState::Own(old)) => new.take_over(old),
-            (_, ThresholdState::Shared(old)) => self.share(old),
-            (ThresholdState::Shared(_), ThresholdState::Own(_)) => {}
-        }
+        self.0.take_over(&mut old.0, Counts::take_over);
     }
 
     /// How many entries there are, and how many matches could not be counted because the table was full.
     pub(crate) fn used(&self) -> (usize, u64) {
-        match self {
-            ThresholdState::Own(c) => (c.len(), c.memcap),
-            ThresholdState::Shared(c) => {
-                let c = c.lock().unwrap_or_else(PoisonError::into_inner);
-                (c.len(), c.memcap)
-            }
-        }
+        self.0.with(|c| (c.len(), c.memcap))
     }
 
     /// As [`Counts::decide`].
     pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
         match all.get(rule) {
             None => Decision { outcome: Outcome::Alert, new_action: None },
-            Some(_) => self.with(|c| c.decide(all, rule, s)),
+            Some(_) => self.0.with_mut(|c| c.decide(all, rule, s)),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::checks::{CheckEnv, ProtoSet};
 use crate::fast_pattern;
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
-use crate::mpm::{MatcherCache, MpmError};
+use crate::mpm::MatcherCache;
 use crate::prefilter::{Literal, Prefilter};
 use crate::rule::{Inspection, Refused};
 use crate::transform::CompiledTransforms;
@@ -159,15 +159,15 @@ impl FrameBuilder {
         kinds
     }
 
-    pub(crate) fn finish(self, cache: &mut MatcherCache) -> Result<FrameGroups, MpmError> {
+    pub(crate) fn finish(self, cache: &mut MatcherCache) -> FrameGroups {
         let mut groups = Vec::with_capacity(self.places.len());
         for ((proto, dir, kind), rules) in self.places {
             let patterns: Vec<_> = rules.iter().filter_map(|(n, p)| Some((p.as_ref()?, *n))).collect();
-            let prefilter = if patterns.is_empty() { None } else { Some(Prefilter::new(patterns, cache)?) };
+            let prefilter = (!patterns.is_empty()).then(|| Prefilter::new(patterns, cache));
             let always = rules.iter().filter(|(_, p)| p.is_none()).map(|(n, _)| *n).collect();
             groups.push(FrameGroup { proto, dir, kind, prefilter, always });
         }
-        Ok(FrameGroups(groups))
+        FrameGroups(groups)
     }
 }
 

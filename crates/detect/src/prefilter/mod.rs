@@ -20,7 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::fast_pattern::FastPattern;
-use crate::mpm::{Matcher, MatcherCache, MpmError, Pattern, Regex, Scratch};
+use crate::mpm::{Matcher, MatcherCache, Pattern, Regex, Scratch};
 
 use finder::Finder;
 use place::Place;
@@ -138,8 +138,8 @@ impl<'a> PrefilterBuilder<'a> {
         self.regexes.entry(regex).or_default().push(rule);
     }
 
-    pub(crate) fn finish(self, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
-        let mut out = Prefilter::new(self.literals, cache)?;
+    pub(crate) fn finish(self, cache: &mut MatcherCache) -> Prefilter {
+        let mut out = Prefilter::new(self.literals, cache);
         // Those that ask for a row of digits are looked for where there is one.
         let (numbers, others): (Vec<_>, Vec<_>) = self
             .regexes
@@ -153,13 +153,13 @@ impl<'a> PrefilterBuilder<'a> {
                 part.into_iter().map(|(_, r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
             out.regexes.push(Regexes { matcher: cache.regexes(list), digits, rules: rules.into_boxed_slice() });
         }
-        Ok(out)
+        out
     }
 }
 
 impl Prefilter {
     /// For literals, each with the rule that it stands for.
-    pub(crate) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Result<Prefilter, MpmError> {
+    pub(crate) fn new(list: Vec<(&Literal, u32)>, cache: &mut MatcherCache) -> Prefilter {
         let mut places: BTreeMap<u32, Vec<(&Literal, u32)>> = BTreeMap::new();
         let mut anywhere = Vec::new();
         for &(l, rule) in &list {
@@ -177,11 +177,11 @@ impl Prefilter {
                 _ => anywhere.push((l, rule)),
             }
         }
-        Ok(Prefilter {
+        Prefilter {
             regexes: Vec::new(),
             anywhere: (!anywhere.is_empty()).then(|| Finder::new(anywhere, cache)),
             placed: places.into_iter().map(|(offset, list)| Place::new(offset, list)).collect(),
-        })
+        }
     }
 
     /// Adds the rules whose pattern is in `data`, where it may be; some may be there twice.

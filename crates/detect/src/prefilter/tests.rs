@@ -11,7 +11,7 @@ fn algorithms() -> Vec<MpmAlgo> {
 /// The rules of `literals`, numbered in their order, that `data` makes candidates.
 fn candidates(literals: &[Literal], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
     let mut cache = MatcherCache::new(algo);
-    let p = Prefilter::new(literals.iter().zip(0..).collect(), &mut cache).unwrap();
+    let p = Prefilter::new(literals.iter().zip(0..).collect(), &mut cache);
     let mut scratch = Scratch::default();
     cache.finish().unwrap().0.iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
     let mut out = Vec::new();

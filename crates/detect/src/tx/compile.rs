@@ -22,7 +22,7 @@ use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
 use crate::kind;
 use crate::lua;
-use crate::mpm::{MatcherCache, MpmError};
+use crate::mpm::MatcherCache;
 use crate::prefilter::Literal;
 use crate::rule::Refused;
 
@@ -141,7 +141,7 @@ impl TxBuilder {
         Ok(out)
     }
 
-    pub(crate) fn finish(self, cache: &mut MatcherCache) -> Result<TxGroups, MpmError> {
+    pub(crate) fn finish(self, cache: &mut MatcherCache) -> TxGroups {
         self.groups.finish(cache)
     }
 

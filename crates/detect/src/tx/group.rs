@@ -8,7 +8,7 @@ use margay_rules::ast::Transform;
 
 use super::{Plan, TxTrigger};
 use crate::inspect::CompileError;
-use crate::mpm::{MatcherCache, MpmError};
+use crate::mpm::MatcherCache;
 use crate::pcre::PcreLimits;
 use crate::prefilter::{Literal, Prefilter};
 use crate::transform::CompiledTransforms;
@@ -125,11 +125,11 @@ impl GroupBuilder {
         }
     }
 
-    fn finish(mut self, cache: &mut MatcherCache) -> Result<TxGroup, MpmError> {
+    fn finish(mut self, cache: &mut MatcherCache) -> TxGroup {
         let mut searched = Vec::new();
         for (n, (slot, patterns)) in (0u16..).zip(self.slots.iter_mut().zip(&self.patterns)) {
             if !patterns.is_empty() {
-                slot.prefilter = Some(Prefilter::new(patterns.iter().map(|(p, r)| (p, *r)).collect(), cache)?);
+                slot.prefilter = Some(Prefilter::new(patterns.iter().map(|(p, r)| (p, *r)).collect(), cache));
                 searched.push(n);
             }
         }
@@ -137,13 +137,13 @@ impl GroupBuilder {
         searched.sort_by_key(progress);
         self.always.sort_unstable();
         self.events.sort_unstable();
-        Ok(TxGroup {
+        TxGroup {
             slots: self.slots.into_boxed_slice(),
             searched: searched.into_boxed_slice(),
             always: self.always.into_boxed_slice(),
             files: self.files.into_boxed_slice(),
             events: self.events.into_boxed_slice(),
-        })
+        }
     }
 }
 
@@ -165,8 +165,7 @@ impl GroupsBuilder {
         &mut self.list[at].1
     }
 
-    pub(super) fn finish(self, cache: &mut MatcherCache) -> Result<TxGroups, MpmError> {
-        let list = self.list.into_iter().map(|(k, g)| Ok((k, g.finish(cache)?)));
-        Ok(TxGroups { list: list.collect::<Result<_, MpmError>>()? })
+    pub(super) fn finish(self, cache: &mut MatcherCache) -> TxGroups {
+        TxGroups { list: self.list.into_iter().map(|(k, g)| (k, g.finish(cache))).collect() }
     }
 }
