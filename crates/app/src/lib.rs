@@ -17,6 +17,7 @@
 mod tables;
 
 pub mod config;
+mod datagram;
 pub mod dcerpc;
 pub mod decompress;
 pub mod dhcp;

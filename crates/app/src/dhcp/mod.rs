@@ -2,12 +2,12 @@
 
 mod log;
 pub mod message;
-mod parser;
 mod tx;
 
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
+use crate::datagram::DatagramParser;
 use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
@@ -44,7 +44,7 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
-    Box::<parser::DhcpParser>::default()
+    Box::<DatagramParser<DhcpTx>>::default()
 }
 
 /// By its size.

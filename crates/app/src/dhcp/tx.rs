@@ -4,6 +4,8 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::datagram::Datagram;
+use crate::proto::AppProto;
 use crate::tx::{Found, LogFor, NumberDef, Transaction, TxBase};
 
 use super::COMPLETE;
@@ -39,6 +41,14 @@ impl DhcpTx {
         base.one_sided(dir.reverse(), COMPLETE);
         base.advance(dir, COMPLETE);
         DhcpTx { base, dir, message }
+    }
+}
+
+impl Datagram for DhcpTx {
+    const PROTO: AppProto = AppProto::Dhcp;
+
+    fn read(id: u64, dir: Direction, data: &[u8]) -> Option<Self> {
+        Message::read(data).map(|message| DhcpTx::new(id, dir, message))
     }
 }
 

@@ -1,11 +1,11 @@
 //! TFTP (RFC 1350): requests to read or write a file are transactions; what follows them goes to ports of its own.
 
-mod parser;
 mod tx;
 
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
+use crate::datagram::DatagramParser;
 use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
@@ -31,7 +31,7 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
-    Box::<parser::TftpParser>::default()
+    Box::<DatagramParser<TftpTx>>::default()
 }
 
 /// An operation (RFC 1350 section 5, RFC 2347).

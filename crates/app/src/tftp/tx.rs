@@ -4,6 +4,8 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::datagram::Datagram;
+use crate::proto::AppProto;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
 use super::COMPLETE;
@@ -52,6 +54,14 @@ impl TftpTx {
         base.one_sided(dir.reverse(), COMPLETE);
         base.advance(dir, COMPLETE);
         TftpTx { base, request }
+    }
+}
+
+impl Datagram for TftpTx {
+    const PROTO: AppProto = AppProto::Tftp;
+
+    fn read(id: u64, dir: Direction, data: &[u8]) -> Option<Self> {
+        Request::read(data).map(|request| TftpTx::new(id, dir, request))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Datagrams, each a message.
+//! The parser of protocols whose datagrams each are a transaction, or nothing.
 
 use std::ops::Range;
 
@@ -9,27 +9,38 @@ use crate::proto::AppProto;
 use crate::tx::Transaction;
 use crate::tx_list::TxList;
 
-use super::message::Message;
-use super::tx::DhcpTx;
-
 /// Most transactions that were not freed yet: a datagram has one.
 const TXS_MAX: usize = 256;
 
-/// A flow's parser.
-#[derive(Debug, Default)]
-pub(super) struct DhcpParser {
-    txs: TxList<DhcpTx>,
+/// A datagram as a transaction.
+pub(crate) trait Datagram: Transaction + std::fmt::Debug + Send + Sized + 'static {
+    /// Its protocol.
+    const PROTO: AppProto;
+
+    /// The transaction of that number that `data` is, sent in direction `dir`; `None` where it is none.
+    fn read(id: u64, dir: Direction, data: &[u8]) -> Option<Self>;
 }
 
-impl Parser for DhcpParser {
+/// A flow's parser.
+#[derive(Debug)]
+pub(crate) struct DatagramParser<T> {
+    txs: TxList<T>,
+}
+
+impl<T> Default for DatagramParser<T> {
+    fn default() -> Self {
+        DatagramParser { txs: TxList::default() }
+    }
+}
+
+impl<T: Datagram> Parser for DatagramParser<T> {
     fn proto(&self) -> AppProto {
-        AppProto::Dhcp
+        T::PROTO
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
-        if let Some(message) = Message::read(data) {
-            let tx = DhcpTx::new(self.txs.next(), dir, message);
-            self.txs.push(tx, TXS_MAX, AppProto::Dhcp, cx.shared);
+        if let Some(tx) = T::read(self.txs.next(), dir, data) {
+            self.txs.push(tx, TXS_MAX, T::PROTO, cx.shared);
         }
         Parsed::used(data.len())
     }
