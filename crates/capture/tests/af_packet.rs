@@ -1,54 +1,18 @@
-//! AF_PACKET on a pair of virtual interfaces in a network namespace, which each test makes and removes. They need root, and
-//! say so where they are not it.
-//!
-//! A test runs itself again inside of its namespace (`ip netns exec`): what is ignored here is what runs there.
+//! AF_PACKET on a pair of virtual interfaces, each test in a network namespace of its own (`common/namespace.rs`).
 #![cfg(target_os = "linux")]
 
-use std::process::Command;
+#[macro_use]
+#[path = "common/namespace.rs"]
+mod namespace;
+
 use std::time::{Duration, Instant};
 
 use margay_capture::af_packet::{AfPacket, Distribution, Fanout, Interface, Settings, Trust};
 use margay_capture::live::{LinkChange, LiveError, LiveSource, Received};
-
-fn ip(words: &str) -> bool {
-    Command::new("ip").args(words.split_whitespace()).output().is_ok_and(|o| o.status.success())
-}
-
-/// Runs the test `inner` in a namespace with the pair of interfaces `va` and `vb`.
-fn inside(inner: &str) {
-    let ns = format!("mgc{}-{inner}", std::process::id());
-    if !ip(&format!("netns add {ns}")) {
-        eprintln!("{inner}: not tested: network namespaces need root and iproute2");
-        return;
-    }
-    struct Namespace(String);
-    impl Drop for Namespace {
-        fn drop(&mut self) {
-            ip(&format!("netns del {}", self.0));
-        }
-    }
-    let ns = Namespace(ns);
-    let me = std::env::current_exe().expect("this program");
-    let ran = Command::new("ip")
-        .args(["netns", "exec", &ns.0])
-        .arg(me)
-        .args(["--exact", inner, "--ignored", "--nocapture", "--test-threads=1"])
-        .output()
-        .expect("ip runs");
-    let text = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && text.contains("1 passed"), "{text}");
-}
-
-macro_rules! in_namespace {
-    ($($name:ident: $inner:ident,)*) => {
-        $(#[test]
-        fn $name() {
-            inside(stringify!($inner));
-        })*
-    };
-}
+use namespace::ip;
 
 in_namespace! {
+    "mgc";
     frames_arrive_as_they_were: inner_frames,
     nothing_before_the_start_and_after_the_stop: inner_start,
     filters_are_the_kernels: inner_filters,
@@ -59,15 +23,9 @@ in_namespace! {
     what_cannot_be_opened: inner_errors,
 }
 
-/// The two interfaces, quiet but for what is sent.
+/// The two interfaces.
 fn pair() {
-    // No neighbour discovery, no multicast reports.
-    let quiet = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
-    std::fs::write(quiet, "1").expect("settings of the namespace");
-    assert!(ip("link add va type veth peer name vb"), "the kernel has virtual interfaces");
-    for i in ["va", "vb"] {
-        assert!(ip(&format!("link set {i} up mtu 9000")));
-    }
+    namespace::pair("va", "vb", "mtu 9000");
 }
 
 /// A UDP datagram in an Ethernet frame.

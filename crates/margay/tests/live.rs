@@ -1,7 +1,9 @@
-//! Live capture: the engine on one end of a pair of virtual interfaces, traffic from the other, in a network namespace that
-//! each test makes and removes. They need root, and say so where they are not it.
-//!
-//! A test runs itself again inside of its namespace (`ip netns exec`): what is ignored here is what runs there.
+//! Live capture: the engine on one end of a pair of virtual interfaces, traffic from the other, each test in a network namespace
+//! of its own.
+
+#[macro_use]
+#[path = "../../capture/tests/common/namespace.rs"]
+mod namespace;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -10,20 +12,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use namespace::ip;
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-macro_rules! in_namespace {
-    ($($name:ident: $inner:ident,)*) => {
-        $(#[test]
-        fn $name() {
-            inside(stringify!($inner));
-        })*
-    };
-}
-
 in_namespace! {
+    "mgl";
     alerts_are_those_of_the_file: inner_same,
     reloads_under_traffic_lose_nothing: inner_reload,
     traffic_during_the_start_is_not_lost: inner_start,
@@ -36,41 +31,9 @@ in_namespace! {
     logs_are_moved_away_and_packets_cut: inner_rotate,
 }
 
-fn ip(words: &str) -> bool {
-    Command::new("ip").args(words.split_whitespace()).output().is_ok_and(|o| o.status.success())
-}
-
-/// Runs the test `inner` in a namespace of its own.
-fn inside(inner: &str) {
-    let ns = format!("mgl{}-{inner}", std::process::id());
-    if !ip(&format!("netns add {ns}")) {
-        eprintln!("{inner}: not tested: network namespaces need root and iproute2");
-        return;
-    }
-    struct Namespace(String);
-    impl Drop for Namespace {
-        fn drop(&mut self) {
-            ip(&format!("netns del {}", self.0));
-        }
-    }
-    let ns = Namespace(ns);
-    let ran = Command::new("ip")
-        .args(["netns", "exec", &ns.0])
-        .arg(std::env::current_exe().expect("this program"))
-        .args(["--exact", inner, "--ignored", "--nocapture", "--test-threads=1"])
-        .output()
-        .expect("ip runs");
-    let text = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && text.contains("1 passed"), "{text}");
-}
-
-/// Two interfaces, quiet but for what is sent.
+/// Two interfaces.
 fn pair(a: &str, b: &str) {
-    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("settings of the namespace");
-    assert!(ip(&format!("link add {a} type veth peer name {b}")), "the kernel has virtual interfaces");
-    for i in [a, b] {
-        assert!(ip(&format!("link set {i} up")));
-    }
+    namespace::pair(a, b, "");
 }
 
 fn root() -> PathBuf {
