@@ -30,7 +30,7 @@ use margay_packet::LinkType;
 
 use crate::bpf::Raw;
 use crate::filter::Filter;
-use crate::live::{LinkChange, LiveCounters, LiveError, LiveSource, Received, Verdict};
+use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
 use block::Cursor;
 pub use block::Trust;
@@ -271,16 +271,6 @@ impl AfPacket {
         self.group
     }
 
-    /// Whether the interface was up when it was last looked at.
-    pub fn is_up(&self) -> bool {
-        self.state == State::Up
-    }
-
-    /// Whose checksums are taken to be right from here on.
-    pub fn set_trust(&mut self, trust: Trust) {
-        self.settings.trust = trust;
-    }
-
     fn open_ring(&mut self) -> Result<(), LiveError> {
         let name = &self.name;
         let failed = |what| {
@@ -387,6 +377,17 @@ impl AfPacket {
         self.counters.truncated += truncated;
     }
 
+    /// The frames of the batch are done with.
+    fn give_back(&mut self) {
+        self.metas.clear();
+        if self.reading && self.cursor.left == 0 {
+            self.reading = false;
+            if let Some(ring) = &mut self.ring {
+                ring.release();
+            }
+        }
+    }
+
     /// Waits for a block, or for the interface.
     #[cold]
     fn wait(&mut self, wait: Duration) -> Option<Received> {
@@ -488,8 +489,7 @@ fn check(name: &str, s: &Settings) -> Result<(), LiveError> {
 
 impl LiveSource for AfPacket {
     fn receive(&mut self, max: usize, wait: Duration) -> Received {
-        self.release(&[]);
-        self.metas.clear();
+        self.give_back();
         if !self.reading {
             if !self.ring.as_ref().is_some_and(Ring::ready)
                 && let Some(found) = self.wait(wait)
@@ -521,14 +521,16 @@ impl LiveSource for AfPacket {
         Batch::live(data, &self.metas)
     }
 
-    fn release(&mut self, _: &[Verdict]) {
-        self.metas.clear();
-        if self.reading && self.cursor.left == 0 {
-            self.reading = false;
-            if let Some(ring) = &mut self.ring {
-                ring.release();
-            }
-        }
+    fn release(&mut self, _: &Decisions) {
+        self.give_back();
+    }
+
+    fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    fn trust(&mut self) {
+        self.settings.trust = Trust::Everybody;
     }
 
     fn start(&mut self) -> Result<(), LiveError> {
@@ -548,7 +550,7 @@ impl LiveSource for AfPacket {
         Duration::from_millis(u64::from(self.settings.block_timeout) * 2 + 20)
     }
 
-    fn counters(&mut self) -> LiveCounters {
+    fn counters(&mut self, _: usize) -> LiveCounters {
         self.count();
         self.counters
     }

@@ -96,6 +96,8 @@ pub(super) struct Row {
     pub(super) live: LiveCounters,
     /// Frames that the engine decoded.
     pub(super) decoded: u64,
+    /// TCP packets with a wrong checksum.
+    pub(super) invalid_checksums: u64,
 }
 
 impl Row {
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!((since.received, since.softnet, since.driver.clone()), (30, 4, vec![("rx_drop".to_owned(), 2)]));
         assert_eq!(host.since(&now).received, 100, "made anew");
         let live = LiveCounters { kernel_packets: 30, kernel_drops: 4, frames: 26, ..LiveCounters::default() };
-        let mut row = Row { interface: "eth0".into(), host: since, live, decoded: 26 };
+        let mut row = Row { interface: "eth0".into(), host: since, live, decoded: 26, ..Row::default() };
         assert_eq!((row.unexplained(), row.engine_lost()), (0, 0));
         assert!(table(&[row.clone()]).iter().any(|l| l.ends_with("received = inspected + lost")));
         row.decoded = 25;

@@ -20,9 +20,29 @@ const BLOCK: u64 = 1 << 19;
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) workers: usize,
-    pub(crate) settings: Settings,
+    pub(crate) medium: Medium,
     /// Checksums are not looked at any more where too many are wrong (`checksum-checks: auto`).
     pub(crate) auto_trust: bool,
+}
+
+/// By what packets come from it.
+#[derive(Debug, Clone)]
+pub(crate) enum Medium {
+    /// AF_PACKET, passively.
+    AfPacket(Settings),
+}
+
+impl Device {
+    /// The interfaces that it is of, by the numbers of a source's ends.
+    pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str())
+    }
+
+    fn fanout(&self) -> Option<Fanout> {
+        match &self.medium {
+            Medium::AfPacket(s) => s.fanout,
+        }
+    }
 }
 
 /// How workers are arranged (`--runmode`, `runmode`).
@@ -102,8 +122,8 @@ pub(crate) fn devices(
         let of = Entry { own: named(&name), default: named("default") };
         let device = of.device(&name, mode, filter.as_deref(), cpus)?;
         Interface::find(&name).map_err(|e| Failed::new("af-packet", e.to_string()))?;
-        if let Some(id) = device.settings.fanout.and_then(|f| f.id)
-            && let Some(other) = devices.iter().find(|d| d.settings.fanout.is_some_and(|f| f.id == Some(id)))
+        if let Some(id) = device.fanout().and_then(|f| f.id)
+            && let Some(other) = devices.iter().find(|d| d.fanout().is_some_and(|f| f.id == Some(id)))
         {
             return Err(Failed::new(
                 "af-packet",
@@ -221,7 +241,7 @@ impl<'a> Entry<'a> {
             filter: filter.or_else(|| self.text("bpf-filter")).map(str::to_owned),
             fanout,
         };
-        Ok(Device { name: name.to_owned(), workers, settings, auto_trust })
+        Ok(Device { name: name.to_owned(), workers, medium: Medium::AfPacket(settings), auto_trust })
     }
 
     /// Block size and number of blocks. `ring-size` is in packets, as in Suricata.
@@ -307,7 +327,7 @@ mod tests {
              disable-promisc: yes\n    bpf-filter: tcp port 80\n    rollover: yes",
         )
         .unwrap();
-        let s = d.settings;
+        let Medium::AfPacket(s) = d.medium;
         let fanout = Fanout { id: Some(7), distribution: Distribution::Queue, defrag: false, rollover: true };
         assert_eq!((d.workers, s.fanout, d.auto_trust), (3, Some(fanout), true));
         assert_eq!((s.block_size, s.blocks, s.promiscuous), (1 << 20, 16, false));
@@ -317,7 +337,10 @@ mod tests {
     #[test]
     fn rings() {
         let of = |text: &str| {
-            read(&format!("  - interface: e0\n    {text}")).map(|d| (d.settings.block_size, d.settings.blocks))
+            read(&format!("  - interface: e0\n    {text}")).map(|d| {
+                let Medium::AfPacket(s) = d.medium;
+                (s.block_size, s.blocks)
+            })
         };
         assert_eq!(of("threads: 1"), Ok((1 << 19, 64)));
         assert_eq!(of("ring-size: 2048"), Ok((1 << 19, 8)));

@@ -19,7 +19,7 @@ mod tcp;
 
 use std::sync::Arc;
 
-use margay_capture::live::LiveCounters;
+use margay_capture::live::{Decisions, LiveCounters};
 use margay_detect::RulesMark;
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
@@ -227,14 +227,24 @@ pub(crate) struct Rest {
 
 /// Of a worker whose packets come from an interface.
 pub(crate) struct Captured {
-    /// The interface.
-    pub(crate) interface: String,
+    /// The interfaces: one, or the two that are bridged.
+    pub(crate) ends: Vec<End>,
     /// The thread, as statistics name it.
     pub(crate) thread: String,
-    /// What came, and was lost on the way, when that was last asked for.
-    pub(crate) live: LiveCounters,
     /// Tells the other workers of connections that this one's parsers announced.
     pub(crate) announce: Option<Announce>,
+}
+
+/// An interface that a worker's packets come from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct End {
+    pub(crate) interface: String,
+    /// What came, and was lost on the way, when that was last asked for.
+    pub(crate) live: LiveCounters,
+    /// Frames that were decoded.
+    pub(crate) decoded: u64,
+    /// TCP packets with a wrong checksum.
+    pub(crate) invalid_checksums: u64,
 }
 
 /// Tells other workers of connections that a flow announced.
@@ -243,7 +253,8 @@ pub(crate) type Announce = Box<dyn FnMut(&[margay_app::expect::Expect], Vlans, T
 impl Captured {
     /// Gives its counters in the order they are shown: Suricata's, then our own.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
-        let c = &self.live;
+        let mut c = LiveCounters::default();
+        self.ends.iter().for_each(|e| c.add(&e.live));
         f("capture.kernel_packets", c.kernel_packets);
         f("capture.kernel_drops", c.kernel_drops);
         f("capture.errors", c.errors);
@@ -253,11 +264,19 @@ impl Captured {
         f("capture.afpacket.poll_timeout", c.poll_timeout);
         f("capture.afpacket.poll_data", c.poll_data);
         f("capture.afpacket.poll_errors", c.poll_errors);
-        f("capture.afpacket.send_errors", 0);
+        f("capture.afpacket.send_errors", c.send_errors);
         f("capture.afpacket.ring_full", c.freezes);
         f("capture.afpacket.truncated", c.truncated);
         f("capture.afpacket.unreadable", c.unreadable);
         f("capture.afpacket.reopened", c.reopened);
+    }
+
+    /// Notes that a batch of one of the interfaces was inspected: so many frames, and so many of them with wrong checksums.
+    pub(crate) fn inspected(&mut self, end: usize, decoded: u64, invalid_checksums: u64) {
+        if let Some(e) = self.ends.get_mut(end) {
+            e.decoded += decoded;
+            e.invalid_checksums += invalid_checksums;
+        }
     }
 }
 
@@ -279,6 +298,14 @@ impl Worker {
         if self.lane.rest.ips {
             let fate = self.lane.rest.frame;
             self.lane.rest.counters.ips.count(fate, self.lane.rest.firewall);
+        }
+    }
+
+    /// Says what becomes of the frame that was just taken.
+    pub(crate) fn decide(&mut self, decisions: &mut Decisions) {
+        match self.lane.rest.frame.drop {
+            Some(_) => decisions.drop(),
+            None => decisions.accept(),
         }
     }
 
