@@ -30,6 +30,8 @@ use report::Report;
 use settings::{Device, RunMode};
 use thread::{Final, Seat};
 
+pub(crate) use settings::is_inline;
+
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(50);
 /// Most workers.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
-use margay_capture::af_packet::AfPacket;
-use margay_capture::live::{Decisions, LinkChange, LiveSource, Received};
-use margay_config::RunOptions;
+use margay_capture::af_packet::{AfPacket, Bridge, Injector};
+use margay_capture::live::{LinkChange, LiveSource, Received};
+use margay_config::{Config, RunOptions};
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
 use margay_output::{Outputs, notice, warning};
@@ -21,6 +21,7 @@ use crate::exception::Policies;
 use crate::settings;
 use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
+use crate::worker::wire::Wire;
 use crate::worker::{Captured, End, Worker};
 use crate::{Failed, files};
 
@@ -28,6 +29,8 @@ use crate::{Failed, files};
 const WAIT: Duration = Duration::from_millis(100);
 /// How long a worker that is to stop looks at what is in its ring, at most.
 const LAST: Duration = Duration::from_secs(30);
+/// Most packets of a batch of an inline source.
+const INLINE_BATCH: usize = 64;
 /// Of how many packets checksums are looked at before they are judged (`checksum-checks: auto`), and how many percent may be
 /// wrong.
 const JUDGED: u64 = 1000;
@@ -126,8 +129,11 @@ impl Seat {
         });
         let reporter = Reporter::new(config, false)?;
         let source = self.open()?;
+        let injector = injector(config, &self.options)?;
+        worker.lane.rest.wire = Some(Box::new(Wire::new(source.is_inline() && control.ips, injector)));
         if self.nth == 0 && !source.is_up() {
-            warning!("af-packet", "{}: is down; waiting for it to come up", self.device.name);
+            let names: Vec<&str> = self.device.interfaces().collect();
+            warning!("af-packet", "{}: is down; waiting for it to come up", names.join(" or "));
         }
         Ok((worker, reporter, source, post))
     }
@@ -144,6 +150,11 @@ impl Seat {
                 let source =
                     AfPacket::open(&self.device.name, settings).map_err(|e| Failed::new("af-packet", e.to_string()))?;
                 groups[0] = source.group();
+                Ok(Box::new(source))
+            }
+            Medium::Bridge(ends, agreement) => {
+                let source = Bridge::open(*ends.clone(), agreement, self.device.workers)
+                    .map_err(|e| Failed::new("af-packet", e.to_string()))?;
                 Ok(Box::new(source))
             }
         }
@@ -176,15 +187,18 @@ impl Seat {
         go: bool,
     ) -> Final {
         let signals = Arc::clone(&self.control.signals);
-        let batch = files::batch_size(&self.control.config).unwrap_or(256);
+        let mut batch = files::batch_size(&self.control.config).unwrap_or(256);
+        if source.is_inline() {
+            // Packets go on with the batch: the first waits for the last.
+            batch = batch.min(INLINE_BATCH);
+        }
         let mut judging = self.device.auto_trust;
-        let mut decisions = Decisions::default();
         while go && !signals.stop() {
             let received = source.receive(batch, WAIT);
             if post.is_waiting() {
                 self.serve(worker, reporter, &mut *source, post);
             }
-            self.take(worker, &mut *source, received, &mut decisions);
+            self.take(worker, &mut *source, received);
             if judging && worker.decoder.counters.pkts >= JUDGED {
                 judging = false;
                 self.judge(worker, &mut *source);
@@ -197,7 +211,7 @@ impl Seat {
         while go && Instant::now() < end {
             match source.receive(batch, settle) {
                 Received::Idle => break,
-                received => self.take(worker, &mut *source, received, &mut decisions),
+                received => self.take(worker, &mut *source, received),
             }
         }
         self.control.leave(post);
@@ -224,8 +238,7 @@ impl Seat {
 
     /// Inspects what came.
     #[inline]
-    fn take(&self, worker: &mut Worker, source: &mut dyn LiveSource, received: Received, decisions: &mut Decisions) {
-        decisions.clear();
+    fn take(&self, worker: &mut Worker, source: &mut dyn LiveSource, received: Received) {
         let now = match received {
             Received::Frames => {
                 let end = source.end();
@@ -238,7 +251,7 @@ impl Seat {
                     worker.decoder.unfinished_checksums = frames.trusted(i);
                     worker.frame(&frame);
                     if inline {
-                        worker.decide(decisions);
+                        worker.decide();
                     }
                 }
                 let pkts = worker.decoder.counters.pkts - before.0;
@@ -265,7 +278,9 @@ impl Seat {
             }
         };
         let second = worker.expire_live(now);
-        source.release(decisions);
+        let decisions = worker.decisions();
+        source.release(&decisions);
+        worker.decided(decisions);
         if second {
             let time = worker.lane.rest.now;
             worker.lane.rest.outputs.tick(time);
@@ -304,6 +319,27 @@ impl Seat {
             );
             source.trust();
         }
+    }
+}
+
+/// Where the answers of `reject` go, if not back to the interface: to that of `--reject-dev`, or by the host's routes
+/// (`host-mode: router`).
+fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, Failed> {
+    let failed = |e: margay_capture::live::LiveError| Failed::new("respond-reject", e.to_string());
+    let router = match config.get("host-mode") {
+        None | Some("" | "auto" | "sniffer-only") => false,
+        Some("router") => true,
+        Some(other) => {
+            return Err(Failed::new(
+                "respond-reject",
+                format!("host-mode: \"{other}\" is none of auto, router and sniffer-only"),
+            ));
+        }
+    };
+    match &options.reject_dev {
+        Some(name) => Injector::device(name).map(Some).map_err(failed),
+        None if router => Injector::routed().map(Some).map_err(failed),
+        None => Ok(None),
     }
 }
 

@@ -16,6 +16,7 @@ mod log;
 mod scripts;
 mod stream_log;
 mod tcp;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleTexts;
 use scripts::Scene;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
+use wire::Wire;
 
 /// What the engine keeps with a flow.
 #[derive(Debug, Default)]
@@ -157,6 +159,8 @@ pub(crate) struct Fate {
     pub(crate) pass: bool,
     /// Who is to be answered.
     pub(crate) rejected: Option<margay_detect::Reject>,
+    /// How they are, where packets are sent at all.
+    pub(crate) answers: &'static [&'static str],
     /// The rule that dropped it.
     pub(crate) dropped_by: Option<u32>,
 }
@@ -221,6 +225,8 @@ pub(crate) struct Rest {
     pub(crate) expected: expect::Expected,
     /// Where its packets come from, if that is an interface.
     pub(crate) captured: Option<Captured>,
+    /// What goes back there.
+    pub(crate) wire: Option<Box<Wire>>,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
 }
@@ -269,6 +275,7 @@ impl Captured {
         f("capture.afpacket.truncated", c.truncated);
         f("capture.afpacket.unreadable", c.unreadable);
         f("capture.afpacket.reopened", c.reopened);
+        f("capture.afpacket.sent", c.sent);
     }
 
     /// Notes that a batch of one of the interfaces was inspected: so many frames, and so many of them with wrong checksums.
@@ -293,6 +300,9 @@ impl Worker {
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
         self.lane.rest.frame = Fate::default();
         self.lane.rest.pcap = PacketFate::default();
+        if let Some(wire) = &mut self.lane.rest.wire {
+            wire.begin(frame.data);
+        }
         self.unswept = self.unswept.saturating_add(1);
         self.decoder.decode(frame, &mut self.lane);
         if self.lane.rest.ips {
@@ -302,10 +312,23 @@ impl Worker {
     }
 
     /// Says what becomes of the frame that was just taken.
-    pub(crate) fn decide(&mut self, decisions: &mut Decisions) {
-        match self.lane.rest.frame.drop {
-            Some(_) => decisions.drop(),
-            None => decisions.accept(),
+    pub(crate) fn decide(&mut self) {
+        let rest = &mut self.lane.rest;
+        if let Some(wire) = &mut rest.wire {
+            wire.decide(rest.frame);
+        }
+    }
+
+    /// What was decided of the frames of a batch, and is to be answered; [`Worker::decided`] takes it back.
+    pub(crate) fn decisions(&mut self) -> Decisions {
+        self.lane.rest.wire.as_mut().map(|w| std::mem::take(&mut w.decisions)).unwrap_or_default()
+    }
+
+    /// Gives back what was decided: it was carried out.
+    pub(crate) fn decided(&mut self, mut decisions: Decisions) {
+        if let Some(wire) = &mut self.lane.rest.wire {
+            decisions.clear();
+            wire.decisions = decisions;
         }
     }
 
@@ -382,6 +405,11 @@ impl PacketSink for Lane {
         // The captured frame shares the fate of the worst of what it carried.
         self.rest.frame.drop = self.rest.frame.drop.or(fate.drop);
         self.rest.frame.reject |= fate.reject;
+        if (fate.reject || fate.rejected.is_some())
+            && let Some(wire) = &mut self.rest.wire
+        {
+            wire.reject(packet, fate, self.rest.now);
+        }
         self.rest.log_pcap(packet);
     }
 }
@@ -468,6 +496,13 @@ impl Lane {
         let Some(flow) = flows.get_mut(at) else { return };
         // Inline, what the stream has wins over what the packet says.
         let rewritten = rest.rewritten(packet, flow, dir, &seen);
+        if let (Some(copy), Some(wire)) = (&rewritten, &mut rest.wire)
+            && wire.inline
+            && !wire.rewrite(packet, copy)
+        {
+            // It would say something else than what was inspected.
+            fate.drop = fate.drop.or(Some(DropReason::StreamError));
+        }
         let copy;
         let packet = match &rewritten {
             Some(data) => {
@@ -532,6 +567,7 @@ impl Rest {
             pcap: PacketFate::default(),
             expected: expect::Expected::default(),
             captured: None,
+            wire: None,
             ended_tcp: Vec::new(),
         }
     }
