@@ -89,8 +89,7 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         .or(options.daemon.then_some("-D"))
         .or(options.pidfile.is_some().then_some("--pidfile"))
         .or(options.user.is_some().then_some("--user"))
-        .or(options.group.is_some().then_some("--group"))
-        .or(options.reject_dev.is_some().then_some("--reject-dev"));
+        .or(options.group.is_some().then_some("--group"));
     if let Some(what) = what {
         return Err(Failed::new(
             "suricata",
@@ -170,13 +169,14 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }
-    let ips = options.simulate_ips;
-    if interfaces && ips {
+    if interfaces && options.simulate_ips {
         return Err(Failed::new(
             "suricata",
-            "--simulate-ips is for capture files; interfaces are captured from passively",
+            "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
         ));
     }
+    let inline = live::is_inline(&config, options);
+    let ips = options.simulate_ips || inline;
     if settings::is_firewall(&config, options)? {
         if !ips {
             return Err(Failed::new(
@@ -192,8 +192,12 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         }
     }
     let midstream = settings::flag(&config, "stream.midstream", false)?;
-    let policies =
+    let mut policies =
         Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
+    if inline {
+        policies.spare_midstream(&config);
+        notice!("suricata", "running inline: packets are dropped where rules or policies say so");
+    }
 
     info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 

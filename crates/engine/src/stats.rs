@@ -123,6 +123,10 @@ impl Reporter {
         let mut add = |name: &str, value: u64| names.push((name.to_owned(), value));
         if let Some(c) = &worker.lane.rest.captured {
             c.for_each(&mut add);
+            if let Some(wire) = &worker.lane.rest.wire {
+                let sum = |f: fn(&margay_capture::live::LiveCounters) -> u64| c.ends.iter().map(|e| f(&e.live)).sum();
+                wire.for_each(sum(|l| l.answers), sum(|l| l.answer_errors), &mut add);
+            }
         }
         worker.decoder.counters.for_each(&mut |name, value| match name.strip_prefix("decoder.event.") {
             Some(_) if !events => {}

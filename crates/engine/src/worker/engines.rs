@@ -158,7 +158,9 @@ impl Rest {
     /// Says which interface packets come from, for tenants that have interfaces.
     pub(crate) fn set_interface(&mut self, interface: &str) {
         self.outputs.set_interface(interface);
-        self.engines.interface = Some(interface.to_owned());
+        let name = self.engines.interface.get_or_insert_default();
+        name.clear();
+        name.push_str(interface);
         self.engines.find_interface();
     }
 
