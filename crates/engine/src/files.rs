@@ -25,9 +25,9 @@ const BATCH_MAX: usize = 65_536;
 
 /// What is read, and how.
 pub(crate) struct Input {
-    source: CaptureSource,
-    delete: DeletePolicy,
-    batch: usize,
+    pub(crate) source: CaptureSource,
+    pub(crate) delete: DeletePolicy,
+    pub(crate) batch: usize,
 }
 
 /// Opens what `-r` names, with the filter of the command line or of `-F`. With `continuous` a folder is looked at for more,
@@ -65,7 +65,8 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuou
         }
     };
     let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
-        .map_err(|e| Failed::new("suricata", e.to_string()))?;
+        .map_err(|e| Failed::new("suricata", e.to_string()))?
+        .preloading(options.pcap_preload);
     Ok(Input { source, delete: policy, batch: batch_size(config)? })
 }
 

@@ -221,6 +221,8 @@ pub(crate) struct Rest {
     pub(crate) expected: expect::Expected,
     /// Where its packets come from, if that is an interface.
     pub(crate) captured: Option<Captured>,
+    /// Tells the workers of the same stream of packets of connections that this one's parsers announced.
+    pub(crate) announce: Option<Announce>,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
 }
@@ -294,6 +296,14 @@ impl Worker {
         }
         rest.outputs.end_batch();
         self.lane.count_ended();
+    }
+
+    /// As [`Worker::expire`], of one of several workers: `now` is the time of the stream that all have their packets from, of
+    /// which `others` went to others since this was last called.
+    pub(crate) fn expire_with(&mut self, now: Time, others: u64) {
+        self.lane.rest.now = now;
+        self.unswept = self.unswept.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
+        self.expire();
     }
 
     /// As [`Worker::expire`], of packets that come as time goes by: flows that are silent for too long are ended every second
@@ -505,6 +515,7 @@ impl Rest {
             pcap: PacketFate::default(),
             expected: expect::Expected::default(),
             captured: None,
+            announce: None,
             ended_tcp: Vec::new(),
         }
     }
