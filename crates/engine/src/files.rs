@@ -115,8 +115,14 @@ impl Steering<'_> {
     }
 }
 
-/// Reads everything through `worker`, until the end or a signal to stop.
-pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, steering: &Steering<'_>) {
+/// Reads everything through `worker`, until the end or a signal to stop. Returns when the first file began, if one did.
+pub(crate) fn run(
+    input: Input,
+    worker: &mut Worker,
+    reporter: &mut Reporter,
+    steering: &Steering<'_>,
+) -> Option<Instant> {
+    let mut began = None;
     let signals = steering.signals;
     let Input { mut source, delete: policy, batch } = input;
     let stderr = std::io::stderr();
@@ -141,6 +147,7 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
         match source.next_event(batch, SystemTime::now) {
             Event::FileStart(start) => {
                 info!("pcap", "Starting file run for {}", start.file.display());
+                began = began.or_else(|| Some(Instant::now()));
                 bad_link = None;
                 if let Some(link) = start.link.filter(|l| !l.is_supported()) {
                     error!(
@@ -203,4 +210,5 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
     let files = source.files();
     let c = source.counters();
     notice!("pcap", "read {files} file{}, {} packets, {} bytes", if files == 1 { "" } else { "s" }, c.frames, c.bytes);
+    began
 }

@@ -295,13 +295,16 @@ impl Run<'_> {
         worker.lane.rest.engines.direct = tenant;
         let mut reporter = Reporter::new(config, self.options.verbose > 0)?;
         let steering = files::Steering { signals: &control.signals, post: &post, queue: control.queue.as_ref() };
-        files::run(input, &mut worker, &mut reporter, &steering);
+        let began = files::run(input, &mut worker, &mut reporter, &steering);
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
         worker.finish();
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
         worker.lane.rest.scripts.finish();
+        if let Some(began) = began {
+            info!("pcap", "inspected in {:.6} s", began.elapsed().as_secs_f64());
+        }
         // What the rules of the engine itself cost; those of tenants are not shown.
         if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
             p.write(detect, state.costs());

@@ -68,7 +68,7 @@ fn compare(name: &str, capture: &Path, rules: &Path, more: &[&str]) -> usize {
         found(&dir)
     };
     let one = of(&format!("{name}-1"), &["--runmode", "single"]);
-    for scheduler in ["hash", "ippair"] {
+    for scheduler in ["hash", "ippair", "shortest-queue"] {
         for workers in ["1", "2", "3", "7"] {
             let (scheduler_set, workers_set) =
                 (format!("autofp-scheduler={scheduler}"), format!("margay.workers={workers}"));

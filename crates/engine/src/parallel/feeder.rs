@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use margay_capture::{Batch, CaptureSource, Counters, DeletePolicy, Event, FileEnd, FileStart, Progress};
@@ -16,6 +17,7 @@ use margay_output::{error, info, warning};
 use margay_packet::{Frame, LinkType, Time};
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
@@ -128,8 +130,9 @@ struct Lane {
     base: usize,
     /// What had no room in the queue.
     waiting: VecDeque<Item>,
-    /// Packets handed over.
+    /// Packets handed over, and those of them that the worker was done with when that was last looked at.
     sent: u64,
+    done: u64,
     /// Frames of the stream when the last piece was made.
     told: u64,
     longest: u64,
@@ -141,6 +144,8 @@ pub(super) struct Shared {
     pub(super) feeder: Mutex<Feeder>,
     pub(super) loads: Box<[Load]>,
     pub(super) progress: Mutex<Progress>,
+    /// Who waits for all to end.
+    pub(super) manager: Thread,
 }
 
 /// What was counted of reading.
@@ -151,6 +156,9 @@ pub(super) struct FeedCounters {
     pub(super) stalls: u64,
     /// Fragments that came before the one with the ports.
     pub(super) held: u64,
+    /// Flows that were assigned to a worker when they began, and packets of those that were not, for want of room.
+    pub(super) assigned: u64,
+    pub(super) unplaced: u64,
     /// Packets handed to each worker, and most that waited for it.
     pub(super) sent: Vec<u64>,
     pub(super) longest: Vec<u64>,
@@ -164,6 +172,10 @@ pub(super) struct Feeder {
     batch: usize,
     steering: Steering,
     fragments: Fragments,
+    assigned: Option<Assigned>,
+    announced: Option<Box<Announced>>,
+    /// Seconds that a flow may be silent.
+    life: u32,
     lanes: Vec<Lane>,
     /// The buffer that open lists refer to.
     buffer: Arc<Vec<u8>>,
@@ -171,6 +183,8 @@ pub(super) struct Feeder {
     seen: u64,
     /// None of the file can be decoded.
     bad_link: bool,
+    /// When the first file began.
+    pub(super) began: Option<Instant>,
     /// Nothing is asked for before.
     not_before: Option<Instant>,
     ending: bool,
@@ -190,6 +204,8 @@ impl Feeder {
         control: Arc<Control>,
         reading: Reading,
         steering: Steering,
+        assigned: Option<Assigned>,
+        life: u32,
         workers: usize,
     ) -> (Feeder, Vec<Inbox>) {
         let mut inboxes = Vec::new();
@@ -206,6 +222,7 @@ impl Feeder {
                     base: 0,
                     waiting: VecDeque::new(),
                     sent: 0,
+                    done: 0,
                     told: 0,
                     longest: 0,
                 }
@@ -219,11 +236,15 @@ impl Feeder {
             batch,
             steering,
             fragments: Fragments::default(),
+            assigned,
+            announced: None,
+            life,
             lanes,
             buffer: Arc::default(),
             now: Time::default(),
             seen: 0,
             bad_link: false,
+            began: None,
             not_before: None,
             ending: false,
             turns: 0,
@@ -313,6 +334,9 @@ impl Feeder {
                 let mut steer = Steer {
                     steering: &self.steering,
                     fragments: &mut self.fragments,
+                    assigned: &mut self.assigned,
+                    announced: &mut self.announced,
+                    life: self.life,
                     lanes: &mut self.lanes,
                     buffer: &mut self.buffer,
                     now: &mut self.now,
@@ -323,6 +347,7 @@ impl Feeder {
             Event::Batch(_) => {}
             Event::FileStart(start) => {
                 self.bad_link = !begins(&start);
+                self.began = self.began.or_else(|| Some(Instant::now()));
                 let file = Arc::new(start.file);
                 self.tell(|| Item::Begin(Arc::clone(&file)));
             }
@@ -360,6 +385,9 @@ impl Feeder {
         let mut steer = Steer {
             steering: &self.steering,
             fragments: &mut self.fragments,
+            assigned: &mut self.assigned,
+            announced: &mut self.announced,
+            life: self.life,
             lanes: &mut self.lanes,
             buffer: &mut self.buffer,
             now: &mut self.now,
@@ -383,16 +411,15 @@ impl Feeder {
         loop {
             let mut full = None;
             for (n, lane) in self.lanes.iter_mut().enumerate() {
-                let load = loads.get(n);
-                let done = || load.map_or(0, |l| l.done.load(Ordering::Relaxed));
+                lane.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
                 let silent = seen - lane.told >= SILENCE;
-                if lane.open.len() >= ENOUGH || silent || (!lane.open.is_empty() && (all || lane.sent == done())) {
+                if lane.open.len() >= ENOUGH || silent || (!lane.open.is_empty() && (all || lane.sent == lane.done)) {
                     lane.close(buffer, now, seen);
                 }
                 if lane.waiting.is_empty() {
                     continue;
                 }
-                lane.longest = lane.longest.max(lane.sent.saturating_sub(done()));
+                lane.longest = lane.longest.max(lane.sent.saturating_sub(lane.done));
                 if !lane.put() {
                     full = Some(n);
                 }
@@ -413,6 +440,8 @@ impl Feeder {
             turns: self.turns,
             stalls: self.stalls,
             held: self.fragments.held,
+            assigned: self.assigned.as_ref().map_or(0, |a| a.flows),
+            unplaced: self.assigned.as_ref().map_or(0, |a| a.unplaced),
             sent: self.lanes.iter().map(|l| l.sent).collect(),
             longest: self.lanes.iter().map(|l| l.longest).collect(),
         }
@@ -437,6 +466,12 @@ fn begins(start: &FileStart) -> bool {
 }
 
 impl Lane {
+    /// Packets that its worker has before it, as far as that is known.
+    #[inline]
+    fn load(&self) -> u64 {
+        (self.sent + self.open.len() as u64).saturating_sub(self.done)
+    }
+
     /// Puts what waits into the queue; whether all had room.
     fn put(&mut self) -> bool {
         while let Some(item) = self.waiting.pop_front() {
@@ -484,6 +519,9 @@ impl Lane {
 struct Steer<'a> {
     steering: &'a Steering,
     fragments: &'a mut Fragments,
+    assigned: &'a mut Option<Assigned>,
+    announced: &'a mut Option<Box<Announced>>,
+    life: u32,
     lanes: &'a mut Vec<Lane>,
     buffer: &'a mut Arc<Vec<u8>>,
     now: &'a mut Time,
@@ -500,7 +538,6 @@ impl Steer<'_> {
             }
             *self.buffer = Arc::clone(buffer);
         }
-        let workers = self.lanes.len();
         for (n, frame) in batch.iter().enumerate() {
             let Some(start) = batch.offset(n) else { continue };
             if frame.time > *self.now || self.now.micros_since(frame.time) > JUMP_BACK {
@@ -508,11 +545,18 @@ impl Steer<'_> {
             }
             *self.seen += 1;
             let worker = match self.steering.place(&frame) {
-                Place::Flow(hash) => worker_of(hash, workers),
+                Place::Flow(flow) => self.of_flow(flow, frame.time),
+                Place::Opening { flow, pair } => self.opening(flow, pair, frame.time),
+                Place::Control { pair } => {
+                    let life = self.life;
+                    let announced = self.announced.get_or_insert_with(|| Box::new(Announced::new(life)));
+                    announced.control(pair, frame.time);
+                    self.worker(pair, frame.time)
+                }
                 Place::Unknown => 0,
                 Place::Fragment { datagram, first, alone } => {
-                    let by = |hash| worker_of(hash, workers);
-                    match self.fragments.worker(datagram, first.map(by), *self.seen) {
+                    let worker = first.map(|flow| self.of_flow(flow, frame.time));
+                    match self.fragments.worker(datagram, worker, *self.seen) {
                         Some(w) => {
                             if first.is_some() {
                                 self.join(datagram, w);
@@ -520,7 +564,8 @@ impl Steer<'_> {
                             w
                         }
                         None => {
-                            let held = Held::new(datagram, by(alone), self.buffer, start, &frame, *self.seen);
+                            let alone = worker_of(alone, self.lanes.len());
+                            let held = Held::new(datagram, alone, self.buffer, start, &frame, *self.seen);
                             self.fragments.hold(held);
                             continue;
                         }
@@ -537,6 +582,50 @@ impl Steer<'_> {
         if self.fragments.any() {
             self.release(*self.seen);
         }
+    }
+
+    /// The worker of a flow, which may have been announced.
+    #[inline]
+    fn of_flow(&mut self, flow: u64, time: Time) -> usize {
+        if let Some(announced) = self.announced
+            && let Some(worker) = announced.worker(flow, time)
+        {
+            return worker;
+        }
+        self.worker(flow, time)
+    }
+
+    /// The worker of a flow that begins.
+    #[inline]
+    fn opening(&mut self, flow: u64, pair: u64, time: Time) -> usize {
+        if self.announced.as_mut().is_some_and(|a| a.expects(pair, time)) {
+            let worker = self.worker(pair, time);
+            if self.announced.as_mut().is_some_and(|a| a.put(flow, worker)) {
+                return worker;
+            }
+        }
+        self.worker(flow, time)
+    }
+
+    /// The worker of a flow, or of all that goes by its addresses.
+    #[inline]
+    fn worker(&mut self, flow: u64, time: Time) -> usize {
+        let by_hash = worker_of(flow, self.lanes.len());
+        let Some(assigned) = self.assigned else { return by_hash };
+        assigned.at(time);
+        let lanes = &*self.lanes;
+        // Where several have as little to do, the hash says.
+        let shortest = || {
+            let load = |n: usize| lanes.get(n).map_or(u64::MAX, Lane::load);
+            let (mut best, mut least) = (by_hash, load(by_hash));
+            for n in 0..lanes.len() {
+                if load(n) < least {
+                    (best, least) = (n, load(n));
+                }
+            }
+            best
+        };
+        assigned.worker(flow, by_hash, shortest)
     }
 
     /// The fragments that were held go before the one that said where.

@@ -3,7 +3,8 @@
 //! Each worker owns its flows, streams and all else, as those of interfaces do (`live`); what they share is told in `live`
 //! as well. What is here is how packets come to them:
 //!
-//! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say.
+//! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say; `assign`: which
+//!   worker has that flow, where its hash does not say.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
@@ -13,6 +14,7 @@
 //! What a flow's alerts depend on comes to one worker, in the order of the file. Time does too: with each piece of work
 //! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
 
+mod assign;
 mod feeder;
 mod fragments;
 mod report;
@@ -29,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use margay_capture::{Progress, ProgressDisplay, Style};
 use margay_config::RunOptions;
+use margay_flow::FlowConfig;
 use margay_output::{info, notice, warning};
 
 use crate::Failed;
@@ -39,6 +42,7 @@ use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
+use assign::Assigned;
 use feeder::{Feeder, Load, Reading, Shared};
 use report::Report;
 use seat::{Final, Seat};
@@ -86,12 +90,18 @@ impl Autofp {
             tunnels: vec![decode.vxlan, decode.geneve, decode.teredo],
         };
         let reading = Reading { source: input.source, delete: input.delete, batch: input.batch };
-        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, workers);
+        let life = longest_life(&all::flow(config)?);
+        let assigned = match self.scheduler {
+            Scheduler::ShortestQueue => Some(Assigned::new(life)),
+            Scheduler::Hash | Scheduler::IpPair => None,
+        };
+        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers);
         let shared = Arc::new(Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
             loads: (0..workers).map(|_| Load::default()).collect(),
             progress: Mutex::default(),
+            manager: std::thread::current(),
         });
         let files = all::files(config, job.dir)?;
         let cpus = Arc::new(Cpus::from_config(config)?);
@@ -140,14 +150,13 @@ impl Autofp {
         }
         cpus.place_manager();
         info!("runmodes", "autofp: {workers} workers, scheduler {}", self.scheduler.name());
-        let began = Instant::now();
         for go in starters {
             // One that is gone is noticed at the end.
             let _ = go.send(());
         }
         let mut report = Report::new(config, control, beside)?;
         stand_by(control, job.options, &threads, &shared, &mut report);
-        let mut finals = Vec::new();
+        let mut finals: Vec<Final> = Vec::new();
         let mut failed = false;
         for t in threads {
             match t.join() {
@@ -155,10 +164,11 @@ impl Autofp {
                 Err(_) => failed = true,
             }
         }
-        self.tell(control, job, &shared, finals, report, began).and_then(|alerts| match failed {
+        let alerts = self.tell(control, job, &shared, finals, report)?;
+        match failed {
             true => Err(Failed::new("threads", "a worker's thread failed: what it had is lost")),
             false => Ok(alerts),
-        })
+        }
     }
 
     /// Says what came of it.
@@ -169,22 +179,29 @@ impl Autofp {
         shared: &Shared,
         mut finals: Vec<Final>,
         mut report: Report,
-        began: Instant,
     ) -> Result<u64, Failed> {
         finals.sort_by_key(|f| f.number);
         let feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = feeder.counters();
+        // From the first packet to the last flow's end, and to what was written last.
+        let inspected = finals.iter().map(|f| f.ended).max().zip(feeder.began).map(|(e, b)| e.duration_since(b));
+        let before = Instant::now();
         report.last(&finals, &counters);
+        if let Some(inspected) = inspected {
+            info!("pcap", "inspected in {:.6} s", (inspected + before.elapsed()).as_secs_f64());
+        }
         let (files, c) = feeder.read_so_far();
         let s = if files == 1 { "" } else { "s" };
         notice!("pcap", "read {files} file{s}, {} packets, {} bytes", c.frames, c.bytes);
-        info!(
-            "runmodes",
-            "autofp: {:.3} s, {} turns of reading, {} ended by a full queue",
-            began.elapsed().as_secs_f64(),
-            counters.turns,
-            counters.stalls
-        );
+        info!("runmodes", "autofp: {} turns of reading, {} ended by a full queue", counters.turns, counters.stalls);
+        if counters.assigned != 0 {
+            info!(
+                "runmodes",
+                "autofp: {} flows assigned, {} packets went by their hash: no room",
+                counters.assigned,
+                counters.unplaced
+            );
+        }
         for f in &finals {
             info!(
                 "runmodes",
@@ -204,6 +221,14 @@ impl Autofp {
     }
 }
 
+/// Seconds of silence after which no flow is remembered.
+fn longest_life(config: &FlowConfig) -> u32 {
+    let t = &config.timeouts;
+    let pairs = [t.default, t.tcp, t.udp, t.icmp];
+    let all = pairs.iter().flat_map(|p| [p.normal, p.emergency]);
+    all.flat_map(|t| [t.new, t.established, t.closed, t.bypassed]).max().unwrap_or(0)
+}
+
 /// Until all workers have ended.
 fn stand_by(
     control: &Control,
@@ -218,7 +243,6 @@ fn stand_by(
     let mut display = ProgressDisplay::new(std::io::stderr(), style, Instant::now());
     let progress = || -> Progress { *shared.progress.lock().unwrap_or_else(PoisonError::into_inner) };
     let mut said = false;
-    let mut step = Duration::from_millis(1);
     while !threads.iter().all(JoinHandle::is_finished) {
         if control.signals.stop() && !said {
             said = true;
@@ -234,8 +258,8 @@ fn stand_by(
             // Nobody reads standard error any more; the capture goes on.
         }
         report.tick(None);
-        std::thread::sleep(step);
-        step = (step * 2).min(STEP);
+        // A worker that ends wakes this thread.
+        std::thread::park_timeout(STEP);
     }
     if show && display.finish(&progress(), Instant::now()).is_err() {
         // As above.

@@ -76,9 +76,13 @@ impl Report {
             w.1 = std::mem::replace(&mut w.0, counters);
         }
         if feed.turns != 0 {
-            for (name, value) in
-                [("autofp.turns", feed.turns), ("autofp.stalls", feed.stalls), ("autofp.held", feed.held)]
-            {
+            for (name, value) in [
+                ("autofp.turns", feed.turns),
+                ("autofp.stalls", feed.stalls),
+                ("autofp.held", feed.held),
+                ("autofp.assigned", feed.assigned),
+                ("autofp.unplaced", feed.unplaced),
+            ] {
                 self.totals.push((name.to_owned(), value));
             }
         }

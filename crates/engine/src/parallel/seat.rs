@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
@@ -47,6 +47,7 @@ pub(super) struct Seat {
 /// What a worker leaves behind.
 pub(super) struct Final {
     pub(super) number: usize,
+    pub(super) ended: Instant,
     pub(super) alerts: u64,
     pub(super) counters: Vec<(String, u64)>,
     /// What the engine's own rules cost, where that is measured.
@@ -189,7 +190,7 @@ impl Seat {
         };
         rest.scripts.finish();
         let alerts = rest.counters.alerts;
-        Final { number: me, alerts, counters, costs, sleeps, slept, turns, packets: *packets }
+        Final { number: me, ended: Instant::now(), alerts, counters, costs, sleeps, slept, turns, packets: *packets }
     }
 
     fn take(&mut self, item: Item, working: &mut Working) {
@@ -248,6 +249,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        self.shared.manager.unpark();
         // A thread that failed would leave the others waiting for it.
         if std::thread::panicking() {
             error!("threads", "worker {} failed", self.number + 1);

@@ -17,6 +17,8 @@ pub(crate) enum Scheduler {
     Hash,
     /// By the hash of the addresses.
     IpPair,
+    /// A flow goes to the worker that has least to do when it begins, and stays there.
+    ShortestQueue,
 }
 
 impl Scheduler {
@@ -24,6 +26,7 @@ impl Scheduler {
         match self {
             Scheduler::Hash => "hash",
             Scheduler::IpPair => "ippair",
+            Scheduler::ShortestQueue => "shortest-queue",
         }
     }
 
@@ -31,21 +34,16 @@ impl Scheduler {
     /// A name that is none.
     fn from_config(config: &Config) -> Result<Scheduler, Failed> {
         match config.get("autofp-scheduler") {
-            None | Some("" | "hash") => Ok(Scheduler::Hash),
+            // FTP's connections go to one worker in any case.
+            None | Some("" | "hash" | "ftp-hash") => Ok(Scheduler::Hash),
             Some("ippair") => Ok(Scheduler::IpPair),
-            Some("ftp-hash") => {
-                warning!(
-                    "runmodes",
-                    "autofp-scheduler: ftp-hash: connections that FTP announces are told to all workers: hash"
-                );
-                Ok(Scheduler::Hash)
-            }
-            Some(other @ ("round-robin" | "active-packets" | "active-flows")) => {
-                warning!("runmodes", "autofp-scheduler: {other} is not in this release: hash");
+            Some("shortest-queue" | "active-packets") => Ok(Scheduler::ShortestQueue),
+            Some(other @ ("round-robin" | "active-flows")) => {
+                warning!("runmodes", "autofp-scheduler: {other} was taken out of Suricata: hash");
                 Ok(Scheduler::Hash)
             }
             Some(other) => {
-                let there = format!("\"{other}\" is no scheduler; there are hash and ippair");
+                let there = format!("\"{other}\" is no scheduler; there are hash, ippair and shortest-queue");
                 Err(wrong(config, "autofp-scheduler", &there).into())
             }
         }
@@ -106,6 +104,10 @@ mod tests {
         assert_eq!(of("runmode: single").unwrap(), None);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Hash, cpus)));
+        for name in ["shortest-queue", "active-packets"] {
+            let of = of(&format!("runmode: autofp\nautofp-scheduler: {name}\nmargay:\n  workers: 5"));
+            assert_eq!(of.unwrap(), Some((Scheduler::ShortestQueue, 5)));
+        }
         let twice = "runmode: autofp\nautofp-scheduler: ippair\nthreading:\n  detect-thread-ratio: 2.0";
         assert_eq!(of(twice).unwrap(), Some((Scheduler::IpPair, 2 * cpus)));
         assert_eq!(of("runmode: autofp\nmargay:\n  workers: 3").unwrap(), Some((Scheduler::Hash, 3)));
@@ -115,6 +117,7 @@ mod tests {
             "margay:\n  workers: two",
             "threading:\n  detect-thread-ratio: -1",
             "autofp-scheduler: luck",
+            "autofp-scheduler: adaptive",
         ] {
             assert!(of(&format!("runmode: autofp\n{wrong}")).is_err(), "{wrong}");
         }

@@ -6,6 +6,7 @@
 //! | frame | goes by |
 //! | --- | --- |
 //! | TCP, UDP, SCTP | addresses, ports and protocol |
+//! | TCP to or from ports 20 and 21: FTP's | addresses; and what a client then opens to that server goes there too (`assign`) |
 //! | an ICMP "destination unreachable" that shows the ports of what it is about | that flow |
 //! | other IP: ICMP, ESP, tunnels by address (GRE, IP in IP) | addresses |
 //! | UDP to or from a port of Teredo, VXLAN, Geneve | addresses: the ports of both directions differ, what is inside belongs together |
@@ -21,6 +22,10 @@ use margay_packet::{Frame, LinkType, UdpTunnel};
 pub(super) enum Place {
     /// With all of this hash.
     Flow(u64),
+    /// The same, of a flow that begins, between these addresses.
+    Opening { flow: u64, pair: u64 },
+    /// With all between these addresses: more connections between them may be announced there.
+    Control { pair: u64 },
     /// With the other fragments of its datagram. `first` is the hash of the datagram's flow, from the fragment that has the
     /// ports; `alone` the hash by addresses.
     Fragment { datagram: u64, first: Option<u64>, alone: u64 },
@@ -109,7 +114,17 @@ impl Steering {
             return Some(Place::Flow(alone()));
         }
         let Some((id, offset)) = inner.fragment else {
-            return Some(Place::Flow(self.flow(&inner).unwrap_or_else(alone)));
+            let Some(flow) = self.flow(&inner) else { return Some(Place::Flow(alone())) };
+            if inner.proto == TCP {
+                if is_ftp(inner.rest) {
+                    return Some(Place::Control { pair: alone() });
+                }
+                // SYN without ACK.
+                if inner.rest.get(13).is_some_and(|f| f & 0x12 == 0x02) {
+                    return Some(Place::Opening { flow, pair: alone() });
+                }
+            }
+            return Some(Place::Flow(flow));
         };
         // Not the same for both directions: their datagrams are others.
         // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
@@ -126,6 +141,9 @@ impl Steering {
         match proto {
             TCP | UDP | SCTP => {
                 let (s, d) = (u16_at(rest, 0)?, u16_at(rest, 2)?);
+                if proto == TCP && is_ftp(rest) {
+                    return Some(both(end(src, 0), end(dst, 0), 0));
+                }
                 if proto == UDP && self.tunnels.iter().any(|t| t.matches(s, d)) {
                     return None;
                 }
@@ -135,6 +153,12 @@ impl Steering {
             _ => None,
         }
     }
+}
+
+/// Whether one of the ports of a TCP header is FTP's.
+#[inline]
+fn is_ftp(tcp: &[u8]) -> bool {
+    [0, 2].iter().any(|at| matches!(u16_at(tcp, *at), Some(20 | 21)))
 }
 
 /// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
@@ -148,7 +172,11 @@ fn about(ip: &[u8]) -> Option<u64> {
     if inner.fragment.is_some_and(|(_, offset)| offset != 0) {
         return None;
     }
-    Some(both(end(inner.src, u16_at(inner.rest, 0)?), end(inner.dst, u16_at(inner.rest, 2)?), inner.proto))
+    let (s, d) = (u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?);
+    if inner.proto == TCP && is_ftp(inner.rest) {
+        return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
+    }
+    Some(both(end(inner.src, s), end(inner.dst, d), inner.proto))
 }
 
 #[inline]
@@ -316,6 +344,21 @@ mod tests {
         assert_eq!(raw(&packet(9, 1, 1, 0, &error)), raw(&packet(1, 9, 50, 0, &[0; 8])));
         // A tunnel whose ends choose their ports.
         assert_eq!(raw(&packet(1, 2, UDP, 0, &ports(5, 4789))), raw(&packet(2, 1, UDP, 0, &ports(6, 4789))));
+    }
+
+    #[test]
+    fn connections_that_are_announced_can_be_told() {
+        let with = |s, d, flags: u8| {
+            let mut rest = ports(s, d);
+            rest[13] = flags;
+            rest
+        };
+        let control = raw(&packet(1, 2, TCP, 0, &with(4000, 21, 0x18)));
+        let Place::Control { pair } = control else { panic!("{control:?}") };
+        assert_eq!(raw(&packet(2, 1, TCP, 0, &with(20, 5000, 2))), control);
+        let Place::Opening { flow, pair: of } = raw(&packet(1, 2, TCP, 0, &with(4001, 40_000, 2))) else { panic!() };
+        assert_eq!(of, pair);
+        assert_eq!(raw(&packet(2, 1, TCP, 0, &with(40_000, 4001, 0x12))), Place::Flow(flow));
     }
 
     #[test]
