@@ -58,6 +58,8 @@ pub(super) struct Piece {
     /// Time of the stream after the last of them, and how many frames it has until then.
     pub(super) now: Time,
     pub(super) seen: u64,
+    /// All frames before this number that the worker gets are in this piece or in those before.
+    pub(super) upto: u64,
 }
 
 impl Piece {
@@ -118,6 +120,18 @@ pub(super) struct Inbox {
 pub(super) struct Load {
     /// Packets that it is done with.
     pub(super) done: AtomicU64,
+    /// It is done with all that it gets of the frames before this number.
+    pub(super) at: AtomicU64,
+}
+
+/// How far the stream of packets was steered.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stream {
+    now: Time,
+    /// Frames.
+    seen: u64,
+    /// The number that comes next.
+    upto: u64,
 }
 
 /// The reader's end of a worker's queue.
@@ -133,8 +147,9 @@ struct Lane {
     /// Packets handed over, and those of them that the worker was done with when that was last looked at.
     sent: u64,
     done: u64,
-    /// Frames of the stream when the last piece was made.
+    /// Frames of the stream when the last piece was made, and up to which number it said that there are no more.
     told: u64,
+    upto: u64,
     longest: u64,
 }
 
@@ -179,8 +194,7 @@ pub(super) struct Feeder {
     lanes: Vec<Lane>,
     /// The buffer that open lists refer to.
     buffer: Arc<Vec<u8>>,
-    now: Time,
-    seen: u64,
+    stream: Stream,
     /// None of the file can be decoded.
     bad_link: bool,
     /// When the first file began.
@@ -224,6 +238,7 @@ impl Feeder {
                     sent: 0,
                     done: 0,
                     told: 0,
+                    upto: 0,
                     longest: 0,
                 }
             })
@@ -241,8 +256,7 @@ impl Feeder {
             life,
             lanes,
             buffer: Arc::default(),
-            now: Time::default(),
-            seen: 0,
+            stream: Stream::default(),
             bad_link: false,
             began: None,
             not_before: None,
@@ -292,6 +306,8 @@ impl Feeder {
                 continue;
             }
             if !self.source.has_spare(BUFFERS) {
+                // Those that are held hold buffers as well.
+                self.release_fragments();
                 if let Some(full) = self.hand_over(true, turns, loads) {
                     return full;
                 }
@@ -339,8 +355,7 @@ impl Feeder {
                     life: self.life,
                     lanes: &mut self.lanes,
                     buffer: &mut self.buffer,
-                    now: &mut self.now,
-                    seen: &mut self.seen,
+                    stream: &mut self.stream,
                 };
                 return steer.batch(&batch);
             }
@@ -390,31 +405,30 @@ impl Feeder {
             life: self.life,
             lanes: &mut self.lanes,
             buffer: &mut self.buffer,
-            now: &mut self.now,
-            seen: &mut self.seen,
+            stream: &mut self.stream,
         };
         steer.release(u64::MAX);
     }
 
     /// Tells every worker something that comes after what it was handed.
     fn tell(&mut self, item: impl Fn() -> Item) {
-        let (buffer, now, seen) = (&self.buffer, self.now, self.seen);
+        let (buffer, stream) = (&self.buffer, self.stream);
         for lane in &mut self.lanes {
-            lane.close(buffer, now, seen);
+            lane.close(buffer, stream);
             lane.waiting.push_back(item());
         }
     }
 
     /// Puts lists into the queues: those that are worth it, or `all`. Says whose queue is full, if one is.
     fn hand_over(&mut self, all: bool, turns: &Turns, loads: &[Load]) -> Option<Outcome> {
-        let (buffer, now, seen) = (&self.buffer, self.now, self.seen);
+        let (buffer, stream) = (&self.buffer, self.stream);
         loop {
             let mut full = None;
             for (n, lane) in self.lanes.iter_mut().enumerate() {
                 lane.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
-                let silent = seen - lane.told >= SILENCE;
+                let silent = stream.seen - lane.told >= SILENCE;
                 if lane.open.len() >= ENOUGH || silent || (!lane.open.is_empty() && (all || lane.sent == lane.done)) {
-                    lane.close(buffer, now, seen);
+                    lane.close(buffer, stream);
                 }
                 if lane.waiting.is_empty() {
                     continue;
@@ -432,6 +446,21 @@ impl Feeder {
             }
             // It had room after all.
             turns.wake(n);
+        }
+    }
+
+    /// Tells workers that have heard of fewer frames than were steered: others wait for them to say that they are as far.
+    pub(super) fn tell_all(&mut self, turns: &Turns) {
+        let (buffer, stream) = (&self.buffer, self.stream);
+        for (n, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.upto < stream.upto && lane.waiting.is_empty() && !lane.items.is_full() {
+                lane.close(buffer, stream);
+            }
+            if !lane.waiting.is_empty() {
+                // What has no room is in the queue of who is not waited for.
+                let _ = lane.put();
+                turns.wake(n);
+            }
         }
     }
 
@@ -484,13 +513,22 @@ impl Lane {
     }
 
     /// Makes a piece of what was gathered.
-    fn close(&mut self, buffer: &Arc<Vec<u8>>, now: Time, seen: u64) {
+    fn close(&mut self, buffer: &Arc<Vec<u8>>, stream: Stream) {
+        let Stream { now, seen, upto } = stream;
         let next = self.lists.pop().unwrap_or_default();
         let spots = std::mem::replace(&mut self.open, next);
-        self.told = seen;
+        (self.told, self.upto) = (seen, upto);
         self.sent += spots.len() as u64;
         let buffer = if spots.is_empty() { Arc::default() } else { Arc::clone(buffer) };
-        self.waiting.push_back(Item::Piece(Piece { buffer, base: self.base, spots, first: self.first, now, seen }));
+        self.waiting.push_back(Item::Piece(Piece {
+            buffer,
+            base: self.base,
+            spots,
+            first: self.first,
+            now,
+            seen,
+            upto,
+        }));
     }
 
     /// Whether a frame that begins at `start` is too far from the piece's beginning.
@@ -524,26 +562,27 @@ struct Steer<'a> {
     life: u32,
     lanes: &'a mut Vec<Lane>,
     buffer: &'a mut Arc<Vec<u8>>,
-    now: &'a mut Time,
-    seen: &'a mut u64,
+    stream: &'a mut Stream,
 }
 
 impl Steer<'_> {
     fn batch(&mut self, batch: &Batch<'_>) {
         let Some(buffer) = batch.buffer() else { return };
         if !Arc::ptr_eq(buffer, self.buffer) {
-            let (now, seen) = (*self.now, *self.seen);
             for lane in self.lanes.iter_mut().filter(|l| !l.open.is_empty()) {
-                lane.close(self.buffer, now, seen);
+                lane.close(self.buffer, *self.stream);
             }
             *self.buffer = Arc::clone(buffer);
         }
         for (n, frame) in batch.iter().enumerate() {
             let Some(start) = batch.offset(n) else { continue };
-            if frame.time > *self.now || self.now.micros_since(frame.time) > JUMP_BACK {
-                *self.now = frame.time;
+            let now = self.stream.now;
+            if frame.time > now || now.micros_since(frame.time) > JUMP_BACK {
+                self.stream.now = frame.time;
             }
-            *self.seen += 1;
+            self.stream.seen += 1;
+            // What is closed from here on ends before this frame, unless it is in it.
+            self.stream.upto = frame.number;
             let worker = match self.steering.place(&frame) {
                 Place::Flow(flow) => self.of_flow(flow, frame.time),
                 Place::Opening { flow, pair } => self.opening(flow, pair, frame.time),
@@ -556,7 +595,7 @@ impl Steer<'_> {
                 Place::Unknown => 0,
                 Place::Fragment { datagram, first, alone } => {
                     let worker = first.map(|flow| self.of_flow(flow, frame.time));
-                    match self.fragments.worker(datagram, worker, *self.seen) {
+                    match self.fragments.worker(datagram, worker, self.stream.seen) {
                         Some(w) => {
                             if first.is_some() {
                                 self.join(datagram, w);
@@ -565,7 +604,7 @@ impl Steer<'_> {
                         }
                         None => {
                             let alone = worker_of(alone, self.lanes.len());
-                            let held = Held::new(datagram, alone, self.buffer, start, &frame, *self.seen);
+                            let held = Held::new(datagram, alone, self.buffer, start, &frame, self.stream.seen);
                             self.fragments.hold(held);
                             continue;
                         }
@@ -574,13 +613,16 @@ impl Steer<'_> {
             };
             if let Some(lane) = self.lanes.get_mut(worker) {
                 if lane.is_far(start) && !lane.open.is_empty() {
-                    lane.close(self.buffer, *self.now, *self.seen);
+                    lane.close(self.buffer, *self.stream);
                 }
                 lane.add(start, &frame);
             }
         }
+        if !batch.is_empty() {
+            self.stream.upto += 1;
+        }
         if self.fragments.any() {
-            self.release(*self.seen);
+            self.release(self.stream.seen);
         }
     }
 
@@ -643,12 +685,12 @@ impl Steer<'_> {
     }
 
     fn put(&mut self, held: &Held, worker: usize) {
-        let (now, seen) = (*self.now, *self.seen);
+        let stream = *self.stream;
         let Some(lane) = self.lanes.get_mut(worker) else { return };
         if !lane.open.is_empty() {
-            lane.close(self.buffer, now, seen);
+            lane.close(self.buffer, stream);
         }
         lane.add(held.start, &held.frame());
-        lane.close(&held.buffer, now, seen);
+        lane.close(&held.buffer, stream);
     }
 }

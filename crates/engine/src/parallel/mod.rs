@@ -7,16 +7,19 @@
 //!   worker has that flow, where its hash does not say.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
+//! - `order`: waits where rules of one worker touch what those of all count together.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
 //!
 //! # The same alerts
 //!
-//! What a flow's alerts depend on comes to one worker, in the order of the file. Time does too: with each piece of work
+//! What a flow's alerts depend on comes to one worker, in the order of the file; what all flows share is touched in that order
+//! as well. Time comes to all: with each piece of work
 //! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
 
 mod assign;
 mod feeder;
 mod fragments;
+mod order;
 mod report;
 mod seat;
 mod settings;

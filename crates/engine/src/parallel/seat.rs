@@ -12,6 +12,7 @@ use margay_detect::{Detect, RuleCosts};
 use margay_output::{Outputs, error, info, warning};
 
 use super::feeder::{Ended, Inbox, Item, Piece, Shared};
+use super::order::Order;
 use super::turns::{NAP, Outcome};
 use crate::Failed;
 use crate::control::Control;
@@ -114,6 +115,9 @@ impl Seat {
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
         worker.lane.rest.engines.direct = self.tenant;
         worker.lane.rest.announce = self.announce(&post);
+        if self.workers > 1 {
+            worker.lane.rest.set_order(Arc::new(Order { me: self.number, shared: Arc::clone(&self.shared) }));
+        }
         let reporter = Reporter::new(config, false)?;
         Ok(Working { worker, reporter, post, seen: 0, packets: 0 })
     }
@@ -177,6 +181,10 @@ impl Seat {
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
         }
         let Working { worker, reporter, post, packets, .. } = working;
+        // Nobody waits for this one any more, and flows that end now are of no packet.
+        if let Some(load) = shared.loads.get(me) {
+            load.at.store(u64::MAX, Ordering::Release);
+        }
         self.control.leave(post);
         post.close(worker, reporter);
         worker.finish();
@@ -214,7 +222,9 @@ impl Seat {
     #[inline]
     fn inspect(&mut self, piece: Piece, working: &mut Working) {
         let worker = &mut working.worker;
+        let Some(load) = self.shared.loads.get(self.number) else { return };
         for frame in piece.frames() {
+            load.at.store(frame.number, Ordering::Release);
             worker.frame(&frame);
         }
         let own = piece.len() as u64;
@@ -222,9 +232,8 @@ impl Seat {
         let others = (piece.seen - working.seen).saturating_sub(own);
         working.seen = piece.seen;
         worker.expire_with(piece.now, others);
-        if let Some(load) = self.shared.loads.get(self.number) {
-            load.done.store(working.packets, Ordering::Release);
-        }
+        load.done.store(working.packets, Ordering::Release);
+        load.at.store(piece.upto, Ordering::Release);
         let mut list = piece.done();
         list.clear();
         // Where there is no room for it, it is one too many.
@@ -253,6 +262,9 @@ impl Drop for Seat {
         // A thread that failed would leave the others waiting for it.
         if std::thread::panicking() {
             error!("threads", "worker {} failed", self.number + 1);
+            if let Some(load) = self.shared.loads.get(self.number) {
+                load.at.store(u64::MAX, Ordering::Release);
+            }
             self.shared.turns.finish();
         }
     }

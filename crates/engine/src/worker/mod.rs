@@ -20,7 +20,7 @@ mod tcp;
 use std::sync::Arc;
 
 use margay_capture::live::LiveCounters;
-use margay_detect::RulesMark;
+use margay_detect::{InOrder, RulesMark};
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
@@ -223,6 +223,8 @@ pub(crate) struct Rest {
     pub(crate) captured: Option<Captured>,
     /// Tells the workers of the same stream of packets of connections that this one's parsers announced.
     pub(crate) announce: Option<Announce>,
+    /// Whose turn it is among them.
+    order: Option<Arc<dyn InOrder>>,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
 }
@@ -516,6 +518,7 @@ impl Rest {
             expected: expect::Expected::default(),
             captured: None,
             announce: None,
+            order: None,
             ended_tcp: Vec::new(),
         }
     }
