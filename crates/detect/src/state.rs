@@ -385,6 +385,7 @@ impl<W: Watch> State<W> {
             }
             self.scan_headers(group, packet);
         }
+        self.scratch.forget();
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
