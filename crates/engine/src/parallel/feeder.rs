@@ -174,8 +174,7 @@ pub(super) struct FeedCounters {
     /// Flows that were assigned to a worker when they began, and packets of those that were not, for want of room.
     pub(super) assigned: u64,
     pub(super) unplaced: u64,
-    /// Packets handed to each worker, and most that waited for it.
-    pub(super) sent: Vec<u64>,
+    /// Most packets that waited for each worker.
     pub(super) longest: Vec<u64>,
 }
 
@@ -471,7 +470,6 @@ impl Feeder {
             held: self.fragments.held,
             assigned: self.assigned.as_ref().map_or(0, |a| a.flows),
             unplaced: self.assigned.as_ref().map_or(0, |a| a.unplaced),
-            sent: self.lanes.iter().map(|l| l.sent).collect(),
             longest: self.lanes.iter().map(|l| l.longest).collect(),
         }
     }
