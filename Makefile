@@ -58,8 +58,9 @@ test: lint unit doc deny build fuzz-replay conformance instructions portable ## 
 	@echo "make test: all passed"
 
 test-live: setup ## live capture in network namespaces; needs root (a part of unit)
-	$(CARGO) test --locked --quiet --package margay-capture --test af_packet
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test bridge
 	$(CARGO) test --locked --quiet --package margay --test live
+	$(CARGO) test --locked --quiet --package margay --test inline
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)

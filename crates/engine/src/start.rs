@@ -417,6 +417,13 @@ pub(crate) fn worker_of(
     part: Part,
 ) -> Result<Worker, Failed> {
     let mut stream = settings::stream(config, ips)?;
+    if ips && !options.simulate_ips {
+        // On the wire nobody is harmed: hosts repeat themselves, and half of a connection may take another way.
+        stream.spare_harmless = true;
+        if config.get("stream.async-oneside").is_none() {
+            stream.async_oneside = true;
+        }
+    }
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;

@@ -259,6 +259,10 @@ impl Seat {
                 if let Some(c) = &mut worker.lane.rest.captured {
                     c.inspected(end, pkts, invalid);
                 }
+                // Packets go on before anything else is done.
+                let decisions = worker.decisions();
+                source.release(&decisions);
+                worker.decided(decisions);
                 None
             }
             // The clock is looked at only where no packet tells the time.
@@ -278,9 +282,6 @@ impl Seat {
             }
         };
         let second = worker.expire_live(now);
-        let decisions = worker.decisions();
-        source.release(&decisions);
-        worker.decided(decisions);
         if second {
             let time = worker.lane.rest.now;
             worker.lane.rest.outputs.tick(time);
