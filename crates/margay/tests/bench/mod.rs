@@ -117,6 +117,8 @@ impl Bench {
         }
         left(&client);
         pair("ib", "s0", &server);
+        // Nobody has to find out anew who is where when it is made again.
+        server.run(|| ip("link set s0 address 02:00:00:09:00:02"));
         addressed(&client, "c0", 0, 1);
         addressed(&server, "s0", 0, 2);
         Bench { client, server }
@@ -313,9 +315,16 @@ impl Engine {
     pub(crate) fn start(dir: &Path, rules: &str, more: &[String]) -> Engine {
         std::fs::write(dir.join("a.rules"), rules).expect("rules");
         let root = root();
+        let settings = format!(
+            "%YAML 1.1\n---\ninclude: {}\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types:\n        - \
+             alert:\n            verdict: yes\n        - drop:\n            alerts: yes\n            flows: all\n        - \
+             stats\n        - http\n",
+            root.join("etc/margay.yaml").display()
+        );
+        std::fs::write(dir.join("bench.yaml"), settings).expect("settings");
         let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
         let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
-        c.arg("-c").arg(root.join("etc/margay.yaml")).arg("-l").arg(dir).arg("-v");
+        c.arg("-c").arg(dir.join("bench.yaml")).arg("-l").arg(dir).arg("-v");
         c.args(["--set", &set("classification-file", "etc/classification.config")]);
         c.args(["--set", &set("reference-config-file", "etc/reference.config")]);
         c.args(["--set", "vars.address-groups.HOME_NET=any", "--set", "vars.address-groups.EXTERNAL_NET=any"]);
