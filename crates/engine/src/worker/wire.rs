@@ -81,6 +81,12 @@ impl Wire {
             None if self.is_changed => self.decisions.replace(&self.changed),
             None => self.decisions.accept(),
         }
+        if let Some((value, mask)) = fate.mark {
+            self.decisions.mark(value, mask);
+        }
+        if fate.bypassed {
+            self.decisions.bypass();
+        }
     }
 
     /// Calls `f` with each counter's name and value; `sent` and `failed` are those of the source.
