@@ -14,6 +14,7 @@ use margay_packet::LinkType;
 use crate::Failed;
 use crate::control::post::Post;
 use crate::control::queue::Queue;
+use crate::service::watchdog::Beat;
 use crate::settings;
 use crate::signals::Signals;
 use crate::stats::Reporter;
@@ -115,7 +116,13 @@ impl Steering<'_> {
 }
 
 /// Reads everything through `worker`, until the end or a signal to stop.
-pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, steering: &Steering<'_>) {
+pub(crate) fn run(
+    input: Input,
+    worker: &mut Worker,
+    reporter: &mut Reporter,
+    steering: &Steering<'_>,
+    beat: &mut Beat,
+) {
     let signals = steering.signals;
     let Input { mut source, delete: policy, batch } = input;
     let stderr = std::io::stderr();
@@ -137,7 +144,11 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
             worker.lane.rest.outputs.reopen(settings::now());
             margay_output::log::reopen();
         }
-        match source.next_event(batch, SystemTime::now) {
+        // A pipe may be silent for as long as it likes.
+        beat.rest();
+        let event = source.next_event(batch, SystemTime::now);
+        beat.pass(worker.decoder.counters.pkts);
+        match event {
             Event::FileStart(start) => {
                 info!("pcap", "Starting file run for {}", start.file.display());
                 bad_link = None;
@@ -184,6 +195,7 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
             Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
             Event::Wait(time) => {
                 worker.lane.rest.outputs.flush();
+                beat.rest();
                 steering.wait(time, worker, reporter);
             }
             Event::Done => break,

@@ -18,6 +18,7 @@ use super::settings::Device;
 use crate::control::Control;
 use crate::control::post::Post;
 use crate::exception::Policies;
+use crate::service::privileges;
 use crate::settings;
 use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
@@ -85,6 +86,8 @@ impl Seat {
                 let mut go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
                 if go {
                     let started = source.start().map_err(|e| Failed::new("af-packet", e.to_string()));
+                    // What is left is for opening the socket again.
+                    let started = started.and_then(|()| privileges::keep());
                     go = started.is_ok();
                     // Whoever does not wait for it any more stops this worker in another way.
                     let _ = ready.send(started);
@@ -173,7 +176,9 @@ impl Seat {
         let signals = Arc::clone(&self.control.signals);
         let batch = files::batch_size(&self.control.config).unwrap_or(256);
         let mut judging = self.device.auto_trust;
+        let mut beat = self.control.watch.join(&self.thread);
         while go && !signals.stop() {
+            beat.pass(worker.decoder.counters.pkts);
             let received = source.receive(batch, WAIT);
             if post.is_waiting() {
                 self.serve(worker, reporter, &mut source, post);
@@ -189,6 +194,7 @@ impl Seat {
         let end = Instant::now() + LAST;
         let settle = source.settle();
         while go && Instant::now() < end {
+            beat.pass(worker.decoder.counters.pkts);
             match source.receive(batch, settle) {
                 Received::Idle => break,
                 received => self.take(worker, &mut source, received),
