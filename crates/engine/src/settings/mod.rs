@@ -28,7 +28,7 @@ pub(crate) use files::{check_store, files};
 pub(crate) use firewall::{firewall_files, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{
-    Opened, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
+    Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
 };
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use ssh::ssh;
@@ -63,7 +63,7 @@ pub(crate) fn flag(config: &Config, path: &str, default: bool) -> Result<bool, C
     Ok(config.bool(path)?.unwrap_or(default))
 }
 
-/// Bytes of stack of a worker on an interface (`threading.stack-size`): never less than scripts need.
+/// Bytes of stack of a worker that has a thread of its own (`threading.stack-size`): never less than scripts need.
 ///
 /// # Errors
 /// No size, or one that no machine has.
