@@ -63,7 +63,7 @@ pub(crate) fn flag(config: &Config, path: &str, default: bool) -> Result<bool, C
     Ok(config.bool(path)?.unwrap_or(default))
 }
 
-/// Bytes of stack of a worker on an interface (`threading.stack-size`): never less than scripts need.
+/// Bytes of stack of a worker that has a thread of its own (`threading.stack-size`): never less than scripts need.
 ///
 /// # Errors
 /// No size, or one that no machine has.
