@@ -59,11 +59,11 @@ test: lint unit doc deny build fuzz-replay conformance instructions portable ## 
 
 test-live: setup ## live capture in network namespaces; needs root (a part of unit)
 	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test bridge --test nfqueue
-	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test faults
+	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test faults --test faults_inline
 
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
-	$(CARGO) test --locked --quiet --package margay --test faults
-	$(CARGO) test --locked --quiet --package margay --test faults -- --ignored --test-threads=2 long_
+	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline
+	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline -- --ignored --test-threads=2 long_
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)

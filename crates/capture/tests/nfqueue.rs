@@ -1,6 +1,7 @@
 //! A queue of netfilter on the loopback of a network namespace: what is handed over, and what becomes of it.
 
 #[macro_use]
+#[allow(dead_code)]
 #[path = "common/namespace.rs"]
 mod namespace;
 
@@ -100,7 +101,7 @@ fn inner_decided() {
             _ => d.accept(),
         }
     });
-    assert!(batches >= 100 / 16 && batches < 60, "{batches} batches");
+    assert!((100 / 16..60).contains(&batches), "{batches} batches");
     let got = come(&b, 90);
     assert_eq!(got.iter().filter(|p| p[0] == 200).count(), 10);
     assert!(got.iter().all(|p| p[0] % 10 != 3) && got.iter().any(|p| p[0] == 94));
