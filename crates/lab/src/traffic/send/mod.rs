@@ -216,7 +216,7 @@ fn sending(
                     if port.pending == 0 {
                         port.wait();
                     }
-                    port.flush().map_err(|e| gone(&e))?;
+                    port.flush().map_err(|e| gone(&port.name, &e))?;
                     if stopped() {
                         break 'all;
                     }
@@ -280,7 +280,7 @@ fn from_memory(
             if frames.is_empty() {
                 break;
             }
-            let n = port.send_from(&frames).map_err(|e| gone(&e))?;
+            let n = port.send_from(&frames).map_err(|e| gone(&port.name, &e))?;
             at += n;
             let bytes: u64 = frames.iter().take(n).map(|f| f.len() as u64).sum();
             s.packets += n as u64;
@@ -301,8 +301,8 @@ fn from_memory(
     Ok(())
 }
 
-fn gone(e: &std::io::Error) -> String {
-    format!("the kernel does not take packets any more: {e}; is the interface still up?")
+fn gone(name: &str, e: &std::io::Error) -> String {
+    format!("the kernel takes no packets for '{name}' any more: {e}; is the interface still there, and up?")
 }
 
 /// Hands over what was filled, and notes how late it was.
@@ -315,7 +315,7 @@ fn flush(
 ) -> Result<(), String> {
     for port in ports {
         let mut tries = 0u64;
-        while !port.flush().map_err(|e| gone(&e))? {
+        while !port.flush().map_err(|e| gone(&port.name, &e))? {
             tries += 1;
             if stopped() && tries > 1000 {
                 return Ok(());

@@ -420,6 +420,8 @@ pub(crate) struct Counts {
 pub(crate) struct Port {
     fd: OwnedFd,
     way: Way,
+    /// Of the interface.
+    pub(crate) name: String,
     /// Filled and not yet handed over.
     pub(crate) pending: usize,
     pub(crate) counts: Counts,
@@ -461,7 +463,8 @@ impl Port {
             let fd = socket(libc::SOCK_RAW, libc::AF_XDP, 0).map_err(denied)?;
             buffer(&fd);
             let xdp = Xdp::new(&fd, interface.index, queue, longest, from).map_err(fail("no AF_XDP"))?;
-            return Ok(Port { fd, way: Way::Xdp(Box::new(xdp)), pending: 0, counts: Counts::default() });
+            let (way, name) = (Way::Xdp(Box::new(xdp)), name.clone());
+            return Ok(Port { fd, way, name, pending: 0, counts: Counts::default() });
         }
         // Protocol 0: nothing is received.
         let fd = socket(libc::SOCK_RAW, libc::AF_PACKET, 0).map_err(denied)?;
@@ -484,7 +487,7 @@ impl Port {
             libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
         };
         check(bound).map_err(fail("bind"))?;
-        Ok(Port { fd, way, pending: 0, counts: Counts::default() })
+        Ok(Port { fd, way, name: name.clone(), pending: 0, counts: Counts::default() })
     }
 
     /// Where the next frame goes; none where there is no place before a [`Port::flush`].
