@@ -12,6 +12,93 @@ pub enum Verdict {
     Accept,
     /// It does not.
     Drop,
+    /// It goes on its way with other bytes: so many, from there on in those of its [`Decisions`].
+    Replace(u32, u32),
+}
+
+/// To whom an answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Back to where the packet came from.
+    Source,
+    /// To where the packet goes.
+    Destination,
+}
+
+/// What becomes of the packets of a batch, and what is sent besides. It is filled while the batch is borrowed, and handed to
+/// [`LiveSource::release`]; its memory is used again.
+#[derive(Debug, Clone, Default)]
+pub struct Decisions {
+    verdicts: Vec<Verdict>,
+    bytes: Vec<u8>,
+    answers: Vec<(Side, u32, u32)>,
+}
+
+impl Decisions {
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.verdicts.clear();
+        self.bytes.clear();
+        self.answers.clear();
+    }
+
+    /// The next packet goes on its way as it is.
+    pub fn accept(&mut self) {
+        self.verdicts.push(Verdict::Accept);
+    }
+
+    /// The next packet does not.
+    #[expect(clippy::should_implement_trait, reason = "the field's own word, and no owner is dropped")]
+    pub fn drop(&mut self) {
+        self.verdicts.push(Verdict::Drop);
+    }
+
+    /// The next packet goes on its way as `frame`: of the same length, with the same headers but for its checksums, which are
+    /// right.
+    pub fn replace(&mut self, frame: &[u8]) {
+        let (at, len) = self.keep(frame);
+        self.verdicts.push(Verdict::Replace(at, len));
+    }
+
+    /// `frame` is sent besides: from its link layer on, which is that of the batch. Checksums are right.
+    pub fn answer(&mut self, to: Side, frame: &[u8]) {
+        let (at, len) = self.keep(frame);
+        self.answers.push((to, at, len));
+    }
+
+    fn keep(&mut self, frame: &[u8]) -> (u32, u32) {
+        let at = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        self.bytes.extend_from_slice(frame);
+        (at, u32::try_from(frame.len()).unwrap_or(u32::MAX))
+    }
+
+    fn kept(&self, at: u32, len: u32) -> &[u8] {
+        let at = at as usize;
+        self.bytes.get(at..at.saturating_add(len as usize)).unwrap_or(&[])
+    }
+
+    /// Whether nothing is dropped, replaced or answered so far.
+    pub fn is_plain(&self) -> bool {
+        self.answers.is_empty() && self.verdicts.iter().all(|v| *v == Verdict::Accept)
+    }
+
+    /// What becomes of the packet at `index`; those without a verdict are accepted.
+    pub fn verdict(&self, index: usize) -> Verdict {
+        self.verdicts.get(index).copied().unwrap_or_default()
+    }
+
+    /// What goes in the place of the packet at `index`, where that is replaced.
+    pub fn replacement(&self, index: usize) -> Option<&[u8]> {
+        match self.verdict(index) {
+            Verdict::Replace(at, len) => Some(self.kept(at, len)),
+            Verdict::Accept | Verdict::Drop => None,
+        }
+    }
+
+    /// What is sent besides, in order.
+    pub fn answers(&self) -> impl ExactSizeIterator<Item = (Side, &[u8])> {
+        self.answers.iter().map(|&(to, at, len)| (to, self.kept(at, len)))
+    }
 }
 
 /// What came of waiting for packets.
@@ -39,7 +126,10 @@ pub enum LinkChange {
 /// A source of live packets, for one worker.
 ///
 /// The worker's loop is `receive`, `batch`, `release`: the frames of a batch borrow from memory that the kernel fills again
-/// once they were released. A passive source has no use for verdicts; an inline one carries them out in `release`.
+/// once they were released. An inline source carries out in `release` what was decided of them, in their order; a passive one
+/// sends the answers and has no use for verdicts.
+///
+/// A source may be of several interfaces, its ends: the two that are bridged. Each batch is of one of them.
 pub trait LiveSource {
     /// Waits at most `wait` for packets, and makes at most `max` of them the next batch (at least 1). What was not released
     /// is accepted. Never fails for good: an interface that goes away is waited for, and opened anew when it is back.
@@ -48,14 +138,32 @@ pub trait LiveSource {
     /// The frames of the last [`LiveSource::receive`]. They have the number 0.
     fn batch(&self) -> Batch<'_>;
 
+    /// Which of its interfaces the last [`LiveSource::receive`] is about: below [`LiveSource::ends`].
+    fn end(&self) -> usize {
+        0
+    }
+
+    /// How many interfaces it has.
+    fn ends(&self) -> usize {
+        1
+    }
+
     /// The packets of the batch are done with, and this becomes of them, in their order; those without a verdict are
     /// accepted.
-    fn release(&mut self, verdicts: &[Verdict]);
+    fn release(&mut self, decisions: &Decisions);
 
     /// Whether verdicts are carried out.
     fn is_inline(&self) -> bool {
         false
     }
+
+    /// Whether its interfaces were up when they were last looked at.
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    /// Checksums are not to be looked at from here on ([`Batch::trusted`] is true of all frames).
+    fn trust(&mut self) {}
 
     /// Lets packets in. Before, there are none.
     ///
@@ -69,8 +177,8 @@ pub trait LiveSource {
     /// How long packets may be on their way from the kernel to [`LiveSource::receive`].
     fn settle(&self) -> Duration;
 
-    /// What was received and lost so far. Asks the kernel.
-    fn counters(&mut self) -> LiveCounters;
+    /// What was received and lost so far at one of its ends. Asks the kernel.
+    fn counters(&mut self, end: usize) -> LiveCounters;
 }
 
 /// What a live source has received and lost.
@@ -96,6 +204,16 @@ pub struct LiveCounters {
     pub errors: u64,
     /// How often the source was opened again.
     pub reopened: u64,
+    /// Inline: frames that were sent on. Those handed out are `sent` + `dropped` + `send_errors`.
+    pub sent: u64,
+    /// Inline: frames that were dropped by their verdict.
+    pub dropped: u64,
+    /// Inline: frames that were accepted, and could not be sent on: lost.
+    pub send_errors: u64,
+    /// Answers that were sent.
+    pub answers: u64,
+    /// Answers that could not be sent.
+    pub answer_errors: u64,
     /// How often packets were waited for…
     pub polls: u64,
     /// …until a signal came…
@@ -120,6 +238,11 @@ impl LiveCounters {
         self.unreadable += other.unreadable;
         self.errors += other.errors;
         self.reopened += other.reopened;
+        self.sent += other.sent;
+        self.dropped += other.dropped;
+        self.send_errors += other.send_errors;
+        self.answers += other.answers;
+        self.answer_errors += other.answer_errors;
         self.polls += other.polls;
         self.poll_signal += other.poll_signal;
         self.poll_timeout += other.poll_timeout;

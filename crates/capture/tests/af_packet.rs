@@ -8,7 +8,7 @@ mod namespace;
 use std::time::{Duration, Instant};
 
 use margay_capture::af_packet::{AfPacket, Distribution, Fanout, Interface, Settings, Trust};
-use margay_capture::live::{LinkChange, LiveError, LiveSource, Received};
+use margay_capture::live::{Decisions, LinkChange, LiveError, LiveSource, Received};
 use namespace::ip;
 
 in_namespace! {
@@ -75,7 +75,7 @@ fn drain(source: &mut AfPacket) -> Vec<Vec<u8>> {
             Received::Idle => return all,
             Received::Link(_) => {}
         }
-        source.release(&[]);
+        source.release(&Decisions::default());
     }
 }
 
@@ -91,7 +91,7 @@ fn opened(settings: Settings) -> AfPacket {
 
 /// Received = handed out + lost.
 fn accounted(source: &mut AfPacket) {
-    let c = source.counters();
+    let c = source.counters(0);
     assert_eq!(c.kernel_packets, c.frames + c.kernel_drops + c.unreadable, "{c:?}");
     assert_eq!(c.unreadable, 0);
 }
@@ -122,7 +122,7 @@ fn inner_frames() {
     Sender::on("vb").send(&sent[0]);
     assert_eq!(drain(&mut source), sent[..1]);
     accounted(&mut source);
-    let c = source.counters();
+    let c = source.counters(0);
     assert_eq!((c.frames, c.kernel_drops, c.truncated), (3001, 0, 0));
     assert!(c.polls >= c.poll_data + c.poll_timeout && c.poll_data > 0 && c.poll_timeout > 0, "{c:?}");
 }
@@ -145,7 +145,7 @@ fn inner_start() {
     // What came before the stop is there.
     assert_eq!(drain(&mut source).len(), 50);
     accounted(&mut source);
-    assert_eq!(source.counters().kernel_packets, 50);
+    assert_eq!(source.counters(0).kernel_packets, 50);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn inner_filters() {
         [&plain, &other, &vlan].iter().for_each(|f| sender.send(f));
         let got = drain(&mut source);
         assert_eq!(got.iter().collect::<Vec<_>>(), want, "{filter}");
-        assert_eq!(source.counters().kernel_packets, want.len() as u64);
+        assert_eq!(source.counters(0).kernel_packets, want.len() as u64);
     }
 }
 
@@ -222,7 +222,7 @@ fn inner_overrun() {
     let frame = udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 53, &[7; 500]);
     (0..1000).for_each(|_| sender.send(&frame));
     let got = drain(&mut source).len() as u64;
-    let c = source.counters();
+    let c = source.counters(0);
     assert!(c.kernel_drops > 900 && c.freezes > 0, "{c:?}");
     assert_eq!((c.kernel_packets, c.frames, c.kernel_drops), (1000, got, 1000 - got));
     // It goes on.
@@ -250,9 +250,9 @@ fn inner_truncated() {
             assert!(batch.trusted(i));
             seen += 1;
         }
-        source.release(&[]);
+        source.release(&Decisions::default());
     }
-    let c = source.counters();
+    let c = source.counters(0);
     assert_eq!((seen, c.truncated), (1, 1), "{c:?}");
     accounted(&mut source);
 }
@@ -301,7 +301,7 @@ fn inner_link() {
     Sender::on("va").send(&frame);
     assert_eq!(drain(&mut source).len(), 1);
     accounted(&mut source);
-    let c = source.counters();
+    let c = source.counters(0);
     assert!(c.frames == 4 && c.reopened == 1 && c.errors >= 1, "{c:?}");
     // One that is down at the start is waited for.
     assert!(ip("link set vb down"));

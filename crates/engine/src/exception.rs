@@ -188,6 +188,14 @@ impl Policies {
         Ok(out)
     }
 
+    /// On the wire connections may have begun before the engine did. Unless somebody asked for it they are let through.
+    pub(crate) fn spare_midstream(&mut self, config: &Config) {
+        let auto = matches!(config.get("exception-policy"), None | Some("" | "auto"));
+        if !self.midstream_set && auto {
+            self.policies[Condition::Midstream.index()] = Policy::Ignore;
+        }
+    }
+
     /// The policy of `condition`.
     pub(crate) const fn of(&self, condition: Condition) -> Policy {
         self.policies[condition.index()]

@@ -19,6 +19,7 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::signals::Signals;
 use crate::stats::Reporter;
@@ -89,8 +90,7 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         .or(options.daemon.then_some("-D"))
         .or(options.pidfile.is_some().then_some("--pidfile"))
         .or(options.user.is_some().then_some("--user"))
-        .or(options.group.is_some().then_some("--group"))
-        .or(options.reject_dev.is_some().then_some("--reject-dev"));
+        .or(options.group.is_some().then_some("--group"));
     if let Some(what) = what {
         return Err(Failed::new(
             "suricata",
@@ -102,7 +102,10 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     if let Some(mode) = &options.runmode
         && !["single", "autofp", "workers"].contains(&mode.as_str())
     {
-        return Err(Failed::new("runmodes", format!("there is no run mode \"{mode}\"; capture files take single")));
+        return Err(Failed::new(
+            "runmodes",
+            format!("there is no run mode \"{mode}\"; capture files take single and autofp"),
+        ));
     }
     Ok(())
 }
@@ -170,13 +173,14 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }
-    let ips = options.simulate_ips;
-    if interfaces && ips {
+    if interfaces && options.simulate_ips {
         return Err(Failed::new(
             "suricata",
-            "--simulate-ips is for capture files; interfaces are captured from passively",
+            "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
         ));
     }
+    let inline = live::is_inline(&config, options);
+    let ips = options.simulate_ips || inline;
     if settings::is_firewall(&config, options)? {
         if !ips {
             return Err(Failed::new(
@@ -192,8 +196,12 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         }
     }
     let midstream = settings::flag(&config, "stream.midstream", false)?;
-    let policies =
+    let mut policies =
         Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
+    if inline {
+        policies.spare_midstream(&config);
+        notice!("suricata", "running inline: packets are dropped where rules or policies say so");
+    }
 
     info!("exception-policy", "master exception-policy set to: {}", config.get("exception-policy").unwrap_or("auto"));
 
@@ -234,7 +242,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
     let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
-    let run = Run { options, policies };
+    let run = Run { options, policies, autofp: parallel::autofp(&config, options)? };
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
     control.serve_signals(wakes)?;
     // A capture file is read without its socket as well.
@@ -246,7 +254,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         other => other.transpose()?,
     };
     if let Some(input) = source {
-        notice!("threads", "Threads created -> W: 1   Engine started.");
+        notice!("threads", "Threads created -> W: {}   Engine started.", run.autofp.map_or(1, |a| a.workers));
         let alerts = run.read(&control, input, &control.dir, 0)?;
         info!("counters", "Alerts: {alerts}");
     } else if let Some(plan) = devices {
@@ -269,12 +277,18 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
 struct Run<'a> {
     options: &'a RunOptions,
     policies: Policies,
+    /// Packets of a file go to several workers.
+    autofp: Option<Autofp>,
 }
 
 impl Run<'_> {
-    /// Reads a capture with a worker of its own, which writes its logs to `dir`, as that of a tenant where `tenant` is not 0.
+    /// Reads a capture with a worker of its own, or several, which writes its logs to `dir`, as that of a tenant where `tenant` is not 0.
     /// Returns the number of alerts.
     fn read(&self, control: &Arc<Control>, input: files::Input, dir: &Path, tenant: u32) -> Result<u64, Failed> {
+        if let Some(autofp) = &self.autofp {
+            let job = parallel::Job { options: self.options, policies: &self.policies, dir, tenant };
+            return autofp.read(control, input, &job);
+        }
         let config = &control.config;
         let mut entered = None;
         let post = control.enter(|engines| {
@@ -285,13 +299,16 @@ impl Run<'_> {
         worker.lane.rest.engines.direct = tenant;
         let mut reporter = Reporter::new(config, self.options.verbose > 0)?;
         let steering = files::Steering { signals: &control.signals, post: &post, queue: control.queue.as_ref() };
-        files::run(input, &mut worker, &mut reporter, &steering);
+        let began = files::run(input, &mut worker, &mut reporter, &steering);
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
         worker.finish();
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
         worker.lane.rest.scripts.finish();
+        if let Some(began) = began {
+            info!("pcap", "inspected in {:.6} s", began.elapsed().as_secs_f64());
+        }
         // What the rules of the engine itself cost; those of tenants are not shown.
         if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
             p.write(detect, state.costs());

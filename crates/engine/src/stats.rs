@@ -123,6 +123,10 @@ impl Reporter {
         let mut add = |name: &str, value: u64| names.push((name.to_owned(), value));
         if let Some(c) = &worker.lane.rest.captured {
             c.for_each(&mut add);
+            if let Some(wire) = &worker.lane.rest.wire {
+                let sum = |f: fn(&margay_capture::live::LiveCounters) -> u64| c.ends.iter().map(|e| f(&e.live)).sum();
+                wire.for_each(sum(|l| l.answers), sum(|l| l.answer_errors), &mut add);
+            }
         }
         worker.decoder.counters.for_each(&mut |name, value| match name.strip_prefix("decoder.event.") {
             Some(_) if !events => {}
@@ -206,6 +210,21 @@ pub(crate) fn add(sum: &mut Vec<(String, u64)>, counters: Vec<(String, u64)>) {
     if let Some(s) = sum.iter_mut().find(|s| s.0 == "decoder.avg_pkt_size") {
         s.1 = average;
     }
+}
+
+/// Counters as events have them, with what they were in the report before.
+pub(crate) fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -> Vec<Counter<'a>> {
+    let before = |n: usize, name: &str| match last.get(n) {
+        Some(l) if l.0 == name => l.1,
+        _ => last.iter().find(|l| l.0 == name).map_or(0, |l| l.1),
+    };
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let one = |(n, (name, value)): (usize, &'a (String, u64))| Counter {
+        name,
+        value: number(*value),
+        last: number(before(n, name)),
+    };
+    counters.iter().enumerate().map(one).collect()
 }
 
 /// How near the memory of a worker is to its limits: that of the stage which used most of its own, in percent. Stages

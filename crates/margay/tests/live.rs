@@ -588,11 +588,11 @@ fn inner_errors() {
     demo_rules(&dir);
     for (more, words) in [
         (&["-i", "nosuch"][..], "no such interface"),
-        (&["-i", "vb", "--set", "af-packet.1.copy-mode=ips"], "copy-mode"),
+        (&["-i", "vb", "--set", "af-packet.1.copy-mode=ips"], "copy-iface"),
         (&["-i", "vb", "--runmode", "moon"], "run mode"),
         (&["-i", "vb", "-i", "lo", "--runmode", "single"], "single"),
         (&["-i", "vb", "udp", "and", "and"], "syntax error"),
-        (&["-i", "vb", "--simulate-ips"], "passively"),
+        (&["-i", "vb", "--simulate-ips"], "copy-mode: ips"),
         (&["-i", "vb", "-i", "vb"], "twice"),
     ] {
         let o = command(&dir, more).output().expect("the engine runs");

@@ -3,6 +3,7 @@
 
 use margay_packet::{LinkType, Time};
 
+use super::send::Offload;
 use crate::reader::Meta;
 
 /// Bytes of a VLAN tag.
@@ -68,31 +69,48 @@ pub enum Trust {
     Everybody,
 }
 
-fn read(block: &mut [u8], at: usize, link: LinkType, trust: Trust) -> Option<(Meta, usize)> {
-    let header = block.get(at..)?.get(..HEADER)?;
-    let field = |n| word(header, n);
-    let (step, secs, nanos) = (field(0)?, field(4)?, field(8)?);
-    let (mut len, mut wire_len, status) = (field(12)? as usize, field(16)?, field(20)?);
-    let mut start = at + usize::from(half(header, 24)?);
-    let (tci, tpid) = (field(32)? as u16, half(header, 36)?);
-    block.get(start..start + len)?;
-    if status & VLAN != 0
+/// What the kernel says of a packet, in whatever header.
+struct Said {
+    secs: u32,
+    nanos: u32,
+    len: usize,
+    wire_len: u32,
+    status: u32,
+    tci: u16,
+    tpid: u16,
+}
+
+/// Puts the VLAN tag back, which the kernel took out of the frame at `start` of `bytes`, in the room that begins at `room`.
+/// Returns where the frame is, and whether there was a tag.
+fn found(
+    bytes: &mut [u8],
+    mut start: usize,
+    room: usize,
+    said: &Said,
+    link: LinkType,
+    trust: Trust,
+) -> Option<(Meta, bool)> {
+    let (mut len, mut wire_len) = (said.len, said.wire_len);
+    bytes.get(start..start.checked_add(len)?)?;
+    let mut tagged = false;
+    if said.status & VLAN != 0
         && len >= ADDRESSES
         && link == LinkType::ETHERNET
-        && start >= at + HEADER + VLAN_TAG
-        && let Some(frame) = block.get_mut(start - VLAN_TAG..start + ADDRESSES)
+        && start >= room + VLAN_TAG
+        && let Some(frame) = bytes.get_mut(start - VLAN_TAG..start + ADDRESSES)
     {
-        let tpid = if status & VLAN_PROTOCOL != 0 { tpid } else { TPID };
+        let tpid = if said.status & VLAN_PROTOCOL != 0 { said.tpid } else { TPID };
         frame.copy_within(VLAN_TAG.., 0);
         let tag = frame.get_mut(ADDRESSES..)?;
         tag.get_mut(..2)?.copy_from_slice(&tpid.to_be_bytes());
-        tag.get_mut(2..)?.copy_from_slice(&tci.to_be_bytes());
+        tag.get_mut(2..)?.copy_from_slice(&said.tci.to_be_bytes());
         start -= VLAN_TAG;
         len += VLAN_TAG;
         wire_len = wire_len.saturating_add(VLAN_TAG as u32);
+        tagged = true;
     }
     let trusted = match trust {
-        Trust::Kernel => status & NOT_READY != 0,
+        Trust::Kernel => said.status & NOT_READY != 0,
         Trust::Nobody => false,
         Trust::Everybody => true,
     };
@@ -101,10 +119,79 @@ fn read(block: &mut [u8], at: usize, link: LinkType, trust: Trust) -> Option<(Me
         len: u32::try_from(len).ok()?,
         wire_len,
         link,
-        time: Time::new(i64::from(secs), i64::from(nanos / 1000)),
+        time: Time::new(i64::from(said.secs), i64::from(said.nanos / 1000)),
         trusted,
     };
-    Some((meta, if step == 0 { len.max(HEADER) } else { step as usize }))
+    Some((meta, tagged))
+}
+
+fn read(block: &mut [u8], at: usize, link: LinkType, trust: Trust) -> Option<(Meta, usize)> {
+    let header = block.get(at..)?.get(..HEADER)?;
+    let field = |n| word(header, n);
+    let step = field(0)?;
+    let said = Said {
+        secs: field(4)?,
+        nanos: field(8)?,
+        len: field(12)? as usize,
+        wire_len: field(16)?,
+        status: field(20)?,
+        tci: field(32)? as u16,
+        tpid: half(header, 36)?,
+    };
+    let start = at + usize::from(half(header, 24)?);
+    let (meta, _) = found(block, start, at + HEADER, &said, link, trust)?;
+    Some((meta, if step == 0 { (meta.len as usize).max(HEADER) } else { step as usize }))
+}
+
+/// Of `tpacket2_hdr`, without its padding.
+const SLOT_HEADER: usize = 28;
+
+/// A packet in a slot of a ring of `TPACKET_V2`, or beside it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    /// Where the frame is in the slot, after its VLAN tag was put back.
+    pub(super) meta: Meta,
+    /// What is known of its checksum and segments, fit for sending.
+    pub(super) offload: Offload,
+}
+
+/// The packet in a slot; `None` where there is none, although there should be.
+pub(super) fn slot(slot: &mut [u8], link: LinkType, trust: Trust) -> Option<Slot> {
+    let (said, start) = slot_header(slot)?;
+    let at = start.checked_sub(Offload::LEN)?;
+    let offload = Offload(*slot.get(at..)?.first_chunk()?);
+    // Its place is the room, once it was read.
+    let (meta, tagged) = found(slot, start, SLOT_HEADER, &said, link, trust)?;
+    let offload = offload.for_sending(meta.len as usize, if tagged { VLAN_TAG as u16 } else { 0 });
+    Some(Slot { meta, offload })
+}
+
+/// The packet of a slot that was too small for it: it is at `VLAN_TAG` of `beside`, with so many bytes.
+pub(super) fn beside(
+    slot: &[u8],
+    beside: &mut [u8],
+    len: usize,
+    offload: Offload,
+    link: LinkType,
+    trust: Trust,
+) -> Option<Slot> {
+    let (said, _) = slot_header(slot)?;
+    let (meta, tagged) = found(beside, VLAN_TAG, 0, &Said { len, ..said }, link, trust)?;
+    let offload = offload.for_sending(meta.len as usize, if tagged { VLAN_TAG as u16 } else { 0 });
+    Some(Slot { meta, offload })
+}
+
+fn slot_header(slot: &[u8]) -> Option<(Said, usize)> {
+    let said = Said {
+        status: word(slot, 0)?,
+        wire_len: word(slot, 4)?,
+        len: word(slot, 8)? as usize,
+        secs: word(slot, 16)?,
+        nanos: word(slot, 20)?,
+        tci: half(slot, 24)?,
+        tpid: half(slot, 26)?,
+    };
+    Some((said, usize::from(half(slot, 12)?)))
 }
 
 #[cfg(test)]
@@ -159,7 +246,56 @@ mod tests {
         assert_eq!(seen[3], (frame[..5].to_vec(), 12, true));
     }
 
+    /// A slot with a frame, as the kernel writes it.
+    fn a_slot(frame: &[u8], status: u32, tci: u16, offload: [u8; 10]) -> Vec<u8> {
+        let mut s = vec![0u8; 2048];
+        for (at, w) in [(0, status), (4, frame.len() as u32), (8, frame.len() as u32), (16, 1_700_000_000), (20, 5_000)]
+        {
+            s[at..at + 4].copy_from_slice(&w.to_ne_bytes());
+        }
+        s[12..14].copy_from_slice(&84u16.to_ne_bytes());
+        s[24..26].copy_from_slice(&tci.to_ne_bytes());
+        s[74..84].copy_from_slice(&offload);
+        s[84..84 + frame.len()].copy_from_slice(frame);
+        s
+    }
+
+    #[test]
+    fn slots_have_frames_and_what_is_known_of_them() {
+        let frame: Vec<u8> = (0..100).collect();
+        let mut partial = [0u8; 10];
+        partial[0] = 1;
+        partial[6..8].copy_from_slice(&34u16.to_ne_bytes());
+        partial[8..10].copy_from_slice(&16u16.to_ne_bytes());
+        let mut s = a_slot(&frame, 1 | NOT_READY, 0, partial);
+        let got = slot(&mut s, LinkType::ETHERNET, Trust::Kernel).expect("a packet");
+        assert_eq!(s[got.meta.start as usize..][..got.meta.len as usize], frame);
+        assert_eq!((got.offload.checksum(), got.meta.trusted), (Some(50), true));
+        let mut s = a_slot(&frame, 1 | VLAN | NOT_READY, 100, partial);
+        let got = slot(&mut s, LinkType::ETHERNET, Trust::Kernel).expect("a packet");
+        let want = [&frame[..12], &[0x81, 0, 0, 100], &frame[12..]].concat();
+        assert_eq!(s[got.meta.start as usize..][..got.meta.len as usize], want);
+        assert_eq!(got.offload.checksum(), Some(54), "it is further back with the tag");
+        let s = a_slot(&frame[..50], 1 | VLAN, 100, partial);
+        let mut large = [&[0; 4], &frame[..]].concat();
+        let offload = Offload(partial);
+        let got = beside(&s, &mut large, 100, offload, LinkType::ETHERNET, Trust::Nobody).expect("a packet");
+        assert_eq!((got.meta.start, got.meta.len, &large[..]), (0, 104, &want[..]));
+        assert!(beside(&s, &mut large, 101, offload, LinkType::ETHERNET, Trust::Nobody).is_none());
+    }
+
     proptest! {
+        #[test]
+        fn no_slot_leads_outside(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), mac in 0u16..400, len in 0u32..400) {
+            if bytes.len() > 14 {
+                bytes[8..12].copy_from_slice(&len.to_ne_bytes());
+                bytes[12..14].copy_from_slice(&mac.to_ne_bytes());
+            }
+            if let Some(s) = slot(&mut bytes, LinkType::ETHERNET, Trust::Kernel) {
+                prop_assert!((s.meta.start + s.meta.len) as usize <= bytes.len());
+            }
+        }
+
         #[test]
         fn no_block_leads_outside(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..400),

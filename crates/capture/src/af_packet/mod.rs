@@ -9,6 +9,9 @@
 //! released. A VLAN tag, which the kernel takes out of the frame, is put back in front of it, in the room that
 //! `PACKET_RESERVE` left: the frame is as it was on the wire, and is decoded like one from a file.
 //!
+//! [`Bridge`] is inline: two interfaces, of which each sends out what came in at the other, but for what is dropped (`bridge`).
+//! Passive sources send nothing but answers, with a socket of their own.
+//!
 //! Where the interface goes down the socket stays, and goes on when it is up again. Where it is gone, the socket is closed
 //! when its ring was read, and another one opened once there is an interface of that name, looked for at growing intervals.
 //!
@@ -22,7 +25,9 @@
 //! loopback, which come in as well.
 
 pub(crate) mod block;
+mod bridge;
 pub(crate) mod ring;
+pub(crate) mod send;
 
 use std::time::{Duration, Instant};
 
@@ -30,11 +35,14 @@ use margay_packet::LinkType;
 
 use crate::bpf::Raw;
 use crate::filter::Filter;
-use crate::live::{LinkChange, LiveCounters, LiveError, LiveSource, Received, Verdict};
+use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
 use block::Cursor;
 pub use block::Trust;
+pub use bridge::{Agreement, Bridge, BridgeEnd};
 use ring::{Asker, Polled, Ring, Shape, Socket};
+pub use send::Injector;
+use send::{Out, Sender};
 
 /// How packets are distributed among the sockets of a group (`cluster-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -169,6 +177,11 @@ impl Interface {
         Ok(Interface { index, link, up, loopback: hardware == libc::ARPHRD_LOOPBACK })
     }
 
+    /// How large its packets may be (MTU), in bytes without the link layer; 0 where that is not known.
+    pub fn mtu(name: &str) -> u32 {
+        Asker::new().and_then(|a| a.mtu(name)).unwrap_or(0)
+    }
+
     /// What the driver of `name` counts, by names of its own (`ethtool -S`). Empty where it does not.
     pub fn statistics(name: &str) -> Vec<(String, u64)> {
         Asker::new().and_then(|a| a.statistics(name)).unwrap_or_default()
@@ -228,6 +241,8 @@ pub struct AfPacket {
     started: bool,
     looked: Option<Instant>,
     group: Option<u16>,
+    /// For answers, once there were any.
+    sender: Option<Sender>,
     counters: LiveCounters,
 }
 
@@ -260,6 +275,7 @@ impl AfPacket {
             started: false,
             looked: None,
             group: None,
+            sender: None,
             counters: LiveCounters::default(),
         };
         source.open_ring()?;
@@ -271,67 +287,19 @@ impl AfPacket {
         self.group
     }
 
-    /// Whether the interface was up when it was last looked at.
-    pub fn is_up(&self) -> bool {
-        self.state == State::Up
-    }
-
-    /// Whose checksums are taken to be right from here on.
-    pub fn set_trust(&mut self, trust: Trust) {
-        self.settings.trust = trust;
-    }
-
     fn open_ring(&mut self) -> Result<(), LiveError> {
-        let name = &self.name;
-        let failed = |what| {
-            move |source: std::io::Error| match source.raw_os_error() {
-                Some(libc::EPERM) => LiveError::NotAllowed { interface: name.clone() },
-                Some(libc::ENODEV) => LiveError::NoInterface(name.clone()),
-                _ => LiveError::System { interface: name.clone(), what, source },
-            }
-        };
         let s = &self.settings;
-        let socket = Socket::new().map_err(failed("cannot open an AF_PACKET socket"))?;
-        socket.attach(&NOTHING).map_err(failed("cannot attach a filter"))?;
-        if s.buffer_size > 0 {
-            let size = libc::c_int::try_from(s.buffer_size).unwrap_or(libc::c_int::MAX);
-            socket
-                .set_int(libc::SOL_SOCKET, libc::SO_RCVBUF, size)
-                .map_err(failed("the receive buffer cannot be of that size (buffer-size)"))?;
-        }
         let shape = Shape { block_size: s.block_size, blocks: s.blocks, timeout: s.block_timeout };
-        let ring = socket
-            .into_ring(shape)
-            .map_err(failed("there is no memory for a ring of that size (ring-size, block-size)"))?;
-        let socket = &ring.socket;
-        if self.interface.loopback {
-            // What goes out comes in again.
-            socket
-                .set_int(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
-                .map_err(failed("cannot leave out what goes out (Linux 4.20 is needed)"))?;
-        }
-        if s.promiscuous && !self.interface.loopback {
-            socket.promiscuous(self.interface.index).map_err(failed("cannot be made promiscuous"))?;
-        }
-        socket.bind(self.interface.index).map_err(failed("cannot be bound to"))?;
-        if let Some(f) = s.fanout {
-            let mut kind = f.distribution.number();
-            let flags = [
-                (f.defrag, libc::PACKET_FANOUT_FLAG_DEFRAG),
-                (f.rollover, libc::PACKET_FANOUT_FLAG_ROLLOVER),
-                (self.interface.loopback, libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING),
-            ];
-            flags.iter().filter(|f| f.0).for_each(|f| kind |= f.1);
-            let id = f.id.or(self.group);
-            if id.is_none() {
-                kind |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
-            }
-            let joined = socket.fan_out(id.unwrap_or(0), kind).map_err(failed(
-                "cannot join its fan-out group (cluster-id, cluster-type): another interface or program may have a group of \
-                 that number; before Linux 6.13 the interface must be up",
-            ))?;
-            self.group = Some(joined);
-        }
+        let opening = Opening {
+            name: &self.name,
+            settings: s,
+            interface: &self.interface,
+            group: self.group,
+            // What goes out of the loopback comes in again.
+            ignore_outgoing: self.interface.loopback,
+        };
+        let (ring, group) = opening.open(|socket| socket.into_ring(shape), |ring| &ring.socket)?;
+        self.group = group;
         self.ring = Some(ring);
         self.reading = false;
         if self.started {
@@ -343,15 +311,7 @@ impl AfPacket {
     /// Puts the filter that is wanted in the place of the one that lets nothing in.
     fn let_in(&mut self) -> Result<(), LiveError> {
         let Some(ring) = &self.ring else { return Ok(()) };
-        let result = match &self.program {
-            Some(program) => ring.socket.attach(program),
-            None => ring.socket.detach(),
-        };
-        result.map_err(|source| LiveError::System {
-            interface: self.name.clone(),
-            what: "cannot attach the filter (bpf-filter)",
-            source,
-        })
+        let_in(&self.name, &ring.socket, self.program.as_deref())
     }
 
     /// Reads what the kernel counted.
@@ -385,6 +345,17 @@ impl AfPacket {
         self.counters.frames += self.metas.len() as u64;
         self.counters.bytes += bytes;
         self.counters.truncated += truncated;
+    }
+
+    /// The frames of the batch are done with.
+    fn give_back(&mut self) {
+        self.metas.clear();
+        if self.reading && self.cursor.left == 0 {
+            self.reading = false;
+            if let Some(ring) = &mut self.ring {
+                ring.release();
+            }
+        }
     }
 
     /// Waits for a block, or for the interface.
@@ -456,6 +427,7 @@ impl AfPacket {
         self.reading = false;
         if let Some(interface) = here {
             self.interface = interface;
+            self.sender = None;
             self.counters.reopened += 1;
             if self.open_ring().is_ok() {
                 self.state = State::Up;
@@ -468,6 +440,107 @@ impl AfPacket {
         };
         self.state = State::Gone { until: now + pause, pause };
         if told { Received::Idle } else { Received::Link(LinkChange::Gone) }
+    }
+}
+
+/// What a socket with a ring is made of.
+struct Opening<'a> {
+    name: &'a str,
+    settings: &'a Settings,
+    interface: &'a Interface,
+    /// The fan-out group that there is already.
+    group: Option<u16>,
+    ignore_outgoing: bool,
+}
+
+impl Opening<'_> {
+    /// Opens a socket that lets nothing in, makes its ring, binds it to its interface and takes it into its group, whose
+    /// number is returned.
+    fn open<R>(
+        &self,
+        ring: impl FnOnce(Socket) -> std::io::Result<R>,
+        socket: impl Fn(&R) -> &Socket,
+    ) -> Result<(R, Option<u16>), LiveError> {
+        let name = self.name;
+        let failed = |what| {
+            move |source: std::io::Error| match source.raw_os_error() {
+                Some(libc::EPERM) => LiveError::NotAllowed { interface: name.to_owned() },
+                Some(libc::ENODEV) => LiveError::NoInterface(name.to_owned()),
+                _ => LiveError::System { interface: name.to_owned(), what, source },
+            }
+        };
+        let s = self.settings;
+        let plain = Socket::new().map_err(failed("cannot open an AF_PACKET socket"))?;
+        plain.attach(&NOTHING).map_err(failed("cannot attach a filter"))?;
+        if s.buffer_size > 0 {
+            let size = libc::c_int::try_from(s.buffer_size).unwrap_or(libc::c_int::MAX);
+            plain
+                .set_int(libc::SOL_SOCKET, libc::SO_RCVBUF, size)
+                .map_err(failed("the receive buffer cannot be of that size (buffer-size)"))?;
+        }
+        let made = ring(plain).map_err(failed("there is no memory for a ring of that size (ring-size, block-size)"))?;
+        let socket = socket(&made);
+        if self.ignore_outgoing {
+            socket
+                .set_int(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
+                .map_err(failed("cannot leave out what goes out (Linux 4.20 is needed)"))?;
+        }
+        if s.promiscuous && !self.interface.loopback {
+            socket.promiscuous(self.interface.index).map_err(failed("cannot be made promiscuous"))?;
+        }
+        socket.bind(self.interface.index).map_err(failed("cannot be bound to"))?;
+        let mut group = self.group;
+        if let Some(f) = s.fanout {
+            let mut kind = f.distribution.number();
+            let flags = [
+                (f.defrag, libc::PACKET_FANOUT_FLAG_DEFRAG),
+                (f.rollover, libc::PACKET_FANOUT_FLAG_ROLLOVER),
+                (self.ignore_outgoing, libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING),
+            ];
+            flags.iter().filter(|f| f.0).for_each(|f| kind |= f.1);
+            let id = f.id.or(group);
+            if id.is_none() {
+                kind |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
+            }
+            let joined = socket.fan_out(id.unwrap_or(0), kind).map_err(failed(
+                "cannot join its fan-out group (cluster-id, cluster-type): another interface or program may have a group of \
+                 that number; before Linux 6.13 the interface must be up",
+            ))?;
+            group = Some(joined);
+        }
+        Ok((made, group))
+    }
+}
+
+/// Puts the filter that is wanted in the place of the one that lets nothing in.
+fn let_in(name: &str, socket: &Socket, program: Option<&[Raw]>) -> Result<(), LiveError> {
+    let result = match program {
+        Some(program) => socket.attach(program),
+        None => socket.detach(),
+    };
+    result.map_err(|source| LiveError::System {
+        interface: name.to_owned(),
+        what: "cannot attach the filter (bpf-filter)",
+        source,
+    })
+}
+
+/// Sends answers of a passive source out of its interface, with a socket that is opened when there is the first.
+fn send_answers(
+    decisions: &Decisions,
+    interface: &Interface,
+    sender: &mut Option<Sender>,
+    counters: &mut LiveCounters,
+) {
+    for (_, frame) in decisions.answers() {
+        if sender.is_none() {
+            *sender = Sender::new(interface.index).ok();
+        }
+        let out = Out { frame, ..Out::default() };
+        match sender.as_ref().map(|s| s.send(&[out])) {
+            Some(done) if done.sent == 1 => counters.answers += 1,
+            _ => counters.answer_errors += 1,
+        }
     }
 }
 
@@ -488,8 +561,7 @@ fn check(name: &str, s: &Settings) -> Result<(), LiveError> {
 
 impl LiveSource for AfPacket {
     fn receive(&mut self, max: usize, wait: Duration) -> Received {
-        self.release(&[]);
-        self.metas.clear();
+        self.give_back();
         if !self.reading {
             if !self.ring.as_ref().is_some_and(Ring::ready)
                 && let Some(found) = self.wait(wait)
@@ -521,14 +593,19 @@ impl LiveSource for AfPacket {
         Batch::live(data, &self.metas)
     }
 
-    fn release(&mut self, _: &[Verdict]) {
-        self.metas.clear();
-        if self.reading && self.cursor.left == 0 {
-            self.reading = false;
-            if let Some(ring) = &mut self.ring {
-                ring.release();
-            }
+    fn release(&mut self, decisions: &Decisions) {
+        self.give_back();
+        if !decisions.is_plain() {
+            send_answers(decisions, &self.interface, &mut self.sender, &mut self.counters);
         }
+    }
+
+    fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    fn trust(&mut self) {
+        self.settings.trust = Trust::Everybody;
     }
 
     fn start(&mut self) -> Result<(), LiveError> {
@@ -548,7 +625,7 @@ impl LiveSource for AfPacket {
         Duration::from_millis(u64::from(self.settings.block_timeout) * 2 + 20)
     }
 
-    fn counters(&mut self) -> LiveCounters {
+    fn counters(&mut self, _: usize) -> LiveCounters {
         self.count();
         self.counters
     }

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::send::Offload;
 use crate::bpf::Raw;
 
 /// Where a block's status word is: after `version` and `offset_to_priv` of `tpacket_block_desc`.
@@ -42,7 +43,7 @@ pub(crate) enum Polled {
     Error,
 }
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -56,7 +57,7 @@ impl Socket {
         Ok(Socket { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    fn raw(&self) -> libc::c_int {
+    pub(super) fn raw(&self) -> libc::c_int {
         self.fd.as_raw_fd()
     }
 
@@ -106,9 +107,14 @@ impl Socket {
 
     /// Begins to receive every packet of an interface.
     pub(crate) fn bind(&self, index: libc::c_int) -> io::Result<()> {
+        self.bind_for(index, libc::ETH_P_ALL as u16)
+    }
+
+    /// Is of an interface, and receives packets of that protocol (`ETH_P_`), or none of protocol 0.
+    pub(super) fn bind_for(&self, index: libc::c_int, protocol: u16) -> io::Result<()> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as libc::c_ushort,
-            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_protocol: protocol.to_be(),
             sll_ifindex: index,
             sll_hatype: 0,
             sll_pkttype: 0,
@@ -136,6 +142,16 @@ impl Socket {
         // SAFETY: the kernel writes at most `len` bytes to `s`, which is that large and has no invalid values.
         check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut s).cast(), &raw mut len) })?;
         Ok([s.tp_packets, s.tp_drops, s.tp_freeze_q_cnt].map(u64::from))
+    }
+
+    /// Packets and drops since they were last asked for, of a ring of slots.
+    pub(crate) fn statistics_of_slots(&self) -> io::Result<[u64; 2]> {
+        let mut s = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        // SAFETY: the kernel writes at most `len` bytes to `s`, which is that large and has no invalid values.
+        check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut s).cast(), &raw mut len) })?;
+        Ok([s.tp_packets, s.tp_drops].map(u64::from))
     }
 
     /// The error that the socket has, if any; asked once.
@@ -181,14 +197,170 @@ impl Socket {
         self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let len = shape.block_size as usize * shape.blocks as usize;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        let map = self.map(len, protection, flags)?;
+        Ok(Ring { map, len, block_size: shape.block_size as usize, next: 0, socket: self })
+    }
+
+    fn map(&self, len: usize, protection: libc::c_int, flags: libc::c_int) -> io::Result<NonNull<u8>> {
         // SAFETY: a new mapping where the kernel likes; nothing of ours is replaced.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, self.raw(), 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let map = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(Ring { map, len, block_size: shape.block_size as usize, next: 0, socket: self })
+        NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
+
+    /// Makes the socket one with a ring of slots, each for one packet (TPACKET_V2): a packet can be had as soon as it is
+    /// there. Before each are what the kernel knows of its checksum and segments (`PACKET_VNET_HDR`). What is larger than a
+    /// slot is had with [`SlotRing::receive`].
+    ///
+    /// `slot` is a power of two of 2 KiB or more; `slots` are rounded up.
+    pub(crate) fn into_slots(self, slot: u32, slots: u32) -> io::Result<SlotRing> {
+        self.set_int(libc::SOL_PACKET, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+        self.set_int(libc::SOL_PACKET, libc::PACKET_RESERVE, super::block::VLAN_TAG as libc::c_int)?;
+        self.set_int(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        self.set_int(libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1)?;
+        let queue = LARGE_QUEUE;
+        if self.set_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, queue).is_err() {
+            self.set_int(libc::SOL_SOCKET, libc::SO_RCVBUF, queue)?;
+        }
+        // Whole slots in each block, so that slots follow one another in memory without holes.
+        let block = slot.max(1 << 16);
+        let blocks = (u64::from(slot) * u64::from(slots)).div_ceil(u64::from(block));
+        let blocks = libc::c_uint::try_from(blocks).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?.max(1);
+        let request = libc::tpacket_req {
+            tp_block_size: block,
+            tp_block_nr: blocks,
+            tp_frame_size: slot,
+            tp_frame_nr: block / slot * blocks,
+        };
+        self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let len = block as usize * blocks as usize;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        let map = self.map(len, protection, flags)?;
+        Ok(SlotRing { map, len, slot: slot as usize, next: 0, taken: 0, socket: self })
+    }
+}
+
+/// Bytes of packets too large for a slot that wait at most.
+const LARGE_QUEUE: libc::c_int = 32 << 20;
+
+/// The ring of slots: the kernel fills one after the other, and they are given back in the same order.
+#[derive(Debug)]
+pub(crate) struct SlotRing {
+    /// `len` bytes, from `mmap`, until this is dropped.
+    map: NonNull<u8>,
+    len: usize,
+    slot: usize,
+    /// The slot that is given back next: below `len / slot`.
+    next: usize,
+    /// How many from there on are ours and were looked at; `next + taken` is at most `len / slot`.
+    taken: usize,
+    pub(crate) socket: Socket,
+}
+
+// SAFETY: as of `Ring`.
+unsafe impl Send for SlotRing {}
+
+impl SlotRing {
+    fn status(&self, slot: usize) -> Option<&AtomicU32> {
+        let at = slot.checked_mul(self.slot).filter(|at| at + self.slot <= self.len)?;
+        // SAFETY: the whole slot is in the mapping, as was just seen, and begins with the word, aligned since slots are a
+        // power of two of 2 KiB or more. It is looked at here through atomics alone.
+        Some(unsafe { AtomicU32::from_ptr(self.map.as_ptr().add(at).cast()) })
+    }
+
+    /// The status of the next slot that was not taken, where that is ours.
+    #[inline]
+    pub(crate) fn ready(&self) -> Option<u32> {
+        let status = self.status(self.next + self.taken)?.load(Ordering::Acquire);
+        (status & libc::TP_STATUS_USER != 0).then_some(status)
+    }
+
+    /// Takes the next slot; `None` where it is the kernel's, and at the end of the memory: those before have to be released
+    /// first.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<&mut [u8]> {
+        self.ready()?;
+        let at = (self.next + self.taken) * self.slot;
+        self.taken += 1;
+        // SAFETY: the slot is in the mapping (`ready` looked), and ours: the kernel does not write to it until it is
+        // released, which needs `&mut self`, as this does.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.map.as_ptr().add(at), self.slot) })
+    }
+
+    /// All slots that are taken, one after the other.
+    #[inline]
+    pub(crate) fn taken(&self) -> &[u8] {
+        // SAFETY: `taken` slots from `next` on are in the mapping and ours until they are released, which needs `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(self.next * self.slot), self.taken * self.slot) }
+    }
+
+    pub(crate) fn slot_size(&self) -> usize {
+        self.slot
+    }
+
+    /// Gives all taken slots back.
+    pub(crate) fn release(&mut self) {
+        for slot in self.next..self.next + self.taken {
+            if let Some(s) = self.status(slot) {
+                s.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            }
+        }
+        self.next += self.taken;
+        self.taken = 0;
+        if (self.next + 1) * self.slot > self.len {
+            self.next = 0;
+        }
+    }
+
+    /// Receives the oldest packet that was too large for its slot: what is known of it, and its length, which may be more than
+    /// `into` has room for.
+    pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<(Offload, usize)> {
+        let mut offload = Offload::default();
+        let mut parts = [
+            libc::iovec { iov_base: offload.0.as_mut_ptr().cast(), iov_len: offload.0.len() },
+            libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() },
+        ];
+        // SAFETY: all of it may be zero: no name, no control data.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        // SAFETY: the kernel writes to the two parts, which are as large as they say and borrowed by nobody else.
+        let got = unsafe { libc::recvmsg(self.socket.raw(), &raw mut message, flags) };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        Ok((offload, got.saturating_sub(Offload::LEN)))
+    }
+}
+
+impl Drop for SlotRing {
+    fn drop(&mut self) {
+        // SAFETY: as of `Ring`.
+        unsafe { libc::munmap(self.map.as_ptr().cast::<c_void>(), self.len) };
+    }
+}
+
+/// Waits until one of the sockets has something, or an error; what each of them has.
+pub(crate) fn poll_all(sockets: [Option<&Socket>; 2], wait: Duration) -> [Option<Polled>; 2] {
+    // A negative descriptor is left out.
+    let fd = |s: Option<&Socket>| libc::pollfd { fd: s.map_or(-1, Socket::raw), events: libc::POLLIN, revents: 0 };
+    let mut all = sockets.map(fd);
+    let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: there are two structures, and the kernel writes within them.
+    let result = unsafe { libc::poll(all.as_mut_ptr(), 2, millis) };
+    let failed = match io::Error::last_os_error().kind() {
+        io::ErrorKind::Interrupted => Polled::Signal,
+        _ => Polled::Error,
+    };
+    all.map(|p| match result {
+        _ if p.fd < 0 => None,
+        0 => Some(Polled::Timeout),
+        n if n < 0 => Some(failed),
+        _ if p.revents & (libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) != 0 => Some(Polled::Error),
+        _ if p.revents != 0 => Some(Polled::Data),
+        _ => Some(Polled::Timeout),
+    })
 }
 
 /// The ring: blocks that the kernel fills one after the other, and that are given back in the same order.
@@ -327,6 +499,13 @@ impl Asker {
         let v = self.ask(interface, libc::SIOCGIFFLAGS, Value { bytes: [0; 24] })?;
         // SAFETY: any bytes are a number.
         Ok(libc::c_int::from(unsafe { v.flags }) & libc::IFF_UP != 0)
+    }
+
+    /// How large its packets may be, without their link layer.
+    pub(crate) fn mtu(&self, interface: &str) -> io::Result<u32> {
+        let v = self.ask(interface, libc::SIOCGIFMTU, Value { bytes: [0; 24] })?;
+        // SAFETY: any bytes are a number.
+        Ok(u32::try_from(unsafe { v.index }).unwrap_or(0))
     }
 
     /// Its hardware type (`ARPHRD_`).

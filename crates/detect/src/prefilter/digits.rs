@@ -112,17 +112,27 @@ pub(super) fn are_in(data: &[u8], n: usize) -> bool {
         return has_row(data, n);
     }
     // Of three in a row two are a pair that begins at an even place.
-    for (i, block) in data.chunks(BLOCK).enumerate() {
-        let pair = |[a, b]: &[u8; 2]| (a.wrapping_sub(b'0') < 10) & (b.wrapping_sub(b'0') < 10);
-        let (pairs, odd) = block.as_chunks::<2>();
-        let any = pairs.iter().fold(false, |any, p| any | pair(p));
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
+    for (i, block) in blocks.iter().enumerate() {
         // A row may begin in the block before, or end in the one after.
         let around = || data.get((i * BLOCK).saturating_sub(n)..(i * BLOCK + BLOCK + n).min(data.len()));
-        if (any || !odd.is_empty()) && has_row(around().unwrap_or(data), n) {
+        if has_pair(block) && has_row(around().unwrap_or(data), n) {
             return true;
         }
     }
-    false
+    !rest.is_empty() && has_row(data.get((blocks.len() * BLOCK).saturating_sub(n)..).unwrap_or(data), n)
+}
+
+/// Whether there are two digits at an even place and the next.
+fn has_pair(block: &[u8; 128]) -> bool {
+    let (pairs, _) = block.as_chunks::<2>();
+    // Both bytes at once: what is a digit is below 10 without its upper half, and has nothing else there. What overflows into
+    // the other byte was none.
+    let pair = |p: &[u8; 2]| {
+        let t = u16::from_ne_bytes(*p) ^ 0x3030;
+        u16::from((t.wrapping_add(0x0606) | t) & 0xf0f0 == 0)
+    };
+    pairs.iter().fold(0, |any, p| any | pair(p)) != 0
 }
 
 /// The same, a byte at a time: one of `n` bytes where there is no digit.

@@ -266,8 +266,8 @@ fn iface_stat(control: &Arc<Control>, args: &Args<'_>) -> Answer {
         return Err("iface does not exist".into());
     }
     let of = move |w: &mut Worker, _: &mut Reporter| {
-        let bad = w.lane.rest.stream.counters.invalid_checksum;
-        w.lane.rest.captured.as_ref().filter(|c| *c.interface == *name).map(|c| (c.live, bad))
+        let ends = w.lane.rest.captured.as_ref().map_or(&[][..], |c| &c.ends);
+        ends.iter().find(|e| e.interface == name).map(|e| (e.live, e.invalid_checksums))
     };
     let mut sum = margay_capture::live::LiveCounters::default();
     let mut invalid = 0;

@@ -6,6 +6,7 @@
 //! | softnet | of the whole host, all interfaces | backlog full | `/proc/net/softnet_stat` |
 //! | ring | what the kernel had for our sockets | no room | `PACKET_STATISTICS` |
 //! | engine | what was taken out of the ring | not decoded | the workers |
+//! | send | inline: what was sent out of the other interface | accepted, and not sent | the workers |
 //!
 //! Of the ring and the engine the sums must agree, and it is said whether they do. What a card received is not all ours: a
 //! filter may leave some out, and what the host sends itself no card receives.
@@ -96,6 +97,8 @@ pub(super) struct Row {
     pub(super) live: LiveCounters,
     /// Frames that the engine decoded.
     pub(super) decoded: u64,
+    /// TCP packets with a wrong checksum.
+    pub(super) invalid_checksums: u64,
 }
 
 impl Row {
@@ -118,6 +121,9 @@ impl Row {
         f("capture.nic.lost", self.host.lost);
         f("capture.kernel_packets", self.live.kernel_packets);
         f("capture.kernel_drops", self.live.kernel_drops);
+        f("capture.send.sent", self.live.sent);
+        f("capture.send.dropped", self.live.dropped);
+        f("capture.send.lost", self.live.send_errors);
         f("capture.engine.received", self.live.frames);
         f("capture.engine.lost", self.engine_lost());
         f("decoder.pkts", self.decoded);
@@ -138,6 +144,16 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
         }
         out.push(line("", "ring", r.live.kernel_packets.to_string(), r.live.kernel_drops.to_string()));
         out.push(line("", "engine", r.live.frames.to_string(), r.engine_lost().to_string()));
+        let c = &r.live;
+        if c.sent + c.dropped + c.send_errors > 0 {
+            // What came in here and went out of the other one.
+            out.push(line("", "send", c.sent.to_string(), c.send_errors.to_string()));
+            let sum = match i128::from(c.frames) - i128::from(c.sent + c.dropped + c.send_errors) {
+                0 => "inspected = sent + dropped + lost".to_owned(),
+                n => format!("inspected is not sent + dropped + lost: {n} packets cannot be explained"),
+            };
+            out.push(format!("{:<15}  dropped by verdict {}: {sum}", "", c.dropped));
+        }
         let sum = match r.unexplained() {
             0 => "received = inspected + lost".to_owned(),
             n => format!("received is not inspected + lost: {n} packets cannot be explained"),
@@ -180,7 +196,7 @@ mod tests {
         assert_eq!((since.received, since.softnet, since.driver.clone()), (30, 4, vec![("rx_drop".to_owned(), 2)]));
         assert_eq!(host.since(&now).received, 100, "made anew");
         let live = LiveCounters { kernel_packets: 30, kernel_drops: 4, frames: 26, ..LiveCounters::default() };
-        let mut row = Row { interface: "eth0".into(), host: since, live, decoded: 26 };
+        let mut row = Row { interface: "eth0".into(), host: since, live, decoded: 26, ..Row::default() };
         assert_eq!((row.unexplained(), row.engine_lost()), (0, 0));
         assert!(table(&[row.clone()]).iter().any(|l| l.ends_with("received = inspected + lost")));
         row.decoded = 25;

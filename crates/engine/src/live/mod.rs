@@ -11,11 +11,12 @@ mod report;
 pub(crate) mod settings;
 mod thread;
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_config::{Config, RunOptions};
+use margay_detect::{Detect, RuleCosts};
 use margay_output::{Outputs, error, info, notice, warning};
 
 use crate::Failed;
@@ -29,6 +30,8 @@ use losses::{Host, Row};
 use report::Report;
 use settings::{Device, RunMode};
 use thread::{Final, Seat};
+
+pub(crate) use settings::is_inline;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(50);
@@ -75,9 +78,9 @@ impl Plan {
     pub(crate) fn run(self, control: &Arc<Control>, options: &RunOptions, policies: &Policies) -> Result<(), Failed> {
         let config = &control.config;
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
-        let interfaces = self.devices.iter().map(|d| d.name.clone()).collect();
+        let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
         // Nobody else sets it.
-        let _ = control.live.set(LiveInfo { mode: self.mode.name(), workers, interfaces });
+        let _ = control.live.set(LiveInfo { mode: self.mode.name(), workers, interfaces: interfaces.clone() });
         let mut first = Some(all::open_files(config, &control.dir, workers)?);
         if all::writer_thread(config, workers)? {
             // Events go out with the batch that made them.
@@ -106,7 +109,7 @@ impl Plan {
         let mut group = Arc::default();
         for (overall, (device, nth, outputs)) in prepared.into_iter().enumerate() {
             if nth == 0 {
-                group = Arc::new(Mutex::new(None));
+                group = Arc::default();
                 info!(
                     "runmodes",
                     "{}: creating {} thread{}",
@@ -149,7 +152,7 @@ impl Plan {
             return Err(f);
         }
         cpus.place_manager();
-        let before: Vec<Host> = self.devices.iter().map(|d| Host::of(&d.name)).collect();
+        let before: Vec<Host> = interfaces.iter().map(|i| Host::of(i)).collect();
         for go in starters {
             // One that is gone is noticed soon enough.
             let _ = go.send(());
@@ -164,8 +167,7 @@ impl Plan {
             Some(o) => o,
             None => all::Opened::nothing()?.outputs,
         };
-        let names: Vec<String> = self.devices.iter().map(|d| d.name.clone()).collect();
-        let mut report = Report::new(config, control, outputs, names.into_iter().zip(before).collect())?;
+        let mut report = Report::new(config, control, outputs, interfaces.into_iter().zip(before).collect())?;
         let broken = stand_by(control, &threads, &mut report);
         control.signals.ask_to_stop();
         report.ended();
@@ -181,7 +183,7 @@ impl Plan {
         if let Watching::Profile(_) = control.watching
             && let Some(p) = Profiling::of(config, &control.dir)?
         {
-            profile(&p, &finals);
+            profile(&p, finals.iter().filter_map(|f| f.costs.as_ref()));
         }
         match broken {
             true => Err(Failed::new("threads", "a worker's thread failed; the others were stopped")),
@@ -229,13 +231,13 @@ fn tell(rows: &[Row], finals: &[Final]) {
     for r in rows {
         let c = &r.live;
         let percent = if c.kernel_packets == 0 { 0.0 } else { c.kernel_drops as f64 * 100.0 / c.kernel_packets as f64 };
-        let bad: u64 = finals.iter().filter(|f| f.interface == r.interface).map(|f| f.invalid_checksums).sum();
         notice!(
             "device",
-            "{}: packets: {}, drops: {} ({percent:.2}%), invalid chksum: {bad}",
+            "{}: packets: {}, drops: {} ({percent:.2}%), invalid chksum: {}",
             r.interface,
             c.kernel_packets,
-            c.kernel_drops
+            c.kernel_drops,
+            r.invalid_checksums
         );
     }
     for line in losses::table(rows) {
@@ -247,8 +249,7 @@ fn tell(rows: &[Row], finals: &[Final]) {
 }
 
 /// What rules cost all workers together.
-fn profile(p: &Profiling, finals: &[Final]) {
-    let mut all = finals.iter().filter_map(|f| f.costs.as_ref());
+pub(crate) fn profile<'a>(p: &Profiling, mut all: impl Iterator<Item = &'a (Arc<Detect>, Vec<RuleCosts>)>) {
     let Some((detect, first)) = all.next() else { return };
     let mut sum = first.clone();
     for (_, costs) in all.filter(|(d, _)| d.serial() == detect.serial()) {

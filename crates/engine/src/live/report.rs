@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use margay_capture::live::LiveCounters;
 use margay_config::Config;
 use margay_output::Outputs;
 use margay_output::event::{Counter, EventType, StatsEvent};
@@ -14,8 +13,8 @@ use super::thread::Final;
 use crate::Failed;
 use crate::control::Control;
 use crate::settings::{flag, now, number};
-use crate::stats;
-use crate::worker::Occasion;
+use crate::stats::{self, shown};
+use crate::worker::{End, Occasion};
 
 /// How long all workers together are waited for. What one that is late had before is shown then.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,11 +25,15 @@ type Counters = Vec<(String, u64)>;
 #[derive(Debug, Clone, Default)]
 struct Told {
     thread: String,
-    interface: String,
-    live: LiveCounters,
-    decoded: u64,
+    ends: Vec<End>,
     counters: Counters,
     last: Counters,
+}
+
+impl Told {
+    fn place(&self) -> Option<&str> {
+        self.ends.first().map(|e| e.interface.as_str())
+    }
 }
 
 /// Writes statistics at their interval and at the end.
@@ -102,14 +105,7 @@ impl Report {
                 let counters = r.counters(w);
                 let Some(c) = &w.lane.rest.captured else { return };
                 // Who asked may have gone.
-                let _ = send.send(Told {
-                    thread: c.thread.clone(),
-                    interface: c.interface.clone(),
-                    live: c.live,
-                    decoded: w.decoder.counters.pkts,
-                    counters,
-                    last: Vec::new(),
-                });
+                let _ = send.send(Told { thread: c.thread.clone(), ends: c.ends.clone(), counters, last: Vec::new() });
             }));
             asked += usize::from(order.is_ok());
         }
@@ -129,7 +125,7 @@ impl Report {
             }
             None => {
                 self.workers.push(told);
-                self.workers.sort_by(|a, b| (&a.interface, &a.thread).cmp(&(&b.interface, &b.thread)));
+                self.workers.sort_by(|a, b| (a.place(), &a.thread).cmp(&(b.place(), &b.thread)));
             }
         }
     }
@@ -200,9 +196,10 @@ impl Report {
         let row = |(n, (name, before)): (usize, &(String, Host))| {
             let now = self.ended.as_ref().and_then(|e| e.get(n)).cloned().unwrap_or_else(|| Host::of(name));
             let mut row = Row { interface: name.clone(), host: now.since(before), ..Row::default() };
-            for w in self.workers.iter().filter(|w| w.interface == *name) {
-                row.live.add(&w.live);
-                row.decoded += w.decoded;
+            for e in self.workers.iter().flat_map(|w| &w.ends).filter(|e| e.interface == *name) {
+                row.live.add(&e.live);
+                row.decoded += e.decoded;
+                row.invalid_checksums += e.invalid_checksums;
             }
             row
         };
@@ -219,9 +216,7 @@ impl Report {
         for f in finals {
             self.take(Told {
                 thread: f.thread.clone(),
-                interface: f.interface.clone(),
-                live: f.live,
-                decoded: f.decoded,
+                ends: f.ends.clone(),
                 counters: f.counters.clone(),
                 last: Vec::new(),
             });
@@ -236,18 +231,4 @@ impl Report {
     pub(super) fn rows(&self) -> Vec<Row> {
         self.rows_now()
     }
-}
-
-fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -> Vec<Counter<'a>> {
-    let before = |n: usize, name: &str| match last.get(n) {
-        Some(l) if l.0 == name => l.1,
-        _ => last.iter().find(|l| l.0 == name).map_or(0, |l| l.1),
-    };
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let one = |(n, (name, value)): (usize, &'a (String, u64))| Counter {
-        name,
-        value: number(*value),
-        last: number(before(n, name)),
-    };
-    counters.iter().enumerate().map(one).collect()
 }

@@ -1,7 +1,7 @@
 //! `af-packet:`: which interfaces are captured from, by how many workers, and how.
 
 use margay_capture::Filter;
-use margay_capture::af_packet::{Distribution, Fanout, Interface, Settings, Trust};
+use margay_capture::af_packet::{Agreement, BridgeEnd, Distribution, Fanout, Interface, Settings, Trust};
 use margay_config::{Capture, Config, ConfigError, Node, RunOptions};
 use margay_output::{notice, warning};
 
@@ -20,9 +20,46 @@ const BLOCK: u64 = 1 << 19;
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) workers: usize,
-    pub(crate) settings: Settings,
+    pub(crate) medium: Medium,
     /// Checksums are not looked at any more where too many are wrong (`checksum-checks: auto`).
     pub(crate) auto_trust: bool,
+}
+
+/// By what packets come from it.
+#[derive(Debug, Clone)]
+pub(crate) enum Medium {
+    /// AF_PACKET, passively.
+    AfPacket(Settings),
+    /// AF_PACKET, inline between two interfaces; and what its workers agree upon.
+    Bridge(Box<[BridgeEnd; 2]>, Agreement),
+}
+
+impl Device {
+    /// Whether packets may be dropped.
+    pub(crate) fn drops(&self) -> bool {
+        match &self.medium {
+            Medium::AfPacket(_) => false,
+            Medium::Bridge(ends, _) => ends.iter().any(|e| e.drops),
+        }
+    }
+
+    /// The interfaces that it is of, by the numbers of a source's ends.
+    pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
+        let names = match &self.medium {
+            Medium::AfPacket(_) => [Some(self.name.as_str()), None],
+            Medium::Bridge(ends, _) => [Some(ends[0].name.as_str()), Some(ends[1].name.as_str())],
+        };
+        names.into_iter().flatten()
+    }
+
+    /// The groups that were asked for by number.
+    fn groups(&self) -> impl Iterator<Item = u16> {
+        let groups = match &self.medium {
+            Medium::AfPacket(s) => [s.fanout, None],
+            Medium::Bridge(ends, _) => [ends[0].settings.fanout, ends[1].settings.fanout],
+        };
+        groups.into_iter().flatten().filter_map(|f| f.id)
+    }
 }
 
 /// How workers are arranged (`--runmode`, `runmode`).
@@ -73,16 +110,8 @@ pub(crate) fn devices(
     mode: RunMode,
     cpus: &Cpus,
 ) -> Result<Vec<Device>, Failed> {
-    let section = config.node("af-packet");
-    let entries: Vec<Node<'_>> = section.iter().flat_map(Node::children).collect();
-    let named = |name: &str| entries.iter().find(|e| e.get("interface") == Some(name)).copied();
-    let names: Vec<String> = match &options.capture {
-        Some(Capture::Interfaces(names) | Capture::AfPacket(names)) if !names.is_empty() => names.clone(),
-        _ => {
-            let all = entries.iter().filter_map(|e| e.get("interface")).filter(|n| *n != "default");
-            all.map(str::to_owned).collect()
-        }
-    };
+    let entries = Entries::of(config);
+    let names = entries.chosen(options);
     if names.is_empty() {
         return Err(Failed::new("af-packet", "no interface: name one (-i eth0), or list some under af-packet"));
     }
@@ -96,26 +125,149 @@ pub(crate) fn devices(
     };
     let mut devices: Vec<Device> = Vec::new();
     for name in names {
-        if devices.iter().any(|d| d.name == name) {
+        if let Some(known) = devices.iter().find(|d| d.interfaces().any(|i| i == name)) {
+            if known.name != name {
+                // The other one of two that are bridged.
+                continue;
+            }
             return Err(Failed::new("af-packet", format!("{name}: is named twice")));
         }
-        let of = Entry { own: named(&name), default: named("default") };
-        let device = of.device(&name, mode, filter.as_deref(), cpus)?;
-        Interface::find(&name).map_err(|e| Failed::new("af-packet", e.to_string()))?;
-        if let Some(id) = device.settings.fanout.and_then(|f| f.id)
-            && let Some(other) = devices.iter().find(|d| d.settings.fanout.is_some_and(|f| f.id == Some(id)))
-        {
-            return Err(Failed::new(
-                "af-packet",
-                format!("{name}: has the cluster-id {id} of {}: each interface needs its own", other.name),
-            ));
+        let of = entries.of_interface(&name);
+        let device = match of.bridged()? {
+            None => of.device(&name, mode, filter.as_deref(), cpus)?,
+            Some((other, drops)) => {
+                let back = entries.of_interface(&other);
+                if filter.is_some() {
+                    return Err(of.wrong("copy-mode", NO_FILTER).into());
+                }
+                let [a, b] = [of, back].map(|e| e.copies(mode, cpus));
+                bridge((&of, &name, a?, drops), (&back, &other, b?))?
+            }
+        };
+        for name in device.interfaces() {
+            Interface::find(name).map_err(|e| Failed::new("af-packet", e.to_string()))?;
+        }
+        let mut ids: Vec<u16> = devices.iter().flat_map(Device::groups).collect();
+        for id in device.groups() {
+            if ids.contains(&id) {
+                return Err(Failed::new(
+                    "af-packet",
+                    format!("{name}: has the cluster-id {id} of another interface: each interface needs its own"),
+                ));
+            }
+            ids.push(id);
         }
         devices.push(device);
+    }
+    let inline = devices.iter().any(Device::drops);
+    if let Some(d) = devices.iter().find(|d| inline && !d.drops()) {
+        warning!(
+            "af-packet",
+            "{}: is not inline, and another interface is: events of its packets say what would be done inline, and nothing is",
+            d.name
+        );
     }
     Ok(devices)
 }
 
+/// Whether packets of the interfaces that are captured from may be dropped: one of them has `copy-mode: ips`.
+pub(crate) fn is_inline(config: &Config, options: &RunOptions) -> bool {
+    let entries = Entries::of(config);
+    let names = entries.chosen(options);
+    names.iter().any(|n| entries.of_interface(n).text("copy-mode") == Some("ips"))
+}
+
+const NO_FILTER: &str = "a filter cannot go with it: packets that do not match would not be sent on; leave packets out with \
+                         pass rules";
+
+/// Puts two interfaces together, each of which sends out what comes in at the other.
+fn bridge(
+    (of, name, mine, drops): (&Entry<'_>, &str, Device, bool),
+    (back, other, theirs): (&Entry<'_>, &str, Device),
+) -> Result<Device, Failed> {
+    if name == other {
+        return Err(of.wrong("copy-iface", &format!("{name} cannot be bridged with itself")).into());
+    }
+    let other_drops = match back.bridged()? {
+        Some((to, drops)) if to == name => drops,
+        Some((to, _)) => {
+            let why = format!("{name} is bridged with {other}, and {other} with {to}: each has to name the other");
+            return Err(of.wrong("copy-iface", &why).into());
+        }
+        None => {
+            let why = format!("{name} is bridged with {other}: that needs an entry with copy-iface: {name} as well");
+            return Err(of.wrong("copy-iface", &why).into());
+        }
+    };
+    if drops != other_drops {
+        warning!(
+            "af-packet",
+            "{name} and {other}: one has copy-mode ips and the other tap: what comes in at {} is never dropped",
+            if drops { other } else { name }
+        );
+    }
+    if mine.workers != theirs.workers {
+        let why = format!(
+            "{name} has {} workers and {other} {}: each works on both, so the numbers have to be the same",
+            mine.workers, theirs.workers
+        );
+        return Err(of.wrong("threads", &why).into());
+    }
+    let sizes = [name, other].map(Interface::mtu);
+    if sizes[0] != sizes[1] {
+        warning!(
+            "af-packet",
+            "{name} has an MTU of {}, and {other} of {}: packets that are too large for the other are lost",
+            sizes[0],
+            sizes[1]
+        );
+    }
+    let (Medium::AfPacket(a), Medium::AfPacket(b)) = (mine.medium, theirs.medium) else {
+        return Err(of.wrong("copy-mode", "cannot be bridged").into());
+    };
+    if a.fanout.map(|f| f.distribution) != b.fanout.map(|f| f.distribution) {
+        return Err(of.wrong("cluster-type", &format!("{name} and {other} need the same")).into());
+    }
+    let ends = [
+        BridgeEnd { name: name.to_owned(), settings: a, drops },
+        BridgeEnd { name: other.to_owned(), settings: b, drops: other_drops },
+    ];
+    Ok(Device {
+        name: name.to_owned(),
+        workers: mine.workers,
+        medium: Medium::Bridge(Box::new(ends), Agreement::default()),
+        auto_trust: mine.auto_trust,
+    })
+}
+
+/// The list `af-packet:`.
+struct Entries<'a>(Vec<Node<'a>>);
+
+impl<'a> Entries<'a> {
+    fn of(config: &'a Config) -> Entries<'a> {
+        Entries(config.node("af-packet").iter().flat_map(Node::children).collect())
+    }
+
+    fn of_interface(&self, name: &str) -> Entry<'a> {
+        let named = |name: &str| self.0.iter().find(|e| e.get("interface") == Some(name)).copied();
+        Entry { own: named(name), default: named("default") }
+    }
+
+    /// The interfaces that the command line names, or else all of the list.
+    fn chosen(&self, options: &RunOptions) -> Vec<String> {
+        match &options.capture {
+            Some(Capture::Interfaces(names) | Capture::AfPacket(names)) if !names.is_empty() => names.clone(),
+            Some(Capture::Interfaces(_) | Capture::AfPacket(_)) => {
+                let all = self.0.iter().filter_map(|e| e.get("interface")).filter(|n| *n != "default");
+                all.map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// What is said of an interface, and of those of which nothing is said.
+#[derive(Clone, Copy)]
 struct Entry<'a> {
     own: Option<Node<'a>>,
     default: Option<Node<'a>>,
@@ -154,6 +306,57 @@ impl<'a> Entry<'a> {
             Some(n) => n.error(format!("af-packet: {key}: {why}")),
             None => ConfigError::new(margay_config::Place::file("configuration"), format!("af-packet: {key}: {why}")),
         }
+    }
+
+    /// The interface that packets are sent out of, and whether they may be dropped (`copy-mode: ips`) or not (`tap`).
+    fn bridged(&self) -> Result<Option<(String, bool)>, ConfigError> {
+        let drops = match self.text("copy-mode") {
+            None | Some("none") => {
+                if self.text("copy-iface").is_some() {
+                    warning!("af-packet", "copy-iface changes nothing without copy-mode");
+                }
+                return Ok(None);
+            }
+            Some("ips") => true,
+            Some("tap") => false,
+            Some(other) => return Err(self.wrong("copy-mode", &format!("\"{other}\" is none of none, ips and tap"))),
+        };
+        match self.text("copy-iface") {
+            Some(to) => Ok(Some((to.to_owned(), drops))),
+            None => Err(self.wrong("copy-mode", "needs copy-iface: the interface that packets are sent out of")),
+        }
+    }
+
+    /// As [`Entry::device`], of an interface whose packets are sent on.
+    fn copies(&self, mode: RunMode, cpus: &Cpus) -> Result<Device, Failed> {
+        let name = self.own.and_then(|n| n.get("interface")).unwrap_or_default();
+        let mut device = self.device(name, mode, None, cpus)?;
+        let Medium::AfPacket(s) = &mut device.medium else { return Ok(device) };
+        if s.filter.is_some() {
+            return Err(self.wrong("bpf-filter", NO_FILTER).into());
+        }
+        if !s.promiscuous {
+            warning!(
+                "af-packet",
+                "{name}: disable-promisc: only packets to the interface itself come in and are sent on"
+            );
+        }
+        if let Some(f) = &mut s.fanout {
+            if f.rollover
+                || matches!(f.distribution, Distribution::Rollover | Distribution::Random | Distribution::RoundRobin)
+            {
+                let why = "packets of a flow have to come to one worker where they may be dropped: cluster_flow, without rollover";
+                return Err(self.wrong("cluster-type", why).into());
+            }
+            if f.defrag && self.node("defrag").is_some() {
+                warning!(
+                    "af-packet",
+                    "{name}: defrag: fragments are sent on as they came, and put together by the engine"
+                );
+            }
+            f.defrag = false;
+        }
+        Ok(device)
     }
 
     fn device(&self, name: &str, mode: RunMode, filter: Option<&str>, cpus: &Cpus) -> Result<Device, Failed> {
@@ -221,7 +424,7 @@ impl<'a> Entry<'a> {
             filter: filter.or_else(|| self.text("bpf-filter")).map(str::to_owned),
             fanout,
         };
-        Ok(Device { name: name.to_owned(), workers, settings, auto_trust })
+        Ok(Device { name: name.to_owned(), workers, medium: Medium::AfPacket(settings), auto_trust })
     }
 
     /// Block size and number of blocks. `ring-size` is in packets, as in Suricata.
@@ -247,15 +450,6 @@ impl<'a> Entry<'a> {
 
     /// What is not here, and would change what is captured.
     fn refuse(&self) -> Result<(), ConfigError> {
-        match self.text("copy-mode") {
-            None | Some("none") => {}
-            Some(mode @ ("ips" | "tap")) => {
-                let why =
-                    format!("\"{mode}\" is not in this release: it captures passively; remove it, or set it to none");
-                return Err(self.wrong("copy-mode", &why));
-            }
-            Some(other) => return Err(self.wrong("copy-mode", &format!("\"{other}\" is none of none, ips and tap"))),
-        }
         for key in ["ebpf-lb-file", "ebpf-filter-file", "xdp-filter-file"] {
             if self.text(key).is_some() {
                 return Err(self.wrong(key, "programs of your own are not in this release"));
@@ -307,7 +501,7 @@ mod tests {
              disable-promisc: yes\n    bpf-filter: tcp port 80\n    rollover: yes",
         )
         .unwrap();
-        let s = d.settings;
+        let Medium::AfPacket(s) = d.medium else { panic!("passive") };
         let fanout = Fanout { id: Some(7), distribution: Distribution::Queue, defrag: false, rollover: true };
         assert_eq!((d.workers, s.fanout, d.auto_trust), (3, Some(fanout), true));
         assert_eq!((s.block_size, s.blocks, s.promiscuous), (1 << 20, 16, false));
@@ -317,7 +511,10 @@ mod tests {
     #[test]
     fn rings() {
         let of = |text: &str| {
-            read(&format!("  - interface: e0\n    {text}")).map(|d| (d.settings.block_size, d.settings.blocks))
+            read(&format!("  - interface: e0\n    {text}")).map(|d| {
+                let Medium::AfPacket(s) = d.medium else { panic!("passive") };
+                (s.block_size, s.blocks)
+            })
         };
         assert_eq!(of("threads: 1"), Ok((1 << 19, 64)));
         assert_eq!(of("ring-size: 2048"), Ok((1 << 19, 8)));
@@ -331,8 +528,6 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said() {
         for (text, word) in [
-            ("copy-mode: ips", "passively"),
-            ("copy-mode: both", "none of"),
             ("cluster-type: cluster_ebpf", "not in this release"),
             ("cluster-type: cluster_moon", "cluster_flow"),
             ("threads: 0", "1 to 256"),
@@ -347,6 +542,49 @@ mod tests {
             ))
             .unwrap_err();
             assert!(e.contains(word), "{text}: {e}");
+        }
+    }
+
+    fn bridged(a: &str, b: &str) -> Result<Device, String> {
+        let text = format!(
+            "%YAML 1.1\n---\naf-packet:\n  - interface: e0\n    {}\n  - interface: e1\n    {}\n",
+            a.replace("; ", "\n    "),
+            b.replace("; ", "\n    ")
+        );
+        let config = Config::from_str(&text, "t").unwrap();
+        let entries = Entries::of(&config);
+        let (of, back) = (entries.of_interface("e0"), entries.of_interface("e1"));
+        let message = |e: Failed| e.message;
+        let (other, drops) = of.bridged().map_err(|e| e.to_string())?.expect("bridged");
+        assert_eq!(other, "e1");
+        let cpus = Cpus::default();
+        let [mine, theirs] = [of, back].map(|e| e.copies(RunMode::Workers, &cpus).map_err(message));
+        bridge((&of, "e0", mine?, drops), (&back, "e1", theirs?)).map_err(message)
+    }
+
+    #[test]
+    fn two_interfaces_are_bridged() {
+        let a = "copy-mode: ips; copy-iface: e1; threads: 2; cluster-id: 7";
+        let d = bridged(a, "copy-mode: tap; copy-iface: e0; threads: 2; defrag: yes").expect("a bridge");
+        assert_eq!((d.interfaces().collect::<Vec<_>>(), d.workers), (vec!["e0", "e1"], 2));
+        let Medium::Bridge(ends, _) = &d.medium else { panic!("a bridge") };
+        assert_eq!(
+            ends.each_ref().map(|e| (e.drops, e.settings.fanout.map(|f| f.defrag))),
+            [(true, Some(false)), (false, Some(false))]
+        );
+        assert_eq!((d.drops(), d.groups().collect::<Vec<_>>()), (true, vec![7]));
+        for (b, words) in [
+            ("threads: 2", "entry with copy-iface: e0"),
+            ("copy-mode: ips; copy-iface: e3; threads: 2", "each has to name the other"),
+            ("copy-mode: ips; copy-iface: e0; threads: 3", "have to be the same"),
+            ("copy-mode: ips; copy-iface: e0; threads: 2; bpf-filter: tcp", "pass rules"),
+            ("copy-mode: ips; copy-iface: e0; threads: 2; cluster-type: cluster_rollover", "cluster_flow"),
+            ("copy-mode: ips; copy-iface: e0; threads: 2; cluster-type: cluster_qm", "the same"),
+            ("copy-mode: ips; threads: 2", "needs copy-iface"),
+            ("copy-mode: both; threads: 2", "none of none, ips and tap"),
+        ] {
+            let e = bridged(a, b).unwrap_err();
+            assert!(e.contains(words), "{b}: {e}");
         }
     }
 }

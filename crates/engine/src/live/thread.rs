@@ -6,28 +6,31 @@ use std::time::{Duration, Instant};
 
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
-use margay_capture::af_packet::{AfPacket, Trust};
-use margay_capture::live::{LinkChange, LiveCounters, LiveSource, Received};
-use margay_config::RunOptions;
+use margay_capture::af_packet::{AfPacket, Bridge, Injector};
+use margay_capture::live::{LinkChange, LiveSource, Received};
+use margay_config::{Config, RunOptions};
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
 use margay_output::{Outputs, notice, warning};
 
 use super::Cpus;
-use super::settings::Device;
+use super::settings::{Device, Medium};
 use crate::control::Control;
 use crate::control::post::Post;
 use crate::exception::Policies;
 use crate::settings;
 use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
-use crate::worker::{Captured, Worker};
+use crate::worker::wire::Wire;
+use crate::worker::{Captured, End, Worker};
 use crate::{Failed, files};
 
 /// How long a worker waits for packets before it looks whether there is something else to do.
 const WAIT: Duration = Duration::from_millis(100);
 /// How long a worker that is to stop looks at what is in its ring, at most.
 const LAST: Duration = Duration::from_secs(30);
+/// Most packets of a batch of an inline source.
+const INLINE_BATCH: usize = 64;
 /// Of how many packets checksums are looked at before they are judged (`checksum-checks: auto`), and how many percent may be
 /// wrong.
 const JUDGED: u64 = 1000;
@@ -47,22 +50,24 @@ pub(super) struct Seat {
     pub(super) outputs: Outputs,
     pub(super) files: FileConfig,
     pub(super) cpus: Arc<Cpus>,
-    /// The number of its interface's fan-out group, once there is one.
-    pub(super) group: Arc<Mutex<Option<u16>>>,
+    /// The numbers of its interfaces' fan-out groups, once there are any.
+    pub(super) group: Arc<Mutex<Groups>>,
     /// Told when the worker is ready, or why it cannot be; and again when it lets packets in.
     pub(super) ready: Sender<Result<(), Failed>>,
     /// Packets may come in; gone where there is nothing to be waited for.
     pub(super) go: Receiver<()>,
 }
 
+/// The numbers of fan-out groups, of one interface or of two that are bridged.
+pub(super) type Groups = [Option<u16>; 2];
+
+/// Where packets come from.
+type Source = Box<dyn LiveSource>;
+
 /// What a worker leaves behind.
 pub(super) struct Final {
-    pub(super) interface: String,
     pub(super) thread: String,
-    pub(super) live: LiveCounters,
-    /// Frames decoded.
-    pub(super) decoded: u64,
-    pub(super) invalid_checksums: u64,
+    pub(super) ends: Vec<End>,
     pub(super) alerts: u64,
     pub(super) counters: Vec<(String, u64)>,
     /// What the engine's own rules cost, where that is measured.
@@ -96,7 +101,7 @@ impl Seat {
     }
 
     #[allow(clippy::type_complexity)]
-    fn prepare(&mut self) -> Result<(Worker, Reporter, AfPacket, Arc<Post>), Failed> {
+    fn prepare(&mut self) -> Result<(Worker, Reporter, Source, Arc<Post>), Failed> {
         let control = &self.control;
         let config = &control.config;
         let mut outputs = Some(std::mem::replace(&mut self.outputs, nothing()?));
@@ -118,30 +123,41 @@ impl Seat {
         worker.decoder.live = true;
         worker.lane.rest.set_interface(&self.device.name);
         worker.lane.rest.captured = Some(Captured {
-            interface: self.device.name.clone(),
+            ends: (self.device.interfaces().map(|i| End { interface: i.to_owned(), ..End::default() })).collect(),
             thread: self.thread.clone(),
-            live: LiveCounters::default(),
             announce: self.announce(&post),
         });
         let reporter = Reporter::new(config, false)?;
         let source = self.open()?;
+        let injector = injector(config, &self.options)?;
+        worker.lane.rest.wire = Some(Box::new(Wire::new(source.is_inline() && control.ips, injector)));
         if self.nth == 0 && !source.is_up() {
-            warning!("af-packet", "{}: is down; waiting for it to come up", self.device.name);
+            let names: Vec<&str> = self.device.interfaces().collect();
+            warning!("af-packet", "{}: is down; waiting for it to come up", names.join(" or "));
         }
         Ok((worker, reporter, source, post))
     }
 
     /// One after the other on each interface: the first says which group they are.
-    fn open(&self) -> Result<AfPacket, Failed> {
-        let mut group = self.group.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut settings = self.device.settings.clone();
-        if let Some(f) = &mut settings.fanout {
-            f.id = group.or(f.id);
+    fn open(&self) -> Result<Source, Failed> {
+        let mut groups = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.device.medium {
+            Medium::AfPacket(settings) => {
+                let mut settings = settings.clone();
+                if let Some(f) = &mut settings.fanout {
+                    f.id = groups[0].or(f.id);
+                }
+                let source =
+                    AfPacket::open(&self.device.name, settings).map_err(|e| Failed::new("af-packet", e.to_string()))?;
+                groups[0] = source.group();
+                Ok(Box::new(source))
+            }
+            Medium::Bridge(ends, agreement) => {
+                let source = Bridge::open(*ends.clone(), agreement, self.device.workers)
+                    .map_err(|e| Failed::new("af-packet", e.to_string()))?;
+                Ok(Box::new(source))
+            }
         }
-        let source =
-            AfPacket::open(&self.device.name, settings).map_err(|e| Failed::new("af-packet", e.to_string()))?;
-        *group = source.group();
-        Ok(source)
     }
 
     /// Says what parsers announce to all other workers.
@@ -166,22 +182,26 @@ impl Seat {
         self,
         worker: &mut Worker,
         reporter: &mut Reporter,
-        mut source: AfPacket,
+        mut source: Source,
         post: &Arc<Post>,
         go: bool,
     ) -> Final {
         let signals = Arc::clone(&self.control.signals);
-        let batch = files::batch_size(&self.control.config).unwrap_or(256);
+        let mut batch = files::batch_size(&self.control.config).unwrap_or(256);
+        if source.is_inline() {
+            // Packets go on with the batch: the first waits for the last.
+            batch = batch.min(INLINE_BATCH);
+        }
         let mut judging = self.device.auto_trust;
         while go && !signals.stop() {
             let received = source.receive(batch, WAIT);
             if post.is_waiting() {
-                self.serve(worker, reporter, &mut source, post);
+                self.serve(worker, reporter, &mut *source, post);
             }
-            self.take(worker, &mut source, received);
+            self.take(worker, &mut *source, received);
             if judging && worker.decoder.counters.pkts >= JUDGED {
                 judging = false;
-                self.judge(worker, &mut source);
+                self.judge(worker, &mut *source);
             }
         }
         // What is in the ring is inspected; nothing more comes in.
@@ -191,11 +211,11 @@ impl Seat {
         while go && Instant::now() < end {
             match source.receive(batch, settle) {
                 Received::Idle => break,
-                received => self.take(worker, &mut source, received),
+                received => self.take(worker, &mut *source, received),
             }
         }
         self.control.leave(post);
-        self.note(worker, &mut source);
+        self.note(worker, &mut *source);
         post.close(worker, reporter);
         worker.finish();
         let counters = reporter.counters(worker);
@@ -208,11 +228,8 @@ impl Seat {
         };
         rest.scripts.finish();
         Final {
-            interface: self.device.name.clone(),
             thread: self.thread,
-            live: source.counters(),
-            decoded: worker.decoder.counters.pkts,
-            invalid_checksums: worker.lane.rest.stream.counters.invalid_checksum,
+            ends: worker.lane.rest.captured.take().map_or_else(Vec::new, |c| c.ends),
             alerts: worker.lane.rest.counters.alerts,
             counters,
             costs,
@@ -221,13 +238,26 @@ impl Seat {
 
     /// Inspects what came.
     #[inline]
-    fn take(&self, worker: &mut Worker, source: &mut AfPacket, received: Received) {
+    fn take(&self, worker: &mut Worker, source: &mut dyn LiveSource, received: Received) {
         let now = match received {
             Received::Frames => {
-                let frames = source.batch();
+                let end = source.end();
+                let before = (worker.decoder.counters.pkts, worker.lane.rest.stream.counters.invalid_checksum);
+                if source.ends() > 1 {
+                    self.at_end(worker, end);
+                }
+                let (frames, inline) = (source.batch(), source.is_inline());
                 for (i, frame) in frames.iter().enumerate() {
                     worker.decoder.unfinished_checksums = frames.trusted(i);
                     worker.frame(&frame);
+                    if inline {
+                        worker.decide();
+                    }
+                }
+                let pkts = worker.decoder.counters.pkts - before.0;
+                let invalid = worker.lane.rest.stream.counters.invalid_checksum - before.1;
+                if let Some(c) = &mut worker.lane.rest.captured {
+                    c.inspected(end, pkts, invalid);
                 }
                 None
             }
@@ -235,7 +265,7 @@ impl Seat {
             Received::Idle => Some(settings::now()),
             Received::Link(change) => {
                 if self.nth == 0 {
-                    let name = &self.device.name;
+                    let name = self.device.interfaces().nth(source.end()).unwrap_or(&self.device.name);
                     match change {
                         LinkChange::Down => {
                             warning!("af-packet", "{name}: went down; nothing comes until it is up again")
@@ -248,7 +278,9 @@ impl Seat {
             }
         };
         let second = worker.expire_live(now);
-        source.release(&[]);
+        let decisions = worker.decisions();
+        source.release(&decisions);
+        worker.decided(decisions);
         if second {
             let time = worker.lane.rest.now;
             worker.lane.rest.outputs.tick(time);
@@ -256,21 +288,28 @@ impl Seat {
     }
 
     /// Notes what the source counted, for those who ask.
-    fn note(&self, worker: &mut Worker, source: &mut AfPacket) {
+    fn note(&self, worker: &mut Worker, source: &mut dyn LiveSource) {
         if let Some(c) = &mut worker.lane.rest.captured {
-            c.live = source.counters();
+            c.ends.iter_mut().enumerate().for_each(|(end, e)| e.live = source.counters(end));
+        }
+    }
+
+    /// The packets that follow come from that interface.
+    fn at_end(&self, worker: &mut Worker, end: usize) {
+        if let Some(name) = self.device.interfaces().nth(end) {
+            worker.lane.rest.set_interface(name);
         }
     }
 
     #[cold]
-    fn serve(&self, worker: &mut Worker, reporter: &mut Reporter, source: &mut AfPacket, post: &Post) {
+    fn serve(&self, worker: &mut Worker, reporter: &mut Reporter, source: &mut dyn LiveSource, post: &Post) {
         self.note(worker, source);
         post.serve(worker, reporter);
     }
 
     /// Stops looking at checksums where many are wrong: they are filled in later then, by a card.
     #[cold]
-    fn judge(&self, worker: &mut Worker, source: &mut AfPacket) {
+    fn judge(&self, worker: &mut Worker, source: &mut dyn LiveSource) {
         let (wrong, all) = (worker.lane.rest.stream.counters.invalid_checksum, worker.decoder.counters.pkts);
         if wrong * 100 > all * WRONG {
             notice!(
@@ -278,8 +317,29 @@ impl Seat {
                 "{}: {wrong} of {all} checksums are wrong: taking it that the card fills them in, and looking at them no more",
                 self.thread
             );
-            source.set_trust(Trust::Everybody);
+            source.trust();
         }
+    }
+}
+
+/// Where the answers of `reject` go, if not back to the interface: to that of `--reject-dev`, or by the host's routes
+/// (`host-mode: router`).
+fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, Failed> {
+    let failed = |e: margay_capture::live::LiveError| Failed::new("respond-reject", e.to_string());
+    let router = match config.get("host-mode") {
+        None | Some("" | "auto" | "sniffer-only") => false,
+        Some("router") => true,
+        Some(other) => {
+            return Err(Failed::new(
+                "respond-reject",
+                format!("host-mode: \"{other}\" is none of auto, router and sniffer-only"),
+            ));
+        }
+    };
+    match &options.reject_dev {
+        Some(name) => Injector::device(name).map(Some).map_err(failed),
+        None if router => Injector::routed().map(Some).map_err(failed),
+        None => Ok(None),
     }
 }
 

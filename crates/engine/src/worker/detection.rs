@@ -11,6 +11,7 @@ use super::firewall::FlowDropBy;
 use super::frames::FrameSource;
 use super::scripts::{Occasion, Scene};
 use super::tcp::Seen;
+use super::wire::Wire;
 use super::{DropReason, Fate, FlowExt, Rest};
 
 impl Rest {
@@ -22,6 +23,9 @@ impl Rest {
         // A capture file's packets go nowhere: what would be replaced is counted.
         if self.ips && !state.replacements().is_empty() {
             self.counters.ips.replaced();
+            if let Some(wire) = &mut self.wire {
+                wire.replace(packet, state.replacements().iter().map(|(at, bytes)| (*at, &bytes[..])));
+            }
         }
         self.carry_out(packet, None, verdict, fate);
     }
@@ -118,6 +122,9 @@ impl Rest {
         }
         if self.ips && !state.replacements().is_empty() {
             self.counters.ips.replaced();
+            if let Some(wire) = &mut self.wire {
+                wire.replace(packet, state.replacements().iter().map(|(at, bytes)| (*at, &bytes[..])));
+            }
         }
         if self.shown > 0
             && state.alerts().iter().any(|a| a.stream)
@@ -166,6 +173,9 @@ impl Rest {
         }
         fate.reject |= verdict.reject.is_some() && self.ips;
         fate.rejected = verdict.reject;
+        if verdict.reject.is_some() && self.wire.is_some() {
+            fate.answers = Wire::how(packet);
+        }
         fate.dropped_by = verdict.dropped_by;
         self.bypass |= verdict.bypass;
         self.pcap.passed |= fate.pass;

@@ -482,9 +482,9 @@ fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {
     };
     // Nothing is sent when a capture file is read; who would have been answered is said all the same.
     let reject = fate.rejected.map(|r| match r {
-        Reject::Source => (RejectTarget::ToClient, &[] as &[&str]),
-        Reject::Destination => (RejectTarget::ToServer, &[] as &[&str]),
-        Reject::Both => (RejectTarget::Both, &[] as &[&str]),
+        Reject::Source => (RejectTarget::ToClient, fate.answers),
+        Reject::Destination => (RejectTarget::ToServer, fate.answers),
+        Reject::Both => (RejectTarget::Both, fate.answers),
     });
     VerdictInfo { action, reject }
 }

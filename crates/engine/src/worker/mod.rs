@@ -16,11 +16,12 @@ mod log;
 mod scripts;
 mod stream_log;
 mod tcp;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use margay_capture::live::LiveCounters;
-use margay_detect::RulesMark;
+use margay_capture::live::{Decisions, LiveCounters};
+use margay_detect::{InOrder, RulesMark};
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
@@ -35,6 +36,7 @@ pub(crate) use ips::IpsCounters;
 pub(crate) use log::RuleTexts;
 use scripts::Scene;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
+use wire::Wire;
 
 /// What the engine keeps with a flow.
 #[derive(Debug, Default)]
@@ -157,6 +159,8 @@ pub(crate) struct Fate {
     pub(crate) pass: bool,
     /// Who is to be answered.
     pub(crate) rejected: Option<margay_detect::Reject>,
+    /// How they are, where packets are sent at all.
+    pub(crate) answers: &'static [&'static str],
     /// The rule that dropped it.
     pub(crate) dropped_by: Option<u32>,
 }
@@ -221,20 +225,36 @@ pub(crate) struct Rest {
     pub(crate) expected: expect::Expected,
     /// Where its packets come from, if that is an interface.
     pub(crate) captured: Option<Captured>,
+    /// What goes back there.
+    pub(crate) wire: Option<Box<Wire>>,
+    /// Tells the workers of the same stream of packets of connections that this one's parsers announced.
+    pub(crate) announce: Option<Announce>,
+    /// Whose turn it is among them.
+    order: Option<Arc<dyn InOrder>>,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
 }
 
 /// Of a worker whose packets come from an interface.
 pub(crate) struct Captured {
-    /// The interface.
-    pub(crate) interface: String,
+    /// The interfaces: one, or the two that are bridged.
+    pub(crate) ends: Vec<End>,
     /// The thread, as statistics name it.
     pub(crate) thread: String,
-    /// What came, and was lost on the way, when that was last asked for.
-    pub(crate) live: LiveCounters,
     /// Tells the other workers of connections that this one's parsers announced.
     pub(crate) announce: Option<Announce>,
+}
+
+/// An interface that a worker's packets come from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct End {
+    pub(crate) interface: String,
+    /// What came, and was lost on the way, when that was last asked for.
+    pub(crate) live: LiveCounters,
+    /// Frames that were decoded.
+    pub(crate) decoded: u64,
+    /// TCP packets with a wrong checksum.
+    pub(crate) invalid_checksums: u64,
 }
 
 /// Tells other workers of connections that a flow announced.
@@ -243,7 +263,8 @@ pub(crate) type Announce = Box<dyn FnMut(&[margay_app::expect::Expect], Vlans, T
 impl Captured {
     /// Gives its counters in the order they are shown: Suricata's, then our own.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
-        let c = &self.live;
+        let mut c = LiveCounters::default();
+        self.ends.iter().for_each(|e| c.add(&e.live));
         f("capture.kernel_packets", c.kernel_packets);
         f("capture.kernel_drops", c.kernel_drops);
         f("capture.errors", c.errors);
@@ -253,11 +274,20 @@ impl Captured {
         f("capture.afpacket.poll_timeout", c.poll_timeout);
         f("capture.afpacket.poll_data", c.poll_data);
         f("capture.afpacket.poll_errors", c.poll_errors);
-        f("capture.afpacket.send_errors", 0);
+        f("capture.afpacket.send_errors", c.send_errors);
         f("capture.afpacket.ring_full", c.freezes);
         f("capture.afpacket.truncated", c.truncated);
         f("capture.afpacket.unreadable", c.unreadable);
         f("capture.afpacket.reopened", c.reopened);
+        f("capture.afpacket.sent", c.sent);
+    }
+
+    /// Notes that a batch of one of the interfaces was inspected: so many frames, and so many of them with wrong checksums.
+    pub(crate) fn inspected(&mut self, end: usize, decoded: u64, invalid_checksums: u64) {
+        if let Some(e) = self.ends.get_mut(end) {
+            e.decoded += decoded;
+            e.invalid_checksums += invalid_checksums;
+        }
     }
 }
 
@@ -274,11 +304,35 @@ impl Worker {
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
         self.lane.rest.frame = Fate::default();
         self.lane.rest.pcap = PacketFate::default();
+        if let Some(wire) = &mut self.lane.rest.wire {
+            wire.begin(frame.data);
+        }
         self.unswept = self.unswept.saturating_add(1);
         self.decoder.decode(frame, &mut self.lane);
         if self.lane.rest.ips {
             let fate = self.lane.rest.frame;
             self.lane.rest.counters.ips.count(fate, self.lane.rest.firewall);
+        }
+    }
+
+    /// Says what becomes of the frame that was just taken.
+    pub(crate) fn decide(&mut self) {
+        let rest = &mut self.lane.rest;
+        if let Some(wire) = &mut rest.wire {
+            wire.decide(rest.frame);
+        }
+    }
+
+    /// What was decided of the frames of a batch, and is to be answered; [`Worker::decided`] takes it back.
+    pub(crate) fn decisions(&mut self) -> Decisions {
+        self.lane.rest.wire.as_mut().map(|w| std::mem::take(&mut w.decisions)).unwrap_or_default()
+    }
+
+    /// Gives back what was decided: it was carried out.
+    pub(crate) fn decided(&mut self, mut decisions: Decisions) {
+        if let Some(wire) = &mut self.lane.rest.wire {
+            decisions.clear();
+            wire.decisions = decisions;
         }
     }
 
@@ -294,6 +348,14 @@ impl Worker {
         }
         rest.outputs.end_batch();
         self.lane.count_ended();
+    }
+
+    /// As [`Worker::expire`], of one of several workers: `now` is the time of the stream that all have their packets from, of
+    /// which `others` went to others since this was last called.
+    pub(crate) fn expire_with(&mut self, now: Time, others: u64) {
+        self.lane.rest.now = now;
+        self.unswept = self.unswept.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
+        self.expire();
     }
 
     /// As [`Worker::expire`], of packets that come as time goes by: flows that are silent for too long are ended every second
@@ -355,6 +417,11 @@ impl PacketSink for Lane {
         // The captured frame shares the fate of the worst of what it carried.
         self.rest.frame.drop = self.rest.frame.drop.or(fate.drop);
         self.rest.frame.reject |= fate.reject;
+        if (fate.reject || fate.rejected.is_some())
+            && let Some(wire) = &mut self.rest.wire
+        {
+            wire.reject(packet, fate, self.rest.now);
+        }
         self.rest.log_pcap(packet);
     }
 }
@@ -441,6 +508,13 @@ impl Lane {
         let Some(flow) = flows.get_mut(at) else { return };
         // Inline, what the stream has wins over what the packet says.
         let rewritten = rest.rewritten(packet, flow, dir, &seen);
+        if let (Some(copy), Some(wire)) = (&rewritten, &mut rest.wire)
+            && wire.inline
+            && !wire.rewrite(packet, copy)
+        {
+            // It would say something else than what was inspected.
+            fate.drop = fate.drop.or(Some(DropReason::StreamError));
+        }
         let copy;
         let packet = match &rewritten {
             Some(data) => {
@@ -505,6 +579,9 @@ impl Rest {
             pcap: PacketFate::default(),
             expected: expect::Expected::default(),
             captured: None,
+            wire: None,
+            announce: None,
+            order: None,
             ended_tcp: Vec::new(),
         }
     }

@@ -108,7 +108,9 @@ impl Eve {
 
     /// The interface that packets come from.
     pub fn set_interface(&mut self, interface: &str) {
-        self.settings.in_iface = Some(interface.to_owned());
+        let name = self.settings.in_iface.get_or_insert_default();
+        name.clear();
+        name.push_str(interface);
     }
 
     /// The types that this output wants to be told of.

@@ -1,0 +1,628 @@
+//! Two interfaces, bridged: what comes in at one goes out of the other, unless it is dropped (`copy-mode`, `copy-iface`).
+//!
+//! A worker has a ring on each of the two, so that it sees both directions of its flows. Packets wait in slots
+//! (TPACKET_V2) and not in blocks, for a block is handed over only when it is full or its time is over, and every packet would
+//! be late by that. They are inspected there and sent from there: the kernel copies them once, into what it sends. A batch is
+//! of one end; it is sent in the order in which it came, with one call for many packets.
+//!
+//! Several workers share the flows of a bridge by the kernel's fan-out groups, one for each interface. The hash of a flow is the
+//! same for both directions and on both interfaces, and chooses among the members of a group in the order in which they joined.
+//! [`Agreement`] sees to it that workers have the same place in both groups, also where an interface was made anew.
+//!
+//! # What a card would have done
+//!
+//! Packets come as the host has them, not as the wire will: without their VLAN tag, without a checksum where the sender leaves it
+//! to its card (virtual interfaces do), several in one that the sender leaves to its card to cut apart (TSO) or that were put
+//! together on their way in (GRO). The tag is put back. The rest the kernel tells in a header of ten bytes before the frame
+//! (`PACKET_VNET_HDR`), and is told again when the frame is sent: it fills in checksums, and cuts to the size that the packets
+//! had, or leaves it to the card that sends. What came as one packet is inspected as one. Packets larger than a slot come
+//! with a call each (`PACKET_COPY_THRESH`); they are mostly such.
+//!
+//! A checksum that is not filled in yet is the sum of the pseudo-header: it stays as it is in a packet whose payload is changed.
+//!
+//! # Limits
+//!
+//! | what | limit or policy |
+//! | --- | --- |
+//! | packets that wait | the ring's slots; the kernel drops and counts those that find no room ([`LiveCounters::kernel_drops`]) |
+//! | packets larger than a slot that wait | 32 MiB; those without room are cut, counted ([`LiveCounters::truncated`]) and not sent on |
+//! | no room where packets go out | tried 20 times in 10 ms for each 64 packets; then lost, [`LiveCounters::send_errors`] |
+//! | the other interface is down | what was to go there is lost, counted in the same way |
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::block::{self, Trust, VLAN_TAG};
+use super::ring::{Polled, SlotRing, poll_all};
+use super::send::{Offload, Out, Sender, TOGETHER};
+use super::{BACK_OFF, Interface, LOOK, NOTHING, Opening, Settings, State, let_in};
+use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, Side, Verdict};
+use crate::reader::{Batch, Meta};
+
+/// Room for a packet that is larger than a slot, and how many of them are received together.
+const LARGE: usize = 1 << 17;
+const LARGE_TOGETHER: usize = 16;
+/// What a slot has before the frame: the header, an address, a VLAN tag's room.
+const BEFORE: u32 = 128;
+/// Batches after which interfaces are looked at even though there is always something to do.
+const BATCHES: u32 = 4096;
+
+/// One of the two interfaces.
+#[derive(Debug, Clone)]
+pub struct BridgeEnd {
+    /// Its name.
+    pub name: String,
+    /// How it is captured from. The number of blocks and their size give the memory of its ring; it is made of slots.
+    pub settings: Settings,
+    /// Whether packets that come in here may be dropped (`copy-mode: ips`), or are sent on whatever is decided (`tap`).
+    pub drops: bool,
+}
+
+/// What the workers of a bridge agree upon: the numbers of the groups, and who has which place.
+#[derive(Debug, Clone, Default)]
+pub struct Agreement(Arc<Mutex<[Places; 2]>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Places {
+    /// The interface's number: another one when it is made anew.
+    index: i32,
+    /// How many workers have joined.
+    taken: usize,
+    group: Option<u16>,
+}
+
+/// One end of the bridge.
+#[derive(Debug)]
+struct End {
+    name: String,
+    settings: Settings,
+    drops: bool,
+    interface: Interface,
+    /// `None` while the interface is gone.
+    ring: Option<SlotRing>,
+    /// Sends out of this interface what came in at the other.
+    sender: Option<Sender>,
+    state: State,
+    /// Packets are let in.
+    open: bool,
+    metas: Vec<Meta>,
+    offloads: Vec<Offload>,
+    /// The batch is of packets larger than a slot, and its bytes are here.
+    large: bool,
+    beside: Vec<u8>,
+    counters: LiveCounters,
+}
+
+/// Two interfaces, and a ring on each.
+#[derive(Debug)]
+pub struct Bridge {
+    ends: [End; 2],
+    /// The end that the batch is of.
+    current: usize,
+    agreement: Agreement,
+    /// This worker's place in the groups.
+    place: usize,
+    /// How many workers the bridge has.
+    workers: usize,
+    started: bool,
+    looked: Instant,
+    /// Batches since then.
+    batches: u32,
+    /// A packet that was changed and whose checksum is filled in later.
+    patched: Vec<u8>,
+}
+
+impl Bridge {
+    /// Makes the sockets of one of `workers` workers, with everything but packets.
+    ///
+    /// # Errors
+    /// [`LiveError`].
+    pub fn open(ends: [BridgeEnd; 2], agreement: &Agreement, workers: usize) -> Result<Bridge, LiveError> {
+        let [a, b] = ends;
+        let (a, b) = (End::new(a)?, End::new(b)?);
+        let mut bridge = Bridge {
+            ends: [a, b],
+            current: 0,
+            agreement: agreement.clone(),
+            place: 0,
+            workers,
+            started: false,
+            looked: Instant::now(),
+            batches: 0,
+            patched: Vec::new(),
+        };
+        // Nobody joins in between.
+        let agreement = agreement.clone();
+        let mut places = agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bridge.place = places[0].taken;
+        for (end, places) in bridge.ends.iter_mut().zip(&mut *places) {
+            end.open_ring(places, bridge.place)?;
+        }
+        drop(places);
+        Ok(bridge)
+    }
+
+    /// Opens an end whose interface is there again, once it is this worker's turn.
+    fn open_again(&mut self, at: usize) -> bool {
+        let mut places = self.agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(end), Some(places)) = (self.ends.get_mut(at), places.get_mut(at)) else { return false };
+        matches!(end.open_ring(places, self.place), Ok(true))
+    }
+
+    /// Lets packets in at ends that are ready: all workers are.
+    fn let_in(&mut self) -> Result<(), LiveError> {
+        let places = *self.agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (end, places) in self.ends.iter_mut().zip(places) {
+            let all = places.index == end.interface.index && places.taken >= self.workers;
+            if let Some(ring) = &end.ring
+                && !end.open
+                && all
+            {
+                let_in(&end.name, &ring.socket, None)?;
+                end.open = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends on what is accepted of the batch.
+    fn carry_out(&mut self, decisions: &Decisions) {
+        let [a, b] = &mut self.ends;
+        let (from, to) = if self.current == 0 { (a, b) } else { (b, a) };
+        if from.metas.is_empty() && decisions.is_plain() {
+            return;
+        }
+        let mut post = Post {
+            sender: to.sender.as_ref(),
+            out: [Out::default(); TOGETHER],
+            waiting: 0,
+            lost: 0,
+            sent: 0,
+            gone: false,
+        };
+        let mut dropped = 0;
+        let data = match from.large {
+            true => &from.beside[..],
+            false => from.ring.as_ref().map_or(&[][..], SlotRing::taken),
+        };
+        for (i, (meta, &offload)) in from.metas.iter().zip(&from.offloads).enumerate() {
+            let verdict = if from.drops { decisions.verdict(i) } else { Verdict::Accept };
+            let start = meta.start as usize;
+            let own = data.get(start..start + meta.len as usize).unwrap_or(&[]);
+            if verdict == Verdict::Drop {
+                dropped += 1;
+            } else if meta.len < meta.wire_len {
+                // What is missing of it cannot be sent.
+                post.lost += 1;
+            } else if let Some(frame) = decisions.replacement(i).filter(|_| from.drops) {
+                match offload.checksum() {
+                    None => post.add(Out { offload, frame }),
+                    Some(at) => {
+                        post.flush();
+                        self.patched.clear();
+                        self.patched.extend_from_slice(frame);
+                        if let (Some(to), Some(from)) = (self.patched.get_mut(at..at + 2), own.get(at..at + 2)) {
+                            to.copy_from_slice(from);
+                        }
+                        post.one(Out { offload, frame: &self.patched });
+                    }
+                }
+            } else {
+                post.add(Out { offload, frame: own });
+            }
+        }
+        post.flush();
+        let (sent, lost, gone) = (post.sent, post.lost, post.gone);
+        from.counters.dropped += dropped;
+        from.counters.sent += sent;
+        from.counters.send_errors += lost;
+        for (side, frame) in decisions.answers() {
+            let end = if side == Side::Source { &mut *from } else { &mut *to };
+            let done = end.sender.as_ref().map(|s| s.send(&[Out { frame, ..Out::default() }]));
+            match done {
+                Some(d) if d.sent == 1 => end.counters.answers += 1,
+                _ => end.counters.answer_errors += 1,
+            }
+        }
+        if gone {
+            self.batches = BATCHES;
+        }
+    }
+
+    /// The batch is done with.
+    fn give_back(&mut self) {
+        if let Some(end) = self.ends.get_mut(self.current) {
+            end.metas.clear();
+            end.offloads.clear();
+            if let Some(ring) = &mut end.ring {
+                ring.release();
+            }
+        }
+    }
+
+    /// Looks whether the interfaces are there; what changed first is told.
+    #[cold]
+    fn look(&mut self) -> Option<Received> {
+        self.looked = Instant::now();
+        self.batches = 0;
+        for at in 0..2 {
+            if let Some(change) = self.look_at(at) {
+                self.current = at;
+                return Some(Received::Link(change));
+            }
+        }
+        if self.started && self.ends.iter().any(|e| !e.open) && self.let_in().is_err() {
+            // Tried again at the next look.
+            return None;
+        }
+        None
+    }
+
+    fn look_at(&mut self, at: usize) -> Option<LinkChange> {
+        let end = self.ends.get_mut(at)?;
+        if let State::Gone { until, .. } = end.state
+            && self.looked < until
+        {
+            return None;
+        }
+        let found = Interface::find(&end.name);
+        let here = match &found {
+            Ok(i) if end.ring.is_some() && i.index == end.interface.index => {
+                let (state, change) = match (end.state, i.up) {
+                    (State::Up, false) => (State::Down, LinkChange::Down),
+                    (State::Down, true) => (State::Up, LinkChange::Back),
+                    _ => return None,
+                };
+                end.state = state;
+                return Some(change);
+            }
+            Ok(i) if i.up => Some(i.clone()),
+            _ => None,
+        };
+        end.close();
+        if let Some(interface) = here {
+            end.interface = interface;
+            if self.open_again(at) {
+                let end = self.ends.get_mut(at)?;
+                end.counters.reopened += 1;
+                end.state = State::Up;
+                return Some(LinkChange::Back);
+            }
+        }
+        let end = self.ends.get_mut(at)?;
+        let (pause, told) = match end.state {
+            State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), true),
+            _ => (BACK_OFF[0], false),
+        };
+        end.state = State::Gone { until: self.looked + pause, pause };
+        (!told).then_some(LinkChange::Gone)
+    }
+
+    /// Waits for packets, or for the interfaces.
+    #[cold]
+    fn wait(&mut self, wait: Duration) -> Option<Received> {
+        if self.ends.iter().all(|e| e.ring.is_none()) {
+            std::thread::sleep(wait);
+            return Some(self.look().unwrap_or(Received::Idle));
+        }
+        let [a, b] = &self.ends;
+        let sockets = [a, b].map(|e| e.ring.as_ref().map(|r| &r.socket));
+        let told = poll_all(sockets, wait);
+        let (mut idle, mut error) = (true, false);
+        for (end, told) in self.ends.iter_mut().zip(told) {
+            let Some(told) = told else { continue };
+            end.counters.polls += 1;
+            match told {
+                Polled::Data => {
+                    end.counters.poll_data += 1;
+                    idle = false;
+                }
+                Polled::Signal => {
+                    end.counters.poll_signal += 1;
+                    idle = false;
+                }
+                Polled::Timeout => end.counters.poll_timeout += 1,
+                Polled::Error => {
+                    end.counters.poll_errors += 1;
+                    if end.ring.as_ref().is_some_and(|r| r.socket.take_error().is_some()) {
+                        end.counters.errors += 1;
+                    }
+                    error = true;
+                }
+            }
+        }
+        if error {
+            let found = self.look();
+            if found.is_none() && self.ends.iter().all(|e| e.ring.as_ref().is_none_or(|r| r.ready().is_none())) {
+                // An error that says nothing does not make this a busy loop.
+                std::thread::sleep(wait.min(Duration::from_millis(5)));
+            }
+            return found;
+        }
+        if idle {
+            let due = self.ends.iter().any(|e| e.state != State::Up || (self.started && !e.open));
+            if due || self.looked.elapsed() >= LOOK {
+                return Some(self.look().unwrap_or(Received::Idle));
+            }
+        }
+        None
+    }
+}
+
+/// Frames on their way out.
+struct Post<'a> {
+    sender: Option<&'a Sender>,
+    out: [Out<'a>; TOGETHER],
+    waiting: usize,
+    sent: u64,
+    lost: u64,
+    gone: bool,
+}
+
+impl<'a> Post<'a> {
+    #[inline]
+    fn add(&mut self, out: Out<'a>) {
+        if let Some(place) = self.out.get_mut(self.waiting) {
+            *place = out;
+            self.waiting += 1;
+        }
+        if self.waiting == TOGETHER {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let Some(out) = self.out.get(..waiting).filter(|o| !o.is_empty()) else { return };
+        let Some(sender) = self.sender else {
+            self.lost += waiting as u64;
+            return;
+        };
+        let done = sender.send(out);
+        self.sent += done.sent;
+        self.lost += done.lost;
+        self.gone |= done.gone;
+    }
+
+    /// Sends one alone.
+    fn one(&mut self, out: Out<'_>) {
+        match self.sender.map(|s| s.send(&[out])) {
+            Some(done) => {
+                self.sent += done.sent;
+                self.lost += done.lost;
+                self.gone |= done.gone;
+            }
+            None => self.lost += 1,
+        }
+    }
+}
+
+impl End {
+    fn new(end: BridgeEnd) -> Result<End, LiveError> {
+        let interface = Interface::find(&end.name)?;
+        super::check(&end.name, &end.settings)?;
+        if interface.loopback || interface.link != margay_packet::LinkType::ETHERNET {
+            return Err(LiveError::Setting {
+                interface: end.name,
+                setting: "copy-mode",
+                message: "only interfaces of Ethernet can be bridged".into(),
+            });
+        }
+        Ok(End {
+            name: end.name,
+            settings: end.settings,
+            drops: end.drops,
+            state: if interface.up { State::Up } else { State::Down },
+            interface,
+            ring: None,
+            sender: None,
+            open: false,
+            metas: Vec::new(),
+            offloads: Vec::new(),
+            large: false,
+            beside: Vec::new(),
+            counters: LiveCounters::default(),
+        })
+    }
+
+    /// Opens socket and ring, and joins the group, where it is this place's turn: `false` where it is not.
+    fn open_ring(&mut self, places: &mut Places, place: usize) -> Result<bool, LiveError> {
+        if places.index != self.interface.index {
+            // The sockets of the group are gone with the interface, and so is the group.
+            *places = Places { index: self.interface.index, ..Places::default() };
+        }
+        if places.taken != place {
+            return Ok(false);
+        }
+        let mtu = Interface::mtu(&self.name);
+        // Packets of the interface's size fit; those of jumbo frames would need too much memory each.
+        let slot = (mtu + BEFORE).next_power_of_two().clamp(2048, 1 << 14);
+        let bytes = u64::from(self.settings.block_size) * u64::from(self.settings.blocks);
+        let slots = u32::try_from(bytes / u64::from(slot)).unwrap_or(u32::MAX).max(64);
+        let sender = Sender::new(self.interface.index).map_err(|source| LiveError::System {
+            interface: self.name.clone(),
+            what: "cannot be sent to",
+            source,
+        })?;
+        let opening = Opening {
+            name: &self.name,
+            settings: &self.settings,
+            interface: &self.interface,
+            group: places.group,
+            // What is sent on must not come in again.
+            ignore_outgoing: true,
+        };
+        let (ring, group) = opening.open(|socket| socket.into_slots(slot, slots), |ring| &ring.socket)?;
+        places.group = group;
+        places.taken += 1;
+        self.ring = Some(ring);
+        self.sender = Some(sender);
+        self.open = false;
+        Ok(true)
+    }
+
+    /// The interface is gone.
+    fn close(&mut self) {
+        self.count();
+        self.ring = None;
+        self.sender = None;
+        self.open = false;
+        self.metas.clear();
+        self.offloads.clear();
+    }
+
+    /// Reads what the kernel counted.
+    fn count(&mut self) {
+        if let Some(ring) = &self.ring
+            && let Ok([packets, drops]) = ring.socket.statistics_of_slots()
+        {
+            self.counters.kernel_packets += packets;
+            self.counters.kernel_drops += drops;
+            self.counters.freezes += u64::from(drops > 0);
+        }
+    }
+
+    /// Makes the next batch; whether there is one.
+    fn take(&mut self, max: usize) -> bool {
+        let Some(ring) = &mut self.ring else { return false };
+        let Some(status) = ring.ready() else { return false };
+        let (link, trust) = (self.interface.link, self.settings.trust);
+        self.large = status & libc::TP_STATUS_COPY != 0;
+        let mut taken = 0;
+        while taken < max
+            && let Some(status) = ring.ready()
+            && (status & libc::TP_STATUS_COPY != 0) == self.large
+            && (!self.large || taken < LARGE_TOGETHER)
+        {
+            let found = match self.large {
+                false => {
+                    let start = taken * ring.slot_size();
+                    ring.take().and_then(|s| block::slot(s, link, trust)).map(|s| (s, start))
+                }
+                true => {
+                    if self.beside.is_empty() {
+                        self.beside.resize(LARGE * LARGE_TOGETHER, 0);
+                    }
+                    let header: [u8; 32] = ring.take().and_then(|s| s.first_chunk().copied()).unwrap_or([0; 32]);
+                    let start = taken * LARGE;
+                    let room = self.beside.get_mut(start..start + LARGE);
+                    room.and_then(|room| {
+                        let (offload, len) = ring.receive(room.get_mut(VLAN_TAG..)?).ok()?;
+                        block::beside(&header, room, len, offload, link, trust).map(|s| (s, start))
+                    })
+                }
+            };
+            taken += 1;
+            let placed = found.and_then(|(s, start)| Some((s, u32::try_from(start).ok()?)));
+            let Some((mut s, start)) = placed else {
+                self.counters.unreadable += 1;
+                continue;
+            };
+            s.meta.start += start;
+            self.counters.bytes += u64::from(s.meta.len);
+            self.counters.truncated += u64::from(s.meta.len < s.meta.wire_len);
+            self.metas.push(s.meta);
+            self.offloads.push(s.offload);
+        }
+        self.counters.frames += self.metas.len() as u64;
+        if self.metas.is_empty()
+            && let Some(ring) = &mut self.ring
+        {
+            ring.release();
+        }
+        !self.metas.is_empty()
+    }
+}
+
+impl LiveSource for Bridge {
+    fn receive(&mut self, max: usize, wait: Duration) -> Received {
+        // What was not released is accepted.
+        self.release(&Decisions::default());
+        self.batches = self.batches.saturating_add(1);
+        if self.batches > BATCHES
+            && let Some(found) = self.look()
+        {
+            return found;
+        }
+        for again in [true, false] {
+            for turn in 1..=2 {
+                // In turn, so that neither has to wait for the other.
+                let at = (self.current + turn) % 2;
+                if let Some(end) = self.ends.get_mut(at)
+                    && end.take(max.max(1))
+                {
+                    self.current = at;
+                    if end.state == State::Down {
+                        // Packets are the surest sign.
+                        end.state = State::Up;
+                    }
+                    return Received::Frames;
+                }
+            }
+            if again && let Some(found) = self.wait(wait) {
+                return found;
+            }
+        }
+        Received::Idle
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        let Some(end) = self.ends.get(self.current) else { return Batch::live(&[], &[]) };
+        let data = match end.large {
+            true => &end.beside[..],
+            false => end.ring.as_ref().map_or(&[][..], SlotRing::taken),
+        };
+        Batch::live(data, &end.metas)
+    }
+
+    fn end(&self) -> usize {
+        self.current
+    }
+
+    fn ends(&self) -> usize {
+        2
+    }
+
+    fn release(&mut self, decisions: &Decisions) {
+        self.carry_out(decisions);
+        self.give_back();
+    }
+
+    fn is_inline(&self) -> bool {
+        true
+    }
+
+    fn is_up(&self) -> bool {
+        self.ends.iter().all(|e| e.state == State::Up)
+    }
+
+    fn trust(&mut self) {
+        self.ends.iter_mut().for_each(|e| e.settings.trust = Trust::Everybody);
+    }
+
+    fn start(&mut self) -> Result<(), LiveError> {
+        self.started = true;
+        self.let_in()
+    }
+
+    fn stop(&mut self) {
+        self.started = false;
+        for end in &mut self.ends {
+            if let Some(ring) = &end.ring {
+                // It lets packets in until the socket is closed, then.
+                let _ = ring.socket.attach(&NOTHING);
+            }
+            end.open = false;
+        }
+    }
+
+    fn settle(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    fn counters(&mut self, end: usize) -> LiveCounters {
+        let Some(end) = self.ends.get_mut(end) else { return LiveCounters::default() };
+        end.count();
+        end.counters
+    }
+}

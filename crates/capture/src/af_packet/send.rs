@@ -1,0 +1,272 @@
+//! Sending frames: many with one call, straight from where they are, with what the kernel has to know of their checksums
+//! and segments.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::ring::{Socket, check};
+use crate::live::LiveError;
+
+/// Frames that one call sends at most.
+pub(crate) const TOGETHER: usize = 64;
+/// How often sending is tried again where there is no room, of the frames of one call together, and how long room is waited
+/// for each time.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_micros(500);
+/// Bytes that may wait in the socket to be sent.
+const QUEUE: libc::c_int = 8 << 20;
+
+/// What the kernel knows of a frame (`struct virtio_net_hdr`, linux/virtio_net.h): which checksum has yet to be filled in, and
+/// into what segments it is to be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Offload(pub(crate) [u8; Offload::LEN]);
+
+impl Offload {
+    pub(crate) const LEN: usize = 10;
+    const NEEDS_CHECKSUM: u8 = 1;
+    /// More than the headers of a packet that is cut have.
+    const HEADERS: u16 = 256;
+
+    fn half(&self, at: usize) -> u16 {
+        u16::from_ne_bytes([self.0[at], self.0[at + 1]])
+    }
+
+    fn set(&mut self, at: usize, value: u16) {
+        let [a, b] = value.to_ne_bytes();
+        (self.0[at], self.0[at + 1]) = (a, b);
+    }
+
+    /// Whether the frame is several packets that are to be cut apart.
+    pub(crate) fn is_segments(&self) -> bool {
+        self.0[1] != 0
+    }
+
+    /// Where the checksum is that has yet to be filled in.
+    pub(crate) fn checksum(&self) -> Option<usize> {
+        (self.0[0] & Offload::NEEDS_CHECKSUM != 0).then(|| usize::from(self.half(6)) + usize::from(self.half(8)))
+    }
+
+    /// As it was received, made fit for sending: of a frame of so many bytes, which had so many put in front of its network
+    /// header.
+    pub(crate) fn for_sending(mut self, frame: usize, inserted: u16) -> Offload {
+        // What was found out about the checksum is of no use to whom it is sent.
+        self.0[0] &= Offload::NEEDS_CHECKSUM;
+        if self.0[0] == 0 {
+            self.set(6, 0);
+            self.set(8, 0);
+        } else {
+            self.set(6, self.half(6).saturating_add(inserted));
+        }
+        if self.is_segments() {
+            self.set(2, Offload::HEADERS.min(u16::try_from(frame).unwrap_or(u16::MAX)));
+        } else {
+            self.set(2, 0);
+        }
+        self
+    }
+}
+
+/// A frame that is to be sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Out<'a> {
+    pub(crate) offload: Offload,
+    pub(crate) frame: &'a [u8],
+}
+
+/// What came of sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Sent {
+    pub(crate) sent: u64,
+    /// Not sent.
+    pub(crate) lost: u64,
+    /// The interface is down or gone.
+    pub(crate) gone: bool,
+}
+
+/// A socket that sends out of one interface.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    socket: Socket,
+}
+
+impl Sender {
+    /// A sender for the interface of that number.
+    pub(crate) fn new(index: libc::c_int) -> io::Result<Sender> {
+        let socket = Socket::new()?;
+        socket.set_int(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        if socket.set_int(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, QUEUE).is_err() {
+            socket.set_int(libc::SOL_SOCKET, libc::SO_SNDBUF, QUEUE)?;
+        }
+        // Of no protocol: it receives nothing.
+        socket.bind_for(index, 0)?;
+        Ok(Sender { socket })
+    }
+
+    /// Sends frames, at most [`TOGETHER`], in their order. Where there is no room it is waited for, not for long.
+    pub(crate) fn send(&self, out: &[Out<'_>]) -> Sent {
+        let count = out.len().min(TOGETHER);
+        let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut parts = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; TOGETHER];
+        // SAFETY: all of it may be zero: no name, no data, no control data.
+        let mut messages: [libc::mmsghdr; TOGETHER] = unsafe { std::mem::zeroed() };
+        for ((o, parts), m) in out.iter().zip(&mut parts).zip(&mut messages) {
+            *parts = [part(&o.offload.0), part(o.frame)];
+            m.msg_hdr.msg_iov = parts.as_mut_ptr();
+            m.msg_hdr.msg_iovlen = parts.len() as _;
+        }
+        let mut done = Sent::default();
+        let (mut at, mut tries) = (0, 0);
+        while at < count {
+            let left = libc::c_uint::try_from(count - at).unwrap_or(0);
+            let Some(first) = messages.get_mut(at) else { break };
+            // SAFETY: there are `left` messages from `first` on, whose parts lie in `out` and `parts`; both are borrowed
+            // until this function ends, and the kernel only reads what they point to.
+            let result = unsafe { libc::sendmmsg(self.socket.raw(), first, left, libc::MSG_DONTWAIT as _) };
+            let error = match check(result) {
+                Ok(n) if n > 0 => {
+                    let n = usize::try_from(n).unwrap_or(0);
+                    at += n;
+                    done.sent += n as u64;
+                    continue;
+                }
+                Ok(_) => break,
+                Err(e) => e.raw_os_error().unwrap_or(0),
+            };
+            match error {
+                libc::EINTR => continue,
+                libc::EAGAIN | libc::ENOBUFS if tries < TRIES => {
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+                libc::ENETDOWN | libc::ENXIO | libc::ENODEV => done.gone = true,
+                _ => {}
+            }
+            // The first of those that are left cannot be sent.
+            at += 1;
+            done.lost += 1;
+        }
+        done.lost += (count - at) as u64;
+        done
+    }
+}
+
+/// Sends packets that are no answer of a source's own: out of an interface that is named, or wherever the host's routes lead.
+#[derive(Debug)]
+pub struct Injector(Way);
+
+#[derive(Debug)]
+enum Way {
+    Device(Sender),
+    Routed([OwnedFd; 2]),
+}
+
+impl Injector {
+    /// Out of the interface `name`: frames from their link layer on.
+    ///
+    /// # Errors
+    /// [`LiveError`].
+    pub fn device(name: &str) -> Result<Injector, LiveError> {
+        let interface = super::Interface::find(name)?;
+        let sender = Sender::new(interface.index).map_err(|e| refused(name, "cannot be sent to", e))?;
+        Ok(Injector(Way::Device(sender)))
+    }
+
+    /// As the host's routes say: IP packets.
+    ///
+    /// # Errors
+    /// [`LiveError`].
+    pub fn routed() -> Result<Injector, LiveError> {
+        let one = |family, level, name| {
+            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+            // SAFETY: no memory is handed over.
+            let fd = check(unsafe { libc::socket(family, kind, libc::IPPROTO_RAW) })?;
+            // SAFETY: the descriptor was just made, and nobody else has it.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            let yes: libc::c_int = 1;
+            let len = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the kernel reads a number of that size.
+            check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const yes).cast(), len) })?;
+            Ok::<OwnedFd, io::Error>(fd)
+        };
+        let both = one(libc::AF_INET, libc::IPPROTO_IP, libc::IP_HDRINCL)
+            .and_then(|a| Ok([a, one(libc::AF_INET6, libc::IPPROTO_IPV6, libc::IPV6_HDRINCL)?]));
+        both.map(|b| Injector(Way::Routed(b))).map_err(|e| refused("raw sockets", "cannot be opened", e))
+    }
+
+    /// Sends one packet: its link layer's header, and the IP packet. Whether it was sent.
+    pub fn send(&self, link: &[u8], packet: &[u8]) -> bool {
+        match &self.0 {
+            Way::Device(sender) => {
+                let frame = [link, packet].concat();
+                sender.send(&[Out { frame: &frame, ..Out::default() }]).sent == 1
+            }
+            Way::Routed([v4, v6]) => match packet.first().map(|b| b >> 4) {
+                Some(4) => packet.get(16..20).and_then(|b| b.try_into().ok()).is_some_and(|to: [u8; 4]| {
+                    let address = libc::sockaddr_in {
+                        sin_family: libc::AF_INET as libc::sa_family_t,
+                        sin_port: 0,
+                        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to) },
+                        sin_zero: [0; 8],
+                    };
+                    send_to(v4, packet, &address)
+                }),
+                Some(6) => packet.get(24..40).and_then(|b| b.try_into().ok()).is_some_and(|to: [u8; 16]| {
+                    let address = libc::sockaddr_in6 {
+                        sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                        sin6_port: 0,
+                        sin6_flowinfo: 0,
+                        sin6_addr: libc::in6_addr { s6_addr: to },
+                        sin6_scope_id: 0,
+                    };
+                    send_to(v6, packet, &address)
+                }),
+                _ => false,
+            },
+        }
+    }
+}
+
+/// `T` is an address.
+fn send_to<T>(fd: &OwnedFd, packet: &[u8], address: &T) -> bool {
+    let len = size_of::<T>() as libc::socklen_t;
+    let to = std::ptr::from_ref(address).cast();
+    // SAFETY: the kernel reads the packet and the address, which are as long as it is told.
+    let sent =
+        unsafe { libc::sendto(fd.as_raw_fd(), packet.as_ptr().cast(), packet.len(), libc::MSG_DONTWAIT, to, len) };
+    usize::try_from(sent) == Ok(packet.len())
+}
+
+fn refused(interface: &str, what: &'static str, source: io::Error) -> LiveError {
+    match source.raw_os_error() {
+        Some(libc::EPERM) => LiveError::NotAllowed { interface: interface.to_owned() },
+        _ => LiveError::System { interface: interface.to_owned(), what, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_made_fit() {
+        let header = |flags: u8, kind: u8, words: [u16; 4]| {
+            let mut o = Offload([flags, kind, 0, 0, 0, 0, 0, 0, 0, 0]);
+            words.iter().zip([2, 4, 6, 8]).for_each(|(w, at)| o.set(at, *w));
+            o
+        };
+        let whole = header(2, 0, [60, 0, 34, 16]);
+        assert_eq!(whole.checksum(), None);
+        assert_eq!(whole.for_sending(60, 0), Offload::default());
+        let partial = header(1, 0, [60, 0, 34, 16]);
+        assert_eq!(partial.checksum(), Some(50));
+        assert_eq!(partial.for_sending(64, 4), header(1, 0, [0, 0, 38, 16]));
+        let cut = header(1, 1, [65000, 1448, 34, 16]);
+        assert!(cut.is_segments());
+        assert_eq!(cut.for_sending(64000, 0), header(1, 1, [256, 1448, 34, 16]));
+        assert_eq!(cut.for_sending(100, 0), header(1, 1, [100, 1448, 34, 16]));
+    }
+}

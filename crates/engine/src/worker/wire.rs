@@ -1,0 +1,398 @@
+//! What goes back to the wire, of packets of interfaces: verdicts, changed packets, answers.
+//!
+//! Packets are inspected where they are, and are not written to. What `replace` changes, or the stream engine (inline, where
+//! a packet says something else than what was inspected already), goes into a copy of the frame, which is sent in its place.
+//! Checksums are updated by what changed (RFC 1624). In a tunnel nothing else has to be: a datagram whose checksum is right
+//! sums up to the same whatever it says, so that the outer checksum stays right.
+//!
+//! `reject` answers TCP with a reset, everything else with ICMP: administratively prohibited (RFC 1812 section 5.2.7.1, RFC 4443
+//! section 3.1). It is not done where RFC 1122 section 3.2.2 forbids it, and not more than [`ANSWERS`] times in a second.
+
+use std::net::IpAddr;
+
+use margay_capture::af_packet::Injector;
+use margay_capture::live::{Decisions, Side};
+use margay_detect::Reject;
+use margay_packet::tcp::flag;
+use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time, checksum};
+
+use super::Fate;
+
+/// Answers in a second of packet time that a worker sends at most.
+const ANSWERS: u32 = 1000;
+/// Bytes of a packet that an ICMP error quotes at most: it fits where every host takes it (RFC 1812 section 4.3.2.3).
+const QUOTED: usize = 512;
+/// Of Ethernet, and of each VLAN tag.
+const ETHERNET: usize = 14;
+const TAG: usize = 4;
+
+/// Of a worker whose packets come from an interface.
+#[derive(Default)]
+pub(crate) struct Wire {
+    /// Verdicts are carried out.
+    pub(crate) inline: bool,
+    pub(crate) decisions: Decisions,
+    /// Answers go this way, where it is not back to the interface.
+    pub(crate) injector: Option<Injector>,
+    /// The frame being inspected: where it is, and how long.
+    frame: (usize, usize),
+    /// The frame with what was changed, where something was.
+    changed: Vec<u8>,
+    is_changed: bool,
+    /// Where in it the copy begins that a rewritten packet is inspected in.
+    copy: Option<(usize, usize)>,
+    second: i64,
+    sent: u32,
+    answer: Vec<u8>,
+    counts: [u64; 4],
+}
+
+/// What became of answers that the engine itself sent, or did not.
+#[derive(Debug, Clone, Copy)]
+enum Count {
+    /// Sent by the injector…
+    Sent,
+    /// …or not.
+    Failed,
+    /// Over the limit.
+    Limited,
+    /// No answer is possible, or allowed.
+    Impossible,
+}
+
+impl Wire {
+    pub(crate) fn new(inline: bool, injector: Option<Injector>) -> Wire {
+        Wire { inline, injector, ..Wire::default() }
+    }
+
+    /// A frame is going to be inspected.
+    #[inline]
+    pub(super) fn begin(&mut self, frame: &[u8]) {
+        self.frame = (frame.as_ptr() as usize, frame.len());
+        self.is_changed = false;
+        self.copy = None;
+    }
+
+    /// It was inspected.
+    #[inline]
+    pub(super) fn decide(&mut self, fate: Fate) {
+        match fate.drop {
+            Some(_) => self.decisions.drop(),
+            None if self.is_changed => self.decisions.replace(&self.changed),
+            None => self.decisions.accept(),
+        }
+    }
+
+    /// Calls `f` with each counter's name and value; `sent` and `failed` are those of the source.
+    pub(crate) fn for_each(&self, sent: u64, failed: u64, f: &mut dyn FnMut(&str, u64)) {
+        let of = |c: Count| self.counts[c as usize];
+        f("capture.reject.sent", sent + of(Count::Sent));
+        f("capture.reject.failed", failed + of(Count::Failed));
+        f("capture.reject.limited", of(Count::Limited));
+        f("capture.reject.impossible", of(Count::Impossible));
+    }
+
+    /// Where in the frame the packet's bytes are.
+    fn place(&self, p: &Packet<'_>) -> Option<usize> {
+        let at = p.data.as_ptr() as usize;
+        if let Some((copy, place)) = self.copy
+            && copy == at
+        {
+            return Some(place);
+        }
+        let start = at.checked_sub(self.frame.0)?;
+        (start.checked_add(p.data.len())? <= self.frame.1).then_some(start)
+    }
+
+    /// The frame that `p` is of, or was taken out of.
+    fn frame_of<'a>(&self, p: &Packet<'a>) -> Option<&'a [u8]> {
+        let mut outermost = p;
+        while let Some(outer) = outermost.outer {
+            outermost = outer;
+        }
+        let data = outermost.data;
+        (data.as_ptr() as usize == self.frame.0 && data.len() == self.frame.1).then_some(data)
+    }
+
+    /// The packet goes on as `copy`, in which it is going to be inspected. `false` where it was put together from fragments
+    /// and cannot be changed.
+    pub(super) fn rewrite(&mut self, p: &Packet<'_>, copy: &[u8]) -> bool {
+        let Some(place) = self.place(p) else { return false };
+        if !self.is_changed {
+            let Some(frame) = self.frame_of(p) else { return false };
+            self.changed.clear();
+            self.changed.extend_from_slice(frame);
+        }
+        let Some(to) = self.changed.get_mut(place..place + copy.len()) else { return false };
+        to.copy_from_slice(copy);
+        self.is_changed = true;
+        self.copy = Some((copy.as_ptr() as usize, place));
+        true
+    }
+
+    /// The payload of the packet goes on with these bytes at these places. `false` where it cannot be changed.
+    pub(super) fn replace<'b>(&mut self, p: &Packet<'_>, what: impl Iterator<Item = (u32, &'b [u8])>) -> bool {
+        let Some(place) = self.place(p) else { return false };
+        let (l4, field) = match p.l4 {
+            L4::Tcp { offset, .. } => (offset as usize, 16),
+            L4::Udp { offset } => (offset as usize, 6),
+            L4::Icmpv4 { offset } | L4::Icmpv6 { offset } => (offset as usize, 2),
+            _ => return false,
+        };
+        if p.recursion > 0 && p.proto == 17 && p.data.get(l4 + field..l4 + field + 2) == Some(&[0, 0]) {
+            // Without a checksum of its own the sum of what carries it would change.
+            return false;
+        }
+        if !self.is_changed {
+            let Some(frame) = self.frame_of(p) else { return false };
+            self.changed.clear();
+            self.changed.extend_from_slice(frame);
+            self.is_changed = true;
+        }
+        let Some(bytes) = self.changed.get_mut(place..place + p.data.len()) else { return false };
+        let (payload, len) = (p.payload.0 as usize, p.payload.1 as usize);
+        let mut sum = 0u64;
+        for (at, new) in what {
+            let start = payload + at as usize;
+            if at as usize + new.len() > len {
+                continue;
+            }
+            let Some(old) = bytes.get_mut(start..start + new.len()) else { continue };
+            for (i, (old, new)) in old.iter_mut().zip(new).enumerate() {
+                let weight = if (start + i - l4).is_multiple_of(2) { 256 } else { 1 };
+                // m' + ~m
+                sum += u64::from(*new) * weight + u64::from(0xffff - u16::from(*old) * weight as u16);
+                *old = *new;
+            }
+        }
+        let Some(check) = bytes.get_mut(l4 + field..l4 + field + 2) else { return false };
+        let old = u16::from_be_bytes([check[0], check[1]]);
+        // A UDP datagram without a checksum stays one.
+        if p.proto != 17 || old != 0 {
+            sum += u64::from(!old);
+            while sum > 0xffff {
+                sum = (sum & 0xffff) + (sum >> 16);
+            }
+            let mut new = !(sum as u16);
+            if p.proto == 17 && new == 0 {
+                new = 0xffff;
+            }
+            check.copy_from_slice(&new.to_be_bytes());
+        }
+        true
+    }
+
+    /// How a packet is rejected, as events say it.
+    pub(super) fn how(p: &Packet<'_>) -> &'static [&'static str] {
+        if p.is_tcp() { &["tcp-reset"] } else { &["icmp-prohib"] }
+    }
+
+    /// Answers a packet that was rejected.
+    #[cold]
+    pub(super) fn reject(&mut self, p: &Packet<'_>, fate: Fate, now: Time) {
+        let sides: &[Side] = match fate.rejected {
+            None | Some(Reject::Source) => &[Side::Source],
+            Some(Reject::Destination) => &[Side::Destination],
+            Some(Reject::Both) => &[Side::Source, Side::Destination],
+        };
+        // What was dropped the destination has not seen.
+        let seen = !(self.inline && fate.drop.is_some());
+        for &side in sides {
+            if now.secs() != self.second {
+                (self.second, self.sent) = (now.secs(), 0);
+            }
+            if self.sent >= ANSWERS {
+                self.counts[Count::Limited as usize] += 1;
+                continue;
+            }
+            let mut answer = std::mem::take(&mut self.answer);
+            answer.clear();
+            let made = answer_to(p, side, seen, &mut answer);
+            match (made, &self.injector) {
+                (None, _) => self.counts[Count::Impossible as usize] += 1,
+                (Some(_), None) => {
+                    self.sent += 1;
+                    self.decisions.answer(side, &answer);
+                }
+                (Some(link), Some(injector)) => {
+                    self.sent += 1;
+                    let (link, packet) = answer.split_at_checked(link).unwrap_or((&[], &answer));
+                    let count = if injector.send(link, packet) { Count::Sent } else { Count::Failed };
+                    self.counts[count as usize] += 1;
+                }
+            }
+            self.answer = answer;
+        }
+    }
+}
+
+/// Writes an answer, from its link layer on; returns the length of that. `None` where there is none to give.
+fn answer_to(p: &Packet<'_>, side: Side, seen: bool, out: &mut Vec<u8>) -> Option<usize> {
+    if p.recursion != 0 || p.fragment || !matches!(p.source, PacketSource::Wire | PacketSource::Defrag) {
+        return None;
+    }
+    let at = match p.l3 {
+        L3::Ipv4 { offset, .. } | L3::Ipv6 { offset, .. } => offset as usize,
+        _ => return None,
+    };
+    // Nobody in particular sent it, or nobody in particular was meant.
+    if p.src.is_unspecified() || p.src.is_multicast() || p.dst.is_multicast() || p.dst.is_unspecified() {
+        return None;
+    }
+    if matches!(p.dst, IpAddr::V4(a) if a.is_broadcast()) {
+        return None;
+    }
+    let link = match p.link {
+        LinkType::ETHERNET if at >= ETHERNET && (at - ETHERNET).is_multiple_of(TAG) => {
+            let header = p.data.get(..at)?;
+            // Tags, and nothing that tells a length.
+            if at != ETHERNET + TAG * p.vlans.as_slice().len() || header.first()? & 1 != 0 {
+                return None;
+            }
+            match side {
+                Side::Source => {
+                    out.extend_from_slice(header.get(6..12)?);
+                    out.extend_from_slice(header.get(..6)?);
+                    out.extend_from_slice(header.get(12..)?);
+                }
+                Side::Destination => out.extend_from_slice(header),
+            }
+            at
+        }
+        LinkType::RAW if at == 0 => 0,
+        _ => return None,
+    };
+    let (from, to) = match side {
+        Side::Source => (p.dst, p.src),
+        Side::Destination => (p.src, p.dst),
+    };
+    if p.is_tcp() {
+        let segment = reset(p, side, seen)?;
+        ip(out, from, to, 6, segment.len());
+        transport(out, from, to, 6, 16, &segment);
+    } else {
+        let message = unreachable(p, at, side)?;
+        let (proto, sum) = if from.is_ipv4() { (1, false) } else { (58, true) };
+        ip(out, from, to, proto, message.len());
+        if sum {
+            transport(out, from, to, proto, 2, &message);
+        } else {
+            let start = out.len();
+            out.extend_from_slice(&message);
+            let sum = checksum::internet(out.get(start..)?);
+            out.get_mut(start + 2..start + 4)?.copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+    Some(link)
+}
+
+/// A reset (RFC 9293 section 3.5.2), that the receiver takes for one that is due: its number is the next that it expects
+/// (RFC 5961 section 3.2).
+fn reset(p: &Packet<'_>, side: Side, seen: bool) -> Option<[u8; 20]> {
+    let tcp = p.tcp()?;
+    if tcp.has(flag::RST) {
+        return None;
+    }
+    let takes = p.payload.1.wrapping_add(u32::from(tcp.has(flag::SYN))).wrapping_add(u32::from(tcp.has(flag::FIN)));
+    let after = tcp.seq().wrapping_add(takes);
+    let acks = tcp.has(flag::ACK);
+    let (sport, dport, seq, ack, flags) = match side {
+        Side::Source => (p.dport, p.sport, if acks { tcp.ack() } else { 0 }, after, flag::RST | flag::ACK),
+        Side::Destination => {
+            let seq = if seen { after } else { tcp.seq() };
+            (p.sport, p.dport, seq, if acks { tcp.ack() } else { 0 }, flag::RST | if acks { flag::ACK } else { 0 })
+        }
+    };
+    let mut out = [0; 20];
+    out[..2].copy_from_slice(&sport.to_be_bytes());
+    out[2..4].copy_from_slice(&dport.to_be_bytes());
+    out[4..8].copy_from_slice(&seq.to_be_bytes());
+    out[8..12].copy_from_slice(&ack.to_be_bytes());
+    (out[12], out[13]) = (5 << 4, flags);
+    Some(out)
+}
+
+/// An ICMP error that quotes the packet. To the destination it quotes what that would have sent.
+fn unreachable(p: &Packet<'_>, at: usize, side: Side) -> Option<Vec<u8>> {
+    let v4 = p.src.is_ipv4();
+    match p.l4 {
+        // No error about an error.
+        L4::Icmpv4 { .. } if matches!(p.icmp.0, 3 | 4 | 5 | 11 | 12) => return None,
+        L4::Icmpv6 { .. } if p.icmp.0 < 128 => return None,
+        _ => {}
+    }
+    // Type 3, code 13; for IPv6 type 1, code 1.
+    let (kind, code) = if v4 { (3, 13) } else { (1, 1) };
+    let mut out = vec![kind, code, 0, 0, 0, 0, 0, 0];
+    match side {
+        Side::Source => {
+            let end = (p.payload.0 as usize).saturating_add(p.payload.1 as usize).min(at + QUOTED);
+            out.extend_from_slice(p.data.get(at..end)?);
+        }
+        Side::Destination => {
+            let L4::Udp { .. } = p.l4 else { return None };
+            let len = 8u16;
+            ip(&mut out, p.dst, p.src, 17, usize::from(len));
+            for n in [p.dport, p.sport, len, 0] {
+                out.extend_from_slice(&n.to_be_bytes());
+            }
+        }
+    }
+    Some(out)
+}
+
+/// An IP header for so many bytes.
+fn ip(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, proto: u8, len: usize) {
+    let length = |n: usize| u16::try_from(n).unwrap_or(u16::MAX).to_be_bytes();
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let start = out.len();
+            out.extend_from_slice(&[0x45, 0]);
+            out.extend_from_slice(&length(20 + len));
+            // Not to be cut apart; 64 hops.
+            out.extend_from_slice(&[0, 0, 0x40, 0, 64, proto, 0, 0]);
+            out.extend_from_slice(&from.octets());
+            out.extend_from_slice(&to.octets());
+            let sum = checksum::internet(out.get(start..).unwrap_or(&[]));
+            if let Some(field) = out.get_mut(start + 10..start + 12) {
+                field.copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            out.extend_from_slice(&[0x60, 0, 0, 0]);
+            out.extend_from_slice(&length(len));
+            out.extend_from_slice(&[proto, 64]);
+            out.extend_from_slice(&from.octets());
+            out.extend_from_slice(&to.octets());
+        }
+        _ => {}
+    }
+}
+
+/// A transport's bytes, with a checksum over them and the pseudo-header at `field`.
+fn transport(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, proto: u8, field: usize, bytes: &[u8]) {
+    let mut pseudo = Vec::with_capacity(40 + bytes.len());
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            pseudo.extend_from_slice(&from.octets());
+            pseudo.extend_from_slice(&to.octets());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            pseudo.extend_from_slice(&from.octets());
+            pseudo.extend_from_slice(&to.octets());
+        }
+        _ => {}
+    }
+    pseudo.extend_from_slice(&[0, proto]);
+    pseudo.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+    pseudo.extend_from_slice(bytes);
+    let sum = checksum::internet(&pseudo);
+    let start = out.len();
+    out.extend_from_slice(bytes);
+    if let Some(to) = out.get_mut(start + field..start + field + 2) {
+        to.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;
