@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use margay_capture::af_packet::{AfPacket, Settings};
-use margay_capture::live::{LiveSource, Received};
+use margay_capture::live::{Decisions, LiveSource, Received};
 
 use crate::clock::Moment;
 use crate::problem::{Outcome, Problem};
@@ -199,7 +199,7 @@ impl Source {
                 let (mut came, mut wait) = (0, WAIT);
                 while came < MOST && ring.receive(4096, wait) == Received::Frames {
                     came += ring.batch().iter().count();
-                    ring.release(&[]);
+                    ring.release(&Decisions::default());
                     wait = Duration::ZERO;
                 }
                 Ok(came as f64)
@@ -227,7 +227,7 @@ impl Source {
     fn lost(&mut self) -> f64 {
         match self {
             Source::Interface { ring, lost } => {
-                let now = ring.counters().kernel_drops;
+                let now = ring.counters(0).kernel_drops;
                 let new = now.saturating_sub(*lost);
                 *lost = now;
                 new as f64
