@@ -658,6 +658,20 @@ impl Port {
     }
 }
 
+/// Asks the kernel for large pages for memory that was not used yet: fewer of them are looked up when it is read.
+pub(crate) fn large_pages(memory: &mut [std::mem::MaybeUninit<u8>]) {
+    const PAGE: usize = 4096;
+    let first = (memory.as_ptr() as usize).next_multiple_of(PAGE);
+    let end = (memory.as_ptr() as usize + memory.len()) & !(PAGE - 1);
+    if first < end {
+        // SAFETY: the range is within `memory`, which nobody else has; the advice changes how it is backed and not what is in it. That
+        // the kernel may not know it does not matter.
+        unsafe {
+            libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE);
+        }
+    }
+}
+
 /// Asks the kernel to wake this thread to the microsecond when it sleeps, instead of within 50.
 pub(crate) fn sleep_exactly() {
     // SAFETY: no memory is passed.
