@@ -60,6 +60,12 @@ impl Config {
         &self.notes
     }
 
+    /// The files that were read, those that others include too, as they were named.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        // The first stands for the command line.
+        self.files.iter().skip(1).map(|f| &**f)
+    }
+
     /// The top of the tree.
     pub fn root(&self) -> Node<'_> {
         Node { config: self, id: 0 }

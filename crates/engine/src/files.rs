@@ -14,6 +14,7 @@ use margay_packet::LinkType;
 use crate::Failed;
 use crate::control::post::Post;
 use crate::control::queue::Queue;
+use crate::service::watchdog::Beat;
 use crate::settings;
 use crate::signals::Signals;
 use crate::stats::Reporter;
@@ -121,6 +122,7 @@ pub(crate) fn run(
     worker: &mut Worker,
     reporter: &mut Reporter,
     steering: &Steering<'_>,
+    beat: &mut Beat,
 ) -> Option<Instant> {
     let mut began = None;
     let signals = steering.signals;
@@ -144,7 +146,11 @@ pub(crate) fn run(
             worker.lane.rest.outputs.reopen(settings::now());
             margay_output::log::reopen();
         }
-        match source.next_event(batch, SystemTime::now) {
+        // A pipe may be silent for as long as it likes.
+        beat.rest();
+        let event = source.next_event(batch, SystemTime::now);
+        beat.pass(worker.decoder.counters.pkts);
+        match event {
             Event::FileStart(start) => {
                 info!("pcap", "Starting file run for {}", start.file.display());
                 began = began.or_else(|| Some(Instant::now()));
@@ -192,6 +198,7 @@ pub(crate) fn run(
             Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
             Event::Wait(time) => {
                 worker.lane.rest.outputs.flush();
+                beat.rest();
                 steering.wait(time, worker, reporter);
             }
             Event::Done => break,

@@ -20,6 +20,7 @@ mod profiling;
 mod rule_check;
 mod rules;
 mod scripts;
+mod service;
 mod settings;
 mod signals;
 mod start;

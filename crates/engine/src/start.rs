@@ -21,6 +21,7 @@ use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
+use crate::service::{self, Service};
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
@@ -42,6 +43,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(f) => {
                 error!(f.module, "{}", f.message);
+                service::failed();
                 ExitCode::FAILURE
             }
         },
@@ -85,11 +87,6 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         Some(Capture::Foreign(name, _)) => Some(*name),
         _ => None,
     };
-    let what = what
-        .or(options.daemon.then_some("-D"))
-        .or(options.pidfile.is_some().then_some("--pidfile"))
-        .or(options.user.is_some().then_some("--user"))
-        .or(options.group.is_some().then_some("--group"));
     if let Some(what) = what {
         return Err(Failed::new(
             "suricata",
@@ -136,6 +133,9 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         return config.dump(&mut out).map_err(|e| Failed::new("suricata", format!("cannot print the settings: {e}")));
     }
     refuse(options)?;
+    let service = Service::begin(&config, options)?;
+    let _end = service::End(Arc::clone(&service));
+    let options = &service.options;
     let dir = log_dir(&config, options)?;
     logging::open(&config, options, &dir)?;
     notice!("suricata", "{} running in USER mode", about::version());
@@ -148,20 +148,12 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     for note in config.unknown_keys() {
         warning!("conf", "{note}");
     }
+    service.tell();
     if config.node("decoder.erspan.typeI").is_some() {
         warning!(
             "decode-erspan",
             "ERSPAN Type I is no longer configurable and it is always enabled; ignoring settings"
         );
-    }
-    if config.node("run-as").is_some_and(|n| n.node("user").is_some_and(|u| u.text().trim().is_empty()))
-        && options.user.is_none()
-    {
-        return Err(Failed::new(
-            "privs",
-            "no user name was provided - ensure it is specified either in the configuration file (run-as.user) or in \
-             command-line arguments (--user)",
-        ));
     }
     if options.pcap_file_buffer_size.is_some() || options.pcap_buffer_size.is_some() {
         warning!(
@@ -245,6 +237,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
     let run = Run { options, policies, autofp: parallel::autofp(&config, options)? };
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
+    let _ = control.service.set(Arc::clone(&service));
     control.serve_signals(wakes)?;
     // A capture file is read without its socket as well.
     let _socket = match socket.map(|path| socket::listen(&control, &path)) {
@@ -261,12 +254,14 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     } else if let Some(plan) = devices {
         plan.run(&control, options, &policies)?;
     } else {
+        control.ready()?;
         notice!("threads", "Threads created ->   Engine started.");
         run.serve_queue(&control);
         notice!("suricata", "Signal Received.  Stopping engine.");
     }
     // Clients of the socket go.
     signals.ask_to_stop();
+    service.stopping();
     for problem in control.engines().datasets().save() {
         error!("datasets", "{problem}");
     }
@@ -298,9 +293,13 @@ impl Run<'_> {
         })?;
         let Some(mut worker) = entered else { return Ok(0) };
         worker.lane.rest.engines.direct = tenant;
+        if control.queue.is_none() {
+            // Where files are handed over that was before the first one.
+            control.ready()?;
+        }
         let mut reporter = Reporter::new(config, self.options.verbose > 0)?;
         let steering = files::Steering { signals: &control.signals, post: &post, queue: control.queue.as_ref() };
-        let began = files::run(input, &mut worker, &mut reporter, &steering);
+        let began = files::run(input, &mut worker, &mut reporter, &steering, &mut control.watch.join("W#01"));
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
         worker.finish();
@@ -338,7 +337,7 @@ impl Run<'_> {
 }
 
 /// Where logs are written; it must be there and be writable.
-fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
+pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     let dir = match &options.log_dir {
         Some(d) => d.clone(),
         None => PathBuf::from(config.get("default-log-dir").unwrap_or("/var/log/suricata/")),

@@ -25,6 +25,7 @@ mod error;
 mod host;
 mod native;
 pub mod pattern;
+mod running;
 mod sandbox;
 mod script;
 mod source;
@@ -36,6 +37,7 @@ pub const STACK: usize = 8 << 20;
 
 pub use error::{ErrorKind, LuaError};
 pub use host::{Host, HostError, NoHost, Subject};
+pub use running::{running, thread_mark};
 pub use sandbox::{Limits, Log, LogLevel, Mode, Settings};
 pub use script::{Needs, Registered, Script, TRANSFORM_ARGS_MAX};
 pub use source::{SOURCE_MAX, Source};

@@ -1,10 +1,13 @@
 //! One script: loaded, asked what it needs, and called.
 
+use std::sync::Arc;
+
 use mlua::chunk::ChunkMode;
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, LuaString, MultiValue, Table};
 
 use crate::error::{ErrorKind, LuaError};
 use crate::host::{Host, HostError, NoHost, Subject};
+use crate::running::Call;
 use crate::sandbox::{Settings, State, locked};
 use crate::source::Source;
 use crate::value::Value;
@@ -86,6 +89,8 @@ type Question = (LuaString, LuaString, mlua::Value, mlua::Value, mlua::Value);
 pub struct Script {
     state: State,
     name: String,
+    /// Whether it is being called, for those who look from beside.
+    call: Arc<Call>,
     /// The function that is called again and again.
     main: Option<Function>,
 }
@@ -110,7 +115,7 @@ impl Script {
         {
             package.set("path", path).map_err(|e| LuaError::of(&e, ErrorKind::Script, &source.name))?;
         }
-        let script = Script { state, name: source.name.to_string(), main: None };
+        let script = Script { state, name: source.name.to_string(), call: Call::of(&source.name), main: None };
         let lua = &script.state.lua;
         // Scripts may begin with a line for the shell.
         let text: &[u8] = match source.text.strip_prefix(b"#") {
@@ -305,6 +310,7 @@ impl Script {
     fn run<R: FromLuaMulti>(&self, host: &mut dyn Host, f: &Function, args: impl IntoLuaMulti) -> Result<R, LuaError> {
         let State { lua, native, budget, .. } = &self.state;
         budget.start();
+        let _running = self.call.begin();
         let result = lua.scope(|scope| {
             let ask = scope.create_function_mut(|lua, (subject, what, a, b, c): Question| {
                 let (subject, what) = (subject.to_str()?, what.to_str()?);

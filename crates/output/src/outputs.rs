@@ -334,6 +334,7 @@ impl Outputs {
     /// Opens all files anew, after they were moved away.
     pub fn reopen(&mut self, now: Time) {
         self.sinks().for_each(|s| s.reopen(now));
+        self.pcap.iter_mut().for_each(PcapLog::reopen);
     }
 
     /// Lines that could not be written so far, of all workers.

@@ -190,6 +190,8 @@ struct Open {
     writer: PcapWriter<Writer>,
     link: LinkType,
     path: PathBuf,
+    /// Device and number of the file: another one may have its name by now.
+    identity: (u64, u64),
 }
 
 enum Writer {
@@ -364,7 +366,9 @@ impl PcapLog {
             }
             self.files.push_back(path.clone());
         }
-        let file = BufWriter::with_capacity(128 * 1024, File::create(&path)?);
+        let file = File::create(&path)?;
+        let identity = identity(&file.metadata()?);
+        let file = BufWriter::with_capacity(128 * 1024, file);
         let file = match self.settings.compression {
             Compression::None => Writer::Plain(file),
             Compression::Lz4 { checksum } => {
@@ -372,7 +376,7 @@ impl PcapLog {
                 Writer::Lz4(Box::new(FrameEncoder::with_frame_info(info, file)))
             }
         };
-        Ok(Open { writer: PcapWriter::new(file, p.link, SNAPLEN, Resolution::Micro)?, link: p.link, path })
+        Ok(Open { writer: PcapWriter::new(file, p.link, SNAPLEN, Resolution::Micro)?, link: p.link, path, identity })
     }
 
     /// Hands what is buffered to the operating system: once in a while, and at the end.
@@ -387,7 +391,21 @@ impl PcapLog {
     }
 }
 
+fn identity(meta: &std::fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (meta.dev(), meta.ino())
+}
+
 impl PcapLog {
+    /// Ends the file that is open if it was moved away; the next packet begins another one. One that is still where it was
+    /// goes on: its name has a time of its own.
+    pub fn reopen(&mut self) {
+        let moved = |o: &Open| std::fs::metadata(&o.path).map_or(true, |m| identity(&m) != o.identity);
+        if self.open.as_ref().is_some_and(moved) {
+            self.finish();
+        }
+    }
+
     /// Ends the file that is open: at the end.
     pub fn finish(&mut self) {
         if let Some(o) = self.open.take() {
@@ -533,6 +551,24 @@ mod tests {
             [4_193_232, 4_193_232, 4_000_776]
         );
         assert_eq!(log.counters().written, 20_000);
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_not_written_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = PcapLog::new(PcapLogSettings::new(dir.path().join("log.pcap")), 0, 1).unwrap();
+        let packet = |log: &mut PcapLog, secs| log.packet(&frame(&[0; 60], secs), PacketFate::default());
+        packet(&mut log, 1000);
+        log.reopen();
+        packet(&mut log, 1001);
+        assert_eq!(listing(dir.path()), ["log.pcap.1000"], "it is still there");
+        std::fs::rename(dir.path().join("log.pcap.1000"), dir.path().join("away")).unwrap();
+        log.reopen();
+        packet(&mut log, 1002);
+        log.finish();
+        assert_eq!(listing(dir.path()), ["away", "log.pcap.1002"]);
+        let size = |n: &str| std::fs::metadata(dir.path().join(n)).unwrap().len();
+        assert_eq!((size("away"), size("log.pcap.1002")), (24 + 2 * 76, 24 + 76));
     }
 
     #[test]

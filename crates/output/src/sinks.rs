@@ -41,12 +41,26 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// Why an output cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: cannot be opened for writing: {source}", path.display())]
+#[error("{}: cannot be opened for writing: {source}{}", path.display(), whose(path, source))]
 pub struct OpenError {
     /// The file.
     pub path: PathBuf,
     /// Why.
     pub source: io::Error,
+}
+
+/// Whose a file is that may not be opened, or else its folder; in brackets, for messages.
+fn whose(path: &Path, error: &io::Error) -> String {
+    use std::os::unix::fs::MetadataExt;
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return String::new();
+    }
+    let there = [Some(path), path.parent()].into_iter().flatten();
+    let Some((at, m)) = there.filter_map(|p| Some((p, std::fs::metadata(p).ok()?))).next() else {
+        return String::new();
+    };
+    let (at, uid) = (at.display(), rustix::process::geteuid().as_raw());
+    format!(" ({at} belongs to uid {}, mode {:04o}; this runs as uid {uid})", m.uid(), m.mode() & 0o7777)
 }
 
 /// One worker's end of an output.

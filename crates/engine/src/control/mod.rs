@@ -30,6 +30,8 @@ use margay_config::{Capture, Config, RunOptions};
 use margay_output::{error, notice};
 
 use crate::engines::{EngineSet, Loading};
+use crate::service::watchdog::Watch;
+use crate::service::{Service, privileges};
 use crate::settings;
 use crate::signals::Signals;
 use crate::start::Watching;
@@ -71,6 +73,10 @@ pub(crate) struct Control {
     pub(crate) queue: Option<Queue>,
     /// Interfaces are captured from.
     pub(crate) live: OnceLock<LiveInfo>,
+    /// Workers that are watched.
+    pub(crate) watch: Arc<Watch>,
+    /// What the process is beyond a run; none in tests.
+    pub(crate) service: OnceLock<Arc<Service>>,
 }
 
 /// What is captured from, where it is interfaces.
@@ -124,6 +130,8 @@ impl Control {
             watching,
             queue,
             live: OnceLock::new(),
+            watch: Arc::default(),
+            service: OnceLock::new(),
         }))
     }
 
@@ -190,6 +198,14 @@ impl Control {
         Ok(())
     }
 
+    /// Everything is open and packets may come: what is only for the start goes, and who waits is told.
+    ///
+    /// # Errors
+    /// As [`Service::ready`].
+    pub(crate) fn ready(self: &Arc<Self>) -> Result<(), Failed> {
+        self.service.get().map_or(Ok(()), |s| s.ready(self))
+    }
+
     /// Asks every worker the same. None answers where there is none.
     ///
     /// # Errors
@@ -226,7 +242,13 @@ pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<
         .name(format!("margay-{name}"))
         // Rules are loaded there, and with them scripts.
         .stack_size(margay_lua::STACK)
-        .spawn(run)
+        .spawn(|| {
+            // None of them needs any.
+            if let Err(f) = privileges::shed() {
+                error!(f.module, "{}", f.message);
+            }
+            run();
+        })
         .map(drop)
         .map_err(|e| Failed::new("threads", format!("cannot start the thread \"{name}\": {e}")))
 }

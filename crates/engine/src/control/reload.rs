@@ -31,6 +31,7 @@ impl Control {
     /// What keeps the new rules from being used. It was written to the log.
     pub(crate) fn reload(&self) -> Result<(), Failed> {
         notice!("detect", "rule reload starting");
+        let _reloading = self.service.get().map(|s| s.reloading());
         let reloaded = self.change(|old| {
             if self.options.disable_detection {
                 return Err(Failed::new("detect", "detection is off (--disable-detection)"));

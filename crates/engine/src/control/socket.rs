@@ -84,7 +84,8 @@ pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Fail
     if let Some(folder) = path.parent()
         && !folder.exists()
     {
-        std::fs::create_dir_all(folder).map_err(|e| failed(&format!("cannot make its folder: {e}")))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|e| failed(&format!("cannot make its folder: {e}{}", crate::service::owner(folder))))?;
     }
     // What an engine left that did not end well.
     if let Ok(meta) = std::fs::symlink_metadata(path) {
@@ -96,7 +97,10 @@ pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Fail
         }
         std::fs::remove_file(path).map_err(|e| failed(&format!("an old socket cannot be removed: {e}")))?;
     }
-    let listener = UnixListener::bind(path).map_err(|e| failed(&e.to_string()))?;
+    let listener = UnixListener::bind(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::PermissionDenied => failed(&format!("{e}{}", crate::service::owner(path))),
+        _ => failed(&e.to_string()),
+    })?;
     let clients = Arc::new(AtomicUsize::new(0));
     let socket = Socket { path: path.to_owned(), clients: Arc::clone(&clients) };
     if let Err(e) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)) {

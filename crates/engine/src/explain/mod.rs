@@ -199,7 +199,13 @@ fn explain(o: &Options) -> Result<bool, Failed> {
     let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
     quiet(false);
     let steering = files::Steering { signals: &signals, post: &Post::default(), queue: None };
-    files::run(source, &mut worker, &mut reporter, &steering);
+    files::run(
+        source,
+        &mut worker,
+        &mut reporter,
+        &steering,
+        &mut crate::service::watchdog::Watch::default().join("explain"),
+    );
     worker.finish();
     let Some((_, state)) = &worker.lane.rest.detect else { return Err(Failed::new("detect", "there are no rules")) };
     let explained: Vec<Explained<'_>> = state

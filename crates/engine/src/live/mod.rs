@@ -23,6 +23,7 @@ use crate::Failed;
 use crate::control::{Control, LiveInfo};
 use crate::exception::Policies;
 use crate::profiling::Profiling;
+use crate::service::privileges;
 use crate::settings as all;
 use crate::start::Watching;
 use cpus::Cpus;
@@ -86,7 +87,7 @@ impl Plan {
         let mut first = Some(all::open_files(config, &control.dir, workers)?);
         if all::writer_thread(config, workers)? {
             // Events go out with the batch that made them.
-            first.iter_mut().for_each(|o| o.write_aside(0));
+            privileges::without(|| first.iter_mut().for_each(|o| o.write_aside(0)));
         }
         let beside = first.as_mut().map(Outputs::beside);
         let files = all::files(config, &control.dir)?;
@@ -108,6 +109,7 @@ impl Plan {
                 prepared.push((Arc::clone(device), nth, outputs));
             }
         }
+        let stack = all::stack_size(config)?;
         let mut group = Arc::default();
         for (overall, (device, nth, outputs)) in prepared.into_iter().enumerate() {
             if nth == 0 {
@@ -141,7 +143,7 @@ impl Plan {
             };
             let handle = std::thread::Builder::new()
                 .name(thread.chars().take(15).collect())
-                .stack_size(margay_lua::STACK)
+                .stack_size(stack)
                 .spawn(move || seat.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {thread}: {e}")))?;
             threads.push(handle);
@@ -165,6 +167,11 @@ impl Plan {
             threads.into_iter().for_each(|t| drop(t.join()));
             return Err(f);
         }
+        if let Err(f) = control.ready() {
+            control.signals.ask_to_stop();
+            threads.into_iter().for_each(|t| drop(t.join()));
+            return Err(f);
+        }
         notice!("threads", "Threads created -> W: {workers}   Engine started.");
         let outputs = match beside {
             Some(o) => o,
@@ -172,6 +179,7 @@ impl Plan {
         };
         let mut report = Report::new(config, control, outputs, interfaces.into_iter().zip(before).collect())?;
         let broken = stand_by(control, &threads, &mut report);
+        control.service.get().inspect(|s| s.stopping());
         control.signals.ask_to_stop();
         report.ended();
         let mut finals = Vec::new();

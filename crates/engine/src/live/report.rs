@@ -155,6 +155,7 @@ impl Report {
             ("capture.engine.lost", rows.iter().map(Row::engine_lost).sum()),
         ];
         self.totals.splice(at..at, host.map(|(n, v)| (n.to_owned(), v)));
+        self.totals.push(("watchdog.stuck".to_owned(), self.control.watch.stuck()));
         if !self.outputs.wants(EventType::Stats) {
             return;
         }

@@ -19,6 +19,7 @@ use super::settings::{Device, Medium};
 use crate::control::Control;
 use crate::control::post::Post;
 use crate::exception::Policies;
+use crate::service::privileges;
 use crate::settings;
 use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
@@ -91,6 +92,8 @@ impl Seat {
                 let mut go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
                 if go {
                     let started = source.start().map_err(|e| Failed::new(self.device.medium.names().1, e.to_string()));
+                    // What is left is for opening the socket again.
+                    let started = started.and_then(|()| privileges::keep());
                     go = started.is_ok();
                     // Whoever does not wait for it any more stops this worker in another way.
                     let _ = ready.send(started);
@@ -204,7 +207,9 @@ impl Seat {
             batch = batch.min(INLINE_BATCH);
         }
         let mut judging = self.device.auto_trust;
+        let mut beat = self.control.watch.join(&self.thread);
         while go && !signals.stop() {
+            beat.pass(worker.decoder.counters.pkts);
             let received = source.receive(batch, WAIT);
             if post.is_waiting() {
                 self.serve(worker, reporter, &mut *source, post);
@@ -220,6 +225,7 @@ impl Seat {
         let end = Instant::now() + LAST;
         let settle = source.settle();
         while go && Instant::now() < end {
+            beat.pass(worker.decoder.counters.pkts);
             match source.receive(batch, settle) {
                 Received::Idle => break,
                 received => self.take(worker, &mut *source, received),

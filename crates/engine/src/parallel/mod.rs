@@ -108,6 +108,7 @@ impl Autofp {
         });
         let files = all::files(config, job.dir)?;
         let cpus = Arc::new(Cpus::from_config(config)?);
+        let stack = all::stack_size(config)?;
         let (ready, told) = mpsc::channel();
         let mut threads: Vec<JoinHandle<Option<Final>>> = Vec::new();
         let mut starters = Vec::new();
@@ -133,7 +134,7 @@ impl Autofp {
             let name = format!("W#{:02}", number + 1);
             let handle = std::thread::Builder::new()
                 .name(name.clone())
-                .stack_size(margay_lua::STACK)
+                .stack_size(stack)
                 .spawn(move || seat.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {name}: {e}")))?;
             threads.push(handle);
@@ -144,6 +145,10 @@ impl Autofp {
             let said =
                 told.recv().unwrap_or_else(|_| Err(Failed::new("threads", "a worker's thread ended before it began")));
             made = made.and(said);
+        }
+        if control.queue.is_none() {
+            // Where files are handed over that was before the first one.
+            made = made.and_then(|()| control.ready());
         }
         if let Err(f) = made {
             // Those that are ready do not begin.

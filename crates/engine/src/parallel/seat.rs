@@ -144,7 +144,9 @@ impl Seat {
         let shared = Arc::clone(&self.shared);
         let me = self.number;
         let (mut sleeps, mut slept, mut turns) = (0, Duration::ZERO, 0);
+        let mut beat = self.control.watch.join(&format!("W#{:02}", me + 1));
         loop {
+            beat.pass(working.packets);
             working.post.serve(&mut working.worker, &mut working.reporter);
             // Looked at before the queue: after the end nothing is put there.
             let over = shared.turns.over();
@@ -160,6 +162,8 @@ impl Seat {
             }
             if shared.turns.begin() {
                 turns += 1;
+                // A pipe may be silent for as long as it likes.
+                beat.rest();
                 // Only who has the reader's place asks for the lock.
                 let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
                 let outcome = feeder.turn(me, &shared);
@@ -177,6 +181,7 @@ impl Seat {
             }
             // Nobody knows when there is more.
             working.worker.lane.rest.outputs.end_batch();
+            beat.rest();
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
         }
@@ -186,6 +191,7 @@ impl Seat {
             load.at.store(u64::MAX, Ordering::Release);
         }
         self.control.leave(post);
+        beat.pass(*packets);
         post.close(worker, reporter);
         worker.finish();
         let counters = reporter.counters(worker);

@@ -63,6 +63,29 @@ pub(crate) fn flag(config: &Config, path: &str, default: bool) -> Result<bool, C
     Ok(config.bool(path)?.unwrap_or(default))
 }
 
+/// Bytes of stack of a worker that has a thread of its own (`threading.stack-size`): never less than scripts need.
+///
+/// # Errors
+/// No size, or one that no machine has.
+pub(crate) fn stack_size(config: &Config) -> Result<usize, ConfigError> {
+    const PATH: &str = "threading.stack-size";
+    const MOST: u64 = 1 << 30;
+    let least = margay_lua::STACK;
+    let wanted = size(config, PATH, least as u64)?;
+    if wanted > MOST {
+        return Err(wrong(config, PATH, "is more than 1 GiB"));
+    }
+    let wanted = usize::try_from(wanted).unwrap_or(least);
+    if wanted < least {
+        margay_output::info!(
+            "threading",
+            "{PATH}: scripts need a stack of {} MiB: that is what workers get",
+            least >> 20
+        );
+    }
+    Ok(wanted.max(least))
+}
+
 /// Wall-clock time, for what is said about the engine itself and for names of files.
 pub(crate) fn now() -> margay_packet::Time {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -112,4 +135,21 @@ fn add_ports(config: &Config, path: &str, text: &str, depth: u8, out: &mut Vec<u
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_workers() {
+        let of = |text: &str| {
+            let config = Config::from_str(&format!("%YAML 1.1\n---\nthreading:\n  a: b\n{text}"), "t").unwrap();
+            stack_size(&config).map_err(|e| e.to_string())
+        };
+        assert_eq!(of(""), Ok(margay_lua::STACK));
+        assert_eq!(of("  stack-size: 64mb\n"), Ok(64 << 20));
+        assert_eq!(of("  stack-size: 512kb\n"), Ok(margay_lua::STACK));
+        assert!(of("  stack-size: 2gb\n").unwrap_err().contains("1 GiB"));
+    }
 }

@@ -1,0 +1,83 @@
+//! `-D`: the engine in the background.
+//!
+//! Who started it waits until it is ready or has failed, and ends with its status. Until then the engine's words still reach the
+//! terminal; from then on they are where `logging` says.
+
+use std::fs::OpenOptions;
+use std::io::{PipeWriter, Read, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid};
+
+use crate::Failed;
+
+/// Tells the process that waits. There is one for the whole process.
+static WAITING: Mutex<Option<PipeWriter>> = Mutex::new(None);
+
+fn failed(what: &str, e: impl std::fmt::Display) -> Failed {
+    Failed::new("daemon", format!("cannot run in the background (-D): {what}: {e}"))
+}
+
+/// Goes into the background, to `folder`. Only the new process comes back from this: the one that called waits for it and
+/// ends. The calling thread must be the only one.
+///
+/// # Errors
+/// No process is to be had, or no such folder.
+pub(super) fn enter(folder: &Path) -> Result<(), Failed> {
+    let (mut told, tell) = std::io::pipe().map_err(|e| failed("no pipe", e))?;
+    match fork()? {
+        ForkResult::Parent { child } => {
+            drop(tell);
+            wait(child, &mut told)
+        }
+        ForkResult::Child => drop(told),
+    }
+    // A session of its own, and no leader of it: no terminal can become its own.
+    rustix::process::setsid().map_err(|e| failed("no session of its own", e))?;
+    if let ForkResult::Parent { .. } = fork()? {
+        signal_hook::low_level::exit(0);
+    }
+    *WAITING.lock().unwrap_or_else(PoisonError::into_inner) = Some(tell);
+    std::env::set_current_dir(folder)
+        .map_err(|e| failed(&format!("daemon-directory {} cannot be entered", folder.display()), e))?;
+    let nothing = OpenOptions::new().read(true).open("/dev/null").map_err(|e| failed("/dev/null", e))?;
+    rustix::stdio::dup2_stdin(&nothing).map_err(|e| failed("/dev/null", e))
+}
+
+#[allow(unsafe_code)]
+fn fork() -> Result<ForkResult, Failed> {
+    // SAFETY: the calling thread is the only one of the process (see `enter`): no lock is held by a thread that the new
+    // process would not have.
+    unsafe { nix::unistd::fork() }.map_err(|e| failed("no process", e))
+}
+
+/// Waits until the engine tells its status, and ends with it.
+fn wait(child: Pid, told: &mut impl Read) -> ! {
+    // It ends at once.
+    let _ = waitpid(child, None);
+    let mut status = [0u8; 1];
+    match told.read_exact(&mut status) {
+        Ok(()) => std::process::exit(i32::from(status[0])),
+        Err(_) => {
+            eprintln!("margay: the engine ended in the background before it was ready");
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Tells the process that waits, if there is one, how the engine started: 0 where it is ready.
+pub(super) fn tell(status: u8) {
+    let tell = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(mut tell) = tell {
+        if status == 0 {
+            // The terminal belongs to others from here on.
+            if let Ok(nothing) = OpenOptions::new().write(true).open("/dev/null") {
+                let _ = (rustix::stdio::dup2_stdout(&nothing), rustix::stdio::dup2_stderr(&nothing));
+            }
+        }
+        // It may have been stopped in the meantime; the engine goes on.
+        let _ = tell.write_all(&[status]);
+    }
+}

@@ -1,0 +1,382 @@
+//! Running as a service: in the background, as another user, with few rights, watched.
+//!
+//! [`Service::begin`] does what must be done before anything is opened and before there are threads: the background (`daemon`), the
+//! file with the process's number (`pidfile`), the user and its capabilities (`privileges`), the files that may be touched
+//! (`landlock`). [`Service::ready`] does what can only be done when everything is open: capabilities of the start are
+//! given up, memory is locked, system calls are restricted (`seccomp`), workers are watched (`watchdog`), and who waits is told
+//! (`notify`, and the process that waits for a daemon). A user's view is in `docs/service.md`.
+
+mod daemon;
+mod landlock;
+mod notify;
+mod pidfile;
+pub(crate) mod privileges;
+mod seccomp;
+mod settings;
+pub(crate) mod watchdog;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use margay_config::{Capture, Config, RuleFiles, RunOptions};
+use margay_output::{info, warning};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::set_no_new_privs;
+
+use crate::Failed;
+use crate::control::{Control, socket};
+use notify::Notify;
+use pidfile::PidFile;
+use privileges::{Account, Needs};
+use seccomp::Filters;
+use settings::{Settings, Switch};
+use watchdog::Watchdog;
+
+/// A run as a service, as far as it is one.
+pub(crate) struct Service {
+    /// The command line; with `-D` its paths are absolute.
+    pub(crate) options: RunOptions,
+    settings: Settings,
+    /// Packets come from interfaces.
+    live: bool,
+    account: Option<Account>,
+    /// For the log, once it is open: whether it is a warning, who speaks, what.
+    words: Vec<(bool, &'static str, String)>,
+    notify: Arc<Notify>,
+    /// The run goes on beyond one file.
+    lasting: bool,
+    stopping: AtomicBool,
+    pidfile: Mutex<Option<PidFile>>,
+}
+
+impl Service {
+    /// Becomes a service, as far as it is asked for. The calling thread must be the only one. With `-D` another process comes
+    /// back from this than called it.
+    ///
+    /// # Errors
+    /// A setting that cannot be; what the system refuses.
+    pub(crate) fn begin(config: &Config, options: &RunOptions) -> Result<Arc<Service>, Failed> {
+        let settings = Settings::new(config, options)?;
+        if settings.user.is_none() && config.node("run-as").is_some_and(|n| n.node("user").is_some()) {
+            return Err(Failed::new(
+                "privs",
+                "no user name was provided - ensure it is specified either in the configuration file (run-as.user) or in \
+                 command-line arguments (--user)",
+            ));
+        }
+        let account = Account::find(settings.user.as_deref(), settings.group.as_deref())?;
+        let live = !matches!(options.capture, None | Some(Capture::File(_) | Capture::Erf(_) | Capture::UnixSocket(_)));
+        let lasting = live || matches!(options.capture, Some(Capture::UnixSocket(_)));
+        let mut service = Service {
+            options: options.clone(),
+            settings,
+            live,
+            account,
+            words: Vec::new(),
+            notify: Arc::default(),
+            lasting,
+            stopping: AtomicBool::new(false),
+            pidfile: Mutex::default(),
+        };
+        if !options.test && !options.engine_analysis {
+            service.start(config)?;
+        }
+        Ok(Arc::new(service))
+    }
+
+    fn start(&mut self, config: &Config) -> Result<(), Failed> {
+        if let Some(mask) = self.settings.umask {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+        }
+        if self.options.daemon {
+            absolute(&mut self.options)?;
+            self.settings.pidfile = self.options.pidfile.clone().or(self.settings.pidfile.take());
+            daemon::enter(&self.settings.directory)?;
+            if !logs_somewhere(config) {
+                self.warn("daemon", "in the background (-D) nothing is seen of the console: switch on file or syslog in logging.outputs");
+            }
+        }
+        let notify = Notify::from_environment();
+        if let Some(wrong) = &notify.wrong {
+            self.warn("systemd", wrong.clone());
+        }
+        self.notify = Arc::new(notify);
+        if let Some(path) = &self.settings.pidfile {
+            *self.pidfile.lock().unwrap_or_else(PoisonError::into_inner) = Some(PidFile::create(path)?);
+        }
+        self.limits();
+        self.step_down(config)?;
+        let dir = crate::start::log_dir(config, &self.options)?;
+        if self.account.is_some() {
+            may_write(&dir, &self.who())?;
+        }
+        if self.settings.landlock {
+            let r = landlock::restrict(config, &self.options, &self.settings, &dir)?;
+            for path in &r.missing {
+                self.warn("landlock", format!("security.landlock.directories: {path} is not there"));
+            }
+            self.words.push((!r.holds, "landlock", r.words));
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, module: &'static str, words: impl Into<String>) {
+        self.words.push((true, module, words.into()));
+    }
+
+    /// Limits that only root may raise.
+    fn limits(&mut self) {
+        if self.settings.lock_memory {
+            let all = Rlimit { current: None, maximum: None };
+            // Whether it worked shows when memory is locked.
+            let _ = setrlimit(Resource::Memlock, all);
+        }
+        if let Some(bytes) = self.settings.max_dump {
+            let wanted = (bytes != u64::MAX).then_some(bytes);
+            let most = getrlimit(Resource::Core).maximum;
+            let set = setrlimit(Resource::Core, Rlimit { current: wanted, maximum: wanted })
+                .or_else(|_| setrlimit(Resource::Core, Rlimit { current: most, maximum: most }));
+            if let Err(e) = set {
+                self.warn("coredump", format!("the size of core dumps cannot be set (coredump.max-dump): {e}"));
+            }
+        }
+    }
+
+    /// Becomes the user, and gives up what nobody needs.
+    fn step_down(&mut self, config: &Config) -> Result<(), Failed> {
+        let needs = Needs::of(&self.options, config);
+        let dropping = match self.settings.drop_capabilities {
+            Switch::On => true,
+            Switch::Off => false,
+            Switch::Auto => !privileges::is_root() || self.account.as_ref().is_some_and(|a| !a.uid.is_root()),
+        };
+        self.own_folder(config)?;
+        if let Some(account) = self.account.clone() {
+            if dropping {
+                privileges::bound();
+            }
+            privileges::become_account(&account, dropping.then_some(needs.start))?;
+        } else if dropping {
+            privileges::bound();
+        }
+        if dropping {
+            privileges::lower(needs.start)?;
+            privileges::drop_from_here_on(needs.kept);
+        }
+        if self.settings.max_dump.is_some_and(|n| n > 0) {
+            // The system forbids dumps of a process whose user changed.
+            let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
+        }
+        if self.settings.no_new_privileges
+            && let Err(e) = set_no_new_privs(true)
+        {
+            self.warn("privs", format!("programs may gain privileges (no_new_privs): {e}"));
+        }
+        if let Some(a) = &self.account {
+            let words = format!("running as {} (uid {}, gid {})", a.name, a.uid.as_raw(), a.gid.as_raw());
+            self.words.push((false, "privs", words));
+        }
+        Ok(())
+    }
+
+    /// Makes the folder of the unix socket, which could not be made later on, and gives it to the user. One that is there
+    /// stays as it is.
+    fn own_folder(&self, config: &Config) -> Result<(), Failed> {
+        let Some(path) = socket::wanted(config, &self.options)? else { return Ok(()) };
+        let folder = path.parent().filter(|f| !f.as_os_str().is_empty() && !f.exists());
+        let (Some(folder), true) = (folder, self.account.is_some() || self.settings.landlock) else { return Ok(()) };
+        let made = std::fs::create_dir_all(folder).and_then(|()| match &self.account {
+            Some(a) => std::os::unix::fs::chown(folder, Some(a.uid.as_raw()), Some(a.gid.as_raw())),
+            None => Ok(()),
+        });
+        made.map_err(|e| {
+            let (folder, owner) = (folder.display(), owner(folder));
+            Failed::new("unix-manager", format!("{folder}: the socket's folder cannot be made: {e}{owner}"))
+        })
+    }
+
+    fn who(&self) -> String {
+        self.account.as_ref().map_or_else(String::new, |a| a.name.clone())
+    }
+
+    /// Says what there was to say before the log was open.
+    pub(crate) fn tell(&self) {
+        for (warn, module, words) in &self.words {
+            if *warn {
+                warning!(module, "{words}");
+            } else {
+                info!(module, "{words}");
+            }
+        }
+    }
+
+    /// Everything is open and packets may come: gives up what was for the start, watches the workers, and tells who waits.
+    ///
+    /// # Errors
+    /// No thread to watch; capabilities that cannot be given up.
+    pub(crate) fn ready(&self, control: &Arc<Control>) -> Result<(), Failed> {
+        privileges::shed()?;
+        self.watch(control)?;
+        if self.settings.lock_memory {
+            self.lock_memory();
+        }
+        let filters = match self.settings.seccomp {
+            Switch::On => true,
+            Switch::Off => false,
+            Switch::Auto => self.lasting,
+        };
+        let filters = match (filters, self.settings.limit_noproc) {
+            (true, _) => Some(Filters::Engine { refusal: self.settings.refusal, live: self.live }),
+            (false, true) => Some(Filters::Processes),
+            (false, false) => None,
+        };
+        if let Some(Err(e)) = filters.map(seccomp::restrict) {
+            warning!("seccomp", "system calls are not restricted, and other programs may be started: {e}");
+        }
+        daemon::tell(0);
+        self.notify.ready();
+        Ok(())
+    }
+
+    fn watch(&self, control: &Arc<Control>) -> Result<(), Failed> {
+        // Without a time of its own it is systemd's.
+        let Some(after) = self.settings.stuck_after.or(self.notify.patience).filter(|_| self.lasting) else {
+            return Ok(());
+        };
+        let dog = Watchdog {
+            watch: Arc::clone(&control.watch),
+            signals: Arc::clone(&control.signals),
+            notify: Arc::clone(&self.notify),
+            after,
+            on_stuck: self.settings.on_stuck,
+        };
+        crate::control::thread("watchdog", move || dog.run())
+    }
+
+    /// Keeps all memory from being swapped out, what there is and what will be, once it is used.
+    fn lock_memory(&self) {
+        if let Some(limit) = getrlimit(Resource::Memlock).current
+            && !privileges::lock_memory_without_limit()
+        {
+            // Beyond the limit the engine would get no memory at all.
+            warning!(
+                "memory",
+                "memory is not locked (margay.lock-memory): at most {limit} bytes may be; start as root, or set \
+                 LimitMEMLOCK=infinity in the unit"
+            );
+            return;
+        }
+        match mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT) {
+            Ok(()) => info!("memory", "memory is locked"),
+            Err(e) => warning!("memory", "memory is not locked (margay.lock-memory): {e}"),
+        }
+    }
+
+    /// The engine stops.
+    pub(crate) fn stopping(&self) {
+        if !self.stopping.swap(true, Ordering::Relaxed) {
+            self.notify.stopping();
+        }
+    }
+
+    /// Rules are being loaded, until this is dropped.
+    pub(crate) fn reloading(&self) -> Reloading<'_> {
+        self.notify.reloading();
+        Reloading(self)
+    }
+}
+
+/// Takes the file with the process's number away, however a run ends.
+pub(crate) struct End(pub(crate) Arc<Service>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.stopping();
+        drop(self.0.pidfile.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// While rules are loaded.
+pub(crate) struct Reloading<'a>(&'a Service);
+
+impl Drop for Reloading<'_> {
+    fn drop(&mut self) {
+        if !self.0.stopping.load(Ordering::Relaxed) {
+            self.0.notify.ready();
+        }
+    }
+}
+
+/// The engine did not start: tells the process that waits for it, if there is one.
+pub(crate) fn failed() {
+    daemon::tell(1);
+}
+
+/// Who may do what with a file, in brackets, for messages about what is not allowed; the file's folder where it is not there.
+pub(crate) fn owner(path: &Path) -> String {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some((path, meta)) = [path, parent].into_iter().find_map(|p| Some((p, std::fs::metadata(p).ok()?))) else {
+        return String::new();
+    };
+    format!(
+        " ({} belongs to uid {}, gid {}, mode {:04o}; this runs as uid {}, gid {})",
+        path.display(),
+        meta.uid(),
+        meta.gid(),
+        meta.mode() & 0o7777,
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw()
+    )
+}
+
+/// Whether files may be made in a folder by the user that this is now.
+fn may_write(dir: &Path, who: &str) -> Result<(), Failed> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, dir, wanted, AtFlags::EACCESS).map_err(|e| {
+        Failed::new(
+            "privs",
+            format!(
+                "the logging directory \"{}\" cannot be written as {who}: {e}{}; make it that user's (chown), or name another \
+                 with -l",
+                dir.display(),
+                owner(dir)
+            ),
+        )
+    })
+}
+
+/// Whether the engine's own words go to more than the console.
+fn logs_somewhere(config: &Config) -> bool {
+    let mut outputs = config.node("logging.outputs").into_iter().flat_map(|n| n.children()).map(|i| i.entry());
+    outputs.any(|(name, node)| {
+        ["file", "syslog"].contains(&name) && node.is_some_and(|n| n.bool("enabled").ok().flatten().unwrap_or(true))
+    })
+}
+
+/// Makes the paths of the command line absolute: a daemon goes to another folder, and reads some of them again.
+fn absolute(options: &mut RunOptions) -> Result<(), Failed> {
+    let here = std::env::current_dir()
+        .map_err(|e| Failed::new("daemon", format!("the folder that this was started in cannot be named: {e}")))?;
+    let paths = [
+        &mut options.config,
+        &mut options.log_dir,
+        &mut options.data_dir,
+        &mut options.filter_file,
+        &mut options.firewall_rules,
+        &mut options.pidfile,
+    ];
+    paths.into_iter().flatten().for_each(|p| *p = here.join(&*p));
+    options.includes.iter_mut().for_each(|p| *p = here.join(&*p));
+    match &mut options.capture {
+        Some(Capture::File(p) | Capture::Erf(p)) if p.as_os_str() != "-" => *p = here.join(&*p),
+        _ => {}
+    }
+    if let RuleFiles::Added(f) | RuleFiles::Exclusive(f) = &mut options.rules {
+        *f = here.join(&*f).display().to_string();
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! The file with the process's number.
+//!
+//! It is locked for as long as the process lives, so that a number that another program has by now does not pass for a
+//! running engine. Suricata does not lock its own: of a file that is not locked the process is looked at.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::Failed;
+
+/// How often somebody may take the file away while it is being locked.
+const TRIES: usize = 10;
+/// Most bytes that are read of one.
+const LENGTH: u64 = 64;
+
+/// The file, which goes when this is dropped.
+#[derive(Debug)]
+pub(super) struct PidFile {
+    path: PathBuf,
+    file: File,
+}
+
+/// Names of processes that are engines, as the kernel has them.
+const ENGINES: [&str; 2] = ["margay", "suricata"];
+
+impl PidFile {
+    /// Makes the file at `path`, or takes over one whose process is gone, and writes this process's number to it.
+    ///
+    /// # Errors
+    /// An engine is running that has it; it cannot be written.
+    pub(super) fn create(path: &Path) -> Result<PidFile, Failed> {
+        let failed = |what: String| Failed::new("pidfile", format!("{}: {what}", path.display()));
+        for _ in 0..TRIES {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o644)
+                // A link could lead anywhere.
+                .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+                .open(path)
+                .map_err(|e| failed(format!("the pid file cannot be written: {e}{}", super::owner(path))))?;
+            let mut text = String::new();
+            // What is no text is no number.
+            let _ = (&mut file).take(LENGTH).read_to_string(&mut text);
+            let pid = text.trim().parse::<i32>().ok().filter(|p| *p > 0);
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                let who = pid.map_or(String::new(), |p| format!(" (process {p})"));
+                return Err(failed(format!(
+                    "an engine{who} is running with this pid file: stop it, or name another file"
+                )));
+            }
+            let same = std::fs::metadata(path).ok().zip(file.metadata().ok());
+            if same.is_none_or(|(a, b)| (a.dev(), a.ino()) != (b.dev(), b.ino())) {
+                // Its owner took it away in between.
+                continue;
+            }
+            if let Some(pid) = pid.filter(|p| is_engine(*p)) {
+                return Err(failed(format!(
+                    "process {pid} of this pid file is a running engine: stop it, or name another file"
+                )));
+            }
+            let written = file
+                .set_len(0)
+                .and_then(|()| io::Seek::rewind(&mut file))
+                .and_then(|()| writeln!(file, "{}", std::process::id()));
+            written.map_err(|e| failed(format!("the pid file cannot be written: {e}")))?;
+            return Ok(PidFile { path: path.to_owned(), file });
+        }
+        Err(failed("the pid file is taken away again and again".into()))
+    }
+}
+
+/// Whether that process is there and has the name of an engine.
+fn is_engine(pid: i32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().to_ascii_lowercase();
+    u32::try_from(pid).is_ok_and(|p| p != std::process::id()) && ENGINES.iter().any(|e| name.starts_with(e))
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Another user than the one that made it may not be allowed to take it away; an empty one stands for nobody.
+        if std::fs::remove_file(&self.path).is_err() {
+            let _ = self.file.set_len(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("margay-pidfile-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        path
+    }
+
+    #[test]
+    fn made_and_removed() {
+        let path = place("made");
+        let pid = PidFile::create(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        let e = PidFile::create(&path).unwrap_err();
+        assert!(e.message.contains("is running") && e.message.contains(&std::process::id().to_string()), "{e}");
+        drop(pid);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_one_is_taken_over() {
+        let path = place("stale");
+        for old in ["999999999\n", "", "no number", "-4", &format!("{}\nmore", "x".repeat(500)), "1\n"] {
+            std::fs::write(&path, old).unwrap();
+            drop(PidFile::create(&path).unwrap_or_else(|e| panic!("{old}: {e}")));
+        }
+        std::fs::write(&path, [0xff, 0xfe]).unwrap();
+        drop(PidFile::create(&path).unwrap());
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let (path, other) = (place("link"), place("other"));
+        std::fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(PidFile::create(&path).is_err());
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
+        let _ = (std::fs::remove_file(&path), std::fs::remove_file(&other));
+    }
+}

@@ -1,0 +1,303 @@
+//! Who the process is, and what it may: users, groups, capabilities.
+//!
+//! The user changes before anything is opened or read that is needed again later, so that what the user may not do shows at
+//! the start and not at the first reload or rotation, and so that all files are the user's own. What still needs a privilege
+//! then (sockets on interfaces, priorities) is kept as capabilities of threads: all of them until the engine is ready, then a
+//! worker keeps what it needs to open its socket again, and nobody else keeps anything. The bounding set is empty from the
+//! beginning, so that nothing comes back through a program that is started.
+//!
+//! Capabilities and, here, users are a thread's own; a new thread has those of the one that started it. So all of this
+//! happens in the first thread before there are others, and each thread that needs less gives up the rest itself
+//! ([`shed`], [`keep`]).
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use margay_config::{Capture, Config, RunOptions};
+use nix::unistd::{Group, User, getgrouplist};
+use rustix::process::{Gid, Uid, geteuid, getgid, getuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
+
+use crate::Failed;
+
+/// Whether threads give up what they do not need, and what a worker keeps.
+static DROPPING: AtomicBool = AtomicBool::new(false);
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
+/// What a run needs of the kernel beyond what everybody may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// Until it is ready.
+    pub(super) start: CapabilitySet,
+    /// To the end, of workers.
+    pub(super) kept: CapabilitySet,
+}
+
+impl Needs {
+    /// By where packets come from. Files need nothing. An AF_PACKET socket is opened again when its interface comes back,
+    /// for which `CAP_NET_RAW` is needed. Verdicts of NFQUEUE need `CAP_NET_ADMIN` each time; AF_XDP loads its program
+    /// again.
+    pub(super) fn of(options: &RunOptions, config: &Config) -> Needs {
+        let kept = match &options.capture {
+            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::Pcap(_)) => CapabilitySet::NET_RAW,
+            Some(Capture::Nfqueue(_)) => CapabilitySet::NET_ADMIN,
+            Some(Capture::AfXdp(_)) => CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF,
+            _ => CapabilitySet::empty(),
+        };
+        let mut start = kept;
+        if !kept.is_empty() {
+            // Priorities of threads.
+            if config.bool("threading.set-cpu-affinity").ok().flatten().unwrap_or(false) {
+                start |= CapabilitySet::SYS_NICE;
+            }
+            // What is set of interfaces and loaded into the kernel once.
+            start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
+        }
+        Needs { start, kept }
+    }
+}
+
+/// An account to run as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Account {
+    /// As it was named, for messages.
+    pub(super) name: String,
+    pub(super) uid: Uid,
+    pub(super) gid: Gid,
+    /// Supplementary groups.
+    groups: Vec<Gid>,
+}
+
+impl Account {
+    /// The account of that user and group, each a name or a number. Without a group it is the user's own; without a user it
+    /// is the one there is.
+    ///
+    /// # Errors
+    /// No such user or group.
+    pub(super) fn find(user: Option<&str>, group: Option<&str>) -> Result<Option<Account>, Failed> {
+        let failed = |what: String| Failed::new("privs", what);
+        let gid = match group {
+            None => None,
+            Some(g) => Some(group_of(g)?),
+        };
+        let Some(user) = user else {
+            let of = |gid: Gid| Account {
+                name: format!("group {}", group.unwrap_or_default()),
+                uid: getuid(),
+                gid,
+                groups: vec![gid],
+            };
+            return Ok(gid.map(of));
+        };
+        let looked_up = |e| failed(format!("cannot look the user \"{user}\" up: {e}"));
+        let mut entry = User::from_name(user).map_err(looked_up)?;
+        let number = user.parse::<u32>().ok().filter(|n| *n != u32::MAX);
+        if let (None, Some(n)) = (&entry, number) {
+            entry = User::from_uid(nix::unistd::Uid::from_raw(n)).map_err(looked_up)?;
+        }
+        let (uid, gid, groups) = match (&entry, number, gid) {
+            (Some(u), _, gid) => {
+                let gid = gid.unwrap_or_else(|| Gid::from_raw(u.gid.as_raw()));
+                let name = CString::new(u.name.as_str()).unwrap_or_default();
+                let list = getgrouplist(&name, nix::unistd::Gid::from_raw(gid.as_raw()))
+                    .map_err(|e| failed(format!("cannot look up the groups of the user \"{user}\": {e}")))?;
+                (Uid::from_raw(u.uid.as_raw()), gid, list.iter().map(|g| Gid::from_raw(g.as_raw())).collect())
+            }
+            (None, Some(n), Some(gid)) => (Uid::from_raw(n), gid, vec![gid]),
+            (None, Some(_), None) => {
+                return Err(failed(format!(
+                    "nobody has the number {user}: name the group too (--group, run-as.group)"
+                )));
+            }
+            (None, None, _) => {
+                return Err(failed(format!(
+                    "there is no user \"{user}\" (--user, run-as.user); `useradd --system --no-create-home {user}` makes one"
+                )));
+            }
+        };
+        Ok(Some(Account { name: format!("user {user}"), uid, gid, groups }))
+    }
+}
+
+fn group_of(name: &str) -> Result<Gid, Failed> {
+    let found = Group::from_name(name)
+        .map_err(|e| Failed::new("privs", format!("cannot look the group \"{name}\" up: {e}")))?
+        .map(|g| g.gid.as_raw());
+    let number = name.parse::<u32>().ok().filter(|n| *n != u32::MAX);
+    found.or(number).map(Gid::from_raw).ok_or_else(|| {
+        Failed::new(
+            "privs",
+            format!("there is no group \"{name}\" (--group, run-as.group); `groupadd --system {name}` makes one"),
+        )
+    })
+}
+
+/// Becomes that account, keeping `kept` of the capabilities, or all where nothing is to be dropped. The calling thread must be the
+/// only one.
+///
+/// # Errors
+/// It may not.
+pub(super) fn become_account(account: &Account, kept: Option<CapabilitySet>) -> Result<(), Failed> {
+    let failed =
+        |what: &str, e: rustix::io::Errno| Failed::new("privs", format!("cannot run as {}: {what}: {e}", account.name));
+    let before = capabilities(None).map_err(|e| failed("capabilities", e))?;
+    if !before.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+        if (getuid(), getgid()) == (account.uid, account.gid) {
+            return Ok(());
+        }
+        return Err(Failed::new(
+            "privs",
+            format!(
+                "cannot run as {}: only root can become another user; this is uid {}",
+                account.name,
+                getuid().as_raw()
+            ),
+        ));
+    }
+    set_keep_capabilities(true).map_err(|e| failed("capabilities cannot be kept", e))?;
+    set_thread_groups(&account.groups).map_err(|e| failed("groups", e))?;
+    set_thread_res_gid(account.gid, account.gid, account.gid).map_err(|e| failed("group", e))?;
+    if account.uid != getuid() {
+        set_thread_res_uid(account.uid, account.uid, account.uid).map_err(|e| failed("user", e))?;
+    }
+    set_keep_capabilities(false).map_err(|e| failed("capabilities", e))?;
+    // The system took them out of what is in effect when the user changed.
+    let effective = kept.map_or(before.effective, |k| k & before.effective);
+    let permitted = kept.map_or(before.permitted, |k| k & before.permitted);
+    set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
+        .map_err(|e| failed("capabilities", e))
+}
+
+/// Empties the bounding set and what is inherited: no program that is started has a capability again. Where that is not allowed
+/// nothing changes, and nothing is lost: only root could have any.
+pub(super) fn bound() {
+    for n in 0..64 {
+        let one = CapabilitySet::from_bits_retain(1 << n);
+        if capability_is_in_bounding_set(one).unwrap_or(false) {
+            let _ = remove_capability_from_bounding_set(one);
+        }
+    }
+    let _ = clear_ambient_capability_set();
+}
+
+/// From here on threads give up what they do not need; of workers `kept` stays.
+pub(super) fn drop_from_here_on(kept: CapabilitySet) {
+    KEPT.store(kept.bits(), Ordering::Relaxed);
+    DROPPING.store(true, Ordering::Release);
+}
+
+/// Whether the limit of locked memory does not hold for this process, to its end.
+pub(super) fn lock_memory_without_limit() -> bool {
+    !DROPPING.load(Ordering::Acquire) && capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::IPC_LOCK))
+}
+
+/// Whether this is root.
+pub(super) fn is_root() -> bool {
+    geteuid().is_root()
+}
+
+/// Lowers the capabilities of the calling thread to `to` at most.
+///
+/// # Errors
+/// The kernel refuses; it has no reason to.
+pub(super) fn lower(to: CapabilitySet) -> Result<(), Failed> {
+    let lowered = capabilities(None).and_then(|now| {
+        let less = CapabilitySets {
+            effective: now.effective & to,
+            permitted: now.permitted & to,
+            inheritable: CapabilitySet::empty(),
+        };
+        if less == now { Ok(()) } else { set_capabilities(None, less) }
+    });
+    lowered.map_err(|e| Failed::new("privs", format!("a thread cannot give its capabilities up: {e}")))
+}
+
+/// Gives up every capability of the calling thread, where they are given up at all.
+///
+/// # Errors
+/// As [`lower`].
+pub(crate) fn shed() -> Result<(), Failed> {
+    if DROPPING.load(Ordering::Acquire) { lower(CapabilitySet::empty()) } else { Ok(()) }
+}
+
+/// The same but for what a worker needs to the end.
+///
+/// # Errors
+/// As [`lower`].
+pub(crate) fn keep() -> Result<(), Failed> {
+    match DROPPING.load(Ordering::Acquire) {
+        true => lower(CapabilitySet::from_bits_retain(KEPT.load(Ordering::Relaxed))),
+        false => Ok(()),
+    }
+}
+
+/// Does `run` in a thread that has no capability, so that threads that it starts have none.
+pub(crate) fn without<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    if !DROPPING.load(Ordering::Acquire) {
+        return run();
+    }
+    std::thread::scope(|scope| {
+        let bare = scope.spawn(|| {
+            if let Err(f) = shed() {
+                margay_output::error!(f.module, "{}", f.message);
+            }
+            run()
+        });
+        bare.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts() {
+        let root = Account::find(Some("root"), None).unwrap().unwrap();
+        assert_eq!((root.uid, root.gid), (Uid::ROOT, Gid::ROOT));
+        assert_eq!(Account::find(Some("0"), None).unwrap().unwrap().uid, Uid::ROOT);
+        let nobody = Account::find(Some("nobody"), Some("root")).unwrap().unwrap();
+        assert_eq!((nobody.uid.is_root(), nobody.gid, nobody.groups.contains(&Gid::ROOT)), (false, Gid::ROOT, true));
+        let number = Account::find(Some("54321"), Some("54322")).unwrap().unwrap();
+        assert_eq!((number.uid.as_raw(), number.gid.as_raw(), number.groups.len()), (54321, 54322, 1));
+        assert_eq!(Account::find(None, None).unwrap(), None);
+        for (user, group, word) in [
+            (Some("no such user"), None, "useradd"),
+            (Some("54321"), None, "--group"),
+            (Some("root"), Some("no such group"), "groupadd"),
+            (Some("4294967295"), Some("0"), "no user"),
+        ] {
+            let e = Account::find(user, group).unwrap_err();
+            assert!(e.message.contains(word), "{e}");
+        }
+    }
+
+    #[test]
+    fn needs() {
+        let config = Config::from_str("%YAML 1.1\n---\na: b\n", "t").unwrap();
+        let of = |capture| Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config);
+        let file = of(Some(Capture::File("a".into())));
+        assert!(file.start.is_empty() && file.kept.is_empty());
+        assert!(of(Some(Capture::UnixSocket(None))).start.is_empty());
+        assert_eq!(of(Some(Capture::AfPacket(Vec::new()))).kept, CapabilitySet::NET_RAW);
+    }
+
+    #[test]
+    fn a_thread_gives_up_what_it_has() {
+        std::thread::scope(|scope| {
+            let had = scope.spawn(|| {
+                lower(CapabilitySet::NET_RAW).unwrap();
+                let left = capabilities(None).unwrap();
+                assert!(CapabilitySet::NET_RAW.contains(left.permitted | left.effective));
+                lower(CapabilitySet::empty()).unwrap();
+                capabilities(None).unwrap()
+            });
+            let had = had.join().unwrap();
+            assert!(had.permitted.is_empty() && had.effective.is_empty());
+        });
+    }
+}

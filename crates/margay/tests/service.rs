@@ -1,0 +1,496 @@
+//! Running as a service: in the background, as another user with nothing that it does not need, watched, told to systemd. What needs
+//! interfaces runs in network namespaces; what needs root says so where it is not root.
+
+#[macro_use]
+#[path = "../../capture/tests/common/namespace.rs"]
+mod namespace;
+#[path = "service/engine.rs"]
+mod engine;
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::{Engine, frames, is_root, place, run, until};
+use namespace::{ip, pair};
+use serde_json::Value;
+
+in_namespace! {
+    "mgs";
+    an_interface_with_few_rights: inner_restricted,
+    a_stuck_worker_is_told: inner_stuck,
+}
+
+/// Another user: it has no name, and nothing is its own.
+const USER: &str = "61234";
+const GROUP: &str = "61235";
+
+const RULES: &str = "alert udp any any -> any 53 (msg:\"lookup\"; sid:1;)\n\
+    alert http any any -> any any (msg:\"file\"; filestore; sid:2;)\n\
+    alert http any any -> any any (msg:\"pattern\"; http.uri; pcre:\"/.+/\"; sid:3;)\n";
+
+/// Everything that may be written, in a folder for `USER`.
+const OUTPUTS: &str = "
+default-log-dir: DIR/log
+pid-file: DIR/m.pid
+stats: {enabled: yes, interval: 1}
+unix-command: {enabled: yes, filename: DIR/run/s.sock}
+default-rule-path: DIR
+rule-files: [a.rules]
+logging:
+  outputs:
+    - console: {enabled: yes}
+    - file: {enabled: yes, filename: engine.log, level: info}
+outputs:
+  - fast: {enabled: yes, filename: fast.log}
+  - eve-log: {enabled: yes, filename: eve.json, types: [alert, http, dns, {files: {force-magic: yes}}, flow, {stats: {totals: yes}}]}
+  - stats: {enabled: yes, filename: stats.log}
+  - pcap-log: {enabled: yes, filename: log.%n.pcap}
+  - file-store: {version: 2, enabled: yes, force-filestore: yes}
+app-layer:
+  protocols: {http: {enabled: yes}, dns: {udp: {enabled: yes}, tcp: {enabled: yes}}, tls: {enabled: yes}}
+datasets:
+  seen: {type: string, state: seen.lst}
+data-dir: DIR/data
+security:
+  limit-noproc: yes
+  landlock: {enabled: yes}
+  seccomp: {enabled: yes, action: kill}
+";
+
+fn configure(dir: &Path, text: &str) {
+    let text = format!("%YAML 1.1\n---\n{text}").replace("DIR", &dir.display().to_string());
+    std::fs::write(dir.join("m.yaml"), text).expect("a configuration");
+    std::fs::write(dir.join("a.rules"), RULES).expect("rules");
+}
+
+/// A folder with a configuration, folders for `USER` in it.
+fn restricted(name: &str) -> PathBuf {
+    let dir = place(name);
+    configure(&dir, OUTPUTS);
+    for sub in ["log", "data"] {
+        std::fs::create_dir(dir.join(sub)).expect("a folder");
+        let (user, group) = (USER.parse().ok(), GROUP.parse().ok());
+        std::os::unix::fs::chown(dir.join(sub), user, group).expect("root gives it away");
+    }
+    dir
+}
+
+fn events(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("log/eve.json")).unwrap_or_default();
+    text.lines().map(|l| serde_json::from_str(l).expect("an event")).collect()
+}
+
+fn alerts(dir: &Path, sid: u64) -> usize {
+    events(dir).iter().filter(|e| e["alert"]["signature_id"] == sid).count()
+}
+
+/// Each thread's name, and a file of it.
+fn tasks(pid: u32, file: &str) -> Vec<(String, String)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten();
+    let read = |t: &std::fs::DirEntry, file: &str| std::fs::read_to_string(t.path().join(file)).unwrap_or_default();
+    tasks.map(|t| (read(&t, "comm").trim().to_owned(), read(&t, file))).filter(|t| !t.1.is_empty()).collect()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim()
+}
+
+/// Every thread is the user's and has nothing that it does not need; `capability` is what workers keep.
+fn has_few_rights(pid: u32, workers: usize, capability: &str) {
+    let all = tasks(pid, "status");
+    let ids = |id: &str| [id; 4].join("\t");
+    for (name, status) in &all {
+        let of = |field_name: &str| field(status, field_name);
+        assert_eq!((of("Uid"), of("Gid"), of("Groups")), (&*ids(USER), &*ids(GROUP), GROUP), "{name}");
+        let kept = if name.starts_with("W#") { capability } else { "0000000000000000" };
+        assert_eq!((of("CapPrm"), of("CapEff")), (kept, kept), "{name}");
+        for set in ["CapInh", "CapBnd", "CapAmb"] {
+            assert_eq!(of(set), "0000000000000000", "{name}: {set}");
+        }
+        assert_eq!((of("NoNewPrivs"), of("Seccomp")), ("1", "2"), "{name}");
+    }
+    assert_eq!(all.iter().filter(|(name, _)| name.starts_with("W#")).count(), workers, "{all:?}");
+}
+
+fn traffic() -> Vec<Vec<u8>> {
+    let root = engine::root();
+    [frames(&root.join("crates/margay/tests/lua/packets.pcap")), frames(&root.join("demo/demo.pcap"))].concat()
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_restricted() {
+    pair("va", "vb", "");
+    let dir = restricted("live");
+    let (user, group) = (format!("--user={USER}"), format!("--group={GROUP}"));
+    let pidfile = format!("--pidfile={}", dir.join("pid/m.pid").display());
+    std::fs::create_dir(dir.join("pid")).expect("a folder of root's");
+    let cpus = |what: &str| format!("threading.cpu-affinity.worker-cpu-set.{what}");
+    let sets = [
+        "af-packet.0.interface=vb".to_owned(),
+        "af-packet.0.threads=2".to_owned(),
+        "threading.set-cpu-affinity=yes".to_owned(),
+        cpus("cpu.0=0"),
+        cpus("prio.default=high"),
+    ];
+    let set = sets.iter().flat_map(|s| ["--set", s]);
+    let more: Vec<&str> = ["--af-packet=vb", &user, &group, &pidfile].into_iter().chain(set).collect();
+    let mut e = Engine::start(&dir, &more);
+    let pid = e.child.id();
+    // CAP_NET_RAW
+    has_few_rights(pid, 2, "0000000000002000");
+    // CPUs and priority are those of the configuration, though only root may have such a priority.
+    for (name, stat) in tasks(pid, "stat").into_iter().filter(|t| t.0.starts_with("W#")) {
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        assert_eq!(fields[16], "-2", "{name}: {stat}");
+    }
+    for (name, status) in tasks(pid, "status").into_iter().filter(|t| t.0.starts_with("W#")) {
+        assert_eq!(field(&status, "Cpus_allowed_list"), "0", "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(dir.join("pid/m.pid")).expect("a pid file").trim(), pid.to_string());
+    let sent = traffic();
+    let mut sender = engine::Sender::on("va");
+    sender.send(&sent);
+    e.decoded(sent.len() as u64);
+    // The socket is its own, in a folder that was made for it.
+    let socket = std::fs::metadata(dir.join("run/s.sock")).expect("a socket");
+    assert_eq!(
+        (socket.uid().to_string(), socket.gid().to_string(), socket.mode() & 0o777),
+        (USER.into(), GROUP.into(), 0o660)
+    );
+    assert_eq!(e.ask(&["capture-mode"]), "AF_PACKET_DEV");
+    assert_eq!(e.ask(&["running-mode"]), "workers");
+    assert_eq!(e.ask(&["dataset-add", "seen", "string", "YWJj"]), "data added");
+    assert_eq!(e.ask(&["dataset-dump"]), "datasets dump done");
+    assert!(std::fs::read_to_string(dir.join("data/seen.lst")).is_ok_and(|t| t.contains("YWJj")));
+    // A reload, by signal and by command; one with rules where it may not read.
+    std::fs::write(
+        dir.join("a.rules"),
+        RULES.to_owned() + "alert udp any any -> any 53 (msg:\"new\"; dsize:>0; sid:9;)\n",
+    )
+    .expect("rules");
+    e.signal("USR2");
+    assert!(e.until("rule reload complete"), "{:?}", e.all);
+    assert_eq!(e.ask(&["reload-rules"]), "done");
+    // Logs are moved away and made anew, by the user.
+    let files = ["eve.json", "fast.log", "stats.log", "engine.log"];
+    for f in files {
+        std::fs::rename(dir.join("log").join(f), dir.join("log").join(format!("{f}.1"))).expect("it is there");
+    }
+    e.signal("HUP");
+    until("logs are made anew", || files.iter().all(|f| dir.join("log").join(f).exists()));
+    for f in files {
+        assert_eq!(std::fs::metadata(dir.join("log").join(f)).expect("a log").uid().to_string(), USER, "{f}");
+    }
+    assert_eq!(e.ask(&["reopen-log-files"]), "done");
+    // An interface that goes and comes back is opened again.
+    assert!(ip("link del vb"));
+    assert!(e.until("is gone"), "{:?}", e.all);
+    pair("va", "vb", "");
+    assert!(e.until("is up again"), "{:?}", e.all);
+    until("all workers have it", || e.ask(&["dump-counters"])["capture"]["afpacket"]["reopened"].as_u64() >= Some(2));
+    let before = e.ask(&["dump-counters"])["decoder"]["pkts"].as_u64().unwrap_or(0);
+    engine::Sender::on("va").send(&sent);
+    e.decoded(before + sent.len() as u64);
+    has_few_rights(pid, 2, "0000000000002000");
+    assert_eq!(e.ask(&["dump-counters"])["watchdog"]["stuck"], 0);
+    let (status, words) = e.stop();
+    assert_eq!(status.code(), Some(0), "{words:?}");
+    let refused = ["Permission denied", "not permitted", "not restricted"];
+    assert!(!words.iter().any(|l| refused.iter().any(|r| l.contains(r))), "{words:?}");
+    assert!(alerts(&dir, 9) > 0, "the new rule after the rotation");
+    let before = std::fs::read_to_string(dir.join("log/eve.json.1")).expect("what was moved away");
+    assert!(
+        before.ends_with('\n') && before.contains("\"signature_id\":3,") && !before.contains("\"signature_id\":9,")
+    );
+    let pcap = std::fs::read_dir(dir.join("log")).expect("logs").flatten();
+    assert!(pcap.filter(|f| f.file_name().to_string_lossy().starts_with("log.")).count() >= 1);
+    let mut stored = engine::files_below(&dir.join("log/filestore"));
+    stored.retain(|f| !f.contains("/filestore/tmp/"));
+    assert!(!stored.is_empty());
+    // Its folder is root's: what cannot be removed is empty.
+    assert_eq!(std::fs::read_to_string(dir.join("pid/m.pid")).unwrap_or_default(), "");
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_stuck() {
+    pair("va", "vb", "");
+    let dir = place("stuck");
+    let more = "\n  - lua: {enabled: yes, scripts-dir: DIR, scripts: [wait.lua]}";
+    let text = OUTPUTS.replace("\napp-layer", &format!("{more}\napp-layer"));
+    configure(&dir, &text);
+    std::fs::create_dir(dir.join("log")).expect("a folder");
+    let fifo = dir.join("log/fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.is_ok_and(|s| s.success()));
+    // Opening a pipe that nobody writes to takes until somebody does.
+    std::fs::write(
+        dir.join("wait.lua"),
+        format!(
+            "function init() return {{type = 'packet', filter = 'alerts'}} end\nfunction setup() end\nfunction log() local f = \
+             io.open('{}', 'r') f:read('a') f:close() end\nfunction deinit() end\n",
+            fifo.display()
+        ),
+    )
+    .expect("a script");
+    let listen = UnixDatagram::bind(dir.join("notify")).expect("a socket");
+    listen.set_read_timeout(Some(Duration::from_secs(4))).expect("a time");
+    let interface = ["--af-packet=vb", "--runmode", "single"];
+    let set = |seconds: &str, action: &str| {
+        [format!("margay.watchdog.seconds={seconds}"), format!("margay.watchdog.action={action}")]
+    };
+    let lookup = frames(&engine::root().join("demo/demo.pcap")).into_iter().take(1).collect::<Vec<_>>();
+    let begin = |seconds: &str, action: &str| {
+        let [a, b] = set(seconds, action);
+        let more: Vec<&str> = interface.iter().copied().chain(["--set", &a, "--set", &b]).collect();
+        Engine::start_with(&dir, &more, |c| {
+            c.env("NOTIFY_SOCKET", dir.join("notify")).env("WATCHDOG_USEC", "2000000");
+        })
+    };
+    // It is said what it is at; systemd hears nothing until it goes on.
+    let mut e = begin("2", "log");
+    engine::Sender::on("va").send(&lookup);
+    assert!(e.until("has not gone on for 2 s"), "{:?}", e.all);
+    let words = e.all.last().cloned().unwrap_or_default();
+    assert!(words.contains("W#01-vb") && words.contains("wait.lua") && words.contains("waits in"), "{words}");
+    let mut heard = engine::Heard::new(&listen);
+    heard.drain();
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(heard.drain().is_empty(), "silence");
+    // Somebody writes.
+    let writer = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it is waited for");
+    drop(writer);
+    assert!(e.until("goes on, after"), "{:?}", e.all);
+    assert!(heard.until("WATCHDOG=1"));
+    until("it is counted", || e.ask(&["dump-counters"])["watchdog"]["stuck"] == 1);
+    let (status, words) = e.stop();
+    assert_eq!(status.code(), Some(0), "{words:?}");
+    let last = events(&dir).into_iter().rfind(|e| e["event_type"] == "stats").expect("statistics");
+    assert_eq!(last["stats"]["watchdog"]["stuck"], 1);
+    // One that is stuck does not hold the end up.
+    let mut e = begin("2", "log");
+    engine::Sender::on("va").send(&lookup);
+    assert!(e.until("has not gone on"), "{:?}", e.all);
+    let (status, words) = e.stop();
+    assert_eq!(status.code(), Some(1), "{words:?}");
+    assert!(words.iter().any(|l| l.contains("does not wait for it any longer")), "{words:?}");
+    // A second signal ends the process at once.
+    let mut e = begin("600", "log");
+    engine::Sender::on("va").send(&lookup);
+    until("it is stuck", || e.ask(&["dump-counters"]).as_str().is_some_and(|t| t.contains("did not answer")));
+    e.signal("TERM");
+    assert!(e.until("Stopping engine"), "{:?}", e.all);
+    let (status, words) = e.stop();
+    assert_eq!(status.code(), Some(1), "{words:?}");
+    // The process ends where that is wanted.
+    let mut e = begin("1", "abort");
+    engine::Sender::on("va").send(&lookup);
+    assert!(e.until("margay.watchdog.action: abort"), "{:?}", e.all);
+    let status = e.child.wait().expect("it ends");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(6));
+}
+
+#[test]
+fn a_file_with_few_rights() {
+    if !is_root() {
+        eprintln!("a_file_with_few_rights: not tested: it needs root");
+        return;
+    }
+    let dir = restricted("file");
+    let capture = dir.join("a.pcap");
+    std::fs::copy(engine::root().join("crates/margay/tests/lua/packets.pcap"), &capture).expect("a capture");
+    let file = capture.display().to_string();
+    let o = run(&dir, &["-r", &file, "--user", USER, "--group", GROUP]);
+    assert_eq!(o.0, Some(0), "{}", o.1);
+    assert!(o.1.contains(&format!("running as user {USER}")) && o.1.contains("files are restricted"), "{}", o.1);
+    let count = |e: &str| events(&dir).iter().filter(|v| v["event_type"] == e).count();
+    let got = ["alert", "http", "dns", "fileinfo", "flow"].map(count);
+    assert!(got.iter().all(|n| *n > 0), "{got:?}");
+    assert!(!engine::files_below(&dir.join("log/filestore")).is_empty());
+    // The same as without.
+    let other = place("file-free");
+    configure(
+        &other,
+        &OUTPUTS.replace("landlock: {enabled: yes}", "").replace("seccomp: {enabled: yes", "seccomp: {enabled: no"),
+    );
+    std::fs::create_dir(other.join("log")).expect("a folder");
+    let o = run(&other, &["-r", &file]);
+    assert_eq!(o.0, Some(0), "{}", o.1);
+    let plain = ["alert", "http", "dns", "fileinfo", "flow"]
+        .map(|e| events(&other).iter().filter(|v| v["event_type"] == e).count());
+    assert_eq!(got, plain);
+    // What is not named is not read: another folder's rules, by a link that root could follow.
+    std::fs::write(other.join("b.rules"), RULES).expect("rules");
+    std::fs::remove_file(dir.join("a.rules")).expect("it is there");
+    std::os::unix::fs::symlink(other.join("b.rules"), dir.join("a.rules")).expect("a link");
+    let o = run(&dir, &["-r", &file, "--user", USER, "--group", GROUP, "--init-errors-fatal"]);
+    if !o.1.contains("files are not restricted") {
+        assert_eq!(o.0, Some(1), "{}", o.1);
+        assert!(o.1.to_lowercase().contains("permission denied"), "{}", o.1);
+    }
+}
+
+#[test]
+fn who_may_not_is_told_why() {
+    if !is_root() {
+        eprintln!("who_may_not_is_told_why: not tested: it needs root");
+        return;
+    }
+    let dir = restricted("denied");
+    let capture = engine::root().join("demo/demo.pcap").display().to_string();
+    let as_user = ["-r", &capture, "--user", USER, "--group", GROUP];
+    // The folder of logs is root's.
+    std::os::unix::fs::chown(dir.join("log"), Some(0), Some(0)).expect("root takes it");
+    let o = run(&dir, &as_user);
+    assert_eq!(o.0, Some(1));
+    for word in ["logging directory", &format!("as user {USER}"), "belongs to uid 0", "chown"] {
+        assert!(o.1.contains(word), "{word}: {}", o.1);
+    }
+    // A log of an earlier run as root is in the way.
+    std::os::unix::fs::chown(dir.join("log"), USER.parse().ok(), None).expect("root gives it away");
+    std::fs::write(dir.join("log/eve.json"), "").expect("a file");
+    let o = run(&dir, &as_user);
+    assert_eq!(o.0, Some(1));
+    assert!(o.1.contains("eve.json") && o.1.contains("belongs to uid 0"), "{}", o.1);
+    for (user, group, words) in
+        [("nobody-of-that-name", "0", "there is no user"), ("0", "no-such-group", "there is no group")]
+    {
+        let o = run(&dir, &["-r", &capture, "--user", user, "--group", group]);
+        assert!(o.0 == Some(1) && o.1.contains(words), "{}", o.1);
+    }
+    // By name, with its groups.
+    let o = run(&dir, &["-T", "--user", "nobody"]);
+    assert_eq!(o.0, Some(0), "{}", o.1);
+}
+
+/// What the engine waits for: captures handed over on its socket.
+fn waiting(dir: &Path) -> String {
+    format!("--unix-socket={}", dir.join("s.sock").display())
+}
+
+#[test]
+fn in_the_background() {
+    let dir = place("daemon");
+    configure(&dir, OUTPUTS);
+    std::fs::create_dir(dir.join("log")).expect("a folder");
+    // The paths of the command line are found wherever the daemon goes.
+    let capture = waiting(&dir);
+    let daemon = ["-D", &*capture, "-S", "a.rules"];
+    let o = run(&dir, &daemon);
+    assert_eq!(o.0, Some(0), "{}", o.1);
+    // It is ready when the command comes back.
+    let pid = std::fs::read_to_string(dir.join("m.pid")).expect("a pid file").trim().to_owned();
+    let end = engine::Killer(pid.clone());
+    let ask = |words: &[&str]| engine::ask(&dir.join("s.sock"), words);
+    assert!(ask(&["uptime"]).is_u64());
+    assert_eq!(std::fs::read_link(format!("/proc/{pid}/cwd")).expect("its folder"), Path::new("/"));
+    for fd in 0..3 {
+        assert_eq!(std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).expect("open"), Path::new("/dev/null"));
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its numbers");
+    let fields: Vec<&str> = status.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    assert_ne!(fields[3], pid, "no leader of a session");
+    assert_eq!(ask(&["reload-rules"]), "done");
+    // Its words are in the log.
+    until("the log", || {
+        std::fs::read_to_string(dir.join("log/engine.log")).is_ok_and(|t| t.contains("rule reload complete"))
+    });
+    // Another one with the same file does not start.
+    let o = run(&dir, &["-D", &format!("--unix-socket={}", dir.join("t.sock").display())]);
+    assert_eq!(o.0, Some(1));
+    assert!(o.1.contains(&format!("(process {pid}) is running")), "{}", o.1);
+    assert!(dir.join("m.pid").exists());
+    engine::kill(&pid, "TERM");
+    until("it ends", || !Path::new(&format!("/proc/{pid}")).exists());
+    assert!(!dir.join("m.pid").exists() && !dir.join("s.sock").exists());
+    drop(end);
+    // A stale file is taken over; what fails is told, with its status.
+    std::fs::write(dir.join("m.pid"), "1\n").expect("a file");
+    std::fs::write(dir.join("a.rules"), "alert nothing\n").expect("rules");
+    let o = run(&dir, &[&daemon[..], &["--init-errors-fatal"]].concat());
+    assert_eq!(o.0, Some(1));
+    assert!(o.1.contains("a.rules") && !o.1.contains("before it was ready"), "{}", o.1);
+    assert!(!dir.join("m.pid").exists());
+}
+
+#[test]
+fn systemd_is_told() {
+    let dir = place("notify");
+    configure(&dir, OUTPUTS);
+    std::fs::create_dir(dir.join("log")).expect("a folder");
+    let listen = UnixDatagram::bind(dir.join("notify")).expect("a socket");
+    let mut heard = engine::Heard::new(&listen);
+    let e = Engine::start_with(&dir, &[&waiting(&dir)], |c| {
+        c.env("NOTIFY_SOCKET", dir.join("notify")).env("WATCHDOG_USEC", "500000");
+    });
+    assert!(heard.until("READY=1"));
+    assert!(heard.until("WATCHDOG=1") && heard.until("WATCHDOG=1"));
+    e.signal("USR2");
+    assert!(heard.until("RELOADING=1\nMONOTONIC_USEC="));
+    assert!(heard.until("READY=1"));
+    let (status, words) = e.stop();
+    assert!(heard.until("STOPPING=1"));
+    assert_eq!(status.code(), Some(0), "{words:?}");
+}
+
+#[test]
+fn scripts_start_no_programs() {
+    let dir = place("noproc");
+    let script = "\n  - lua: {enabled: yes, scripts-dir: DIR, scripts: [run.lua]}";
+    let text = OUTPUTS.replace("\napp-layer", &format!("{script}\napp-layer"));
+    std::fs::create_dir(dir.join("log")).expect("a folder");
+    let capture = engine::root().join("demo/demo.pcap").display().to_string();
+    let made = dir.join("log/made");
+    for (limit, seccomp, there) in [("yes", "no", false), ("no", "yes", false), ("no", "no", true)] {
+        let text = text
+            .replace("limit-noproc: yes", &format!("limit-noproc: {limit}"))
+            .replace("seccomp: {enabled: yes, action: kill}", &format!("seccomp: {{enabled: {seccomp}}}"))
+            .replace("landlock: {enabled: yes}", "landlock: {enabled: no}");
+        configure(&dir, &text);
+        std::fs::write(
+            dir.join("run.lua"),
+            format!(
+                "function init() return {{type = 'packet'}} end\nfunction setup() end\nfunction log() os.execute('touch {}') end\n\
+                 function deinit() end\n",
+                made.display()
+            ),
+        )
+        .expect("a script");
+        let _ = std::fs::remove_file(&made);
+        let o = run(&dir, &["-r", &capture]);
+        assert_eq!(o.0, Some(0), "{}", o.1);
+        assert_eq!(made.exists(), there, "limit-noproc {limit}, seccomp {seccomp}: {}", o.1);
+    }
+}
+
+#[test]
+fn memory_is_locked() {
+    if !is_root() {
+        eprintln!("memory_is_locked: not tested: it needs root");
+        return;
+    }
+    let dir = restricted("memory");
+    let socket = format!("--unix-socket={}", dir.join("run/s.sock").display());
+    let locked = |e: &Engine| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", e.child.id())).expect("its status");
+        field(&status, "VmLck").trim_end_matches(" kB").trim().parse().expect("a number")
+    };
+    let lock = [&*socket, "--set", "margay.lock-memory=yes", "--set", "umask=027"];
+    let e = Engine::start(&dir, &lock);
+    assert!(locked(&e) > 1000, "{:?}", e.all);
+    assert_eq!(e.stop().0.code(), Some(0));
+    std::fs::remove_dir_all(dir.join("log")).expect("root's logs");
+    std::fs::create_dir(dir.join("log")).expect("a folder");
+    std::os::unix::fs::chown(dir.join("log"), USER.parse().ok(), GROUP.parse().ok()).expect("root gives it away");
+    std::fs::remove_dir_all(dir.join("run")).expect("root's folder");
+    let e = Engine::start(&dir, &[&lock[..], &["--user", USER, "--group", GROUP]].concat());
+    // Root in a container may not raise the limit; then it is said.
+    assert!(locked(&e) > 1000 || e.all.iter().any(|l| l.contains("LimitMEMLOCK=infinity")), "{:?}", e.all);
+    has_few_rights(e.child.id(), 0, "");
+    let log = std::fs::metadata(dir.join("log/engine.log")).expect("a log");
+    assert_eq!((log.mode() & 0o777, log.uid().to_string()), (0o640, USER.to_owned()));
+    assert_eq!(e.stop().0.code(), Some(0));
+}
