@@ -7,7 +7,7 @@ PYTHON ?= python3
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
-.PHONY: demo test test-live build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
+.PHONY: demo test test-live test-faults build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,8 +58,12 @@ test: lint unit doc deny build fuzz-replay conformance instructions portable ## 
 	@echo "make test: all passed"
 
 test-live: setup ## live capture in network namespaces; needs root (a part of unit)
-	$(CARGO) test --locked --quiet --package margay-capture --test af_packet
-	$(CARGO) test --locked --quiet --package margay --test live
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test bridge --test nfqueue
+	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test faults
+
+test-faults: setup ## faults under traffic, those tests too that take long; needs root
+	$(CARGO) test --locked --quiet --package margay --test faults
+	$(CARGO) test --locked --quiet --package margay --test faults -- --ignored --test-threads=2 long_
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)

@@ -20,7 +20,8 @@
 //!
 //! [`Progress`] is plain numbers; [`ProgressDisplay`] draws them, with the time given by the caller.
 //!
-//! Packets of interfaces come from a [`live::LiveSource`], in the same batches of borrowed frames: [`af_packet`].
+//! Packets of interfaces come from a [`live::LiveSource`], in the same batches of borrowed frames: [`af_packet`]. So do those that
+//! netfilter hands over: [`nfqueue`].
 //!
 //! # Limits
 //!
@@ -72,6 +73,8 @@ mod buffer;
 mod error;
 mod filter;
 pub mod live;
+#[cfg(target_os = "linux")]
+pub mod nfqueue;
 mod pcap;
 mod pcapng;
 mod progress;

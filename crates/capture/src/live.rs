@@ -32,6 +32,9 @@ pub struct Decisions {
     verdicts: Vec<Verdict>,
     bytes: Vec<u8>,
     answers: Vec<(Side, u32, u32)>,
+    /// Of packets, by their index, in order.
+    marks: Vec<(u32, u32, u32)>,
+    bypassed: Vec<u32>,
 }
 
 impl Decisions {
@@ -40,6 +43,8 @@ impl Decisions {
         self.verdicts.clear();
         self.bytes.clear();
         self.answers.clear();
+        self.marks.clear();
+        self.bypassed.clear();
     }
 
     /// The next packet goes on its way as it is.
@@ -64,6 +69,32 @@ impl Decisions {
     pub fn answer(&mut self, to: Side, frame: &[u8]) {
         let (at, len) = self.keep(frame);
         self.answers.push((to, at, len));
+    }
+
+    /// The packet decided on last gets these bits of its mark set to those of `value` (NFQUEUE).
+    pub fn mark(&mut self, value: u32, mask: u32) {
+        let index = self.verdicts.len().saturating_sub(1) as u32;
+        self.marks.push((index, value, mask));
+    }
+
+    /// The packet decided on last is of a flow that needs no more looking.
+    pub fn bypass(&mut self) {
+        let index = self.verdicts.len().saturating_sub(1) as u32;
+        self.bypassed.push(index);
+    }
+
+    /// The bits of its mark that the packet at `index` gets, and which they are.
+    pub fn mark_of(&self, index: usize) -> Option<(u32, u32)> {
+        if self.marks.is_empty() {
+            return None;
+        }
+        let at = self.marks.binary_search_by_key(&(index as u32), |m| m.0).ok()?;
+        self.marks.get(at).map(|m| (m.1, m.2))
+    }
+
+    /// Whether the packet at `index` is of a flow that needs no more looking.
+    pub fn is_bypassed(&self, index: usize) -> bool {
+        !self.bypassed.is_empty() && self.bypassed.binary_search(&(index as u32)).is_ok()
     }
 
     fn keep(&mut self, frame: &[u8]) -> (u32, u32) {
@@ -292,6 +323,24 @@ pub enum LiveError {
         interface: String,
         /// What the compiler says.
         source: crate::FilterError,
+    },
+    /// Only privileged processes may.
+    #[error(
+        "queue {queue}: taking packets from netfilter needs the capability CAP_NET_ADMIN: run as root, or give it to the program"
+    )]
+    QueueNotAllowed {
+        /// The queue.
+        queue: u16,
+    },
+    /// Someone else has it.
+    #[error(
+        "queue {queue}: another program has it (netlink port {port}, most often its process id): end it, or name another queue"
+    )]
+    QueueTaken {
+        /// The queue.
+        queue: u16,
+        /// The number of its socket.
+        port: u32,
     },
     /// The kernel refused something.
     #[error("{interface}: {what}: {source}")]

@@ -33,6 +33,7 @@
 
 pub mod buffer;
 pub mod checks;
+mod commonplace;
 mod config;
 pub mod dataset;
 mod detect;

@@ -61,5 +61,9 @@ pub(crate) fn runmodes() -> &'static str {
      | AF_PACKET_DEV     | single            | One worker captures from an interface and inspects it\n\
      |                   ---------------------------------------------------------------------\n\
      |                   | workers           | Several for each interface; the kernel distributes flows among them\n\
+     |----------------------------------------------------------------------------------------\n\
+     | NFQ               | single            | One worker decides on the packets of a queue of netfilter\n\
+     |                   ---------------------------------------------------------------------\n\
+     |                   | workers           | One for each queue\n\
      |----------------------------------------------------------------------------------------\n"
 }

@@ -84,7 +84,6 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         Some(Capture::Erf(_)) => Some("--erf-in"),
         Some(Capture::AfXdp(_)) => Some("--af-xdp"),
         Some(Capture::Pcap(_)) => Some("--pcap"),
-        Some(Capture::Nfqueue(_)) => Some("-q"),
         Some(Capture::Foreign(name, _)) => Some(*name),
         _ => None,
     };
@@ -92,7 +91,8 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         return Err(Failed::new(
             "suricata",
             format!(
-                "{what} is not in this release; it reads capture files (-r, --unix-socket) and interfaces (-i, --af-packet)"
+                "{what} is not in this release; it reads capture files (-r, --unix-socket), interfaces (-i, --af-packet) and queues of \
+                 netfilter (-q)"
             ),
         ));
     }
@@ -161,11 +161,12 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             "the reader has a buffer of its own: --pcap-file-buffer-size and --pcap-buffer-size change nothing"
         );
     }
-    let interfaces = matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_)));
+    let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
+    let interfaces = queues || matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_)));
     if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }
-    if interfaces && options.simulate_ips {
+    if interfaces && options.simulate_ips && !queues {
         return Err(Failed::new(
             "suricata",
             "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
@@ -209,7 +210,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if source.is_none() && devices.is_none() && !socket_mode && !options.test && !options.engine_analysis {
         return Err(Failed::new(
             "suricata",
-            "nothing to read: name a capture file with -r or an interface with -i, or test the rules with -T",
+            "nothing to read: name a capture file with -r, an interface with -i or a queue with -q, or test the rules with -T",
         ));
     }
     // Before the rules are read, which takes its time.
@@ -429,6 +430,13 @@ pub(crate) fn worker_of(
     part: Part,
 ) -> Result<Worker, Failed> {
     let mut stream = settings::stream(config, ips)?;
+    if ips && !options.simulate_ips {
+        // On the wire nobody is harmed: hosts repeat themselves, and half of a connection may take another way.
+        stream.spare_harmless = true;
+        if config.get("stream.async-oneside").is_none() {
+            stream.async_oneside = true;
+        }
+    }
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;

@@ -8,7 +8,8 @@
 //! # When writing fails
 //!
 //! A line is there as a whole or not at all. If a regular file takes only a part (disk full), the file is cut back to
-//! its last whole line; where it cannot be cut, a line feed is written before the next line. What does not fit into a
+//! its last whole line; where it cannot be cut, a line feed is written before the next line, and so it is after half a line that
+//! was there at the start: of a process that was killed. What does not fit into a
 //! stream socket now is kept, no more than one hand-over, and sent before anything else. Lines that could not be
 //! written are counted ([`Sink::lost`]) and said once, with the reason, and once more when writing works again; the
 //! process goes on. Suricata 7 loses such lines without a word where the disk is full, and tells the number at its
@@ -16,7 +17,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -232,6 +233,22 @@ struct Shared {
     tag: Vec<u8>,
 }
 
+/// Whether there is such a file, and its last line has no end.
+fn ends_within_a_line(path: &Path) -> bool {
+    let mut last = [0];
+    let mut read = || {
+        // A pipe must not even be opened.
+        let m = std::fs::metadata(path)?;
+        if !m.is_file() || m.len() == 0 {
+            return Ok(false);
+        }
+        File::open(path)?.read_exact_at(&mut last, m.len() - 1)?;
+        Ok::<_, io::Error>(last != *b"\n")
+    };
+    // One that cannot be read is written as it is.
+    read().unwrap_or(false)
+}
+
 impl Shared {
     fn open(settings: SinkSettings, now: Time) -> Result<Shared, OpenError> {
         let priority = (settings.facility as u8) << 3 | settings.level as u8;
@@ -286,6 +303,8 @@ impl Shared {
                 let mut options = OpenOptions::new();
                 options.create(true);
                 let file = if append {
+                    // Who was killed while it wrote may have left half a line.
+                    self.broken |= ends_within_a_line(&path);
                     options.append(true).open(&path)?
                 } else {
                     let file = options.write(true).truncate(true).open(&path)?;
@@ -775,6 +794,19 @@ mod tests {
         disk.1 = 100;
         assert!(write_lines(&mut disk, b"next\n", true, cannot).is_ok());
         assert_eq!(disk.0, b"first\nse\nnext\n");
+    }
+
+    #[test]
+    fn half_a_line_of_another_process_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for (there, want) in [("whole\nhal", "whole\nhal\nnext\n"), ("whole\n", "whole\nnext\n"), ("", "next\n")] {
+            std::fs::write(&path, there).unwrap();
+            let mut s = sink(SinkSettings::file(&path));
+            s.line(b"next\n");
+            s.finish();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), want);
+        }
     }
 
     #[test]

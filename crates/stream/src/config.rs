@@ -57,6 +57,9 @@ pub struct StreamConfig {
     pub inline: bool,
     /// Whether packets that the session rejects are dropped in inline mode (`stream.drop-invalid`).
     pub drop_invalid: bool,
+    /// Of these, whether those are let through that bring nothing that was not inspected: without data, or with data that
+    /// the receiver has acknowledged. A host repeats what it takes for lost, and waits for ever where that is dropped.
+    pub spare_harmless: bool,
     /// SYNs with different contents kept for a session (`stream.max-syn-queued`).
     pub max_syn_queued: u8,
     /// SYN/ACKs with different contents kept for a session (`stream.max-synack-queued`).
@@ -95,6 +98,7 @@ impl Default for StreamConfig {
             async_oneside: false,
             inline: false,
             drop_invalid: true,
+            spare_harmless: false,
             max_syn_queued: 10,
             max_synack_queued: 5,
             liberal_timestamps: false,

@@ -8,6 +8,7 @@ use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
 use crate::established::is_keep_alive;
 use crate::event::{StreamEvent, StreamEvents};
+use crate::seq;
 use crate::session::{Assembly, TcpSession, TcpState, flag, peer_flag};
 
 /// A condition that a policy of the configuration decides on.
@@ -176,7 +177,11 @@ impl StreamEngine {
                 out.accepted = self.existing(session, &s, &mut out);
                 if out.accepted {
                     self.after(session, &s, &mut out);
-                } else if self.config.inline && self.config.drop_invalid && !out.events.is_empty() {
+                } else if self.config.inline
+                    && self.config.drop_invalid
+                    && !out.events.is_empty()
+                    && !(self.config.spare_harmless && is_harmless(session, &s))
+                {
                     // What is merely not understood in this state is let through.
                     out.drop = true;
                 }
@@ -441,6 +446,12 @@ impl StreamEngine {
             }
         }
     }
+}
+
+/// Whether a segment brings no data, or none that its receiver has not acknowledged.
+fn is_harmless(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let sender = &session.peers[s.from];
+    s.payload.is_empty() || (session.state >= TcpState::Established && seq::leq(s.end(), sender.last_ack))
 }
 
 /// Whether a packet opens a new connection on a session that is over; or once more, without data, on one whose server did

@@ -125,6 +125,25 @@ fn events(o: &Outcome) -> Vec<&'static str> {
     o.events.as_slice().iter().map(|e| e.name()).collect()
 }
 
+/// What a host repeats because an acknowledgment was lost on its way back has to reach the other, who says it again.
+#[test]
+fn what_brings_nothing_new_may_be_spared() {
+    for spare_harmless in [false, true] {
+        let config = StreamConfig { inline: true, spare_harmless, ..StreamConfig::default() };
+        let mut b = Bench::connected(config);
+        for (n, word) in [(1001, b"hello"), (1006, b"world")] {
+            b.send(&pkt(ToServer, PSH | ACK, n, 5001, word));
+            b.send(&pkt(ToClient, ACK, 5001, n + 5, b""));
+        }
+        let again = b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello"));
+        assert_eq!((again.accepted, again.drop), (false, !spare_harmless), "{:?}", events(&again));
+        let ack = b.send(&pkt(ToClient, ACK, 5001, 90_001, b""));
+        assert_eq!((ack.accepted, ack.drop), (false, !spare_harmless), "{:?}", events(&ack));
+        let far = b.send(&pkt(ToServer, PSH | ACK, 900_000, 5001, b"attack"));
+        assert!(!far.accepted && far.drop, "{:?}", events(&far));
+    }
+}
+
 /// A keep-alive sends the byte before the next one anew, and not always as it was: that is no overlap.
 #[test]
 fn keep_alives_are_no_data() {

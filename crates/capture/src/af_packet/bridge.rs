@@ -46,6 +46,8 @@ const LARGE_TOGETHER: usize = 16;
 const BEFORE: u32 = 128;
 /// Batches after which interfaces are looked at even though there is always something to do.
 const BATCHES: u32 = 4096;
+/// The same, where one of them is waited for.
+const SOON: u32 = 64;
 
 /// One of the two interfaces.
 #[derive(Debug, Clone)]
@@ -245,17 +247,15 @@ impl Bridge {
     fn look(&mut self) -> Option<Received> {
         self.looked = Instant::now();
         self.batches = 0;
-        for at in 0..2 {
-            if let Some(change) = self.look_at(at) {
-                self.current = at;
-                return Some(Received::Link(change));
-            }
+        let changed = (0..2).find_map(|at| Some((at, self.look_at(at)?)));
+        if self.started && self.ends.iter().any(|e| !e.open) {
+            // What cannot be now is tried again at the next look, which is soon.
+            let _ = self.let_in();
+            self.batches = BATCHES - SOON;
         }
-        if self.started && self.ends.iter().any(|e| !e.open) && self.let_in().is_err() {
-            // Tried again at the next look.
-            return None;
-        }
-        None
+        let (at, change) = changed?;
+        self.current = at;
+        Some(Received::Link(change))
     }
 
     fn look_at(&mut self, at: usize) -> Option<LinkChange> {

@@ -4,6 +4,7 @@
 //! every place of a buffer that nothing is there. On short buffers that is faster than the multi-pattern matcher, whose
 //! start costs more than the search.
 
+use crate::commonplace;
 use crate::fast_pattern::literal_strength;
 use crate::mpm::Pattern;
 
@@ -39,9 +40,9 @@ pub(super) struct Placed {
     gram: u32,
 }
 
-/// Where the strongest `n` bytes of `bytes` begin.
+/// Where the `n` bytes of `bytes` begin that tell most.
 fn strongest(bytes: &[u8], n: usize, nocase: bool) -> usize {
-    let windows = bytes.windows(n).map(|w| literal_strength(w, nocase)).enumerate();
+    let windows = bytes.windows(n).map(|w| (!commonplace::is(w), literal_strength(w, nocase))).enumerate();
     // The first one of equals.
     windows.max_by_key(|&(i, s)| (s, std::cmp::Reverse(i))).map_or(0, |(i, _)| i)
 }

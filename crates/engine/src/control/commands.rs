@@ -87,7 +87,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("running-mode", &[], |c, _| Ok(json!(c.live.get().map_or("single", |l| l.mode)))),
     command("capture-mode", &[], |c, _| {
         Ok(json!(match (c.live.get(), &c.queue) {
-            (Some(_), _) => "AF_PACKET_DEV",
+            (Some(l), _) => l.capture,
             (None, Some(_)) => "UNIX_SOCKET",
             (None, None) => "PCAP_FILE",
         }))

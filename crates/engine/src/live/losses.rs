@@ -5,6 +5,7 @@
 //! | card | `rx_packets` | errors, missed, no room | `/sys/class/net/IF/statistics`; by name, where the driver has any, `ethtool -S` |
 //! | softnet | of the whole host, all interfaces | backlog full | `/proc/net/softnet_stat` |
 //! | ring | what the kernel had for our sockets | no room | `PACKET_STATISTICS` |
+//! | queue | in the ring's place: what netfilter had for a queue | no room | `/proc/net/netfilter/nfnetlink_queue` |
 //! | engine | what was taken out of the ring | not decoded | the workers |
 //! | send | inline: what was sent out of the other interface | accepted, and not sent | the workers |
 //!
@@ -27,6 +28,8 @@ pub(super) struct Host {
     pub(super) softnet: u64,
     /// How often its time was over before all packets were handled.
     pub(super) squeezed: u64,
+    /// There is no card: packets come from a queue of netfilter.
+    queue: bool,
 }
 
 impl Host {
@@ -45,7 +48,19 @@ impl Host {
         };
         let (softnet, squeezed) = backlog(&read("/proc/thread-self/net/softnet_stat"));
         let driver = Interface::statistics(interface).into_iter().filter(|(name, _)| sounds_like_loss(name)).collect();
-        Host { received, lost, driver, softnet, squeezed }
+        Host { received, lost, driver, softnet, squeezed, queue: false }
+    }
+
+    /// Of a queue, as it is now.
+    pub(super) fn of_queue(_: &str) -> Host {
+        let (softnet, squeezed) =
+            backlog(&std::fs::read_to_string("/proc/thread-self/net/softnet_stat").unwrap_or_default());
+        Host { softnet, squeezed, queue: true, ..Host::default() }
+    }
+
+    /// The same, as it is now.
+    pub(super) fn again(&self, interface: &str) -> Host {
+        if self.queue { Host::of_queue(interface) } else { Host::of(interface) }
     }
 
     /// What was counted since `before`. An interface that was made anew counts from 0.
@@ -58,6 +73,7 @@ impl Host {
             driver: self.driver.iter().map(|(n, v)| (n.clone(), step(*v, of(n)))).filter(|d| d.1 > 0).collect(),
             softnet: step(self.softnet, before.softnet),
             squeezed: step(self.squeezed, before.squeezed),
+            queue: self.queue,
         }
     }
 }
@@ -117,8 +133,10 @@ impl Row {
 
     /// Its counters, for statistics by interface.
     pub(super) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
-        f("capture.nic.received", self.host.received);
-        f("capture.nic.lost", self.host.lost);
+        if !self.host.queue {
+            f("capture.nic.received", self.host.received);
+            f("capture.nic.lost", self.host.lost);
+        }
         f("capture.kernel_packets", self.live.kernel_packets);
         f("capture.kernel_drops", self.live.kernel_drops);
         f("capture.send.sent", self.live.sent);
@@ -138,11 +156,14 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
     };
     out.push(line("interface", "stage", "received".into(), "lost".into()));
     for r in rows {
-        out.push(line(&r.interface, "card", r.host.received.to_string(), r.host.lost.to_string()));
+        let (name, stage) = if r.host.queue { (r.interface.as_str(), "queue") } else { ("", "ring") };
+        if !r.host.queue {
+            out.push(line(&r.interface, "card", r.host.received.to_string(), r.host.lost.to_string()));
+        }
         for (name, n) in &r.host.driver {
             out.push(line("", "", format!("({name})"), n.to_string()));
         }
-        out.push(line("", "ring", r.live.kernel_packets.to_string(), r.live.kernel_drops.to_string()));
+        out.push(line(name, stage, r.live.kernel_packets.to_string(), r.live.kernel_drops.to_string()));
         out.push(line("", "engine", r.live.frames.to_string(), r.engine_lost().to_string()));
         let c = &r.live;
         if c.sent + c.dropped + c.send_errors > 0 {

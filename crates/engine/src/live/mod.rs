@@ -29,7 +29,7 @@ use crate::start::Watching;
 use cpus::Cpus;
 use losses::{Host, Row};
 use report::Report;
-use settings::{Device, RunMode};
+use settings::{Device, Medium, RunMode};
 use thread::{Final, Seat};
 
 pub(crate) use settings::is_inline;
@@ -80,8 +80,10 @@ impl Plan {
         let config = &control.config;
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
         let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
+        let queues = self.devices.iter().any(|d| matches!(d.medium, Medium::Nfqueue(_)));
+        let capture = if queues { "NFQ" } else { "AF_PACKET_DEV" };
         // Nobody else sets it.
-        let _ = control.live.set(LiveInfo { mode: self.mode.name(), workers, interfaces: interfaces.clone() });
+        let _ = control.live.set(LiveInfo { mode: self.mode.name(), capture, workers, interfaces: interfaces.clone() });
         let mut first = Some(all::open_files(config, &control.dir, workers)?);
         if all::writer_thread(config, workers)? {
             // Events go out with the batch that made them.
@@ -154,7 +156,8 @@ impl Plan {
             return Err(f);
         }
         cpus.place_manager();
-        let before: Vec<Host> = interfaces.iter().map(|i| Host::of(i)).collect();
+        let host = if queues { Host::of_queue } else { Host::of };
+        let before: Vec<Host> = interfaces.iter().map(|i| host(i)).collect();
         for go in starters {
             // One that is gone is noticed soon enough.
             let _ = go.send(());

@@ -195,7 +195,7 @@ impl Report {
     /// The table as it is now.
     fn rows_now(&self) -> Vec<Row> {
         let row = |(n, (name, before)): (usize, &(String, Host))| {
-            let now = self.ended.as_ref().and_then(|e| e.get(n)).cloned().unwrap_or_else(|| Host::of(name));
+            let now = self.ended.as_ref().and_then(|e| e.get(n)).cloned().unwrap_or_else(|| before.again(name));
             let mut row = Row { interface: name.clone(), host: now.since(before), ..Row::default() };
             for e in self.workers.iter().flat_map(|w| &w.ends).filter(|e| e.interface == *name) {
                 row.live.add(&e.live);
@@ -209,7 +209,7 @@ impl Report {
 
     /// No more packets are let in: what cards and host count from here on is not ours.
     pub(super) fn ended(&mut self) {
-        self.ended = Some(self.interfaces.iter().map(|(name, _)| Host::of(name)).collect());
+        self.ended = Some(self.interfaces.iter().map(|(name, before)| before.again(name)).collect());
     }
 
     /// The last report, of workers that have ended.

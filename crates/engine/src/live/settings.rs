@@ -8,6 +8,8 @@ use margay_output::{notice, warning};
 use super::cpus::Cpus;
 use crate::Failed;
 
+mod nfqueue;
+
 /// Workers that one interface may have: as many sockets as the kernel takes into a fan-out group unless told otherwise.
 const WORKERS_MAX: usize = 256;
 /// What one packet of `ring-size` is taken to need in the ring: a full Ethernet frame with its headers.
@@ -32,6 +34,18 @@ pub(crate) enum Medium {
     AfPacket(Settings),
     /// AF_PACKET, inline between two interfaces; and what its workers agree upon.
     Bridge(Box<[BridgeEnd; 2]>, Agreement),
+    /// A queue of netfilter.
+    Nfqueue(margay_capture::nfqueue::Settings),
+}
+
+impl Medium {
+    /// Its name in counters, and that of its settings in messages.
+    pub(crate) const fn names(&self) -> (&'static str, &'static str) {
+        match self {
+            Medium::AfPacket(_) | Medium::Bridge(..) => ("afpacket", "af-packet"),
+            Medium::Nfqueue(_) => ("nfq", "nfq"),
+        }
+    }
 }
 
 impl Device {
@@ -39,6 +53,7 @@ impl Device {
     pub(crate) fn drops(&self) -> bool {
         match &self.medium {
             Medium::AfPacket(_) => false,
+            Medium::Nfqueue(_) => true,
             Medium::Bridge(ends, _) => ends.iter().any(|e| e.drops),
         }
     }
@@ -46,7 +61,7 @@ impl Device {
     /// The interfaces that it is of, by the numbers of a source's ends.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
         let names = match &self.medium {
-            Medium::AfPacket(_) => [Some(self.name.as_str()), None],
+            Medium::AfPacket(_) | Medium::Nfqueue(_) => [Some(self.name.as_str()), None],
             Medium::Bridge(ends, _) => [Some(ends[0].name.as_str()), Some(ends[1].name.as_str())],
         };
         names.into_iter().flatten()
@@ -56,6 +71,7 @@ impl Device {
     fn groups(&self) -> impl Iterator<Item = u16> {
         let groups = match &self.medium {
             Medium::AfPacket(s) => [s.fanout, None],
+            Medium::Nfqueue(_) => [None, None],
             Medium::Bridge(ends, _) => [ends[0].settings.fanout, ends[1].settings.fanout],
         };
         groups.into_iter().flatten().filter_map(|f| f.id)
@@ -110,6 +126,12 @@ pub(crate) fn devices(
     mode: RunMode,
     cpus: &Cpus,
 ) -> Result<Vec<Device>, Failed> {
+    if let Some(Capture::Nfqueue(queues)) = &options.capture {
+        if options.filter.is_some() || options.filter_file.is_some() {
+            return Err(Failed::new("nfq", "no filter goes with -q: netfilter's rules say which packets are queued"));
+        }
+        return nfqueue::devices(config, queues, mode);
+    }
     let entries = Entries::of(config);
     let names = entries.chosen(options);
     if names.is_empty() {
@@ -170,8 +192,11 @@ pub(crate) fn devices(
     Ok(devices)
 }
 
-/// Whether packets of the interfaces that are captured from may be dropped: one of them has `copy-mode: ips`.
+/// Whether packets of what is captured from may be dropped: an interface has `copy-mode: ips`, or it is a queue.
 pub(crate) fn is_inline(config: &Config, options: &RunOptions) -> bool {
+    if let Some(Capture::Nfqueue(_)) = options.capture {
+        return true;
+    }
     let entries = Entries::of(config);
     let names = entries.chosen(options);
     names.iter().any(|n| entries.of_interface(n).text("copy-mode") == Some("ips"))

@@ -8,6 +8,7 @@ use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_capture::af_packet::{AfPacket, Bridge, Injector};
 use margay_capture::live::{LinkChange, LiveSource, Received};
+use margay_capture::nfqueue::Nfqueue;
 use margay_config::{Config, RunOptions};
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
@@ -90,7 +91,7 @@ impl Seat {
             Ok((mut worker, mut reporter, mut source, post)) => {
                 let mut go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
                 if go {
-                    let started = source.start().map_err(|e| Failed::new("af-packet", e.to_string()));
+                    let started = source.start().map_err(|e| Failed::new(self.device.medium.names().1, e.to_string()));
                     // What is left is for opening the socket again.
                     let started = started.and_then(|()| privileges::keep());
                     go = started.is_ok();
@@ -124,10 +125,14 @@ impl Seat {
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
         worker.decoder.live = true;
-        worker.lane.rest.set_interface(&self.device.name);
+        // Packets of a queue are of whatever interface netfilter had them from.
+        if !matches!(self.device.medium, Medium::Nfqueue(_)) {
+            worker.lane.rest.set_interface(&self.device.name);
+        }
         worker.lane.rest.captured = Some(Captured {
             ends: (self.device.interfaces().map(|i| End { interface: i.to_owned(), ..End::default() })).collect(),
             thread: self.thread.clone(),
+            medium: self.device.medium.names().0,
             announce: self.announce(&post),
         });
         let reporter = Reporter::new(config, false)?;
@@ -158,6 +163,10 @@ impl Seat {
             Medium::Bridge(ends, agreement) => {
                 let source = Bridge::open(*ends.clone(), agreement, self.device.workers)
                     .map_err(|e| Failed::new("af-packet", e.to_string()))?;
+                Ok(Box::new(source))
+            }
+            Medium::Nfqueue(settings) => {
+                let source = Nfqueue::open(settings.clone()).map_err(|e| Failed::new("nfq", e.to_string()))?;
                 Ok(Box::new(source))
             }
         }
@@ -191,7 +200,9 @@ impl Seat {
     ) -> Final {
         let signals = Arc::clone(&self.control.signals);
         let mut batch = files::batch_size(&self.control.config).unwrap_or(256);
-        if source.is_inline() {
+        if let Medium::Nfqueue(settings) = &self.device.medium {
+            batch = settings.batch;
+        } else if source.is_inline() {
             // Packets go on with the batch: the first waits for the last.
             batch = batch.min(INLINE_BATCH);
         }
@@ -265,6 +276,10 @@ impl Seat {
                 if let Some(c) = &mut worker.lane.rest.captured {
                     c.inspected(end, pkts, invalid);
                 }
+                // Packets go on before anything else is done.
+                let decisions = worker.decisions();
+                source.release(&decisions);
+                worker.decided(decisions);
                 None
             }
             // The clock is looked at only where no packet tells the time.
@@ -284,9 +299,6 @@ impl Seat {
             }
         };
         let second = worker.expire_live(now);
-        let decisions = worker.decisions();
-        source.release(&decisions);
-        worker.decided(decisions);
         if second {
             let time = worker.lane.rest.now;
             worker.lane.rest.outputs.tick(time);

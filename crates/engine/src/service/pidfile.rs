@@ -56,7 +56,7 @@ impl PidFile {
                 )));
             }
             let same = std::fs::metadata(path).ok().zip(file.metadata().ok());
-            if !same.is_some_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino())) {
+            if same.is_none_or(|(a, b)| (a.dev(), a.ino()) != (b.dev(), b.ino())) {
                 // Its owner took it away in between.
                 continue;
             }

@@ -178,6 +178,7 @@ impl Rest {
         }
         fate.dropped_by = verdict.dropped_by;
         self.bypass |= verdict.bypass;
+        self.frame.mark = verdict.mark.or(self.frame.mark);
         self.pcap.passed |= fate.pass;
         self.pcap.tagged |= verdict.tagged;
         let (flow, dir) = match flow {

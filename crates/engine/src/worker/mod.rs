@@ -25,7 +25,7 @@ use margay_detect::{InOrder, RulesMark};
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
-use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Time, Vlans};
+use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Time, Vlans};
 use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
@@ -163,6 +163,10 @@ pub(crate) struct Fate {
     pub(crate) answers: &'static [&'static str],
     /// The rule that dropped it.
     pub(crate) dropped_by: Option<u32>,
+    /// The bits of its mark that a rule sets, and which they are.
+    pub(crate) mark: Option<(u32, u32)>,
+    /// Its flow needs no more looking.
+    pub(crate) bypassed: bool,
 }
 
 /// One worker.
@@ -241,6 +245,8 @@ pub(crate) struct Captured {
     pub(crate) ends: Vec<End>,
     /// The thread, as statistics name it.
     pub(crate) thread: String,
+    /// By what they come: a part of the counters' names.
+    pub(crate) medium: &'static str,
     /// Tells the other workers of connections that this one's parsers announced.
     pub(crate) announce: Option<Announce>,
 }
@@ -268,6 +274,20 @@ impl Captured {
         f("capture.kernel_packets", c.kernel_packets);
         f("capture.kernel_drops", c.kernel_drops);
         f("capture.errors", c.errors);
+        if self.medium == "nfq" {
+            let mut of = |name: &str, n| f(&format!("capture.nfq.{name}"), n);
+            of("polls", c.polls);
+            of("poll_signal", c.poll_signal);
+            of("poll_timeout", c.poll_timeout);
+            of("poll_data", c.poll_data);
+            of("poll_errors", c.poll_errors);
+            of("accepted", c.sent);
+            of("dropped", c.dropped);
+            of("verdict_errors", c.send_errors);
+            of("truncated", c.truncated);
+            of("unreadable", c.unreadable);
+            return;
+        }
         f("capture.afpacket.busy_loop_avg", 0);
         f("capture.afpacket.polls", c.polls);
         f("capture.afpacket.poll_signal", c.poll_signal);
@@ -484,6 +504,8 @@ impl Lane {
             macs[direction.reverse().index()].add(e.dst);
         }
         if bypassed {
+            // Of what a frame carries only a part may need no more looking.
+            rest.frame.bypassed = packet.source == PacketSource::Wire;
             return;
         }
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
@@ -546,6 +568,7 @@ impl Lane {
         rest.log_app(packet, flow, false);
         rest.script_packet(packet, Some(flow));
         if seen.bypass || seen.heard.bypass || rest.take_bypass() {
+            rest.frame.bypassed = packet.source == PacketSource::Wire;
             flows.set_state(at, FlowState::LocalBypassed);
         }
         if let Some(data) = rewritten {

@@ -5,7 +5,7 @@
 //! Checksums are updated by what changed (RFC 1624). In a tunnel nothing else has to be: a datagram whose checksum is right
 //! sums up to the same whatever it says, so that the outer checksum stays right.
 //!
-//! `reject` answers TCP with a reset, everything else with ICMP: administratively prohibited (RFC 1812 section 5.2.7.1, RFC 4443
+//! `reject` answers TCP with a reset, everything else with ICMP: the host is administratively prohibited (RFC 1122 section 3.2.2.1, RFC 4443
 //! section 3.1). It is not done where RFC 1122 section 3.2.2 forbids it, and not more than [`ANSWERS`] times in a second.
 
 use std::net::IpAddr;
@@ -80,6 +80,12 @@ impl Wire {
             Some(_) => self.decisions.drop(),
             None if self.is_changed => self.decisions.replace(&self.changed),
             None => self.decisions.accept(),
+        }
+        if let Some((value, mask)) = fate.mark {
+            self.decisions.mark(value, mask);
+        }
+        if fate.bypassed {
+            self.decisions.bypass();
         }
     }
 
@@ -321,8 +327,8 @@ fn unreachable(p: &Packet<'_>, at: usize, side: Side) -> Option<Vec<u8>> {
         L4::Icmpv6 { .. } if p.icmp.0 < 128 => return None,
         _ => {}
     }
-    // Type 3, code 13; for IPv6 type 1, code 1.
-    let (kind, code) = if v4 { (3, 13) } else { (1, 1) };
+    // Type 3, code 10; for IPv6 type 1, code 1. As Suricata 7 does.
+    let (kind, code) = if v4 { (3, 10) } else { (1, 1) };
     let mut out = vec![kind, code, 0, 0, 0, 0, 0, 0];
     match side {
         Side::Source => {

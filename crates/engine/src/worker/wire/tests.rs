@@ -109,7 +109,7 @@ fn datagrams_are_answered_with_icmp() {
         let (from, to) = addresses(v4);
         for ((_, a), (src, dst)) in all.iter().zip([(to, from), (from, to)]) {
             with(a, |p| {
-                assert_eq!((p.src, p.dst, p.icmp), (src, dst, if v4 { (3, 13) } else { (1, 1) }));
+                assert_eq!((p.src, p.dst, p.icmp), (src, dst, if v4 { (3, 10) } else { (1, 1) }));
                 assert_eq!(p.checksum_ok(), Some(true));
             });
         }

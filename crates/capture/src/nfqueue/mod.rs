@@ -1,0 +1,536 @@
+//! NFQUEUE: packets that netfilter hands over, waits for a verdict on, and then lets go on or not (nfnetlink_queue).
+//!
+//! [`Nfqueue::open`] makes the socket; [`LiveSource::start`] takes over the queue. Before that, what the rule of the firewall
+//! that names the queue says happens: packets go on (`bypass`) or are dropped. Several messages are taken with one call, and
+//! each batch is answered with one call too: packets in a row that fare the same are answered together
+//! (`NFQNL_MSG_VERDICT_BATCH`).
+//!
+//! A packet begins with its IP header. Where the kernel hands over packets that it put together, or that have yet to be taken
+//! apart (`gso`), these come as one; their checksums are not filled in yet, and are not to be looked at.
+//!
+//! | what | limit or policy |
+//! | --- | --- |
+//! | packets that wait | `length`, and what the socket's buffer holds; what finds no room is dropped, or passes where it is to fail open; counted either way ([`LiveCounters::kernel_drops`]) |
+//! | bytes of a packet | 65,531, which is what the kernel hands over; counted ([`LiveCounters::truncated`]). Of longer ones the last bytes are not seen: TCP segments go on without them, and their sender sends them again, so that nothing passes unseen; others go on whole |
+//! | packets of a batch | 256 |
+//!
+//! The kernel does not count what passes since too many packets wait. It numbers what passes since the socket has no room, so
+//! that there are gaps. So where it is to fail open, the queue has no length: its socket's buffer is its limit.
+//!
+//! [`LiveSource::stop`] gives the queue a length of 0: what comes then passes or is dropped as if it were full, and what waits
+//! still gets its verdict. When the socket is closed, the kernel drops what waits, and the rule says what happens.
+
+mod finish;
+mod message;
+mod raw;
+mod socket;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use margay_packet::{LinkType, Time};
+
+use crate::af_packet::ring::Polled;
+use crate::live::{Decisions, LiveCounters, LiveError, LiveSource, Received, Verdict};
+use crate::reader::{Batch, Meta};
+use finish::shorten;
+use message::{Queued, Row, Said, Writer};
+use raw::Answerer;
+use socket::{Slots, Socket};
+
+/// Bytes of a slot: a packet of the greatest length with all that is said of it, in whole pages.
+const SLOT: usize = 17 * 4096;
+/// So many bytes of verdicts are sent at once.
+const SEND: usize = 64 << 10;
+/// The longest queue: far more than sockets have room for.
+const ENDLESS: u32 = 1 << 30;
+
+/// What becomes of packets that are accepted (`mode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// They go on, past the rest of the chain.
+    #[default]
+    Accept,
+    /// They begin the chain anew, with a mark, by which the rule lets them past this time.
+    Repeat,
+    /// They go to that queue.
+    Route(u16),
+}
+
+/// A mark, and which of its bits are to be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    /// The bits.
+    pub value: u32,
+    /// Those that change.
+    pub mask: u32,
+}
+
+impl Mark {
+    /// What it makes of a packet's mark.
+    pub fn on(self, mark: u32) -> u32 {
+        mark & !self.mask | self.value & self.mask
+    }
+}
+
+/// How a queue is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Its number.
+    pub queue: u16,
+    /// What becomes of packets that are accepted.
+    pub mode: Mode,
+    /// Their mark where they begin the chain anew.
+    pub repeat: Mark,
+    /// The mark of packets of flows that need no more looking.
+    pub bypass: Option<Mark>,
+    /// Most packets that are answered together: 1 to 256.
+    pub batch: usize,
+    /// Packets that find no room pass, instead of being dropped.
+    pub fail_open: bool,
+    /// How many may wait.
+    pub length: u32,
+    /// Bytes of messages that may wait in the socket.
+    pub buffer_size: u32,
+    /// Packets that the kernel put together come as one.
+    pub gso: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            queue: 0,
+            mode: Mode::Accept,
+            repeat: Mark::default(),
+            bypass: None,
+            batch: 64,
+            fail_open: false,
+            length: 4096,
+            buffer_size: 16 << 20,
+            gso: true,
+        }
+    }
+}
+
+/// What the kernel counted, without its counters' going round.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    last: Row,
+    numbered: u64,
+    full: u64,
+    unsent: u64,
+}
+
+impl Counted {
+    fn take(&mut self, row: Row) {
+        let step = |now: u64, last: u64| u64::from((now as u32).wrapping_sub(last as u32));
+        self.numbered += step(row.numbered, self.last.numbered);
+        self.full += step(row.full, self.last.full);
+        self.unsent += step(row.unsent, self.last.unsent);
+        self.last = row;
+    }
+}
+
+/// A queue.
+#[derive(Debug)]
+pub struct Nfqueue {
+    settings: Settings,
+    name: String,
+    socket: Socket,
+    slots: Slots,
+    writer: Writer,
+    answers: Answerer,
+    metas: Vec<Meta>,
+    /// The packets of the batch, as many as `metas`.
+    queued: Vec<Queued>,
+    sequence: u32,
+    started: bool,
+    /// Number of the last packet.
+    last: u32,
+    /// Numbers of packets that did not come.
+    missing: u64,
+    trusted: bool,
+    counted: Counted,
+    counters: LiveCounters,
+}
+
+impl Nfqueue {
+    /// Makes the socket; the queue is taken over by [`LiveSource::start`].
+    ///
+    /// # Errors
+    /// [`LiveError::Setting`], [`LiveError::System`].
+    pub fn open(settings: Settings) -> Result<Nfqueue, LiveError> {
+        let name = format!("queue {}", settings.queue);
+        let failed = |what| {
+            let interface = name.clone();
+            move |source| LiveError::System { interface, what, source }
+        };
+        let most = socket::AT_ONCE;
+        if !(1..=most).contains(&settings.batch) {
+            let message = format!("{} is not 1 to {most}", settings.batch);
+            return Err(LiveError::Setting { interface: name, setting: "batchcount", message });
+        }
+        let socket = Socket::new().map_err(failed("cannot open a netlink socket"))?;
+        socket.room(settings.buffer_size).map_err(failed("its buffer cannot be of that size (buffer-size)"))?;
+        socket.no_pause().map_err(failed("its socket cannot be set up"))?;
+        // Answers go past the rule that queues.
+        let mark = match settings.mode {
+            Mode::Repeat => Some(settings.repeat),
+            Mode::Accept | Mode::Route(_) => settings.bypass,
+        };
+        Ok(Nfqueue {
+            name,
+            socket,
+            slots: Slots::new(settings.batch, SLOT),
+            writer: Writer::default(),
+            answers: Answerer::new(mark.map(|m| m.on(0))),
+            metas: Vec::with_capacity(settings.batch),
+            queued: Vec::with_capacity(settings.batch),
+            settings,
+            sequence: 0,
+            started: false,
+            last: 0,
+            missing: 0,
+            trusted: false,
+            counted: Counted::default(),
+            counters: LiveCounters::default(),
+        })
+    }
+
+    /// Its row in the kernel's table, whoever has it.
+    fn row(&self) -> Option<Row> {
+        // `/proc/net` is that of the process's first thread, which may be in another network namespace.
+        let text = std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?;
+        message::row(&text, self.settings.queue)
+    }
+
+    /// Asks the kernel what it counted.
+    fn count(&mut self) {
+        if !self.started {
+            return;
+        }
+        let Some(row) = self.row().filter(|r| r.port == self.socket.port) else { return };
+        self.counted.take(row);
+        let k = &self.counted;
+        self.counters.kernel_packets = k.numbered + k.full;
+        self.counters.kernel_drops = k.full
+            + match self.settings.fail_open {
+                false => k.unsent,
+                // After the last that came, too.
+                true if row.waiting == 0 => self.missing + u64::from((row.numbered as u32).wrapping_sub(self.last)),
+                true => self.missing,
+            };
+    }
+
+    /// Takes what waits in the socket; whether there was something.
+    fn fill(&mut self, max: usize) -> bool {
+        let got = match self.socket.receive(&mut self.slots, max) {
+            Ok(n) => n,
+            Err(e) => {
+                match (e.kind(), e.raw_os_error()) {
+                    (std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted, _) => {}
+                    (_, Some(libc::ENOBUFS)) => self.counters.freezes += 1,
+                    _ => self.counters.errors += 1,
+                }
+                return false;
+            }
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = Time::new(now.as_secs().cast_signed(), i64::from(now.subsec_micros()));
+        for n in 0..got {
+            let (mut at, end) = self.slots.filled(n);
+            while let Some(message) = self.slots.bytes().get(..end)
+                && let Some((said, next)) = message::read(message, at)
+            {
+                at = next;
+                match said {
+                    Said::Packet(mut q) => {
+                        let gap = q.id.wrapping_sub(self.last).wrapping_sub(1);
+                        self.missing += u64::from(gap);
+                        self.last = q.id;
+                        self.counters.bytes += q.len as u64;
+                        let cut = q.full.is_some_and(|full| full as usize > q.len);
+                        if cut && let Some(packet) = self.slots.bytes_mut().get_mut(q.start..q.start + q.len) {
+                            self.counters.truncated += 1;
+                            q.shortened = shorten(packet);
+                        }
+                        self.metas.push(Meta {
+                            start: q.start as u32,
+                            len: q.len as u32,
+                            wire_len: q.len as u32,
+                            link: LinkType::RAW,
+                            time,
+                            trusted: q.unfinished || cut || self.trusted,
+                        });
+                        self.queued.push(q);
+                    }
+                    // A verdict on a packet that is gone, with its interface.
+                    Said::Answer { error, .. } => self.counters.errors += u64::from(error != 0),
+                    Said::Other => self.counters.unreadable += 1,
+                }
+            }
+        }
+        self.counters.frames += self.queued.len() as u64;
+        got > 0
+    }
+
+    /// Waits for a message; whether there is one.
+    #[cold]
+    fn wait(&mut self, wait: Duration) -> bool {
+        self.counters.polls += 1;
+        match self.socket.poll(wait) {
+            Polled::Data => self.counters.poll_data += 1,
+            Polled::Signal => self.counters.poll_signal += 1,
+            Polled::Timeout => {
+                self.counters.poll_timeout += 1;
+                return false;
+            }
+            Polled::Error => {
+                self.counters.poll_errors += 1;
+                // An error that says nothing does not make this a busy loop.
+                std::thread::sleep(wait.min(Duration::from_millis(1)));
+            }
+        }
+        true
+    }
+
+    /// What the kernel is told of a packet: a verdict, and its mark where that changes.
+    fn outcome(&self, decisions: &Decisions, n: usize, q: &Queued) -> (u32, Option<u32>) {
+        if decisions.verdict(n) == Verdict::Drop {
+            return (libc::NF_DROP as u32, None);
+        }
+        let mut mark = q.mark;
+        if let Some((value, mask)) = decisions.mark_of(n) {
+            mark = Mark { value, mask }.on(mark);
+        }
+        if decisions.is_bypassed(n)
+            && let Some(m) = self.settings.bypass
+        {
+            mark = m.on(mark);
+        }
+        let verdict = match self.settings.mode {
+            Mode::Accept => libc::NF_ACCEPT as u32,
+            Mode::Repeat => {
+                mark = self.settings.repeat.on(mark);
+                libc::NF_REPEAT as u32
+            }
+            Mode::Route(queue) => u32::from(queue) << 16 | libc::NF_QUEUE as u32,
+        };
+        (verdict, (mark != q.mark).then_some(mark))
+    }
+
+    /// Sends the verdicts that were written, on so many packets.
+    fn flush(&mut self, packets: usize) {
+        if self.writer.bytes.is_empty() {
+            return;
+        }
+        if self.socket.send(&self.writer.bytes).is_err() {
+            self.counters.errors += 1;
+            self.counters.send_errors += packets as u64;
+        }
+        self.writer.clear();
+    }
+
+    /// Answers the batch.
+    fn answer(&mut self, decisions: &Decisions) {
+        let queue = self.settings.queue;
+        let mut n = 0;
+        let mut sent = 0;
+        while let Some(q) = self.queued.get(n) {
+            let (verdict, mark) = self.outcome(decisions, n, q);
+            let first = n;
+            // Bytes that the packet goes on with, if they are others.
+            let other = |n: usize, q: &Queued| match decisions.verdict(n) {
+                Verdict::Drop => None,
+                Verdict::Replace(..) => decisions.replacement(n).map(|b| (b, q.unfinished || q.shortened)),
+                Verdict::Accept if q.shortened => self.slots.bytes().get(q.start..q.start + q.len).map(|b| (b, true)),
+                Verdict::Accept => None,
+            };
+            let bytes = other(n, q);
+            let mut id = q.id;
+            n += 1;
+            if bytes.is_none() {
+                while let Some(next) = self.queued.get(n)
+                    && other(n, next).is_none()
+                    && self.outcome(decisions, n, next) == (verdict, mark)
+                {
+                    id = next.id;
+                    n += 1;
+                }
+            }
+            self.writer.verdict(queue, n - first > 1, id, verdict, mark, bytes);
+            match decisions.verdict(first) {
+                Verdict::Drop => self.counters.dropped += (n - first) as u64,
+                _ => self.counters.sent += (n - first) as u64,
+            }
+            if self.writer.bytes.len() >= SEND {
+                self.flush(n - sent);
+                sent = n;
+            }
+        }
+        self.flush(n - sent);
+        for (_, packet) in decisions.answers() {
+            match self.answers.send(packet) {
+                Ok(()) => self.counters.answers += 1,
+                Err(_) => self.counters.answer_errors += 1,
+            }
+        }
+    }
+
+    /// Tells the kernel what the writer has; what it answers.
+    fn configure(&mut self) -> std::io::Result<()> {
+        let sent = self.socket.send(&self.writer.bytes);
+        self.writer.clear();
+        sent?;
+        // It only answers where something is wrong, and has done so by now.
+        let mut answer = [0; 512];
+        let len = self.socket.peek(&mut answer)?.unwrap_or(0);
+        match answer.get(..len).and_then(|a| message::read(a, 0)) {
+            Some((Said::Answer { sequence, error }, _)) if sequence == self.sequence && error != 0 => {
+                Err(std::io::Error::from_raw_os_error(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_over(&mut self) -> Result<(), LiveError> {
+        let s = &self.settings;
+        let mut flags = 0;
+        if s.fail_open {
+            flags |= libc::NFQA_CFG_F_FAIL_OPEN as u32;
+        }
+        if s.gso {
+            flags |= libc::NFQA_CFG_F_GSO as u32;
+        }
+        self.sequence += 1;
+        let length = if s.fail_open { ENDLESS } else { s.length };
+        self.writer.clear();
+        self.writer.bind(s.queue, self.sequence, length, flags);
+        let Err(source) = self.configure() else { return Ok(()) };
+        let queue = self.settings.queue;
+        Err(match source.raw_os_error() {
+            Some(libc::EPERM | libc::EBUSY) => match self.row() {
+                Some(row) => LiveError::QueueTaken { queue, port: row.port },
+                None => LiveError::QueueNotAllowed { queue },
+            },
+            _ => LiveError::System {
+                interface: self.name.clone(),
+                what: "cannot be taken over (the kernel needs nfnetlink_queue, Linux 3.10 or later)",
+                source,
+            },
+        })
+    }
+}
+
+impl LiveSource for Nfqueue {
+    fn receive(&mut self, max: usize, wait: Duration) -> Received {
+        if !self.queued.is_empty() {
+            self.release(&Decisions::default());
+        }
+        self.metas.clear();
+        if !self.started {
+            std::thread::sleep(wait);
+            return Received::Idle;
+        }
+        let max = max.clamp(1, self.settings.batch);
+        if !self.fill(max) && self.wait(wait) {
+            self.fill(max);
+        }
+        if self.metas.is_empty() { Received::Idle } else { Received::Frames }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::live(self.slots.bytes(), &self.metas)
+    }
+
+    fn release(&mut self, decisions: &Decisions) {
+        if !self.queued.is_empty() {
+            self.answer(decisions);
+        }
+        self.queued.clear();
+        self.metas.clear();
+    }
+
+    fn is_inline(&self) -> bool {
+        true
+    }
+
+    fn trust(&mut self) {
+        self.trusted = true;
+    }
+
+    fn start(&mut self) -> Result<(), LiveError> {
+        self.take_over()?;
+        self.started = true;
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        if !self.started {
+            return;
+        }
+        self.sequence += 1;
+        self.writer.clear();
+        self.writer.length(self.settings.queue, self.sequence, 0);
+        if self.socket.send(&self.writer.bytes).is_err() {
+            self.counters.errors += 1;
+        }
+        self.writer.clear();
+    }
+
+    fn settle(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    fn counters(&mut self, _: usize) -> LiveCounters {
+        self.count();
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nfqueue(mode: Mode) -> Nfqueue {
+        let repeat = Mark { value: 1, mask: 1 };
+        let bypass = Some(Mark { value: 4, mask: 6 });
+        Nfqueue::open(Settings { mode, repeat, bypass, ..Settings::default() }).expect("a socket")
+    }
+
+    #[test]
+    fn marks_and_verdicts() {
+        let q = Queued { mark: 0x102, ..Queued::default() };
+        let mut d = Decisions::default();
+        d.accept();
+        d.drop();
+        d.accept();
+        d.mark(0xff, 0x10);
+        d.accept();
+        d.bypass();
+        let of = |mode| (0..5).map(|n| nfqueue(mode).outcome(&d, n, &q)).collect::<Vec<_>>();
+        assert_eq!(of(Mode::Accept), [(1, None), (0, None), (1, Some(0x112)), (1, Some(0x104)), (1, None)]);
+        assert_eq!(
+            of(Mode::Repeat),
+            [(4, Some(0x103)), (0, None), (4, Some(0x113)), (4, Some(0x105)), (4, Some(0x103))]
+        );
+        assert_eq!(of(Mode::Route(7))[0], (7 << 16 | 3, None));
+    }
+
+    #[test]
+    fn counters_go_round() {
+        let mut c = Counted::default();
+        c.take(Row { numbered: u64::from(u32::MAX) - 1, full: 3, ..Row::default() });
+        c.take(Row { numbered: 2, full: 4, unsent: 1, ..Row::default() });
+        assert_eq!((c.numbered, c.full, c.unsent), (u64::from(u32::MAX) + 3, 4, 1));
+    }
+
+    #[test]
+    fn batches_have_a_limit() {
+        for batch in [0, 257] {
+            assert!(matches!(
+                Nfqueue::open(Settings { batch, ..Settings::default() }),
+                Err(LiveError::Setting { setting: "batchcount", .. })
+            ));
+        }
+    }
+}

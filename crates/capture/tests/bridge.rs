@@ -1,0 +1,264 @@
+//! Two interfaces, bridged: what goes out is what came in, but for what is dropped, replaced and answered.
+#![cfg(target_os = "linux")]
+
+#[macro_use]
+#[path = "common/namespace.rs"]
+mod namespace;
+
+use std::time::{Duration, Instant};
+
+use margay_capture::af_packet::{AfPacket, Agreement, Bridge, BridgeEnd, Distribution, Fanout, Settings};
+use margay_capture::live::{Decisions, LinkChange, LiveSource, Received, Side};
+use namespace::ip;
+
+in_namespace! {
+    "mgb";
+    frames_go_on_as_decided: inner_decided,
+    workers_have_the_same_place_on_both_sides: inner_workers,
+    what_cannot_be_sent_is_counted: inner_down,
+}
+
+/// `va`-`vb` and `vc`-`vd`: `vb` and `vc` are to be bridged.
+fn pairs() {
+    namespace::pair("va", "vb", "mtu 1500");
+    namespace::pair("vc", "vd", "mtu 1500");
+}
+
+fn ends(fanout: Option<Fanout>) -> [BridgeEnd; 2] {
+    ["vb", "vc"].map(|name| BridgeEnd {
+        name: name.into(),
+        settings: Settings { block_size: 1 << 16, blocks: 64, fanout, ..Settings::default() },
+        drops: true,
+    })
+}
+
+fn frame(n: u16, len: usize) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    match n % 4 {
+        1 => f.extend_from_slice(&[0x81, 0, 0, 100]),
+        2 => f.extend_from_slice(&[0x88, 0xa8, 0x20, 7, 0x81, 0, 0, 9]),
+        _ => {}
+    }
+    // Of a protocol for experiments.
+    f.extend_from_slice(&[0x88, 0xb5]);
+    f.extend_from_slice(&n.to_be_bytes());
+    f.resize(f.len() + len, n as u8);
+    f
+}
+
+struct Sender(pcap::Capture<pcap::Active>);
+
+impl Sender {
+    fn on(name: &str) -> Sender {
+        Sender(pcap::Capture::from_device(name).and_then(|c| c.buffer_size(1 << 16).open()).expect("it can be sent to"))
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while let Err(e) = self.0.sendpacket(frame) {
+            assert!(Instant::now() < end, "{e}");
+        }
+    }
+}
+
+fn listener(name: &str) -> AfPacket {
+    let mut l = AfPacket::open(name, Settings { block_timeout: 1, ..Settings::default() }).expect("the interface");
+    l.start().expect("it starts");
+    l
+}
+
+/// What arrives, until there are so many, or nothing comes.
+fn arrive(l: &mut AfPacket, count: usize) -> Vec<Vec<u8>> {
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut all = Vec::new();
+    while all.len() < count && Instant::now() < end {
+        if l.receive(64, Duration::from_millis(50)) == Received::Frames {
+            all.extend(l.batch().iter().map(|f| f.data.to_vec()));
+        }
+    }
+    all
+}
+
+/// Takes so many frames, and decides of each.
+fn work(bridge: &mut Bridge, count: usize, decide: impl Fn(&[u8], &mut Decisions)) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let (mut seen, mut decisions) = (0, Decisions::default());
+    while seen < count && Instant::now() < end {
+        if bridge.receive(13, Duration::from_millis(50)) == Received::Frames {
+            decisions.clear();
+            for f in bridge.batch().iter() {
+                decide(f.data, &mut decisions);
+                seen += 1;
+            }
+            bridge.release(&decisions);
+        }
+    }
+    assert_eq!(seen, count);
+}
+
+fn number(f: &[u8]) -> u16 {
+    let at = f.windows(2).position(|w| w == [0x88, 0xb5]).expect("ours");
+    u16::from_be_bytes([f[at + 2], f[at + 3]])
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_decided() {
+    pairs();
+    let mut bridge = Bridge::open(ends(None), &Agreement::default(), 1).expect("a bridge");
+    let (mut there, mut here) = (listener("vd"), listener("va"));
+    let mut sender = Sender::on("va");
+    // Before the start nothing is let in.
+    sender.send(&frame(9999, 20));
+    assert_eq!(bridge.receive(8, Duration::from_millis(100)), Received::Idle);
+    bridge.start().expect("it starts");
+    let sent: Vec<Vec<u8>> = (0..2000u16).map(|n| frame(n, usize::from(n % 1450) + 20)).collect();
+    let mut got = Vec::new();
+    for part in sent.chunks(200) {
+        part.iter().for_each(|f| sender.send(f));
+        work(&mut bridge, part.len(), |f, decisions| match number(f) % 10 {
+            3 => decisions.drop(),
+            4 => decisions.replace(&[&f[..f.len() - 1], b"!"].concat()),
+            _ => decisions.accept(),
+        });
+        got.extend(arrive(&mut there, part.len() - part.len() / 10));
+    }
+    let want: Vec<Vec<u8>> = sent
+        .iter()
+        .filter(|f| number(f) % 10 != 3)
+        .map(|f| if number(f) % 10 == 4 { [&f[..f.len() - 1], b"!"].concat() } else { f.clone() })
+        .collect();
+    assert_eq!(got.len(), want.len());
+    assert!(got == want, "as they were, in their order");
+    // The other way, with answers to both.
+    let mut back = Sender::on("vd");
+    let asked = frame(5, 100);
+    back.send(&asked);
+    work(&mut bridge, 1, |_, decisions| {
+        decisions.drop();
+        decisions.answer(Side::Source, &frame(7001, 30));
+        decisions.answer(Side::Destination, &frame(7002, 30));
+    });
+    let (mut to_source, mut to_destination) = (false, false);
+    let end = Instant::now() + Duration::from_secs(30);
+    while !(to_source && to_destination) && Instant::now() < end {
+        for (l, n, seen) in [(&mut there, 7001, &mut to_source), (&mut here, 7002, &mut to_destination)] {
+            if l.receive(64, Duration::from_millis(50)) == Received::Frames {
+                *seen |= l.batch().iter().any(|f| f.data == frame(n, 30));
+            }
+        }
+    }
+    assert!(to_source && to_destination);
+    // Nothing of all that was sent came in again, and all is accounted for.
+    assert_eq!(bridge.receive(8, Duration::from_millis(100)), Received::Idle);
+    let [a, b] = [0, 1].map(|end| bridge.counters(end));
+    assert_eq!((a.frames, a.sent, a.dropped, a.send_errors), (2000, 1800, 200, 0));
+    assert_eq!((b.frames, b.sent, b.dropped, b.answers), (1, 0, 1, 1));
+    assert_eq!((a.answers, a.kernel_packets, b.kernel_packets), (1, 2000, 1));
+    bridge.stop();
+    sender.send(&frame(1, 20));
+    assert_eq!(bridge.receive(8, Duration::from_millis(100)), Received::Idle);
+}
+
+/// A UDP datagram of a flow.
+fn datagram(flow: u8, back: bool) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0];
+    let (a, b) = ([10, 0, 0, flow], [10, 0, 1, 1]);
+    let ends = if back { [b, a] } else { [a, b] };
+    f.extend_from_slice(&ends.concat());
+    f.extend_from_slice(&if back { [0, 53, 0x30, flow] } else { [0x30, flow, 0, 53] });
+    f.extend_from_slice(&[0, 12, 0, 0, 1, 2, 3, 4]);
+    f
+}
+
+/// Whose each flow is, by direction.
+fn shares(bridges: &mut [Bridge], a: &mut Sender, b: &mut Sender) -> [Vec<Option<usize>>; 2] {
+    const FLOWS: u8 = 60;
+    for flow in 0..FLOWS {
+        a.send(&datagram(flow, false));
+        b.send(&datagram(flow, true));
+    }
+    let mut whose = [vec![None; usize::from(FLOWS)], vec![None; usize::from(FLOWS)]];
+    let end = Instant::now() + Duration::from_secs(30);
+    while whose.iter().flatten().any(Option::is_none) && Instant::now() < end {
+        for (n, bridge) in bridges.iter_mut().enumerate() {
+            if bridge.receive(64, Duration::from_millis(5)) == Received::Frames {
+                let end = bridge.end();
+                for f in bridge.batch().iter().filter(|f| f.data.get(12..14) == Some(&[8, 0])) {
+                    let flow = if end == 0 { f.data[29] } else { f.data[33] };
+                    whose[end][usize::from(flow)] = Some(n);
+                }
+            }
+            bridge.release(&Decisions::default());
+        }
+    }
+    whose
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_workers() {
+    pairs();
+    let fanout = Fanout { id: None, distribution: Distribution::Flow, defrag: false, rollover: false };
+    let agreement = Agreement::default();
+    let mut bridges: Vec<Bridge> =
+        (0..3).map(|_| Bridge::open(ends(Some(fanout)), &agreement, 3).expect("a bridge")).collect();
+    bridges.iter_mut().for_each(|b| b.start().expect("it starts"));
+    let (mut a, mut b) = (Sender::on("va"), Sender::on("vd"));
+    let [there, back] = shares(&mut bridges, &mut a, &mut b);
+    assert_eq!(there, back);
+    assert!((0..3).all(|n| there.contains(&Some(n))), "{there:?}");
+    // An interface that is made anew is joined again in the same order, whoever comes first.
+    assert!(ip("link del vc"));
+    let gone = |bridge: &mut Bridge, change| {
+        let end = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < end {
+            if bridge.receive(8, Duration::from_millis(20)) == Received::Link(change) {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(bridges.iter_mut().rev().all(|b| gone(b, LinkChange::Gone)));
+    namespace::pair("vc", "vd", "mtu 1500");
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut back = [false; 3];
+    while back.contains(&false) && Instant::now() < end {
+        for (bridge, back) in bridges.iter_mut().zip(&mut back).rev() {
+            *back |= bridge.receive(8, Duration::from_millis(10)) == Received::Link(LinkChange::Back);
+        }
+    }
+    assert_eq!(back, [true; 3]);
+    // Until all let packets in.
+    for _ in 0..100 {
+        for bridge in &mut bridges {
+            bridge.receive(8, Duration::from_millis(5));
+        }
+    }
+    let mut b = Sender::on("vd");
+    let [there, back] = shares(&mut bridges, &mut a, &mut b);
+    assert_eq!(there, back);
+    assert!(there.iter().all(Option::is_some), "{there:?}");
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_down() {
+    pairs();
+    let mut bridge = Bridge::open(ends(None), &Agreement::default(), 1).expect("a bridge");
+    bridge.start().expect("it starts");
+    assert!(ip("link set vc down"));
+    let mut sender = Sender::on("va");
+    for n in 0..100 {
+        sender.send(&frame(n, 100));
+    }
+    work(&mut bridge, 100, |_, d| d.accept());
+    let c = bridge.counters(0);
+    assert_eq!((c.frames, c.sent + c.send_errors), (100, 100));
+    assert!(c.send_errors > 90, "{c:?}");
+    assert!(ip("link set vc up"));
+    let mut there = listener("vd");
+    sender.send(&frame(7, 100));
+    work(&mut bridge, 1, |_, d| d.accept());
+    assert_eq!(arrive(&mut there, 1), [frame(7, 100)]);
+}

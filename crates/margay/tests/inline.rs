@@ -1,0 +1,459 @@
+//! Inline: the engine between a client and a server, who do not know of it. Each test has network namespaces of its own.
+
+#[macro_use]
+#[path = "../../capture/tests/common/namespace.rs"]
+mod namespace;
+mod bench;
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bench::{
+    BadLink, Bench, Engine, Ns, SERVER4, SERVER6, Server, addressed, ask, at, connect, events, folder, ip, last_stats,
+    of_type, pair, query, sysctl, wait_for,
+};
+
+in_namespace! {
+    "mgi";
+    benign_traffic_arrives_and_attacks_do_not: inner_arrives,
+    rejected_connections_are_reset: inner_reject,
+    payloads_are_replaced: inner_replace,
+    a_bad_link_is_no_attack: inner_bad_link,
+    connections_of_before_and_half_of_them: inner_before,
+    a_tap_drops_nothing: inner_tap,
+    the_other_interface_goes_and_comes_back: inner_link,
+    passive_answers: inner_passive,
+}
+
+const RULES: &str = "\
+    drop tcp any any -> any 80 (msg:\"tcp attack\"; content:\"ATTACK-TCP\"; sid:1;)\n\
+    drop udp any any -> any 80 (msg:\"udp attack\"; content:\"ATTACK-UDP\"; sid:2;)\n\
+    alert http any any -> any any (msg:\"seen\"; content:\"bench\"; http.user_agent; sid:3;)\n";
+
+/// What was lost, sent and dropped is explained.
+fn explained(said: &[String]) {
+    let explained = |words: &str| said.iter().any(|l| l.contains(words));
+    assert!(explained("inspected = sent + dropped + lost") && explained("received = inspected + lost"), "{said:#?}");
+    assert!(!explained("cannot be explained"), "{said:#?}");
+}
+
+/// Downloads of these sizes on one connection.
+fn download(client: &Ns, server: &'static str, port: u16, sizes: &'static [usize]) {
+    client.run(|| {
+        let mut c = connect(at(server, port));
+        for (n, &size) in sizes.iter().enumerate() {
+            ask(&mut c, n as u64 + 7, size).unwrap_or_else(|e| panic!("{server} {size}: {e}"));
+        }
+    });
+}
+
+/// Sends something in a connection, after which nothing gets through: neither that nor what comes after it.
+fn is_cut(client: &Ns, server: &'static str, words: &str) {
+    client.run(|| {
+        let mut c = connect(at(server, 80));
+        ask(&mut c, 1, 1000).expect("before it all is well");
+        write!(c, "GET /{words} HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is sent");
+        c.set_read_timeout(Some(Duration::from_millis(1500))).expect("a connection");
+        let read = c.read(&mut [0; 100]);
+        assert!(
+            read.as_ref().is_err_and(|e| matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)),
+            "{read:?}"
+        );
+        write!(c, "GET /after HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is sent");
+        let read = c.read(&mut [0; 100]);
+        assert!(read.is_err(), "{read:?}");
+    });
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_arrives() {
+    let bench = Bench::new();
+    // Tags as well.
+    for (ns, i, n) in [(&bench.client, "c0", 1), (&bench.server, "s0", 2)] {
+        ns.run(|| {
+            ip(&format!("link add link {i} name {i}.7 type vlan id 7"));
+            ip(&format!("link set {i}.7 up"));
+        });
+        addressed(ns, &format!("{i}.7"), 7, n);
+    }
+    let server = Server::start(&bench.server, 80);
+    for workers in [1, 2] {
+        let dir = folder(&format!("inline-arrives-{workers}"));
+        let e = Engine::start(&dir, RULES, &Bench::settings(workers));
+        for address in [SERVER4, SERVER6, "10.9.7.2", "fd09:7::2"] {
+            download(&bench.client, address, 80, &[1, 500, 5_000, 300_000, 4_000_000]);
+            bench.client.run(|| {
+                for n in 0..20 {
+                    let words = format!("query {n} {address}");
+                    assert_eq!(query(at(address, 80), &words, 30).expect("no error"), Some(words));
+                }
+                // In fragments.
+                let long = "fragment ".repeat(900);
+                assert_eq!(query(at(address, 80), &long, 30).expect("no error").as_deref(), Some(&*long));
+            });
+        }
+        for address in [SERVER4, SERVER6] {
+            is_cut(&bench.client, address, "ATTACK-TCP");
+            let words = "an ATTACK-UDP";
+            bench.client.run(|| assert_eq!(query(at(address, 80), words, 2).expect("no error"), None));
+        }
+        assert!(!server.was_asked("ATTACK") && !server.was_asked("after"));
+        explained(&e.stop());
+        let stats = last_stats(&dir);
+        let drops = of_type(&dir, "drop");
+        let reasons: Vec<_> = drops.iter().map(|d| d["drop"]["reason"].as_str().unwrap_or_default()).collect();
+        assert!(reasons.iter().all(|r| ["rules", "flow drop"].contains(r)), "{reasons:?}");
+        let count = |path: &str| stats.pointer(path).and_then(|v| v.as_u64()).unwrap_or(u64::MAX);
+        assert_eq!(count("/capture/afpacket/send_errors"), 0, "{}", stats["capture"]);
+        assert_eq!(count("/capture/kernel_drops"), 0);
+        assert_eq!(count("/ips/drop_reason/stream_error"), 0);
+        assert!(count("/ips/drop_reason/rules") >= 4 && count("/ips/drop_reason/flow_drop") >= 4, "{}", stats["ips"]);
+        assert_eq!(count("/ips/accepted"), count("/capture/afpacket/sent"));
+        for sid in [1, 2, 3] {
+            let alerts = of_type(&dir, "alert");
+            let of = alerts.iter().filter(|a| a["alert"]["signature_id"] == sid);
+            let blocked: Vec<bool> = of.map(|a| a["alert"]["action"] == "blocked").collect();
+            assert!(!blocked.is_empty() && blocked.iter().all(|b| *b == (sid != 3)), "{sid}: {blocked:?}");
+        }
+        let ifaces: std::collections::BTreeSet<String> =
+            events(&dir).iter().filter_map(|e| e["in_iface"].as_str().map(str::to_owned)).collect();
+        assert!(ifaces.contains("ia"), "{ifaces:?}");
+    }
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_reject() {
+    let bench = Bench::new();
+    let server = Server::start(&bench.server, 80);
+    let dir = folder("inline-reject");
+    let rules = "reject tcp any any -> any 80 (msg:\"r\"; content:\"ATTACK-TCP\"; sid:1;)\n\
+                 rejectboth tcp any any -> any 80 (msg:\"b\"; content:\"ATTACK-BOTH\"; sid:3;)\n\
+                 reject udp any any -> any 80 (msg:\"u\"; content:\"ATTACK-UDP\"; sid:2;)\n";
+    let e = Engine::start(&dir, rules, &Bench::settings(1));
+    for address in [SERVER4, SERVER6] {
+        bench.client.run(|| {
+            for words in ["ATTACK-TCP", "ATTACK-BOTH"] {
+                let mut c = connect(at(address, 80));
+                ask(&mut c, 1, 100_000).expect("before it all is well");
+                write!(c, "GET /{words} HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is sent");
+                c.set_read_timeout(Some(Duration::from_secs(30))).expect("a connection");
+                let read = c.read(&mut [0; 100]).map_err(|e| e.kind());
+                assert_eq!(read, Err(ErrorKind::ConnectionReset), "{address} {words}");
+            }
+            let told = query(at(address, 80), "an ATTACK-UDP", 30);
+            assert!(told.is_err(), "{told:?}");
+        });
+    }
+    // The server's side of those that were to be told both ways is over too.
+    bench.server.run(|| {
+        wait_for("the server is told", || {
+            let o = std::process::Command::new("cat").args(["/proc/net/tcp6"]).output().expect("a list");
+            let open = String::from_utf8_lossy(&o.stdout)
+                .lines()
+                .filter(|l| l.split_whitespace().nth(3) == Some("01"))
+                .count();
+            open <= 2
+        });
+    });
+    assert!(!server.was_asked("ATTACK"));
+    explained(&e.stop());
+    let stats = last_stats(&dir);
+    assert_eq!(stats["capture"]["reject"]["sent"], 8, "{}", stats["capture"]);
+    assert_eq!(stats["ips"]["rejected"], 6);
+    let alerts = of_type(&dir, "alert");
+    let how = |sid: u64| {
+        let a = alerts.iter().find(|a| a["alert"]["signature_id"] == sid).expect("an alert");
+        a["verdict"]["reject"].clone()
+    };
+    assert_eq!((how(1), how(2)), (serde_json::json!(["tcp-reset"]), serde_json::json!(["icmp-prohib"])));
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_replace() {
+    let bench = Bench::new();
+    let server = Server::start(&bench.server, 80);
+    let dir = folder("inline-replace");
+    let rules = "alert tcp any any -> any 80 (msg:\"t\"; content:\"secret\"; replace:\"public\"; sid:1;)\n\
+                 alert udp any any -> any 80 (msg:\"u\"; content:\"secret\"; replace:\"public\"; sid:2;)\n";
+    let e = Engine::start(&dir, rules, &Bench::settings(1));
+    for address in [SERVER4, SERVER6] {
+        bench.client.run(|| {
+            let mut c = connect(at(address, 80));
+            write!(c, "GET /5/50/secret HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is sent");
+            let mut head = [0; 30];
+            c.read_exact(&mut head).expect("an answer");
+            for words in ["a secret word", "the secret words"] {
+                let got = query(at(address, 80), words, 30).expect("no error");
+                assert_eq!(got, Some(words.replace("secret", "public")));
+            }
+        });
+    }
+    assert!(server.was_asked("GET /5/50/public") && !server.was_asked("secret"));
+    explained(&e.stop());
+    assert!(last_stats(&dir)["ips"]["replaced"].as_u64().expect("a count") >= 6);
+}
+
+/// Downloads on so many connections at a time; how long it took.
+fn downloads(client: &Ns, server: &'static str, connections: u64, each: u64, len: usize) -> Duration {
+    let began = Instant::now();
+    let all: Vec<_> = (0..connections)
+        .map(|n| {
+            client.spawn(move || {
+                for m in 0..each {
+                    let mut c = connect(at(server, 80));
+                    ask(&mut c, n * 1000 + m, len).unwrap_or_else(|e| panic!("{n} {m}: {e}"));
+                }
+            })
+        })
+        .collect();
+    all.into_iter().for_each(|t| t.join().expect("a download"));
+    began.elapsed()
+}
+
+/// A bench whose client is at the end of a bad link; of a thousand packets so many are lost, doubled, swapped.
+fn bad_bench(permille: [u64; 3]) -> (Bench, BadLink) {
+    let link = Ns::new();
+    let bench = Bench::with(|client| {
+        // Where both ends are elsewhere: made in the client's namespace.
+        client.run(|| pair("c0", "l0", &link));
+        pair("ia", "l1", &link);
+    });
+    for (ns, i) in [(&bench.client, "c0"), (&bench.server, "s0")] {
+        // Packets as on a wire, so that each is lost alone.
+        ns.run(|| ip(&format!("link set {i} gso_max_segs 1")));
+    }
+    let bad = BadLink::start(&link, "l0", "l1", 11, permille);
+    (bench, bad)
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_bad_link() {
+    let (bench, bad) = bad_bench([30, 30, 30]);
+    let _server = Server::start(&bench.server, 80);
+    let dir = folder("inline-bad");
+    let e = Engine::start(&dir, RULES, &Bench::settings(2));
+    downloads(&bench.client, SERVER4, 8, 5, 100_000);
+    downloads(&bench.client, SERVER6, 4, 2, 100_000);
+    assert!(bad.lost.load(Ordering::Relaxed) > 20 && bad.passed.load(Ordering::Relaxed) > 1000);
+    explained(&e.stop());
+    let drops = of_type(&dir, "drop");
+    assert!(drops.is_empty(), "{} {}", drops.len(), drops[0]);
+    assert_eq!(last_stats(&dir)["ips"]["blocked"], 0);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_before() {
+    let bench = Bench::new();
+    let _server = Server::start(&bench.server, 80);
+    let first = Engine::start(&folder("inline-before-1"), RULES, &Bench::settings(1));
+    let mut open: Vec<_> = bench.client.run(|| [SERVER4, SERVER6].map(|a| connect(at(a, 80))).into_iter().collect());
+    for c in &mut open {
+        ask(c, 1, 10_000).expect("an answer");
+    }
+    explained(&first.stop());
+    let dir = folder("inline-before-2");
+    let e = Engine::start(&dir, RULES, &Bench::settings(2));
+    for c in &mut open {
+        for n in 0..5 {
+            ask(c, n, 100_000).expect("an answer");
+        }
+    }
+    explained(&e.stop());
+    assert_eq!(last_stats(&dir)["ips"]["blocked"], 0, "{:?}", of_type(&dir, "drop"));
+    // What the server says takes another way.
+    pair("d0", "c1", &bench.client);
+    ip(&format!("link set d0 netns {}", bench.server.path()));
+    bench.server.run(|| {
+        ip("link set d0 up");
+        ip("route add 10.9.0.1/32 dev d0");
+    });
+    let dir = folder("inline-half");
+    let e = Engine::start(&dir, RULES, &Bench::settings(1));
+    downloads(&bench.client, SERVER4, 4, 5, 50_000);
+    explained(&e.stop());
+    let stats = last_stats(&dir);
+    assert_eq!(stats["ips"]["blocked"], 0, "{:?}", of_type(&dir, "drop").first());
+    assert!(stats["threads"].is_null());
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_tap() {
+    let bench = Bench::new();
+    let server = Server::start(&bench.server, 80);
+    let dir = folder("inline-tap");
+    let settings: Vec<String> =
+        Bench::settings(1).into_iter().map(|s| s.replace("copy-mode=ips", "copy-mode=tap")).collect();
+    let e = Engine::start(&dir, RULES, &settings);
+    bench.client.run(|| {
+        let words = "an ATTACK-UDP".to_owned();
+        assert_eq!(query(at(SERVER4, 80), &words, 30).expect("no error"), Some(words));
+    });
+    assert!(server.was_asked("ATTACK"));
+    explained(&e.stop());
+    let alerts = of_type(&dir, "alert");
+    assert!(alerts.iter().any(|a| a["alert"]["signature_id"] == 2 && a["alert"]["action"] == "allowed"), "{alerts:?}");
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_link() {
+    let bench = Bench::new();
+    let _server = Server::start(&bench.server, 80);
+    let dir = folder("inline-link");
+    let mut e = Engine::start(&dir, RULES, &Bench::settings(2));
+    download(&bench.client, SERVER4, 80, &[10_000]);
+    ip("link set ib down");
+    assert!(e.until("went down"), "{:?}", e.all);
+    ip("link set ib up");
+    assert!(e.until("is up again"), "{:?}", e.all);
+    download(&bench.client, SERVER4, 80, &[10_000]);
+    ip("link del ib");
+    assert!(e.until("is gone"), "{:?}", e.all);
+    pair("ib", "s0", &bench.server);
+    addressed(&bench.server, "s0", 0, 2);
+    assert!(e.until("is up again"), "{:?}", e.all);
+    downloads(&bench.client, SERVER4, 8, 2, 10_000);
+    explained(&e.stop());
+    assert_eq!(last_stats(&dir)["ips"]["blocked"], 0, "{:?}", of_type(&dir, "drop"));
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_passive() {
+    // The server is on the engine's host, which listens to its interface and answers there.
+    sysctl("ipv6/conf/default/disable_ipv6", "1");
+    let client = Ns::new();
+    pair("ia", "c0", &client);
+    addressed(&client, "c0", 0, 1);
+    ip("addr add 10.9.0.2/24 dev ia");
+    ip("link set lo up");
+    let listener = std::net::TcpListener::bind("10.9.0.2:80").expect("a port");
+    let dir = folder("inline-passive");
+    let rules = "reject tcp any any -> any 80 (msg:\"r\"; content:\"ATTACK-TCP\"; sid:1;)\n";
+    let e = Engine::start(&dir, rules, &["-i".into(), "ia".into()]);
+    let read = client.run(|| {
+        let mut c = connect(at(SERVER4, 80));
+        write!(c, "an ATTACK-TCP").expect("it is sent");
+        c.set_read_timeout(Some(Duration::from_secs(60))).expect("a connection");
+        c.read(&mut [0; 100]).map_err(|e| e.kind())
+    });
+    assert_eq!(read, Err(ErrorKind::ConnectionReset));
+    drop(listener);
+    let said = e.stop();
+    assert!(said.iter().any(|l| l.contains("received = inspected + lost")), "{said:?}");
+    assert_eq!(last_stats(&dir)["capture"]["reject"]["sent"], 1);
+}
+
+#[test]
+#[ignore = "a measurement: takes minutes, and an optimised build to mean anything"]
+fn measure_beside_the_peer() {
+    namespace::inside("mgm", "inner_measure");
+}
+
+#[test]
+#[ignore = "a measurement: takes minutes, and an optimised build to mean anything"]
+fn measure_harm_on_a_bad_link() {
+    namespace::inside("mgm", "inner_harm");
+}
+
+/// The value below which so many of a thousand are.
+fn at_permille(sorted: &[f64], permille: usize) -> f64 {
+    sorted.get((sorted.len() * permille / 1000).min(sorted.len() - 1)).copied().unwrap_or(0.0)
+}
+
+fn figures(name: &str, sorted: &[f64]) -> String {
+    let [p50, p99, p999] = [500, 990, 999].map(|p| at_permille(sorted, p));
+    format!("{name:<12} p50 {p50:8.1} us  p99 {p99:8.1} us  p99.9 {p999:8.1} us")
+}
+
+/// Both engines, one after the other, several times: what they add to a round trip, and how fast a large file comes through.
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_measure() {
+    let bench = Bench::new();
+    let _server = Server::start(&bench.server, 80);
+    let rounds = 3;
+    let gigabyte: &'static [usize] = &[1 << 30];
+    let throughput = |name: &str| {
+        let began = Instant::now();
+        download(&bench.client, SERVER4, 80, gigabyte);
+        let took = began.elapsed().as_secs_f64();
+        eprintln!("{name:<12} 1 GiB in {took:.2} s: {:.2} Gbit/s", 8.0 * gigabyte[0] as f64 / took / 1e9);
+    };
+    let margay = || Engine::start(&folder("measure-margay"), RULES, &Bench::settings(1));
+    for round in 0..rounds + 1 {
+        // At first with what virtual interfaces leave to cards; the peer cannot send that on.
+        if round == 1 {
+            bench::offloads_off(&bench.client, "c0");
+            bench::offloads_off(&bench.server, "s0");
+        }
+        let e = margay();
+        round_trips_of("margay", &bench);
+        throughput("margay");
+        explained(&e.stop());
+        if round == 0 || std::process::Command::new("suricata").arg("-V").output().is_err() {
+            continue;
+        }
+        let dir = folder("measure-peer");
+        std::fs::write(dir.join("a.rules"), RULES).expect("rules");
+        let mut c = std::process::Command::new("suricata");
+        c.arg("-c")
+            .arg(bench::peer_settings(&dir))
+            .arg("-S")
+            .arg(dir.join("a.rules"))
+            .args(["--af-packet", "-l"])
+            .arg(&dir);
+        let e = Engine::run(c, &dir, "Engine started");
+        std::thread::sleep(Duration::from_secs(2));
+        round_trips_of("suricata", &bench);
+        throughput("suricata");
+        e.stop();
+    }
+}
+
+fn round_trips_of(name: &str, bench: &Bench) {
+    let to = at(SERVER4, 80);
+    bench::round_trips(&bench.client, to, 1000);
+    eprintln!("{}", figures(name, &bench::round_trips(&bench.client, to, 20_000)));
+}
+
+/// A thousand downloads over a bad link with the engine, and as many without it.
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_harm() {
+    for permille in [10, 30, 50] {
+        let (bench, bad) = bad_bench([permille; 3]);
+        let _server = Server::start(&bench.server, 80);
+        let dir = folder("harm");
+        let e = Engine::start(&dir, RULES, &Bench::settings(1));
+        let with = downloads(&bench.client, SERVER4, 20, 50, 50_000);
+        explained(&e.stop());
+        assert!(of_type(&dir, "drop").is_empty());
+        // Without: a bridge of the kernel's.
+        ip("link add br0 type bridge");
+        for i in ["ia", "ib"] {
+            ip(&format!("link set {i} master br0"));
+        }
+        ip("link set br0 up");
+        let without = downloads(&bench.client, SERVER4, 20, 50, 50_000);
+        eprintln!(
+            "{permille} of 1000: with {:.2} s, without {:.2} s, ratio {:.3}; lost {}",
+            with.as_secs_f64(),
+            without.as_secs_f64(),
+            with.as_secs_f64() / without.as_secs_f64(),
+            bad.lost.load(Ordering::Relaxed)
+        );
+        drop((bad, bench));
+        ip("link del br0");
+        for i in ["ia", "ib"] {
+            let _ = std::process::Command::new("ip").args(["link", "del", i]).output();
+        }
+    }
+}
