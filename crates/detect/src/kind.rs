@@ -228,6 +228,8 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
     let packet = rule.protocol == Protocol::TcpPacket && !rule.buffers.is_empty()
         || rule.buffers.iter().any(|b| !is_payload(&b.buffer))
         || rule.checks.iter().any(|c| matches!(needs(c), Needs::Packet))
+        // What is replaced is in a packet.
+        || rule.effects.iter().any(|e| matches!(e, Effect::Replace))
         || flow().any(|f| f.stream == Some(false));
     if packet {
         return RuleKind::Packet;

@@ -169,9 +169,9 @@ fn help_and_version_are_there() {
     }
     let config = root().join("etc/margay.yaml").display().to_string();
     // What this release does not have is said.
-    let o = margay(&["-q", "0", "-c", &config]);
+    let o = margay(&["--erf-in", "x.erf", "-c", &config]);
     assert_eq!(o.status.code(), Some(1));
-    assert!(stderr(&o).contains("-q"), "{}", stderr(&o));
+    assert!(stderr(&o).contains("--erf-in"), "{}", stderr(&o));
     let o = margay(&["-i", "no-such-card", "-c", &config]);
     assert_eq!(o.status.code(), Some(1));
     assert!(stderr(&o).contains("no-such-card"), "{}", stderr(&o));

@@ -548,14 +548,15 @@ impl LiveSource for Bridge {
             for turn in 1..=2 {
                 // In turn, so that neither has to wait for the other.
                 let at = (self.current + turn) % 2;
-                if let Some(end) = self.ends.get_mut(at)
-                    && end.take(max.max(1))
-                {
+                let Some(end) = self.ends.get_mut(at) else { continue };
+                if end.state == State::Down && end.ring.as_ref().is_some_and(|r| r.ready().is_some()) {
+                    // Packets are the surest sign.
+                    end.state = State::Up;
                     self.current = at;
-                    if end.state == State::Down {
-                        // Packets are the surest sign.
-                        end.state = State::Up;
-                    }
+                    return Received::Link(LinkChange::Back);
+                }
+                if end.take(max.max(1)) {
+                    self.current = at;
                     return Received::Frames;
                 }
             }

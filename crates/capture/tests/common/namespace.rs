@@ -32,6 +32,7 @@ pub(crate) fn inside(prefix: &str, inner: &str) {
         .expect("ip runs");
     let text = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && text.contains("1 passed"), "{text}");
+    eprint!("{text}");
 }
 
 /// Tests that each run another one, which is ignored, in a namespace.

@@ -117,6 +117,8 @@ impl Bench {
         }
         left(&client);
         pair("ib", "s0", &server);
+        // Nobody has to find out anew who is where when it is made again.
+        server.run(|| ip("link set s0 address 02:00:00:09:00:02"));
         addressed(&client, "c0", 0, 1);
         addressed(&server, "s0", 0, 2);
         Bench { client, server }
@@ -231,6 +233,17 @@ fn serve(stream: TcpStream, asked: &Mutex<Vec<String>>) {
         let head =
             format!("HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {len}\r\n\r\n");
         let stream = reader.get_mut();
+        if request.contains(" /bulk/") {
+            let part = body(seed, BULK);
+            let mut sent = stream.write_all(head.as_bytes());
+            for _ in 0..len / BULK {
+                sent = sent.and_then(|()| stream.write_all(&part));
+            }
+            if sent.is_err() {
+                return;
+            }
+            continue;
+        }
         if stream.write_all(head.as_bytes()).is_err() || stream.write_all(&body(seed, len)).is_err() {
             return;
         }
@@ -269,6 +282,27 @@ pub(crate) fn ask(stream: &mut TcpStream, seed: u64, len: usize) -> Result<(), S
     let mut got = vec![0; len];
     stream.read_exact(&mut got).map_err(text)?;
     if got == body(seed, len) { Ok(()) } else { Err("other bytes than were sent".into()) }
+}
+
+/// Bytes of which a bulk consists.
+const BULK: usize = 1 << 20;
+
+/// Asks for so many times the same megabyte, each of which has to be right.
+pub(crate) fn ask_bulk(stream: &mut TcpStream, megabytes: usize) {
+    let len = megabytes * BULK;
+    write!(stream, "GET /bulk/9/{len} HTTP/1.1\r\nHost: server.example\r\nUser-Agent: bench\r\n\r\n")
+        .expect("it is sent");
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("an answer");
+        head.push(byte[0]);
+    }
+    let (part, mut got) = (body(9, BULK), vec![0; BULK]);
+    for _ in 0..megabytes {
+        stream.read_exact(&mut got).expect("an answer");
+        assert!(got == part, "other bytes than were sent");
+    }
 }
 
 /// Sends a datagram until an answer comes; what it is, or the error that is told.
@@ -313,9 +347,18 @@ impl Engine {
     pub(crate) fn start(dir: &Path, rules: &str, more: &[String]) -> Engine {
         std::fs::write(dir.join("a.rules"), rules).expect("rules");
         let root = root();
+        let settings = format!(
+            "%YAML 1.1\n---\ninclude: {}\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types:\n        - \
+             alert:\n            verdict: yes\n        - drop:\n            alerts: yes\n            flows: all\n        - \
+             stats\n        - http\n",
+            root.join("etc/margay.yaml").display()
+        );
+        std::fs::write(dir.join("bench.yaml"), settings).expect("settings");
         let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
-        let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
-        c.arg("-c").arg(root.join("etc/margay.yaml")).arg("-l").arg(dir).arg("-v");
+        // A measurement may name another build.
+        let built = std::env::var("MARGAY_BENCH_ENGINE").unwrap_or_else(|_| env!("CARGO_BIN_EXE_margay").to_owned());
+        let mut c = Command::new(built);
+        c.arg("-c").arg(dir.join("bench.yaml")).arg("-l").arg(dir).arg("-v");
         c.args(["--set", &set("classification-file", "etc/classification.config")]);
         c.args(["--set", &set("reference-config-file", "etc/reference.config")]);
         c.args(["--set", "vars.address-groups.HOME_NET=any", "--set", "vars.address-groups.EXTERNAL_NET=any"]);
