@@ -54,8 +54,8 @@ impl Needs {
             if config.bool("threading.set-cpu-affinity").ok().flatten().unwrap_or(false) {
                 start |= CapabilitySet::SYS_NICE;
             }
-            // What is set of interfaces and loaded into the kernel once.
-            start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
+            // What is set of interfaces and loaded into the kernel once; sockets for answers to what is rejected.
+            start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::NET_RAW;
         }
         Needs { start, kept }
     }
