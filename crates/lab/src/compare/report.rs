@@ -234,7 +234,7 @@ fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
                 _ => format!("took in {value:.3} times the packets that {} did", escaped(base)),
             };
             let trust = if ratio.low.is_finite() {
-                let shown = if ratio.excludes(1.0) { "" } else { ": <strong>no difference is shown</strong>" };
+                let shown = if ratio.differs() { "" } else { ": <strong>no difference is shown</strong>" };
                 format!(" (95 % interval {:.3} to {:.3}, {} pairs{shown})", ratio.low, ratio.high, ratio.count)
             } else {
                 format!(" ({} pairs: too few to say how sure that is)", ratio.count)
