@@ -5,6 +5,8 @@
 //! writer's index, room by the reader's), the feeder hands out a fixed list. Sleep has no end of its own here, so that a wake-up
 //! that gets lost is a deadlock, which loom reports.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "../src/parallel/turns.rs"]
 #[allow(dead_code, clippy::duration_suboptimal_units)]
 mod turns;
