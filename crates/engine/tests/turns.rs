@@ -4,7 +4,6 @@
 //! The code is the engine's own. Queues are counters with the memory order of the real ones (`rtrb`: what is put is released by the
 //! writer's index, room by the reader's), the feeder hands out a fixed list. Sleep has no end of its own here, so that a wake-up
 //! that gets lost is a deadlock, which loom reports.
-#![allow(clippy::unwrap_used, reason = "a panic is what fails the model")]
 
 #![allow(clippy::unwrap_used)]
 
