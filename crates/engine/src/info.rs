@@ -56,5 +56,9 @@ pub(crate) fn runmodes() -> &'static str {
      | AF_PACKET_DEV     | single            | One worker captures from an interface and inspects it\n\
      |                   ---------------------------------------------------------------------\n\
      |                   | workers           | Several for each interface; the kernel distributes flows among them\n\
+     |----------------------------------------------------------------------------------------\n\
+     | AF_XDP_DEV        | single            | One worker captures from all queues of an interface\n\
+     |                   ---------------------------------------------------------------------\n\
+     |                   | workers           | One for each queue of an interface\n\
      |----------------------------------------------------------------------------------------\n"
 }

@@ -79,7 +79,6 @@ pub(crate) fn say(text: &str) -> ExitCode {
 fn refuse(options: &RunOptions) -> Result<(), Failed> {
     let what = match &options.capture {
         Some(Capture::Erf(_)) => Some("--erf-in"),
-        Some(Capture::AfXdp(_)) => Some("--af-xdp"),
         Some(Capture::Pcap(_)) => Some("--pcap"),
         Some(Capture::Nfqueue(_)) => Some("-q"),
         Some(Capture::Foreign(name, _)) => Some(*name),
@@ -94,7 +93,7 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         return Err(Failed::new(
             "suricata",
             format!(
-                "{what} is not in this release; it reads capture files (-r, --unix-socket) and interfaces (-i, --af-packet)"
+                "{what} is not in this release; it reads capture files (-r, --unix-socket) and interfaces (-i, --af-packet, --af-xdp)"
             ),
         ));
     }
@@ -165,7 +164,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             "the reader has a buffer of its own: --pcap-file-buffer-size and --pcap-buffer-size change nothing"
         );
     }
-    let interfaces = matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_)));
+    let interfaces = matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_)));
     if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }

@@ -78,6 +78,8 @@ pub(crate) struct Control {
 pub(crate) struct LiveInfo {
     /// The run mode's name.
     pub(crate) mode: &'static str,
+    /// That of the kind of capture.
+    pub(crate) capture: &'static str,
     /// How many workers there are.
     pub(crate) workers: usize,
     /// The interfaces' names.

@@ -5,11 +5,13 @@
 //! after signals and statistics, and tells at the end where packets were lost (`losses`). Workers share the compiled rules,
 //! the datasets and the outputs, and nothing else: limits of memory are divided among them.
 
+pub(crate) mod bypass;
 pub(crate) mod cpus;
 mod losses;
 mod report;
 pub(crate) mod settings;
 mod thread;
+mod xdp;
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -24,6 +26,7 @@ use crate::exception::Policies;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
+use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
 use report::Report;
@@ -78,8 +81,9 @@ impl Plan {
         let config = &control.config;
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
         let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
+        let capture = self.devices.first().map_or("", |d| d.medium.capture());
         // Nobody else sets it.
-        let _ = control.live.set(LiveInfo { mode: self.mode.name(), workers, interfaces: interfaces.clone() });
+        let _ = control.live.set(LiveInfo { mode: self.mode.name(), capture, workers, interfaces: interfaces.clone() });
         let mut first = Some(all::open_files(config, &control.dir, workers)?);
         if all::writer_thread(config, workers)? {
             // Events go out with the batch that made them.
@@ -105,10 +109,13 @@ impl Plan {
                 prepared.push((Arc::clone(device), nth, outputs));
             }
         }
-        let mut group = Arc::default();
+        let tables: Vec<Option<Arc<Table>>> = self.devices.iter().map(|d| Table::of(d)).collect();
+        let mut table = tables.iter();
+        let (mut group, mut bypass) = (Arc::default(), None);
         for (overall, (device, nth, outputs)) in prepared.into_iter().enumerate() {
             if nth == 0 {
                 group = Arc::default();
+                bypass = table.next().cloned().flatten();
                 info!(
                     "runmodes",
                     "{}: creating {} thread{}",
@@ -133,6 +140,7 @@ impl Plan {
                 files: files.clone(),
                 cpus: Arc::clone(&cpus),
                 group: Arc::clone(&group),
+                bypass: bypass.clone(),
                 ready: ready.clone(),
                 go: wait,
             };
@@ -167,7 +175,7 @@ impl Plan {
             None => all::Opened::nothing()?.outputs,
         };
         let mut report = Report::new(config, control, outputs, interfaces.into_iter().zip(before).collect())?;
-        let broken = stand_by(control, &threads, &mut report);
+        let broken = stand_by(control, &threads, &mut report, &tables);
         control.signals.ask_to_stop();
         report.ended();
         let mut finals = Vec::new();
@@ -203,7 +211,12 @@ fn all_say(told: &mpsc::Receiver<Result<(), Failed>>, workers: usize) -> Result<
 }
 
 /// Until the engine is to stop, or a worker ends that should not.
-fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], report: &mut Report) -> bool {
+fn stand_by(
+    control: &Arc<Control>,
+    threads: &[JoinHandle<Option<Final>>],
+    report: &mut Report,
+    tables: &[Option<Arc<Table>>],
+) -> bool {
     loop {
         if control.signals.stop() {
             notice!("suricata", "Signal Received.  Stopping engine.");
@@ -220,6 +233,7 @@ fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], repor
             }
         }
         report.tick(control);
+        tables.iter().flatten().for_each(|t| t.tick());
         std::thread::sleep(STEP);
     }
 }

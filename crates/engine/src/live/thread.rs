@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_capture::af_packet::{AfPacket, Bridge, Injector};
+use margay_capture::af_xdp::AfXdp;
 use margay_capture::live::{LinkChange, LiveSource, Received};
 use margay_config::{Config, RunOptions};
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
-use margay_output::{Outputs, notice, warning};
+use margay_output::{Outputs, info, notice, warning};
 
 use super::Cpus;
+use super::bypass::Table;
 use super::settings::{Device, Medium};
 use crate::control::Control;
 use crate::control::post::Post;
@@ -21,6 +23,7 @@ use crate::exception::Policies;
 use crate::settings;
 use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
+use crate::worker::bypass::InKernel;
 use crate::worker::wire::Wire;
 use crate::worker::{Captured, End, Worker};
 use crate::{Failed, files};
@@ -52,6 +55,8 @@ pub(super) struct Seat {
     pub(super) cpus: Arc<Cpus>,
     /// The numbers of its interfaces' fan-out groups, once there are any.
     pub(super) group: Arc<Mutex<Groups>>,
+    /// Flows that the kernel bypasses, where that is wanted.
+    pub(super) bypass: Option<Arc<Table>>,
     /// Told when the worker is ready, or why it cannot be; and again when it lets packets in.
     pub(super) ready: Sender<Result<(), Failed>>,
     /// Packets may come in; gone where there is nothing to be waited for.
@@ -89,7 +94,7 @@ impl Seat {
             Ok((mut worker, mut reporter, mut source, post)) => {
                 let mut go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
                 if go {
-                    let started = source.start().map_err(|e| Failed::new("af-packet", e.to_string()));
+                    let started = source.start().map_err(|e| Failed::new(self.device.medium.names().1, e.to_string()));
                     go = started.is_ok();
                     // Whoever does not wait for it any more stops this worker in another way.
                     let _ = ready.send(started);
@@ -125,8 +130,11 @@ impl Seat {
         worker.lane.rest.captured = Some(Captured {
             ends: (self.device.interfaces().map(|i| End { interface: i.to_owned(), ..End::default() })).collect(),
             thread: self.thread.clone(),
+            medium: self.device.medium.names().0,
             announce: self.announce(&post),
         });
+        let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
+        worker.lane.rest.kernel = self.bypass.as_ref().map(in_kernel);
         let reporter = Reporter::new(config, false)?;
         let source = self.open()?;
         let injector = injector(config, &self.options)?;
@@ -150,6 +158,13 @@ impl Seat {
                 let source =
                     AfPacket::open(&self.device.name, settings).map_err(|e| Failed::new("af-packet", e.to_string()))?;
                 groups[0] = source.group();
+                Ok(Box::new(source))
+            }
+            Medium::AfXdp(port) => {
+                let queues = super::xdp::queues(port, self.nth, self.device.workers);
+                let source = AfXdp::open(port, &queues).map_err(|e| Failed::new("af-xdp", e.to_string()))?;
+                source.remarks().iter().for_each(|r| warning!("af-xdp", "{r}"));
+                info!("af-xdp", "{}: queues {queues:?}: {}", self.thread, source.way());
                 Ok(Box::new(source))
             }
             Medium::Bridge(ends, agreement) => {
