@@ -1,5 +1,7 @@
 //! Data that is inspected as it streams by: bodies and files of any size in constant memory.
 
+use margay_flow::spare;
+
 /// How much of streamed data is looked at, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowLimits {
@@ -8,10 +10,6 @@ pub struct WindowLimits {
     /// Bytes already looked at that the next look begins with (`*-body-inspect-window`).
     pub window: u32,
 }
-
-/// From so many bytes on, and up to so many, memory grows by more than what is needed.
-const GROWS: usize = 1024;
-const LARGE: usize = 12 << 10;
 
 /// The end of streamed data that detection has still to look at, or needs to look at again to see what straddles.
 #[derive(Debug, Clone, Default)]
@@ -26,12 +24,7 @@ pub struct Window {
 impl Window {
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) {
-        let len = self.data.len();
-        if self.data.capacity() - len < bytes.len() && (GROWS..LARGE).contains(&len) {
-            // What has grown beyond a packet will grow on: not to be moved at every doubling.
-            self.data.reserve(bytes.len().max(3 * len));
-        }
-        self.data.extend_from_slice(bytes);
+        spare::append(&mut self.data, bytes);
     }
 
     /// Bytes that streamed by.
@@ -86,12 +79,15 @@ impl Window {
     pub fn discard(&mut self) {
         self.start = self.total();
         self.inspected = self.start;
-        self.data = Vec::new();
+        spare::give(std::mem::take(&mut self.data));
     }
 
     /// Nothing more will come: gives back the memory that no byte is in.
     pub fn shrink(&mut self) {
-        self.data.shrink_to_fit();
+        if self.data.capacity() > self.data.len() + self.data.len() / 4 {
+            let exact = self.data.as_slice().to_vec();
+            spare::give(std::mem::replace(&mut self.data, exact));
+        }
     }
 
     /// Bytes that are missing here; what is behind them is not joined to what is before.
@@ -99,6 +95,12 @@ impl Window {
         self.start = self.total().saturating_add(bytes);
         self.inspected = self.start;
         self.data.clear();
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        spare::give(std::mem::take(&mut self.data));
     }
 }
 

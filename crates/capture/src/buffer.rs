@@ -1,6 +1,7 @@
 //! The read-ahead buffer: what of the file is in memory.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use crate::ahead::{HEADROOM, ReadAhead};
 
@@ -14,18 +15,67 @@ pub(crate) const MAX_BUFFER: usize = 32 << 20;
 /// A window over the source, moved forwards only.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     start: usize,
     end: usize,
     /// Offset in the source of `bytes[start]`.
     offset: u64,
     eof: bool,
+    /// Those before, that somebody may still hold: taken again when nobody does.
+    lent: Vec<Arc<Vec<u8>>>,
 }
 
 impl Buffer {
     /// Forgets its contents for another source; the memory is kept.
     pub(crate) fn reset(&mut self) {
         (self.start, self.end, self.offset, self.eof) = (0, 0, 0, false);
+        if self.bytes.len() > MAX_BUFFER {
+            self.bytes = Arc::default();
+        }
+    }
+
+    /// Takes all of a source that is in memory.
+    pub(crate) fn fill_with(&mut self, bytes: Vec<u8>) {
+        self.lend();
+        (self.start, self.end, self.offset, self.eof) = (0, bytes.len(), 0, true);
+        self.bytes = Arc::new(bytes);
+    }
+
+    /// The buffer itself, for who holds on to what was read, and where in it the `n` bytes that were consumed last begin.
+    pub(crate) fn shared(&self, n: usize) -> (&Arc<Vec<u8>>, usize) {
+        (&self.bytes, self.start.saturating_sub(n))
+    }
+
+    /// Whether the next [`Buffer::refill`] keeps it at so many buffers that others hold. It may only take one more where not.
+    pub(crate) fn has_spare(&self, most: usize) -> bool {
+        self.lent.len() < most || self.lent.iter().any(|b| Arc::strong_count(b) == 1)
+    }
+
+    /// Puts the buffer among those that others hold, where they do.
+    fn lend(&mut self) {
+        if Arc::get_mut(&mut self.bytes).is_none() {
+            self.lent.push(std::mem::take(&mut self.bytes));
+        }
+    }
+
+    /// Has what is left in a buffer that nobody else holds: another one, where somebody holds this one.
+    fn own(&mut self) -> &mut Vec<u8> {
+        if Arc::get_mut(&mut self.bytes).is_none() {
+            let free = self.lent.iter_mut().position(|b| Arc::get_mut(b).is_some());
+            let mut other = free.map_or_else(Arc::default, |i| self.lent.swap_remove(i));
+            let bytes = Arc::make_mut(&mut other);
+            let rest = self.bytes.get(self.start..self.end).unwrap_or(&[]);
+            if bytes.len() < rest.len() {
+                bytes.resize(self.bytes.len(), 0);
+            }
+            if let Some(room) = bytes.get_mut(..rest.len()) {
+                room.copy_from_slice(rest);
+            }
+            (self.start, self.end) = (0, rest.len());
+            self.lent.push(std::mem::replace(&mut self.bytes, other));
+        }
+        // It is not held by anybody else: this copies nothing.
+        Arc::make_mut(&mut self.bytes)
     }
 
     /// What was read and not yet consumed.
@@ -73,10 +123,12 @@ impl Buffer {
             self.grow(self.end + 1)?;
         }
         loop {
-            match source.read(&mut self.bytes[self.end..]) {
+            let end = self.end;
+            let room = self.own().get_mut(end..).unwrap_or(&mut []);
+            match source.read(room) {
                 Ok(0) => self.eof = true,
                 // A source that claims more than it was given room for is not trusted.
-                Ok(n) => self.end = (self.end + n).min(self.bytes.len()),
+                Ok(n) => self.end = (end + n).min(self.bytes.len()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             }
@@ -97,7 +149,8 @@ impl Buffer {
             if let (Some(room), Some(rest)) = (next.get_mut(start..HEADROOM), self.bytes.get(self.start..self.end)) {
                 room.copy_from_slice(rest);
             }
-            std::mem::swap(&mut self.bytes, &mut next);
+            let bytes = self.own();
+            std::mem::swap(bytes, &mut next);
             (self.start, self.end) = (start, HEADROOM + n);
         } else {
             self.compact();
@@ -105,7 +158,8 @@ impl Buffer {
             if end > self.bytes.len() {
                 self.grow(end)?;
             }
-            if let (Some(room), Some(read)) = (self.bytes.get_mut(self.end..end), next.get(HEADROOM..HEADROOM + n)) {
+            let at = self.end;
+            if let (Some(room), Some(read)) = (self.own().get_mut(at..end), next.get(HEADROOM..HEADROOM + n)) {
                 room.copy_from_slice(read);
             }
             self.end = end;
@@ -116,8 +170,10 @@ impl Buffer {
 
     /// Moves what is left to the front.
     fn compact(&mut self) {
+        self.own();
         if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
+            let (start, end) = (self.start, self.end);
+            self.own().copy_within(start..end, 0);
             self.end -= self.start;
             self.start = 0;
         }
@@ -129,7 +185,7 @@ impl Buffer {
         if size < wanted {
             return Err(io::Error::other("a record does not fit the largest buffer"));
         }
-        self.bytes.resize(size, 0);
+        self.own().resize(size, 0);
         Ok(())
     }
 }
@@ -157,6 +213,30 @@ mod tests {
         };
         assert_eq!(buffer.bytes.len(), MAX_BUFFER);
         assert!(error.to_string().contains("does not fit"));
+    }
+
+    #[test]
+    fn what_others_hold_is_left_alone() {
+        let mut buffer = Buffer::default();
+        let mut source: &[u8] = b"abcdef";
+        buffer.refill(&mut source).unwrap();
+        buffer.consume(4);
+        let (held, at) = buffer.shared(4);
+        let (held, at) = (Arc::clone(held), at);
+        let mut more: &[u8] = b"ghi";
+        buffer.refill(&mut more).unwrap();
+        assert_eq!((&held[at..at + 6], buffer.data(), buffer.offset()), (&b"abcdef"[..], &b"efghi"[..], 4));
+        assert!(!buffer.has_spare(1) && buffer.has_spare(2));
+        drop(held);
+        assert!(buffer.has_spare(1));
+        let memory = buffer.lent[0].as_ptr();
+        let held = Arc::clone(buffer.shared(0).0);
+        more = b"j";
+        buffer.refill(&mut more).unwrap();
+        assert_eq!((buffer.bytes.as_ptr(), buffer.data(), buffer.lent.len()), (memory, &b"efghij"[..], 1));
+        drop(held);
+        buffer.fill_with(b"whole".to_vec());
+        assert_eq!((buffer.data(), buffer.eof(), buffer.offset()), (&b"whole"[..], true, 0));
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl Decisions {
     }
 
     /// The next packet does not.
+    #[expect(clippy::should_implement_trait, reason = "the field's own word, and no owner is dropped")]
     pub fn drop(&mut self) {
         self.verdicts.push(Verdict::Drop);
     }

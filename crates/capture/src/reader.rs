@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use margay_packet::{Frame, LinkType, Time};
 
@@ -166,8 +167,12 @@ impl<R: Read> Reader<R> {
             buffer.refill(&mut source).map_err(|e| read_error(name, at, e))?;
         }
         let format = detect(buffer.data(), name)?;
+        Self::of(source, name, memory, format)
+    }
+
+    fn of(source: R, name: &Path, memory: &mut Memory, format: Format) -> Result<Self, Error> {
         if let Format::Pcap(_) = format {
-            buffer.consume(FILE_HEADER);
+            memory.buffer.consume(FILE_HEADER);
         }
         Ok(Reader {
             source: Source::Direct(source),
@@ -180,6 +185,15 @@ impl<R: Read> Reader<R> {
             pending: None,
             done: false,
         })
+    }
+
+    /// As [`Reader::with_memory`], of a source that is read wholly before the first frame.
+    pub(crate) fn preloaded(mut source: R, name: &Path, memory: &mut Memory) -> Result<Self, Error> {
+        let mut bytes = Vec::new();
+        source.read_to_end(&mut bytes).map_err(|e| read_error(name, bytes.len() as u64, e))?;
+        let format = detect(bytes.get(..FILE_HEADER.min(bytes.len())).unwrap_or(&[]), name)?;
+        memory.buffer.fill_with(bytes);
+        Self::of(source, name, memory, format)
     }
 
     /// Has what follows read ahead by a thread, where there can be one.
@@ -238,7 +252,13 @@ impl<R: Read> Reader<R> {
             data: Bytes::Whole(self.memory.buffer.consumed(ready.used)),
             metas: &self.memory.metas,
             first: ready.first,
+            shared: Some(self.memory.buffer.shared(ready.used)),
         }
+    }
+
+    /// Whether a step can do with `most` buffers that others hold.
+    pub(crate) fn has_spare(&self, most: usize) -> bool {
+        self.memory.buffer.has_spare(most)
     }
 
     fn advance(&mut self, max: usize) -> Result<Option<Ready>, Error> {
@@ -369,18 +389,33 @@ pub struct Batch<'a> {
     metas: &'a [Meta],
     /// Number of the first frame; 0 where they have none.
     first: u64,
+    /// The buffer, and where in it `data` begins.
+    shared: Option<(&'a Arc<Vec<u8>>, usize)>,
 }
 
 impl<'a> Batch<'a> {
     /// Frames of a live capture.
     pub(crate) fn live(data: &'a [u8], metas: &'a [Meta]) -> Batch<'a> {
-        Batch { data: Bytes::Whole(data), metas, first: 0 }
+        Batch { data: Bytes::Whole(data), metas, first: 0, shared: None }
     }
 
     /// Frames of a live capture, each in a chunk of its own.
     #[cfg(target_os = "linux")]
     pub(crate) fn chunks(chunks: crate::af_xdp::View<'a>, metas: &'a [Meta]) -> Batch<'a> {
-        Batch { data: Bytes::Chunks(chunks), metas, first: 0 }
+        Batch { data: Bytes::Chunks(chunks), metas, first: 0, shared: None }
+    }
+
+    /// The buffer that frames of a file lie in, for who holds on to them beyond the next call: what is in it stays while
+    /// it is held. `None` for live captures.
+    #[inline]
+    pub fn buffer(&self) -> Option<&'a Arc<Vec<u8>>> {
+        self.shared.map(|s| s.0)
+    }
+
+    /// Where in [`Batch::buffer`] the bytes of the frame at `index` begin.
+    #[inline]
+    pub fn offset(&self, index: usize) -> Option<usize> {
+        Some(self.shared?.1 + self.metas.get(index)?.start as usize)
     }
 
     /// Whether the frame at `index` has checksums that are not to be looked at: they are yet to be filled in, by the card that

@@ -220,6 +220,9 @@ pub struct CaptureSource {
     bytes_read: u64,
     total: Option<u64>,
     files: u64,
+    preload: bool,
+    /// Reading is left to those who call: no thread reads ahead.
+    direct: bool,
 }
 
 #[derive(Debug)]
@@ -270,7 +273,27 @@ impl CaptureSource {
             bytes_read: 0,
             total,
             files: 0,
+            preload: false,
+            direct: false,
         })
+    }
+
+    /// Has each file read into memory wholly before its first packet is handed out (`--pcap-preload`), so that what comes
+    /// after does not wait for a disk.
+    #[must_use]
+    pub fn preloading(self, preload: bool) -> Self {
+        CaptureSource { preload, ..self }
+    }
+
+    /// For who holds on to buffers ([`Batch::buffer`]): files are read when events are asked for, and by no other thread.
+    #[must_use]
+    pub fn direct(self) -> Self {
+        CaptureSource { direct: true, ..self }
+    }
+
+    /// Whether the next event keeps it at `most` buffers that others hold. To ask for one otherwise takes one more.
+    pub fn has_spare(&self, most: usize) -> bool {
+        self.current.as_ref().is_none_or(|r| r.has_spare(most))
     }
 
     /// The next event, with batches of up to `max` frames. `now` is asked for the time only when a folder is looked
@@ -356,11 +379,14 @@ impl CaptureSource {
         } else {
             File::open(&file).map(Input::File).map_err(|source| Error::Open { file: file.clone(), source })
         };
-        let reader = input.and_then(|input| Reader::with_memory(input, &file, &mut self.memory));
+        let reader = input.and_then(|input| match self.preload {
+            true => Reader::preloaded(input, &file, &mut self.memory),
+            false => Reader::with_memory(input, &file, &mut self.memory),
+        });
         match reader {
             Ok(mut reader) => {
                 let several = || std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
-                if size.is_some_and(|n| n >= AHEAD_FROM) && several() {
+                if size.is_some_and(|n| n >= AHEAD_FROM) && !self.preload && !self.direct && several() {
                     reader = reader.ahead();
                 }
                 let start = FileStart { format: reader.format(), link: reader.link_type(), size, file };

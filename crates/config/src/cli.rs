@@ -134,6 +134,8 @@ pub struct RunOptions {
     pub pcap_file_continuous: bool,
     /// `--pcap-file-recursive`.
     pub pcap_file_recursive: bool,
+    /// `--pcap-preload`.
+    pub pcap_preload: bool,
     /// `--pcap-file-delete`.
     pub pcap_file_delete: bool,
     /// `--pcap-file-buffer-size`, in bytes, 4 KiB to 64 MiB.
@@ -333,6 +335,7 @@ impl State {
             Id::ReadFile => self.capture(shown, Capture::File(path()))?,
             Id::FileContinuous => run.pcap_file_continuous = true,
             Id::FileRecursive => run.pcap_file_recursive = true,
+            Id::FilePreload => run.pcap_preload = true,
             Id::FileDelete => run.pcap_file_delete = true,
             Id::FileBuffer => run.pcap_file_buffer_size = Some(size(shown, &text, 4 << 10, 64 << 20)?),
             Id::ErfIn => self.capture(shown, Capture::Erf(path()))?,

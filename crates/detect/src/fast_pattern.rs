@@ -35,18 +35,7 @@ pub fn choose(
     prefilterable: &dyn Fn(usize) -> bool,
     priority: &dyn Fn(usize) -> u8,
 ) -> Option<FastPattern> {
-    let literals = || {
-        rule.buffers.iter().enumerate().filter(|(b, buffer)| buffer.absent.is_none() && prefilterable(*b)).flat_map(
-            |(b, buffer)| {
-                buffer.checks.iter().enumerate().filter_map(move |(c, check)| match check {
-                    BufferCheck::Content(content) if !content.negated && !content.bytes.is_empty() => {
-                        Some((b, c, content))
-                    }
-                    _ => None,
-                })
-            },
-        )
-    };
+    let literals = || literals(rule, prefilterable);
     let explicit = literals().find(|(_, _, c)| c.fast_pattern || c.fast_pattern_only || c.fast_pattern_chop.is_some());
     let (buffer, check, content) = explicit.or_else(|| {
         // The first of equals is kept: `max_by_key` would take the last.
@@ -54,6 +43,82 @@ pub fn choose(
         literals().reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
     })?;
     Some(pattern(buffer, check, content))
+}
+
+/// Literals that say something about whether `rule` may match: their places, and they themselves.
+fn literals<'r>(
+    rule: &'r Rule,
+    prefilterable: &dyn Fn(usize) -> bool,
+) -> impl Iterator<Item = (usize, usize, &'r Content)> {
+    let buffers = rule.buffers.iter().enumerate().filter(|(b, buffer)| buffer.absent.is_none() && prefilterable(*b));
+    buffers.flat_map(|(b, buffer)| {
+        buffer.checks.iter().enumerate().filter_map(move |(c, check)| match check {
+            BufferCheck::Content(content) if !content.negated && !content.bytes.is_empty() => Some((b, c, content)),
+            _ => None,
+        })
+    })
+}
+
+/// As [`choose`], for the prefilter: where what that chose (by its length, or as the rule says) is in most traffic, and the
+/// rule has something that is not, that is looked for. All of a rule's literals are checked in the end, whichever is looked for.
+pub(crate) fn to_look_for(
+    rule: &Rule,
+    prefilterable: &dyn Fn(usize) -> bool,
+    priority: &dyn Fn(usize) -> u8,
+) -> Option<FastPattern> {
+    let chosen = choose(rule, prefilterable, priority)?;
+    if !is_commonplace(&chosen.bytes) {
+        return Some(chosen);
+    }
+    let rank = |l: &(usize, usize, &Content)| (priority(l.0), rank(l.2));
+    let rare = |l: &(usize, usize, &Content)| l.2.bytes.len() >= RARE_MIN && !is_commonplace(&l.2.bytes);
+    let best = literals(rule, prefilterable)
+        .filter(rare)
+        .filter(|l| priority(l.0) >= priority(chosen.buffer))
+        .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best });
+    Some(best.map_or(chosen, |(buffer, check, content)| pattern(buffer, check, content)))
+}
+
+/// A literal of fewer bytes is not rare, whatever they are.
+const RARE_MIN: usize = 4;
+
+/// What requests and answers of many kinds consist of, in lower case. A literal that is a part of it is found in most of them.
+const COMMONPLACE: &[&[u8]] = &[
+    b"get / http/1.1\r\nhost: www.",
+    b"post / http/1.1\r\nhost: ",
+    b"user-agent: mozilla/4.0 (compatible; msie 6.0; windows nt 5.1; sv1)\r\n",
+    b"mozilla/4.0 (compatible; msie 7.0; windows nt 6.0)",
+    b"mozilla/4.0 (compatible; msie 8.0; windows nt 6.1)",
+    b"user-agent: mozilla/5.0 (windows nt 10.0; win64; x64) applewebkit/537.36 (khtml, like gecko) chrome/",
+    b"\r\naccept: */*\r\naccept-language: en-us\r\naccept-encoding: gzip, deflate\r\nuser-agent: mozilla/4.0",
+    b"http/1.1\r\naccept: */*\r\naccept-language: en-us\r\naccept-encoding: gzip, deflate\r\nhost: ",
+    b"http/1.1\r\naccept: */*\r\naccept-encoding: gzip, deflate\r\nuser-agent: mozilla/4.0 (compatible; msie 7.0; windows nt ",
+    b"accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\naccept-language: en-us,en;q=0.5\r\n",
+    b"accept-encoding: gzip,deflate\r\nconnection: keep-alive\r\n\r\n",
+    b"\r\nconnection: close\r\n\r\n",
+    b"\r\ncache-control: no-cache\r\npragma: no-cache\r\n",
+    b"\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: ",
+    b"\r\ncontent-type: text/html; charset=utf-8\r\n",
+    b"\r\ncontent-type: application/octet-stream\r\n",
+    b"\r\ncontent-type: text/plain\r\n",
+    b"http/1.1 200 ok\r\ndate: ",
+    b"http/1.0 200 ok\r\nserver: apache",
+    b"\r\nreferer: http://www.",
+    b"\r\ncookie: ",
+    b"\r\nset-cookie: ",
+    b"<html><head><title>",
+    b"<html>\r\n<head>",
+    b"<script type=\"text/javascript\"",
+];
+
+/// Whether a literal is in most traffic of its kind: the phrases of protocols, or zeros and next to nothing else.
+fn is_commonplace(bytes: &[u8]) -> bool {
+    let zeros = bytes.iter().filter(|&&b| b == 0).count();
+    if bytes.len() < 8 && zeros + 1 >= bytes.len() {
+        return true;
+    }
+    let lower = bytes.to_ascii_lowercase();
+    COMMONPLACE.iter().any(|phrase| memchr::memmem::find(phrase, &lower).is_some())
 }
 
 /// The fast pattern that stands for `rule` when all its buffers can be prefiltered: in a buffer of a transaction or a frame

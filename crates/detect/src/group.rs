@@ -98,6 +98,11 @@ const fn range(c: &Compare) -> (u64, u64) {
 }
 
 impl Quick {
+    /// Most bytes of payload that the rule takes.
+    pub(crate) const fn payload_max(&self) -> u32 {
+        self.ranges.payload.1
+    }
+
     /// From the checks of a rule.
     pub(crate) fn of(checks: &[Check]) -> Quick {
         let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), ranges: Ranges::ALL, bits: Box::default() };

@@ -8,10 +8,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use margay_packet::Time;
 
-use crate::shareable::{Shareable, Shared};
+use crate::shareable::{InOrder, Shareable, Shared};
 
 /// What a bit hangs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,6 +112,11 @@ impl HostVars {
         self.0.share(tables);
     }
 
+    /// [`crate::DetectState::in_order`].
+    pub(crate) fn in_order(&mut self, order: &Arc<dyn InOrder>) {
+        self.0.in_order(order);
+    }
+
     /// Takes over the bits of rules before a reload; the limits are its own. Tables that are shared go on as they are.
     pub(crate) fn take_over(&mut self, old: &mut HostVars) {
         self.0.take_over(&mut old.0, Tables::take_over);
@@ -137,6 +143,7 @@ impl HostVars {
 
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
+        self.0.wait();
         self.0.with(|t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
     }
 
@@ -144,11 +151,13 @@ impl HostVars {
     pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
         let until =
             if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
+        self.0.wait();
         self.0.with_mut(|t| t.of_mut(key).set((key, name), now, until))
     }
 
     /// Clears the bit.
     pub fn unset(&mut self, key: HostKey, name: u32) {
+        self.0.wait();
         self.0.with_mut(|t| t.of_mut(key).bits.remove(&(key, name)));
     }
 

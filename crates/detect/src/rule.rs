@@ -203,19 +203,23 @@ impl CompiledRule {
     /// How `rule`, of which `self` was compiled, becomes a candidate; and whether its pattern is in a header.
     pub(crate) fn trigger(&self, rule: &Rule) -> Trigger {
         let prefilterable = |i: usize| rule.buffers.get(i).is_some_and(|b| b.transforms.is_empty());
-        if let Some(f) = fast_pattern::choose(rule, &prefilterable, &|_| 0)
+        let quick = Quick::of(&rule.checks);
+        if let Some(f) = fast_pattern::to_look_for(rule, &prefilterable, &|_| 0)
             && let Some(buffer) = rule.buffers.get(f.buffer)
-            && let pattern = Literal::from(f)
+            && let mut pattern = Literal::from(f)
             && pattern.is_useful()
         {
             if kind::is_payload(&buffer.buffer) {
-                return Trigger::Pattern(self.sources(), pattern);
+                let sources = self.sources();
+                if sources == [Source::Payload] {
+                    pattern.longest = quick.payload_max();
+                }
+                return Trigger::Pattern(sources, pattern);
             }
             if let Some(h) = PacketBuffer::from_name(&buffer.buffer) {
                 return Trigger::Pattern(vec![Source::Header(h.index())], pattern);
             }
         }
-        let quick = Quick::of(&rule.checks);
         let bits = self.checks.iter().find_map(CompiledCheck::bits).unwrap_or_default();
         let quick = Quick { needs: quick.needs.and(self.needs(rule)), bits: bits.into(), ..quick };
         match self.regex(rule) {

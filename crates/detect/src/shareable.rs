@@ -5,17 +5,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What several workers keep together.
 pub(crate) type Shared<T> = Arc<Mutex<T>>;
 
+/// Waits for the workers that share something with the one that asks, where their packets are of one stream: until all packets
+/// before the one at hand are done with. So what several workers count is what one would count.
+pub trait InOrder: Send + Sync + std::fmt::Debug {
+    /// Returns when it is the asking worker's turn.
+    fn wait(&self);
+}
+
 /// A worker's own, or that of several.
 #[derive(Debug)]
 pub(crate) enum Shareable<T> {
     Own(T),
-    Shared(Shared<T>),
+    Shared(Shared<T>, Option<Arc<dyn InOrder>>),
 }
 
 impl<T> Shareable<T> {
     /// From here on that of several workers.
     pub(crate) fn share(&mut self, of_all: &Shared<T>) {
-        *self = Shareable::Shared(Arc::clone(of_all));
+        *self = Shareable::Shared(Arc::clone(of_all), None);
+    }
+
+    /// From here on rules look at it, and write to it, in the order of packets.
+    pub(crate) fn in_order(&mut self, order: &Arc<dyn InOrder>) {
+        if let Shareable::Shared(_, o) = self {
+            *o = Some(Arc::clone(order));
+        }
+    }
+
+    /// For a rule that looks at it or writes to it: when it is its turn.
+    #[inline]
+    pub(crate) fn wait(&self) {
+        if let Shareable::Shared(_, Some(order)) = self {
+            order.wait();
+        }
     }
 
     /// Looks at it.
@@ -23,7 +45,7 @@ impl<T> Shareable<T> {
     pub(crate) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
         match self {
             Shareable::Own(t) => f(t),
-            Shareable::Shared(t) => f(&t.lock().unwrap_or_else(PoisonError::into_inner)),
+            Shareable::Shared(t, _) => f(&t.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
@@ -32,7 +54,7 @@ impl<T> Shareable<T> {
     pub(crate) fn with_mut<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         match self {
             Shareable::Own(t) => f(t),
-            Shareable::Shared(t) => f(&mut t.lock().unwrap_or_else(PoisonError::into_inner)),
+            Shareable::Shared(t, _) => f(&mut t.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
@@ -40,8 +62,43 @@ impl<T> Shareable<T> {
     pub(crate) fn take_over(&mut self, old: &mut Shareable<T>, take: impl FnOnce(&mut T, &mut T)) {
         match (&mut *self, old) {
             (Shareable::Own(new), Shareable::Own(old)) => take(new, old),
-            (_, Shareable::Shared(old)) => self.share(old),
-            (Shareable::Shared(_), Shareable::Own(_)) => {}
+            (_, Shareable::Shared(old, order)) => *self = Shareable::Shared(Arc::clone(old), order.clone()),
+            (Shareable::Shared(..), Shareable::Own(_)) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Asked(AtomicU32);
+
+    impl InOrder for Asked {
+        fn wait(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_is_shared_waits_for_its_turn() {
+        let asked = Arc::new(Asked::default());
+        let order: Arc<dyn InOrder> = asked.clone();
+        let mut own = Shareable::Own(5);
+        own.in_order(&order);
+        own.wait();
+        assert_eq!(asked.0.load(Ordering::Relaxed), 0);
+        own.share(&Arc::new(Mutex::new(7)));
+        own.wait();
+        own.in_order(&order);
+        own.wait();
+        // Another set of rules takes the place of these.
+        let mut new = Shareable::Own(9);
+        new.take_over(&mut own, |_, _| ());
+        new.wait();
+        assert_eq!((asked.0.load(Ordering::Relaxed), new.with(|n| *n)), (2, 7));
     }
 }

@@ -22,6 +22,7 @@ use crate::kind::RuleKind;
 use crate::lua::{LuaCounters, WorkerScripts};
 use crate::mpm::{MpmError, Scratch};
 use crate::rule::{CompiledRule, Inspection};
+use crate::shareable::InOrder;
 use crate::tag::{Tagged, Tags};
 use crate::threshold::{Outcome, Subject, ThresholdState};
 use crate::transform::TransformScratch;
@@ -193,6 +194,13 @@ impl<W: Watch> State<W> {
         self.hosts.share(hosts);
     }
 
+    /// [`crate::DetectState::in_order`].
+    pub(crate) fn in_order(&mut self, order: &Arc<dyn InOrder>) {
+        self.thresholds.in_order(order);
+        self.hosts.in_order(order);
+        self.context.order = Some(Arc::clone(order));
+    }
+
     /// [`crate::DetectState::take_over`].
     pub(crate) fn take_over<V: Watch>(&mut self, old: &mut State<V>, keeps_names: bool) {
         self.thresholds.take_over(&mut old.thresholds);
@@ -203,6 +211,7 @@ impl<W: Watch> State<W> {
         self.counters = old.counters;
         self.scripts.counters = old.lua_counters();
         self.context.set_full = old.context.set_full;
+        self.context.order = self.context.order.take().or(old.context.order.take());
         self.firewall.take_over(&old.firewall);
     }
 
@@ -376,6 +385,7 @@ impl<W: Watch> State<W> {
             }
             self.scan_headers(group, packet);
         }
+        self.scratch.forget();
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {

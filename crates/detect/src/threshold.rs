@@ -11,13 +11,14 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use margay_packet::Time;
 use margay_rules::ast::{AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Threshold, ThresholdKind, Track};
 
 use crate::facts::RuleFacts;
 use crate::header::contains;
-use crate::shareable::{Shareable, Shared};
+use crate::shareable::{InOrder, Shareable, Shared};
 
 /// What thresholds make of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,6 +275,11 @@ impl ThresholdState {
         self.0.share(counts);
     }
 
+    /// [`crate::DetectState::in_order`].
+    pub(crate) fn in_order(&mut self, order: &Arc<dyn InOrder>) {
+        self.0.in_order(order);
+    }
+
     /// Takes over the counts of rules before a reload; the limit is its own. Counts that are shared go on as they are.
     pub(crate) fn take_over(&mut self, old: &mut ThresholdState) {
         self.0.take_over(&mut old.0, Counts::take_over);
@@ -288,7 +294,10 @@ impl ThresholdState {
     pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
         match all.get(rule) {
             None => Decision { outcome: Outcome::Alert, new_action: None },
-            Some(_) => self.0.with_mut(|c| c.decide(all, rule, s)),
+            Some(_) => {
+                self.0.wait();
+                self.0.with_mut(|c| c.decide(all, rule, s))
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::hostvars::HostVars;
 use crate::input::{Alert, Input, Verdict};
 use crate::lineage::RulesMark;
 use crate::mpm::MpmError;
+use crate::shareable::InOrder;
 use crate::state::{DetectCounters, State};
 use crate::watch::Off;
 use crate::watch::profile::{Profile, RuleCosts};
@@ -83,6 +84,12 @@ impl DetectState {
     /// workers, before its first packet.
     pub fn share(&mut self, detect: &Detect) {
         each!(&mut self.0, s => s.share(detect));
+    }
+
+    /// From here on what is shared ([`DetectState::share`]) is looked at in the order of packets: for one of several workers that
+    /// have their packets from one stream.
+    pub fn in_order(&mut self, order: &Arc<dyn InOrder>) {
+        each!(&mut self.0, s => s.in_order(order));
     }
 
     /// Takes the place of the state `old` of a worker, made for the rules of the set that `from` marks: takes over what

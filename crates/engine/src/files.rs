@@ -25,9 +25,9 @@ const BATCH_MAX: usize = 65_536;
 
 /// What is read, and how.
 pub(crate) struct Input {
-    source: CaptureSource,
-    delete: DeletePolicy,
-    batch: usize,
+    pub(crate) source: CaptureSource,
+    pub(crate) delete: DeletePolicy,
+    pub(crate) batch: usize,
 }
 
 /// Opens what `-r` names, with the filter of the command line or of `-F`. With `continuous` a folder is looked at for more,
@@ -65,7 +65,8 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuou
         }
     };
     let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
-        .map_err(|e| Failed::new("suricata", e.to_string()))?;
+        .map_err(|e| Failed::new("suricata", e.to_string()))?
+        .preloading(options.pcap_preload);
     Ok(Input { source, delete: policy, batch: batch_size(config)? })
 }
 
@@ -114,8 +115,14 @@ impl Steering<'_> {
     }
 }
 
-/// Reads everything through `worker`, until the end or a signal to stop.
-pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, steering: &Steering<'_>) {
+/// Reads everything through `worker`, until the end or a signal to stop. Returns when the first file began, if one did.
+pub(crate) fn run(
+    input: Input,
+    worker: &mut Worker,
+    reporter: &mut Reporter,
+    steering: &Steering<'_>,
+) -> Option<Instant> {
+    let mut began = None;
     let signals = steering.signals;
     let Input { mut source, delete: policy, batch } = input;
     let stderr = std::io::stderr();
@@ -140,6 +147,7 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
         match source.next_event(batch, SystemTime::now) {
             Event::FileStart(start) => {
                 info!("pcap", "Starting file run for {}", start.file.display());
+                began = began.or_else(|| Some(Instant::now()));
                 bad_link = None;
                 if let Some(link) = start.link.filter(|l| !l.is_supported()) {
                     error!(
@@ -202,4 +210,5 @@ pub(crate) fn run(input: Input, worker: &mut Worker, reporter: &mut Reporter, st
     let files = source.files();
     let c = source.counters();
     notice!("pcap", "read {files} file{}, {} packets, {} bytes", if files == 1 { "" } else { "s" }, c.frames, c.bytes);
+    began
 }

@@ -32,7 +32,7 @@ pub(crate) fn build() -> String {
     out.push_str(&row("Regular expressions:", "PCRE2"));
     out.push_str(&row("Lua:", "5.4: rules (lua, luaxform), outputs"));
     out.push_str(&row("Capture:", "files (pcap, pcapng), handed over on a unix socket too; AF_PACKET"));
-    out.push_str(&row("Run modes:", "single, workers"));
+    out.push_str(&row("Run modes:", "single, autofp, workers"));
     out.push_str("\nFolders:\n");
     out.push_str(&row("--prefix", "/usr"));
     out.push_str(&row("--sysconfdir", "/etc"));
@@ -51,7 +51,12 @@ pub(crate) fn runmodes() -> &'static str {
      | RunMode Type      | Custom Mode       | Description\n\
      |----------------------------------------------------------------------------------------\n\
      | PCAP_FILE         | single            | One worker reads the capture file and inspects it\n\
+     |                   ---------------------------------------------------------------------\n\
+     |                   | autofp            | Several read it in turns and inspect it, each the flows that fall to it\n\
+     |----------------------------------------------------------------------------------------\n\
      | UNIX_SOCKET       | single            | The same for each capture file that is handed over on the unix socket\n\
+     |                   ---------------------------------------------------------------------\n\
+     |                   | autofp            | The same\n\
      |----------------------------------------------------------------------------------------\n\
      | AF_PACKET_DEV     | single            | One worker captures from an interface and inspects it\n\
      |                   ---------------------------------------------------------------------\n\

@@ -15,6 +15,7 @@ mod info;
 mod listing;
 mod live;
 mod logging;
+mod parallel;
 mod profiling;
 mod rule_check;
 mod rules;

@@ -19,6 +19,7 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::signals::Signals;
 use crate::stats::Reporter;
@@ -100,7 +101,10 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     if let Some(mode) = &options.runmode
         && !["single", "autofp", "workers"].contains(&mode.as_str())
     {
-        return Err(Failed::new("runmodes", format!("there is no run mode \"{mode}\"; capture files take single")));
+        return Err(Failed::new(
+            "runmodes",
+            format!("there is no run mode \"{mode}\"; capture files take single and autofp"),
+        ));
     }
     Ok(())
 }
@@ -237,7 +241,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
     let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
-    let run = Run { options, policies };
+    let run = Run { options, policies, autofp: parallel::autofp(&config, options)? };
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
     control.serve_signals(wakes)?;
     // A capture file is read without its socket as well.
@@ -249,7 +253,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         other => other.transpose()?,
     };
     if let Some(input) = source {
-        notice!("threads", "Threads created -> W: 1   Engine started.");
+        notice!("threads", "Threads created -> W: {}   Engine started.", run.autofp.map_or(1, |a| a.workers));
         let alerts = run.read(&control, input, &control.dir, 0)?;
         info!("counters", "Alerts: {alerts}");
     } else if let Some(plan) = devices {
@@ -272,12 +276,18 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
 struct Run<'a> {
     options: &'a RunOptions,
     policies: Policies,
+    /// Packets of a file go to several workers.
+    autofp: Option<Autofp>,
 }
 
 impl Run<'_> {
-    /// Reads a capture with a worker of its own, which writes its logs to `dir`, as that of a tenant where `tenant` is not 0.
+    /// Reads a capture with a worker of its own, or several, which writes its logs to `dir`, as that of a tenant where `tenant` is not 0.
     /// Returns the number of alerts.
     fn read(&self, control: &Arc<Control>, input: files::Input, dir: &Path, tenant: u32) -> Result<u64, Failed> {
+        if let Some(autofp) = &self.autofp {
+            let job = parallel::Job { options: self.options, policies: &self.policies, dir, tenant };
+            return autofp.read(control, input, &job);
+        }
         let config = &control.config;
         let mut entered = None;
         let post = control.enter(|engines| {
@@ -288,13 +298,16 @@ impl Run<'_> {
         worker.lane.rest.engines.direct = tenant;
         let mut reporter = Reporter::new(config, self.options.verbose > 0)?;
         let steering = files::Steering { signals: &control.signals, post: &post, queue: control.queue.as_ref() };
-        files::run(input, &mut worker, &mut reporter, &steering);
+        let began = files::run(input, &mut worker, &mut reporter, &steering);
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
         worker.finish();
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
         worker.lane.rest.scripts.finish();
+        if let Some(began) = began {
+            info!("pcap", "inspected in {:.6} s", began.elapsed().as_secs_f64());
+        }
         // What the rules of the engine itself cost; those of tenants are not shown.
         if let (Some(p), Some((detect, state))) = (Profiling::of(config, dir)?, worker.lane.rest.own()) {
             p.write(detect, state.costs());

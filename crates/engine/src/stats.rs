@@ -215,6 +215,21 @@ pub(crate) fn add(sum: &mut Vec<(String, u64)>, counters: Vec<(String, u64)>) {
     }
 }
 
+/// Counters as events have them, with what they were in the report before.
+pub(crate) fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -> Vec<Counter<'a>> {
+    let before = |n: usize, name: &str| match last.get(n) {
+        Some(l) if l.0 == name => l.1,
+        _ => last.iter().find(|l| l.0 == name).map_or(0, |l| l.1),
+    };
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let one = |(n, (name, value)): (usize, &'a (String, u64))| Counter {
+        name,
+        value: number(*value),
+        last: number(before(n, name)),
+    };
+    counters.iter().enumerate().map(one).collect()
+}
+
 /// How near the memory of a worker is to its limits: that of the stage which used most of its own, in percent. Stages
 /// without a limit do not count.
 fn pressure(worker: &Worker) -> u64 {

@@ -32,6 +32,7 @@ mod host;
 mod key;
 mod rate;
 mod slab;
+pub mod spare;
 mod table;
 
 pub use crate::core::{

@@ -10,6 +10,7 @@ mod engine;
 mod load;
 mod made;
 mod monitor;
+mod parallel;
 mod problem;
 mod run;
 mod signals;
@@ -41,6 +42,7 @@ enum Command {
     Monitor(monitor::Args),
     Throughput(Box<throughput::Args>),
     Compare(compare::Args),
+    Parallel(parallel::Args),
     Clean(made::Args),
     #[command(hide = true)]
     SimEngine(sim::Args),
@@ -61,6 +63,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Monitor(args) => monitor::run(&args),
         Command::Throughput(args) => throughput::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Parallel(args) => parallel::run(&args),
         Command::Clean(args) => made::run(&args),
         Command::SimEngine(args) => sim::run(&args),
     };

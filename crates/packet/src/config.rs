@@ -18,7 +18,7 @@ impl UdpTunnel {
     }
 
     /// Whether a datagram between these ports may carry it.
-    pub(crate) fn matches(&self, sport: u16, dport: u16) -> bool {
+    pub fn matches(&self, sport: u16, dport: u16) -> bool {
         self.enabled && (self.ports.is_empty() || self.ports.contains(&dport) || self.ports.contains(&sport))
     }
 }

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use margay_flow::spare;
+
 use crate::policy::OsPolicy;
 
 /// Most pieces kept; past it neighbours are joined, and then count as one segment.
@@ -68,7 +70,7 @@ impl Block {
             self.data.clear();
             self.head = 0;
             if self.data.capacity() > KEEP {
-                self.data = Vec::new();
+                spare::give(std::mem::take(&mut self.data));
             }
         } else if self.head > 4096 && self.head * 2 > self.data.len() {
             // Each byte moves once at most for every byte freed.
@@ -78,11 +80,17 @@ impl Block {
     }
     /// Gives back the memory that no byte is in.
     fn shrink(&mut self) {
-        if self.data.capacity() > self.len() {
-            self.data.drain(..self.head);
+        if self.data.capacity() > self.len() + self.len() / 4 {
+            let exact = self.bytes().to_vec();
+            spare::give(std::mem::replace(&mut self.data, exact));
             self.head = 0;
-            self.data.shrink_to_fit();
         }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        spare::give(std::mem::take(&mut self.data));
     }
 }
 
@@ -154,7 +162,7 @@ impl StreamBuffer {
             && block.end() == start
             && start >= self.floor
         {
-            block.data.extend_from_slice(bytes);
+            spare::append(&mut block.data, bytes);
             self.pieces.push_back(Piece { start, end, segment: (start, end) });
             self.limit_pieces();
             done.new = bytes.len() as u32;
@@ -237,9 +245,9 @@ impl StreamBuffer {
             if i > 0 && self.blocks.get(i - 1).is_some_and(|b| b.end() == at) {
                 let joined = if stop == next { Some(self.blocks.remove(i)) } else { None };
                 if let Some(b) = self.blocks.get_mut(i - 1) {
-                    b.data.extend_from_slice(part);
+                    spare::append(&mut b.data, part);
                     if let Some(j) = joined {
-                        b.data.extend_from_slice(j.bytes());
+                        spare::append(&mut b.data, j.bytes());
                     }
                 }
             } else if stop == next && next != u64::MAX {

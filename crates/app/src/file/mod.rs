@@ -126,6 +126,8 @@ pub struct File {
     whole: Option<Box<[u8]>>,
     /// Detection has seen the end of it.
     seen: bool,
+    /// Detection finds its data elsewhere: there is no window of it.
+    elsewhere: bool,
     logged: bool,
 }
 
@@ -247,7 +249,7 @@ impl File {
         if let Some(h) = &mut self.hasher {
             h.update(data);
         }
-        if engine.wants.data {
+        if engine.wants.data && !self.elsewhere {
             if self.window.held().0.len().saturating_add(data.len()) > config.window_limit {
                 engine.counters.over_window += 1;
                 self.window.discard();
@@ -439,6 +441,13 @@ impl Files {
         let (name, this) = (file.name.clone(), &*self);
         let new = |engine: &FileEngine| this.new_file(engine, config, dir, &name, None);
         range::begin(engine, config, key, total, dir == Direction::ToClient, time, new);
+    }
+
+    /// Rules find the data of the open file of a direction in a buffer of its protocol.
+    pub fn look_elsewhere(&mut self, dir: Direction) {
+        if let Some(f) = self.current(dir) {
+            f.elsewhere = true;
+        }
     }
 
     /// Data of the open file of a direction.

@@ -148,6 +148,10 @@ impl Body {
         if self.file.wanted && !self.opened {
             self.opened = true;
             files.open(&mut cx.shared.files, cx.files, dir, &self.file.name, self.file.range);
+            if dir == Direction::ToClient {
+                // For rules on `file.data` it is in the body's own window, as both HTTP's buffers say.
+                files.look_elsewhere(dir);
+            }
             if let Some((key, total)) = &self.file.whole {
                 files.range_of(&mut cx.shared.files, cx.files, dir, key, *total, cx.time);
             }

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use margay_rules::ast::{BufferCheck, Rule, SetCommand, SetFormat, SetKind, SetOptions};
 
@@ -311,6 +311,7 @@ impl<'p> DatasetsBuilder<'p> {
             count: AtomicUsize::new(0),
             added: (0..SHARDS).map(|_| RwLock::default()).collect(),
             memcap,
+            changes: AtomicBool::new(false),
         }))
     }
 }

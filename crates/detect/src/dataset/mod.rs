@@ -28,13 +28,15 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use margay_rules::ast::{DataRepOp, SetCommand, SetKind};
 
 pub use builder::{DatasetsBuilder, DatasetsConfig, SetLevel, SetMessage, read_text};
 use table::{NO_VALUE, Table};
+
+use crate::shareable::InOrder;
 
 /// Maps that what rules put in is spread over: a power of two.
 const SHARDS: usize = 16;
@@ -79,6 +81,8 @@ pub struct DataSet {
     configured: bool,
     /// Whether its file is in JSON.
     json: bool,
+    /// Whether a rule puts something in or takes it out.
+    changes: AtomicBool,
 }
 
 /// The bytes that stand for data in a set, where the data is of its type.
@@ -361,6 +365,23 @@ impl SetCheck {
     /// Whether alerts show what its set says of what was found.
     pub(crate) fn has_context(&self) -> bool {
         self.set.as_ref().is_some_and(|s| s.has_context())
+    }
+
+    /// As [`SetCheck::run`], of a worker whose packets have an order with those of others.
+    pub(crate) fn run_in(&self, data: &[u8], order: Option<&dyn InOrder>) -> SetOutcome {
+        if let (Some(order), Some(set)) = (order, &self.set)
+            && set.changes.load(Ordering::Relaxed)
+        {
+            order.wait();
+        }
+        self.run(data)
+    }
+
+    /// Says to its set, which it was given, whether it changes it.
+    pub(crate) fn tell(&self) {
+        if let (SetTest::Command(SetCommand::Set | SetCommand::Unset), Some(set)) = (self.test, &self.set) {
+            set.changes.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn run(&self, data: &[u8]) -> SetOutcome {

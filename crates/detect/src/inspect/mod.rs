@@ -31,6 +31,7 @@ use margay_rules::ast::{
 
 use crate::dataset::{Datasets, SetCheck, SetHit, SetTest};
 use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
+use crate::shareable::InOrder;
 use crate::watch::{Off, Watch};
 use search::Searcher;
 
@@ -223,6 +224,8 @@ pub struct InspectContext<W = Off> {
     pub measured: Vec<(u32, f64)>,
     /// How often data was not put in a set because it was full.
     pub set_full: u64,
+    /// Where several workers have their packets from one stream, and look at sets that rules change.
+    pub(crate) order: Option<Arc<dyn InOrder>>,
     pcre: PcreScratch,
     base64: Vec<u8>,
     steps: u32,
@@ -250,6 +253,7 @@ impl<W> InspectContext<W> {
             pcre_failed: 0,
             measured: Vec::with_capacity(MEASURED_MAX),
             set_full: 0,
+            order: None,
             hits: Vec::new(),
             pcre: PcreScratch::new(),
             base64: Vec::with_capacity(BASE64_MAX + 4),
@@ -554,7 +558,10 @@ fn find_sets(ops: &mut [Op], sets: &Datasets) -> Result<(), CompileError> {
     for op in ops {
         match op {
             Op::Set(s) => match sets.get(&s.name) {
-                Some(set) => s.set = Some(set.clone()),
+                Some(set) => {
+                    s.set = Some(set.clone());
+                    s.tell();
+                }
                 None => return Err(CompileError::invalid("dataset", format!("there is no set {}", s.name))),
             },
             Op::Base64 { data, .. } => find_sets(data, sets)?,

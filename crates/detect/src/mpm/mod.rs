@@ -170,6 +170,18 @@ struct EngineScratch {
 pub struct Scratch {
     engine: EngineScratch,
     seen: Seen,
+    told: [Option<Told>; 4],
+    /// The one of them to forget next.
+    oldest: usize,
+}
+
+/// What was found out about data that is looked through for several groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Told {
+    /// Where it lies, which is of use only as long as it does: see [`Scratch::forget`].
+    at: (usize, usize),
+    asked: usize,
+    answer: bool,
 }
 
 impl std::fmt::Debug for Scratch {
@@ -179,6 +191,23 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl Scratch {
+    /// What `answer` says of `data` when asked about `n`; asked once for the same data.
+    pub(crate) fn once(&mut self, data: &[u8], n: usize, answer: impl FnOnce() -> bool) -> bool {
+        let at = (data.as_ptr().addr(), data.len());
+        if let Some(t) = self.told.iter().flatten().find(|t| t.at == at && t.asked == n) {
+            return t.answer;
+        }
+        let answer = answer();
+        self.oldest = (self.oldest + 1) % self.told.len();
+        self.told[self.oldest] = Some(Told { at, asked: n, answer });
+        answer
+    }
+
+    /// To be called before data that was looked at may be other data, or no more.
+    pub(crate) const fn forget(&mut self) {
+        self.told = [None; 4];
+    }
+
     /// Makes room for scans with `m`.
     ///
     /// # Errors
@@ -195,7 +224,7 @@ impl Scratch {
             return;
         }
         let Some(made) = matcher.made.get() else { return };
-        let Scratch { engine, seen } = self;
+        let Scratch { engine, seen, .. } = self;
         seen.start();
         for &id in &made.always {
             hit(id, data.len(), seen);

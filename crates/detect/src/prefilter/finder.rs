@@ -37,7 +37,11 @@ impl Finder {
         let grams = [rare, common].map(|list| {
             let (grams, list) = (!list.is_empty()).then(|| Grams::new(list))?;
             let common = grams.are_common();
-            windows.extend(list.into_iter().map(|(p, (from, to))| ((p, common), Window { common, from, to })));
+            // Those of short buffers alone are found there by their grams.
+            let in_long =
+                |w: &(u32, u32)| grams.entries(w.0, w.1).iter().any(|p| p.entry.literal.longest as usize > SMALL);
+            let list = list.into_iter().filter(|(_, w)| in_long(w));
+            windows.extend(list.map(|(p, (from, to))| ((p, common), Window { common, from, to })));
             Some(grams)
         });
         windows.sort_by(|a, b| a.0.cmp(&b.0));

@@ -33,6 +33,8 @@ pub(crate) struct Literal {
     pub(crate) offset: u32,
     /// It does not end after this byte, where that is known.
     pub(crate) end: Option<u32>,
+    /// A buffer of more bytes need not be looked through for it.
+    pub(crate) longest: u32,
 }
 
 /// A literal that may start at more places than this is looked for everywhere.
@@ -46,7 +48,12 @@ const SHORT: usize = 4;
 
 impl From<FastPattern> for Literal {
     fn from(f: FastPattern) -> Literal {
-        Literal { pattern: Pattern { bytes: f.bytes, nocase: f.nocase }, offset: f.offset, end: f.end }
+        Literal {
+            pattern: Pattern { bytes: f.bytes, nocase: f.nocase },
+            offset: f.offset,
+            end: f.end,
+            longest: u32::MAX,
+        }
     }
 }
 
@@ -195,7 +202,7 @@ impl Prefilter {
             f.scan(data, scratch, out);
         }
         for r in &self.regexes {
-            if !digits::are_in(data, r.digits) {
+            if r.digits > 0 && !scratch.once(data, r.digits, || digits::are_in(data, r.digits)) {
                 continue;
             }
             scratch.scan(&r.matcher, data, |id, _, _| {

@@ -51,6 +51,7 @@ impl Place {
     }
 
     /// Adds the rules whose literal `data` has there; false where it is too short for that.
+    #[inline]
     pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) -> bool {
         let Some(here) = data.get(self.offset..) else { return false };
         let word = word(here);
@@ -61,6 +62,7 @@ impl Place {
         true
     }
 
+    #[inline(never)]
     fn look(&self, data: &[u8], len: usize, word: u32, out: &mut Vec<u32>) {
         for k in &self.keyed {
             let key = word & k.table.mask;
@@ -89,12 +91,18 @@ impl Keyed {
 
 /// The first four bytes, in little endian order, the cases of letters (and some other bytes) made one; those that are not
 /// there are 0x20.
+#[inline]
 pub(super) fn word(bytes: &[u8]) -> u32 {
     let word = match bytes.first_chunk::<4>() {
         Some(b) => u32::from_le_bytes(*b),
-        None => bytes.iter().rev().fold(0, |w, &b| w << 8 | u32::from(b)),
+        None => short_word(bytes),
     };
     word | 0x2020_2020
+}
+
+#[cold]
+fn short_word(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |w, &b| w << 8 | u32::from(b))
 }
 
 /// From keys to ranges of a list that is sorted by key.

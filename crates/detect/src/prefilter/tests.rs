@@ -26,7 +26,7 @@ fn candidates(literals: &[Literal], data: &[u8], algo: MpmAlgo) -> Vec<u32> {
 }
 
 fn literal(bytes: &[u8], nocase: bool, offset: u32, end: Option<u32>) -> Literal {
-    Literal { pattern: Pattern { bytes: bytes.to_vec(), nocase }, offset, end }
+    Literal { pattern: Pattern { bytes: bytes.to_vec(), nocase }, offset, end, longest: u32::MAX }
 }
 
 #[test]

@@ -314,7 +314,7 @@ impl TxBuilder {
         }
         let prefilterable = |i: usize| slots.get(i).is_some_and(|s: &Option<u16>| s.is_some());
         let priority = |i: usize| rule.buffers.get(i).map_or(0, |b| fast_pattern::priority(&b.buffer));
-        let pattern = fast_pattern::choose(rule, &prefilterable, &priority)
+        let pattern = fast_pattern::to_look_for(rule, &prefilterable, &priority)
             .map(|f| (f.buffer, Literal::from(f)))
             .filter(|(_, literal)| literal.is_useful());
         let latest = steps.iter().map(|s| s.progress).max().unwrap_or(0).min(complete);

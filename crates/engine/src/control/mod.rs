@@ -171,7 +171,7 @@ impl Control {
         FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
         let set = Arc::new(set);
         let mut orders = Vec::new();
-        let several = self.live.get().is_some_and(|l| l.workers > 1);
+        let several = self.live.get().is_some_and(|l| l.workers > 1) || self.workers().len() > 1;
         for post in self.workers() {
             let install = Install::new(Arc::clone(&set), &before, wants.clone(), &self.watching, several)?;
             orders.push((post, install));

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_config::{Config, RunOptions};
+use margay_detect::{Detect, RuleCosts};
 use margay_output::{Outputs, error, info, notice, warning};
 
 use crate::Failed;
@@ -190,7 +191,7 @@ impl Plan {
         if let Watching::Profile(_) = control.watching
             && let Some(p) = Profiling::of(config, &control.dir)?
         {
-            profile(&p, &finals);
+            profile(&p, finals.iter().filter_map(|f| f.costs.as_ref()));
         }
         match broken {
             true => Err(Failed::new("threads", "a worker's thread failed; the others were stopped")),
@@ -262,8 +263,7 @@ fn tell(rows: &[Row], finals: &[Final]) {
 }
 
 /// What rules cost all workers together.
-fn profile(p: &Profiling, finals: &[Final]) {
-    let mut all = finals.iter().filter_map(|f| f.costs.as_ref());
+pub(crate) fn profile<'a>(p: &Profiling, mut all: impl Iterator<Item = &'a (Arc<Detect>, Vec<RuleCosts>)>) {
     let Some((detect, first)) = all.next() else { return };
     let mut sum = first.clone();
     for (_, costs) in all.filter(|(d, _)| d.serial() == detect.serial()) {

@@ -13,7 +13,7 @@ use super::thread::Final;
 use crate::Failed;
 use crate::control::Control;
 use crate::settings::{flag, now, number};
-use crate::stats;
+use crate::stats::{self, shown};
 use crate::worker::{End, Occasion};
 
 /// How long all workers together are waited for. What one that is late had before is shown then.
@@ -231,18 +231,4 @@ impl Report {
     pub(super) fn rows(&self) -> Vec<Row> {
         self.rows_now()
     }
-}
-
-fn shown<'a>(counters: &'a [(String, u64)], last: &[(String, u64)]) -> Vec<Counter<'a>> {
-    let before = |n: usize, name: &str| match last.get(n) {
-        Some(l) if l.0 == name => l.1,
-        _ => last.iter().find(|l| l.0 == name).map_or(0, |l| l.1),
-    };
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let one = |(n, (name, value)): (usize, &'a (String, u64))| Counter {
-        name,
-        value: number(*value),
-        last: number(before(n, name)),
-    };
-    counters.iter().enumerate().map(one).collect()
 }

@@ -28,7 +28,7 @@ pub(crate) use files::{check_store, files};
 pub(crate) use firewall::{firewall_files, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{
-    Opened, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
+    Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
 };
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use ssh::ssh;

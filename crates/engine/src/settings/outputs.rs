@@ -18,7 +18,7 @@ use crate::Failed;
 use crate::worker::{OutputScripts, ScriptFiles};
 
 /// How many bytes of events are handed over together where a capture file is read, and nobody waits for them.
-const WORTH: usize = 64 << 10;
+pub(crate) const WORTH: usize = 64 << 10;
 
 /// The enabled outputs in order, and what was asked for that there is none of.
 #[derive(Debug)]

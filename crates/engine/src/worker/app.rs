@@ -435,7 +435,8 @@ impl Rest {
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if !self.app.shared.expected.is_empty() {
-            if let Some(announce) = self.captured.as_mut().and_then(|c| c.announce.as_mut()) {
+            let of_interface = self.captured.as_mut().and_then(|c| c.announce.as_mut());
+            if let Some(announce) = of_interface.or(self.announce.as_mut()) {
                 announce(&self.app.shared.expected, flow.core.vlans, self.now);
             }
             self.expected.note(&mut self.app.shared.expected, flow.core.vlans, self.now);

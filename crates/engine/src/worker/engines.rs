@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_app::file::FileWants;
-use margay_detect::{Detect, DetectState, RulesMark};
+use margay_detect::{Detect, DetectState, InOrder, RulesMark};
 use margay_flow::{Direction, Flow};
 use margay_packet::Packet;
 
@@ -206,7 +206,22 @@ impl Rest {
         self.firewall = self.detect.as_ref().is_some_and(|(d, _)| d.is_firewall());
         self.select(tenant);
         self.want(&new.wants);
+        self.keep_order();
         retired
+    }
+
+    /// From here on what rules of several workers count together is counted in the order of their packets.
+    pub(crate) fn set_order(&mut self, order: Arc<dyn InOrder>) {
+        self.order = Some(order);
+        self.keep_order();
+    }
+
+    fn keep_order(&mut self) {
+        let Some(order) = &self.order else { return };
+        let parked = self.engines.parked.iter_mut().filter_map(|p| p.engine.as_mut());
+        for (_, state) in self.detect.as_mut().into_iter().chain(parked) {
+            state.in_order(order);
+        }
     }
 
     fn want(&mut self, wants: &AppWants) {

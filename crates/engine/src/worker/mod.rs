@@ -22,7 +22,7 @@ pub(crate) mod wire;
 use std::sync::Arc;
 
 use margay_capture::live::{Decisions, LiveCounters};
-use margay_detect::RulesMark;
+use margay_detect::{InOrder, RulesMark};
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
@@ -230,6 +230,10 @@ pub(crate) struct Rest {
     pub(crate) captured: Option<Captured>,
     /// What goes back there.
     pub(crate) wire: Option<Box<Wire>>,
+    /// Tells the workers of the same stream of packets of connections that this one's parsers announced.
+    pub(crate) announce: Option<Announce>,
+    /// Whose turn it is among them.
+    order: Option<Arc<dyn InOrder>>,
     /// States of the TCP sessions that ended since they were counted.
     ended_tcp: Vec<&'static str>,
 }
@@ -367,6 +371,14 @@ impl Worker {
         }
         rest.outputs.end_batch();
         self.lane.count_ended();
+    }
+
+    /// As [`Worker::expire`], of one of several workers: `now` is the time of the stream that all have their packets from, of
+    /// which `others` went to others since this was last called.
+    pub(crate) fn expire_with(&mut self, now: Time, others: u64) {
+        self.lane.rest.now = now;
+        self.unswept = self.unswept.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
+        self.expire();
     }
 
     /// As [`Worker::expire`], of packets that come as time goes by: flows that are silent for too long are ended every second
@@ -597,6 +609,8 @@ impl Rest {
             kernel: None,
             captured: None,
             wire: None,
+            announce: None,
+            order: None,
             ended_tcp: Vec::new(),
         }
     }

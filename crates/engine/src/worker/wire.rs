@@ -159,7 +159,7 @@ impl Wire {
             }
             let Some(old) = bytes.get_mut(start..start + new.len()) else { continue };
             for (i, (old, new)) in old.iter_mut().zip(new).enumerate() {
-                let weight = if (start + i - l4) % 2 == 0 { 256 } else { 1 };
+                let weight = if (start + i - l4).is_multiple_of(2) { 256 } else { 1 };
                 // m' + ~m
                 sum += u64::from(*new) * weight + u64::from(0xffff - u16::from(*old) * weight as u16);
                 *old = *new;

@@ -1,0 +1,222 @@
+//! Which worker has a flow, where that is decided when the flow begins (`autofp-scheduler: shortest-queue`).
+//!
+//! A table of fixed size in sets of [`WAYS`] entries. An entry is another flow's when its own was silent for longer than flows live:
+//! the worker has forgotten it by then, too. A set that is full takes no more: such flows go by their hash, as in `hash`, and so does
+//! every flow of that set that is not in it, until those that went by their hash were silent as long. So a flow never changes
+//! its worker, whatever the table's size.
+
+use margay_packet::Time;
+
+const WAYS: usize = 4;
+/// Entries: 4 MiB.
+const ENTRIES: usize = 1 << 18;
+/// What is counted as silence is so many microseconds long.
+const TICK: i64 = 1_000_000;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    flow: u64,
+    /// When its last packet came; 0 is empty.
+    tick: u32,
+    worker: u16,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Set {
+    ways: [Entry; WAYS],
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Assigned {
+    sets: Vec<Set>,
+    /// By set: when a flow last went by its hash; 0 is never.
+    by_hash: Vec<u32>,
+    /// Ticks that a flow may be silent.
+    life: u32,
+    /// The present, which never goes back: 1 at the start.
+    tick: u32,
+    latest: Option<Time>,
+    passed: i64,
+    /// Flows that were assigned, and packets of those that went by their hash because there was no room.
+    pub(super) flows: u64,
+    pub(super) unplaced: u64,
+}
+
+impl Assigned {
+    /// For flows that live for `life` seconds of silence at most.
+    pub(super) fn new(life: u32) -> Assigned {
+        Self::sized(life, ENTRIES)
+    }
+
+    fn sized(life: u32, entries: usize) -> Assigned {
+        let sets = (entries / WAYS).max(1);
+        Assigned {
+            sets: vec![Set::default(); sets],
+            by_hash: vec![0; sets],
+            life: life.saturating_add(2),
+            tick: 1,
+            latest: None,
+            passed: 0,
+            flows: 0,
+            unplaced: 0,
+        }
+    }
+
+    /// A packet of this time is next. Time that jumps back goes on from where it was, as that of flow tables does.
+    #[inline]
+    pub(super) fn at(&mut self, time: Time) {
+        let step = self.latest.map_or(0, |l| time.micros_since(l));
+        if step > 0 {
+            self.passed = self.passed.saturating_add(step);
+            self.tick = u32::try_from(1 + self.passed / TICK).unwrap_or(u32::MAX);
+        }
+        if !(-margay_flow::JUMP_BACK..=0).contains(&step) || self.latest.is_none() {
+            self.latest = Some(time);
+        }
+    }
+
+    /// The worker of a flow: the one it has, or else the one that `choose` names; `by_hash` where that cannot be kept.
+    #[inline]
+    pub(super) fn worker(&mut self, flow: u64, by_hash: usize, choose: impl FnOnce() -> usize) -> usize {
+        // Bits that choose the worker by hash are others.
+        let n = flow as usize % self.sets.len();
+        let (Some(set), Some(last)) = (self.sets.get_mut(n), self.by_hash.get_mut(n)) else { return by_hash };
+        let (now, life) = (self.tick, self.life);
+        let mut free = None;
+        for entry in &mut set.ways {
+            if entry.tick == 0 || now - entry.tick > life {
+                free = free.or(Some(entry));
+            } else if entry.flow == flow {
+                entry.tick = now;
+                return usize::from(entry.worker);
+            }
+        }
+        let unsure = *last != 0 && now - *last <= life;
+        if let (Some(entry), false) = (free, unsure) {
+            let worker = choose();
+            *entry = Entry { flow, tick: now, worker: worker as u16 };
+            self.flows += 1;
+            return worker;
+        }
+        *last = now;
+        self.unplaced += 1;
+        by_hash
+    }
+}
+
+impl Assigned {
+    /// The worker of a flow that is in the table.
+    #[inline]
+    fn known(&mut self, flow: u64) -> Option<usize> {
+        let n = flow as usize % self.sets.len();
+        let now = self.tick;
+        let entry = self.sets.get_mut(n)?.ways.iter_mut().find(|e| e.tick != 0 && e.flow == flow)?;
+        if now - entry.tick > self.life {
+            return None;
+        }
+        entry.tick = now;
+        Some(usize::from(entry.worker))
+    }
+}
+
+/// Pairs of addresses that are remembered.
+const PAIRS: usize = 4096;
+/// Flows that were announced.
+const ANNOUNCED: usize = 1 << 14;
+
+/// Connections that an FTP control connection may have announced: what is opened between its two addresses after it was seen. They
+/// go to its worker, which so knows what was announced before the first byte of them comes. Made when there is
+/// a control connection; a run without any looks at a flag.
+#[derive(Debug)]
+pub(super) struct Announced {
+    /// By pair: the pair, and when something of its control connection was last seen; 0 is never.
+    pairs: Vec<(u64, u32)>,
+    flows: Assigned,
+}
+
+impl Announced {
+    pub(super) fn new(life: u32) -> Announced {
+        Announced { pairs: vec![(0, 0); PAIRS], flows: Assigned::sized(life, ANNOUNCED) }
+    }
+
+    /// A packet of a control connection between these addresses.
+    pub(super) fn control(&mut self, pair: u64, time: Time) {
+        self.flows.at(time);
+        if let Some(p) = self.pairs.get_mut(pair as usize % PAIRS) {
+            *p = (pair, self.flows.tick);
+        }
+    }
+
+    /// Whether a flow that begins between these addresses may be announced.
+    pub(super) fn expects(&mut self, pair: u64, time: Time) -> bool {
+        self.flows.at(time);
+        let (now, life) = (self.flows.tick, self.flows.life);
+        self.pairs.get(pair as usize % PAIRS).is_some_and(|p| p.0 == pair && p.1 != 0 && now - p.1 <= life)
+    }
+
+    /// Such a flow goes to this worker; `false` where there is no room for it.
+    pub(super) fn put(&mut self, flow: u64, worker: usize) -> bool {
+        self.flows.worker(flow, usize::MAX, || worker) != usize::MAX
+    }
+
+    /// The worker of a flow that was announced.
+    #[inline]
+    pub(super) fn worker(&mut self, flow: u64, time: Time) -> Option<usize> {
+        self.flows.at(time);
+        self.flows.known(flow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_announced_goes_to_who_announced_it() {
+        let mut a = Announced::new(600);
+        let at = |s| Time::new(s, 0);
+        assert!(!a.expects(5, at(1)));
+        a.control(5, at(2));
+        assert!(a.expects(5, at(3)) && !a.expects(6, at(3)));
+        assert_eq!(a.worker(77, at(3)), None);
+        assert!(a.put(77, 4));
+        assert_eq!((a.worker(77, at(500)), a.worker(78, at(500))), (Some(4), None));
+        assert!(!a.expects(5, at(700)));
+        assert_eq!((a.worker(77, at(1000)), a.worker(77, at(1700))), (Some(4), None));
+    }
+
+    #[test]
+    fn a_flow_stays_where_it_is() {
+        let mut a = Assigned::new(600);
+        a.at(Time::new(100, 0));
+        assert_eq!(a.worker(7, 0, || 3), 3);
+        a.at(Time::new(700, 0));
+        assert_eq!(a.worker(7, 0, || 1), 3);
+        // Silent for longer than flows live, it is a new one.
+        a.at(Time::new(1400, 0));
+        assert_eq!(a.worker(7, 0, || 1), 1);
+        // Another capture, whose time is before: it goes on.
+        a.at(Time(-1_000_000_000_000));
+        assert_eq!(a.worker(7, 0, || 2), 1);
+        assert_eq!((a.flows, a.unplaced), (2, 0));
+    }
+
+    #[test]
+    fn a_full_table_moves_nobody() {
+        let mut a = Assigned::sized(10, WAYS);
+        a.at(Time::new(1, 0));
+        let mut of: Vec<usize> = (1..=6u64).map(|f| a.worker(f, 9, || f as usize)).collect();
+        assert_eq!(of, [1, 2, 3, 4, 9, 9]);
+        // The first four end; the other two go on, and so no new one is let in who may be one of them.
+        for second in 2..30 {
+            a.at(Time::new(second, 0));
+            of = [5, 6].map(|f| a.worker(f, 9, || 0)).to_vec();
+            assert_eq!(of, [9, 9]);
+        }
+        assert_eq!(a.worker(7, 9, || 0), 9);
+        // They end too.
+        a.at(Time::new(60, 0));
+        assert_eq!(a.worker(7, 9, || 0), 0);
+    }
+}

@@ -1,0 +1,694 @@
+//! Reading and steering: what whoever has the reader's place does.
+//!
+//! Frames stay in the reader's buffers, which are counted by who refers to them: a [`Piece`] is a list of places in one buffer, for
+//! one worker. Lists go round: a worker gives back the list that it is done with. So nothing is copied, and nothing is made
+//! for a packet. What a worker must know in between two packets (a file begins or ends) goes through the same queue.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use margay_capture::{Batch, CaptureSource, Counters, DeletePolicy, Event, FileEnd, FileStart, Progress};
+use margay_flow::JUMP_BACK;
+use margay_output::{error, info, warning};
+use margay_packet::{Frame, LinkType, Time};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::assign::{Announced, Assigned};
+use super::fragments::{Fragments, Held};
+use super::steer::{Place, Steering, worker_of};
+use super::turns::{Outcome, Turns};
+use crate::control::Control;
+
+/// Pieces that a queue holds.
+const QUEUE: usize = 32;
+/// Frames from which on a list is handed over at once, where its worker has others to look at.
+const ENOUGH: usize = 128;
+/// Packets that a worker has when it does not read any more.
+const LOAD: u64 = 1024;
+/// Frames of the stream after which a worker hears of the time where none of them is for it.
+const SILENCE: u64 = 4096;
+/// Buffers that packets which wait may hold, a MiB each.
+const BUFFERS: usize = 64;
+
+/// A frame, in the buffer of its piece.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spot {
+    /// Where it begins, from the piece's own beginning.
+    start: u32,
+    len: u32,
+    wire_len: u32,
+    /// Its number, from that of the piece's first.
+    nth: u32,
+    time: Time,
+    link: LinkType,
+}
+
+/// Frames for one worker, in the order of the stream.
+#[derive(Debug)]
+pub(super) struct Piece {
+    buffer: Arc<Vec<u8>>,
+    base: usize,
+    spots: Vec<Spot>,
+    /// Number of the first.
+    first: u64,
+    /// Time of the stream after the last of them, and how many frames it has until then.
+    pub(super) now: Time,
+    pub(super) seen: u64,
+    /// All frames before this number that the worker gets are in this piece or in those before.
+    pub(super) upto: u64,
+}
+
+impl Piece {
+    pub(super) fn len(&self) -> usize {
+        self.spots.len()
+    }
+
+    /// Its frames.
+    #[inline]
+    pub(super) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
+        self.spots.iter().map(|s| {
+            let start = self.base + s.start as usize;
+            Frame {
+                data: self.buffer.get(start..start + s.len as usize).unwrap_or(&[]),
+                wire_len: s.wire_len,
+                time: s.time,
+                link: s.link,
+                number: self.first + u64::from(s.nth),
+            }
+        })
+    }
+
+    /// Lets its buffer go, and gives back its list.
+    pub(super) fn done(self) -> Vec<Spot> {
+        self.spots
+    }
+}
+
+/// A file that was read: what happens when the last worker is done with it.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) file: PathBuf,
+    /// Workers that are not done with it.
+    pub(super) left: AtomicUsize,
+    pub(super) alerts: AtomicU64,
+    /// Whether it is deleted, by the number of alerts.
+    pub(super) delete: DeletePolicy,
+}
+
+/// What is in a queue.
+#[derive(Debug)]
+pub(super) enum Item {
+    Piece(Piece),
+    /// A file begins.
+    Begin(Arc<PathBuf>),
+    End(Arc<Ended>),
+}
+
+/// The worker's end.
+pub(super) struct Inbox {
+    pub(super) items: Consumer<Item>,
+    pub(super) lists: Producer<Vec<Spot>>,
+}
+
+/// Counted by a worker, read by who reads and who reports; on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Load {
+    /// Packets that it is done with.
+    pub(super) done: AtomicU64,
+    /// It is done with all that it gets of the frames before this number.
+    pub(super) at: AtomicU64,
+}
+
+/// How far the stream of packets was steered.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stream {
+    now: Time,
+    /// Frames.
+    seen: u64,
+    /// The number that comes next.
+    upto: u64,
+}
+
+/// The reader's end of a worker's queue.
+struct Lane {
+    items: Producer<Item>,
+    lists: Consumer<Vec<Spot>>,
+    /// What is being gathered, and of which buffer.
+    open: Vec<Spot>,
+    first: u64,
+    base: usize,
+    /// What had no room in the queue.
+    waiting: VecDeque<Item>,
+    /// Packets handed over, and those of them that the worker was done with when that was last looked at.
+    sent: u64,
+    done: u64,
+    /// Frames of the stream when the last piece was made, and up to which number it said that there are no more.
+    told: u64,
+    upto: u64,
+    longest: u64,
+}
+
+/// Shared by all workers: who reads, what is read, how much each has to do.
+pub(super) struct Shared {
+    pub(super) turns: Turns,
+    pub(super) feeder: Mutex<Feeder>,
+    pub(super) loads: Box<[Load]>,
+    pub(super) progress: Mutex<Progress>,
+    /// Who waits for all to end.
+    pub(super) manager: Thread,
+}
+
+/// What was counted of reading.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FeedCounters {
+    /// Turns of reading, and those that a full queue or too much memory ended.
+    pub(super) turns: u64,
+    pub(super) stalls: u64,
+    /// Fragments that came before the one with the ports.
+    pub(super) held: u64,
+    /// Flows that were assigned to a worker when they began, and packets of those that were not, for want of room.
+    pub(super) assigned: u64,
+    pub(super) unplaced: u64,
+    /// Most packets that waited for each worker.
+    pub(super) longest: Vec<u64>,
+}
+
+/// What is read, and to whom it goes.
+pub(super) struct Feeder {
+    control: Arc<Control>,
+    source: CaptureSource,
+    delete: DeletePolicy,
+    batch: usize,
+    steering: Steering,
+    fragments: Fragments,
+    assigned: Option<Assigned>,
+    announced: Option<Box<Announced>>,
+    /// Seconds that a flow may be silent.
+    life: u32,
+    lanes: Vec<Lane>,
+    /// The buffer that open lists refer to.
+    buffer: Arc<Vec<u8>>,
+    stream: Stream,
+    /// None of the file can be decoded.
+    bad_link: bool,
+    /// When the first file began.
+    pub(super) began: Option<Instant>,
+    /// Nothing is asked for before.
+    not_before: Option<Instant>,
+    ending: bool,
+    turns: u64,
+    stalls: u64,
+}
+
+/// What is read, for a feeder.
+pub(super) struct Reading {
+    pub(super) source: CaptureSource,
+    pub(super) delete: DeletePolicy,
+    pub(super) batch: usize,
+}
+
+impl Feeder {
+    pub(super) fn new(
+        control: Arc<Control>,
+        reading: Reading,
+        steering: Steering,
+        assigned: Option<Assigned>,
+        life: u32,
+        workers: usize,
+    ) -> (Feeder, Vec<Inbox>) {
+        let mut inboxes = Vec::new();
+        let lanes = (0..workers)
+            .map(|_| {
+                let (items, theirs) = RingBuffer::new(QUEUE);
+                let (lists, back) = RingBuffer::new(QUEUE * 2);
+                inboxes.push(Inbox { items: theirs, lists });
+                Lane {
+                    items,
+                    lists: back,
+                    open: Vec::new(),
+                    first: 0,
+                    base: 0,
+                    waiting: VecDeque::new(),
+                    sent: 0,
+                    done: 0,
+                    told: 0,
+                    upto: 0,
+                    longest: 0,
+                }
+            })
+            .collect();
+        let Reading { source, delete, batch } = reading;
+        let feeder = Feeder {
+            control,
+            source: source.direct(),
+            delete,
+            batch,
+            steering,
+            fragments: Fragments::default(),
+            assigned,
+            announced: None,
+            life,
+            lanes,
+            buffer: Arc::default(),
+            stream: Stream::default(),
+            bad_link: false,
+            began: None,
+            not_before: None,
+            ending: false,
+            turns: 0,
+            stalls: 0,
+        };
+        (feeder, inboxes)
+    }
+
+    /// A turn of worker `me`.
+    pub(super) fn turn(&mut self, me: usize, shared: &Shared) -> Outcome {
+        let Shared { turns, loads, progress, .. } = shared;
+        self.turns += 1;
+        let outcome = self.read(me, turns, loads);
+        if matches!(outcome, Outcome::Full(_) | Outcome::Memory) {
+            self.stalls += 1;
+        } else {
+            turns.unstuck();
+        }
+        if let Ok(mut p) = progress.try_lock() {
+            *p = self.source.progress();
+        }
+        outcome
+    }
+
+    fn read(&mut self, me: usize, turns: &Turns, loads: &[Load]) -> Outcome {
+        loop {
+            if let Some(full) = self.hand_over(false, turns, loads) {
+                return full;
+            }
+            if self.ending {
+                if let Some(full) = self.hand_over(true, turns, loads) {
+                    return full;
+                }
+                turns.finish();
+                return Outcome::Over;
+            }
+            if self.load(me, loads) >= LOAD {
+                return match self.hand_over(true, turns, loads) {
+                    Some(full) => full,
+                    None => Outcome::Fed,
+                };
+            }
+            if self.interrupted() {
+                self.ending = true;
+                continue;
+            }
+            if !self.source.has_spare(BUFFERS) {
+                // Those that are held hold buffers as well.
+                self.release_fragments();
+                if let Some(full) = self.hand_over(true, turns, loads) {
+                    return full;
+                }
+                self.buffer = Arc::default();
+                turns.stuck_in_memory();
+                if !self.source.has_spare(BUFFERS) {
+                    return Outcome::Memory;
+                }
+                turns.unstuck();
+            }
+            if let Some(at) = self.not_before {
+                if Instant::now() < at {
+                    return match self.hand_over(true, turns, loads) {
+                        Some(full) => full,
+                        None => Outcome::Later,
+                    };
+                }
+                self.not_before = None;
+            }
+            self.step();
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.control.signals.stop() || self.control.queue.as_ref().is_some_and(|q| q.interrupt.load(Ordering::Relaxed))
+    }
+
+    /// Packets that wait for a worker, or are being looked at.
+    #[inline]
+    fn load(&self, worker: usize, loads: &[Load]) -> u64 {
+        let done = loads.get(worker).map_or(0, |l| l.done.load(Ordering::Relaxed));
+        self.lanes.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
+    }
+
+    /// Takes one event of the source.
+    fn step(&mut self) {
+        let mut ended = None;
+        match self.source.next_event(self.batch, SystemTime::now) {
+            Event::Batch(batch) if !self.bad_link => {
+                let mut steer = Steer {
+                    steering: &self.steering,
+                    fragments: &mut self.fragments,
+                    assigned: &mut self.assigned,
+                    announced: &mut self.announced,
+                    life: self.life,
+                    lanes: &mut self.lanes,
+                    buffer: &mut self.buffer,
+                    stream: &mut self.stream,
+                };
+                return steer.batch(&batch);
+            }
+            Event::Batch(_) => {}
+            Event::FileStart(start) => {
+                self.bad_link = !begins(&start);
+                self.began = self.began.or_else(|| Some(Instant::now()));
+                let file = Arc::new(start.file);
+                self.tell(|| Item::Begin(Arc::clone(&file)));
+            }
+            Event::FileEnd(end) => ended = Some(end),
+            Event::Failed { file, error } => {
+                error!("pcap", "{error}");
+                warning!("pcap", "{}: skipped", file.display());
+            }
+            Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
+            Event::Wait(time) => self.not_before = Some(Instant::now() + time.min(Duration::from_secs(3600))),
+            Event::Done => self.ending = true,
+            _ => {}
+        }
+        if let Some(end) = ended {
+            self.ends(end);
+        }
+        if self.ending {
+            self.release_fragments();
+        }
+    }
+
+    fn ends(&mut self, end: FileEnd) {
+        self.release_fragments();
+        match end.error {
+            None => info!("pcap", "pcap file {} end of file reached", end.file.display()),
+            Some(e) => error!("pcap", "{e}"),
+        }
+        let delete = if self.bad_link { DeletePolicy::Never } else { self.delete };
+        let left = AtomicUsize::new(self.lanes.len());
+        let ended = Arc::new(Ended { file: end.file, left, alerts: AtomicU64::new(0), delete });
+        self.tell(|| Item::End(Arc::clone(&ended)));
+    }
+
+    fn release_fragments(&mut self) {
+        let mut steer = Steer {
+            steering: &self.steering,
+            fragments: &mut self.fragments,
+            assigned: &mut self.assigned,
+            announced: &mut self.announced,
+            life: self.life,
+            lanes: &mut self.lanes,
+            buffer: &mut self.buffer,
+            stream: &mut self.stream,
+        };
+        steer.release(u64::MAX);
+    }
+
+    /// Tells every worker something that comes after what it was handed.
+    fn tell(&mut self, item: impl Fn() -> Item) {
+        let (buffer, stream) = (&self.buffer, self.stream);
+        for lane in &mut self.lanes {
+            lane.close(buffer, stream);
+            lane.waiting.push_back(item());
+        }
+    }
+
+    /// Puts lists into the queues: those that are worth it, or `all`. Says whose queue is full, if one is.
+    fn hand_over(&mut self, all: bool, turns: &Turns, loads: &[Load]) -> Option<Outcome> {
+        let (buffer, stream) = (&self.buffer, self.stream);
+        loop {
+            let mut full = None;
+            for (n, lane) in self.lanes.iter_mut().enumerate() {
+                lane.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
+                let silent = stream.seen - lane.told >= SILENCE;
+                if lane.open.len() >= ENOUGH || silent || (!lane.open.is_empty() && (all || lane.sent == lane.done)) {
+                    lane.close(buffer, stream);
+                }
+                if lane.waiting.is_empty() {
+                    continue;
+                }
+                lane.longest = lane.longest.max(lane.sent.saturating_sub(lane.done));
+                if !lane.put() {
+                    full = Some(n);
+                }
+                turns.wake(n);
+            }
+            let n = full?;
+            turns.stuck_at(n);
+            if !self.lanes.get_mut(n).is_some_and(Lane::put) {
+                return Some(Outcome::Full(n));
+            }
+            // It had room after all.
+            turns.wake(n);
+        }
+    }
+
+    /// Tells workers that have heard of fewer frames than were steered: others wait for them to say that they are as far.
+    pub(super) fn tell_all(&mut self, turns: &Turns) {
+        let (buffer, stream) = (&self.buffer, self.stream);
+        for (n, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.upto < stream.upto && lane.waiting.is_empty() && !lane.items.is_full() {
+                lane.close(buffer, stream);
+            }
+            if !lane.waiting.is_empty() {
+                // What has no room is in the queue of who is not waited for.
+                let _ = lane.put();
+                turns.wake(n);
+            }
+        }
+    }
+
+    pub(super) fn counters(&self) -> FeedCounters {
+        FeedCounters {
+            turns: self.turns,
+            stalls: self.stalls,
+            held: self.fragments.held,
+            assigned: self.assigned.as_ref().map_or(0, |a| a.flows),
+            unplaced: self.assigned.as_ref().map_or(0, |a| a.unplaced),
+            longest: self.lanes.iter().map(|l| l.longest).collect(),
+        }
+    }
+
+    /// Files and frames read.
+    pub(super) fn read_so_far(&self) -> (u64, Counters) {
+        (self.source.files(), self.source.counters())
+    }
+}
+
+/// Says that a file begins; whether it can be decoded.
+fn begins(start: &FileStart) -> bool {
+    info!("pcap", "Starting file run for {}", start.file.display());
+    match start.link.filter(|l| !l.is_supported()) {
+        None => true,
+        Some(link) => {
+            error!("pcap", "{}: link type {} is not supported: none of it is decoded", start.file.display(), link.0);
+            false
+        }
+    }
+}
+
+impl Lane {
+    /// Packets that its worker has before it, as far as that is known.
+    #[inline]
+    fn load(&self) -> u64 {
+        (self.sent + self.open.len() as u64).saturating_sub(self.done)
+    }
+
+    /// Puts what waits into the queue; whether all had room.
+    fn put(&mut self) -> bool {
+        while let Some(item) = self.waiting.pop_front() {
+            if let Err(rtrb::PushError::Full(item)) = self.items.push(item) {
+                self.waiting.push_front(item);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes a piece of what was gathered.
+    fn close(&mut self, buffer: &Arc<Vec<u8>>, stream: Stream) {
+        let Stream { now, seen, upto } = stream;
+        let next = self.lists.pop().unwrap_or_default();
+        let spots = std::mem::replace(&mut self.open, next);
+        (self.told, self.upto) = (seen, upto);
+        self.sent += spots.len() as u64;
+        let buffer = if spots.is_empty() { Arc::default() } else { Arc::clone(buffer) };
+        self.waiting.push_back(Item::Piece(Piece {
+            buffer,
+            base: self.base,
+            spots,
+            first: self.first,
+            now,
+            seen,
+            upto,
+        }));
+    }
+
+    /// Whether a frame that begins at `start` is too far from the piece's beginning.
+    #[inline]
+    fn is_far(&self, start: usize) -> bool {
+        u32::try_from(start.saturating_sub(self.base)).is_err()
+    }
+
+    #[inline]
+    fn add(&mut self, start: usize, frame: &Frame<'_>) {
+        if self.open.is_empty() {
+            (self.base, self.first) = (start, frame.number);
+        }
+        self.open.push(Spot {
+            start: (start - self.base) as u32,
+            len: frame.data.len() as u32,
+            wire_len: frame.wire_len,
+            nth: (frame.number - self.first) as u32,
+            time: frame.time,
+            link: frame.link,
+        });
+    }
+}
+
+/// All that steering writes to, beside the source that it reads from.
+struct Steer<'a> {
+    steering: &'a Steering,
+    fragments: &'a mut Fragments,
+    assigned: &'a mut Option<Assigned>,
+    announced: &'a mut Option<Box<Announced>>,
+    life: u32,
+    lanes: &'a mut Vec<Lane>,
+    buffer: &'a mut Arc<Vec<u8>>,
+    stream: &'a mut Stream,
+}
+
+impl Steer<'_> {
+    fn batch(&mut self, batch: &Batch<'_>) {
+        let Some(buffer) = batch.buffer() else { return };
+        if !Arc::ptr_eq(buffer, self.buffer) {
+            for lane in self.lanes.iter_mut().filter(|l| !l.open.is_empty()) {
+                lane.close(self.buffer, *self.stream);
+            }
+            *self.buffer = Arc::clone(buffer);
+        }
+        for (n, frame) in batch.iter().enumerate() {
+            let Some(start) = batch.offset(n) else { continue };
+            let now = self.stream.now;
+            if frame.time > now || now.micros_since(frame.time) > JUMP_BACK {
+                self.stream.now = frame.time;
+            }
+            self.stream.seen += 1;
+            // What is closed from here on ends before this frame, unless it is in it.
+            self.stream.upto = frame.number;
+            let worker = match self.steering.place(&frame) {
+                Place::Flow(flow) => self.of_flow(flow, frame.time),
+                Place::Opening { flow, pair } => self.opening(flow, pair, frame.time),
+                Place::Control { pair } => {
+                    let life = self.life;
+                    let announced = self.announced.get_or_insert_with(|| Box::new(Announced::new(life)));
+                    announced.control(pair, frame.time);
+                    self.worker(pair, frame.time)
+                }
+                Place::Unknown => 0,
+                Place::Fragment { datagram, first, alone } => {
+                    let worker = first.map(|flow| self.of_flow(flow, frame.time));
+                    match self.fragments.worker(datagram, worker, self.stream.seen) {
+                        Some(w) => {
+                            if first.is_some() {
+                                self.join(datagram, w);
+                            }
+                            w
+                        }
+                        None => {
+                            let alone = worker_of(alone, self.lanes.len());
+                            let held = Held::new(datagram, alone, self.buffer, start, &frame, self.stream.seen);
+                            self.fragments.hold(held);
+                            continue;
+                        }
+                    }
+                }
+            };
+            if let Some(lane) = self.lanes.get_mut(worker) {
+                if lane.is_far(start) && !lane.open.is_empty() {
+                    lane.close(self.buffer, *self.stream);
+                }
+                lane.add(start, &frame);
+            }
+        }
+        if !batch.is_empty() {
+            self.stream.upto += 1;
+        }
+        if self.fragments.any() {
+            self.release(self.stream.seen);
+        }
+    }
+
+    /// The worker of a flow, which may have been announced.
+    #[inline]
+    fn of_flow(&mut self, flow: u64, time: Time) -> usize {
+        if let Some(announced) = self.announced
+            && let Some(worker) = announced.worker(flow, time)
+        {
+            return worker;
+        }
+        self.worker(flow, time)
+    }
+
+    /// The worker of a flow that begins.
+    #[inline]
+    fn opening(&mut self, flow: u64, pair: u64, time: Time) -> usize {
+        if self.announced.as_mut().is_some_and(|a| a.expects(pair, time)) {
+            let worker = self.worker(pair, time);
+            if self.announced.as_mut().is_some_and(|a| a.put(flow, worker)) {
+                return worker;
+            }
+        }
+        self.worker(flow, time)
+    }
+
+    /// The worker of a flow, or of all that goes by its addresses.
+    #[inline]
+    fn worker(&mut self, flow: u64, time: Time) -> usize {
+        let by_hash = worker_of(flow, self.lanes.len());
+        let Some(assigned) = self.assigned else { return by_hash };
+        assigned.at(time);
+        let lanes = &*self.lanes;
+        // Where several have as little to do, the hash says.
+        let shortest = || {
+            let load = |n: usize| lanes.get(n).map_or(u64::MAX, Lane::load);
+            let (mut best, mut least) = (by_hash, load(by_hash));
+            for n in 0..lanes.len() {
+                if load(n) < least {
+                    (best, least) = (n, load(n));
+                }
+            }
+            best
+        };
+        assigned.worker(flow, by_hash, shortest)
+    }
+
+    /// The fragments that were held go before the one that said where.
+    fn join(&mut self, datagram: u64, worker: usize) {
+        while let Some(held) = self.fragments.take(datagram) {
+            self.put(&held, worker);
+        }
+    }
+
+    /// Fragments that waited for too long go by their addresses.
+    fn release(&mut self, seen: u64) {
+        while let Some((held, worker)) = self.fragments.overdue(seen) {
+            self.put(&held, worker);
+        }
+    }
+
+    fn put(&mut self, held: &Held, worker: usize) {
+        let stream = *self.stream;
+        let Some(lane) = self.lanes.get_mut(worker) else { return };
+        if !lane.open.is_empty() {
+            lane.close(self.buffer, stream);
+        }
+        lane.add(held.start, &held.frame());
+        lane.close(&held.buffer, stream);
+    }
+}

@@ -1,0 +1,273 @@
+//! One stream of packets for several workers (`--runmode autofp`): capture files.
+//!
+//! Each worker owns its flows, streams and all else, as those of interfaces do (`live`); what they share is told in `live`
+//! as well. What is here is how packets come to them:
+//!
+//! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say; `assign`: which
+//!   worker has that flow, where its hash does not say.
+//! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
+//! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
+//! - `order`: waits where rules of one worker touch what those of all count together.
+//! - `seat`: a worker's thread. `report`: statistics of all together.
+//!
+//! # The same alerts
+//!
+//! What a flow's alerts depend on comes to one worker, in the order of the file; what all flows share is touched in that order
+//! as well. Time comes to all: with each piece of work
+//! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
+
+mod assign;
+mod feeder;
+mod fragments;
+mod order;
+mod report;
+mod seat;
+mod settings;
+mod steer;
+mod sync;
+mod turns;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use margay_capture::{Progress, ProgressDisplay, Style};
+use margay_config::RunOptions;
+use margay_flow::FlowConfig;
+use margay_output::{info, notice, warning};
+
+use crate::Failed;
+use crate::control::Control;
+use crate::exception::Policies;
+use crate::files::Input;
+use crate::live::cpus::Cpus;
+use crate::profiling::Profiling;
+use crate::settings as all;
+use crate::start::Watching;
+use assign::Assigned;
+use feeder::{Feeder, Load, Reading, Shared};
+use report::Report;
+use seat::{Final, Seat};
+use settings::Scheduler;
+pub(crate) use settings::{Autofp, autofp};
+use steer::Steering;
+use turns::Turns;
+
+/// How often signals are looked for.
+const STEP: Duration = Duration::from_millis(20);
+
+/// What is read, and for whom.
+pub(crate) struct Job<'a> {
+    pub(crate) options: &'a RunOptions,
+    pub(crate) policies: &'a Policies,
+    /// Where logs go.
+    pub(crate) dir: &'a Path,
+    /// Whose it is; 0 is the engine's own.
+    pub(crate) tenant: u32,
+}
+
+impl Autofp {
+    /// Reads a capture with workers of its own. Returns the number of alerts.
+    ///
+    /// # Errors
+    /// What keeps a worker from starting.
+    pub(crate) fn read(&self, control: &Arc<Control>, input: Input, job: &Job<'_>) -> Result<u64, Failed> {
+        let config = &control.config;
+        let workers = self.workers;
+        let mut first = all::open_files(config, job.dir, workers)?;
+        if all::writer_thread(config, workers)? {
+            first.write_aside(all::WORTH);
+        }
+        let beside = first.beside();
+        let mut outputs = vec![first];
+        for number in 1..workers {
+            if let Some(o) = outputs.first_mut() {
+                let shared = o.share(number, all::now(), number as u64);
+                outputs.push(shared.map_err(|e| Failed::new("logopenfile", e.to_string()))?);
+            }
+        }
+        let decode = all::decode(config, false)?;
+        let steering = Steering {
+            pairs: self.scheduler == Scheduler::IpPair,
+            tunnels: vec![decode.vxlan, decode.geneve, decode.teredo],
+        };
+        let reading = Reading { source: input.source, delete: input.delete, batch: input.batch };
+        let life = longest_life(&all::flow(config)?);
+        let assigned = match self.scheduler {
+            Scheduler::ShortestQueue => Some(Assigned::new(life)),
+            Scheduler::Hash | Scheduler::IpPair => None,
+        };
+        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers);
+        let shared = Arc::new(Shared {
+            turns: Turns::new(workers),
+            feeder: Mutex::new(feeder),
+            loads: (0..workers).map(|_| Load::default()).collect(),
+            progress: Mutex::default(),
+            manager: std::thread::current(),
+        });
+        let files = all::files(config, job.dir)?;
+        let cpus = Arc::new(Cpus::from_config(config)?);
+        let (ready, told) = mpsc::channel();
+        let mut threads: Vec<JoinHandle<Option<Final>>> = Vec::new();
+        let mut starters = Vec::new();
+        for (number, (outputs, inbox)) in outputs.into_iter().zip(inboxes).enumerate() {
+            let (go, wait) = mpsc::channel();
+            starters.push(go);
+            let seat = Seat {
+                control: Arc::clone(control),
+                options: job.options.clone(),
+                policies: *job.policies,
+                number,
+                workers,
+                dir: job.dir.to_owned(),
+                tenant: job.tenant,
+                outputs,
+                files: files.clone(),
+                cpus: Arc::clone(&cpus),
+                inbox,
+                shared: Arc::clone(&shared),
+                ready: ready.clone(),
+                go: wait,
+            };
+            let name = format!("W#{:02}", number + 1);
+            let handle = std::thread::Builder::new()
+                .name(name.clone())
+                .stack_size(margay_lua::STACK)
+                .spawn(move || seat.run())
+                .map_err(|e| Failed::new("threads", format!("cannot start the thread {name}: {e}")))?;
+            threads.push(handle);
+        }
+        drop(ready);
+        let mut made = Ok(());
+        for _ in 0..workers {
+            let said =
+                told.recv().unwrap_or_else(|_| Err(Failed::new("threads", "a worker's thread ended before it began")));
+            made = made.and(said);
+        }
+        if let Err(f) = made {
+            // Those that are ready do not begin.
+            drop(starters);
+            threads.into_iter().for_each(|t| drop(t.join()));
+            return Err(f);
+        }
+        cpus.place_manager();
+        info!("runmodes", "autofp: {workers} workers, scheduler {}", self.scheduler.name());
+        for go in starters {
+            // One that is gone is noticed at the end.
+            let _ = go.send(());
+        }
+        let mut report = Report::new(config, control, beside)?;
+        stand_by(control, job.options, &threads, &shared, &mut report);
+        let mut finals: Vec<Final> = Vec::new();
+        let mut failed = false;
+        for t in threads {
+            match t.join() {
+                Ok(f) => finals.extend(f),
+                Err(_) => failed = true,
+            }
+        }
+        let alerts = self.tell(control, job, &shared, finals, report)?;
+        match failed {
+            true => Err(Failed::new("threads", "a worker's thread failed: what it had is lost")),
+            false => Ok(alerts),
+        }
+    }
+
+    /// Says what came of it.
+    fn tell(
+        &self,
+        control: &Control,
+        job: &Job<'_>,
+        shared: &Shared,
+        mut finals: Vec<Final>,
+        mut report: Report,
+    ) -> Result<u64, Failed> {
+        finals.sort_by_key(|f| f.number);
+        let feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = feeder.counters();
+        // From the first packet to the last flow's end, and to what was written last.
+        let inspected = finals.iter().map(|f| f.ended).max().zip(feeder.began).map(|(e, b)| e.duration_since(b));
+        let before = Instant::now();
+        report.last(&finals, &counters);
+        if let Some(inspected) = inspected {
+            info!("pcap", "inspected in {:.6} s", (inspected + before.elapsed()).as_secs_f64());
+        }
+        let (files, c) = feeder.read_so_far();
+        let s = if files == 1 { "" } else { "s" };
+        notice!("pcap", "read {files} file{s}, {} packets, {} bytes", c.frames, c.bytes);
+        info!("runmodes", "autofp: {} turns of reading, {} ended by a full queue", counters.turns, counters.stalls);
+        if counters.assigned != 0 {
+            info!(
+                "runmodes",
+                "autofp: {} flows assigned, {} packets went by their hash: no room",
+                counters.assigned,
+                counters.unplaced
+            );
+        }
+        for f in &finals {
+            info!(
+                "runmodes",
+                "autofp: W#{:02}: {} packets, most waiting {}, read {} times, slept {} times, {:.3} s",
+                f.number + 1,
+                f.packets,
+                counters.longest.get(f.number).copied().unwrap_or_default(),
+                f.turns,
+                f.sleeps,
+                f.slept.as_secs_f64()
+            );
+        }
+        if let (Watching::Profile(_), Some(p)) = (&control.watching, Profiling::of(&control.config, job.dir)?) {
+            crate::live::profile(&p, finals.iter().filter_map(|f| f.costs.as_ref()));
+        }
+        Ok(finals.iter().map(|f| f.alerts).sum())
+    }
+}
+
+/// Seconds of silence after which no flow is remembered.
+fn longest_life(config: &FlowConfig) -> u32 {
+    let t = &config.timeouts;
+    let pairs = [t.default, t.tcp, t.udp, t.icmp];
+    let all = pairs.iter().flat_map(|p| [p.normal, p.emergency]);
+    all.flat_map(|t| [t.new, t.established, t.closed, t.bypassed]).max().unwrap_or(0)
+}
+
+/// Until all workers have ended.
+fn stand_by(
+    control: &Control,
+    options: &RunOptions,
+    threads: &[JoinHandle<Option<Final>>],
+    shared: &Shared,
+    report: &mut Report,
+) {
+    let stderr = std::io::stderr();
+    let style = Style::of(&stderr);
+    let show = style == Style::Terminal || options.verbose > 0;
+    let mut display = ProgressDisplay::new(std::io::stderr(), style, Instant::now());
+    let progress = || -> Progress { *shared.progress.lock().unwrap_or_else(PoisonError::into_inner) };
+    let mut said = false;
+    while !threads.iter().all(JoinHandle::is_finished) {
+        if control.signals.stop() && !said {
+            said = true;
+            notice!("suricata", "Signal Received.  Stopping engine.");
+        }
+        if control.signals.rotate() {
+            margay_output::log::reopen();
+            if control.ask(|w, _| w.lane.rest.outputs.reopen(all::now())).is_err() {
+                warning!("output", "a worker did not open its log files anew: it did not answer in time");
+            }
+        }
+        if show && display.update(&progress(), Instant::now()).is_err() {
+            // Nobody reads standard error any more; the capture goes on.
+        }
+        report.tick(None);
+        // A worker that ends wakes this thread.
+        std::thread::park_timeout(STEP);
+    }
+    if show && display.finish(&progress(), Instant::now()).is_err() {
+        // As above.
+    }
+    if control.queue.as_ref().is_some_and(|q| q.interrupt.load(std::sync::atomic::Ordering::Relaxed)) {
+        notice!("pcap", "reading was interrupted");
+    }
+}

@@ -1,0 +1,271 @@
+//! A worker's thread: it makes the worker, inspects what is in its queue, and reads where there is nothing else to do.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use margay_app::expect::{Expect, ExpectedFlow};
+use margay_app::file::FileConfig;
+use margay_config::RunOptions;
+use margay_detect::{Detect, RuleCosts};
+use margay_output::{Outputs, error, info, warning};
+
+use super::feeder::{Ended, Inbox, Item, Piece, Shared};
+use super::order::Order;
+use super::turns::{NAP, Outcome};
+use crate::Failed;
+use crate::control::Control;
+use crate::control::post::Post;
+use crate::exception::Policies;
+use crate::live::cpus::Cpus;
+use crate::settings::{self, Opened};
+use crate::start::{self, Part, Watching};
+use crate::stats::Reporter;
+use crate::worker::{Announce, Worker};
+
+/// All that a worker's thread is given.
+pub(super) struct Seat {
+    pub(super) control: Arc<Control>,
+    pub(super) options: RunOptions,
+    pub(super) policies: Policies,
+    /// From 0.
+    pub(super) number: usize,
+    pub(super) workers: usize,
+    pub(super) dir: std::path::PathBuf,
+    pub(super) tenant: u32,
+    pub(super) outputs: Outputs,
+    pub(super) files: FileConfig,
+    pub(super) cpus: Arc<Cpus>,
+    pub(super) inbox: Inbox,
+    pub(super) shared: Arc<Shared>,
+    /// Told when the worker is ready, or why it cannot be.
+    pub(super) ready: Sender<Result<(), Failed>>,
+    /// All are ready; gone where there is nothing to be waited for.
+    pub(super) go: Receiver<()>,
+}
+
+/// What a worker leaves behind.
+pub(super) struct Final {
+    pub(super) number: usize,
+    pub(super) ended: Instant,
+    pub(super) alerts: u64,
+    pub(super) counters: Vec<(String, u64)>,
+    /// What the engine's own rules cost, where that is measured.
+    pub(super) costs: Option<(Arc<Detect>, Vec<RuleCosts>)>,
+    /// How often and how long it slept, and how often it read.
+    pub(super) sleeps: u64,
+    pub(super) slept: Duration,
+    pub(super) turns: u64,
+    pub(super) packets: u64,
+}
+
+/// A worker at work.
+struct Working {
+    worker: Worker,
+    reporter: Reporter,
+    post: Arc<Post>,
+    /// Frames of the stream, as far as the worker heard.
+    seen: u64,
+    packets: u64,
+}
+
+impl Seat {
+    /// The thread, from its start to its end. `None` where it could not begin.
+    pub(super) fn run(mut self) -> Option<Final> {
+        self.cpus.place_worker("", self.number, self.number);
+        self.shared.turns.enter(self.number);
+        let made = self.prepare();
+        let ready = self.ready.clone();
+        match made {
+            Err(f) => {
+                // Who waits is told why; nobody else wants to know.
+                let _ = ready.send(Err(f));
+                None
+            }
+            Ok(mut working) => {
+                let go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
+                drop(ready);
+                if !go {
+                    self.control.leave(&working.post);
+                    return None;
+                }
+                Some(self.work(&mut working))
+            }
+        }
+    }
+
+    fn prepare(&mut self) -> Result<Working, Failed> {
+        let control = &self.control;
+        let config = &control.config;
+        let mut outputs = Some(std::mem::replace(&mut self.outputs, Opened::nothing()?.outputs));
+        let mut made = None;
+        let post = control.enter(|engines| {
+            let outputs = match outputs.take() {
+                Some(o) => o,
+                None => Opened::nothing()?.outputs,
+            };
+            let opened = settings::share_outputs(config, &self.dir, outputs)?;
+            let part = Part { opened, files: self.files.clone(), workers: self.workers as u64 };
+            let (options, policies) = (&self.options, &self.policies);
+            let (dir, watching) = (&self.dir, &control.watching);
+            made = Some(start::worker_of(config, options, control.ips, policies, engines, dir, watching, part)?);
+            Ok(())
+        })?;
+        let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
+        worker.lane.rest.engines.direct = self.tenant;
+        worker.lane.rest.announce = self.announce(&post);
+        if self.workers > 1 {
+            worker.lane.rest.set_order(Arc::new(Order { me: self.number, shared: Arc::clone(&self.shared) }));
+        }
+        let reporter = Reporter::new(config, false)?;
+        Ok(Working { worker, reporter, post, seen: 0, packets: 0 })
+    }
+
+    /// Says what parsers announce to all other workers.
+    fn announce(&self, own: &Arc<Post>) -> Option<Announce> {
+        if self.workers < 2 {
+            return None;
+        }
+        let (control, own) = (Arc::clone(&self.control), Arc::clone(own));
+        Some(Box::new(move |said: &[Expect], vlans, now| {
+            for post in control.workers().iter().filter(|p| !Arc::ptr_eq(p, &own)) {
+                let mut said: Vec<Expect> = said
+                    .iter()
+                    .map(|e| Expect { flow: ExpectedFlow { ..e.flow }, parent: e.parent, what: e.what.clone() })
+                    .collect();
+                // One that takes no more orders does without.
+                let _ = post.send(Box::new(move |w, _| w.lane.rest.expected.note(&mut said, vlans, now)));
+            }
+        }))
+    }
+
+    fn work(mut self, working: &mut Working) -> Final {
+        let shared = Arc::clone(&self.shared);
+        let me = self.number;
+        let (mut sleeps, mut slept, mut turns) = (0, Duration::ZERO, 0);
+        loop {
+            working.post.serve(&mut working.worker, &mut working.reporter);
+            // Looked at before the queue: after the end nothing is put there.
+            let over = shared.turns.over();
+            if let Ok(item) = self.inbox.items.pop() {
+                self.take(item, working);
+                if self.inbox.items.slots() <= self.inbox.items.buffer().capacity() / 2 {
+                    shared.turns.taken(me);
+                }
+                continue;
+            }
+            if over {
+                break;
+            }
+            if shared.turns.begin() {
+                turns += 1;
+                // Only who has the reader's place asks for the lock.
+                let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
+                let outcome = feeder.turn(me, &shared);
+                drop(feeder);
+                shared.turns.end(outcome);
+                match outcome {
+                    Outcome::Fed | Outcome::Over => continue,
+                    Outcome::Later => {
+                        working.worker.lane.rest.outputs.flush();
+                        std::thread::sleep(NAP);
+                        continue;
+                    }
+                    Outcome::Full(_) | Outcome::Memory => {}
+                }
+            }
+            // Nobody knows when there is more.
+            working.worker.lane.rest.outputs.end_batch();
+            sleeps += 1;
+            slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
+        }
+        let Working { worker, reporter, post, packets, .. } = working;
+        // Nobody waits for this one any more, and flows that end now are of no packet.
+        if let Some(load) = shared.loads.get(me) {
+            load.at.store(u64::MAX, Ordering::Release);
+        }
+        self.control.leave(post);
+        post.close(worker, reporter);
+        worker.finish();
+        let counters = reporter.counters(worker);
+        let rest = &mut worker.lane.rest;
+        rest.outputs.end_batch();
+        rest.outputs.finish();
+        let costs = match self.control.watching {
+            Watching::Profile(_) => rest.own().map(|(detect, state)| (Arc::clone(detect), state.costs().to_vec())),
+            _ => None,
+        };
+        rest.scripts.finish();
+        let alerts = rest.counters.alerts;
+        Final { number: me, ended: Instant::now(), alerts, counters, costs, sleeps, slept, turns, packets: *packets }
+    }
+
+    fn take(&mut self, item: Item, working: &mut Working) {
+        let worker = &mut working.worker;
+        match item {
+            Item::Piece(piece) => self.inspect(piece, working),
+            Item::Begin(file) => {
+                worker.lane.rest.file = Some(file.display().to_string());
+                worker.lane.rest.file_alerts = 0;
+                worker.lane.flows.begin_capture();
+            }
+            Item::End(ended) => {
+                ended.alerts.fetch_add(worker.lane.rest.file_alerts, Ordering::AcqRel);
+                if ended.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.last(&ended);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn inspect(&mut self, piece: Piece, working: &mut Working) {
+        let worker = &mut working.worker;
+        let Some(load) = self.shared.loads.get(self.number) else { return };
+        for frame in piece.frames() {
+            load.at.store(frame.number, Ordering::Release);
+            worker.frame(&frame);
+        }
+        let own = piece.len() as u64;
+        working.packets += own;
+        let others = (piece.seen - working.seen).saturating_sub(own);
+        working.seen = piece.seen;
+        worker.expire_with(piece.now, others);
+        load.done.store(working.packets, Ordering::Release);
+        load.at.store(piece.upto, Ordering::Release);
+        let mut list = piece.done();
+        list.clear();
+        // Where there is no room for it, it is one too many.
+        let _ = self.inbox.lists.push(list);
+    }
+
+    /// All workers are done with a file.
+    fn last(&self, ended: &Ended) {
+        if let Some(queue) = self.control.queue.as_ref()
+            && let Ok(changed) = std::fs::metadata(&ended.file).and_then(|m| m.modified())
+        {
+            queue.processed(changed);
+        }
+        if ended.delete.applies(ended.alerts.load(Ordering::Acquire)) {
+            match margay_capture::delete(&ended.file) {
+                Ok(()) => info!("pcap", "{}: deleted", ended.file.display()),
+                Err(e) => warning!("pcap", "{e}"),
+            }
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.manager.unpark();
+        // A thread that failed would leave the others waiting for it.
+        if std::thread::panicking() {
+            error!("threads", "worker {} failed", self.number + 1);
+            if let Some(load) = self.shared.loads.get(self.number) {
+                load.at.store(u64::MAX, Ordering::Release);
+            }
+            self.shared.turns.finish();
+        }
+    }
+}

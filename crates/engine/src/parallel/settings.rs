@@ -1,0 +1,125 @@
+//! `runmode`, `autofp-scheduler`, and how many workers a stream of packets is distributed to.
+
+use margay_config::{Config, RunOptions};
+use margay_output::warning;
+
+use crate::live::cpus::Cpus;
+use crate::settings::wrong;
+use crate::{Failed, settings};
+
+/// Most workers.
+const WORKERS_MAX: usize = 256;
+
+/// How flows are assigned to workers (`autofp-scheduler`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheduler {
+    /// By the hash of addresses, ports and protocol.
+    Hash,
+    /// By the hash of the addresses.
+    IpPair,
+    /// A flow goes to the worker that has least to do when it begins, and stays there.
+    ShortestQueue,
+}
+
+impl Scheduler {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Scheduler::Hash => "hash",
+            Scheduler::IpPair => "ippair",
+            Scheduler::ShortestQueue => "shortest-queue",
+        }
+    }
+
+    /// # Errors
+    /// A name that is none.
+    fn from_config(config: &Config) -> Result<Scheduler, Failed> {
+        match config.get("autofp-scheduler") {
+            // FTP's connections go to one worker in any case.
+            None | Some("" | "hash" | "ftp-hash") => Ok(Scheduler::Hash),
+            Some("ippair") => Ok(Scheduler::IpPair),
+            Some("shortest-queue" | "active-packets") => Ok(Scheduler::ShortestQueue),
+            Some(other @ ("round-robin" | "active-flows")) => {
+                warning!("runmodes", "autofp-scheduler: {other} was taken out of Suricata: hash");
+                Ok(Scheduler::Hash)
+            }
+            Some(other) => {
+                let there = format!("\"{other}\" is no scheduler; there are hash, ippair and shortest-queue");
+                Err(wrong(config, "autofp-scheduler", &there).into())
+            }
+        }
+    }
+}
+
+/// One stream of packets for several workers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Autofp {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) workers: usize,
+}
+
+/// Whether a capture file goes to several workers, and to how many: `--runmode autofp`, or `runmode: autofp`.
+///
+/// # Errors
+/// A run mode, a scheduler, a number that cannot be.
+pub(crate) fn autofp(config: &Config, options: &RunOptions) -> Result<Option<Autofp>, Failed> {
+    if options.runmode.as_deref().or(config.get("runmode")) != Some("autofp") {
+        return Ok(None);
+    }
+    let scheduler = Scheduler::from_config(config)?;
+    let workers = match config.get("margay.workers") {
+        None | Some("" | "auto") => by_cpus(config)?,
+        Some(_) => settings::number(config, "margay.workers", 0usize)?,
+    };
+    if !(1..=WORKERS_MAX).contains(&workers) {
+        return Err(wrong(config, "margay.workers", &format!("must be auto, or between 1 and {WORKERS_MAX}")).into());
+    }
+    Ok(Some(Autofp { scheduler, workers }))
+}
+
+/// So many for each CPU that workers may run on (`threading.detect-thread-ratio`).
+fn by_cpus(config: &Config) -> Result<usize, Failed> {
+    const KEY: &str = "threading.detect-thread-ratio";
+    let cpus = Cpus::from_config(config)?.workers("");
+    let ratio = match config.get(KEY) {
+        None | Some("") => 1.0,
+        Some(text) => match text.trim().parse::<f64>() {
+            Ok(r) if r > 0.0 && r.is_finite() => r,
+            _ => return Err(wrong(config, KEY, "must be a number above 0").into()),
+        },
+    };
+    Ok(((cpus as f64 * ratio) as usize).clamp(1, WORKERS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Option<(Scheduler, usize)>, Failed> {
+        let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "t").unwrap();
+        Ok(autofp(&config, &RunOptions::default())?.map(|a| (a.scheduler, a.workers)))
+    }
+
+    #[test]
+    fn what_can_be_set() {
+        assert_eq!(of("runmode: single").unwrap(), None);
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Hash, cpus)));
+        for name in ["shortest-queue", "active-packets"] {
+            let of = of(&format!("runmode: autofp\nautofp-scheduler: {name}\nmargay:\n  workers: 5"));
+            assert_eq!(of.unwrap(), Some((Scheduler::ShortestQueue, 5)));
+        }
+        let twice = "runmode: autofp\nautofp-scheduler: ippair\nthreading:\n  detect-thread-ratio: 2.0";
+        assert_eq!(of(twice).unwrap(), Some((Scheduler::IpPair, 2 * cpus)));
+        assert_eq!(of("runmode: autofp\nmargay:\n  workers: 3").unwrap(), Some((Scheduler::Hash, 3)));
+        for wrong in [
+            "margay:\n  workers: 0",
+            "margay:\n  workers: 257",
+            "margay:\n  workers: two",
+            "threading:\n  detect-thread-ratio: -1",
+            "autofp-scheduler: luck",
+            "autofp-scheduler: adaptive",
+        ] {
+            assert!(of(&format!("runmode: autofp\n{wrong}")).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Which worker a frame goes to: a walk over its headers that is just deep enough to tell.
+//!
+//! The decoder proper runs on the worker. Here a frame gives two addresses and two ports, and these a hash that is the same
+//! in both directions. What the worker's tables need together has to come together:
+//!
+//! | frame | goes by |
+//! | --- | --- |
+//! | TCP, UDP, SCTP | addresses, ports and protocol |
+//! | TCP to or from ports 20 and 21: FTP's | addresses; and what a client then opens to that server goes there too (`assign`) |
+//! | an ICMP "destination unreachable" that shows the ports of what it is about | that flow |
+//! | other IP: ICMP, ESP, tunnels by address (GRE, IP in IP) | addresses |
+//! | UDP to or from a port of Teredo, VXLAN, Geneve | addresses: the ports of both directions differ, what is inside belongs together |
+//! | a fragment | its datagram (`fragments`) |
+//! | anything else | all to one worker |
+//!
+//! VLAN tags are not looked at: flows that differ by nothing else go to the same worker.
+
+use margay_packet::{Frame, LinkType, UdpTunnel};
+
+/// Where a frame belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// With all of this hash.
+    Flow(u64),
+    /// The same, of a flow that begins, between these addresses.
+    Opening { flow: u64, pair: u64 },
+    /// With all between these addresses: more connections between them may be announced there.
+    Control { pair: u64 },
+    /// With the other fragments of its datagram. `first` is the hash of the datagram's flow, from the fragment that has the
+    /// ports; `alone` the hash by addresses.
+    Fragment { datagram: u64, first: Option<u64>, alone: u64 },
+    /// Nothing is known of it.
+    Unknown,
+}
+
+/// What decides.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Steering {
+    /// By addresses only (`autofp-scheduler: ippair`).
+    pub(super) pairs: bool,
+    /// Tunnels over UDP.
+    pub(super) tunnels: Vec<UdpTunnel>,
+}
+
+const K: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
+
+#[inline]
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = (a as u128).wrapping_mul(b as u128);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// One end of a flow.
+#[inline]
+fn end(address: [u64; 2], port: u16) -> u64 {
+    fold(address[0] ^ K[0], address[1] ^ K[1] ^ u64::from(port) << 48)
+}
+
+/// The same for both orders of the ends.
+#[inline]
+const fn both(a: u64, b: u64, proto: u8) -> u64 {
+    fold(a.wrapping_add(b) ^ K[2], (a ^ b) ^ K[0] ^ proto as u64)
+}
+
+#[inline]
+fn u16_at(b: &[u8], at: usize) -> Option<u16> {
+    b.get(at..)?.first_chunk().map(|c| u16::from_be_bytes(*c))
+}
+
+#[inline]
+fn v4(b: &[u8], at: usize) -> Option<[u64; 2]> {
+    b.get(at..)?.first_chunk().map(|c| [0, u64::from(u32::from_be_bytes(*c))])
+}
+
+#[inline]
+fn v6(b: &[u8], at: usize) -> Option<[u64; 2]> {
+    let half = |at: usize| b.get(at..)?.first_chunk().map(|c| u64::from_be_bytes(*c));
+    Some([half(at)?, half(at + 8)?])
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
+/// Most tags, labels, extension headers that are stepped over: more than the decoder takes.
+const LAYERS: usize = 16;
+
+/// Addresses, protocol and what follows the network header.
+struct Inner<'a> {
+    src: [u64; 2],
+    dst: [u64; 2],
+    proto: u8,
+    rest: &'a [u8],
+    /// Identification and offset, where it is a fragment.
+    fragment: Option<(u32, u16)>,
+}
+
+impl Steering {
+    /// Where a frame belongs.
+    #[inline]
+    pub(super) fn place(&self, frame: &Frame<'_>) -> Place {
+        self.find(frame).unwrap_or(Place::Unknown)
+    }
+
+    #[inline]
+    fn find(&self, frame: &Frame<'_>) -> Option<Place> {
+        let ip = network(frame)?;
+        let inner = match ip.first()? >> 4 {
+            4 => ipv4(ip)?,
+            6 => ipv6(ip)?,
+            _ => return None,
+        };
+        let alone = || both(end(inner.src, 0), end(inner.dst, 0), 0);
+        if self.pairs {
+            return Some(Place::Flow(alone()));
+        }
+        let Some((id, offset)) = inner.fragment else {
+            let Some(flow) = self.flow(&inner) else { return Some(Place::Flow(alone())) };
+            if inner.proto == TCP {
+                if is_ftp(inner.rest) {
+                    return Some(Place::Control { pair: alone() });
+                }
+                // SYN without ACK.
+                if inner.rest.get(13).is_some_and(|f| f & 0x12 == 0x02) {
+                    return Some(Place::Opening { flow, pair: alone() });
+                }
+            }
+            return Some(Place::Flow(flow));
+        };
+        // Not the same for both directions: their datagrams are others.
+        // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
+        let proto = if ip.first()? >> 4 == 4 { inner.proto } else { 0 };
+        let datagram = fold(end(inner.src, 0) ^ u64::from(id), end(inner.dst, 1) ^ u64::from(proto) << 56);
+        let first = (offset == 0).then(|| self.flow(&inner)).flatten();
+        Some(Place::Fragment { datagram, first, alone: alone() })
+    }
+
+    /// By ports, where there are some that count.
+    #[inline]
+    fn flow(&self, inner: &Inner<'_>) -> Option<u64> {
+        let Inner { src, dst, proto, rest, .. } = *inner;
+        match proto {
+            TCP | UDP | SCTP => {
+                let (s, d) = (u16_at(rest, 0)?, u16_at(rest, 2)?);
+                if proto == TCP && is_ftp(rest) {
+                    return Some(both(end(src, 0), end(dst, 0), 0));
+                }
+                if proto == UDP && self.tunnels.iter().any(|t| t.matches(s, d)) {
+                    return None;
+                }
+                Some(both(end(src, s), end(dst, d), proto))
+            }
+            1 if rest.first() == Some(&3) => about(rest.get(8..)?),
+            _ => None,
+        }
+    }
+}
+
+/// Whether one of the ports of a TCP header is FTP's.
+#[inline]
+fn is_ftp(tcp: &[u8]) -> bool {
+    [0, 2].iter().any(|at| matches!(u16_at(tcp, *at), Some(20 | 21)))
+}
+
+/// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
+fn about(ip: &[u8]) -> Option<u64> {
+    let inner = ipv4(ip).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
+    let least = if inner.proto == TCP { 20 } else { 8 };
+    if !matches!(inner.proto, TCP | UDP | SCTP) || inner.rest.len() < least {
+        return None;
+    }
+    // Of fragments only the first has ports.
+    if inner.fragment.is_some_and(|(_, offset)| offset != 0) {
+        return None;
+    }
+    let (s, d) = (u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?);
+    if inner.proto == TCP && is_ftp(inner.rest) {
+        return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
+    }
+    Some(both(end(inner.src, s), end(inner.dst, d), inner.proto))
+}
+
+#[inline]
+fn ipv4(ip: &[u8]) -> Option<Inner<'_>> {
+    let header = usize::from(ip.first()? & 0x0f) * 4;
+    let fragment = u16_at(ip, 6)?;
+    // Padding of the link is not of the packet.
+    let whole = usize::from(u16_at(ip, 2)?);
+    let rest = ip.get(header.max(20)..whole.min(ip.len())).unwrap_or(&[]);
+    Some(Inner {
+        src: v4(ip, 12)?,
+        dst: v4(ip, 16)?,
+        proto: *ip.get(9)?,
+        rest,
+        fragment: (fragment & 0x3fff != 0).then_some((u32::from(u16_at(ip, 4)?), fragment & 0x1fff)),
+    })
+}
+
+fn ipv6(ip: &[u8]) -> Option<Inner<'_>> {
+    let (src, dst) = (v6(ip, 8)?, v6(ip, 24)?);
+    let mut proto = *ip.get(6)?;
+    let mut at = 40;
+    let mut fragment = None;
+    for _ in 0..LAYERS {
+        let length = |unit: usize, more: usize| Some((usize::from(*ip.get(at + 1)?) + more) * unit);
+        let step = match proto {
+            0 | 43 | 60 | 135 | 139 | 140 => length(8, 1)?,
+            51 => length(4, 2)?,
+            44 => {
+                let offset = u16_at(ip, at + 2)?;
+                // One that is whole (RFC 6946) is no fragment.
+                if offset & 0xfff9 != 0 {
+                    let id = ip.get(at + 4..)?.first_chunk().map(|c| u32::from_be_bytes(*c))?;
+                    fragment = Some((id, offset >> 3));
+                    if offset >> 3 != 0 {
+                        break;
+                    }
+                }
+                8
+            }
+            _ => break,
+        };
+        proto = *ip.get(at)?;
+        at += step;
+    }
+    Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), fragment })
+}
+
+/// The network header and what follows.
+#[inline]
+fn network<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
+    let b = frame.data;
+    match frame.link {
+        LinkType::ETHERNET => ethernet(b),
+        l if l.is_raw_ip() => Some(b),
+        LinkType::NULL | LinkType::LOOP => b.get(4..),
+        LinkType::LINUX_SLL => ether_type(u16_at(b, 14)?, b.get(16..)?),
+        LinkType::LINUX_SLL2 => ether_type(u16_at(b, 0)?, b.get(20..)?),
+        LinkType::CHDLC => ether_type(u16_at(b, 2)?, b.get(4..)?),
+        _ => None,
+    }
+}
+
+#[inline]
+fn ethernet(b: &[u8]) -> Option<&[u8]> {
+    ether_type(u16_at(b, 12)?, b.get(14..)?)
+}
+
+#[inline]
+fn ether_type(mut kind: u16, mut b: &[u8]) -> Option<&[u8]> {
+    for _ in 0..LAYERS {
+        let (next, skip) = match kind {
+            0x0800 | 0x86dd => return Some(b),
+            0x8100 | 0x88a8 | 0x9100 => (2, 4),
+            // VN-Tag, E-TAG, provider backbone bridges, FabricPath.
+            0x8926 => (4, 6),
+            0x893f => (6, 8),
+            0x88e7 => (16, 18),
+            0x8903 => (14, 16),
+            0x8847 | 0x8848 => return mpls(b),
+            0x8864 => return ppp(b.get(6..)?),
+            _ => return None,
+        };
+        kind = u16_at(b, next)?;
+        b = b.get(skip..)?;
+    }
+    None
+}
+
+/// IP under its labels (RFC 3032); told by its version.
+fn mpls(mut b: &[u8]) -> Option<&[u8]> {
+    for _ in 0..LAYERS {
+        let last = b.get(2)? & 1 != 0;
+        b = b.get(4..)?;
+        if last {
+            return Some(b).filter(|b| b.first().is_some_and(|v| matches!(v >> 4, 4 | 6)));
+        }
+    }
+    None
+}
+
+fn ppp(b: &[u8]) -> Option<&[u8]> {
+    matches!(u16_at(b, 0)?, 0x0021 | 0x0057).then(|| b.get(2..)).flatten()
+}
+
+/// The worker of so many that a hash falls to.
+#[inline]
+pub(super) const fn worker_of(hash: u64, workers: usize) -> usize {
+    ((hash as u128 * workers as u128) >> 64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_packet::Time;
+
+    fn place(steering: &Steering, link: LinkType, data: &[u8]) -> Place {
+        steering.place(&Frame { data, wire_len: data.len() as u32, time: Time(0), link, number: 1 })
+    }
+
+    fn packet(src: u8, dst: u8, proto: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
+        let mut b =
+            vec![0x45, 0, 0, (20 + rest.len()) as u8, 0, 7, 0, 0, 64, proto, 0, 0, 10, 0, 0, src, 10, 0, 0, dst];
+        b[6..8].copy_from_slice(&fragment.to_be_bytes());
+        b.extend(rest);
+        b
+    }
+
+    fn ports(s: u16, d: u16) -> Vec<u8> {
+        let mut b = s.to_be_bytes().to_vec();
+        b.extend(d.to_be_bytes());
+        b.extend([0; 16]);
+        b
+    }
+
+    fn raw(b: &[u8]) -> Place {
+        place(&Steering { tunnels: vec![UdpTunnel::on(4789)], ..Steering::default() }, LinkType::RAW, b)
+    }
+
+    #[test]
+    fn both_directions_go_to_one_worker() {
+        let there = raw(&packet(1, 2, TCP, 0x4000, &ports(1000, 80)));
+        assert_eq!(there, raw(&packet(2, 1, TCP, 0, &ports(80, 1000))));
+        for other in [
+            packet(1, 2, TCP, 0, &ports(1001, 80)),
+            packet(1, 2, TCP, 0, &ports(80, 1000)),
+            packet(1, 2, UDP, 0, &ports(1000, 80)),
+            packet(1, 3, TCP, 0, &ports(1000, 80)),
+        ] {
+            assert_ne!(there, raw(&other));
+        }
+        let pairs = Steering { pairs: true, ..Steering::default() };
+        let by_pair = |b: &[u8]| place(&pairs, LinkType::RAW, b);
+        assert_eq!(by_pair(&packet(1, 2, TCP, 0, &ports(1, 2))), by_pair(&packet(2, 1, UDP, 0x2000, &ports(3, 4))));
+    }
+
+    #[test]
+    fn what_belongs_to_a_flow_goes_there() {
+        let tcp = packet(1, 2, TCP, 0, &ports(1000, 80));
+        let mut error = vec![3, 1, 0, 0, 0, 0, 0, 0];
+        error.extend(&tcp);
+        assert_eq!(raw(&packet(9, 1, 1, 0, &error)), raw(&tcp));
+        // Cut short it is of no flow: it goes by its addresses.
+        error.truncate(30);
+        assert_eq!(raw(&packet(9, 1, 1, 0, &error)), raw(&packet(1, 9, 50, 0, &[0; 8])));
+        // A tunnel whose ends choose their ports.
+        assert_eq!(raw(&packet(1, 2, UDP, 0, &ports(5, 4789))), raw(&packet(2, 1, UDP, 0, &ports(6, 4789))));
+    }
+
+    #[test]
+    fn connections_that_are_announced_can_be_told() {
+        let with = |s, d, flags: u8| {
+            let mut rest = ports(s, d);
+            rest[13] = flags;
+            rest
+        };
+        let control = raw(&packet(1, 2, TCP, 0, &with(4000, 21, 0x18)));
+        let Place::Control { pair } = control else { panic!("{control:?}") };
+        assert_eq!(raw(&packet(2, 1, TCP, 0, &with(20, 5000, 2))), control);
+        let Place::Opening { flow, pair: of } = raw(&packet(1, 2, TCP, 0, &with(4001, 40_000, 2))) else { panic!() };
+        assert_eq!(of, pair);
+        assert_eq!(raw(&packet(2, 1, TCP, 0, &with(40_000, 4001, 0x12))), Place::Flow(flow));
+    }
+
+    #[test]
+    fn tags_and_labels_are_stepped_over() {
+        let ip = packet(1, 2, TCP, 0, &ports(1000, 80));
+        let want = raw(&ip);
+        let with = |head: &[u8]| {
+            let mut b = vec![0; 12];
+            b.extend(head);
+            b.extend(&ip);
+            b.extend([0xee; 6]);
+            b
+        };
+        for head in [
+            &[0x08, 0][..],
+            &[0x81, 0, 0, 5, 0x08, 0],
+            &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x08, 0],
+            &[0x88, 0x47, 0, 0, 0, 64, 0, 0, 1, 64],
+            &[0x88, 0x64, 0x11, 0, 0, 1, 0, 42, 0, 0x21],
+            &[0x89, 0x26, 0, 0, 0, 0, 8, 0],
+        ] {
+            assert_eq!(place(&Steering::default(), LinkType::ETHERNET, &with(head)), want, "{head:02x?}");
+        }
+        for cut in 0..ip.len() {
+            // Nothing to be had is nothing to fail on.
+            let _ = raw(&ip[..cut]);
+        }
+        assert_eq!(place(&Steering::default(), LinkType::ETHERNET, &[0; 10]), Place::Unknown);
+    }
+
+    #[test]
+    fn fragments_are_of_their_datagram() {
+        let whole = raw(&packet(1, 2, UDP, 0, &ports(1000, 53)));
+        let Place::Flow(hash) = whole else { panic!("{whole:?}") };
+        let Place::Fragment { datagram, first: Some(first), .. } = raw(&packet(1, 2, UDP, 0x2000, &ports(1000, 53)))
+        else {
+            panic!()
+        };
+        assert_eq!(first, hash);
+        let Place::Fragment { datagram: later, first: None, .. } = raw(&packet(1, 2, UDP, 0x0003, &[0; 20])) else {
+            panic!()
+        };
+        assert_eq!(datagram, later);
+        // IPv6: the first says TCP behind its header, the second may say what it likes.
+        let six = |next: u8, offset: u16, rest: &[u8]| {
+            let mut b = vec![0x60, 0, 0, 0, 0, 0, 44, 64];
+            b.extend([1; 16]);
+            b.extend([2; 16]);
+            b.extend([next, 0]);
+            b.extend(offset.to_be_bytes());
+            b.extend([0, 0, 0, 9]);
+            b.extend(rest);
+            b
+        };
+        let Place::Fragment { datagram: a, first: Some(_), .. } = raw(&six(6, 1, &ports(1, 2))) else { panic!() };
+        let Place::Fragment { datagram: b, first: None, .. } = raw(&six(17, 16, &[0; 8])) else { panic!() };
+        assert_eq!(a, b);
+        assert!(matches!(raw(&six(6, 0, &ports(1, 2))), Place::Flow(_)));
+    }
+
+    #[test]
+    fn hashes_spread() {
+        for workers in [2usize, 3, 16] {
+            let mut of = vec![0u32; workers];
+            for n in 0..6000u16 {
+                let Place::Flow(h) = raw(&packet(n as u8, 200, TCP, 0, &ports(n, 80))) else { panic!() };
+                of[worker_of(h, workers)] += 1;
+            }
+            let fair = 6000 / workers as u32;
+            assert!(of.iter().all(|n| *n > fair * 8 / 10 && *n < fair * 12 / 10), "{of:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! One capture file, many workers: what they find is what one worker finds.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("autofp-{name}"));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a folder for logs");
+    dir
+}
+
+fn run(dir: &Path, capture: &Path, rules: &Path, more: &[&str]) -> Output {
+    let path = |p: &str| root().join(p).display().to_string();
+    let classes = format!("classification-file={}", path("etc/classification.config"));
+    let references = format!("reference-config-file={}", path("etc/reference.config"));
+    let config = path("etc/margay.yaml");
+    let (dir, capture, rules) = (dir.display().to_string(), capture.display().to_string(), rules.display().to_string());
+    let mut args = vec!["-c", &config, "-l", &dir, "-r", &capture, "-S", &rules, "-k", "none"];
+    args.extend(["--set", &classes, "--set", &references]);
+    args.extend(more);
+    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).output().expect("the engine starts")
+}
+
+fn stderr(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stderr).into_owned()
+}
+
+fn number(line: &str, name: &str) -> Option<u64> {
+    line.split(&format!("\"{name}\":")).nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn word<'a>(line: &'a str, name: &str) -> &'a str {
+    line.split(&format!("\"{name}\":\"")).nth(1).and_then(|l| l.split('"').next()).unwrap_or_default()
+}
+
+/// What was found, in no order: each alert with its packet's number, each other event by its type and ends.
+fn found(dir: &Path) -> BTreeMap<String, u32> {
+    let mut all = BTreeMap::new();
+    for line in std::fs::read_to_string(dir.join("eve.json")).unwrap_or_default().lines() {
+        let kind = word(line, "event_type");
+        if kind == "stats" {
+            continue;
+        }
+        let ends = [word(line, "src_ip"), word(line, "dest_ip")];
+        let ports = [number(line, "src_port"), number(line, "dest_port")];
+        let sid = number(line, "signature_id");
+        // Events that end a flow have no packet's number.
+        let packet = number(line, "pcap_cnt");
+        *all.entry(format!("{kind} {ends:?} {ports:?} {sid:?} {packet:?}")).or_default() += 1;
+    }
+    all
+}
+
+/// Runs with one worker, and with several in every way, and compares. Returns how many events there are.
+fn compare(name: &str, capture: &Path, rules: &Path, more: &[&str]) -> usize {
+    let of = |name: &str, mode: &[&str]| {
+        let dir = folder(name);
+        let mut args = more.to_vec();
+        args.extend(mode);
+        let o = run(&dir, capture, rules, &args);
+        assert!(o.status.success(), "{}", stderr(&o));
+        found(&dir)
+    };
+    let one = of(&format!("{name}-1"), &["--runmode", "single"]);
+    for scheduler in ["hash", "ippair", "shortest-queue"] {
+        for workers in ["1", "2", "3", "7"] {
+            let (scheduler_set, workers_set) =
+                (format!("autofp-scheduler={scheduler}"), format!("margay.workers={workers}"));
+            let mode = ["--runmode", "autofp", "--set", &scheduler_set, "--set", &workers_set];
+            let several = of(&format!("{name}-{scheduler}-{workers}"), &mode);
+            let missing: Vec<_> = one.iter().filter(|(k, n)| several.get(*k) != Some(n)).collect();
+            let more: Vec<_> = several.iter().filter(|(k, n)| one.get(*k) != Some(n)).collect();
+            assert!(
+                missing.is_empty() && more.is_empty(),
+                "{name}: {scheduler}, {workers} workers: not as with one:\n{missing:#?}\n{more:#?}"
+            );
+        }
+    }
+    one.values().map(|n| *n as usize).sum()
+}
+
+#[test]
+fn the_demo() {
+    let n = compare("demo", &root().join("demo/demo.pcap"), &root().join("demo/demo.rules"), &[]);
+    assert!(n > 5, "{n} events");
+}
+
+#[test]
+fn keywords_and_tiny_batches() {
+    let dir = root().join("crates/margay/tests/keywords");
+    let (capture, rules) = (dir.join("packets.pcap"), dir.join("keywords.rules"));
+    assert!(compare("keywords", &capture, &rules, &["--set", "margay.batch-size=1"]) > 50);
+    assert!(compare("preloaded", &capture, &rules, &["--pcap-preload"]) > 50);
+}
