@@ -20,8 +20,8 @@
 //!
 //! [`Progress`] is plain numbers; [`ProgressDisplay`] draws them, with the time given by the caller.
 //!
-//! Packets of interfaces come from a [`live::LiveSource`], in the same batches of borrowed frames: [`af_packet`]. So do those that
-//! netfilter hands over: [`nfqueue`].
+//! Packets of interfaces come from a [`live::LiveSource`], in the same batches of borrowed frames: [`af_packet`],
+//! [`af_xdp`]. So do those that netfilter hands over: [`nfqueue`]. [`ebpf`] is what runs in the kernel.
 //!
 //! # Limits
 //!
@@ -67,9 +67,15 @@
 
 #[cfg(target_os = "linux")]
 pub mod af_packet;
+#[cfg(target_os = "linux")]
+pub mod af_xdp;
 mod ahead;
 mod bpf;
 mod buffer;
+#[cfg(target_os = "linux")]
+pub mod bypass;
+#[cfg(target_os = "linux")]
+pub mod ebpf;
 mod error;
 mod filter;
 pub mod live;

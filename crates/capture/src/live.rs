@@ -245,6 +245,8 @@ pub struct LiveCounters {
     pub answers: u64,
     /// Answers that could not be sent.
     pub answer_errors: u64,
+    /// AF_XDP: what the kernel counts of its rings.
+    pub rings: XdpRings,
     /// How often packets were waited for…
     pub polls: u64,
     /// …until a signal came…
@@ -274,11 +276,41 @@ impl LiveCounters {
         self.send_errors += other.send_errors;
         self.answers += other.answers;
         self.answer_errors += other.answer_errors;
+        self.rings.add(&other.rings);
         self.polls += other.polls;
         self.poll_signal += other.poll_signal;
         self.poll_timeout += other.poll_timeout;
         self.poll_data += other.poll_data;
         self.poll_errors += other.poll_errors;
+    }
+}
+
+/// What the kernel counts of the rings of an AF_XDP socket (`XDP_STATISTICS`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct XdpRings {
+    /// Packets for which there was no chunk, or that are larger than one. Part of [`LiveCounters::kernel_drops`].
+    pub dropped: u64,
+    /// Packets for which there was no room in the receive ring. Part of [`LiveCounters::kernel_drops`].
+    pub full: u64,
+    /// How often there was no chunk: no packets of their own. Without copying the card waits for chunks, and counts what it lost.
+    pub fill_empty: u64,
+    /// Entries of ours that the kernel could not read; none, unless this engine is broken.
+    pub invalid: u64,
+    /// Packets that came and were not wanted: `bpf-filter`, which is ours to run.
+    pub filtered: u64,
+    /// How often a wait ended, and there were no packets.
+    pub empty: u64,
+}
+
+impl XdpRings {
+    /// Adds another's numbers.
+    pub fn add(&mut self, other: &XdpRings) {
+        self.dropped += other.dropped;
+        self.full += other.full;
+        self.fill_empty += other.fill_empty;
+        self.invalid += other.invalid;
+        self.filtered += other.filtered;
+        self.empty += other.empty;
     }
 }
 
@@ -295,6 +327,24 @@ pub enum LiveError {
     /// Only privileged processes may.
     #[error("{interface}: capturing needs the capability CAP_NET_RAW: run as root, or give it to the program")]
     NotAllowed {
+        /// The interface.
+        interface: String,
+    },
+    /// Only privileged processes may load programs into the kernel.
+    #[error(
+        "{interface}: a program for XDP needs the capabilities CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_NET_RAW: run as root, \
+         or give them to the program"
+    )]
+    NotAllowedXdp {
+        /// The interface.
+        interface: String,
+    },
+    /// Another program is there.
+    #[error(
+        "{interface}: another program for XDP is there, or its queue has another socket: `ip link show dev {interface}` shows it, \
+         and `ip link set dev {interface} xdp off` removes it"
+    )]
+    Occupied {
         /// The interface.
         interface: String,
     },

@@ -249,7 +249,7 @@ impl<R: Read> Reader<R> {
     /// The frames of the last step.
     pub(crate) fn batch(&self, ready: Ready) -> Batch<'_> {
         Batch {
-            data: self.memory.buffer.consumed(ready.used),
+            data: Bytes::Whole(self.memory.buffer.consumed(ready.used)),
             metas: &self.memory.metas,
             first: ready.first,
             shared: Some(self.memory.buffer.shared(ready.used)),
@@ -372,10 +372,20 @@ fn read_error(name: &Path, offset: u64, source: io::Error) -> Error {
     Error::Read { file: name.to_owned(), offset, source }
 }
 
+/// Where the bytes of frames are.
+#[derive(Debug, Clone, Copy)]
+enum Bytes<'a> {
+    /// In one piece of memory, each where its `Meta` says.
+    Whole(&'a [u8]),
+    /// In chunks of memory, in the same order as their `Meta`s.
+    #[cfg(target_os = "linux")]
+    Chunks(crate::af_xdp::View<'a>),
+}
+
 /// Frames that are valid together.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    data: &'a [u8],
+    data: Bytes<'a>,
     metas: &'a [Meta],
     /// Number of the first frame; 0 where they have none.
     first: u64,
@@ -386,7 +396,13 @@ pub struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Frames of a live capture.
     pub(crate) fn live(data: &'a [u8], metas: &'a [Meta]) -> Batch<'a> {
-        Batch { data, metas, first: 0, shared: None }
+        Batch { data: Bytes::Whole(data), metas, first: 0, shared: None }
+    }
+
+    /// Frames of a live capture, each in a chunk of its own.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn chunks(chunks: crate::af_xdp::View<'a>, metas: &'a [Meta]) -> Batch<'a> {
+        Batch { data: Bytes::Chunks(chunks), metas, first: 0, shared: None }
     }
 
     /// The buffer that frames of a file lie in, for who holds on to them beyond the next call: what is in it stays while
@@ -432,8 +448,13 @@ impl<'a> Batch<'a> {
 
     fn frame(&self, index: usize, m: &Meta) -> Frame<'a> {
         let start = m.start as usize;
+        let data = match self.data {
+            Bytes::Whole(all) => all.get(start..start + m.len as usize).unwrap_or(&[]),
+            #[cfg(target_os = "linux")]
+            Bytes::Chunks(chunks) => chunks.get(index),
+        };
         Frame {
-            data: self.data.get(start..start + m.len as usize).unwrap_or(&[]),
+            data,
             wire_len: m.wire_len,
             time: m.time,
             link: m.link,

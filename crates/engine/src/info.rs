@@ -65,5 +65,9 @@ pub(crate) fn runmodes() -> &'static str {
      | NFQ               | single            | One worker decides on the packets of a queue of netfilter\n\
      |                   ---------------------------------------------------------------------\n\
      |                   | workers           | One for each queue\n\
+     |----------------------------------------------------------------------------------------\n\
+     | AF_XDP_DEV        | single            | One worker captures from all queues of an interface\n\
+     |                   ---------------------------------------------------------------------\n\
+     |                   | workers           | One for each queue of an interface\n\
      |----------------------------------------------------------------------------------------\n"
 }

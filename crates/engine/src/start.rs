@@ -82,7 +82,6 @@ pub(crate) fn say(text: &str) -> ExitCode {
 fn refuse(options: &RunOptions) -> Result<(), Failed> {
     let what = match &options.capture {
         Some(Capture::Erf(_)) => Some("--erf-in"),
-        Some(Capture::AfXdp(_)) => Some("--af-xdp"),
         Some(Capture::Pcap(_)) => Some("--pcap"),
         Some(Capture::Foreign(name, _)) => Some(*name),
         _ => None,
@@ -91,8 +90,8 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
         return Err(Failed::new(
             "suricata",
             format!(
-                "{what} is not in this release; it reads capture files (-r, --unix-socket), interfaces (-i, --af-packet) and queues of \
-                 netfilter (-q)"
+                "{what} is not in this release; it reads capture files (-r, --unix-socket), interfaces (-i, --af-packet, --af-xdp) and \
+                 queues of netfilter (-q)"
             ),
         ));
     }
@@ -162,7 +161,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         );
     }
     let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
-    let interfaces = queues || matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_)));
+    let interfaces =
+        queues || matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_)));
     if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }

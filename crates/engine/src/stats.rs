@@ -128,6 +128,9 @@ impl Reporter {
                 wire.for_each(sum(|l| l.answers), sum(|l| l.answer_errors), &mut add);
             }
         }
+        if let Some(k) = &worker.lane.rest.kernel {
+            k.for_each(&mut add);
+        }
         worker.decoder.counters.for_each(&mut |name, value| match name.strip_prefix("decoder.event.") {
             Some(_) if !events => {}
             Some(rest) => add(&format!("{prefix}.{rest}"), value),

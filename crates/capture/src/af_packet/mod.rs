@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 use margay_packet::LinkType;
 
 use crate::bpf::Raw;
+use crate::ebpf::sys::{Program, ProgramType};
+use crate::ebpf::{not_taken, programs, refused};
 use crate::filter::Filter;
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
@@ -59,6 +61,8 @@ pub enum Distribution {
     Random,
     /// In turn: `cluster_round_robin`.
     RoundRobin,
+    /// By the pair of addresses, those inside of tunnels where there are any, with a program of our own: `cluster_ebpf`.
+    Program,
 }
 
 impl Distribution {
@@ -71,13 +75,14 @@ impl Distribution {
             "cluster_rollover" => Distribution::Rollover,
             "cluster_rnd" => Distribution::Random,
             "cluster_round_robin" => Distribution::RoundRobin,
+            "cluster_ebpf" => Distribution::Program,
             _ => return None,
         })
     }
 
     /// Whether all packets of a flow are sure to come to one worker.
     pub fn keeps_flows(self) -> bool {
-        matches!(self, Distribution::Flow)
+        matches!(self, Distribution::Flow | Distribution::Program)
     }
 
     const fn number(self) -> u32 {
@@ -88,6 +93,7 @@ impl Distribution {
             Distribution::Rollover => libc::PACKET_FANOUT_ROLLOVER,
             Distribution::Random => libc::PACKET_FANOUT_RND,
             Distribution::RoundRobin => libc::PACKET_FANOUT_LB,
+            Distribution::Program => libc::PACKET_FANOUT_EBPF,
         }
     }
 }
@@ -180,6 +186,28 @@ impl Interface {
     /// How large its packets may be (MTU), in bytes without the link layer; 0 where that is not known.
     pub fn mtu(name: &str) -> u32 {
         Asker::new().and_then(|a| a.mtu(name)).unwrap_or(0)
+    }
+
+    /// How many receive queues it has: as its driver says, or else the system. At least 1.
+    pub fn queues(name: &str) -> u32 {
+        let driver = Asker::new().and_then(|a| a.queues(name)).ok().filter(|n| *n > 0);
+        let system = || {
+            let list = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
+            let n = list.flatten().filter(|e| e.file_name().to_string_lossy().starts_with("rx-")).count();
+            u32::try_from(n).ok()
+        };
+        driver.or_else(system).unwrap_or(1).max(1)
+    }
+
+    /// Whether its card takes VLAN tags out of frames, so that what looks at them before the network stack does not see them.
+    /// Virtual interfaces say so too, of tags that were never in the frame: see [`Interface::is_physical`].
+    pub fn takes_tags_out(name: &str) -> bool {
+        Asker::new().and_then(|a| a.takes_tags_out(name)).unwrap_or(false)
+    }
+
+    /// Whether there is a card behind it.
+    pub fn is_physical(name: &str) -> bool {
+        std::fs::metadata(format!("/sys/class/net/{name}/device")).is_ok()
     }
 
     /// What the driver of `name` counts, by names of its own (`ethtool -S`). Empty where it does not.
@@ -453,6 +481,15 @@ struct Opening<'a> {
     ignore_outgoing: bool,
 }
 
+/// Has a fan-out group run our program, which says whose each packet is.
+fn choose(name: &str, socket: &Socket) -> Result<(), LiveError> {
+    let what = "the program that distributes packets (cluster_ebpf) is not taken by the kernel";
+    let program = Program::load(ProgramType::SocketFilter, "spread", &programs::spread()?)
+        .map_err(|r| not_taken(name, what, r))?;
+    let set = socket.set_int(libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.fd());
+    set.map_err(|e| refused(name, what, e))
+}
+
 impl Opening<'_> {
     /// Opens a socket that lets nothing in, makes its ring, binds it to its interface and takes it into its group, whose
     /// number is returned.
@@ -506,6 +543,9 @@ impl Opening<'_> {
                 "cannot join its fan-out group (cluster-id, cluster-type): another interface or program may have a group of \
                  that number; before Linux 6.13 the interface must be up",
             ))?;
+            if f.distribution == Distribution::Program {
+                choose(name, socket)?;
+            }
             group = Some(joined);
         }
         Ok((made, group))

@@ -466,6 +466,9 @@ const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETH_SS_STATS: u32 = 1;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// More statistics than any card has.
 const STATS_MAX: usize = 65_536;
 
@@ -513,6 +516,31 @@ impl Asker {
         let v = self.ask(interface, libc::SIOCGIFHWADDR, Value { bytes: [0; 24] })?;
         // SAFETY: any bytes are a number.
         Ok(unsafe { v.family })
+    }
+
+    /// Its address of the link layer, where that is Ethernet.
+    pub(crate) fn address(&self, interface: &str) -> io::Result<[u8; 6]> {
+        let v = self.ask(interface, libc::SIOCGIFHWADDR, Value { bytes: [0; 24] })?;
+        // SAFETY: any bytes are bytes. The family comes before the address.
+        let [_, _, a, b, c, d, e, f, ..] = unsafe { v.bytes };
+        Ok([a, b, c, d, e, f])
+    }
+
+    /// How many receive queues its driver says that it has.
+    pub(crate) fn queues(&self, interface: &str) -> io::Result<u32> {
+        // struct ethtool_channels: cmd; at most: rx, tx, other, combined; now: the same.
+        let mut c = [0u32; 9];
+        c[0] = ETHTOOL_GCHANNELS;
+        self.ask(interface, libc::SIOCETHTOOL, Value { data: c.as_mut_ptr().cast() })?;
+        Ok(c[5].saturating_add(c[8]))
+    }
+
+    /// Whether the card takes VLAN tags out of frames.
+    pub(crate) fn takes_tags_out(&self, interface: &str) -> io::Result<bool> {
+        // struct ethtool_value
+        let mut v = [ETHTOOL_GFLAGS, 0];
+        self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() })?;
+        Ok(v[1] & ETH_FLAG_RXVLAN != 0)
     }
 
     /// What the driver counts, by its own names. Empty where it counts nothing.

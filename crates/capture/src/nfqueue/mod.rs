@@ -25,6 +25,8 @@ mod message;
 mod raw;
 mod socket;
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use margay_packet::{LinkType, Time};
@@ -142,6 +144,8 @@ pub struct Nfqueue {
     metas: Vec<Meta>,
     /// The packets of the batch, as many as `metas`.
     queued: Vec<Queued>,
+    /// The kernel's table of queues, once it was opened.
+    table: Option<File>,
     sequence: u32,
     started: bool,
     /// Number of the last packet.
@@ -186,6 +190,7 @@ impl Nfqueue {
             metas: Vec::with_capacity(settings.batch),
             queued: Vec::with_capacity(settings.batch),
             settings,
+            table: None,
             sequence: 0,
             started: false,
             last: 0,
@@ -197,9 +202,15 @@ impl Nfqueue {
     }
 
     /// Its row in the kernel's table, whoever has it.
-    fn row(&self) -> Option<Row> {
-        // `/proc/net` is that of the process's first thread, which may be in another network namespace.
-        let text = std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?;
+    fn row(&mut self) -> Option<Row> {
+        let table = match &mut self.table {
+            Some(open) => open,
+            // `/proc/net` is that of the process's first thread, which may be in another network namespace.
+            none => none.insert(File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?),
+        };
+        let mut text = String::new();
+        table.seek(SeekFrom::Start(0)).ok()?;
+        table.read_to_string(&mut text).ok()?;
         message::row(&text, self.settings.queue)
     }
 
@@ -461,6 +472,8 @@ impl LiveSource for Nfqueue {
     fn start(&mut self) -> Result<(), LiveError> {
         self.take_over()?;
         self.started = true;
+        // Only root may open the kernel's table: now, while that is allowed.
+        self.row();
         Ok(())
     }
 

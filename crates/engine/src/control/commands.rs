@@ -269,15 +269,18 @@ fn iface_stat(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     }
     let of = move |w: &mut Worker, _: &mut Reporter| {
         let ends = w.lane.rest.captured.as_ref().map_or(&[][..], |c| &c.ends);
-        ends.iter().find(|e| e.interface == name).map(|e| (e.live, e.invalid_checksums))
+        let bypassed = w.lane.rest.kernel.as_ref().map_or(0, |k| k.packets());
+        ends.iter().find(|e| e.interface == name).map(|e| (e.live, e.invalid_checksums, bypassed))
     };
     let mut sum = margay_capture::live::LiveCounters::default();
-    let mut invalid = 0;
-    for (live, bad) in ask(control, of)?.into_iter().flatten() {
+    let (mut invalid, mut bypassed) = (0, 0);
+    for (live, bad, past) in ask(control, of)?.into_iter().flatten() {
         sum.add(&live);
         invalid += bad;
+        bypassed += past;
     }
-    Ok(json!({"pkts": sum.kernel_packets, "drop": sum.kernel_drops, "bypassed": 0, "invalid-checksums": invalid}))
+    let (pkts, drop) = (sum.kernel_packets, sum.kernel_drops);
+    Ok(json!({"pkts": pkts, "drop": drop, "bypassed": bypassed, "invalid-checksums": invalid}))
 }
 
 /// What was cut short before it came here: nothing is.

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | card | `rx_packets` | errors, missed, no room | `/sys/class/net/IF/statistics`; by name, where the driver has any, `ethtool -S` |
 //! | softnet | of the whole host, all interfaces | backlog full | `/proc/net/softnet_stat` |
-//! | ring | what the kernel had for our sockets | no room | `PACKET_STATISTICS` |
+//! | ring | what the kernel had for our sockets | no room | `PACKET_STATISTICS`; with AF_XDP our own program's count, and `XDP_STATISTICS` |
 //! | queue | in the ring's place: what netfilter had for a queue | no room | `/proc/net/netfilter/nfnetlink_queue` |
 //! | engine | what was taken out of the ring | not decoded | the workers |
 //! | send | inline: what was sent out of the other interface | accepted, and not sent | the workers |
@@ -164,6 +164,15 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
             out.push(line("", "", format!("({name})"), n.to_string()));
         }
         out.push(line(name, stage, r.live.kernel_packets.to_string(), r.live.kernel_drops.to_string()));
+        let rings = r.live.rings;
+        let shown = [
+            ("rx_dropped", rings.dropped),
+            ("rx_ring_full", rings.full),
+            ("rx_fill_ring_empty_descs", rings.fill_empty),
+        ];
+        for (name, n) in shown.iter().filter(|s| s.1 > 0) {
+            out.push(line("", "", format!("({name})"), n.to_string()));
+        }
         out.push(line("", "engine", r.live.frames.to_string(), r.engine_lost().to_string()));
         let c = &r.live;
         if c.sent + c.dropped + c.send_errors > 0 {

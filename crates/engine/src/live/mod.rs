@@ -5,11 +5,13 @@
 //! after signals and statistics, and tells at the end where packets were lost (`losses`). Workers share the compiled rules,
 //! the datasets and the outputs, and nothing else: limits of memory are divided among them.
 
+pub(crate) mod bypass;
 pub(crate) mod cpus;
 mod losses;
 mod report;
 pub(crate) mod settings;
 mod thread;
+mod xdp;
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -26,13 +28,14 @@ use crate::profiling::Profiling;
 use crate::service::privileges;
 use crate::settings as all;
 use crate::start::Watching;
+use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
 use report::Report;
 use settings::{Device, Medium, RunMode};
 use thread::{Final, Seat};
 
-pub(crate) use settings::is_inline;
+pub(crate) use settings::{bypasses, is_inline};
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(50);
@@ -81,7 +84,7 @@ impl Plan {
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
         let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
         let queues = self.devices.iter().any(|d| matches!(d.medium, Medium::Nfqueue(_)));
-        let capture = if queues { "NFQ" } else { "AF_PACKET_DEV" };
+        let capture = self.devices.first().map_or("", |d| d.medium.capture());
         // Nobody else sets it.
         let _ = control.live.set(LiveInfo { mode: self.mode.name(), capture, workers, interfaces: interfaces.clone() });
         let mut first = Some(all::open_files(config, &control.dir, workers)?);
@@ -110,10 +113,13 @@ impl Plan {
             }
         }
         let stack = all::stack_size(config)?;
-        let mut group = Arc::default();
+        let tables: Vec<Option<Arc<Table>>> = self.devices.iter().map(|d| Table::of(d)).collect();
+        let mut table = tables.iter();
+        let (mut group, mut bypass) = (Arc::default(), None);
         for (overall, (device, nth, outputs)) in prepared.into_iter().enumerate() {
             if nth == 0 {
                 group = Arc::default();
+                bypass = table.next().cloned().flatten();
                 info!(
                     "runmodes",
                     "{}: creating {} thread{}",
@@ -138,6 +144,7 @@ impl Plan {
                 files: files.clone(),
                 cpus: Arc::clone(&cpus),
                 group: Arc::clone(&group),
+                bypass: bypass.clone(),
                 ready: ready.clone(),
                 go: wait,
             };
@@ -167,7 +174,8 @@ impl Plan {
             threads.into_iter().for_each(|t| drop(t.join()));
             return Err(f);
         }
-        if let Err(f) = control.ready() {
+        let looking = bypass::look_after(tables.into_iter().flatten().collect(), &control.signals);
+        if let Err(f) = looking.and_then(|()| control.ready()) {
             control.signals.ask_to_stop();
             threads.into_iter().for_each(|t| drop(t.join()));
             return Err(f);

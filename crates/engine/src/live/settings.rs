@@ -1,7 +1,11 @@
 //! `af-packet:`: which interfaces are captured from, by how many workers, and how.
 
+use std::sync::Arc;
+
 use margay_capture::Filter;
 use margay_capture::af_packet::{Agreement, BridgeEnd, Distribution, Fanout, Interface, Settings, Trust};
+use margay_capture::af_xdp::Port;
+use margay_capture::ebpf::XdpMode;
 use margay_config::{Capture, Config, ConfigError, Node, RunOptions};
 use margay_output::{notice, warning};
 
@@ -25,6 +29,8 @@ pub(crate) struct Device {
     pub(crate) medium: Medium,
     /// Checksums are not looked at any more where too many are wrong (`checksum-checks: auto`).
     pub(crate) auto_trust: bool,
+    /// Flows that need no more looking are bypassed in the kernel (`bypass`), there.
+    pub(crate) bypass: Option<XdpMode>,
 }
 
 /// By what packets come from it.
@@ -36,6 +42,8 @@ pub(crate) enum Medium {
     Bridge(Box<[BridgeEnd; 2]>, Agreement),
     /// A queue of netfilter.
     Nfqueue(margay_capture::nfqueue::Settings),
+    /// AF_XDP.
+    AfXdp(Arc<Port>),
 }
 
 impl Medium {
@@ -43,7 +51,17 @@ impl Medium {
     pub(crate) const fn names(&self) -> (&'static str, &'static str) {
         match self {
             Medium::AfPacket(_) | Medium::Bridge(..) => ("afpacket", "af-packet"),
+            Medium::AfXdp(_) => ("afxdp", "af-xdp"),
             Medium::Nfqueue(_) => ("nfq", "nfq"),
+        }
+    }
+
+    /// Its name as a kind of capture.
+    pub(crate) const fn capture(&self) -> &'static str {
+        match self {
+            Medium::AfPacket(_) | Medium::Bridge(..) => "AF_PACKET_DEV",
+            Medium::AfXdp(_) => "AF_XDP_DEV",
+            Medium::Nfqueue(_) => "NFQ",
         }
     }
 }
@@ -52,7 +70,7 @@ impl Device {
     /// Whether packets may be dropped.
     pub(crate) fn drops(&self) -> bool {
         match &self.medium {
-            Medium::AfPacket(_) => false,
+            Medium::AfPacket(_) | Medium::AfXdp(_) => false,
             Medium::Nfqueue(_) => true,
             Medium::Bridge(ends, _) => ends.iter().any(|e| e.drops),
         }
@@ -61,7 +79,7 @@ impl Device {
     /// The interfaces that it is of, by the numbers of a source's ends.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
         let names = match &self.medium {
-            Medium::AfPacket(_) | Medium::Nfqueue(_) => [Some(self.name.as_str()), None],
+            Medium::AfPacket(_) | Medium::AfXdp(_) | Medium::Nfqueue(_) => [Some(self.name.as_str()), None],
             Medium::Bridge(ends, _) => [Some(ends[0].name.as_str()), Some(ends[1].name.as_str())],
         };
         names.into_iter().flatten()
@@ -71,7 +89,7 @@ impl Device {
     fn groups(&self) -> impl Iterator<Item = u16> {
         let groups = match &self.medium {
             Medium::AfPacket(s) => [s.fanout, None],
-            Medium::Nfqueue(_) => [None, None],
+            Medium::AfXdp(_) | Medium::Nfqueue(_) => [None, None],
             Medium::Bridge(ends, _) => [ends[0].settings.fanout, ends[1].settings.fanout],
         };
         groups.into_iter().flatten().filter_map(|f| f.id)
@@ -132,7 +150,10 @@ pub(crate) fn devices(
         }
         return nfqueue::devices(config, queues, mode);
     }
-    let entries = Entries::of(config);
+    if let Some(Capture::AfXdp(names)) = &options.capture {
+        return super::xdp::devices(config, options, names, mode, cpus);
+    }
+    let entries = Entries::of(config, "af-packet");
     let names = entries.chosen(options);
     if names.is_empty() {
         return Err(Failed::new("af-packet", "no interface: name one (-i eth0), or list some under af-packet"));
@@ -197,9 +218,16 @@ pub(crate) fn is_inline(config: &Config, options: &RunOptions) -> bool {
     if let Some(Capture::Nfqueue(_)) = options.capture {
         return true;
     }
-    let entries = Entries::of(config);
+    let entries = Entries::of(config, "af-packet");
     let names = entries.chosen(options);
     names.iter().any(|n| entries.of_interface(n).text("copy-mode") == Some("ips"))
+}
+
+/// Whether flows of what is captured from are bypassed in the kernel.
+pub(crate) fn bypasses(config: &Config, options: &RunOptions) -> bool {
+    let entries = Entries::of(config, "af-packet");
+    let names = entries.chosen(options);
+    names.iter().any(|n| entries.of_interface(n).flag("bypass", false).unwrap_or(false))
 }
 
 const NO_FILTER: &str = "a filter cannot go with it: packets that do not match would not be sent on; leave packets out with \
@@ -250,6 +278,10 @@ fn bridge(
     let (Medium::AfPacket(a), Medium::AfPacket(b)) = (mine.medium, theirs.medium) else {
         return Err(of.wrong("copy-mode", "cannot be bridged").into());
     };
+    if mine.bypass != theirs.bypass {
+        let why = format!("{name} and {other} need the same, and the same xdp-mode");
+        return Err(of.wrong("bypass", &why).into());
+    }
     if a.fanout.map(|f| f.distribution) != b.fanout.map(|f| f.distribution) {
         return Err(of.wrong("cluster-type", &format!("{name} and {other} need the same")).into());
     }
@@ -262,30 +294,36 @@ fn bridge(
         workers: mine.workers,
         medium: Medium::Bridge(Box::new(ends), Agreement::default()),
         auto_trust: mine.auto_trust,
+        bypass: mine.bypass,
     })
 }
 
-/// The list `af-packet:`.
-struct Entries<'a>(Vec<Node<'a>>);
+/// A list of interfaces: `af-packet:`, `af-xdp:`.
+pub(super) struct Entries<'a> {
+    section: &'static str,
+    list: Vec<Node<'a>>,
+}
 
 impl<'a> Entries<'a> {
-    fn of(config: &'a Config) -> Entries<'a> {
-        Entries(config.node("af-packet").iter().flat_map(Node::children).collect())
+    pub(super) fn of(config: &'a Config, section: &'static str) -> Entries<'a> {
+        Entries { section, list: config.node(section).iter().flat_map(Node::children).collect() }
     }
 
-    fn of_interface(&self, name: &str) -> Entry<'a> {
-        let named = |name: &str| self.0.iter().find(|e| e.get("interface") == Some(name)).copied();
-        Entry { own: named(name), default: named("default") }
+    pub(super) fn of_interface(&self, name: &str) -> Entry<'a> {
+        let named = |name: &str| self.list.iter().find(|e| e.get("interface") == Some(name)).copied();
+        Entry { section: self.section, own: named(name), default: named("default") }
+    }
+
+    /// Those that are named.
+    pub(super) fn interfaces(&self) -> Vec<String> {
+        self.list.iter().filter_map(|e| e.get("interface")).filter(|n| *n != "default").map(str::to_owned).collect()
     }
 
     /// The interfaces that the command line names, or else all of the list.
     fn chosen(&self, options: &RunOptions) -> Vec<String> {
         match &options.capture {
             Some(Capture::Interfaces(names) | Capture::AfPacket(names)) if !names.is_empty() => names.clone(),
-            Some(Capture::Interfaces(_) | Capture::AfPacket(_)) => {
-                let all = self.0.iter().filter_map(|e| e.get("interface")).filter(|n| *n != "default");
-                all.map(str::to_owned).collect()
-            }
+            Some(Capture::Interfaces(_) | Capture::AfPacket(_)) => self.interfaces(),
             _ => Vec::new(),
         }
     }
@@ -293,17 +331,19 @@ impl<'a> Entries<'a> {
 
 /// What is said of an interface, and of those of which nothing is said.
 #[derive(Clone, Copy)]
-struct Entry<'a> {
+pub(super) struct Entry<'a> {
+    /// Where it is said: `af-packet`, `af-xdp`.
+    section: &'static str,
     own: Option<Node<'a>>,
     default: Option<Node<'a>>,
 }
 
 impl<'a> Entry<'a> {
-    fn node(&self, key: &str) -> Option<Node<'a>> {
+    pub(super) fn node(&self, key: &str) -> Option<Node<'a>> {
         self.own.and_then(|n| n.node(key)).or_else(|| self.default.and_then(|n| n.node(key)))
     }
 
-    fn text(&self, key: &str) -> Option<&'a str> {
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.node(key).map(|n| n.text()).filter(|t| !t.is_empty())
     }
 
@@ -312,11 +352,11 @@ impl<'a> Entry<'a> {
         [self.own, self.default].into_iter().flatten().find(|n| n.node(key).is_some())
     }
 
-    fn flag(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
+    pub(super) fn flag(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
         self.holder(key).map_or(Ok(default), |n| Ok(n.bool(key)?.unwrap_or(default)))
     }
 
-    fn number<T: TryFrom<i64>>(&self, key: &str) -> Result<Option<T>, ConfigError> {
+    pub(super) fn number<T: TryFrom<i64>>(&self, key: &str) -> Result<Option<T>, ConfigError> {
         let Some(node) = self.holder(key) else { return Ok(None) };
         let Some(n) = node.int(key)? else { return Ok(None) };
         T::try_from(n).map(Some).map_err(|_| self.wrong(key, &format!("{n} is out of range")))
@@ -326,10 +366,12 @@ impl<'a> Entry<'a> {
         self.holder(key).map_or(Ok(None), |n| n.size(key))
     }
 
-    fn wrong(&self, key: &str, why: &str) -> ConfigError {
+    pub(super) fn wrong(&self, key: &str, why: &str) -> ConfigError {
         match self.node(key) {
-            Some(n) => n.error(format!("af-packet: {key}: {why}")),
-            None => ConfigError::new(margay_config::Place::file("configuration"), format!("af-packet: {key}: {why}")),
+            Some(n) => n.error(format!("{}: {key}: {why}", self.section)),
+            None => {
+                ConfigError::new(margay_config::Place::file("configuration"), format!("{}: {key}: {why}", self.section))
+            }
         }
     }
 
@@ -389,11 +431,8 @@ impl<'a> Entry<'a> {
         self.remark(name)?;
         let distribution = match self.text("cluster-type") {
             None => Distribution::Flow,
-            Some("cluster_ebpf") => {
-                return Err(self.wrong("cluster-type", "cluster_ebpf is not in this release; see cluster_flow").into());
-            }
             Some(t) => Distribution::from_name(t).ok_or_else(|| {
-                let there = "cluster_flow, cluster_cpu, cluster_qm, cluster_rollover, cluster_rnd, cluster_round_robin";
+                let there = "cluster_flow, cluster_cpu, cluster_qm, cluster_rollover, cluster_rnd, cluster_round_robin, cluster_ebpf";
                 self.wrong("cluster-type", &format!("\"{t}\" is no cluster type; there are {there}"))
             })?,
         };
@@ -423,18 +462,7 @@ impl<'a> Entry<'a> {
             rollover: self.flag("rollover", false)?,
         });
         let (block_size, blocks) = self.ring()?;
-        let (trust, auto_trust) = match self.text("checksum-checks") {
-            None | Some("kernel") => (Trust::Kernel, false),
-            Some("auto") => (Trust::Kernel, true),
-            Some(t) => match margay_config::typed::parse_bool(t) {
-                Ok(true) => (Trust::Nobody, false),
-                Ok(false) => (Trust::Everybody, false),
-                Err(_) => {
-                    let why = format!("\"{t}\" is none of kernel, yes, no and auto");
-                    return Err(self.wrong("checksum-checks", &why).into());
-                }
-            },
-        };
+        let (trust, auto_trust) = self.trust()?;
         let settings = Settings {
             block_size,
             blocks,
@@ -449,7 +477,75 @@ impl<'a> Entry<'a> {
             filter: filter.or_else(|| self.text("bpf-filter")).map(str::to_owned),
             fanout,
         };
-        Ok(Device { name: name.to_owned(), workers, medium: Medium::AfPacket(settings), auto_trust })
+        Ok(Device {
+            name: name.to_owned(),
+            workers,
+            medium: Medium::AfPacket(settings),
+            auto_trust,
+            bypass: self.bypass(name)?,
+        })
+    }
+
+    /// Whether flows that need no more looking are bypassed in the kernel, and where.
+    fn bypass(&self, name: &str) -> Result<Option<XdpMode>, ConfigError> {
+        let wanted = self.flag("bypass", false)?;
+        let mode = match self.text("xdp-mode") {
+            None | Some("soft") => XdpMode::Generic,
+            Some("driver") => XdpMode::Driver,
+            Some("hw") => {
+                let why = "\"hw\" cannot be: cards that run programs themselves have no counts for each CPU; there are soft and driver";
+                return Err(self.wrong("xdp-mode", why));
+            }
+            Some(other) => return Err(self.wrong("xdp-mode", &format!("\"{other}\" is none of soft, driver and hw"))),
+        };
+        let file = self.text("xdp-filter-file").is_some();
+        match (wanted, file) {
+            (false, true) => {
+                let why = "programs of your own are not run; with bypass: yes that of this engine takes its place";
+                return Err(self.wrong("xdp-filter-file", why));
+            }
+            (true, true) => notice!("af-packet", "{name}: xdp-filter-file: the program of this engine takes its place"),
+            _ => {}
+        }
+        if wanted && self.flag("pinned-maps", false)? {
+            let why = "a table that outlives the engine would go on dropping packets that nobody counts: remove it";
+            return Err(self.wrong("pinned-maps", why));
+        }
+        if self.text("xdp-cpu-redirect").is_some_and(|t| t != "none") {
+            let why = "packets are not moved to other CPUs: distribute them by the card's queues (RSS), and remove it";
+            return Err(self.wrong("xdp-cpu-redirect", why));
+        }
+        if wanted && let Some(bridge) = master(name) {
+            warning!(
+                "af-packet",
+                "{name}: bypass: it is a part of {bridge}, whose packets must not be dropped: flows are bypassed in user space alone"
+            );
+            return Ok(None);
+        }
+        if wanted && Interface::takes_tags_out(name) && Interface::is_physical(name) {
+            warning!(
+                "af-packet",
+                "{name}: bypass: the card takes VLAN tags out of frames, so that flows with tags are bypassed in user space alone: \
+                 `ethtool -K {name} rxvlan off` keeps them"
+            );
+        }
+        Ok(wanted.then_some(mode))
+    }
+
+    /// Whose checksums are taken to be right, and whether that is to be found out.
+    pub(super) fn trust(&self) -> Result<(Trust, bool), ConfigError> {
+        Ok(match self.text("checksum-checks") {
+            None | Some("kernel") => (Trust::Kernel, false),
+            Some("auto") => (Trust::Kernel, true),
+            Some(t) => match margay_config::typed::parse_bool(t) {
+                Ok(true) => (Trust::Nobody, false),
+                Ok(false) => (Trust::Everybody, false),
+                Err(_) => {
+                    let why = format!("\"{t}\" is none of kernel, yes, no and auto");
+                    return Err(self.wrong("checksum-checks", &why));
+                }
+            },
+        })
     }
 
     /// Block size and number of blocks. `ring-size` is in packets, as in Suricata.
@@ -475,8 +571,12 @@ impl<'a> Entry<'a> {
 
     /// What is not here, and would change what is captured.
     fn refuse(&self) -> Result<(), ConfigError> {
-        for key in ["ebpf-lb-file", "ebpf-filter-file", "xdp-filter-file"] {
-            if self.text(key).is_some() {
+        let spreads = self.text("cluster-type") == Some("cluster_ebpf");
+        if spreads && self.text("ebpf-lb-file").is_some() {
+            notice!("af-packet", "ebpf-lb-file: the program of this engine takes its place");
+        }
+        for key in ["ebpf-lb-file", "ebpf-filter-file"] {
+            if self.text(key).is_some() && !(spreads && key == "ebpf-lb-file") {
                 return Err(self.wrong(key, "programs of your own are not in this release"));
             }
         }
@@ -490,13 +590,17 @@ impl<'a> Entry<'a> {
                 warning!("af-packet", "{name}: {key}: packets always come through a ring of TPACKET_V3");
             }
         }
-        for key in ["use-emergency-flush", "bypass"] {
-            if self.flag(key, false)? {
-                warning!("af-packet", "{name}: {key} changes nothing in this release");
-            }
+        if self.flag("use-emergency-flush", false)? {
+            warning!("af-packet", "{name}: use-emergency-flush changes nothing in this release");
         }
         Ok(())
     }
+}
+
+/// The bridge or bond that an interface is a part of.
+fn master(name: &str) -> Option<String> {
+    let master = std::fs::read_link(format!("/sys/class/net/{name}/master")).ok()?;
+    Some(master.file_name()?.to_string_lossy().into_owned())
 }
 
 /// How many receive queues a card has.
@@ -514,7 +618,7 @@ mod tests {
         let config = Config::from_str(&format!("%YAML 1.1\n---\naf-packet:\n{yaml}\n"), "t").unwrap();
         let entries: Vec<Node<'_>> = config.node("af-packet").iter().flat_map(Node::children).collect();
         let named = |name: &str| entries.iter().find(|e| e.get("interface") == Some(name)).copied();
-        let of = Entry { own: named("e0"), default: named("default") };
+        let of = Entry { section: "af-packet", own: named("e0"), default: named("default") };
         of.device("e0", RunMode::Workers, None, &Cpus::default()).map_err(|f| f.message)
     }
 
@@ -553,13 +657,17 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said() {
         for (text, word) in [
-            ("cluster-type: cluster_ebpf", "not in this release"),
             ("cluster-type: cluster_moon", "cluster_flow"),
             ("threads: 0", "1 to 256"),
             ("threads: many", "many"),
             ("checksum-checks: perhaps", "kernel"),
             ("cluster-id: 70000", "out of range"),
-            ("xdp-filter-file: a.o", "not in this release"),
+            ("ebpf-filter-file: a.o", "not in this release"),
+            ("xdp-filter-file: a.o", "bypass: yes"),
+            ("xdp-mode: hw", "driver"),
+            ("xdp-mode: fast", "soft"),
+            ("bypass: yes\n    pinned-maps: yes", "outlives"),
+            ("xdp-cpu-redirect: [ 1, 2 ]", "RSS"),
         ] {
             let e = read(&format!(
                 "  - interface: e0\n    {text}\n    {}",
@@ -577,7 +685,7 @@ mod tests {
             b.replace("; ", "\n    ")
         );
         let config = Config::from_str(&text, "t").unwrap();
-        let entries = Entries::of(&config);
+        let entries = Entries::of(&config, "af-packet");
         let (of, back) = (entries.of_interface("e0"), entries.of_interface("e1"));
         let message = |e: Failed| e.message;
         let (other, drops) = of.bridged().map_err(|e| e.to_string())?.expect("bridged");

@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_capture::af_packet::{AfPacket, Bridge, Injector};
+use margay_capture::af_xdp::AfXdp;
 use margay_capture::live::{LinkChange, LiveSource, Received};
 use margay_capture::nfqueue::Nfqueue;
 use margay_config::{Config, RunOptions};
 use margay_detect::Detect;
 use margay_detect::RuleCosts;
-use margay_output::{Outputs, notice, warning};
+use margay_output::{Outputs, info, notice, warning};
 
 use super::Cpus;
+use super::bypass::Table;
 use super::settings::{Device, Medium};
 use crate::control::Control;
 use crate::control::post::Post;
@@ -23,6 +25,7 @@ use crate::service::privileges;
 use crate::settings;
 use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
+use crate::worker::bypass::InKernel;
 use crate::worker::wire::Wire;
 use crate::worker::{Captured, End, Worker};
 use crate::{Failed, files};
@@ -54,6 +57,8 @@ pub(super) struct Seat {
     pub(super) cpus: Arc<Cpus>,
     /// The numbers of its interfaces' fan-out groups, once there are any.
     pub(super) group: Arc<Mutex<Groups>>,
+    /// Flows that the kernel bypasses, where that is wanted.
+    pub(super) bypass: Option<Arc<Table>>,
     /// Told when the worker is ready, or why it cannot be; and again when it lets packets in.
     pub(super) ready: Sender<Result<(), Failed>>,
     /// Packets may come in; gone where there is nothing to be waited for.
@@ -91,7 +96,8 @@ impl Seat {
             Ok((mut worker, mut reporter, mut source, post)) => {
                 let mut go = ready.send(Ok(())).is_ok() && self.go.recv().is_ok();
                 if go {
-                    let started = source.start().map_err(|e| Failed::new(self.device.medium.names().1, e.to_string()));
+                    let started = privileges::borrowing(|| source.start())
+                        .map_err(|e| Failed::new(self.device.medium.names().1, e.to_string()));
                     // What is left is for opening the socket again.
                     let started = started.and_then(|()| privileges::keep());
                     go = started.is_ok();
@@ -135,8 +141,10 @@ impl Seat {
             medium: self.device.medium.names().0,
             announce: self.announce(&post),
         });
+        let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
+        worker.lane.rest.kernel = self.bypass.as_ref().map(in_kernel);
         let reporter = Reporter::new(config, false)?;
-        let source = self.open()?;
+        let source = privileges::borrowing(|| self.open())?;
         let injector = injector(config, &self.options)?;
         worker.lane.rest.wire = Some(Box::new(Wire::new(source.is_inline() && control.ips, injector)));
         if self.nth == 0 && !source.is_up() {
@@ -158,6 +166,13 @@ impl Seat {
                 let source =
                     AfPacket::open(&self.device.name, settings).map_err(|e| Failed::new("af-packet", e.to_string()))?;
                 groups[0] = source.group();
+                Ok(Box::new(source))
+            }
+            Medium::AfXdp(port) => {
+                let queues = super::xdp::queues(port, self.nth, self.device.workers);
+                let source = AfXdp::open(port, &queues).map_err(|e| Failed::new("af-xdp", e.to_string()))?;
+                source.remarks().iter().for_each(|r| warning!("af-xdp", "{r}"));
+                info!("af-xdp", "{}: queues {queues:?}: {}", self.thread, source.way());
                 Ok(Box::new(source))
             }
             Medium::Bridge(ends, agreement) => {

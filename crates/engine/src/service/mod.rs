@@ -158,12 +158,12 @@ impl Service {
             if dropping {
                 privileges::bound();
             }
-            privileges::become_account(&account, dropping.then_some(needs.start))?;
+            privileges::become_account(&account, dropping.then_some(needs))?;
         } else if dropping {
             privileges::bound();
         }
         if dropping {
-            privileges::lower(needs.start)?;
+            privileges::lower_to_start(needs)?;
             privileges::drop_from_here_on(needs.kept);
         }
         if self.settings.max_dump.is_some_and(|n| n > 0) {

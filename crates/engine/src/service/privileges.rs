@@ -3,8 +3,12 @@
 //! The user changes before anything is opened or read that is needed again later, so that what the user may not do shows at
 //! the start and not at the first reload or rotation, and so that all files are the user's own. What still needs a privilege
 //! then (sockets on interfaces, priorities) is kept as capabilities of threads: all of them until the engine is ready, then a
-//! worker keeps what it needs to open its socket again, and nobody else keeps anything. The bounding set is empty from the
-//! beginning, so that nothing comes back through a program that is started.
+//! worker keeps what it needs to open its socket again, the thread that looks after bypass in the kernel what it needs to bring
+//! its program back, and nobody else keeps anything. The bounding set is empty from the beginning, so that nothing comes back
+//! through a program that is started.
+//!
+//! What the kernel has in files of root's and a source of packets needs is opened with [`borrowing`]: the right to it is in effect
+//! for just that, so that it hides from nobody what the user may not read.
 //!
 //! Capabilities and, here, users are a thread's own; a new thread has those of the one that started it. So all of this
 //! happens in the first thread before there are others, and each thread that needs less gives up the rest itself
@@ -23,6 +27,7 @@ use rustix::thread::{
 };
 
 use crate::Failed;
+use crate::live::bypasses;
 
 /// Whether threads give up what they do not need, and what a worker keeps.
 static DROPPING: AtomicBool = AtomicBool::new(false);
@@ -33,20 +38,32 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 pub(super) struct Needs {
     /// Until it is ready.
     pub(super) start: CapabilitySet,
+    /// As long, and only in effect while a source of packets is opened.
+    pub(super) borrowed: CapabilitySet,
     /// To the end, of workers.
     pub(super) kept: CapabilitySet,
 }
 
 impl Needs {
-    /// By where packets come from. Files need nothing. An AF_PACKET socket is opened again when its interface comes back,
-    /// for which `CAP_NET_RAW` is needed. Verdicts of NFQUEUE need `CAP_NET_ADMIN` each time; AF_XDP loads its program
-    /// again.
+    /// By where packets come from. Files need nothing.
+    ///
+    /// An AF_PACKET socket is opened again when its interface comes back, for which `CAP_NET_RAW` is needed. With bypass in the
+    /// kernel workers enter flows into a map: before Linux 5.19 each use of one needs `CAP_BPF` where
+    /// `kernel.unprivileged_bpf_disabled` is set. Verdicts of NFQUEUE need `CAP_NET_ADMIN` each time; the sockets of its answers
+    /// are opened once, and so is root's file in which the kernel counts. AF_XDP loads its program again, and its memory counts as
+    /// locked; what it sets of the interface is in files of root's.
     pub(super) fn of(options: &RunOptions, config: &Config) -> Needs {
-        let kept = match &options.capture {
-            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::Pcap(_)) => CapabilitySet::NET_RAW,
-            Some(Capture::Nfqueue(_)) => CapabilitySet::NET_ADMIN,
-            Some(Capture::AfXdp(_)) => CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF,
-            _ => CapabilitySet::empty(),
+        let (kept, borrowed) = match &options.capture {
+            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::Pcap(_)) => {
+                let bypass = if bypasses(config, options) { CapabilitySet::BPF } else { CapabilitySet::empty() };
+                (CapabilitySet::NET_RAW | bypass, CapabilitySet::empty())
+            }
+            Some(Capture::Nfqueue(_)) => (CapabilitySet::NET_ADMIN, CapabilitySet::DAC_OVERRIDE),
+            Some(Capture::AfXdp(_)) => (
+                CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::IPC_LOCK,
+                CapabilitySet::DAC_OVERRIDE,
+            ),
+            _ => (CapabilitySet::empty(), CapabilitySet::empty()),
         };
         let mut start = kept;
         if !kept.is_empty() {
@@ -57,7 +74,7 @@ impl Needs {
             // What is set of interfaces and loaded into the kernel once; sockets for answers to what is rejected.
             start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::NET_RAW;
         }
-        Needs { start, kept }
+        Needs { start, borrowed, kept }
     }
 }
 
@@ -136,12 +153,12 @@ fn group_of(name: &str) -> Result<Gid, Failed> {
     })
 }
 
-/// Becomes that account, keeping `kept` of the capabilities, or all where nothing is to be dropped. The calling thread must be the
-/// only one.
+/// Becomes that account, keeping of the capabilities what is needed, or all where nothing is to be dropped. The calling thread must
+/// be the only one.
 ///
 /// # Errors
 /// It may not.
-pub(super) fn become_account(account: &Account, kept: Option<CapabilitySet>) -> Result<(), Failed> {
+pub(super) fn become_account(account: &Account, needs: Option<Needs>) -> Result<(), Failed> {
     let failed =
         |what: &str, e: rustix::io::Errno| Failed::new("privs", format!("cannot run as {}: {what}: {e}", account.name));
     let before = capabilities(None).map_err(|e| failed("capabilities", e))?;
@@ -166,8 +183,8 @@ pub(super) fn become_account(account: &Account, kept: Option<CapabilitySet>) -> 
     }
     set_keep_capabilities(false).map_err(|e| failed("capabilities", e))?;
     // The system took them out of what is in effect when the user changed.
-    let effective = kept.map_or(before.effective, |k| k & before.effective);
-    let permitted = kept.map_or(before.permitted, |k| k & before.permitted);
+    let effective = needs.map_or(before.effective, |n| n.start & before.effective);
+    let permitted = needs.map_or(before.permitted, |n| (n.start | n.borrowed) & before.permitted);
     set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
         .map_err(|e| failed("capabilities", e))
 }
@@ -205,10 +222,22 @@ pub(super) fn is_root() -> bool {
 /// # Errors
 /// The kernel refuses; it has no reason to.
 pub(super) fn lower(to: CapabilitySet) -> Result<(), Failed> {
+    lower_both(to, to)
+}
+
+/// Lowers them to what is needed at the start.
+///
+/// # Errors
+/// As [`lower`].
+pub(super) fn lower_to_start(needs: Needs) -> Result<(), Failed> {
+    lower_both(needs.start, needs.start | needs.borrowed)
+}
+
+fn lower_both(effective: CapabilitySet, permitted: CapabilitySet) -> Result<(), Failed> {
     let lowered = capabilities(None).and_then(|now| {
         let less = CapabilitySets {
-            effective: now.effective & to,
-            permitted: now.permitted & to,
+            effective: now.effective & effective,
+            permitted: now.permitted & permitted,
             inheritable: CapabilitySet::empty(),
         };
         if less == now { Ok(()) } else { set_capabilities(None, less) }
@@ -233,6 +262,33 @@ pub(crate) fn keep() -> Result<(), Failed> {
         true => lower(CapabilitySet::from_bits_retain(KEPT.load(Ordering::Relaxed))),
         false => Ok(()),
     }
+}
+
+/// The same but for what brings back the program that bypasses flows, and reads what it counted.
+///
+/// # Errors
+/// As [`lower`].
+pub(crate) fn keep_for_bypass() -> Result<(), Failed> {
+    match DROPPING.load(Ordering::Acquire) {
+        true => lower(CapabilitySet::NET_ADMIN | CapabilitySet::BPF),
+        false => Ok(()),
+    }
+}
+
+/// Does `open`, which opens a source of packets, with files of root's in reach, where the calling thread may have that.
+pub(crate) fn borrowing<T>(open: impl FnOnce() -> T) -> T {
+    let before = capabilities(None).ok().filter(|_| DROPPING.load(Ordering::Acquire));
+    let Some(before) = before else { return open() };
+    let wider =
+        CapabilitySets { effective: before.effective | (CapabilitySet::DAC_OVERRIDE & before.permitted), ..before };
+    // Where it does not get them the source says what it misses.
+    let widened = wider != before && set_capabilities(None, wider).is_ok();
+    let opened = open();
+    if widened {
+        // Less than one has is always allowed; the rest goes when the engine is ready.
+        let _ = set_capabilities(None, before);
+    }
+    opened
 }
 
 /// Does `run` in a thread that has no capability, so that threads that it starts have none.
@@ -284,6 +340,17 @@ mod tests {
         assert!(file.start.is_empty() && file.kept.is_empty());
         assert!(of(Some(Capture::UnixSocket(None))).start.is_empty());
         assert_eq!(of(Some(Capture::AfPacket(Vec::new()))).kept, CapabilitySet::NET_RAW);
+        let queue = of(Some(Capture::Nfqueue(vec![0])));
+        assert!(queue.kept == CapabilitySet::NET_ADMIN && queue.start.contains(CapabilitySet::NET_RAW));
+        let xdp = of(Some(Capture::AfXdp(Vec::new())));
+        assert!(xdp.kept.contains(CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW));
+        assert!(!(queue.start | xdp.start).contains(CapabilitySet::DAC_OVERRIDE));
+        let text = "%YAML 1.1\n---\naf-packet:\n  - {interface: a, bypass: yes}\n  - {interface: b}\n";
+        let config = Config::from_str(text, "t").unwrap();
+        for (name, kept) in [("a", CapabilitySet::NET_RAW | CapabilitySet::BPF), ("b", CapabilitySet::NET_RAW)] {
+            let capture = Some(Capture::AfPacket(vec![name.into()]));
+            assert_eq!(Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config).kept, kept);
+        }
     }
 
     #[test]

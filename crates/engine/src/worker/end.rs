@@ -18,6 +18,7 @@ impl Rest {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
         self.at_flow(&mut flow);
+        self.end_in_kernel(&mut flow.core);
         // What was not let through was not said.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass && !dropped {

@@ -382,7 +382,7 @@ impl Rest {
                 FlowState::CaptureBypassed => Some("capture"),
                 _ => None,
             },
-            bypassed: None,
+            bypassed: (core.state == FlowState::CaptureBypassed).then_some(core.bypassed),
             exception_policies: &exceptions,
             tx_cnt: flow.ext.app.as_ref().map_or(0, |a| a.session.tx_count()),
             elephant: core.elephant.contains(&true),

@@ -4,6 +4,7 @@
 //! with each packet it finds.
 
 mod app;
+pub(crate) mod bypass;
 mod detection;
 mod end;
 pub(crate) mod engines;
@@ -227,6 +228,8 @@ pub(crate) struct Rest {
     pcap: PacketFate,
     /// Connections that parsers announced.
     pub(crate) expected: expect::Expected,
+    /// Flows that are bypassed in the kernel, where that is wanted.
+    pub(crate) kernel: Option<Box<bypass::InKernel>>,
     /// Where its packets come from, if that is an interface.
     pub(crate) captured: Option<Captured>,
     /// What goes back there.
@@ -286,6 +289,24 @@ impl Captured {
             of("verdict_errors", c.send_errors);
             of("truncated", c.truncated);
             of("unreadable", c.unreadable);
+            return;
+        }
+        if self.medium == "afxdp" {
+            let mut of = |name: &str, n| f(&format!("capture.afxdp.{name}"), n);
+            of("poll", c.polls);
+            of("poll_timeout", c.poll_timeout);
+            of("poll_failed", c.poll_errors);
+            of("empty_reads", c.rings.empty);
+            of("failed_reads", c.unreadable);
+            of("acquire_pkt_failed", 0);
+            of("poll_signal", c.poll_signal);
+            of("poll_data", c.poll_data);
+            of("rx_dropped", c.rings.dropped);
+            of("rx_ring_full", c.rings.full);
+            of("rx_fill_ring_empty_descs", c.rings.fill_empty);
+            of("rx_invalid_descs", c.rings.invalid);
+            of("filtered", c.rings.filtered);
+            of("reopened", c.reopened);
             return;
         }
         f("capture.afpacket.busy_loop_avg", 0);
@@ -449,6 +470,7 @@ impl PacketSink for Lane {
 impl Lane {
     /// Counts the states in which TCP sessions ended.
     fn count_ended(&mut self) {
+        self.count_late();
         for name in self.rest.ended_tcp.drain(..) {
             if let Some(i) = TCP_STATES.iter().position(|s| *s == name) {
                 self.flows.counters.tcp_end(i, false);
@@ -506,6 +528,9 @@ impl Lane {
         if bypassed {
             // Of what a frame carries only a part may need no more looking.
             rest.frame.bypassed = packet.source == PacketSource::Wire;
+            if rest.kernel.is_some() {
+                rest.came_all_the_same(packet, flow, direction);
+            }
             return;
         }
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
@@ -569,7 +594,8 @@ impl Lane {
         rest.script_packet(packet, Some(flow));
         if seen.bypass || seen.heard.bypass || rest.take_bypass() {
             rest.frame.bypassed = packet.source == PacketSource::Wire;
-            flows.set_state(at, FlowState::LocalBypassed);
+            let state = rest.bypass(&flow.core, at);
+            flows.set_state(at, state);
         }
         if let Some(data) = rewritten {
             rest.scratch.rewritten = data;
@@ -601,6 +627,7 @@ impl Rest {
             frame: Fate::default(),
             pcap: PacketFate::default(),
             expected: expect::Expected::default(),
+            kernel: None,
             captured: None,
             wire: None,
             announce: None,

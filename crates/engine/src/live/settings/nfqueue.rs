@@ -29,7 +29,7 @@ pub(super) fn devices(config: &Config, queues: &[u16], mode: RunMode) -> Result<
             ));
         }
         let medium = Medium::Nfqueue(Settings { queue, ..of_all.clone() });
-        devices.push(Device { name, workers: 1, medium, auto_trust: false });
+        devices.push(Device { name, workers: 1, medium, auto_trust: false, bypass: None });
     }
     match of_all.mode {
         Mode::Accept => notice!("nfq", "what is accepted goes on past the rest of the chain (mode: accept)"),

@@ -1,0 +1,477 @@
+//! AF_XDP: packets of an interface of Linux, taken from its driver before the network stack has them.
+//!
+//! A [`Port`] is an interface with our program at it ([`crate::ebpf`]), which hands each packet to the socket of the queue that it
+//! came in on. [`AfXdp`] is the sockets of one worker: one for each of its queues. All are made first, and none is known to the
+//! program; [`LiveSource::start`] makes it known. So, as with AF_PACKET, no packet comes that nobody is ready for. What comes in on a
+//! queue without a socket goes on into the network stack, as if the program were not there.
+//!
+//! Packets that a socket has taken are gone for the host: it does not see them. What the host sends is not seen here.
+//!
+//! A batch borrows its frames from chunks of memory that card (without copying) or kernel (with) wrote to; they go back to be
+//! filled again when it was released. Frames have the time at which their batch was taken: the kernel has none to tell.
+//!
+//! Where the interface is gone, sockets and program went with it; both are made anew once there is an interface of that name.
+//!
+//! | what | limit or policy |
+//! | --- | --- |
+//! | packets that wait | 16 MiB of chunks for each queue; the kernel counts those that find none ([`LiveCounters::kernel_drops`]) |
+//! | a packet larger than a chunk | lost; counted ([`crate::live::XdpRings::dropped`]). A chunk holds what the interface's MTU allows |
+//! | queues | as many as the interface has; a worker has one or more |
+
+mod port;
+mod umem;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use margay_packet::{LinkType, Time};
+
+use crate::af_packet::Interface;
+pub use crate::af_packet::Trust;
+use crate::ebpf::XdpMode;
+use crate::filter::Filter;
+use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, XdpRings};
+use crate::reader::{Batch, Meta};
+pub use port::Port;
+use port::Standing;
+pub(crate) use port::attach;
+pub(crate) use umem::View;
+use umem::{Failed, Polled, Shape, Socket};
+
+/// Bytes of memory of a socket.
+const MEMORY: u32 = 16 << 20;
+/// What the kernel leaves free at the start of a chunk (`XDP_PACKET_HEADROOM`).
+const HEADROOM: u32 = 256;
+/// An Ethernet header with two tags.
+const LINK_HEADER: u32 = 22;
+/// The shortest and the longest time after which a lost interface is looked for again.
+const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// How often an interface from which nothing comes is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a packet may be between the program and the ring: the time that a driver works on what its card had for it.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Whether packets are copied (`force-bind-mode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BindMode {
+    /// Without copying where the driver can, with where it cannot.
+    #[default]
+    Any,
+    /// Without copying, or not at all.
+    Zero,
+    /// With copying.
+    Copy,
+}
+
+/// Polling of the card by the worker itself, in the place of interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// For about so many microseconds before it waits.
+    pub micros: u32,
+    /// Most packets at a time.
+    pub budget: u32,
+}
+
+/// How an interface is captured from.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether the interface is to be promiscuous.
+    pub promiscuous: bool,
+    /// Where the program stands; `None`: in the driver where it can, in the stack where it cannot.
+    pub mode: Option<XdpMode>,
+    /// Whether packets are copied.
+    pub bind: BindMode,
+    /// Chunks of huge pages.
+    pub unaligned: bool,
+    /// Polling.
+    pub busy_poll: Option<BusyPoll>,
+    /// Nanoseconds for which the kernel leaves an interface alone that is polled (`gro_flush_timeout`), and how often it looks
+    /// before it takes interrupts again (`napi_defer_hard_irqs`). `None`: 2,000,000 and 2 where packets are not copied, and what
+    /// the interface has otherwise. They are put back at the end.
+    pub defer: Option<[u64; 2]>,
+    /// Whose checksums are taken to be right.
+    pub trust: Trust,
+    /// Only packets that match; this process runs it.
+    pub filter: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            promiscuous: true,
+            mode: None,
+            bind: BindMode::Any,
+            unaligned: false,
+            busy_poll: Some(BusyPoll { micros: 20, budget: 64 }),
+            defer: None,
+            trust: Trust::Nobody,
+            filter: None,
+        }
+    }
+}
+
+/// Whether the interface is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Up,
+    Down,
+    /// To be looked for again then.
+    Gone {
+        until: Instant,
+        pause: Duration,
+    },
+}
+
+/// A socket, and its queue.
+#[derive(Debug)]
+struct Bound {
+    queue: u32,
+    socket: Socket,
+}
+
+/// The sockets of one worker.
+#[derive(Debug)]
+pub struct AfXdp {
+    port: Arc<Port>,
+    queues: Vec<u32>,
+    filter: Option<Filter>,
+    trust: Trust,
+    /// `None` while the interface is gone.
+    standing: Option<Arc<Standing>>,
+    sockets: Vec<Bound>,
+    fds: Vec<libc::pollfd>,
+    /// The socket that the batch is of.
+    at: usize,
+    metas: Vec<Meta>,
+    state: State,
+    started: bool,
+    looked: Option<Instant>,
+    /// Counted here, and of sockets that are gone.
+    counters: LiveCounters,
+    remarks: Vec<String>,
+}
+
+impl AfXdp {
+    /// Makes a socket for each of the queues, with everything but packets. The calling thread's memory policy decides where
+    /// their memory is.
+    ///
+    /// # Errors
+    /// [`LiveError`].
+    pub fn open(port: &Arc<Port>, queues: &[u32]) -> Result<AfXdp, LiveError> {
+        let settings = port.settings();
+        let filter = match &settings.filter {
+            Some(expression) => Some(
+                Filter::compile(expression, LinkType::ETHERNET)
+                    .map_err(|source| LiveError::Filter { interface: port.name().to_owned(), source })?,
+            ),
+            None => None,
+        };
+        let interface = Interface::find(port.name())?;
+        let mut source = AfXdp {
+            queues: queues.to_vec(),
+            filter,
+            trust: settings.trust,
+            standing: None,
+            sockets: Vec::new(),
+            fds: Vec::new(),
+            at: 0,
+            metas: Vec::new(),
+            state: if interface.up { State::Up } else { State::Down },
+            started: false,
+            looked: None,
+            counters: LiveCounters::default(),
+            remarks: Vec::new(),
+            port: Arc::clone(port),
+        };
+        source.open_sockets()?;
+        Ok(source)
+    }
+
+    /// How packets come: for people.
+    pub fn way(&self) -> String {
+        let Some(s) = &self.standing else { return "gone".to_owned() };
+        let mode = match s.mode() {
+            XdpMode::Driver => "in the driver",
+            XdpMode::Generic => "in the network stack (generic mode)",
+        };
+        let copies = if self.sockets.iter().all(|b| b.socket.zero_copy()) { "without copying" } else { "copied" };
+        format!("program {mode}, packets {copies}")
+    }
+
+    /// What could not be had, and was done without: a sentence each.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    fn open_sockets(&mut self) -> Result<(), LiveError> {
+        self.remarks.clear();
+        let standing = self.port.stand()?;
+        let settings = self.port.settings();
+        let name = self.port.name();
+        let chunk = match standing.mtu.saturating_add(LINK_HEADER + HEADROOM) {
+            ..=2048 => 2048,
+            2049..=4096 => 4096,
+            _ => {
+                self.remarks.push(format!(
+                    "{name}: packets of more than {} bytes are lost, and its MTU is {}: make that smaller (ip link set {name} \
+                     mtu {})",
+                    4096 - HEADROOM,
+                    standing.mtu,
+                    4096 - HEADROOM - LINK_HEADER
+                ));
+                4096
+            }
+        };
+        let copy = match settings.bind {
+            BindMode::Any => None,
+            BindMode::Zero => Some(false),
+            BindMode::Copy => Some(true),
+        };
+        let shape = Shape { chunk, chunks: MEMORY / chunk, unaligned: settings.unaligned, copy };
+        let mut sockets = Vec::new();
+        for &queue in &self.queues {
+            let socket = Socket::new(standing.index, queue, shape)
+                .map_err(|Failed(what, source)| crate::ebpf::refused(name, what, source))?;
+            if let Some(b) = settings.busy_poll
+                && let Err(e) = socket.busy_poll(b.micros, b.budget)
+                && queue == self.queues.first().copied().unwrap_or(0)
+            {
+                self.remarks.push(format!(
+                    "{name}: cannot be polled without interrupts (enable-busy-poll): {e}; Linux 5.11 and CAP_NET_ADMIN are needed; \
+                     going on without"
+                ));
+            }
+            sockets.push(Bound { queue, socket });
+        }
+        if sockets.iter().any(|b| b.socket.zero_copy()) || settings.defer.is_some() {
+            self.remarks.extend(self.port.defer_interrupts(&standing));
+        }
+        let fd = |b: &Bound| libc::pollfd { fd: b.socket.fd(), events: libc::POLLIN, revents: 0 };
+        self.fds = sockets.iter().map(fd).collect();
+        self.sockets = sockets;
+        self.at = 0;
+        self.standing = Some(standing);
+        if self.started {
+            self.let_in()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the sockets known to the program.
+    fn let_in(&mut self) -> Result<(), LiveError> {
+        let Some(standing) = &self.standing else { return Ok(()) };
+        for b in &self.sockets {
+            standing.connect(b.queue, b.socket.fd()).map_err(|source| LiveError::System {
+                interface: self.port.name().to_owned(),
+                what: "its program cannot be told of a socket",
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What the program and the sockets that are there now have counted: packets, and the rings.
+    fn counted(&self) -> (u64, XdpRings) {
+        let mut rings = XdpRings::default();
+        let mut packets = 0;
+        for b in &self.sockets {
+            if let Ok([dropped, invalid, full, fill_empty]) = b.socket.statistics() {
+                rings.add(&XdpRings { dropped, invalid, full, fill_empty, ..XdpRings::default() });
+            }
+            packets += self.standing.as_ref().map_or(0, |s| s.packets(b.queue));
+        }
+        (packets, rings)
+    }
+
+    /// The sockets are of no use any more.
+    fn close(&mut self) {
+        self.metas.clear();
+        let (packets, rings) = self.counted();
+        self.counters.kernel_packets += packets;
+        self.counters.rings.add(&rings);
+        self.sockets.clear();
+        self.fds.clear();
+        self.standing = None;
+    }
+
+    /// Takes the next batch of the socket at `at`.
+    fn take(&mut self, max: usize) {
+        let Some(b) = self.sockets.get_mut(self.at) else { return };
+        self.counters.unreadable += b.socket.take(max);
+        let before = b.socket.held().len();
+        if let Some(filter) = &self.filter {
+            b.socket.keep(|data| filter.matches(data, u32::try_from(data.len()).unwrap_or(u32::MAX)));
+        }
+        let held = b.socket.held();
+        self.counters.rings.filtered += (before - held.len()) as u64;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = Time::new(now.as_secs().cast_signed(), i64::from(now.subsec_micros()));
+        let trusted = self.trust == Trust::Everybody;
+        let meta = |p: &umem::Place| {
+            let (start, len) = (p.start, p.len);
+            Meta { start, len, wire_len: len, link: LinkType::ETHERNET, time, trusted }
+        };
+        self.metas.extend(held.iter().map(meta));
+        self.counters.frames += self.metas.len() as u64;
+        self.counters.bytes += held.iter().map(|p| u64::from(p.len)).sum::<u64>();
+    }
+
+    /// The next socket that has packets, in turn.
+    #[inline]
+    fn next_ready(&self) -> Option<usize> {
+        let n = self.sockets.len();
+        (1..=n).map(|i| (self.at + i) % n).find(|&i| self.sockets.get(i).is_some_and(|b| b.socket.waiting() > 0))
+    }
+
+    fn give_back(&mut self) {
+        self.metas.clear();
+        if let Some(b) = self.sockets.get_mut(self.at) {
+            b.socket.give_back();
+        }
+    }
+
+    /// Waits for packets, or for the interface.
+    #[cold]
+    fn wait(&mut self, wait: Duration) -> Option<Received> {
+        if self.sockets.is_empty() {
+            std::thread::sleep(wait);
+            return Some(self.look());
+        }
+        if self.port.settings().busy_poll.is_some() {
+            self.sockets.iter().for_each(|b| b.socket.call());
+            if self.next_ready().is_some() {
+                return None;
+            }
+        }
+        self.counters.polls += 1;
+        match umem::poll(&mut self.fds, wait) {
+            Polled::Data => self.counters.poll_data += 1,
+            Polled::Signal => self.counters.poll_signal += 1,
+            Polled::Timeout => self.counters.poll_timeout += 1,
+            Polled::Error => {
+                self.counters.poll_errors += 1;
+                self.counters.errors += 1;
+            }
+        }
+        if self.next_ready().is_some() {
+            return None;
+        }
+        self.counters.rings.empty += 1;
+        let broken = self.fds.iter().any(|p| p.revents & !libc::POLLIN != 0);
+        if broken || self.state != State::Up || self.looked.is_none_or(|l| l.elapsed() >= LOOK) {
+            let found = self.look();
+            if broken && found == Received::Idle {
+                // An error that says nothing does not make this a busy loop.
+                std::thread::sleep(wait.min(Duration::from_millis(10)));
+            }
+            return Some(found);
+        }
+        None
+    }
+
+    /// Looks whether the interface is still there, is back, or is up.
+    fn look(&mut self) -> Received {
+        let now = Instant::now();
+        self.looked = Some(now);
+        if let State::Gone { until, .. } = self.state
+            && now < until
+        {
+            return Received::Idle;
+        }
+        let found = Interface::find(self.port.name()).ok();
+        let ours = self.standing.as_ref().map(|s| s.index);
+        if let Some(i) = &found
+            && Some(i.index) == ours
+        {
+            let (state, change) = match (self.state, i.up) {
+                (State::Up, false) => (State::Down, LinkChange::Down),
+                (State::Down, true) => (State::Up, LinkChange::Back),
+                _ => return Received::Idle,
+            };
+            self.state = state;
+            return Received::Link(change);
+        }
+        self.close();
+        if found.is_some_and(|i| i.up) {
+            self.counters.reopened += 1;
+            if self.open_sockets().is_ok() {
+                self.state = State::Up;
+                return Received::Link(LinkChange::Back);
+            }
+            self.close();
+        }
+        let (pause, told) = match self.state {
+            State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), true),
+            _ => (BACK_OFF[0], false),
+        };
+        self.state = State::Gone { until: now + pause, pause };
+        if told { Received::Idle } else { Received::Link(LinkChange::Gone) }
+    }
+}
+
+impl LiveSource for AfXdp {
+    fn receive(&mut self, max: usize, wait: Duration) -> Received {
+        self.give_back();
+        let ready = match self.next_ready() {
+            Some(i) => Some(i),
+            None => match self.wait(wait) {
+                Some(found) => return found,
+                None => self.next_ready(),
+            },
+        };
+        let Some(ready) = ready else { return Received::Idle };
+        if self.state == State::Down {
+            // Packets are the surest sign.
+            self.state = State::Up;
+            return Received::Link(LinkChange::Back);
+        }
+        self.at = ready;
+        self.take(max.max(1));
+        if self.metas.is_empty() { Received::Idle } else { Received::Frames }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        match self.sockets.get(self.at) {
+            Some(b) => Batch::chunks(b.socket.view(), &self.metas),
+            None => Batch::live(&[], &[]),
+        }
+    }
+
+    fn release(&mut self, _: &Decisions) {
+        self.give_back();
+    }
+
+    fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    fn trust(&mut self) {
+        self.trust = Trust::Everybody;
+    }
+
+    fn start(&mut self) -> Result<(), LiveError> {
+        self.started = true;
+        self.let_in()
+    }
+
+    fn stop(&mut self) {
+        self.started = false;
+        if let Some(standing) = &self.standing {
+            self.sockets.iter().for_each(|b| standing.disconnect(b.queue));
+        }
+    }
+
+    fn settle(&self) -> Duration {
+        SETTLE
+    }
+
+    fn counters(&mut self, _: usize) -> LiveCounters {
+        let mut all = self.counters;
+        let (packets, rings) = self.counted();
+        all.rings.add(&rings);
+        all.kernel_packets = (all.kernel_packets + packets).saturating_sub(all.rings.filtered);
+        all.kernel_drops = all.rings.dropped + all.rings.full;
+        all.freezes = all.rings.full;
+        all
+    }
+}

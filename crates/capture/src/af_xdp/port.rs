@@ -1,0 +1,237 @@
+//! An interface with the program that hands its packets to sockets.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use margay_packet::LinkType;
+
+use super::Settings;
+use crate::af_packet::Interface;
+use crate::af_packet::ring::{Asker, Socket as Raw};
+use crate::ebpf::sys::{Link, Map, MapType, Program, ProgramType};
+use crate::ebpf::{XdpMode, not_taken, programs, refused};
+use crate::live::LiveError;
+
+/// How long an interface that another program has just left is waited for.
+const LEFT: Duration = Duration::from_secs(2);
+/// What settings of the interface are where polling is to have it, unless the configuration says otherwise.
+const DEFER: [u64; 2] = [2_000_000, 2];
+const DEFER_FILES: [&str; 2] = ["gro_flush_timeout", "napi_defer_hard_irqs"];
+
+/// An interface, for the sources of all its workers.
+#[derive(Debug)]
+pub struct Port {
+    name: String,
+    settings: Settings,
+    queues: u32,
+    /// The program, as long as a source needs it.
+    standing: Mutex<Weak<Standing>>,
+}
+
+impl Port {
+    /// Looks at the interface. No program is there yet: the first source brings it.
+    ///
+    /// # Errors
+    /// Where there is no such interface, or it is not Ethernet.
+    pub fn new(name: &str, settings: Settings) -> Result<Port, LiveError> {
+        let interface = Interface::find(name)?;
+        if interface.link != LinkType::ETHERNET {
+            return Err(LiveError::Setting {
+                interface: name.to_owned(),
+                setting: "interface",
+                message: "only interfaces of Ethernet have AF_XDP; AF_PACKET has others too".to_owned(),
+            });
+        }
+        let queues = Interface::queues(name);
+        Ok(Port { name: name.to_owned(), settings, queues, standing: Mutex::default() })
+    }
+
+    /// The interface.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it is captured from.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How many queues it had when it was looked at, at least 1.
+    pub fn queues(&self) -> u32 {
+        self.queues
+    }
+
+    /// Puts the program at the interface, where it is not there yet.
+    pub(super) fn stand(&self) -> Result<Arc<Standing>, LiveError> {
+        let interface = Interface::find(&self.name)?;
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(s) = standing.upgrade()
+            && s.index == interface.index
+        {
+            return Ok(s);
+        }
+        let new = Arc::new(Standing::new(self, &interface)?);
+        *standing = Arc::downgrade(&new);
+        Ok(new)
+    }
+
+    /// Has the kernel leave the interface's interrupts alone while it is polled. Returns what could not be done.
+    pub(super) fn defer_interrupts(&self, standing: &Standing) -> Vec<String> {
+        let mut changed = standing.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if changed.is_some() || self.settings.busy_poll.is_none() {
+            return Vec::new();
+        }
+        let (mut before, mut said) = (Vec::new(), Vec::new());
+        let dir = PathBuf::from("/sys/class/net").join(&self.name);
+        // It may be that of another network namespace; the numbers of interfaces tell.
+        let read = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_default().trim().to_owned();
+        let here = read("ifindex") == standing.index.to_string();
+        for (file, value) in DEFER_FILES.iter().zip(self.settings.defer.unwrap_or(DEFER)) {
+            let old = read(file);
+            let written = match here {
+                true if old == value.to_string() => continue,
+                true => set(&dir.join(file), value),
+                false => Err(std::io::Error::other("/sys is of another network namespace")),
+            };
+            match written {
+                Ok(open) => before.push((open, old)),
+                Err(e) => said.push(format!("{}: {file} cannot be set to {value}: {e}; going on without", self.name)),
+            }
+        }
+        *changed = Some(before);
+        said
+    }
+}
+
+/// The program at the interface. It goes when the last source lets go of it, in that one's thread, and when the process ends.
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// The number of the interface that it is at.
+    pub(super) index: i32,
+    pub(super) mtu: u32,
+    mode: XdpMode,
+    sockets: Map,
+    counts: Map,
+    /// Settings of the interface that were changed, their files, and what they were. The files stay open: at the end whoever this
+    /// runs as may not open them any more.
+    changed: Mutex<Option<Vec<(File, String)>>>,
+    _link: Link,
+    _promiscuous: Option<Raw>,
+}
+
+/// Writes a setting of the interface; its file.
+fn set(path: &Path, value: u64) -> std::io::Result<File> {
+    let mut file = File::options().write(true).open(path)?;
+    file.write_all(value.to_string().as_bytes())?;
+    Ok(file)
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let changed = self.changed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (file, old) in changed.take().unwrap_or_default() {
+            // An interface that is gone needs it no more.
+            let _ = file.write_all_at(old.as_bytes(), 0);
+        }
+    }
+}
+
+impl Standing {
+    fn new(port: &Port, interface: &Interface) -> Result<Standing, LiveError> {
+        let name = port.name();
+        let failed = |what| move |e| refused(name, what, e);
+        let queues = port.queues;
+        let maps = "cannot have maps for its program";
+        let sockets = Map::new(MapType::Xskmap, "sockets", [4, 4], queues, 0).map_err(failed(maps))?;
+        let counts = Map::new(MapType::PercpuArray, "packets", [4, 8], queues, 0).map_err(failed(maps))?;
+        let code = programs::to_sockets(sockets.fd(), counts.fd())?;
+        let program = Program::load(ProgramType::Xdp, "to_sockets", &code)
+            .map_err(|r| not_taken(name, "its program is not taken by the kernel", r))?;
+        let promiscuous = match port.settings.promiscuous {
+            true => {
+                let what = "cannot be made promiscuous";
+                let socket = Raw::new().map_err(failed(what))?;
+                socket.promiscuous(interface.index).map_err(failed(what))?;
+                Some(socket)
+            }
+            false => None,
+        };
+        let mtu = Asker::new().and_then(|a| a.mtu(name)).map_err(failed("cannot be looked at"))?;
+        let (link, mode) = attach(name, &program, interface.index, port.settings.mode)?;
+        let changed = Mutex::default();
+        Ok(Standing {
+            index: interface.index,
+            mtu,
+            mode,
+            sockets,
+            counts,
+            changed,
+            _link: link,
+            _promiscuous: promiscuous,
+        })
+    }
+
+    pub(super) fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// Hands packets of the queue to a socket from here on.
+    pub(super) fn connect(&self, queue: u32, socket: i32) -> std::io::Result<()> {
+        self.sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), false)
+    }
+
+    /// Hands it none any more.
+    pub(super) fn disconnect(&self, queue: u32) {
+        // Where there is none it is as wanted.
+        let _ = self.sockets.delete(&queue.to_ne_bytes());
+    }
+
+    /// Packets of the queue that the program handed to its sockets.
+    pub(super) fn packets(&self, queue: u32) -> u64 {
+        let mut values = vec![0; self.counts.value_size()];
+        match self.counts.lookup(&queue.to_ne_bytes(), &mut values) {
+            Ok(true) => values.chunks_exact(8).filter_map(|b| b.try_into().ok()).map(u64::from_ne_bytes).sum(),
+            _ => 0,
+        }
+    }
+}
+
+/// Puts a program at an interface: as `mode` says, or in the driver where it can and in the stack where it cannot.
+pub(crate) fn attach(
+    name: &str,
+    program: &Program,
+    index: i32,
+    mode: Option<XdpMode>,
+) -> Result<(Link, XdpMode), LiveError> {
+    let end = Instant::now() + LEFT;
+    let modes = mode.map_or(vec![XdpMode::Driver, XdpMode::Generic], |m| vec![m]);
+    let what = match mode {
+        Some(XdpMode::Driver) => "its driver does not take a program (xdp-mode: driver, force-xdp-mode: drv)",
+        _ => "a program cannot be put there (Linux 5.9 is needed)",
+    };
+    let mut last = None;
+    for mode in modes {
+        loop {
+            match Link::xdp(program, index, mode) {
+                Ok(link) => return Ok((link, mode)),
+                // That of a process that has just ended goes after a moment.
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(e) => {
+                    let final_word = matches!(e.raw_os_error(), Some(libc::EPERM | libc::EBUSY));
+                    last = Some(e);
+                    if final_word {
+                        return Err(refused(name, what, last.unwrap_or_else(std::io::Error::last_os_error)));
+                    }
+                    break;
+                }
+            }
+        }
+    }
+    Err(refused(name, what, last.unwrap_or_else(|| std::io::Error::other("no mode"))))
+}

@@ -1,0 +1,431 @@
+//! The system's side of an AF_XDP socket: its calls, the memory that packets come in (UMEM), and the rings by which it goes to and
+//! fro. All `unsafe` code of AF_XDP is here.
+//!
+//! See `Documentation/networking/af_xdp.rst` of Linux. The memory is chunks of one size. A chunk is the kernel's from when
+//! its address is in the fill ring until it is in the receive ring, and ours from then on.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a queue that another socket has just left is waited for.
+const LEFT: Duration = Duration::from_secs(2);
+/// The part of an address that is one where chunks may be anywhere; above it is where in the chunk the packet begins.
+const ADDRESS: u64 = (1 << 48) - 1;
+
+/// How a socket is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Bytes of a chunk: 2048 or 4096.
+    pub(super) chunk: u32,
+    /// How many there are: a power of two.
+    pub(super) chunks: u32,
+    /// Chunks of huge pages (`XDP_UMEM_UNALIGNED_CHUNK_FLAG`).
+    pub(super) unaligned: bool,
+    /// `XDP_COPY`, `XDP_ZEROCOPY`; `None`: as the kernel likes.
+    pub(super) copy: Option<bool>,
+}
+
+/// What failed.
+#[derive(Debug)]
+pub(super) struct Failed(pub(super) &'static str, pub(super) io::Error);
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn set<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let (at, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads `len` bytes at `value`, which is that large and lives on.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) }).map(drop)
+}
+
+/// Memory that the kernel uses as well.
+#[derive(Debug)]
+struct Map {
+    /// `len` bytes, from `mmap`, until this is dropped.
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; the kernel, with which it is shared, does not care from which thread it is
+// used.
+unsafe impl Send for Map {}
+
+impl Map {
+    fn new(fd: RawFd, len: usize, offset: libc::off_t, flags: libc::c_int) -> io::Result<Map> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping where the kernel likes; nothing of ours is replaced.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags | libc::MAP_POPULATE, fd, offset) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(at.cast()).map(|at| Map { at, len }).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    /// A number of a ring, at `offset`.
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len, "the kernel's offsets are in its mapping");
+        // SAFETY: within the mapping and aligned, as was just looked at; the kernel writes it as one word, and we look at it
+        // through atomics alone.
+        unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of that length, and nobody uses it any more: who borrowed from it borrowed `self`.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A ring of entries of type `T`, a plain structure.
+#[derive(Debug)]
+struct Ring<T> {
+    map: Map,
+    offsets: [usize; 4],
+    /// Entries less one; there is a power of two of them.
+    mask: u32,
+    /// The next entry of ours.
+    next: u32,
+    entry: std::marker::PhantomData<T>,
+}
+
+impl<T: Copy> Ring<T> {
+    fn new(fd: &OwnedFd, entries: u32, of: &libc::xdp_ring_offset, page: libc::off_t) -> io::Result<Ring<T>> {
+        let [producer, consumer, flags, desc] = [of.producer, of.consumer, of.flags, of.desc].map(|n| n as usize);
+        let len = desc + entries as usize * size_of::<T>();
+        let map = Map::new(fd.as_raw_fd(), len, page, libc::MAP_SHARED)?;
+        if !desc.is_multiple_of(align_of::<T>()) {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+        let entry = std::marker::PhantomData;
+        Ok(Ring { map, offsets: [producer, consumer, flags, desc], mask: entries - 1, next: 0, entry })
+    }
+
+    fn producer(&self) -> &AtomicU32 {
+        self.map.word(self.offsets[0])
+    }
+
+    fn consumer(&self) -> &AtomicU32 {
+        self.map.word(self.offsets[1])
+    }
+
+    /// Whether the kernel wants to be called before it goes on.
+    fn wants_call(&self) -> bool {
+        self.map.word(self.offsets[2]).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+
+    fn entry(&self, n: u32) -> *mut T {
+        let at = self.offsets[3] + (n & self.mask) as usize * size_of::<T>();
+        // SAFETY: `mask` keeps the entry within the mapping, which was made as large as all entries.
+        unsafe { self.map.at.as_ptr().add(at).cast() }
+    }
+
+    /// Entries that the kernel has put there for us.
+    fn waiting(&self) -> u32 {
+        self.producer().load(Ordering::Acquire).wrapping_sub(self.next)
+    }
+
+    /// Takes the next entry, which `waiting` said is there.
+    fn take(&mut self) -> T {
+        // SAFETY: the entry is in the mapping and aligned; the kernel wrote it before it moved the producer, which `waiting`
+        // looked at, and does not write it again before the consumer moves.
+        let entry = unsafe { self.entry(self.next).read() };
+        self.next = self.next.wrapping_add(1);
+        entry
+    }
+
+    fn took(&self) {
+        self.consumer().store(self.next, Ordering::Release);
+    }
+
+    /// Puts an entry there, where the kernel has left room.
+    fn put(&mut self, value: T) {
+        if self.next.wrapping_sub(self.consumer().load(Ordering::Acquire)) > self.mask {
+            return;
+        }
+        // SAFETY: the entry is in the mapping and aligned, and not the kernel's: there is room, as was just looked at.
+        unsafe { self.entry(self.next).write(value) };
+        self.next = self.next.wrapping_add(1);
+    }
+
+    fn told(&self) {
+        self.producer().store(self.next, Ordering::Release);
+    }
+}
+
+/// A packet that is ours until it is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// In the memory.
+    pub(super) start: u32,
+    pub(super) len: u32,
+    /// The chunk's address.
+    chunk: u64,
+}
+
+/// An AF_XDP socket with its memory, bound to a queue of an interface.
+#[derive(Debug)]
+pub(super) struct Socket {
+    rx: Ring<libc::xdp_desc>,
+    fill: Ring<u64>,
+    fd: OwnedFd,
+    memory: Map,
+    shape: Shape,
+    /// Chunks that are ours, with a packet each.
+    held: Vec<Place>,
+}
+
+impl Socket {
+    /// Makes a socket, and binds it.
+    pub(super) fn new(index: i32, queue: u32, shape: Shape) -> Result<Socket, Failed> {
+        let at = |what| move |e| Failed(what, e);
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: no memory is handed over.
+        let fd = check(unsafe { libc::socket(libc::AF_XDP, kind, 0) });
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        let fd = fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).map_err(at("cannot open an AF_XDP socket"))?;
+        let len = shape.chunk as usize * shape.chunks as usize;
+        let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        if shape.unaligned {
+            flags |= libc::MAP_HUGETLB;
+        }
+        let memory = Map::new(-1, len, 0, flags).map_err(at(match shape.unaligned {
+            true => {
+                "there are not enough huge pages for mem-unaligned (/proc/sys/vm/nr_hugepages; 16 MiB for each queue)"
+            }
+            false => "there is no memory for its packets",
+        }))?;
+        // SAFETY: a structure of integers, for which zeros are valid.
+        let mut region: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
+        region.addr = memory.at.as_ptr() as u64;
+        region.len = len as u64;
+        region.chunk_size = shape.chunk;
+        if shape.unaligned {
+            region.flags = libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
+        }
+        set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
+            .map_err(at("memory for its packets cannot be locked (the capability CAP_IPC_LOCK, or ulimit -l)"))?;
+        let rings = at("cannot have its rings");
+        for name in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
+            // Nothing is sent; but the kernel wants to have a ring for it.
+            let entries = if name == libc::XDP_UMEM_COMPLETION_RING { 64 } else { shape.chunks };
+            set(&fd, libc::SOL_XDP, name, &entries).map_err(rings)?;
+        }
+        let offsets = offsets(&fd).map_err(rings)?;
+        let rx = Ring::new(&fd, shape.chunks, &offsets.rx, libc::XDP_PGOFF_RX_RING).map_err(rings)?;
+        let page = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+        let fill = Ring::new(&fd, shape.chunks, &offsets.fr, page).map_err(rings)?;
+        let mut socket = Socket { rx, fill, fd, memory, shape, held: Vec::new() };
+        (0..shape.chunks).for_each(|n| socket.fill.put(u64::from(n) * u64::from(shape.chunk)));
+        socket.fill.told();
+        socket.bind(index, queue).map_err(at(match shape.copy {
+            Some(false) => "cannot be bound to without copying (force-bind-mode: zero): its driver may not be able to",
+            _ => "cannot be bound to",
+        }))?;
+        Ok(socket)
+    }
+
+    fn bind(&self, index: i32, queue: u32) -> io::Result<()> {
+        // SAFETY: a structure of integers, for which zeros are valid.
+        let mut address: libc::sockaddr_xdp = unsafe { std::mem::zeroed() };
+        address.sxdp_family = libc::AF_XDP as u16;
+        address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP
+            | match self.shape.copy {
+                None => 0,
+                Some(true) => libc::XDP_COPY,
+                Some(false) => libc::XDP_ZEROCOPY,
+            };
+        address.sxdp_ifindex = index.cast_unsigned();
+        address.sxdp_queue_id = queue;
+        let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+        let end = Instant::now() + LEFT;
+        loop {
+            // SAFETY: the kernel reads `len` bytes at `address`, which is that large.
+            match check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) }) {
+                Ok(_) => return Ok(()),
+                // The kernel lets go of a socket that was closed only after a moment.
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Its descriptor: the value of a map of sockets.
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Whether packets come without being copied.
+    pub(super) fn zero_copy(&self) -> bool {
+        let mut flags = 0u32;
+        let mut len = size_of::<u32>() as libc::socklen_t;
+        let (to, name) = ((&raw mut flags).cast(), libc::XDP_OPTIONS);
+        // SAFETY: the kernel writes at most `len` bytes to `flags`, which is that large.
+        let got = unsafe { libc::getsockopt(self.fd(), libc::SOL_XDP, name, to, &raw mut len) };
+        got == 0 && flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+    }
+
+    /// Has calls poll the card for `micros` before they wait, `budget` packets at a time.
+    pub(super) fn busy_poll(&self, micros: u32, budget: u32) -> io::Result<()> {
+        let number = |n: u32| libc::c_int::try_from(n).unwrap_or(libc::c_int::MAX);
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1 as &libc::c_int)?;
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &number(micros))?;
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &number(budget))
+    }
+
+    /// Calls the kernel, which goes on filling the memory then, and with busy polling looks whether there is something.
+    pub(super) fn call(&self) {
+        // SAFETY: no memory is handed over. That nothing is received is no error here.
+        unsafe {
+            libc::recvfrom(
+                self.fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Packets that wait to be taken.
+    #[inline]
+    pub(super) fn waiting(&self) -> u32 {
+        self.rx.waiting()
+    }
+
+    /// Takes at most `max` packets; those that cannot be are left out and counted in the result.
+    pub(super) fn take(&mut self, max: usize) -> u64 {
+        let mut unreadable = 0;
+        for _ in 0..self.waiting().min(u32::try_from(max).unwrap_or(u32::MAX)) {
+            let d = self.rx.take();
+            let (start, chunk) = match self.shape.unaligned {
+                true => ((d.addr & ADDRESS) + (d.addr >> 48), d.addr & ADDRESS),
+                false => (d.addr, d.addr & !(u64::from(self.shape.chunk) - 1)),
+            };
+            let end = start.saturating_add(u64::from(d.len));
+            match u32::try_from(start) {
+                Ok(start) if end <= self.memory.len as u64 => self.held.push(Place { start, len: d.len, chunk }),
+                _ => unreadable += 1,
+            }
+        }
+        self.rx.took();
+        unreadable
+    }
+
+    /// Gives back those of what was taken that `wanted` does not want.
+    pub(super) fn keep(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) {
+        let Socket { memory, held, fill, .. } = self;
+        held.retain(|p| {
+            let one = View { memory, held: std::slice::from_ref(p) };
+            let keeps = wanted(one.get(0));
+            if !keeps {
+                fill.put(p.chunk);
+            }
+            keeps
+        });
+        fill.told();
+    }
+
+    /// Gives back all that was taken.
+    pub(super) fn give_back(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        // There is room: the ring has as many entries as there are chunks.
+        for p in self.held.drain(..) {
+            self.fill.put(p.chunk);
+        }
+        self.fill.told();
+        if self.fill.wants_call() {
+            self.call();
+        }
+    }
+
+    /// What was taken.
+    pub(super) fn held(&self) -> &[Place] {
+        &self.held
+    }
+
+    /// What was taken, to be read.
+    pub(super) fn view(&self) -> View<'_> {
+        View { memory: &self.memory, held: &self.held }
+    }
+
+    /// What the kernel counted of it: dropped, invalid descriptors, ring full, no chunk to fill.
+    pub(super) fn statistics(&self) -> io::Result<[u64; 4]> {
+        // struct xdp_statistics: rx_dropped, rx_invalid_descs, tx_invalid_descs, rx_ring_full, rx_fill_ring_empty_descs,
+        // tx_ring_empty_descs.
+        let mut s = [0u64; 6];
+        let mut len = size_of_val(&s) as libc::socklen_t;
+        let name = libc::XDP_STATISTICS;
+        // SAFETY: the kernel writes at most `len` bytes to `s`, which is that large.
+        check(unsafe { libc::getsockopt(self.fd(), libc::SOL_XDP, name, s.as_mut_ptr().cast(), &raw mut len) })?;
+        Ok([s[0], s[1], s[3], s[4]])
+    }
+}
+
+fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: a structure of integers, for which zeros are valid.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
+    let (to, name) = ((&raw mut offsets).cast(), libc::XDP_MMAP_OFFSETS);
+    // SAFETY: the kernel writes at most `len` bytes to `offsets`, which is that large.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, name, to, &raw mut len) })?;
+    // Before Linux 5.4 there are no flags, and the structure is a shorter one.
+    if len as usize != size_of::<libc::xdp_mmap_offsets>() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "Linux 5.4 is needed"));
+    }
+    Ok(offsets)
+}
+
+/// The packets that were taken out of a ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    memory: &'a Map,
+    held: &'a [Place],
+}
+
+impl<'a> View<'a> {
+    /// The packet at `index`.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &'a [u8] {
+        let Some(p) = self.held.get(index) else { return &[] };
+        // SAFETY: the packet is in the mapping, as was looked at when it was taken, and the mapping outlives the borrow. Its chunk
+        // is ours: the kernel does not write to it until it is given back, which needs `&mut Socket`, and so cannot be while
+        // this is borrowed.
+        unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(p.start as usize), p.len as usize) }
+    }
+}
+
+/// What waiting came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Polled {
+    Data,
+    Timeout,
+    Signal,
+    Error,
+}
+
+/// Waits until one of the sockets has packets, or an error.
+pub(super) fn poll(sockets: &mut [libc::pollfd], wait: Duration) -> Polled {
+    let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: there are as many structures as said, and the kernel writes within them.
+    match unsafe { libc::poll(sockets.as_mut_ptr(), sockets.len() as libc::nfds_t, millis) } {
+        0 => Polled::Timeout,
+        n if n < 0 => match io::Error::last_os_error().kind() {
+            io::ErrorKind::Interrupted => Polled::Signal,
+            _ => Polled::Error,
+        },
+        _ if sockets.iter().any(|p| p.revents & libc::POLLIN != 0) => Polled::Data,
+        _ => Polled::Error,
+    }
+}

@@ -1,0 +1,319 @@
+//! An assembler for eBPF: instructions with labels in, the kernel's encoding out (RFC 9669, BPF Instruction Set Architecture).
+//! Safe code; whether a program is sound is decided by the kernel's verifier.
+
+/// An instruction as the kernel reads it (`struct bpf_insn`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Insn {
+    code: u8,
+    /// Destination in the low four bits, source in the high ones; the other way round on big-endian machines.
+    regs: u8,
+    off: i16,
+    imm: i32,
+}
+
+/// A register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Reg {
+    /// What a call or the program returns.
+    R0 = 0,
+    /// First argument of a call, the context at the start.
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    /// This one and those that follow survive a call.
+    R6,
+    R7,
+    R8,
+    R9,
+    /// The stack's end: what is below it may be written, up to 512 bytes.
+    Fp,
+}
+
+/// How many bytes a load or store takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    B,
+    H,
+    W,
+    DW,
+}
+
+impl Size {
+    const fn bits(self) -> u8 {
+        match self {
+            Size::W => 0x00,
+            Size::H => 0x08,
+            Size::B => 0x10,
+            Size::DW => 0x18,
+        }
+    }
+}
+
+/// An operation on a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Alu {
+    Add = 0x00,
+    Sub = 0x10,
+    Mul = 0x20,
+    And = 0x50,
+    Lsh = 0x60,
+    Rsh = 0x70,
+    Xor = 0xa0,
+    Mov = 0xb0,
+}
+
+/// When a jump is taken; numbers are compared without sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum When {
+    Equal = 0x10,
+    Greater = 0x20,
+    /// A bit of both is set.
+    Bits = 0x40,
+    NotEqual = 0x50,
+    Less = 0xa0,
+}
+
+/// A function of the kernel that programs may call (`enum bpf_func_id`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Helper {
+    MapLookup = 1,
+    RedirectMap = 51,
+    /// Nanoseconds of the monotonic clock, to a tick; since Linux 5.11.
+    KtimeCoarse = 160,
+}
+
+/// A load of a packet's bytes, whose place is in a register, for programs of sockets.
+const LD_IND: u8 = 0x40;
+/// Places counted from the network header (`SKF_NET_OFF`).
+const NETWORK: i32 = -0x10_0000;
+const LDX: u8 = 0x61;
+const ST: u8 = 0x62;
+const STX: u8 = 0x63;
+const ALU64: u8 = 0x07;
+const ALU32: u8 = 0x04;
+const JMP: u8 = 0x05;
+const JMP32: u8 = 0x06;
+/// The operand is a register.
+const X: u8 = 0x08;
+const CALL: u8 = 0x80;
+const EXIT: u8 = 0x90;
+/// Converts to network order: what was loaded from a packet is a number then.
+const END_BE: u8 = 0xd0 | X;
+/// A 64-bit constant, of two instructions.
+const LD_IMM64: u8 = 0x18;
+/// The constant is the descriptor of a map.
+const PSEUDO_MAP_FD: u8 = 1;
+
+/// A place to jump to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label(usize);
+
+/// What keeps a program from being assembled: a mistake in this crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AsmError {
+    #[error("a jump leads nowhere")]
+    Unbound,
+    #[error("a jump is too far")]
+    Far,
+}
+
+/// A program being written.
+#[derive(Debug, Default)]
+pub(crate) struct Asm {
+    code: Vec<Insn>,
+    labels: Vec<Option<usize>>,
+    jumps: Vec<(usize, Label)>,
+}
+
+impl Asm {
+    pub(crate) fn new() -> Asm {
+        Asm::default()
+    }
+
+    fn push(&mut self, code: u8, dst: u8, src: u8, off: i16, imm: i32) {
+        let regs = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
+        self.code.push(Insn { code, regs, off, imm });
+    }
+
+    /// A place that [`Asm::bind`] will say.
+    pub(crate) fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The label is here.
+    pub(crate) fn bind(&mut self, label: Label) {
+        let here = self.code.len();
+        if let Some(l) = self.labels.get_mut(label.0) {
+            *l = Some(here);
+        }
+    }
+
+    /// `dst = dst op src`
+    pub(crate) fn alu(&mut self, op: Alu, dst: Reg, src: Reg) {
+        self.push(ALU64 | op as u8 | X, dst as u8, src as u8, 0, 0);
+    }
+
+    /// `dst = dst op imm`
+    pub(crate) fn alu_imm(&mut self, op: Alu, dst: Reg, imm: i32) {
+        self.push(ALU64 | op as u8, dst as u8, 0, 0, imm);
+    }
+
+    /// `dst = src`
+    pub(crate) fn mov(&mut self, dst: Reg, src: Reg) {
+        self.alu(Alu::Mov, dst, src);
+    }
+
+    /// `dst = imm`
+    pub(crate) fn mov_imm(&mut self, dst: Reg, imm: i32) {
+        self.alu_imm(Alu::Mov, dst, imm);
+    }
+
+    /// `dst = *(src + off)`
+    pub(crate) fn load(&mut self, size: Size, dst: Reg, src: Reg, off: i16) {
+        self.push(LDX | size.bits(), dst as u8, src as u8, off, 0);
+    }
+
+    /// R0 = so many bytes of the packet as a number, `from` and `off` from its network header on. R6 is the context; R1 to R5 are
+    /// gone then. Where there are no such bytes the program ends, with 0.
+    pub(crate) fn load_packet_at(&mut self, size: Size, from: Reg, off: i32) {
+        self.push(LD_IND | size.bits(), 0, from as u8, 0, NETWORK + off);
+    }
+
+    /// `*(dst + off) = src`
+    pub(crate) fn store(&mut self, size: Size, dst: Reg, off: i16, src: Reg) {
+        self.push(STX | size.bits(), dst as u8, src as u8, off, 0);
+    }
+
+    /// `*(dst + off) = imm`
+    pub(crate) fn store_imm(&mut self, size: Size, dst: Reg, off: i16, imm: i32) {
+        self.push(ST | size.bits(), dst as u8, 0, off, imm);
+    }
+
+    /// Makes 16 bits that were loaded from a packet a number.
+    pub(crate) fn big_endian16(&mut self, dst: Reg) {
+        self.push(ALU32 | END_BE, dst as u8, 0, 0, 16);
+    }
+
+    pub(crate) fn jump(&mut self, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.push(JMP, 0, 0, 0, 0);
+    }
+
+    /// Jumps where `dst when src`.
+    pub(crate) fn jump_if(&mut self, when: When, dst: Reg, src: Reg, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.push(JMP | when as u8 | X, dst as u8, src as u8, 0, 0);
+    }
+
+    /// Jumps where the low 32 bits of `dst` are `when imm`.
+    pub(crate) fn jump_if_imm(&mut self, when: When, dst: Reg, imm: u32, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.push(JMP32 | when as u8, dst as u8, 0, 0, imm as i32);
+    }
+
+    /// Jumps where the 64 bits of `dst` are 0: what a lookup that found nothing returns.
+    pub(crate) fn jump_if_null(&mut self, dst: Reg, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.push(JMP | When::Equal as u8, dst as u8, 0, 0, 0);
+    }
+
+    /// `R0 = helper(R1, …, R5)`; R1 to R5 are gone then.
+    pub(crate) fn call(&mut self, helper: Helper) {
+        self.push(JMP | CALL, 0, 0, 0, helper as i32);
+    }
+
+    /// The program is at its end, and R0 its result.
+    pub(crate) fn exit(&mut self) {
+        self.push(JMP | EXIT, 0, 0, 0, 0);
+    }
+
+    /// `dst` = the map with this descriptor.
+    pub(crate) fn map(&mut self, dst: Reg, fd: i32) {
+        self.push(LD_IMM64, dst as u8, PSEUDO_MAP_FD, 0, fd);
+        self.push(0, 0, 0, 0, 0);
+    }
+
+    /// The program.
+    ///
+    /// # Errors
+    /// A label that was not bound, or is out of reach.
+    pub(crate) fn finish(mut self) -> Result<Vec<Insn>, AsmError> {
+        for (at, label) in &self.jumps {
+            let to = self.labels.get(label.0).copied().flatten().ok_or(AsmError::Unbound)?;
+            let off = i16::try_from(to as i64 - *at as i64 - 1).map_err(|_| AsmError::Far)?;
+            if let Some(insn) = self.code.get_mut(*at) {
+                insn.off = off;
+            }
+        }
+        Ok(self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(code: &[Insn]) -> Vec<[u8; 8]> {
+        let one = |i: &Insn| {
+            let (o, m) = (i.off.to_le_bytes(), i.imm.to_le_bytes());
+            [i.code, i.regs, o[0], o[1], m[0], m[1], m[2], m[3]]
+        };
+        code.iter().map(one).collect()
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn instructions_are_encoded_as_the_rfc_says() {
+        let mut a = Asm::new();
+        let out = a.label();
+        a.mov_imm(Reg::R0, 2);
+        a.load(Size::W, Reg::R7, Reg::R1, 4);
+        a.jump_if(When::Greater, Reg::R7, Reg::R8, out);
+        a.jump_if_imm(When::Bits, Reg::R4, 7, out);
+        a.store(Size::H, Reg::Fp, -12, Reg::R3);
+        a.store_imm(Size::DW, Reg::Fp, -48, 0);
+        a.alu_imm(Alu::Lsh, Reg::R3, 2);
+        a.big_endian16(Reg::R3);
+        a.map(Reg::R1, 9);
+        a.call(Helper::MapLookup);
+        a.bind(out);
+        a.exit();
+        let want: [[u8; 8]; 12] = [
+            [0xb7, 0x00, 0, 0, 2, 0, 0, 0],
+            [0x61, 0x17, 4, 0, 0, 0, 0, 0],
+            [0x2d, 0x87, 8, 0, 0, 0, 0, 0],
+            [0x46, 0x04, 7, 0, 7, 0, 0, 0],
+            [0x6b, 0x3a, 0xf4, 0xff, 0, 0, 0, 0],
+            [0x7a, 0x0a, 0xd0, 0xff, 0, 0, 0, 0],
+            [0x67, 0x03, 0, 0, 2, 0, 0, 0],
+            [0xdc, 0x03, 0, 0, 16, 0, 0, 0],
+            [0x18, 0x11, 0, 0, 9, 0, 0, 0],
+            [0, 0, 0, 0, 0, 0, 0, 0],
+            [0x85, 0, 0, 0, 1, 0, 0, 0],
+            [0x95, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(bytes(&a.finish().unwrap()), want);
+    }
+
+    #[test]
+    fn a_jump_needs_a_place() {
+        let mut a = Asm::new();
+        let nowhere = a.label();
+        a.jump(nowhere);
+        assert_eq!(a.finish().unwrap_err(), AsmError::Unbound);
+        let mut a = Asm::new();
+        let far = a.label();
+        a.jump(far);
+        (0..40_000).for_each(|_| a.exit());
+        a.bind(far);
+        assert_eq!(a.finish().unwrap_err(), AsmError::Far);
+    }
+}

@@ -1,0 +1,44 @@
+//! eBPF: small programs of our own that the kernel runs over packets before anybody else sees them.
+//!
+//! Programs are written with an assembler (`asm`), so that neither a compiler nor a file is needed at run time, and given to
+//! the kernel together with the maps through which they and this process speak (`sys`). What there is (`programs`):
+//!
+//! | program | where | for |
+//! | --- | --- | --- |
+//! | to sockets | XDP | hands each packet to the AF_XDP socket of its queue, and counts it: [`crate::af_xdp`] |
+//! | bypass | XDP | drops or forwards packets of flows that need no more looking, and counts them: [`crate::bypass`] |
+//!
+//! A program is held at an interface by a link (`bpf_link`, Linux 5.9), which goes with the process that made it, however
+//! that ends: none stays behind. Where another program is at the interface already it stays there, and ours is refused.
+
+pub(crate) mod asm;
+pub(crate) mod programs;
+pub(crate) mod sys;
+
+use std::io;
+
+pub use sys::XdpMode;
+
+use crate::live::LiveError;
+use sys::Refused;
+
+/// What to say where the kernel refuses.
+pub(crate) fn refused(interface: &str, what: &'static str, error: io::Error) -> LiveError {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => LiveError::NotAllowedXdp { interface: interface.to_owned() },
+        Some(libc::EBUSY | libc::EEXIST) => LiveError::Occupied { interface: interface.to_owned() },
+        _ => LiveError::System { interface: interface.to_owned(), what, source: error },
+    }
+}
+
+/// As [`refused`], of a program.
+pub(crate) fn not_taken(interface: &str, what: &'static str, refusal: Refused) -> LiveError {
+    match refusal.log.trim() {
+        "" => refused(interface, what, refusal.error),
+        log => {
+            let last = log.lines().rev().find(|l| !l.starts_with("processed")).unwrap_or(log);
+            let source = io::Error::new(refusal.error.kind(), format!("{}: {last}", refusal.error));
+            LiveError::System { interface: interface.to_owned(), what, source }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `af-xdp:`: which interfaces are captured from with AF_XDP, by how many workers, and how.
+
+use std::sync::Arc;
+
+use margay_capture::Filter;
+use margay_capture::af_packet::{Interface, Trust};
+use margay_capture::af_xdp::{BindMode, BusyPoll, Port, Settings};
+use margay_capture::ebpf::XdpMode;
+use margay_config::{Config, RunOptions};
+use margay_output::warning;
+
+use super::cpus::Cpus;
+use super::settings::{Device, Entries, Entry, Medium, RunMode};
+use crate::Failed;
+
+const SECTION: &str = "af-xdp";
+
+/// The interfaces that the command line names, or else all of the configuration.
+///
+/// # Errors
+/// None; one that does not exist; a setting that cannot be.
+pub(super) fn devices(
+    config: &Config,
+    options: &RunOptions,
+    names: &[String],
+    mode: RunMode,
+    cpus: &Cpus,
+) -> Result<Vec<Device>, Failed> {
+    let entries = Entries::of(config, SECTION);
+    let names = if names.is_empty() { entries.interfaces() } else { names.to_vec() };
+    if names.is_empty() {
+        return Err(Failed::new(SECTION, "no interface: name one (--af-xdp=eth0), or list some under af-xdp"));
+    }
+    if mode == RunMode::Single && names.len() > 1 {
+        return Err(Failed::new("runmodes", "the run mode \"single\" takes one interface; there are several"));
+    }
+    let filter = match (&options.filter, &options.filter_file) {
+        (Some(words), _) => Some(words.clone()),
+        (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new(SECTION, e.to_string()))?,
+        (None, None) => None,
+    };
+    let mut devices: Vec<Device> = Vec::new();
+    for name in names {
+        if devices.iter().any(|d| d.name == name) {
+            return Err(Failed::new(SECTION, format!("{name}: is named twice")));
+        }
+        let of = entries.of_interface(&name);
+        let (settings, auto_trust) = of.xdp_settings(filter.as_deref())?;
+        let port = Port::new(&name, settings).map_err(|e| Failed::new(SECTION, e.to_string()))?;
+        let workers = of.workers(&name, mode, port.queues() as usize, cpus)?;
+        if Interface::takes_tags_out(&name) && Interface::is_physical(&name) {
+            warning!(
+                SECTION,
+                "{name}: the card takes VLAN tags out of frames, and nobody can tell what they were: \
+                 `ethtool -K {name} rxvlan off` keeps them"
+            );
+        }
+        devices.push(Device { name, workers, medium: Medium::AfXdp(Arc::new(port)), auto_trust, bypass: None });
+    }
+    Ok(devices)
+}
+
+/// The queues of worker `nth` of `workers`.
+pub(super) fn queues(port: &Port, nth: usize, workers: usize) -> Vec<u32> {
+    (0..port.queues()).skip(nth).step_by(workers.max(1)).collect()
+}
+
+impl Entry<'_> {
+    /// One worker a queue; fewer have several queues each.
+    fn workers(&self, name: &str, mode: RunMode, queues: usize, cpus: &Cpus) -> Result<usize, Failed> {
+        let wanted = match (mode, self.text("threads")) {
+            (RunMode::Single, _) => 1,
+            (RunMode::Workers, None | Some("auto")) => queues.min(cpus.workers(name)),
+            (RunMode::Workers, Some(_)) => self.number("threads")?.unwrap_or(1),
+        };
+        match wanted {
+            0 => Err(self.wrong("threads", "0 workers inspect nothing").into()),
+            n if n > queues => {
+                warning!(
+                    SECTION,
+                    "{name}: threads: {n}: a queue has one worker, and there are {queues}: {queues} workers \
+                     (`ethtool -L {name} combined {n}` makes more queues)"
+                );
+                Ok(queues)
+            }
+            n => Ok(n),
+        }
+    }
+
+    fn xdp_settings(&self, filter: Option<&str>) -> Result<(Settings, bool), Failed> {
+        let mode = match self.text("force-xdp-mode") {
+            None | Some("none") => None,
+            Some("skb") => Some(XdpMode::Generic),
+            Some("drv") => Some(XdpMode::Driver),
+            Some(other) => {
+                return Err(self.wrong("force-xdp-mode", &format!("\"{other}\" is none of none, skb and drv")).into());
+            }
+        };
+        let bind = match self.text("force-bind-mode") {
+            None | Some("none") => BindMode::Any,
+            Some("zero") => BindMode::Zero,
+            Some("copy") => BindMode::Copy,
+            Some(other) => {
+                return Err(self
+                    .wrong("force-bind-mode", &format!("\"{other}\" is none of none, zero and copy"))
+                    .into());
+            }
+        };
+        if (mode, bind) == (Some(XdpMode::Generic), BindMode::Zero) {
+            let why = "zero needs the program in the driver: remove force-xdp-mode: skb";
+            return Err(self.wrong("force-bind-mode", why).into());
+        }
+        let d = BusyPoll { micros: 20, budget: 64 };
+        let busy_poll = match self.flag("enable-busy-poll", true)? {
+            true => Some(BusyPoll {
+                micros: self.number("busy-poll-time")?.unwrap_or(d.micros),
+                budget: self.number("busy-poll-budget")?.unwrap_or(d.budget),
+            }),
+            false => None,
+        };
+        if busy_poll.is_some_and(|b| b.budget == 0 || b.budget > u32::from(u16::MAX)) {
+            return Err(self.wrong("busy-poll-budget", "is not 1 to 65535 packets").into());
+        }
+        let (timeout, times) = (self.number("gro-flush-timeout")?, self.number("napi-defer-hard-irq")?);
+        let defer = (timeout.is_some() || times.is_some()).then(|| [timeout.unwrap_or(2_000_000), times.unwrap_or(2)]);
+        let (trust, auto_trust) = self.trust()?;
+        let settings = Settings {
+            promiscuous: !self.flag("disable-promisc", false)?,
+            mode,
+            bind,
+            unaligned: self.flag("mem-unaligned", false)?,
+            busy_poll,
+            defer,
+            // Nothing is known of what the host's own card will fill in: what the host sends does not come here.
+            trust: if trust == Trust::Kernel { Trust::Nobody } else { trust },
+            filter: filter.or_else(|| self.text("bpf-filter")).map(str::to_owned),
+        };
+        Ok((settings, auto_trust))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(yaml: &str) -> Result<(Settings, bool), String> {
+        let config = Config::from_str(&format!("%YAML 1.1\n---\naf-xdp:\n  - interface: e0\n{yaml}\n"), "t").unwrap();
+        Entries::of(&config, SECTION).of_interface("e0").xdp_settings(None).map_err(|f| f.message)
+    }
+
+    #[test]
+    fn settings_are_those_of_suricata() {
+        let (s, auto) = read("").unwrap();
+        assert!(!auto && s.promiscuous && s.defer.is_none() && !s.unaligned && s.mode.is_none());
+        assert_eq!((s.bind, s.busy_poll), (BindMode::Any, Some(BusyPoll { micros: 20, budget: 64 })));
+        let (s, auto) = read(
+            "    disable-promisc: yes\n    force-xdp-mode: drv\n    force-bind-mode: copy\n    mem-unaligned: yes\n    \
+             busy-poll-time: 30\n    busy-poll-budget: 128\n    gro-flush-timeout: 1000\n    checksum-checks: auto\n    \
+             bpf-filter: tcp",
+        )
+        .unwrap();
+        assert!(auto && !s.promiscuous && s.unaligned);
+        assert_eq!((s.mode, s.bind), (Some(XdpMode::Driver), BindMode::Copy));
+        assert_eq!(s.busy_poll, Some(BusyPoll { micros: 30, budget: 128 }));
+        assert_eq!((s.defer, s.filter.as_deref(), s.trust), (Some([1000, 2]), Some("tcp"), Trust::Nobody));
+        assert_eq!(read("    enable-busy-poll: no").unwrap().0.busy_poll, None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        for (text, word) in [
+            ("force-xdp-mode: driver", "skb"),
+            ("force-bind-mode: yes", "copy"),
+            ("busy-poll-budget: 0", "65535"),
+            ("gro-flush-timeout: soon", "soon"),
+            ("checksum-checks: perhaps", "kernel"),
+        ] {
+            let e = read(&format!("    {text}")).unwrap_err();
+            assert!(e.contains(word), "{text}: {e}");
+        }
+        assert!(read("    force-xdp-mode: skb\n    force-bind-mode: zero").is_err());
+    }
+}

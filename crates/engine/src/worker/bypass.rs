@@ -1,0 +1,175 @@
+//! Flows that need no more looking: their packets are counted and no more, or do not come here at all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use margay_capture::bypass::{BypassCount, BypassKey, Refusal};
+use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowRef, FlowState};
+use margay_packet::Packet;
+use margay_packet::tcp::flag;
+
+use super::{FlowExt, Lane, Rest};
+use crate::control::post::Post;
+use crate::live::bypass::{Counted, Table};
+
+/// A worker's flows that are bypassed in the kernel.
+pub(crate) struct InKernel {
+    table: Arc<Table>,
+    /// Where the worker is told of counts.
+    post: Arc<Post>,
+    /// By their identifiers. As many as the table has room for, at most.
+    flows: HashMap<u64, Entered>,
+    /// Packets and bytes of flows that were counted when they had left the flow table.
+    late: (u64, u64),
+    /// All packets that the kernel has counted.
+    packets: u64,
+    /// Flows that were entered; for which there was no room; that the kernel did not take for another reason.
+    entered: u64,
+    full: u64,
+    refused: u64,
+}
+
+/// A flow that was entered.
+struct Entered {
+    keys: [BypassKey; 2],
+    /// What the flow has of it already.
+    seen: [BypassCount; 2],
+    /// Directions that were closed.
+    closed: [bool; 2],
+}
+
+impl InKernel {
+    pub(crate) fn new(table: Arc<Table>, post: Arc<Post>) -> InKernel {
+        InKernel { table, post, flows: HashMap::new(), late: (0, 0), packets: 0, entered: 0, full: 0, refused: 0 }
+    }
+
+    /// Gives its counters.
+    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
+        f("capture.bypass.flows", self.entered);
+        f("capture.bypass.full", self.full);
+        f("capture.bypass.refused", self.refused);
+    }
+
+    /// Packets that were bypassed in the kernel.
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Enters a flow; whether the kernel bypasses it from here on.
+    fn enter(&mut self, core: &FlowCore, at: FlowRef) -> bool {
+        // What is inside a tunnel the program does not see; what is dropped must not be sent on.
+        if core.recursion > 0 || core.action == FlowAction::Drop {
+            return false;
+        }
+        let (client, server) = ((core.src, core.sport), (core.dst, core.dport));
+        let key = |from, to| BypassKey::new(from, to, core.proto, core.vlans.as_slice());
+        let (Some(there), Some(back)) = (key(client, server), key(server, client)) else { return false };
+        let keys = [there, back];
+        match self.table.enter(&keys, at, core.id, &self.post) {
+            Ok(()) => {
+                self.entered += 1;
+                let (seen, closed) = Default::default();
+                self.flows.insert(core.id, Entered { keys, seen, closed });
+                true
+            }
+            Err(Refusal::Full) => {
+                self.full += 1;
+                false
+            }
+            Err(_) => {
+                self.refused += 1;
+                false
+            }
+        }
+    }
+
+    /// Takes a flow out of the kernel, if it is there, and counts what it had; what is new.
+    fn take(&mut self, core: &mut FlowCore) -> (u64, u64) {
+        let Some(mut entered) = self.flows.remove(&core.id) else { return (0, 0) };
+        let counts = self.table.take(&entered.keys);
+        let mut new = (0, 0);
+        for (direction, count) in counts.into_iter().enumerate() {
+            let (packets, bytes) = entered.count(core, direction, count);
+            new = (new.0 + packets, new.1 + bytes);
+        }
+        self.packets += new.0;
+        new
+    }
+}
+
+impl Entered {
+    /// Adds to a flow what the kernel has counted since it was last asked; how much that is.
+    fn count(&mut self, core: &mut FlowCore, direction: usize, count: BypassCount) -> (u64, u64) {
+        let Some(seen) = self.seen.get_mut(direction) else { return (0, 0) };
+        let packets = count.packets.saturating_sub(seen.packets);
+        let bytes = count.bytes.saturating_sub(seen.bytes);
+        if packets == 0 {
+            return (0, 0);
+        }
+        *seen = count;
+        core.pkts[direction] += packets;
+        core.bytes[direction] += bytes;
+        core.bypassed[direction].0 += packets;
+        core.bypassed[direction].1 += bytes;
+        core.last = core.last.max(count.last);
+        (packets, bytes)
+    }
+}
+
+impl Rest {
+    /// How a flow that needs no more looking is bypassed: in the kernel where that can be.
+    #[cold]
+    pub(super) fn bypass(&mut self, core: &FlowCore, at: FlowRef) -> FlowState {
+        match self.kernel.as_mut().is_some_and(|k| k.enter(core, at)) {
+            true => FlowState::CaptureBypassed,
+            false => FlowState::LocalBypassed,
+        }
+    }
+
+    /// A packet of a flow that is bypassed in the kernel came here: where it ends the connection the kernel is rid of it. What
+    /// follows, if something does, comes here.
+    pub(super) fn came_all_the_same(&mut self, packet: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction) {
+        let Some(kernel) = &mut self.kernel else { return };
+        let Some(flags) = packet.tcp().map(|t| t.flags()) else { return };
+        let Some(entered) = kernel.flows.get_mut(&flow.core.id) else { return };
+        if flags & flag::FIN != 0 {
+            entered.closed[dir.index()] = true;
+        }
+        if flags & flag::RST != 0 || entered.closed == [true; 2] {
+            kernel.take(&mut flow.core);
+        }
+    }
+
+    /// A flow ends: what the kernel has counted of it is its own.
+    pub(super) fn end_in_kernel(&mut self, core: &mut FlowCore) {
+        if core.state == FlowState::CaptureBypassed
+            && let Some(kernel) = &mut self.kernel
+        {
+            let (packets, bytes) = kernel.take(core);
+            kernel.late.0 += packets;
+            kernel.late.1 += bytes;
+        }
+    }
+}
+
+impl Lane {
+    /// Takes what the kernel has counted of flows.
+    pub(crate) fn counted_in_kernel(&mut self, list: &[Counted]) {
+        let Some(kernel) = &mut self.rest.kernel else { return };
+        for c in list {
+            let Some(flow) = self.flows.get_mut(c.at).filter(|f| f.core.id == c.flow) else { continue };
+            if let Some(entered) = kernel.flows.get_mut(&c.flow) {
+                kernel.packets += entered.count(&mut flow.core, c.direction, c.count).0;
+            }
+        }
+    }
+
+    /// Adds what was counted of flows after they had left the table.
+    pub(super) fn count_late(&mut self) {
+        if let Some(kernel) = &mut self.rest.kernel {
+            let (packets, bytes) = std::mem::take(&mut kernel.late);
+            self.flows.counters.bypassed_pkts += packets;
+            self.flows.counters.bypassed_bytes += bytes;
+        }
+    }
+}
