@@ -70,8 +70,8 @@ impl Connection {
 }
 
 fn rules(dir: &Path) {
-    let text = "alert tcp any any -> any 80 (msg:\"enough\"; content:\"LETMEPASS\"; bypass; sid:1;)\n\
-                alert tcp any any -> any 80 (msg:\"more\"; content:\"needle\"; sid:2;)\n";
+    let text = "alert tcp any any -> any 80 (msg:\"enough\"; dsize:>0; content:\"LETMEPASS\"; bypass; sid:1;)\n\
+                alert tcp any any -> any 80 (msg:\"more\"; dsize:>0; content:\"needle\"; sid:2;)\n";
     std::fs::write(dir.join("a.rules"), text).expect("rules");
 }
 
