@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use margay_flow::Seeded;
+
 /// What requests, answers and pages consist of, in lower case.
 const PHRASES: &[&[u8]] = &[
     b"get / http/1.1\r\nhost: www.",
@@ -55,18 +57,20 @@ const PHRASES: &[&[u8]] = &[
 const KEPT: usize = 8;
 
 /// The stretches of the phrases, by their length.
-static STRETCHES: LazyLock<[HashSet<[u8; KEPT]>; KEPT + 1]> = LazyLock::new(|| {
+static STRETCHES: LazyLock<[HashSet<u64, Seeded>; KEPT + 1]> = LazyLock::new(|| {
     std::array::from_fn(|len| {
         let stretches = PHRASES.iter().flat_map(|p| p.windows(len.max(1)));
-        stretches.filter(|s| s.len() == len).map(key).collect()
+        let mut all = HashSet::with_hasher(Seeded(0));
+        all.extend(stretches.filter(|s| s.len() == len).map(key));
+        all
     })
 });
 
 /// Lower case, filled up with zeros.
-fn key(stretch: &[u8]) -> [u8; KEPT] {
+fn key(stretch: &[u8]) -> u64 {
     let mut key = [0; KEPT];
     key.iter_mut().zip(stretch).for_each(|(k, b)| *k = b.to_ascii_lowercase());
-    key
+    u64::from_le_bytes(key)
 }
 
 /// Whether a literal is in most traffic of its kind: a part of what protocols always say, in any case, or zeros and next to nothing
