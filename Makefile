@@ -4,10 +4,13 @@ RELEASE := target/release/margay
 # Whose benchmarks `make micro` runs.
 MICRO_FLAGS ?= $(foreach c,packet capture flow stream json output detect,--bench '*' -p margay-$(c))
 PYTHON ?= python3
+# What `make lab-experiments` runs, and where to.
+EXPERIMENTS ?= $(wildcard lab/experiments/*.yaml)
+LAB_OUT ?= out/lab
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
-.PHONY: demo test test-live test-faults build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
+.PHONY: demo test test-live test-faults lab-experiments build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,13 +60,17 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 test: lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass
 	@echo "make test: all passed"
 
-test-live: setup ## live capture in network namespaces; needs root (a part of unit)
+test-live: setup ## live capture and the laboratory in network namespaces; needs root (a part of unit)
 	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test bridge --test nfqueue
-	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test faults --test faults_inline
+	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test service --test faults --test faults_inline
+	$(CARGO) test --locked --quiet --package margay-lab --test wire
 
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
 	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline
 	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline -- --ignored --test-threads=2 long_
+
+lab-experiments: build ## every experiment of lab/experiments in its quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
+	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)

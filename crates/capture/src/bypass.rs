@@ -412,7 +412,7 @@ mod tests {
                 run(&there[..n]);
             }
             let mut seen = std::collections::HashMap::new();
-            bypass.read(&mut |k, c| drop(seen.insert(*k, c))).unwrap();
+            bypass.read(&mut |k, c| _ = seen.insert(*k, c)).unwrap();
             assert_eq!(seen.len(), 2);
             let [to, from] = bypass.take(&keys);
             assert!(to.packets >= 2 && to.bytes >= 2 * there.len() as u64, "{to:?}");

@@ -228,7 +228,7 @@ fn inner_filter() {
             sender.send(&plain);
         }
         sender.send(&other);
-        assert_eq!(until(&mut source, 1), [other.clone()]);
+        assert_eq!(until(&mut source, 1), std::slice::from_ref(&other));
     }
     accounted(&mut source);
     let c = source.counters(0);

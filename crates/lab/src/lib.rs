@@ -6,6 +6,7 @@
 mod chart;
 mod clock;
 mod compare;
+mod cpus;
 mod engine;
 mod load;
 mod made;

@@ -1,15 +1,19 @@
 //! `margay lab sim-engine`: an engine whose capacity is known, to check the laboratory with.
 //!
-//! It takes packets of [`PACKET`] bytes from a stream socket (which loses none), keeps them in a ring of a given size and
-//! takes them out at a given rate. What finds the ring full is lost there; a share of packets can be lost at the ring or in
+//! It takes packets from an interface, or packets of [`PACKET`] bytes from a stream socket (which loses none), keeps them in a ring of a
+//! given size and takes them out at a given rate. What finds the ring full is lost there; a share of packets can be lost at the ring or in
 //! the engine on purpose. Only numbers of packets are kept. Those that are there at once count as having come evenly since the last
-//! ones did: a busy machine that makes sender or engine wait for a moment changes nothing of what is lost.
+//! ones did: a busy machine that makes sender or engine wait for a moment changes nothing of what is lost. What the kernel had no room
+//! for is lost at the ring too.
 
 use std::io::{ErrorKind, Read};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+
+use margay_capture::af_packet::{AfPacket, Settings};
+use margay_capture::live::{Decisions, LiveSource, Received};
 
 use crate::clock::Moment;
 use crate::problem::{Outcome, Problem};
@@ -24,9 +28,9 @@ const SILENCE: Duration = Duration::from_millis(50);
 /// An engine of known capacity, to check the laboratory with
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The socket to make and read from
+    /// The socket to make and read from, or interface:NAME
     #[arg(long)]
-    socket: PathBuf,
+    source: PathBuf,
     /// Where to write counters
     #[arg(long)]
     counters: PathBuf,
@@ -90,6 +94,12 @@ impl Simulated {
         }
     }
 
+    /// `packets` were lost before the ring was reached: there was no room in the kernel's.
+    fn lose(&mut self, packets: f64) {
+        self.received += packets;
+        self.dropped += packets;
+    }
+
     fn write(&self, path: &Path) -> std::io::Result<()> {
         // Renamed into place: a reader sees one state or the other.
         let beside = path.with_extension("new");
@@ -118,47 +128,22 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         lose_engine: args.lose_engine / 100.0,
         ..Simulated::default()
     };
-    let listener = UnixListener::bind(&args.socket).map_err(|error| Problem::file("make", &args.socket, error))?;
-    let no_wait = listener.set_nonblocking(true);
-    no_wait.map_err(|error| Problem::file("use", &args.socket, error))?;
+    let mut source = Source::open(&args.source)?;
     let wrote = |error| Problem::file("write", &args.counters, error);
     state.write(&args.counters).map_err(wrote)?;
     if !args.never_ready {
         println!("Engine started.");
     }
-    let mut stream = None;
-    let mut buffer = vec![0; 1 << 20];
-    let (mut bytes, mut last, mut written) = (0, Moment::now(), Moment::now());
+    let (mut packets, mut last, mut written) = (0.0, Moment::now(), Moment::now());
     while !signals::stop_asked() {
-        if let Ok((new, _)) = listener.accept() {
-            let wait = new.set_read_timeout(Some(Duration::from_millis(20)));
-            wait.map_err(|error| Problem::file("use", &args.socket, error))?;
-            stream = Some(new);
-        }
-        let read = match stream.as_mut().map(|stream| stream.read(&mut buffer)) {
-            Some(Ok(0)) => {
-                stream = None;
-                0
-            }
-            Some(Ok(read)) => read,
-            Some(Err(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Some(Err(_)) => {
-                stream = None;
-                0
-            }
-            None => {
-                std::thread::sleep(Duration::from_millis(2));
-                0
-            }
-        };
-        bytes += read;
+        packets += source.take()?;
         let now = Moment::now();
-        if bytes >= PACKET || now.since(last) > SILENCE {
-            state.arrive((bytes / PACKET) as f64, now.since(last));
-            bytes %= PACKET;
-            last = now;
+        if packets > 0.0 || now.since(last) > SILENCE {
+            state.arrive(packets, now.since(last));
+            (packets, last) = (0.0, now);
         }
         if now.since(written) >= Duration::from_millis(100) {
+            state.lose(source.lost());
             state.write(&args.counters).map_err(wrote)?;
             written = now;
         }
@@ -167,8 +152,89 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
             return Ok(ExitCode::from(3));
         }
     }
+    state.lose(source.lost());
     state.write(&args.counters).map_err(wrote)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where packets come from.
+enum Source {
+    Interface {
+        ring: Box<AfPacket>,
+        /// What the kernel has lost so far.
+        lost: u64,
+    },
+    Socket {
+        listener: UnixListener,
+        stream: Option<UnixStream>,
+        buffer: Vec<u8>,
+        /// Bytes of a packet that is not whole.
+        bytes: usize,
+    },
+}
+
+/// After so many packets counters are written even if more are there.
+const MOST: usize = 1_000_000;
+/// How long is waited for packets.
+const WAIT: Duration = Duration::from_millis(20);
+
+impl Source {
+    fn open(name: &Path) -> Outcome<Source> {
+        if let Some(interface) = name.to_str().and_then(|name| name.strip_prefix("interface:")) {
+            let failed = |error| Problem::Failed(format!("cannot read from {error}"));
+            let mut ring = AfPacket::open(interface, Settings::default()).map_err(failed)?;
+            ring.start().map_err(failed)?;
+            return Ok(Source::Interface { ring: Box::new(ring), lost: 0 });
+        }
+        let listener = UnixListener::bind(name).map_err(|error| Problem::file("make", name, error))?;
+        listener.set_nonblocking(true).map_err(|error| Problem::file("use", name, error))?;
+        Ok(Source::Socket { listener, stream: None, buffer: vec![0; 1 << 20], bytes: 0 })
+    }
+
+    /// Waits for packets for a moment; how many came.
+    fn take(&mut self) -> Outcome<f64> {
+        match self {
+            Source::Interface { ring, .. } => {
+                // All that are there came since the last time, whatever the ring hands out at once.
+                let (mut came, mut wait) = (0, WAIT);
+                while came < MOST && ring.receive(4096, wait) == Received::Frames {
+                    came += ring.batch().iter().count();
+                    ring.release(&Decisions::default());
+                    wait = Duration::ZERO;
+                }
+                Ok(came as f64)
+            }
+            Source::Socket { listener, stream, buffer, bytes } => {
+                if let Ok((new, _)) = listener.accept() {
+                    let failed = |error| Problem::Failed(format!("cannot use a connection: {error}"));
+                    new.set_read_timeout(Some(WAIT)).map_err(failed)?;
+                    *stream = Some(new);
+                }
+                match stream.as_mut().map(|stream| stream.read(buffer)) {
+                    Some(Ok(read @ 1..)) => *bytes += read,
+                    Some(Err(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                    Some(_) => *stream = None,
+                    None => std::thread::sleep(Duration::from_millis(2)),
+                }
+                let came = *bytes / PACKET;
+                *bytes %= PACKET;
+                Ok(came as f64)
+            }
+        }
+    }
+
+    /// What the kernel has lost since this was last asked.
+    fn lost(&mut self) -> f64 {
+        match self {
+            Source::Interface { ring, lost } => {
+                let now = ring.counters(0).kernel_drops;
+                let new = now.saturating_sub(*lost);
+                *lost = now;
+                new as f64
+            }
+            Source::Socket { .. } => 0.0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -73,9 +73,17 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// Whether the interval leaves out `value`: a difference that the runs show.
+    /// Whether the interval leaves out `value`.
+    #[cfg(test)]
     pub(crate) fn excludes(&self, value: f64) -> bool {
         self.low > value || self.high < value
+    }
+}
+
+impl Interval {
+    /// Whether a ratio is not 1, as far as a thousandth matters: nothing finer is told of it.
+    pub(crate) fn differs(&self) -> bool {
+        self.low >= 1.0005 || self.high <= 0.9995
     }
 }
 
@@ -202,7 +210,9 @@ mod tests {
         let pairs: Vec<(f64, f64)> = (1..8).map(|drift| (3.0 * f64::from(drift), 2.0 * f64::from(drift))).collect();
         let ratio = paired_ratio(&pairs).unwrap();
         assert_eq!((ratio.value, ratio.low, ratio.high, ratio.count), (1.5, 1.5, 1.5, 7));
-        assert!(ratio.excludes(1.0));
+        assert!(ratio.excludes(1.0) && ratio.differs());
+        let same = paired_ratio(&[(1.0001, 1.0), (1.0002, 1.0), (1.4, 1.0)]).unwrap();
+        assert!(same.excludes(1.0) && !same.differs(), "{same:?}");
         assert_eq!(paired_ratio(&[(1.0, 0.0), (f64::NAN, 2.0)]), None);
     }
 

@@ -89,6 +89,15 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
+/// A time as it is said.
+pub(crate) fn spoken(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
+use common::{LAB, until};
 use margay_capture::Reader;
 use margay_packet::{DecodeConfig, Decoder, Packet};
-
-const LAB: &str = env!("CARGO_BIN_EXE_margay-lab");
 
 fn lab(args: &[&str]) -> Output {
     Command::new(LAB).arg("traffic").args(args).output().unwrap()
@@ -163,12 +163,13 @@ fn the_mix_of_the_studies() {
 fn an_interrupted_run_keeps_its_report() {
     let dir = tempfile::tempdir().unwrap();
     let (report, r) = path(&dir, "r.json");
+    let (capture, c) = path(&dir, "c.pcap");
     let child = Command::new(LAB)
-        .args(["traffic", "gen", "--preset", "office", "--duration", "10h", "-o", "/dev/null", "--report", &r])
+        .args(["traffic", "gen", "--preset", "office", "--duration", "10h", "-o", &c, "--report", &r])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    until("packets in the capture", || std::fs::metadata(&capture).is_ok_and(|m| m.len() > 2_000_000));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let out = child.wait_with_output().unwrap();
     assert_eq!(out.status.code(), Some(130));
@@ -262,8 +263,10 @@ fn sending_over_a_virtual_pair() {
         let r = pair.send(&["-i", "v0", "--flat-out", "--method", method, &c]);
         assert_eq!((&r["packets"], &r["error"]), (&n.into(), &serde_json::Value::Null), "{method}: {r}");
         // The kernel's own packets (neighbour discovery) are counted too.
-        assert!(r["interfaces"][0]["kernel_tx_packets"].as_u64().unwrap() >= n, "{method}: {r}");
-        assert!(pair.received("v1") - before >= n, "{method}");
+        let counted = |what: &str| r["interfaces"][0][what].as_u64().unwrap();
+        assert!(counted("kernel_tx_packets") + counted("kernel_tx_dropped") >= n, "{method}: {r}");
+        // A busy machine may not have room for all that comes at once, and says how many those were.
+        assert!(pair.received("v1") - before + counted("kernel_tx_dropped") >= n, "{method}: {r}");
     }
     let r = pair.send(&["-i", "v0", "--rate", "20kpps", "--packets", "4000", &c]);
     assert_eq!(r["packets"], 4000);
@@ -275,10 +278,10 @@ fn sending_over_a_virtual_pair() {
     let r = pair.send(&["-i", "v0", "--peer", "w0", "--multiplier", "100", &c]);
     let by = |k: usize| r["interfaces"][k]["packets"].as_u64().unwrap();
     assert!(by(0) > 1000 && by(1) > 1000 && by(0) + by(1) == n, "{r}");
-    let r = pair.send(&["-i", "v0", "--preset", "udp64", "--rate", "10kpps", "--duration", "300ms"]);
-    // No more than the rate allows in the time it truly took (a busy machine stops late), and at least half.
+    let r = pair.send(&["-i", "v0", "--preset", "udp64", "--rate", "10kpps", "--duration", "600ms"]);
+    // No more than the rate allows in the time it truly took (a busy machine stops late), and not much less.
     let (got, took) = (r["packets"].as_u64().unwrap(), r["seconds"].as_f64().unwrap());
-    assert!((0.3..5.0).contains(&took) && got >= 1500 && got as f64 <= took * 10_000.0 + 2.0, "{r}");
+    assert!(took >= 0.6 && got >= 2000 && got as f64 <= took * 10_000.0 + 2.0, "{r}");
     Command::new("ip").args(["-n", &format!("{}a", pair.name), "link", "set", "v0", "down"]).status().unwrap();
     let out = pair.run(&["-i", "v0", &c]);
     assert!(String::from_utf8_lossy(&out.stderr).contains("the interface 'v0' is down"));

@@ -141,10 +141,10 @@ fn inner_errors() {
     let zero = settings(&dir, "    force-bind-mode: zero");
     for (more, words) in [
         (&["--af-xdp=nosuch"][..], "no such interface"),
-        (&["--af-xdp=lo"], "Ethernet"),
+        (&["--af-xdp=lo"], "the host itself"),
         (&["--af-xdp=vb", "--include", &zero], "force-bind-mode: zero"),
         (&["--af-xdp=vb", "udp", "and", "and"], "syntax error"),
-        (&["--af-xdp=vb", "--simulate-ips"], "passively"),
+        (&["--af-xdp=vb", "--simulate-ips"], "capture files"),
     ] {
         let o = command(&dir, more).output().expect("the engine runs");
         let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);

@@ -70,8 +70,8 @@ impl Connection {
 }
 
 fn rules(dir: &Path) {
-    let text = "alert tcp any any -> any 80 (msg:\"enough\"; content:\"LETMEPASS\"; bypass; sid:1;)\n\
-                alert tcp any any -> any 80 (msg:\"more\"; content:\"needle\"; sid:2;)\n";
+    let text = "alert tcp any any -> any 80 (msg:\"enough\"; dsize:>0; content:\"LETMEPASS\"; bypass; sid:1;)\n\
+                alert tcp any any -> any 80 (msg:\"more\"; dsize:>0; content:\"needle\"; sid:2;)\n";
     std::fs::write(dir.join("a.rules"), text).expect("rules");
 }
 
@@ -149,10 +149,9 @@ fn inner_elephant() {
         let others = other.take();
         sender.send(&others);
         wait("the kernel's counts are read", || bypassed(&e) == 10_000);
-        // The end of it is seen.
+        // The end of it is seen; what follows may come too soon for the engine to have said so.
         elephant.packet(0, FIN, b"");
         elephant.packet(1, FIN, b"");
-        elephant.packet(0, ACK, b"");
         let end = elephant.take();
         sender.send(&end);
         e.decoded((4 + others.len() + end.len()) as u64);
@@ -171,14 +170,14 @@ fn inner_elephant() {
         // With them: those that end it.
         assert_eq!(
             (past["pkts_toserver"].as_u64(), past["pkts_toclient"].as_u64()),
-            (Some(5002), Some(5001)),
+            (Some(5001), Some(5001)),
             "{record}"
         );
         assert!(past["bytes_toserver"].as_u64() > Some(5000 * 154), "{record}");
         let stats = last_stats(&dir);
-        assert_eq!(stats["decoder"]["pkts"], 4 + others.len() + 3, "no more was looked at");
-        assert_eq!(stats["flow_bypassed"]["local_capture_pkts"], 3);
-        assert_eq!(stats["flow_bypassed"]["pkts"], 10_003);
+        assert_eq!(stats["decoder"]["pkts"], 4 + others.len() + 2, "no more was looked at");
+        assert_eq!(stats["flow_bypassed"]["local_capture_pkts"], 2);
+        assert_eq!(stats["flow_bypassed"]["pkts"], 10_002);
         assert_eq!(stats["capture"]["bypass"]["full"], 0);
         let alerts = |sid: u64| events(&dir).iter().filter(|e| e["alert"]["signature_id"] == sid).count();
         assert_eq!((alerts(1), alerts(2)), (1, 1));

@@ -210,7 +210,7 @@ impl AfXdp {
         let name = self.port.name();
         let chunk = match standing.mtu.saturating_add(LINK_HEADER + HEADROOM) {
             ..=2048 => 2048,
-            ..=4096 => 4096,
+            2049..=4096 => 4096,
             _ => {
                 self.remarks.push(format!(
                     "{name}: packets of more than {} bytes are lost, and its MTU is {}: make that smaller (ip link set {name} \

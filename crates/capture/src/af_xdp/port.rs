@@ -46,6 +46,13 @@ impl Port {
                 message: "only interfaces of Ethernet have AF_XDP; AF_PACKET has others too".to_owned(),
             });
         }
+        if interface.loopback {
+            return Err(LiveError::Setting {
+                interface: name.to_owned(),
+                setting: "interface",
+                message: "AF_XDP would take its packets away from the host itself; AF_PACKET does not".to_owned(),
+            });
+        }
         let queues = Interface::queues(name);
         Ok(Port { name: name.to_owned(), settings, queues, standing: Mutex::default() })
     }

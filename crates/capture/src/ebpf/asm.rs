@@ -198,7 +198,7 @@ impl Asm {
     }
 
     /// Makes 16 bits that were loaded from a packet a number.
-    pub(crate) fn from_be16(&mut self, dst: Reg) {
+    pub(crate) fn big_endian16(&mut self, dst: Reg) {
         self.push(ALU32 | END_BE, dst as u8, 0, 0, 16);
     }
 
@@ -281,7 +281,7 @@ mod tests {
         a.store(Size::H, Reg::Fp, -12, Reg::R3);
         a.store_imm(Size::DW, Reg::Fp, -48, 0);
         a.alu_imm(Alu::Lsh, Reg::R3, 2);
-        a.from_be16(Reg::R3);
+        a.big_endian16(Reg::R3);
         a.map(Reg::R1, 9);
         a.call(Helper::MapLookup);
         a.bind(out);

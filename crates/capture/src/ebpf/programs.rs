@@ -186,7 +186,7 @@ fn link_layer(a: &mut Asm, own: [u8; 6], pass: Label) {
         a.bind(tagged);
         need(a, 4, pass);
         a.load(Size::H, Reg::R3, Reg::R9, 0);
-        a.from_be16(Reg::R3);
+        a.big_endian16(Reg::R3);
         a.alu_imm(Alu::And, Reg::R3, 0xfff);
         a.store(Size::H, Reg::Fp, on_stack(key::VLANS + 2 * tag), Reg::R3);
         a.load(Size::H, Reg::R2, Reg::R9, 2);
@@ -271,7 +271,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
     a.mov_imm(Reg::R7, 0);
     a.mov_imm(Reg::R9, 0);
     a.load(Size::W, Reg::R8, Reg::R6, PROTOCOL);
-    a.from_be16(Reg::R8);
+    a.big_endian16(Reg::R8);
     // The kernel took out one tag.
     for _ in 0..2 {
         let (tagged, untagged) = (a.label(), a.label());
@@ -345,7 +345,7 @@ pub(crate) fn spread() -> Result<Vec<Insn>, LiveError> {
         a.mov(Reg::R1, Reg::R0);
         a.alu_imm(Alu::Rsh, Reg::R1, shift);
         a.alu(Alu::Xor, Reg::R0, Reg::R1);
-        a.alu_imm(Alu::Mul, Reg::R0, 0x45d9_f3b);
+        a.alu_imm(Alu::Mul, Reg::R0, 0x045d_9f3b);
         a.alu_imm(Alu::Lsh, Reg::R0, 32);
         a.alu_imm(Alu::Rsh, Reg::R0, 32);
     }

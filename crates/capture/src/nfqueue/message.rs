@@ -284,7 +284,7 @@ mod tests {
         w.verdict(0x102, false, 9, 1, Some(0x8000_0001), Some((b"xyz", true)));
         let ne = |n: u16| n.to_ne_bytes();
         let want = [
-            &52u32.to_ne_bytes()[..],
+            &48u32.to_ne_bytes()[..],
             &ne(0x301),
             &ne(1),
             &[0; 8],

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use margay_capture::af_packet::Interface;
 use margay_capture::bypass::{Bypass, BypassCount, BypassKey, BypassPort, Refusal};
 use margay_capture::ebpf::XdpMode;
 use margay_flow::FlowRef;
@@ -84,8 +85,17 @@ impl Table {
     /// Brings the program to the device's interfaces, where its configuration wants that. What cannot be is said; flows are
     /// bypassed in user space alone then.
     pub(super) fn of(device: &Device) -> Option<Arc<Table>> {
-        let mode = device.bypass?;
+        let mut mode = device.bypass?;
         let names: Vec<&str> = device.interfaces().collect();
+        if names.len() > 1 && mode == XdpMode::Driver && !names.iter().all(|n| Interface::is_physical(n)) {
+            warning!(
+                "af-packet",
+                "{}: xdp-mode: driver: virtual interfaces lose what a program in the driver sends on, unless their other end takes \
+                 it so: it stands in the network stack (soft)",
+                names.join(", ")
+            );
+            mode = XdpMode::Generic;
+        }
         let to = |n: usize| (names.len() == 2).then(|| names.get(1 - n).map(|s| (*s).to_owned())).flatten();
         let port = |(n, i): (usize, &&str)| BypassPort { interface: (*i).to_owned(), to: to(n) };
         let ports: Vec<BypassPort> = names.iter().enumerate().map(port).collect();

@@ -12,6 +12,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use margay_detect::InOrder;
 
@@ -20,6 +21,10 @@ use super::turns::Outcome;
 
 /// Looks at the others from one look for those without work to the next.
 const LOOKS: u32 = 256;
+/// After so many of these the one that is waited for has no processor: to look on would only keep it from one.
+const PATIENCE: u32 = 32;
+/// How long is slept then.
+const NAP: Duration = Duration::from_micros(50);
 
 /// A worker's place among the others.
 pub(super) struct Order {
@@ -44,13 +49,15 @@ impl InOrder for Order {
                 looks += 1;
                 if looks.is_multiple_of(LOOKS) {
                     self.help();
+                    pause(looks / LOOKS);
                 } else {
                     std::hint::spin_loop();
                 }
             }
             // After the end all that there is is in the queues.
             while n != self.me && at(n) < mine {
-                std::thread::yield_now();
+                looks += 1;
+                pause(looks);
             }
         }
     }
@@ -65,6 +72,11 @@ impl Order {
             // Somebody may have gone to sleep because the place was taken.
             turns.end(Outcome::Fed);
         }
-        std::thread::yield_now();
     }
+}
+
+/// Leaves the processor to others, after the `nth` look in vain.
+#[cold]
+fn pause(nth: u32) {
+    if nth > PATIENCE { std::thread::sleep(NAP) } else { std::thread::yield_now() }
 }

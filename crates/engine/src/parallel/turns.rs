@@ -86,7 +86,8 @@ impl Turns {
     /// Takes the reader's place, if nobody has it.
     #[inline]
     pub(super) fn begin(&self) -> bool {
-        !self.reading.load(Ordering::Relaxed) && !self.reading.swap(true, Ordering::SeqCst)
+        !self.reading.load(Ordering::Relaxed)
+            && self.reading.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// While reading: nothing can be read before worker `who` took packets. Try its queue once more after this.
@@ -131,6 +132,7 @@ impl Turns {
     fn go_on(&self, stuck: usize) {
         // Who reads now may have said something newer.
         if self.stuck.compare_exchange(stuck, NOTHING, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            fence(Ordering::SeqCst);
             self.wake_one();
         }
     }

@@ -75,8 +75,8 @@ impl Needs {
             if config.bool("threading.set-cpu-affinity").ok().flatten().unwrap_or(false) {
                 start |= CapabilitySet::SYS_NICE;
             }
-            // What is set of interfaces and loaded into the kernel once, and sockets that answer.
-            start |= CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
+            // What is set of interfaces and loaded into the kernel once; sockets for answers to what is rejected.
+            start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::NET_RAW;
         }
         if bypasses(config, options) {
             start |= FOR_BYPASS;

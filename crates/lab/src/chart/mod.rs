@@ -31,6 +31,8 @@ pub(crate) struct Chart {
     pub(crate) series: Vec<Series>,
     /// Names below the places 0, 1, 2… of the x axis, instead of numbers.
     pub(crate) places: Vec<String>,
+    /// Lines below the plot, in small: of what and on what it is, where the picture stands alone.
+    pub(crate) foot: Vec<String>,
 }
 
 const WIDTH: f64 = 760.0;
@@ -39,6 +41,8 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 58.0;
+/// A line below the plot.
+const FOOT: f64 = 14.0;
 /// Told apart by most people who see colours differently (Okabe and Ito).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 /// More points than the picture has columns are not seen.
@@ -112,15 +116,16 @@ impl Chart {
             (-0.5, self.places.len() as f64 - 0.5, 1.0)
         };
         let (wide, tall) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
+        let height = HEIGHT + FOOT * self.foot.len() as f64;
         let px = |x: f64| LEFT + (x - low_x) / (high_x - low_x) * wide;
         let py = |y: f64| TOP + tall - (y - low_y) / (high_y - low_y) * tall;
         let mut out = String::new();
         // Writing to a text cannot fail.
         let _ = write!(
             out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
              font-family=\"DejaVu Sans, Liberation Sans, Arial, sans-serif\" font-size=\"12\" role=\"img\">\
-             <title>{title}</title><rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\
+             <title>{title}</title><rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\
              <text x=\"{LEFT}\" y=\"20\" font-size=\"15\" font-weight=\"bold\">{title}</text>",
             title = escaped(&self.title)
         );
@@ -176,6 +181,14 @@ impl Chart {
             draw(series, &px, &py, &mut out);
         }
         self.legend(&mut out);
+        for (at, line) in self.foot.iter().enumerate() {
+            let _ = write!(
+                out,
+                "<text x=\"16\" y=\"{:.1}\" font-size=\"10\" fill=\"#666\">{}</text>",
+                HEIGHT - 2.0 + FOOT * at as f64 + 8.0,
+                escaped(line)
+            );
+        }
         out.push_str("</svg>\n");
         out
     }
@@ -275,6 +288,7 @@ mod tests {
                 series("c", 1, &[(1000.0, 0.0), (4000.0, 40.0)]),
             ],
             places: Vec::new(),
+            foot: vec!["a machine".to_owned()],
         }
     }
 
@@ -292,6 +306,7 @@ mod tests {
     fn a_picture_is_drawn() {
         let svg = chart().svg();
         assert!(svg.contains("Lost &lt;by&gt; rate") && svg.contains("a &amp; b") && !svg.contains("NaN"), "{svg}");
+        assert!(svg.contains("a machine"));
         let (png, _) = png::render(&svg).unwrap();
         assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
         assert!(png.len() > 5000, "{}", png.len());

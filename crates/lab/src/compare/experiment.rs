@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use margay_config::{Config, Node};
 
-use crate::engine::{Contract, only, read_duration};
+use crate::cpus::Shared;
+use crate::engine::{Contract, Options, only, read_duration};
 use crate::load::What;
 use crate::problem::{Outcome, Problem};
 use crate::run::live::Times;
@@ -64,37 +65,63 @@ pub(super) struct Experiment {
     /// Two interfaces that are there: sender's, engine's.
     pub(super) wire: Option<(String, String)>,
     pub(super) mtu: u32,
+    /// Where sender and engines run while there is a sender.
+    pub(super) cpus: Shared,
     /// What was left out on this machine, a sentence each.
     pub(super) notes: Vec<String>,
     /// The file's text.
     pub(super) text: String,
+    /// How closely bounds are searched for, as a share.
+    pub(super) close: f64,
 }
 
-const TOP: [&str; 11] =
-    ["title", "about", "engines", "baseline", "loads", "repeats", "warm-up", "hold", "period", "wire", "mtu"];
+impl Experiment {
+    /// Makes it one that is over soon: to see whether it runs and what comes out, not to measure.
+    pub(super) fn quicken(&mut self) {
+        self.repeats = 1;
+        self.times.warm_up = self.times.warm_up.min(Duration::from_secs(1));
+        self.times.hold = self.times.hold.min(Duration::from_secs(4));
+        self.close = 0.25;
+        for load in &mut self.loads {
+            let (Kind::Rates { speeds, .. } | Kind::Numbers { speeds }) = &mut load.kind else { continue };
+            // The lowest, one in the middle and the highest.
+            if speeds.len() > 3 {
+                *speeds = vec![speeds[0], speeds[speeds.len() / 2], speeds[speeds.len() - 1]];
+            }
+        }
+        self.notes.push(
+            "a quick run (--quick): one repeat, a few seconds for each trial, at most three rates, bounds to within 25 %. It shows that \
+             the experiment runs, and measures little"
+                .to_owned(),
+        );
+    }
+}
+
+const TOP: [&str; 12] =
+    ["title", "about", "engines", "baseline", "loads", "repeats", "warm-up", "hold", "period", "wire", "mtu", "cpus"];
 
 impl Experiment {
-    /// Reads the file at `path` for a machine with so many cores. Files that it names are found from its folder, and from the working folder
-    /// where they are not there.
+    /// Reads the file at `path`; `cpus` are for an experiment that names none, `instead` for engines instead of their own. Files that it names are found from its folder, and from the working folder where they are not there.
     ///
     /// # Errors
     /// With the place, where something is not known or makes no sense.
-    pub(super) fn load(path: &Path, cores: u32) -> Outcome<Experiment> {
+    pub(super) fn load(path: &Path, cpus: &Shared, instead: &Options) -> Outcome<Experiment> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Problem::Usage(format!("{}: {error}", path.display())))?;
-        Experiment::read(&text, path, cores)
+        Experiment::read(&text, path, cpus, instead)
     }
 
-    fn read(text: &str, path: &Path, cores: u32) -> Outcome<Experiment> {
+    fn read(text: &str, path: &Path, cpus: &Shared, instead: &Options) -> Outcome<Experiment> {
         let config = Config::from_str(text, &path.to_string_lossy())?;
         let root = config.root();
         only(root, &TOP)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut notes = Vec::new();
+        let cpus = read_cpus(root, cpus)?;
         let missing = |name: &str| Problem::Usage(format!("{}: '{name}' is missing", path.display()));
         let mut engines = Vec::new();
         for node in root.child("engines").ok_or_else(|| missing("engines"))?.children() {
-            engines.extend(read_engines(node, folder, cores, &mut notes)?);
+            engines.extend(read_engines(node, folder, (&cpus, instead), &mut notes)?);
         }
         let mut loads = Vec::new();
         for node in root.child("loads").ok_or_else(|| missing("loads"))?.children() {
@@ -158,15 +185,35 @@ impl Experiment {
             times,
             wire,
             mtu,
+            cpus,
             notes,
             text: text.to_owned(),
+            close: 0.02,
         })
     }
 }
 
+/// Where sender and engines run: `shared` (anywhere), `{sender: 3, engine: 0-2}`, or the sender on the last CPU.
+fn read_cpus(root: Node<'_>, otherwise: &Shared) -> Outcome<Shared> {
+    let Some(node) = root.child("cpus") else { return Ok(otherwise.clone()) };
+    if node.text() == "shared" {
+        return Ok(Shared::default());
+    }
+    only(node, &["sender", "engine"])?;
+    Shared::given(node.get("sender"), node.get("engine"))
+        .map_err(|problem| node.error(format!("cpus: {problem}; 'shared' lets both run anywhere")).into())
+}
+
 /// An engine, once for each number of workers where it has `workers`.
-fn read_engines(node: Node<'_>, folder: &Path, cores: u32, notes: &mut Vec<String>) -> Outcome<Vec<Contract>> {
-    let mut contract = Contract::read(node)?;
+fn read_engines(
+    node: Node<'_>,
+    folder: &Path,
+    (cpus, instead): (&Shared, &Options),
+    notes: &mut Vec<String>,
+) -> Outcome<Vec<Contract>> {
+    let mut contract = Contract::read(node, instead)?;
+    contract.on(&cpus.engine);
+    let cores = cpus.engine.count();
     for words in [&mut contract.live, &mut contract.offline] {
         for at in 1..words.len() {
             // A relative path after an option that takes a file is one from the experiment's folder.
@@ -178,11 +225,12 @@ fn read_engines(node: Node<'_>, folder: &Path, cores: u32, notes: &mut Vec<Strin
     let Some(workers) = node.child("workers") else { return Ok(vec![contract]) };
     let mut engines = Vec::new();
     for count in workers.values() {
-        let number = count.parse::<u32>().ok().filter(|count| *count > 0);
+        let number = count.parse::<usize>().ok().filter(|count| *count > 0);
         let number = number
             .ok_or_else(|| Problem::from(workers.error(format!("workers: '{count}' is no number of workers"))))?;
         if number > cores {
-            notes.push(format!("{} with {number} workers is left out: this machine has {cores} cores", contract.name));
+            notes
+                .push(format!("{} with {number} workers is left out: the engine has {cores} CPUs here", contract.name));
             continue;
         }
         let mut engine = contract.clone();
@@ -301,8 +349,13 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Experiment, String> {
-        Experiment::read(&format!("%YAML 1.1\n---\n{text}"), Path::new("x.yaml"), 2)
-            .map_err(|problem| problem.to_string())
+        Experiment::read(
+            &format!("%YAML 1.1\n---\n{text}"),
+            Path::new("x.yaml"),
+            &Shared::of_machine(3),
+            &Options::default(),
+        )
+        .map_err(|problem| problem.to_string())
     }
 
     const ENGINES: &str = "engines:\n  a: {adapter: suricata, rules: a.rules}\n  b:\n    adapter: suricata\n    set: ['af-packet.0.threads={workers}']\n    workers: [1, 2, 8]\n";
@@ -317,7 +370,7 @@ mod tests {
         let names: Vec<&str> = experiment.engines.iter().map(|engine| engine.name.as_str()).collect();
         assert_eq!(names, ["a", "b × 1", "b × 2"]);
         assert!(experiment.engines[2].live.contains(&"af-packet.0.threads=2".to_owned()));
-        assert_eq!(experiment.notes, ["b with 8 workers is left out: this machine has 2 cores"]);
+        assert_eq!(experiment.notes, ["b with 8 workers is left out: the engine has 2 CPUs here"]);
         assert_eq!((experiment.repeats, experiment.times.hold), (3, Duration::from_secs(5)));
         let Kind::Rates { speeds, base, copies, .. } = &experiment.loads[0].kind else { panic!() };
         assert_eq!((speeds.len(), *base, copies.as_slice()), (3, Some(Base::Auto), &[1, 4][..]));
@@ -328,6 +381,10 @@ mod tests {
     fn says_what_is_wrong_and_where() {
         for (text, said) in [
             (ENGINES.to_owned(), "'loads' is missing"),
+            (
+                format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\ncpus: {{engine: 1000}}\n"),
+                "CPU 1000 is not there",
+            ),
             (format!("{ENGINES}loads:\n  l: {{capture: nosuch.pcap}}\n"), "there is no file nosuch.pcap"),
             (format!("{ENGINES}loads:\n  l: {{rates: [1]}}\n"), "one of capture (read offline), replay"),
             (format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1]}}\n"), "base: is missing"),
@@ -354,8 +411,9 @@ mod tests {
         let mut count = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            for cores in [1, 128] {
-                let experiment = Experiment::load(&path, cores).unwrap_or_else(|problem| panic!("{problem}"));
+            for cpus in [1, 2, 128] {
+                let experiment = Experiment::load(&path, &Shared::of_machine(cpus), &Options::default())
+                    .unwrap_or_else(|problem| panic!("{problem}"));
                 assert!(!experiment.about.is_empty(), "{}", path.display());
             }
             count += 1;

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use experiment::{Base, Experiment, Kind, Speed};
 use plan::{Key, Metrics, State};
 
-use crate::engine::Contract;
+use crate::cpus::Shared;
+use crate::engine::{Contract, Options};
 use crate::load::{self, Sender, What, Wire};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
@@ -27,7 +28,7 @@ use crate::run::live::{Rig, Trial};
 use crate::run::{Capture, offline};
 use crate::signals;
 use crate::throughput::{Range, Searches, Stage};
-use crate::units::short;
+use crate::units::{short, spoken};
 
 /// Compare engines or configurations by an experiment file
 #[derive(clap::Args)]
@@ -41,6 +42,15 @@ pub(crate) struct Args {
     /// Make so many repeats instead of those of the experiment
     #[arg(long, short = 'n')]
     repeats: Option<u32>,
+    /// One repeat of a few seconds at few rates: to see whether the experiment runs
+    #[arg(long)]
+    quick: bool,
+    /// A configuration for Margay and Suricata, instead of those of the experiment
+    #[arg(long, short = 'c', value_name = "FILE")]
+    config: Option<String>,
+    /// Rules for Margay and Suricata, instead of those of the experiment
+    #[arg(long, short = 'S', value_name = "FILE")]
+    rules: Vec<String>,
     /// Throw away what is in the folder and begin anew
     #[arg(long)]
     fresh: bool,
@@ -89,8 +99,11 @@ struct Comparison {
 /// Where the experiment makes no sense, or runs failed; the report is of those that did not. Or somebody asks to stop.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let mut experiment = Experiment::load(&args.experiment, cores)?;
+    let instead = Options { config: args.config.clone(), rules: args.rules.clone(), ..Options::default() };
+    let mut experiment = Experiment::load(&args.experiment, &Shared::apart(), &instead)?;
+    if args.quick {
+        experiment.quicken();
+    }
     experiment.repeats = args.repeats.unwrap_or(experiment.repeats).max(1);
     let name = args.experiment.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
@@ -111,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         }
     }
     std::fs::create_dir_all(&runs).map_err(|error| Problem::file("make", &runs, error))?;
-    let mut state = State::open(&dir, &fingerprint(&experiment.text))?;
+    let mut state = State::open(&dir, &fingerprint(&format!("{}{instead:?}{}", experiment.text, args.quick)))?;
     let mut comparison = Comparison { experiment, points: Vec::new(), dir, keep_logs: args.keep_logs };
     comparison.points = comparison.all_points(&mut state, args.plan || args.report)?;
     let keys = plan::order(comparison.experiment.repeats, comparison.points.len(), comparison.experiment.engines.len());
@@ -192,7 +205,7 @@ impl Comparison {
                     let capture = captured(what)?;
                     for copies in copies {
                         let rate = |rate| self.rate(Speed::Rate(rate), capture.as_ref(), f64::NAN, &described.name);
-                        let range = Range { from: rate(*from)?, to: rate(*to)?, close: 0.02 };
+                        let range = Range { from: rate(*from)?, to: rate(*to)?, close: self.experiment.close };
                         let label = format!("highest rate with at most {} % lost{}", allowed * 100.0, at_once(*copies));
                         let (what, copies, allowed) = (what.clone(), *copies, *allowed);
                         add(label, f64::NAN, PointKind::Search { what, copies, range, allowed });
@@ -261,12 +274,14 @@ impl Comparison {
         let mut rig = self.rig(engine, Some((what, 1)), &dir)?;
         let range = Range { from: 10_000.0, to: 20e6, close: 0.1 };
         let searches = Searches { range, repeats: 1, allowed: 0.01 };
-        let bound = searches.run(&mut rig, &mut |_, trial| {
-            println!("  {} packets/s: lost {}", short(trial.rate), trial.losses.describe());
-            Ok(())
+        let bound = searches.run(&mut |_, rate, _| {
+            let losses = rig.trial(rate)?.losses;
+            println!("  {} packets/s: lost {}", short(rate), losses.describe());
+            Ok(losses)
         });
-        rig.end()?;
+        let ended = rig.end();
         let bound = bound?.rate.value;
+        ended?;
         if bound <= 0.0 {
             return Err(Problem::Failed(format!(
                 "load {load}: {} takes no rate without loss, so there is no base",
@@ -299,6 +314,7 @@ impl Comparison {
                     copies,
                     interface: wire.sender.clone(),
                     folder: folder.clone(),
+                    cpus: self.experiment.cpus.sender.clone(),
                 };
                 (Some(wire), Box::new(sender))
             }
@@ -367,9 +383,10 @@ impl Comparison {
                 let mut rig = self.rig(engine, Some((what, *copies)), dir)?;
                 let searches = Searches { range: *range, repeats: 1, allowed: *allowed };
                 let mut trials: Vec<Trial> = Vec::new();
-                let bound = searches.run(&mut rig, &mut |_, trial| {
+                let bound = searches.run(&mut |_, rate, _| {
+                    let trial = rig.trial(rate)?;
                     trials.push(trial);
-                    Ok(())
+                    Ok(trial.losses)
                 });
                 let ended = rig.end();
                 let bound = bound?;
@@ -380,9 +397,9 @@ impl Comparison {
     }
 
     fn at_rate(&self, engine: &Contract, what: Option<(&What, u32)>, rate: f64, dir: &Path) -> Outcome<Metrics> {
-        if what.is_none() != engine.takes_socket() {
+        if what.is_none() && !engine.simulated {
             return Err(Problem::Usage(format!(
-                "engine {}: the simulated engine, and no other, takes loads that are `simulated`",
+                "engine {}: no engine but the simulated one takes loads that are `simulated`",
                 engine.name
             )));
         }
@@ -405,15 +422,6 @@ fn captured(what: &What) -> Outcome<Option<Capture>> {
 
 fn at_once(copies: u32) -> String {
     if copies > 1 { format!(", {copies} copies at once") } else { String::new() }
-}
-
-/// A time as it is said.
-fn spoken(seconds: f64) -> String {
-    match seconds {
-        s if s < 90.0 => format!("{s:.0} s"),
-        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
 }
 
 /// Removes what an engine wrote beside what is worth keeping of every run.

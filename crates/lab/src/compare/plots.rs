@@ -51,8 +51,11 @@ impl Samples {
             return Vec::new();
         }
         let get = |row: &[f64], at: usize| row.get(at).copied().unwrap_or(f64::NAN);
+        // A process that has ended uses nothing, which is no measurement of it.
+        let ended = names.iter().all(|name| name.starts_with("proc.")).then(|| self.column("proc.resident")).flatten();
         self.rows
             .iter()
+            .filter(|row| ended.is_none_or(|at| get(row, at) > 0.0))
             .map(|row| (get(row, time), columns.iter().map(|at| get(row, *at)).sum::<f64>() * scale))
             .filter(|(x, y)| x.is_finite() && y.is_finite())
             .collect()
@@ -60,15 +63,20 @@ impl Samples {
 }
 
 impl Comparison {
-    /// All plots, by load.
-    pub(super) fn plots(&self, state: &State) -> Vec<Plot> {
+    /// All plots, by load; `machine` is what a picture says of it.
+    pub(super) fn plots(&self, state: &State, machine: &str) -> Vec<Plot> {
         let mut plots = Vec::new();
         for (load, described) in self.experiment.loads.iter().enumerate() {
             let points: Vec<usize> = (0..self.points.len()).filter(|point| self.points[*point].load == load).collect();
             let Some(first) = points.first() else { continue };
             let name = super::folder_name(&described.name);
-            let mut add = |kind: &str, chart: Chart, caption: &str| {
+            let foot = vec![
+                cut(&format!("{} · load {}: {}", self.experiment.title, described.name, self.load(load))),
+                cut(&format!("{} · {machine}", self.repeated(load))),
+            ];
+            let mut add = |kind: &str, mut chart: Chart, caption: &str| {
                 if !chart.is_empty() {
+                    chart.foot.clone_from(&foot);
                     plots.push(Plot { name: format!("{name}-{kind}"), chart, caption: caption.to_owned(), load });
                 }
             };
@@ -197,7 +205,7 @@ impl Comparison {
             }
         }
         let places = self.experiment.engines.iter().map(|engine| engine.name.clone()).collect();
-        Chart { title: title.to_owned(), x: String::new(), y: y.to_owned(), series, places }
+        Chart { title: title.to_owned(), x: String::new(), y: y.to_owned(), series, places, foot: Vec::new() }
     }
 
     fn by_rate(&self, state: &State, points: &[usize], title: &str, y: &str, metrics: &[(&str, &str, f64)]) -> Chart {
@@ -206,7 +214,12 @@ impl Comparison {
             for (nth, (metric, what, scale)) in metrics.iter().enumerate() {
                 let mut found: Vec<(f64, Summary)> = points
                     .iter()
-                    .filter_map(|point| Some((self.points[*point].rate, self.summary(state, *point, engine, metric)?)))
+                    .filter_map(|point| {
+                        // Where it was sent more slowly than asked, that is where it belongs.
+                        let sent = self.summary(state, *point, engine, "sent_per_s").map(|summary| summary.median);
+                        let rate = sent.filter(|rate| rate.is_finite()).unwrap_or(self.points[*point].rate);
+                        Some((rate, self.summary(state, *point, engine, metric)?))
+                    })
                     .collect();
                 found.sort_by(|a, b| a.0.total_cmp(&b.0));
                 let name = if what.is_empty() { contract.name.clone() } else { format!("{}: {what}", contract.name) };
@@ -222,10 +235,11 @@ impl Comparison {
         }
         Chart {
             title: title.to_owned(),
-            x: "packets sent a second".to_owned(),
+            x: "packets sent a second, warm-up included".to_owned(),
             y: y.to_owned(),
             series,
             places: Vec::new(),
+            foot: Vec::new(),
         }
     }
 
@@ -242,7 +256,7 @@ impl Comparison {
                     // from one to the next says better than steps.
                     let last = points.last().copied();
                     points.dedup_by(|later, earlier| later.1 == earlier.1);
-                    if points.len() < 4 {
+                    if points.len() < 3 {
                         continue;
                     }
                     points.extend(last.filter(|last| points.last() != Some(last)));
@@ -261,11 +275,28 @@ impl Comparison {
                 });
             }
         }
-        Chart { title: title.to_owned(), x: "seconds".to_owned(), y: y.to_owned(), series, places: Vec::new() }
+        Chart {
+            title: title.to_owned(),
+            x: "seconds".to_owned(),
+            y: y.to_owned(),
+            series,
+            places: Vec::new(),
+            foot: Vec::new(),
+        }
     }
 }
 
 /// Whether a point is one of several at rates.
 pub(super) fn has_rates(point: &Point) -> bool {
     point.rate.is_finite()
+}
+
+/// As much of a line as a picture is wide.
+fn cut(line: &str) -> String {
+    const MOST: usize = 132;
+    if line.chars().count() <= MOST {
+        line.to_owned()
+    } else {
+        format!("{}…", line.chars().take(MOST).collect::<String>())
+    }
 }

@@ -4,21 +4,23 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::experiment::Kind;
 use super::plan::State;
 use super::plots::{Plot, has_rates};
 use super::result::main_metric;
 use super::{Comparison, PointKind, stage_columns};
 use crate::chart::{escaped, png};
 use crate::engine::quoted;
+use crate::load::What;
 use crate::monitor::{self, field};
 use crate::problem::{Outcome, Problem};
 use crate::stats::{Interval, Summary};
 use crate::units::short;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}\
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:80em;margin:2em auto;padding:0 1em;color:#222}\
 h1{font-size:1.7em}h2{margin-top:2em;border-bottom:1px solid #ccc}h3{margin-top:1.6em}\
 table{border-collapse:collapse;margin:1em 0}th,td{padding:.3em .8em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}\
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}small,.small{color:#666;font-size:.87em}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n,td.l{white-space:nowrap}tr.g td{border-top:2px solid #aaa}.wide{overflow-x:auto}small,.small{color:#666;font-size:.87em}\
 figure{margin:1em 0}figcaption{color:#555;font-size:.87em}svg{max-width:100%;height:auto;border:1px solid #eee}\
 pre{background:#f6f6f6;padding:.8em;overflow-x:auto;font-size:.85em}.bad{color:#a00}summary{cursor:pointer}";
 
@@ -37,7 +39,10 @@ pub(super) fn write(comparison: &Comparison, state: &State) -> Outcome<PathBuf> 
     save(&dir.join("machine.json"), format!("{:#}\n", serde_json::Value::Object(machine)).as_bytes())?;
     let folder = dir.join("plots");
     std::fs::create_dir_all(&folder).map_err(|error| Problem::file("make", &folder, error))?;
-    let plots = comparison.plots(state);
+    let described = monitor::describe();
+    let get = |name: &str| described.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str());
+    let machine = format!("{} × {}, {}, {}", get("logical cores"), get("processor"), get("memory"), get("kernel"));
+    let plots = comparison.plots(state, &machine);
     let mut fonts = true;
     for plot in &plots {
         let svg = plot.chart.svg();
@@ -185,7 +190,7 @@ fn html(comparison: &Comparison, state: &State, plots: &[Plot]) -> String {
     for (name, value) in monitor::describe() {
         let _ = writeln!(out, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&value));
     }
-    let _ = writeln!(out, "</table>\n<p>Sender, kernel and engine share it.</p>");
+    let _ = writeln!(out, "</table>");
     let _ = writeln!(
         out,
         "<h2>The experiment's file</h2><pre>{}</pre>\n<h2>Files beside this report</h2><ul>\
@@ -213,6 +218,15 @@ fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
                 continue;
             }
             let Some(ratio) = comparison.ratio(state, at, engine, metric) else { continue };
+            if [engine, experiment.baseline].iter().any(|engine| comparison.unreached(state, at, *engine)) {
+                let _ = writeln!(
+                    out,
+                    "<li>{}, {}: the sender did not reach the rate, so this says nothing about engines.</li>",
+                    escaped(load),
+                    escaped(&point.label)
+                );
+                continue;
+            }
             let (name, value) = (escaped(&contract.name), ratio.value);
             let said = match point.kind {
                 PointKind::Offline { .. } => format!("took {value:.2} times as long as {}", escaped(base)),
@@ -220,7 +234,7 @@ fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
                 _ => format!("took in {value:.3} times the packets that {} did", escaped(base)),
             };
             let trust = if ratio.low.is_finite() {
-                let shown = if ratio.excludes(1.0) { "" } else { ": <strong>no difference is shown</strong>" };
+                let shown = if ratio.differs() { "" } else { ": <strong>no difference is shown</strong>" };
                 format!(" (95 % interval {:.3} to {:.3}, {} pairs{shown})", ratio.low, ratio.high, ratio.count)
             } else {
                 format!(" ({} pairs: too few to say how sure that is)", ratio.count)
@@ -236,30 +250,134 @@ fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
     let _ = writeln!(out, "</ul>");
 }
 
-/// Engines with version and command.
+/// Engines with version, what is their own, and command.
 fn engines(comparison: &Comparison, out: &mut String) {
     let experiment = &comparison.experiment;
     let offline = comparison.points.iter().any(|point| matches!(point.kind, PointKind::Offline { .. }));
-    let _ = writeln!(out, "<table><tr><th>name</th><th>version</th><th>command</th></tr>");
+    let live = comparison.points.iter().any(|point| !matches!(point.kind, PointKind::Offline { .. }));
+    let commands: Vec<Vec<String>> =
+        experiment.engines.iter().map(|engine| options(if live { &engine.live } else { &engine.offline })).collect();
+    let _ = writeln!(out, "<table><tr><th>name</th><th>version</th><th>what only it has</th><th>command</th></tr>");
     for (at, engine) in experiment.engines.iter().enumerate() {
         let version = engine.version.split_first().and_then(|(program, words)| {
             let output = Command::new(program).args(words).output().ok()?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             text.lines().find(|line| !line.trim().is_empty()).map(str::to_owned)
         });
-        let words = if offline { &engine.offline } else { &engine.live };
-        let command = words.iter().map(|word| if word.contains('{') { word.clone() } else { quoted(word) });
+        let others = || commands.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, options)| options);
+        let own =
+            commands[at].iter().filter(|option| commands.len() > 1 && !others().all(|other| other.contains(option)));
+        let own: Vec<String> = own.map(|option| format!("<code>{}</code>", escaped(option))).collect();
+        let mut shown = Vec::new();
+        for (is, words) in [(live, &engine.live), (offline, &engine.offline)] {
+            if is && !words.is_empty() {
+                let words = words.iter().map(|word| if word.contains('{') { word.clone() } else { quoted(word) });
+                shown.push(format!("<code>{}</code>", escaped(&words.collect::<Vec<_>>().join(" "))));
+            }
+        }
         let _ = writeln!(
             out,
-            "<tr><td><strong>{}</strong>{}</td><td>{}</td><td><details><summary>{}</summary><code>{}</code></details></td></tr>",
+            "<tr><td class=\"l\"><strong>{}</strong>{}</td><td class=\"l\">{}</td><td>{}</td><td><details><summary>show</summary>{}</details></td></tr>",
             escaped(&engine.name),
             if at == experiment.baseline { "<br><small>the others are compared with it</small>" } else { "" },
             escaped(&version.unwrap_or_else(|| "not told".to_owned())),
-            escaped(words.first().map_or("none", String::as_str)),
-            escaped(&command.collect::<Vec<_>>().join(" "))
+            if own.is_empty() { "nothing".to_owned() } else { own.join("<br>") },
+            shown.join("<br>")
         );
     }
     let _ = writeln!(out, "</table>");
+    files(comparison, out);
+}
+
+/// A command as options with their values, without what is the laboratory's own.
+fn options(words: &[String]) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    let mut words = words.iter().peekable();
+    while let Some(word) = words.next() {
+        let value = words.next_if(|next| word.starts_with('-') && !word.contains('=') && !next.starts_with('-'));
+        options.push(value.map_or_else(|| word.clone(), |value| format!("{word} {value}")));
+    }
+    options
+}
+
+/// The most of a configuration that is shown.
+const SHOWN: usize = 200_000;
+
+/// The files that engines were given: configurations as they are, rules by their number.
+fn files(comparison: &Comparison, out: &mut String) {
+    let (mut configurations, mut rules) = (Vec::new(), Vec::new());
+    for engine in &comparison.experiment.engines {
+        for words in [&engine.live, &engine.offline] {
+            for pair in words.windows(2) {
+                let list = match pair[0].as_str() {
+                    "-c" => &mut configurations,
+                    "-S" | "-s" => &mut rules,
+                    _ => continue,
+                };
+                if !list.contains(&&pair[1]) {
+                    list.push(&pair[1]);
+                }
+            }
+        }
+    }
+    if !rules.is_empty() {
+        out.push_str("<ul>");
+        for path in rules {
+            let said = match std::fs::read(path) {
+                Ok(text) => {
+                    let is_rule = |line: &&[u8]| !line.trim_ascii().is_empty() && !line.trim_ascii().starts_with(b"#");
+                    let lines = text.split(|byte| *byte == b'\n').filter(is_rule).count();
+                    format!("{lines} lines that are no comments, {}B", short(text.len() as f64))
+                }
+                Err(error) => error.to_string(),
+            };
+            let _ = writeln!(out, "<li>Rules <code>{}</code>: {}</li>", escaped(path), escaped(&said));
+        }
+        out.push_str("</ul>\n");
+    }
+    for path in configurations {
+        let text = std::fs::read(path)
+            .map_or_else(|error| error.to_string(), |text| String::from_utf8_lossy(&text).into_owned());
+        let end = text.char_indices().map(|(at, _)| at).find(|at| *at >= SHOWN).unwrap_or(text.len());
+        let _ = writeln!(
+            out,
+            "<details><summary>Configuration <code>{}</code></summary><pre>{}{}</pre></details>",
+            escaped(path),
+            escaped(&text[..end]),
+            if end < text.len() { "\n…" } else { "" }
+        );
+    }
+}
+
+impl Comparison {
+    /// What a load sends, as a person reads it.
+    pub(super) fn load(&self, load: usize) -> String {
+        let of = |what: &What| match what {
+            What::Capture(path) => format!("replay of {}", path.file_name().unwrap_or_default().to_string_lossy()),
+            What::Profile(path) => format!("profile {}", path.file_name().unwrap_or_default().to_string_lossy()),
+            What::Preset(name) => format!("preset {name}"),
+        };
+        match &self.experiment.loads[load].kind {
+            Kind::Offline { capture } => {
+                format!("reading {}", capture.file_name().unwrap_or_default().to_string_lossy())
+            }
+            Kind::Rates { what, .. } => of(what),
+            Kind::Search { what, allowed, .. } => {
+                format!("{}, highest rate with at most {} % lost", of(what), allowed * 100.0)
+            }
+            Kind::Numbers { .. } => "packets in numbers".to_owned(),
+        }
+    }
+
+    /// How often and how long a load was run.
+    pub(super) fn repeated(&self, load: usize) -> String {
+        let (repeats, times) = (self.experiment.repeats, self.experiment.times);
+        let repeats = format!("{repeats} repeat{}", if repeats == 1 { "" } else { "s" });
+        match self.experiment.loads[load].kind {
+            Kind::Offline { .. } => repeats,
+            _ => format!("{repeats}, {:?} warm-up and {:?} each", times.warm_up, times.hold),
+        }
+    }
 }
 
 /// The tables of a load.
@@ -276,21 +394,23 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
         }
         ratio_cell(comparison.ratio(state, point, engine, main_metric(&comparison.points[point])))
     };
-    let row = |cells: &[String], out: &mut String| {
-        out.push_str("<tr>");
+    let row = |group: bool, cells: &[String], out: &mut String| {
+        out.push_str(if group { "<tr class=\"g\">" } else { "<tr>" });
         for (at, cell) in cells.iter().enumerate() {
-            let _ = write!(out, "<td{}>{cell}</td>", if at == 0 { "" } else { " class=\"n\"" });
+            let _ = write!(out, "<td class=\"{}\">{cell}</td>", if at == 0 { "l" } else { "n" });
         }
         out.push_str("</tr>\n");
     };
     let head = |names: &[&str], out: &mut String| {
-        out.push_str("<table><tr>");
+        out.push_str("<div class=\"wide\"><table><tr>");
         for (at, name) in names.iter().enumerate() {
             let _ = write!(out, "<th{}>{}</th>", if at == 0 { "" } else { " class=\"n\"" }, escaped(name));
         }
         out.push_str("</tr>\n");
     };
     let compared = format!("times {base} (95 %)");
+    let _ =
+        writeln!(out, "<p>{}; {}.</p>", capital(&escaped(&comparison.load(load))), escaped(&comparison.repeated(load)));
     match &first.kind {
         PointKind::Offline { .. } => {
             let _ = writeln!(out, "<p>The engine reads {} and ends.</p>", escaped(&first.label));
@@ -313,6 +433,7 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
                 let point = points[0];
                 let runs = get(point, engine, "processing_s").map_or(0, |summary| summary.count);
                 row(
+                    false,
                     &[
                         escaped(&contract.name),
                         spread_cell(get(point, engine, "processing_s"), 1.0, 3),
@@ -344,6 +465,7 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
                     let bound = get(*point, engine, "bound_pps");
                     let owned = get(*point, engine, "bound_is_engines").map_or(f64::NAN, |s| s.median);
                     row(
+                        engine == 0,
                         &[
                             escaped(&comparison.points[*point].label),
                             escaped(&contract.name),
@@ -361,13 +483,15 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
         _ => {
             let _ = writeln!(
                 out,
-                "<p>Packets are sent for {:?} to warm up and {:?} more. Loss is of what was sent; where is by medians.</p>",
-                comparison.experiment.times.warm_up, comparison.experiment.times.hold
+                "<p>Loss is of what was sent; where packets were lost is by medians. † The sender did not reach the rate: this row says \
+                 what it sent, and not what the engine takes.</p>"
             );
             head(
                 &[
-                    "sent",
+                    "asked for",
                     "engine",
+                    "sent/s",
+                    "Mbit/s",
                     "lost, %",
                     "lost where",
                     "packets taken/s",
@@ -383,9 +507,18 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
                 for (engine, contract) in engines.iter().enumerate() {
                     let loss = get(*point, engine, "loss");
                     row(
+                        engine == 0,
                         &[
                             escaped(&comparison.points[*point].label),
                             escaped(&contract.name),
+                            get(*point, engine, "sent_per_s").map_or_else(
+                                || "—".to_owned(),
+                                |s| {
+                                    let mark = if comparison.unreached(state, *point, engine) { " †" } else { "" };
+                                    format!("{}{mark}", short(s.median))
+                                },
+                            ),
+                            plain(get(*point, engine, "sent_bits_per_s"), 1e-6, 0),
                             spread_cell(loss, 100.0, 2),
                             comparison.worst_stages(state, *point, engine),
                             get(*point, engine, "taken_per_s").map_or_else(|| "—".to_owned(), |s| short(s.median)),
@@ -403,8 +536,14 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
     }
     let _ = writeln!(
         out,
-        "</table>\n<p class=\"small\">Medians; in parentheses the least and the most of the runs, or the interval of a ratio.</p>"
+        "</table></div>\n<p class=\"small\">Medians; in parentheses the least and the most of the runs, or the interval of a ratio.</p>"
     );
+}
+
+/// With a capital letter.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// How it was measured.
@@ -432,8 +571,16 @@ fn how(comparison: &Comparison, made: usize, out: &mut String) {
             out,
             "<p>Losses are told by stage, in the order of a packet's way: {}. <em>Link</em> is what was sent and seen by nobody \
              after, <em>NIC</em> what the interface dropped, <em>softnet</em> what the kernel's queue dropped, <em>ring</em> what found the queue to the \
-             engine full, <em>engine</em> what the engine took and did not decode.</p>",
+             engine full, <em>engine</em> what the engine took and did not decode. What the ring lost is told of the time after the warm-up, \
+             all else of the whole run. So packets sent = lost on link, NIC and softnet + received by the engine, and received = lost at the \
+             ring + in the engine + decoded.</p>",
             stages.join(", ")
         );
+        let wire = match &comparison.experiment.wire {
+            Some((sender, engine)) => format!("Packets were sent on {} and read from {}", escaped(sender), escaped(engine)),
+            None => "Packets went over a pair of virtual interfaces of this machine, whose kernel receives on the sender's CPU".to_owned(),
+        };
+        let cpus = comparison.experiment.cpus.describe();
+        let _ = writeln!(out, "<p>{wire}; {cpus}. Other work on the same machine takes from both.</p>");
     }
 }

@@ -37,6 +37,8 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
         ("sent", sent.packets),
         ("sent_bytes", sent.bytes),
         ("sent_s", sent.seconds),
+        ("sent_per_s", sent.packets / sent.seconds),
+        ("sent_bits_per_s", sent.bytes * 8.0 / sent.seconds),
         ("late_p99_s", sent.late),
         ("received", engine.received),
         ("dropped", engine.dropped),
@@ -105,6 +107,12 @@ impl Comparison {
     pub(super) fn summary(&self, state: &State, point: usize, engine: usize, name: &str) -> Option<Summary> {
         let values: Vec<f64> = self.values(state, point, engine, name).into_iter().map(|(_, value)| value).collect();
         Summary::of(&values)
+    }
+
+    /// Whether the sender did not reach a point's rate, by the medians of what it sent for an engine.
+    pub(super) fn unreached(&self, state: &State, point: usize, engine: usize) -> bool {
+        let short = self.summary(state, point, engine, "lost_sender");
+        short.is_some_and(|summary| summary.median > crate::throughput::SHORT)
     }
 
     /// The values themselves.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use margay_config::{Config, Node};
 
 use super::counters::{Format, Names};
+use crate::cpus::Cpus;
 use crate::problem::{Outcome, Problem};
 use crate::units;
 
@@ -31,8 +32,8 @@ pub(crate) struct CountersAt {
     pub(crate) rest: Duration,
 }
 
-/// See the module. Commands and files have places to fill in: `{interface}`, `{capture}`, `{dir}` (the folder of this run) and
-/// `{tmp}` (a folder with a short name, for sockets).
+/// See the module. Commands and files have places to fill in: `{interface}`, `{capture}`, `{dir}` (the folder of this run),
+/// `{tmp}` (a folder with a short name, for sockets) and `{cores}` (how many CPUs it has).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contract {
     /// What it is called in reports.
@@ -54,6 +55,10 @@ pub(crate) struct Contract {
     pub(crate) version: Vec<String>,
     /// It is started anew for each trial of a search.
     pub(crate) restart: bool,
+    /// The CPUs that it runs on where it reads from an interface.
+    pub(crate) cpus: Cpus,
+    /// It is the simulated engine, which takes packets in numbers as well.
+    pub(crate) simulated: bool,
 }
 
 impl Contract {
@@ -71,6 +76,19 @@ impl Contract {
             stop_within: Duration::from_secs(60),
             version: Vec::new(),
             restart: false,
+            cpus: Cpus::default(),
+            simulated: false,
+        }
+    }
+
+    /// It is to run on `cpus`.
+    pub(crate) fn on(&mut self, cpus: &Cpus) {
+        self.cpus = cpus.clone();
+        let count = cpus.count().to_string();
+        for word in
+            self.live.iter_mut().chain(&mut self.offline).chain(self.environment.iter_mut().map(|(_, value)| value))
+        {
+            *word = word.replace("{cores}", &count);
         }
     }
 
@@ -131,7 +149,7 @@ impl Contract {
     /// The simulated engine (`crate::sim`) with this capacity; `options` are more of its options.
     pub(crate) fn simulated(name: &str, capacity: f64, options: &[String]) -> Outcome<Contract> {
         let mut live = super::own_command()?;
-        let words = ["sim-engine", "--socket", "{tmp}/sim", "--counters", "{dir}/counters", "--capacity"];
+        let words = ["sim-engine", "--source", "{source}", "--counters", "{dir}/counters", "--capacity"];
         live.extend(words.map(str::to_owned));
         live.push(capacity.to_string());
         live.extend(options.iter().cloned());
@@ -149,22 +167,19 @@ impl Contract {
                     decoded: list("decoded"),
                     ..Names::default()
                 },
-                rest: Duration::from_millis(250),
+                rest: Duration::from_millis(400),
             }),
+            simulated: true,
             ..Contract::plain(name)
         })
     }
 
-    /// Whether it is the simulated engine, which takes its packets from a socket.
-    pub(crate) fn takes_socket(&self) -> bool {
-        self.live.iter().any(|word| word.contains("{tmp}/sim"))
-    }
-
-    /// Reads the contract that `node` describes; its name is the node's.
+    /// Reads the contract that `node` describes; its name is the node's. Where it is one of Margay or Suricata, configuration and rules
+    /// of `instead` go before its own.
     ///
     /// # Errors
     /// With the place, where a setting is not known or makes no sense.
-    pub(crate) fn read(node: Node<'_>) -> Outcome<Contract> {
+    pub(crate) fn read(node: Node<'_>, instead: &Options) -> Outcome<Contract> {
         let name = node.name().to_owned();
         let adapter = node.get("adapter").unwrap_or("command");
         let known: &[&str] = match adapter {
@@ -186,8 +201,8 @@ impl Contract {
         let mut contract = match adapter {
             "suricata" | "margay" => {
                 let options = Options {
-                    config: node.get("config").map(str::to_owned),
-                    rules: list("rules"),
+                    config: instead.config.clone().or_else(|| node.get("config").map(str::to_owned)),
+                    rules: if instead.rules.is_empty() { list("rules") } else { instead.rules.clone() },
                     set: list("set"),
                     args: list("args"),
                 };
@@ -285,7 +300,7 @@ impl Contract {
         let root = config.root();
         let mut engines = root.child("engines").into_iter().flat_map(|node| node.children());
         match (engines.next(), engines.next()) {
-            (Some(only), None) => Contract::read(only),
+            (Some(only), None) => Contract::read(only, &Options::default()),
             (Some(_), Some(_)) => {
                 Err(Problem::Usage(format!("{path} describes several engines: `margay lab compare` runs them")))
             }
@@ -333,7 +348,7 @@ mod tests {
     fn read(text: &str) -> Result<Contract, String> {
         let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "x.yaml").unwrap();
         let engine = config.node("engines").unwrap().children().next().unwrap();
-        Contract::read(engine).map_err(|problem| problem.to_string())
+        Contract::read(engine, &Options::default()).map_err(|problem| problem.to_string())
     }
 
     #[test]

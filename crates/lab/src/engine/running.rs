@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open
 use super::contract::{Contract, Ready};
 use super::counters::{CounterFile, Counts};
 use crate::clock::Moment;
+use crate::cpus::Cpus;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::signals;
@@ -116,8 +117,10 @@ impl Running {
         std::fs::write(&command_file, format!("{line}\n"))
             .map_err(|error| Problem::file("write", &command_file, error))?;
         let started = Moment::now();
-        let child = command
-            .spawn()
+        // Reading a capture it has all there are: nobody sends beside it.
+        let cpus = if matches!(from, From::Interface { .. }) { &contract.cpus } else { &Cpus::default() };
+        let child = cpus
+            .spawn(&mut command)
             .map_err(|error| Problem::Failed(format!("engine {name}: cannot start {}: {error}", fill(program))))?;
         let held = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
             .map_err(|error| Problem::Failed(format!("engine {name}: cannot watch its process: {error}")))?;
@@ -264,7 +267,8 @@ impl Running {
                 let known = |value: f64| if value.is_finite() { value } else { 0.0 };
                 let grown = |of: fn(&Counts) -> f64| of(&last) - known(of(&before));
                 let done = grown(|counts| counts.decoded) + known(grown(|counts| counts.dropped));
-                if grown(|counts| counts.received) >= packets && done >= packets {
+                // Each number may be a rounded one.
+                if grown(|counts| counts.received) >= packets && done >= packets - 1.5 {
                     break;
                 }
             }
@@ -371,9 +375,11 @@ impl Drop for Running {
 fn fill(word: &str, from: &From, dir: &Path, short: &Path) -> String {
     let mut word = word.replace("{dir}", &dir.to_string_lossy()).replace("{tmp}", &short.to_string_lossy());
     match from {
-        From::Interface { name, .. } => word = word.replace("{interface}", name),
+        From::Interface { name, .. } => {
+            word = word.replace("{interface}", name).replace("{source}", &format!("interface:{name}"));
+        }
         From::Capture(path) => word = word.replace("{capture}", &path.to_string_lossy()),
-        From::Socket => {}
+        From::Socket => word = word.replace("{source}", &format!("{}/sim", short.to_string_lossy())),
     }
     word
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use super::{Order, Sender, Sending, Sent};
+use crate::cpus::Cpus;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 
@@ -12,6 +13,8 @@ use crate::problem::{Outcome, Problem};
 pub(crate) struct TcpReplay {
     pub(crate) capture: PathBuf,
     pub(crate) interface: String,
+    /// The CPUs that it runs on.
+    pub(crate) cpus: Cpus,
     /// Where its output goes.
     pub(crate) folder: PathBuf,
 }
@@ -41,7 +44,7 @@ impl Sender for TcpReplay {
         command.arg(format!("--duration={}", order.time.as_secs_f64().ceil())).arg(&self.capture);
         command.stdin(Stdio::null()).stdout(log).stderr(log_too);
         session.mark(&mut command)?;
-        let child = command.spawn().map_err(|error| {
+        let child = self.cpus.spawn(&mut command).map_err(|error| {
             let hint = if error.kind() == std::io::ErrorKind::NotFound { ": it is not installed" } else { "" };
             Problem::Failed(format!("cannot start tcpreplay{hint} ({error})"))
         })?;

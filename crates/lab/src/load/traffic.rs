@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Interfaces, Order, Sender, Sending, Sent, What};
+use crate::cpus::Cpus;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 
@@ -16,6 +17,8 @@ pub(crate) struct Traffic {
     /// So many at once, each with addresses of its own.
     pub(crate) copies: u32,
     pub(crate) interface: String,
+    /// The CPUs that it runs on.
+    pub(crate) cpus: Cpus,
     /// Where its output goes.
     pub(crate) folder: PathBuf,
 }
@@ -55,7 +58,10 @@ impl Sender for Traffic {
         command.stdin(Stdio::null()).stdout(out).stderr(out_too);
         session.mark(&mut command)?;
         let before = Interfaces::read(None).sent(&self.interface);
-        let child = command.spawn().map_err(|error| Problem::Failed(format!("cannot start {}: {error}", own[0])))?;
+        let child = self
+            .cpus
+            .spawn(&mut command)
+            .map_err(|error| Problem::Failed(format!("cannot start {}: {error}", own[0])))?;
         Ok(Box::new(Working { child, log, report, order, interface: self.interface.clone(), before, over: false }))
     }
 }

@@ -217,6 +217,7 @@ fn draw(trace: &str, rows: &[Row], args: &Args, dir: &Path) -> Outcome<()> {
         y: "speed-up".to_owned(),
         series,
         places: Vec::new(),
+        foot: Vec::new(),
     };
     let svg = chart.svg();
     write(&dir.join(format!("{trace}.svg")), svg.as_bytes())?;

@@ -44,6 +44,7 @@ pub(crate) struct Rig {
     dir: PathBuf,
     short: PathBuf,
     running: Option<(Running, Watch)>,
+    /// How many folders of engines there are.
     starts: u32,
     /// Its counters, where they have come to rest and nothing was sent since.
     rested: Option<Counts>,
@@ -66,7 +67,7 @@ impl Rig {
         session: Session,
     ) -> Rig {
         let (dir, running, notes) = (dir.to_owned(), None, Vec::new());
-        Rig { contract, wire, sender, times, dir, short, running, starts: 0, rested: None, notes, session }
+        Rig { contract, wire, sender, times, dir, short, running, starts: 1, rested: None, notes, session }
     }
 
     /// What sends.
@@ -83,9 +84,13 @@ impl Rig {
                 Some(wire) => From::Interface { name: wire.engine.clone(), namespace: wire.namespace.clone() },
                 None => From::Socket,
             };
-            self.starts += 1;
-            // An engine that is started anew writes into a folder of its own: nothing of the one before is read as its own.
-            let dir = if self.starts == 1 { self.dir.clone() } else { self.dir.join(format!("start-{}", self.starts)) };
+            // An engine that is started anew, also by who goes on later, writes into a folder of its own: nothing of the one before is
+            // read as its own, or written over.
+            let mut dir = self.dir.clone();
+            while dir.join("console.log").exists() {
+                self.starts += 1;
+                dir = self.dir.join(format!("start-{}", self.starts));
+            }
             let running = Running::start(&self.contract, &from, &dir, &self.short, &mut self.session)?;
             let watch = Watch::start(running.pid(), running.counters(), self.times.period, &dir);
             self.running = Some((running, watch));
@@ -162,6 +167,7 @@ impl Rig {
                 alerts: grown(after.alerts, before.alerts),
             },
             held_sent: sent.packets - sent_middle,
+            held_received: grown(after.received, middle.received),
             held_dropped: grown(after.dropped, middle.dropped),
         };
         if !counted.engine.decoded.is_finite() {

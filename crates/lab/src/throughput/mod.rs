@@ -1,10 +1,9 @@
 //! `margay lab throughput`: the highest rate that an engine takes with at most a given loss, and where packets are lost above it.
 
+mod memory;
 mod search;
 mod stages;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,15 +11,17 @@ use std::time::{Duration, Instant};
 pub(crate) use search::{Bound, Limit, Range, Verdict, search};
 pub(crate) use stages::{Counted, Losses, Stage};
 
+use crate::cpus::Shared;
 use crate::engine::{Contract, Options};
 use crate::load::{self, Sender, What, Wire};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
-use crate::run::live::{Rig, Times, Trial};
+use crate::run::live::{Rig, Times};
 use crate::run::{Capture, offline};
 use crate::stats::Summary;
-use crate::units::{self, Rate, short};
+use crate::units::{self, Rate, short, spoken};
 use crate::{monitor, signals};
+use memory::{Memory, Tried};
 
 /// Find the highest rate that an engine takes
 #[derive(clap::Args)]
@@ -70,6 +71,12 @@ pub(crate) struct Args {
     /// The interface to send on, connected to the other
     #[arg(long, requires = "interface")]
     send_on: Option<String>,
+    /// The CPUs that the sender runs on, as 0,2-5; unless told the last one
+    #[arg(long, value_name = "LIST")]
+    sender_cpus: Option<String>,
+    /// The CPUs that the engine runs on where it is sent to; unless told those that are not the sender's
+    #[arg(long, value_name = "LIST")]
+    engine_cpus: Option<String>,
     /// The largest packet on virtual interfaces, in bytes without the Ethernet header
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
@@ -97,7 +104,10 @@ pub(crate) struct Args {
     /// The time between samples of the machine and the engine
     #[arg(long, default_value = "250ms", value_parser = units::duration)]
     period: Duration,
-    /// The folder for samples, logs and results
+    /// Throw away what is in the folder and begin anew
+    #[arg(long)]
+    fresh: bool,
+    /// The folder for samples, logs and results; an interrupted measurement goes on from there
     #[arg(long, short = 'o', default_value = "lab-throughput")]
     output: PathBuf,
     /// Send less than asked, in %: to see that it is found
@@ -122,16 +132,22 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     if args.repeats == 0 || args.close == 0.0 || args.hold.is_zero() {
         return Err(Problem::Usage("--repeats, --close and --hold have to be above 0".to_owned()));
     }
-    let contract = contract(args)?;
+    let mut contract = contract(args)?;
     std::fs::create_dir_all(&args.output).map_err(|error| Problem::file("make", &args.output, error))?;
     let dir = std::path::absolute(&args.output).map_err(|error| Problem::file("find", &args.output, error))?;
+    if args.fresh {
+        memory::clear(&dir)?;
+    }
     if let Some(path) = &args.capture {
         return over_capture(args, &contract, path, &dir);
     }
+    let in_numbers = contract.simulated && args.replay.is_none() && args.profile.is_none() && args.preset.is_none();
+    let cpus = Shared::given(args.sender_cpus.as_deref(), args.engine_cpus.as_deref())?;
+    contract.on(&cpus.engine);
     let mut session = Session::begin()?;
     let folder = session.make_folder()?;
     let times = Times { warm_up: args.warm_up, hold: args.hold, period: args.period };
-    let (wire, sender, capture): (Option<Wire>, Box<dyn Sender>, Option<Capture>) = if contract.takes_socket() {
+    let (wire, sender, capture): (Option<Wire>, Box<dyn Sender>, Option<Capture>) = if in_numbers {
         let sender =
             load::Stream { socket: folder.join("sim"), lose: args.lose_sender / 100.0, most: args.sender_most };
         (None, Box::new(sender), None)
@@ -157,12 +173,15 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         let (interface, folder) = (wire.sender.clone(), folder.clone());
         let sender: Box<dyn Sender> = match (args.sender.as_str(), what) {
             ("tcpreplay", What::Capture(capture)) if args.copies == 1 => {
-                Box::new(load::TcpReplay { capture, interface, folder })
+                Box::new(load::TcpReplay { capture, interface, folder, cpus: cpus.sender.clone() })
             }
             ("tcpreplay", _) => {
                 return Err(Problem::Usage("--sender tcpreplay sends captures, and one copy of them".to_owned()));
             }
-            (_, what) => Box::new(load::Traffic { what, copies: args.copies, interface, folder }),
+            (_, what) => {
+                let cpus = cpus.sender.clone();
+                Box::new(load::Traffic { what, copies: args.copies, interface, folder, cpus })
+            }
         };
         (Some(wire), sender, capture)
     };
@@ -175,23 +194,57 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         packets.ok_or_else(|| Problem::Usage(format!("--{name}: this load has no such rate; packets a second it has")))
     };
     let range = Range { from: packets("from", args.from)?, to: packets("to", args.to)?, close: args.close / 100.0 };
+    let mut memory = Memory::open(&dir, &measurement(args, &contract, &cpus))?;
+    if memory.known() > 0 {
+        println!("{} trials are there already", memory.known());
+    }
     let mut rig = Rig::new(contract, wire, sender, times, &dir, folder, session);
     println!("load: {}", rig.describe());
-    let mut log = TrialLog::create(&dir.join("trials.csv"))?;
+    if !in_numbers {
+        println!("{}", cpus.describe());
+    }
     let searches = Searches { range, repeats: args.repeats, allowed: args.loss / 100.0 };
-    let mut trials = Vec::new();
-    let result = searches.run(&mut rig, &mut |search, trial| {
-        trials.push(trial);
-        println!("{}", line(search, &trial, capture.as_ref()));
-        log.write(search, &trial)
+    let (mut trials, mut took) = (Vec::new(), Vec::new());
+    let result = searches.run(&mut |number, rate, left| {
+        let tried = match memory.recall(number, rate) {
+            Some(tried) => tried,
+            None => {
+                let begun = Instant::now();
+                let trial = rig.trial(rate)?;
+                took.push(begun.elapsed().as_secs_f64());
+                memory.keep(number, &trial)?
+            }
+        };
+        trials.push(tried);
+        println!("{}", line(&tried, capture.as_ref()));
+        if left > 0 && !took.is_empty() {
+            let each = took.iter().sum::<f64>() / took.len() as f64;
+            eprintln!("  search {number} of {}, about {} left", args.repeats, spoken(each * f64::from(left)));
+        }
+        Ok(tried.losses)
     });
     let notes = rig.end();
-    let bound = result?;
+    let bound = result.map_err(|problem| match problem {
+        Problem::Interrupted(why) => Problem::Interrupted(format!("{why}; the same command goes on from here")),
+        other => other,
+    })?;
     for note in notes? {
         println!("note: {note}");
     }
-    report(&bound, args.loss, &trials, capture.as_ref(), &dir)?;
+    report(&bound, args.loss, &trials, capture.as_ref(), &cpus, &dir)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is measured, in a way that two measurements of the same have in common.
+fn measurement(args: &Args, contract: &Contract, cpus: &Shared) -> String {
+    format!(
+        "{contract:?} {cpus:?} {:?}",
+        (
+            (&args.replay, &args.profile, &args.preset, args.copies, &args.sender),
+            (&args.interface, &args.send_on, args.mtu, args.from, args.to, args.loss, args.close),
+            (args.warm_up, args.hold, args.lose_sender, args.sender_most),
+        )
+    )
 }
 
 fn contract(args: &Args) -> Outcome<Contract> {
@@ -223,32 +276,40 @@ pub(crate) struct Searches {
 }
 
 /// A sender that is this share below the rate has not reached it.
-const SHORT: f64 = 0.02;
+pub(crate) const SHORT: f64 = 0.02;
+
+/// Makes a trial: of this search, from 1, at this rate; about so many more are to come.
+pub(crate) type Make<'a> = dyn FnMut(u32, f64, u32) -> Outcome<Losses> + 'a;
 
 impl Searches {
-    /// Makes them; `each` is told each trial and the number of its search, from 1.
+    /// Makes them.
     ///
     /// # Errors
-    /// What a trial or `each` returns.
-    pub(crate) fn run(&self, rig: &mut Rig, each: &mut dyn FnMut(u32, Trial) -> Outcome<()>) -> Outcome<Bound> {
+    /// What a trial returns.
+    pub(crate) fn run(&self, make: &mut Make<'_>) -> Outcome<Bound> {
         let mut found = Vec::new();
+        let mut before = 0;
         for number in 1..=self.repeats {
-            let mut once = |rate: f64| {
-                let trial = rig.trial(rate)?;
-                each(number, trial)?;
-                let verdict = self.verdict(&trial);
-                let clear = verdict == Verdict::Lost && trial.losses.total() > CLEAR * self.allowed + SHORT;
+            let mut made = 0;
+            let mut once = |rate: f64, more: u32| {
+                made += 1;
+                // The searches to come take as many as those that were, or as this one will.
+                let each = if number == 1 { made + more } else { before / (number - 1) };
+                let losses = make(number, rate, more + each * (self.repeats - number))?;
+                let verdict = self.verdict(&losses);
+                let clear = verdict == Verdict::Lost && losses.total() > CLEAR * self.allowed + SHORT;
                 Ok((verdict, clear))
             };
-            found.push(search(self.range, &mut |rate| confirmed(&mut || once(rate)))?);
+            found.push(search(self.range, &mut |rate, more| confirmed(&mut || once(rate, more)))?);
+            before += made;
         }
         Bound::of(found).ok_or_else(|| Problem::Failed("no search was made".to_owned()))
     }
 
-    fn verdict(&self, trial: &Trial) -> Verdict {
-        if trial.losses.total() > self.allowed {
+    fn verdict(&self, losses: &Losses) -> Verdict {
+        if losses.total() > self.allowed {
             Verdict::Lost
-        } else if trial.losses.at(Stage::Sender) > SHORT {
+        } else if losses.at(Stage::Sender) > SHORT {
             Verdict::Unreached
         } else {
             Verdict::Taken
@@ -273,52 +334,28 @@ fn confirmed(trial: &mut dyn FnMut() -> Outcome<(Verdict, bool)>) -> Outcome<Ver
     trial().map(|(third, _)| third)
 }
 
-/// The table of trials, a line written with each.
-struct TrialLog {
-    file: File,
-    path: PathBuf,
-}
-
-impl TrialLog {
-    fn create(path: &Path) -> Outcome<TrialLog> {
-        let file = File::create(path).map_err(|error| Problem::file("make", path, error))?;
-        let mut log = TrialLog { file, path: path.to_owned() };
-        let stages = Stage::ALL.map(|stage| format!("lost_{}", stage.name().to_lowercase())).join(",");
-        log.line(&format!(
-            "search,rate,offered,sent,bytes,seconds,late_p99,received,dropped,decoded,gaps,alerts,loss,{stages}"
-        ))?;
-        Ok(log)
-    }
-
-    fn line(&mut self, line: &str) -> Outcome<()> {
-        writeln!(self.file, "{line}").map_err(|error| Problem::file("write", &self.path, error))
-    }
-
-    fn write(&mut self, search: u32, trial: &Trial) -> Outcome<()> {
-        let sent = trial.counted.sent;
-        let values = [trial.rate, sent.offered, sent.packets, sent.bytes, sent.seconds, sent.late];
-        let values = values.into_iter().chain(trial.counted.engine.values());
-        let values = values.chain([trial.losses.total()]).chain(trial.losses.share);
-        let text = |value: f64| if value.is_finite() { format!("{value}") } else { String::new() };
-        let line = std::iter::once(search.to_string()).chain(values.map(text)).collect::<Vec<_>>().join(",");
-        self.line(&line)
-    }
-}
-
 /// A trial in a line.
-fn line(search: u32, trial: &Trial, capture: Option<&Capture>) -> String {
+fn line(trial: &Tried, capture: Option<&Capture>) -> String {
     let bits =
         capture.map_or_else(String::new, |capture| format!(" ({}bit/s)", short(trial.rate * capture.bits_a_packet())));
     let total = trial.losses.total() * 100.0;
     format!(
-        "search {search}: {:>9} packets/s{bits}: lost {total:.2} %; by stage: {}",
+        "search {}: {:>9} packets/s{bits}: lost {total:.2} %; by stage: {}",
+        trial.search,
         short(trial.rate),
         trial.losses.describe()
     )
 }
 
 /// Prints the bound and writes it as `bound.json`.
-fn report(bound: &Bound, loss: f64, trials: &[Trial], capture: Option<&Capture>, dir: &Path) -> Outcome<()> {
+fn report(
+    bound: &Bound,
+    loss: f64,
+    trials: &[Tried],
+    capture: Option<&Capture>,
+    cpus: &Shared,
+    dir: &Path,
+) -> Outcome<()> {
     let rate = bound.rate;
     println!();
     println!("highest rate with at most {loss} % lost: {} packets/s", short(rate.value));
@@ -350,6 +387,8 @@ fn report(bound: &Bound, loss: f64, trials: &[Trial], capture: Option<&Capture>,
         "searches": bound.found.iter().map(|found| number(found.rate)).collect::<Vec<_>>(),
         "lost_above_it_at": stage.map(Stage::name),
         "limit": format!("{:?}", bound.limit()).to_lowercase(),
+        "engine_cpus": cpus.engine.to_string(),
+        "sender_cpus": cpus.sender.to_string(),
         "machine": monitor::describe().into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect::<serde_json::Map<_, _>>(),
     });
     let path = dir.join("bound.json");
@@ -363,7 +402,9 @@ fn over_capture(args: &Args, contract: &Contract, path: &Path, dir: &Path) -> Ou
     let capture = Capture::read(path)?;
     let path = std::path::absolute(path).map_err(|error| Problem::file("find", path, error))?;
     let mut session = Session::begin()?;
-    let mut runs = Vec::new();
+    let mut runs: Vec<offline::Offline> = Vec::new();
+    let mut table = "run,start_s,processing_s,cpu_s,peak_bytes,packets_per_s,decoded,gaps,alerts\n".to_owned();
+    let file = dir.join("runs.csv");
     let begun = Instant::now();
     for number in 1..=args.repeats {
         let folder = dir.join(format!("run-{number}"));
@@ -378,10 +419,16 @@ fn over_capture(args: &Args, contract: &Contract, path: &Path, dir: &Path) -> Ou
             run.busy,
             run.peak / 1_048_576.0
         );
+        let counts = run.counts;
+        let values =
+            [run.start, run.processing, run.busy, run.peak, run.rate, counts.decoded, counts.gaps, counts.alerts];
+        let text = values.map(|value| if value.is_finite() { format!(",{value}") } else { ",".to_owned() });
+        table.push_str(&format!("{number}{}\n", text.concat()));
+        std::fs::write(&file, &table).map_err(|error| Problem::file("write", &file, error))?;
         runs.push(run);
         let left = begun.elapsed() / number * (args.repeats - number);
         if number < args.repeats {
-            eprintln!("about {:.0} s left", left.as_secs_f64());
+            eprintln!("about {} left", spoken(left.as_secs_f64()));
         }
     }
     let of = |value: fn(&offline::Offline) -> f64| Summary::of(&runs.iter().map(value).collect::<Vec<_>>());
@@ -449,7 +496,7 @@ mod tests {
                 Ok((if loss > 0.01 { Verdict::Lost } else { Verdict::Taken }, loss > 0.07))
             };
             let range = Range { from: 10_000.0, to: 1e6, close: 0.01 };
-            let found = search(range, &mut |rate| confirmed(&mut || trial(rate))).unwrap();
+            let found = search(range, &mut |rate, _| confirmed(&mut || trial(rate))).unwrap();
             // 1 % of loss is allowed: that much above its capacity.
             assert!((found.rate / 23_230.0 - 1.0).abs() < 0.05, "{found:?}");
         }

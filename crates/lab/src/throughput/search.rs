@@ -46,18 +46,26 @@ pub(crate) struct Found {
     pub(crate) limit: Limit,
 }
 
+/// A trial at a rate; it is told how many more are to come, as far as that can be said.
+pub(crate) type TryAt<'a> = dyn FnMut(f64, u32) -> Outcome<Verdict> + 'a;
+
+/// How often an interval is to be halved until its end is at most `close` (a share) above its beginning.
+fn halvings(taken: f64, lost: f64, close: f64) -> u32 {
+    ((lost / taken).ln() / (1.0 + close).ln()).log2().ceil().max(0.0) as u32
+}
+
 /// Searches once: doubles from where it begins until the engine loses, then halves the interval (in the ratio of rates, so that each
 /// trial says as much as the one before).
 ///
 /// # Errors
 /// What `trial` returns.
-pub(crate) fn search(range: Range, trial: &mut dyn FnMut(f64) -> Outcome<Verdict>) -> Outcome<Found> {
+pub(crate) fn search(range: Range, trial: &mut TryAt<'_>) -> Outcome<Found> {
     let mut rate = range.from.min(range.to);
     let (mut taken, mut lost): (Option<f64>, Option<f64>) = (None, None);
     let mut limit = Limit::Engine;
     // The interval: a rate that is taken and one that is not.
     while taken.is_none() || lost.is_none() {
-        match trial(rate)? {
+        match trial(rate, 1 + halvings(1.0, 2.0, range.close))? {
             Verdict::Taken => {
                 taken = Some(rate);
                 if lost.is_none() && rate >= range.to {
@@ -80,7 +88,7 @@ pub(crate) fn search(range: Range, trial: &mut dyn FnMut(f64) -> Outcome<Verdict
     };
     while lost > taken * (1.0 + range.close) {
         let rate = (taken * lost).sqrt();
-        match trial(rate)? {
+        match trial(rate, halvings(taken, lost, range.close).saturating_sub(1))? {
             Verdict::Taken => taken = rate,
             verdict => {
                 lost = rate;
@@ -136,11 +144,16 @@ mod tests {
 
     fn with(range: Range, verdict: impl Fn(f64) -> Verdict) -> (Found, u32) {
         let mut trials = 0;
-        let found = search(range, &mut |rate| {
+        let mut announced = u32::MAX;
+        let found = search(range, &mut |rate, more| {
             trials += 1;
+            // What is announced is never less than what comes, once there is an interval.
+            announced = announced.saturating_sub(1).min(more);
             Ok(verdict(rate))
         });
-        (found.unwrap(), trials)
+        let found = found.unwrap();
+        assert!(found.limit != Limit::Engine || announced == 0, "{announced} more announced");
+        (found, trials)
     }
 
     #[test]

@@ -49,8 +49,11 @@ pub(crate) struct Counted {
     pub(crate) interface: f64,
     /// What the engine says.
     pub(crate) engine: Counts,
-    /// Packets sent, and dropped at the ring, after the warm-up.
+    /// Packets sent after the warm-up.
     pub(crate) held_sent: f64,
+    /// What the engine counted between the last time that it wrote its counters during the warm-up and the end: that came to its
+    /// ring, and that the ring dropped.
+    pub(crate) held_received: f64,
     pub(crate) held_dropped: f64,
 }
 
@@ -65,7 +68,8 @@ pub(crate) struct Losses {
 
 impl Losses {
     /// Tells `counted` by stage. What the ring dropped is of the time after the warm-up, since a ring that is empty at first
-    /// takes what later will not fit.
+    /// takes what later will not fit; and of what came to it by the same count, since an engine's counters are seconds old when it
+    /// writes them.
     pub(crate) fn of(counted: &Counted) -> Losses {
         let sent = counted.sent.packets;
         let share = |packets: f64, of: f64| if of > 0.0 && packets.is_finite() { (packets / of).max(0.0) } else { 0.0 };
@@ -84,13 +88,18 @@ impl Losses {
         } else {
             0.0
         };
+        let at_ring = if counted.held_received > 0.0 {
+            share(counted.held_dropped, counted.held_received) * share(arrived, sent).min(1.0)
+        } else {
+            share(counted.held_dropped, counted.held_sent)
+        };
         Losses {
             share: [
                 share(counted.sent.offered - sent, counted.sent.offered),
                 share(between - card - softnet, sent),
                 share(card, sent),
                 share(softnet, sent),
-                share(counted.held_dropped, counted.held_sent),
+                at_ring,
                 share(inside, sent),
             ],
             gaps: counted.engine.gaps,
@@ -136,8 +145,30 @@ mod tests {
             interface: received,
             engine: Counts { received, dropped, decoded, gaps: 0.0, alerts: 0.0 },
             held_sent: sent,
+            held_received: received,
             held_dropped: dropped,
         }
+    }
+
+    #[test]
+    fn the_rings_loss_is_of_the_time_after_the_warm_up_by_the_engines_own_count() {
+        // Sent for 2 s and 10 s more at 1000 a second; the engine's counters of the middle were written after 1 s, when the ring
+        // still had room: 100 of each 1000 after that are lost.
+        let numbers =
+            Counted { held_sent: 10_000.0, held_received: 11_000.0, ..counted(12e3, 12e3, 12e3, 1100.0, 10_900.0) };
+        assert!((Losses::of(&numbers).at(Stage::Ring) - 0.1).abs() < 1e-9);
+        // An engine that does not say what came to its ring.
+        let numbers = Counted { held_received: f64::NAN, held_dropped: 1000.0, ..numbers };
+        assert!((Losses::of(&numbers).at(Stage::Ring) - 0.1).abs() < 1e-9);
+        // What was lost on the way did not come to the ring.
+        let mut numbers = counted(1000.0, 1000.0, 500.0, 250.0, 250.0);
+        numbers.held_received = 500.0;
+        let losses = Losses::of(&numbers);
+        assert!(
+            (losses.at(Stage::Link) - 0.5).abs() < 1e-9 && (losses.at(Stage::Ring) - 0.25).abs() < 1e-9,
+            "{losses:?}"
+        );
+        assert!((losses.total() - 0.75).abs() < 1e-9);
     }
 
     #[test]

@@ -269,9 +269,11 @@ impl Files {
         }
     }
 
-    /// Reads everything into memory; an error says where it grew beyond `limit` bytes.
-    pub(crate) fn load(mut self, limit: u64) -> Result<Store, String> {
+    /// Reads everything into memory, about `expected` bytes; an error says where it grew beyond `limit` bytes.
+    pub(crate) fn load(mut self, limit: u64, expected: u64) -> Result<Store, String> {
         let mut store = Store::default();
+        store.bytes.reserve(usize::try_from(expected.min(limit)).unwrap_or(0));
+        super::port::large_pages(store.bytes.spare_capacity_mut());
         while self.fill(&mut store)? {
             if store.bytes() > limit {
                 return Err(format!("more than {} MB of packets", limit / 1_000_000));

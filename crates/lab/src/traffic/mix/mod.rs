@@ -4,57 +4,26 @@
 //! is sent. A session in progress is a few numbers and a reference to its template, so that memory grows with the sessions
 //! that are active at a time and not with what is written.
 
+mod impair;
+mod source;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::attack::{self, ATTACKS};
-use super::frame;
-use super::profile::{Impair, Pools, Profile, Source, Timing, What};
+use super::attack::ATTACKS;
+use super::profile::{Impair, Pools, Profile, What};
 use super::rng::{Rng, mix};
-use super::session::{Place, Session};
+use super::session::Place;
 use super::template::{Dir, FIRST_PORT, Identity, PORTS, Packet, Template, port};
+pub(crate) use source::Tally;
+use source::{Body, OneServer, Running};
 
 /// Most sessions at a time; what would begin then is left out, and counted.
 const MAX_ACTIVE: usize = 4_000_000;
 /// From how many clients on their ports are not counted for each one.
 const MAX_COUNTED: u64 = 1 << 22;
-
-/// What was made of one source.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) sessions: u64,
-    pub(crate) flows: u64,
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) lost: u64,
-    /// Not begun because too many were active.
-    pub(crate) refused: u64,
-}
-
-/// What a session of a source is copied from.
-enum Body {
-    Fixed(Vec<Arc<Template>>),
-    /// Built for each instance.
-    Fresh,
-}
-
-struct Running {
-    spec: Source,
-    body: Body,
-    rng: Rng,
-    /// Nanoseconds between two sessions.
-    period: f64,
-    phase: f64,
-    begun: u64,
-    /// Means of a session.
-    packets: f64,
-    bytes: f64,
-    /// Identity shared by a burst, and how many of it are left.
-    burst: Option<(Identity, u64)>,
-    tally: Tally,
-}
 
 struct Active {
     template: Arc<Template>,
@@ -416,201 +385,6 @@ impl Mix {
         }
         self.impaired(made, follower, source, out)
     }
-
-    fn hold(&mut self, at: u64, made: Made, source: u32, frame: Vec<u8>) {
-        let held = Held { frame, made, source };
-        let slot = match self.held_free.pop() {
-            Some(slot) => {
-                if let Some(place) = self.held.get_mut(slot as usize) {
-                    *place = Some(held);
-                }
-                slot
-            }
-            None => {
-                self.held.push(Some(held));
-                (self.held.len() - 1) as u32
-            }
-        };
-        self.push(at, Event::Held(slot));
-    }
-
-    /// What goes wrong on the way.
-    fn impaired(&mut self, made: Made, follower: Option<(u64, Dir)>, source: u32, out: &mut Vec<u8>) -> Option<Made> {
-        let i = self.impair;
-        if self.rng.chance(i.loss) {
-            if let Some(s) = self.sources.get_mut(source as usize) {
-                s.tally.lost += 1;
-            }
-            return None;
-        }
-        if self.rng.chance(i.retransmit) && carries_data(out) {
-            self.hold(made.at + 200_000_000, made, source, out.clone());
-        }
-        if self.rng.chance(i.duplicate) {
-            self.hold(made.at + 5_000, made, source, out.clone());
-        }
-        if let Some((next, dir)) = follower
-            && dir == made.dir
-            && self.rng.chance(i.reorder)
-        {
-            let frame = std::mem::take(out);
-            self.hold(next + 1_000, made, source, frame);
-            return None;
-        }
-        if let Some(most) = i.fragment
-            && let Some(pieces) = fragments(out, usize::from(most), &mut self.rng)
-        {
-            for frame in pieces {
-                let piece = Made { at: made.at, wire_len: frame.len() as u32, dir: made.dir };
-                self.count_packet(source, &piece);
-                self.ready.push_back((piece, frame));
-            }
-            let (first, frame) = self.ready.pop_front()?;
-            *out = frame;
-            return Some(first);
-        }
-        self.count_packet(source, &made);
-        Some(made)
-    }
-}
-
-/// The pools, with one server's address in place of the pool's.
-struct OneServer<'a> {
-    pools: &'a Pools,
-    server: IpAddr,
-}
-
-impl super::template::Addresses for OneServer<'_> {
-    fn address(&self, side: Dir, v6: bool, index: u64) -> IpAddr {
-        if side == Dir::Server && self.server.is_ipv6() == v6 {
-            return self.server;
-        }
-        self.pools.address(side, v6, index)
-    }
-    fn mac(&self, side: Dir) -> [u8; 6] {
-        self.pools.mac(side)
-    }
-}
-
-impl Running {
-    fn new(spec: &Source, pools: &Pools, rng: Rng) -> Result<Running, String> {
-        let mut s = Running {
-            spec: spec.clone(),
-            body: Body::Fresh,
-            rng,
-            period: 0.0,
-            phase: 0.0,
-            begun: 0,
-            packets: 0.0,
-            bytes: 0.0,
-            burst: None,
-            tally: Tally::default(),
-        };
-        let place = || Place {
-            client: pools.pool(Dir::Client, spec.ipv6).get(0),
-            server: pools.pool(Dir::Server, spec.ipv6).get(0),
-            port: FIRST_PORT,
-        };
-        let samples: Vec<Arc<Template>> = match &spec.what {
-            What::Capture(path) => {
-                let mut t = Template::load(path, spec.one_client)?;
-                match spec.timing {
-                    Timing::Template => {}
-                    Timing::MinGap(least, by) => t.min_gap(least, by),
-                    Timing::Paced { gap, turn } => t.pace(gap, turn),
-                    Timing::RoundTrip(rtt) => t.round_trip(rtt),
-                }
-                vec![Arc::new(t)]
-            }
-            What::Kind(kind, _) => {
-                let n = if kind.per_instance() { 24 } else { spec.variants.unwrap_or(kind.variants()) };
-                (0..n).map(|_| s.build(place()).map(Arc::new)).collect::<Result<_, _>>()?
-            }
-            What::Attack(_) => (0..8).map(|_| s.build(place()).map(Arc::new)).collect::<Result<_, _>>()?,
-        };
-        let n = samples.len().max(1) as f64;
-        for t in &samples {
-            let (packets, bytes) = t.totals();
-            s.packets += packets as f64 / n;
-            s.bytes += bytes as f64 / n;
-        }
-        let fresh = matches!(spec.what, What::Kind(kind, _) if kind.per_instance());
-        if !fresh {
-            s.body = Body::Fixed(samples);
-        }
-        Ok(s)
-    }
-
-    fn build(&mut self, place: Place) -> Result<Template, String> {
-        let mut session = Session::new(&mut self.rng, place, self.spec.rtt, self.spec.ipv6);
-        match &self.spec.what {
-            What::Kind(kind, options) => kind.build(&mut session, options),
-            What::Attack(n) => {
-                if let Some(a) = attack::ATTACKS.get(*n) {
-                    a.build(&mut session);
-                }
-            }
-            What::Capture(_) => {}
-        }
-        let mut t = session.finish()?;
-        if let Timing::Paced { gap, turn } = self.spec.timing {
-            t.pace(gap, turn);
-        }
-        Ok(t)
-    }
-}
-
-/// Whether a frame is TCP with data.
-fn carries_data(frame: &[u8]) -> bool {
-    let Some(l) = frame::parse(frame) else { return false };
-    let l4 = usize::from(l.l4);
-    let header = frame.get(l4 + 12).map_or(0, |b| usize::from(b >> 4) * 4);
-    l.proto == frame::TCP && l4 != 0 && usize::from(l.end) > l4 + header
-}
-
-/// A frame as fragments of IP packets of at most `most` bytes; none where it is no larger, or cannot be cut.
-fn fragments(frame: &[u8], most: usize, rng: &mut Rng) -> Option<Vec<Vec<u8>>> {
-    let l = frame::parse(frame)?;
-    let (l3, end) = (usize::from(l.l3), usize::from(l.end));
-    if l.fragment || end - l3 <= most {
-        return None;
-    }
-    let (header, more) = if l.v6 { (40, 8) } else { (frame.get(l3).map(|b| usize::from(b & 15) * 4)?, 0) };
-    if l.v6 && frame.get(l3 + 6).is_none_or(|next| *next != l.proto) {
-        return None;
-    }
-    let room = most.checked_sub(header + more)? / 8 * 8;
-    if room == 0 {
-        return None;
-    }
-    let head = frame.get(..l3 + header)?;
-    let body = frame.get(l3 + header..end)?;
-    let id = rng.next() as u32;
-    let count = body.len().div_ceil(room);
-    let pieces = body.chunks(room).enumerate().map(|(n, piece)| {
-        let last = n + 1 == count;
-        let offset = (n * room) as u16;
-        let mut f = head.to_vec();
-        if l.v6 {
-            frame::put(&mut f, l3 + 4, &((piece.len() + 8) as u16).to_be_bytes());
-            frame::put(&mut f, l3 + 6, &[44]);
-            f.extend([l.proto, 0]);
-            f.extend((offset | u16::from(!last)).to_be_bytes());
-            f.extend(id.to_be_bytes());
-        } else {
-            frame::put(&mut f, l3 + 2, &((header + piece.len()) as u16).to_be_bytes());
-            let flags: u16 = (if last { 0 } else { 0x2000 }) | (offset / 8);
-            frame::put(&mut f, l3 + 6, &flags.to_be_bytes());
-        }
-        f.extend(piece);
-        f.resize(f.len().max(60), 0);
-        if let Some(l) = frame::parse(&f) {
-            // Fragments have no transport checksum of their own: this is about the IPv4 header.
-            l.fix(&mut f);
-        }
-        f
-    });
-    Some(pieces.collect())
 }
 
 #[cfg(test)]
@@ -621,7 +395,7 @@ mod tests {
     use margay_config::Yaml;
 
     use super::*;
-    use crate::traffic::preset;
+    use crate::traffic::{frame, preset};
 
     fn profile(text: &str) -> Profile {
         Profile::read(&Yaml::parse(text, "test").unwrap(), Path::new(""), "test".into()).unwrap()

@@ -1,0 +1,200 @@
+//! Which CPUs a sender and an engine run on: on the same one they would take each other's time, and what is measured would be the
+//! scheduler.
+
+use std::process::{Child, Command};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::problem::{Outcome, Problem};
+
+/// A set of CPUs, by their numbers; empty where it does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cpus(Vec<usize>);
+
+/// CPUs of a sender and of an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shared {
+    pub(crate) sender: Cpus,
+    pub(crate) engine: Cpus,
+}
+
+impl Cpus {
+    /// Those that this process may use.
+    pub(crate) fn usable() -> Cpus {
+        let set = sched_getaffinity(None);
+        Cpus(set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()))
+    }
+
+    /// Reads `0,2-5`; `all` are those that this process may use.
+    ///
+    /// # Errors
+    /// A sentence, where it is no such list, or this process may not use one of them.
+    pub(crate) fn read(text: &str) -> Result<Cpus, String> {
+        let usable = Cpus::usable();
+        if text == "all" {
+            return Ok(usable);
+        }
+        let mut all = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number = |word: &str| {
+                let number = word.trim().parse::<usize>().ok().filter(|cpu| *cpu < CpuSet::MAX_CPU);
+                number.ok_or_else(|| format!("'{text}' is no list of CPUs: 0,2-5 is one, and all"))
+            };
+            all.extend(number(first)?..=number(last)?);
+        }
+        all.sort_unstable();
+        all.dedup();
+        match all.iter().find(|cpu| !usable.0.contains(cpu)) {
+            Some(cpu) => Err(format!("CPU {cpu} is not there, or this process may not use it; {usable} are")),
+            None if all.is_empty() => Err(format!("'{text}' has no CPU")),
+            None => Ok(Cpus(all)),
+        }
+    }
+
+    /// How many there are; all of this machine's where it does not matter which.
+    pub(crate) fn count(&self) -> usize {
+        if self.0.is_empty() { std::thread::available_parallelism().map_or(1, usize::from) } else { self.0.len() }
+    }
+
+    /// Whether it matters which.
+    pub(crate) fn matter(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Starts `command` on them: all that it starts is there too, unless it sees to that itself.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub(crate) fn spawn(&self, command: &mut Command) -> std::io::Result<Child> {
+        if self.0.is_empty() {
+            return command.spawn();
+        }
+        let mut wanted = CpuSet::new();
+        for cpu in &self.0 {
+            wanted.set(*cpu);
+        }
+        // A child has the CPUs of the thread that starts it, from its first moment on.
+        let own = sched_getaffinity(None)?;
+        sched_setaffinity(None, &wanted)?;
+        let child = command.spawn();
+        sched_setaffinity(None, &own)?;
+        child
+    }
+}
+
+impl std::fmt::Display for Cpus {
+    /// As `0-2,5`.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut at = 0;
+        while let Some(first) = self.0.get(at) {
+            let run = self.0[at..].iter().zip(*first..).take_while(|(cpu, next)| **cpu == *next).count();
+            let comma = if at > 0 { "," } else { "" };
+            match run {
+                1 => write!(out, "{comma}{first}")?,
+                _ => write!(out, "{comma}{first}-{}", first + run - 1)?,
+            }
+            at += run;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The sender on the last CPU and the engine on all others, where there are two at least; otherwise wherever they like.
+    pub(crate) fn apart() -> Shared {
+        Shared::of(Cpus::usable())
+    }
+
+    fn of(all: Cpus) -> Shared {
+        let mut all = all.0;
+        match all.pop() {
+            Some(last) if !all.is_empty() => Shared { sender: Cpus(vec![last]), engine: Cpus(all) },
+            _ => Shared::default(),
+        }
+    }
+
+    /// As given by a person: where only one of them is, the other has the CPUs that are left.
+    ///
+    /// # Errors
+    /// Where a list cannot be read, or nothing is left.
+    pub(crate) fn given(sender: Option<&str>, engine: Option<&str>) -> Outcome<Shared> {
+        let read = |text: &str| Cpus::read(text).map_err(Problem::Usage);
+        let rest =
+            |taken: &Cpus| match Cpus(Cpus::usable().0.into_iter().filter(|cpu| !taken.0.contains(cpu)).collect()) {
+                Cpus(left) if left.is_empty() => Err(Problem::Usage("no CPU is left for the other side".to_owned())),
+                left => Ok(left),
+            };
+        match (sender, engine) {
+            (None, None) => Ok(Shared::apart()),
+            (Some(sender), Some(engine)) => Ok(Shared { sender: read(sender)?, engine: read(engine)? }),
+            (Some(sender), None) => {
+                let sender = read(sender)?;
+                Ok(Shared { engine: rest(&sender)?, sender })
+            }
+            (None, Some(engine)) => {
+                let engine = read(engine)?;
+                Ok(Shared { sender: rest(&engine)?, engine })
+            }
+        }
+    }
+
+    /// As on a machine with so many CPUs.
+    #[cfg(test)]
+    pub(crate) fn of_machine(cpus: usize) -> Shared {
+        Shared::of(Cpus((0..cpus).collect()))
+    }
+
+    /// As a sentence.
+    pub(crate) fn describe(&self) -> String {
+        if self.sender.matter() && self.engine.matter() {
+            format!("the engine runs on CPU {}, the sender on CPU {}", self.engine, self.sender)
+        } else {
+            "engine and sender run on any CPU".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written() {
+        assert_eq!(Cpus(vec![0, 1, 2, 5, 7, 8]).to_string(), "0-2,5,7-8");
+        let first = Cpus::usable().0[0];
+        let text = format!("{first},{first}-{first}");
+        assert_eq!(Cpus::read(&text).unwrap(), Cpus(vec![first]));
+        assert_eq!(Cpus::read("all").unwrap(), Cpus::usable());
+        assert!(Cpus::read("first").unwrap_err().contains("no list of CPUs"));
+        assert!(Cpus::read("1000").unwrap_err().contains("CPU 1000 is not there"));
+        assert!(Cpus::read("2-1").unwrap_err().contains("has no CPU"));
+    }
+
+    #[test]
+    fn a_child_is_where_it_was_put_and_this_thread_where_it_was() {
+        let before = Cpus::usable();
+        let last = Cpus(vec![*before.0.last().unwrap()]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec grep Cpus_allowed_list /proc/self/status"]).stdout(std::process::Stdio::piped());
+        let said = last.spawn(&mut command).unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(said.split_whitespace().last(), Some(last.to_string().as_str()));
+        assert_eq!(Cpus::usable(), before);
+    }
+
+    #[test]
+    fn who_is_not_named_has_the_rest() {
+        let all = Cpus::usable();
+        if all.count() < 2 {
+            eprintln!("not tested: there is one CPU");
+            return;
+        }
+        let last = all.0[all.count() - 1].to_string();
+        let shared = Shared::given(Some(&last), None).unwrap();
+        assert_eq!(shared, Shared::apart());
+        assert_eq!(shared.engine.count(), all.count() - 1);
+        assert_eq!(shared.describe(), format!("the engine runs on CPU {}, the sender on CPU {last}", shared.engine));
+        assert!(Shared::given(None, Some("all")).is_err());
+    }
+}

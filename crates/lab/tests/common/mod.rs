@@ -1,0 +1,71 @@
+//! What tests of the command have in common.
+#![allow(clippy::unwrap_used, dead_code)]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) const LAB: &str = env!("CARGO_BIN_EXE_margay-lab");
+
+/// The command, with its state in a folder of the test's own.
+pub(crate) fn command(state: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(LAB);
+    command.args(arguments).env("MARGAY_LAB_STATE", state);
+    command
+}
+
+/// Runs the command.
+pub(crate) fn lab(state: &Path, arguments: &[&str]) -> Output {
+    command(state, arguments).output().unwrap()
+}
+
+/// Starts the command, whose output is read when it has ended.
+pub(crate) fn start(state: &Path, arguments: &[&str]) -> Child {
+    command(state, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// All that a command said.
+pub(crate) fn text(output: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Waits until something is so: a minute at most, which a machine that is busy may need.
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "after a minute: not yet {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A table as names and lines of values.
+pub(crate) struct Table {
+    names: Vec<String>,
+    lines: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Reads a file; a line that is not whole is left out.
+    pub(crate) fn read(path: &Path) -> Table {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let names = lines.next().unwrap_or_default();
+        Table { lines: lines.filter(|line| line.len() == names.len()).collect(), names }
+    }
+
+    /// How many lines there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// A value as it is written.
+    pub(crate) fn word(&self, line: usize, name: &str) -> &str {
+        let at = self.names.iter().position(|known| known == name);
+        &self.lines[line][at.unwrap_or_else(|| panic!("{name} is not among {:?}", self.names))]
+    }
+
+    /// A number; not a number where the field is empty.
+    pub(crate) fn number(&self, line: usize, name: &str) -> f64 {
+        self.word(line, name).parse().unwrap_or(f64::NAN)
+    }
+}
