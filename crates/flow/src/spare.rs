@@ -2,7 +2,7 @@
 //!
 //! Data of streams, bodies and files is gathered a packet at a time. Without this every such buffer would be moved three or four
 //! times as it grows, into memory that is not in the cache, or not even mapped. A thread keeps a few for itself; what is kept
-//! was needed at some time, and is no more than [`KEPT`] times [`MAX`].
+//! was needed at some time, and is no more than 64 times 64 KiB.
 
 use std::cell::RefCell;
 

@@ -511,7 +511,10 @@ impl<'a> Entry<'a> {
             let why = "a table that outlives the engine would go on dropping packets that nobody counts: remove it";
             return Err(self.wrong("pinned-maps", why));
         }
-        if self.text("xdp-cpu-redirect").is_some_and(|t| t != "none") {
+        // A list has no text.
+        let one_none =
+            |n: &Node<'_>| n.text() == "none" || (n.text().is_empty() && n.children().all(|c| c.text() == "none"));
+        if self.node("xdp-cpu-redirect").is_some_and(|n| !one_none(&n)) {
             let why = "packets are not moved to other CPUs: distribute them by the card's queues (RSS), and remove it";
             return Err(self.wrong("xdp-cpu-redirect", why));
         }
