@@ -19,6 +19,9 @@ use serde_json::Value;
 in_namespace! {
     "mgs";
     an_interface_with_few_rights: inner_restricted,
+    af_xdp_with_few_rights: inner_xdp,
+    bypass_with_few_rights: inner_bypass,
+    a_queue_with_few_rights: inner_queue,
     a_stuck_worker_is_told: inner_stuck,
 }
 
@@ -104,7 +107,12 @@ fn has_few_rights(pid: u32, workers: usize, capability: &str) {
     for (name, status) in &all {
         let of = |field_name: &str| field(status, field_name);
         assert_eq!((of("Uid"), of("Gid"), of("Groups")), (&*ids(USER), &*ids(GROUP), GROUP), "{name}");
-        let kept = if name.starts_with("W#") { capability } else { "0000000000000000" };
+        let kept = match &**name {
+            n if n.starts_with("W#") => capability,
+            // CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON
+            "bypass" => "000000c000001000",
+            _ => "0000000000000000",
+        };
         assert_eq!((of("CapPrm"), of("CapEff")), (kept, kept), "{name}");
         for set in ["CapInh", "CapBnd", "CapAmb"] {
             assert_eq!(of(set), "0000000000000000", "{name}: {set}");
@@ -212,6 +220,129 @@ fn inner_restricted() {
     assert!(!stored.is_empty());
     // Its folder is root's: what cannot be removed is empty.
     assert_eq!(std::fs::read_to_string(dir.join("pid/m.pid")).unwrap_or_default(), "");
+}
+
+/// What an engine with few rights must not say.
+fn was_refused_nothing(words: &[String]) {
+    let refused = ["Permission denied", "not permitted", "not restricted", "cannot be", "are needed"];
+    assert!(!words.iter().any(|l| refused.iter().any(|r| l.contains(r))), "{words:?}");
+    assert!(words.iter().any(|l| l.contains("received = inspected + lost")), "{words:?}");
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_xdp() {
+    pair("va", "vb", "");
+    let dir = restricted("xdp");
+    let (user, group) = (format!("--user={USER}"), format!("--group={GROUP}"));
+    let set = ["af-xdp.0.interface=vb", "af-xdp.0.threads=1", "af-xdp.0.gro-flush-timeout=1000"];
+    let more: Vec<&str> =
+        ["--af-xdp=vb", &user, &group].into_iter().chain(set.iter().flat_map(|s| ["--set", s])).collect();
+    let flush = || std::fs::read_to_string("/sys/class/net/vb/gro_flush_timeout").expect("a setting").trim().to_owned();
+    // CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_BPF
+    let kept = "0000008000007000";
+    let sent = traffic();
+    for gone in [false, true] {
+        let before = flush();
+        let mut e = Engine::start(&dir, &more);
+        has_few_rights(e.child.id(), 1, kept);
+        assert_eq!(flush(), "1000");
+        engine::Sender::on("va").send(&sent);
+        e.decoded(sent.len() as u64);
+        if gone {
+            assert!(ip("link del vb"));
+            assert!(e.until("is gone"), "{:?}", e.all);
+            pair("va", "vb", "");
+            assert!(e.until("is up again"), "{:?}", e.all);
+            engine::Sender::on("va").send(&sent);
+            e.decoded(2 * sent.len() as u64);
+            has_few_rights(e.child.id(), 1, kept);
+        }
+        let (status, words) = e.stop();
+        assert_eq!(status.code(), Some(0), "{words:?}");
+        was_refused_nothing(&words);
+        assert_eq!(flush(), before, "it was put back");
+    }
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_bypass() {
+    pair("va", "vb", "");
+    let dir = restricted("bypass");
+    let rule = "alert udp any any -> any 53 (msg:\"enough\"; bypass; sid:1;)\n";
+    std::fs::write(dir.join("a.rules"), rule).expect("rules");
+    let (user, group) = (format!("--user={USER}"), format!("--group={GROUP}"));
+    let set = ["af-packet.0.interface=vb", "af-packet.0.threads=1", "af-packet.0.bypass=yes"];
+    let more: Vec<&str> =
+        ["--af-packet=vb", &user, &group].into_iter().chain(set.iter().flat_map(|s| ["--set", s])).collect();
+    let mut e = Engine::start(&dir, &more);
+    let pid = e.child.id();
+    // CAP_NET_RAW, CAP_BPF
+    let kept = "0000008000002000";
+    until("the thread has little", || {
+        tasks(pid, "status").iter().any(|(n, s)| n == "bypass" && field(s, "CapEff") == "000000c000001000")
+    });
+    has_few_rights(pid, 1, kept);
+    let lookup = |port: u16| {
+        let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0];
+        f.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        f.extend(port.to_be_bytes());
+        f.extend([0, 53, 0, 20, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        f
+    };
+    for (n, port) in [(1, 4000), (2, 4001)] {
+        if n == 2 {
+            // The program comes back with the interface, and is brought by who may.
+            assert!(ip("link del vb"));
+            assert!(e.until("is gone"), "{:?}", e.all);
+            pair("va", "vb", "");
+            assert!(e.until("are bypassed in the kernel again"), "{:?}", e.all);
+            until("the socket is back", || e.ask(&["dump-counters"])["capture"]["afpacket"]["reopened"] == 1);
+        }
+        let mut sender = engine::Sender::on("va");
+        sender.send(&[lookup(port)]);
+        until("the flow is entered", || e.ask(&["dump-counters"])["capture"]["bypass"]["flows"] == n);
+        sender.send(&vec![lookup(port); 100]);
+        until("they are counted", || e.ask(&["iface-stat", "vb"])["bypassed"].as_u64() == Some(n * 100));
+    }
+    assert_eq!(e.ask(&["dump-counters"])["decoder"]["pkts"], 2);
+    has_few_rights(pid, 1, kept);
+    let (status, words) = e.stop();
+    assert_eq!(status.code(), Some(0), "{words:?}");
+    was_refused_nothing(&words);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_queue() {
+    assert!(ip("link set lo up"));
+    let filter = ["-A", "INPUT", "-p", "udp", "--dport", "53", "-j", "NFQUEUE", "--queue-num", "3"];
+    assert!(std::process::Command::new("iptables").args(filter).status().expect("iptables").success());
+    let dir = restricted("queue");
+    let rule = "reject udp any any -> any 53 (msg:\"no\"; content:\"evil\"; sid:1;)\n";
+    std::fs::write(dir.join("a.rules"), rule).expect("rules");
+    let e = Engine::start(&dir, &["-q", "3", &format!("--user={USER}"), &format!("--group={GROUP}")]);
+    // CAP_NET_ADMIN
+    has_few_rights(e.child.id(), 1, "0000000000001000");
+    let server = std::net::UdpSocket::bind("127.0.0.1:53").expect("a socket");
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    client.connect("127.0.0.1:53").expect("a socket");
+    for s in [&server, &client] {
+        s.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    }
+    let mut bytes = [0; 100];
+    client.send(b"good").expect("it is sent");
+    assert_eq!(server.recv(&mut bytes).expect("it comes"), 4);
+    client.send(b"evil").expect("it is sent");
+    // The answer of `reject`: it cannot be reached.
+    let refused = client.recv(&mut bytes).expect_err("nobody answers");
+    assert_eq!(refused.kind(), std::io::ErrorKind::HostUnreachable);
+    e.decoded(2);
+    assert_eq!(e.ask(&["dump-counters"])["capture"]["kernel_packets"], 2);
+    let (status, words) = e.stop();
+    assert_eq!(status.code(), Some(0), "{words:?}");
+    was_refused_nothing(&words);
 }
 
 #[test]

@@ -57,6 +57,11 @@ impl Port {
         Ok(Port { name: name.to_owned(), settings, queues, standing: Mutex::default() })
     }
 
+    /// Files of the interface of this name that are written to: how long its interrupts are left alone.
+    pub fn settings_of(name: &str) -> [PathBuf; 2] {
+        DEFER_FILES.map(|f| PathBuf::from("/sys/class/net").join(name).join(f))
+    }
+
     /// The interface.
     pub fn name(&self) -> &str {
         &self.name

@@ -36,6 +36,7 @@ use settings::{Device, Medium, RunMode};
 use thread::{Final, Seat};
 
 pub(crate) use settings::{bypasses, is_inline};
+pub(crate) use xdp::interfaces as xdp_interfaces;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(50);

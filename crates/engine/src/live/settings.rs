@@ -150,8 +150,8 @@ pub(crate) fn devices(
         }
         return nfqueue::devices(config, queues, mode);
     }
-    if let Some(Capture::AfXdp(names)) = &options.capture {
-        return super::xdp::devices(config, options, names, mode, cpus);
+    if let Some(Capture::AfXdp(_)) = &options.capture {
+        return super::xdp::devices(config, options, mode, cpus);
     }
     let entries = Entries::of(config, "af-packet");
     let names = entries.chosen(options);

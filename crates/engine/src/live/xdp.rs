@@ -6,7 +6,7 @@ use margay_capture::Filter;
 use margay_capture::af_packet::{Interface, Trust};
 use margay_capture::af_xdp::{BindMode, BusyPoll, Port, Settings};
 use margay_capture::ebpf::XdpMode;
-use margay_config::{Config, RunOptions};
+use margay_config::{Capture, Config, RunOptions};
 use margay_output::warning;
 
 use super::cpus::Cpus;
@@ -22,12 +22,11 @@ const SECTION: &str = "af-xdp";
 pub(super) fn devices(
     config: &Config,
     options: &RunOptions,
-    names: &[String],
     mode: RunMode,
     cpus: &Cpus,
 ) -> Result<Vec<Device>, Failed> {
     let entries = Entries::of(config, SECTION);
-    let names = if names.is_empty() { entries.interfaces() } else { names.to_vec() };
+    let names = interfaces(config, options);
     if names.is_empty() {
         return Err(Failed::new(SECTION, "no interface: name one (--af-xdp=eth0), or list some under af-xdp"));
     }
@@ -58,6 +57,15 @@ pub(super) fn devices(
         devices.push(Device { name, workers, medium: Medium::AfXdp(Arc::new(port)), auto_trust, bypass: None });
     }
     Ok(devices)
+}
+
+/// The interfaces that the command line names, or else all of the configuration; none without AF_XDP.
+pub(crate) fn interfaces(config: &Config, options: &RunOptions) -> Vec<String> {
+    match &options.capture {
+        Some(Capture::AfXdp(names)) if names.is_empty() => Entries::of(config, SECTION).interfaces(),
+        Some(Capture::AfXdp(names)) => names.clone(),
+        _ => Vec::new(),
+    }
 }
 
 /// The queues of worker `nth` of `workers`.

@@ -12,11 +12,13 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
+use margay_capture::af_xdp::Port;
 use margay_config::{Capture, Config, Node, RuleFiles, RunOptions};
 
 use super::settings::Settings;
 use crate::Failed;
 use crate::control::socket;
+use crate::live::xdp_interfaces;
 use crate::settings::{datasets, detect, tenants};
 
 /// Rights that are known here; an older kernel holds fewer of them.
@@ -84,6 +86,7 @@ impl Places {
         p.write.extend(settings.pidfile.iter().map(|f| folder(f)));
         p.write.extend(socket::wanted(config, options)?.iter().map(|f| folder(f)));
         p.outputs(config, dir);
+        p.write.extend(xdp_interfaces(config, options).iter().flat_map(|i| Port::settings_of(i)));
         if let Some(Capture::File(path) | Capture::Erf(path)) = &options.capture {
             let place = if path.is_dir() { path.clone() } else { folder(path) };
             let removes = options.pcap_file_delete

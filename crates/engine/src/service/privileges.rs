@@ -29,6 +29,10 @@ use rustix::thread::{
 use crate::Failed;
 use crate::live::bypasses;
 
+/// To bring the program that bypasses flows to an interface: it calculates with addresses of packets, for which `CAP_PERFMON` is
+/// needed.
+const FOR_BYPASS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
+
 /// Whether threads give up what they do not need, and what a worker keeps.
 static DROPPING: AtomicBool = AtomicBool::new(false);
 static KEPT: AtomicU64 = AtomicU64::new(0);
@@ -73,6 +77,9 @@ impl Needs {
             }
             // What is set of interfaces and loaded into the kernel once; sockets for answers to what is rejected.
             start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::NET_RAW;
+        }
+        if bypasses(config, options) {
+            start |= FOR_BYPASS;
         }
         Needs { start, borrowed, kept }
     }
@@ -270,7 +277,7 @@ pub(crate) fn keep() -> Result<(), Failed> {
 /// As [`lower`].
 pub(crate) fn keep_for_bypass() -> Result<(), Failed> {
     match DROPPING.load(Ordering::Acquire) {
-        true => lower(CapabilitySet::NET_ADMIN | CapabilitySet::BPF),
+        true => lower(FOR_BYPASS),
         false => Ok(()),
     }
 }
