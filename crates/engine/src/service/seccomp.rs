@@ -72,7 +72,7 @@ fn starts_processes() -> Result<Rules, String> {
     for call in [libc::SYS_execve, libc::SYS_execveat] {
         rules.insert(call, Vec::new());
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(target_arch = "x86_64")] // portable: others do not have these calls
     for call in [libc::SYS_fork, libc::SYS_vfork] {
         rules.insert(call, Vec::new());
     }
@@ -183,7 +183,7 @@ const FILES: &[i64] = &[
 ];
 
 /// The same where the architecture has kept the older calls.
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "x86_64")] // portable: others do not have these calls
 const OLDER: &[i64] = &[
     libc::SYS_open,
     libc::SYS_stat,
@@ -203,7 +203,7 @@ const OLDER: &[i64] = &[
     libc::SYS_epoll_wait,
     libc::SYS_time,
 ];
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(target_arch = "x86_64"))] // portable: see above
 const OLDER: &[i64] = &[];
 
 /// Sockets, those of clients and of logs, and waiting.
