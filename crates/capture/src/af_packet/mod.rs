@@ -449,6 +449,16 @@ impl AfPacket {
             Ok(i) if i.up => Some(i.clone()),
             _ => None,
         };
+        if let Some(ring) = &self.ring {
+            // What came before is inspected first, also what is in a block that is not full.
+            if !ring.ready() {
+                std::thread::sleep(self.settle());
+            }
+            if ring.ready() {
+                self.looked = None;
+                return Received::Idle;
+            }
+        }
         // Its socket is of no use any more.
         self.count();
         self.ring = None;
