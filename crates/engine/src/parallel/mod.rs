@@ -8,7 +8,7 @@
 //! - `ahead`: who has nothing to do helps others.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
-//! - `order`: waits where rules of one worker touch what those of all count together.
+//! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
 //!
 //! # The same alerts
@@ -28,6 +28,7 @@ mod settings;
 mod steer;
 mod sync;
 mod turns;
+mod whereabouts;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -49,13 +50,14 @@ use crate::settings as all;
 use crate::start::Watching;
 use ahead::Board;
 use assign::Assigned;
-use feeder::{Feeder, Load, Reading, Shared};
+use feeder::{Feeder, Load, Reading, Shared, Way};
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::Steering;
 use turns::Turns;
+use whereabouts::Whereabouts;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -105,12 +107,15 @@ impl Autofp {
         let helped = self.scheduler == Scheduler::Adaptive && workers > 1;
         let boards: Box<[Arc<Board>]> =
             if helped { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
-        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers, &boards);
+        let whereabouts = Arc::new(Whereabouts::new(workers));
+        let (feeder, inboxes) =
+            Feeder::new(Arc::clone(control), reading, Way { steering, assigned, life }, workers, &boards, &whereabouts);
         let shared = Arc::new(Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
             loads: (0..workers).map(|_| Load::default()).collect(),
             boards,
+            whereabouts,
             progress: Mutex::default(),
             manager: std::thread::current(),
         });
