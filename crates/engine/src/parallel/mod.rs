@@ -9,6 +9,8 @@
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
 //! - `order`: waits where rules of one worker touch what those of all count together.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
+//! - `costs`: what packets cost one worker, for the simulation of many (`margay bench parallel`). `measure`: what handing over takes
+//!   (`margay bench steering`).
 //!
 //! # The same alerts
 //!
@@ -17,8 +19,10 @@
 //! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
 
 mod assign;
+mod costs;
 mod feeder;
 mod fragments;
+mod measure;
 mod order;
 mod report;
 mod seat;
@@ -46,7 +50,9 @@ use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
 use assign::Assigned;
+pub(crate) use costs::PacketCosts;
 use feeder::{Feeder, Load, Reading, Shared};
+pub use measure::run as bench_steering;
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
