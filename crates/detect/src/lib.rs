@@ -31,6 +31,7 @@
 //! those of all where there are several ([`DetectState::share`]); tags are each worker's own. What flows and workers keep
 //! when another set of rules takes the place of this one is the matter of [`lineage`].
 
+mod ahead;
 pub mod buffer;
 pub mod checks;
 mod commonplace;
@@ -70,6 +71,7 @@ mod vars;
 mod watch;
 mod worker;
 
+pub use ahead::{Recipe, SearchedAhead, Searcher};
 pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
 pub use facts::RuleFacts;

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::detect::Detect;
+
 /// What several workers keep together.
 pub(crate) type Shared<T> = Arc<Mutex<T>>;
 
@@ -10,6 +12,9 @@ pub(crate) type Shared<T> = Arc<Mutex<T>>;
 pub trait InOrder: Send + Sync + std::fmt::Debug {
     /// Returns when it is the asking worker's turn.
     fn wait(&self);
+
+    /// The worker inspects with these rules from here on.
+    fn rules(&self, _: &Arc<Detect>) {}
 }
 
 /// A worker's own, or that of several.

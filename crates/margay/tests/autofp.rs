@@ -68,7 +68,7 @@ fn compare(name: &str, capture: &Path, rules: &Path, more: &[&str]) -> usize {
         found(&dir)
     };
     let one = of(&format!("{name}-1"), &["--runmode", "single"]);
-    for scheduler in ["hash", "ippair", "shortest-queue"] {
+    for scheduler in ["adaptive", "hash", "ippair", "shortest-queue"] {
         for workers in ["1", "2", "3", "7"] {
             let (scheduler_set, workers_set) =
                 (format!("autofp-scheduler={scheduler}"), format!("margay.workers={workers}"));
@@ -97,4 +97,41 @@ fn keywords_and_tiny_batches() {
     let (capture, rules) = (dir.join("packets.pcap"), dir.join("keywords.rules"));
     assert!(compare("keywords", &capture, &rules, &["--set", "margay.batch-size=1"]) > 50);
     assert!(compare("preloaded", &capture, &rules, &["--pcap-preload"]) > 50);
+}
+
+/// One flow is the load: its worker takes over what the others found, and that is what it would have found.
+#[test]
+fn one_flow_is_searched_by_all() {
+    let dir = folder("one-flow-capture");
+    let (capture, rules) = (dir.join("one.pcap"), dir.join("one.rules"));
+    let make = ["lab", "traffic", "gen", "--preset", "elephant", "--size", "6MB", "-q", "-o"];
+    let o =
+        Command::new(env!("CARGO_BIN_EXE_margay")).args(make).arg(&capture).output().expect("the laboratory starts");
+    assert!(o.status.success(), "{}", stderr(&o));
+    let text: String = (0..64u32)
+        .map(|n| {
+            let kind = ["tcp", "tcp-pkt"][n as usize % 2];
+            format!(
+                "alert {kind} any any -> any any (msg:\"{n}\"; content:\"|{:02x} {:02x}|\"; sid:{};)\n",
+                n * 3 + 1,
+                n * 2 + 7,
+                n + 1
+            )
+        })
+        .collect();
+    std::fs::write(&rules, text).expect("rules");
+    let more = ["--set", "stats.enabled=yes"];
+    // Which worker has how much to do when is the scheduler's.
+    for attempt in 0..20 {
+        let n = compare("one-flow", &capture, &rules, &more);
+        assert!(n > 500, "{n} events");
+        let eve = Path::new(env!("CARGO_TARGET_TMPDIR")).join("autofp-one-flow-adaptive-2/eve.json");
+        let eve = std::fs::read_to_string(eve).expect("events");
+        let taken_over: u64 = eve.lines().filter_map(|l| number(l, "taken_over")).sum();
+        if taken_over > 200 {
+            return;
+        }
+        println!("attempt {attempt}: {taken_over} payloads taken over");
+    }
+    panic!("nobody helps");
 }

@@ -95,26 +95,23 @@ struct Inner<'a> {
 }
 
 impl Steering {
-    /// Where a frame belongs.
+    /// Where a frame belongs, and whether its source is the greater of the two addresses, which tells directions apart.
     #[inline]
-    pub(super) fn place(&self, frame: &Frame<'_>) -> Place {
-        self.find(frame).unwrap_or(Place::Unknown)
+    pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, bool) {
+        let Some((ip, inner)) = network(frame).and_then(|ip| Some((ip, addressed(ip)?))) else {
+            return (Place::Unknown, false);
+        };
+        (self.find(ip, &inner).unwrap_or(Place::Unknown), inner.src > inner.dst)
     }
 
     #[inline]
-    fn find(&self, frame: &Frame<'_>) -> Option<Place> {
-        let ip = network(frame)?;
-        let inner = match ip.first()? >> 4 {
-            4 => ipv4(ip)?,
-            6 => ipv6(ip)?,
-            _ => return None,
-        };
+    fn find(&self, ip: &[u8], inner: &Inner<'_>) -> Option<Place> {
         let alone = || both(end(inner.src, 0), end(inner.dst, 0), 0);
         if self.pairs {
             return Some(Place::Flow(alone()));
         }
         let Some((id, offset)) = inner.fragment else {
-            let Some(flow) = self.flow(&inner) else { return Some(Place::Flow(alone())) };
+            let Some(flow) = self.flow(inner) else { return Some(Place::Flow(alone())) };
             if inner.proto == TCP {
                 if is_ftp(inner.rest) {
                     return Some(Place::Control { pair: alone() });
@@ -130,7 +127,7 @@ impl Steering {
         // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
         let proto = if ip.first()? >> 4 == 4 { inner.proto } else { 0 };
         let datagram = fold(end(inner.src, 0) ^ u64::from(id), end(inner.dst, 1) ^ u64::from(proto) << 56);
-        let first = (offset == 0).then(|| self.flow(&inner)).flatten();
+        let first = (offset == 0).then(|| self.flow(inner)).flatten();
         Some(Place::Fragment { datagram, first, alone: alone() })
     }
 
@@ -177,6 +174,15 @@ fn about(ip: &[u8]) -> Option<u64> {
         return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
     }
     Some(both(end(inner.src, s), end(inner.dst, d), inner.proto))
+}
+
+#[inline]
+fn addressed(ip: &[u8]) -> Option<Inner<'_>> {
+    match ip.first()? >> 4 {
+        4 => ipv4(ip),
+        6 => ipv6(ip),
+        _ => None,
+    }
 }
 
 #[inline]
@@ -294,7 +300,7 @@ mod tests {
     use margay_packet::Time;
 
     fn place(steering: &Steering, link: LinkType, data: &[u8]) -> Place {
-        steering.place(&Frame { data, wire_len: data.len() as u32, time: Time(0), link, number: 1 })
+        steering.place(&Frame { data, wire_len: data.len() as u32, time: Time(0), link, number: 1 }).0
     }
 
     fn packet(src: u8, dst: u8, proto: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
