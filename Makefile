@@ -61,8 +61,8 @@ test: lint unit doc deny build fuzz-replay conformance instructions portable ## 
 	@echo "make test: all passed"
 
 test-live: setup ## live capture and the laboratory in network namespaces; needs root (a part of unit)
-	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test bridge --test nfqueue
-	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test service --test faults --test faults_inline
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test af_xdp --test bridge --test ebpf --test nfqueue
+	$(CARGO) test --locked --quiet --package margay --test live --test af_xdp --test bypass --test inline --test nfqueue --test service --test faults --test faults_inline
 	$(CARGO) test --locked --quiet --package margay-lab --test wire
 
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
