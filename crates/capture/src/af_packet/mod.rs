@@ -134,11 +134,13 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// A ring of 32 MiB whose blocks hold the largest packet that the kernel makes of several (GRO).
+    /// A ring of 32 MiB whose blocks hold the largest packet that the kernel makes of several (GRO). They are no larger than
+    /// that: the kernel goes on to the next after `block_timeout`, however little is in one, so that their number is how long a
+    /// worker may stand still without losing anything where little comes (2.5 seconds here).
     fn default() -> Self {
         Settings {
-            block_size: 1 << 19,
-            blocks: 64,
+            block_size: 1 << 17,
+            blocks: 256,
             block_timeout: 10,
             buffer_size: 0,
             promiscuous: true,

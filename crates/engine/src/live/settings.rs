@@ -19,7 +19,7 @@ const WORKERS_MAX: usize = 256;
 /// What one packet of `ring-size` is taken to need in the ring: a full Ethernet frame with its headers.
 const PACKET: u64 = 2048;
 /// The largest block that is chosen here.
-const BLOCK: u64 = 1 << 19;
+const BLOCK: u64 = 1 << 17;
 
 /// An interface to capture from.
 #[derive(Debug, Clone)]
@@ -648,8 +648,8 @@ mod tests {
                 (s.block_size, s.blocks)
             })
         };
-        assert_eq!(of("threads: 1"), Ok((1 << 19, 64)));
-        assert_eq!(of("ring-size: 2048"), Ok((1 << 19, 8)));
+        assert_eq!(of("threads: 1"), Ok((1 << 17, 256)));
+        assert_eq!(of("ring-size: 2048"), Ok((1 << 17, 32)));
         assert_eq!(of("ring-size: 10"), Ok((1 << 16, 2)));
         assert_eq!(of("block-size: 32768"), Ok((32768, 1024)));
         assert!(of("block-size: 1000").unwrap_err().contains("pages"));
