@@ -46,6 +46,8 @@ pub(crate) struct Names {
     pub(crate) gaps: Vec<String>,
     /// Alerts.
     pub(crate) alerts: Vec<String>,
+    /// Packets that the engine did not send on, since it decided so; of one that is inline.
+    pub(crate) blocked: Vec<String>,
 }
 
 /// The counters at one time; not a number is what is not known.
@@ -56,20 +58,27 @@ pub(crate) struct Counts {
     pub(crate) decoded: f64,
     pub(crate) gaps: f64,
     pub(crate) alerts: f64,
+    pub(crate) blocked: f64,
 }
 
 impl Counts {
     /// Nothing is known.
-    pub(crate) const UNKNOWN: Counts =
-        Counts { received: f64::NAN, dropped: f64::NAN, decoded: f64::NAN, gaps: f64::NAN, alerts: f64::NAN };
+    pub(crate) const UNKNOWN: Counts = Counts {
+        received: f64::NAN,
+        dropped: f64::NAN,
+        decoded: f64::NAN,
+        gaps: f64::NAN,
+        alerts: f64::NAN,
+        blocked: f64::NAN,
+    };
 
     /// In the order of [`Counts::NAMES`].
-    pub(crate) fn values(&self) -> [f64; 5] {
-        [self.received, self.dropped, self.decoded, self.gaps, self.alerts]
+    pub(crate) fn values(&self) -> [f64; 6] {
+        [self.received, self.dropped, self.decoded, self.gaps, self.alerts, self.blocked]
     }
 
     /// What the values are called in tables.
-    pub(crate) const NAMES: [&str; 5] = ["received", "dropped", "decoded", "gaps", "alerts"];
+    pub(crate) const NAMES: [&str; 6] = ["received", "dropped", "decoded", "gaps", "alerts", "blocked"];
 
     /// Whether both say the same; what is not known is the same as what is not known.
     pub(crate) fn same(&self, other: &Counts) -> bool {

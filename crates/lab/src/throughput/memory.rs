@@ -145,7 +145,7 @@ impl Memory {
 
 impl Tried {
     fn of(line: &Value) -> Option<Tried> {
-        let mut share = [0.0; 6];
+        let mut share = [0.0; Stage::ALL.len()];
         for (share, value) in share.iter_mut().zip(line["lost"].as_array()?) {
             *share = value.as_f64()?;
         }
@@ -176,9 +176,10 @@ mod tests {
             held_sent: nothing,
             held_received: nothing,
             held_dropped: nothing,
+            forwarded: f64::NAN,
         };
-        let losses = Losses { share: [0.0, 0.0, 0.0, 0.0, ring, 0.0], gaps: 3.0 };
-        Trial { rate, counted, losses, busy: 1.0, peak: 1.0 }
+        let losses = Losses { share: [0.0, 0.0, 0.0, 0.0, ring, 0.0, 0.0], gaps: 3.0 };
+        Trial { rate, counted, losses, busy: 1.0, peak: 1.0, latency: None }
     }
 
     #[test]

@@ -46,6 +46,18 @@ pub(super) struct Stats {
 pub(super) struct Copies {
     pub(super) n: u32,
     pub(super) mask: u32,
+    /// Each time round is another copy of the one before, beginning with this one.
+    pub(super) renew: Option<u32>,
+}
+
+/// After so many copies addresses come again: with the usual mask (1.0.0.0) none of the studies' pools becomes multicast before.
+const ROUNDS: u64 = 96;
+
+impl Copies {
+    /// The first copy's number of the time round that comes after `loops` others.
+    fn first(&self, loops: u64) -> u32 {
+        self.renew.map_or(0, |first| ((loops + u64::from(first)) % (ROUNDS / u64::from(self.n))) as u32 * self.n)
+    }
 }
 
 /// Sends a feed until its end or a limit.
@@ -60,7 +72,11 @@ pub(super) fn send(
     let mut s = Stats::default();
     let result = match (&*feed, &mut *ports) {
         (Feed::Memory { store, part, .. }, [port])
-            if pace == Pace::Flat && copies.n == 1 && limits.packets.is_none() && port.sends_from() =>
+            if pace == Pace::Flat
+                && copies.n == 1
+                && copies.renew.is_none()
+                && limits.packets.is_none()
+                && port.sends_from() =>
         {
             from_memory(store, *part, port, limits, shared, &mut s)
         }
@@ -98,8 +114,9 @@ fn sending(
     let mut passed = 0u64;
     'all: loop {
         let before = s.packets;
+        let first = copies.first(s.loops);
         while let Some(item) = feed.next()? {
-            for n in 0..copies.n {
+            for n in first..first + copies.n {
                 if let Some(deadline) = clock.due(item.at) {
                     let now = clock.elapsed();
                     if deadline > now {
