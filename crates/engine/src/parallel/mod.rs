@@ -5,9 +5,10 @@
 //!
 //! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say; `assign`: which
 //!   worker has that flow, where its hash does not say.
+//! - `ahead`: who has nothing to do helps others.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
-//! - `order`: waits where rules of one worker touch what those of all count together.
+//! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
 //!
 //! # The same alerts
@@ -16,6 +17,7 @@
 //! as well. Time comes to all: with each piece of work
 //! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
 
+pub(crate) mod ahead;
 mod assign;
 mod feeder;
 mod fragments;
@@ -26,6 +28,7 @@ mod settings;
 mod steer;
 mod sync;
 mod turns;
+mod whereabouts;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -45,14 +48,16 @@ use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
+use ahead::Board;
 use assign::Assigned;
-use feeder::{Feeder, Load, Reading, Shared};
+use feeder::{Feeder, Load, Reading, Shared, Way};
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::Steering;
 use turns::Turns;
+use whereabouts::Whereabouts;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -96,13 +101,21 @@ impl Autofp {
         let life = longest_life(&all::flow(config)?);
         let assigned = match self.scheduler {
             Scheduler::ShortestQueue => Some(Assigned::new(life)),
-            Scheduler::Hash | Scheduler::IpPair => None,
+            Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
-        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers);
+        // Alone there is nobody to help.
+        let helped = self.scheduler == Scheduler::Adaptive && workers > 1;
+        let boards: Box<[Arc<Board>]> =
+            if helped { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
+        let whereabouts = Arc::new(Whereabouts::new(workers));
+        let (feeder, inboxes) =
+            Feeder::new(Arc::clone(control), reading, Way { steering, assigned, life }, workers, &boards, &whereabouts);
         let shared = Arc::new(Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
             loads: (0..workers).map(|_| Load::default()).collect(),
+            boards,
+            whereabouts,
             progress: Mutex::default(),
             manager: std::thread::current(),
         });
@@ -213,13 +226,17 @@ impl Autofp {
         for f in &finals {
             info!(
                 "runmodes",
-                "autofp: W#{:02}: {} packets, most waiting {}, read {} times, slept {} times, {:.3} s",
+                "autofp: W#{:02}: {} packets, most waiting {}, read {} times, slept {} times, {:.3} s; waited for others {} times, {:.3} s; looked through {} payloads for others, others {} for it",
                 f.number + 1,
                 f.packets,
                 counters.longest.get(f.number).copied().unwrap_or_default(),
                 f.turns,
                 f.sleeps,
-                f.slept.as_secs_f64()
+                f.slept.as_secs_f64(),
+                f.waits,
+                f.waited.as_secs_f64(),
+                f.looked_through,
+                f.taken_over
             );
         }
         if let (Watching::Profile(_), Some(p)) = (&control.watching, Profiling::of(&control.config, job.dir)?) {

@@ -19,6 +19,8 @@ pub(crate) enum Scheduler {
     IpPair,
     /// A flow goes to the worker that has least to do when it begins, and stays there.
     ShortestQueue,
+    /// By the hash of the flow; who has nothing to do looks through what waits for others.
+    Adaptive,
 }
 
 impl Scheduler {
@@ -27,6 +29,7 @@ impl Scheduler {
             Scheduler::Hash => "hash",
             Scheduler::IpPair => "ippair",
             Scheduler::ShortestQueue => "shortest-queue",
+            Scheduler::Adaptive => "adaptive",
         }
     }
 
@@ -35,7 +38,8 @@ impl Scheduler {
     fn from_config(config: &Config) -> Result<Scheduler, Failed> {
         match config.get("autofp-scheduler") {
             // FTP's connections go to one worker in any case.
-            None | Some("" | "hash" | "ftp-hash") => Ok(Scheduler::Hash),
+            Some("hash" | "ftp-hash") => Ok(Scheduler::Hash),
+            None | Some("" | "adaptive") => Ok(Scheduler::Adaptive),
             Some("ippair") => Ok(Scheduler::IpPair),
             Some("shortest-queue" | "active-packets") => Ok(Scheduler::ShortestQueue),
             Some(other @ ("round-robin" | "active-flows")) => {
@@ -43,7 +47,7 @@ impl Scheduler {
                 Ok(Scheduler::Hash)
             }
             Some(other) => {
-                let there = format!("\"{other}\" is no scheduler; there are hash, ippair and shortest-queue");
+                let there = format!("\"{other}\" is no scheduler; there are adaptive, hash, ippair and shortest-queue");
                 Err(wrong(config, "autofp-scheduler", &there).into())
             }
         }
@@ -103,21 +107,20 @@ mod tests {
     fn what_can_be_set() {
         assert_eq!(of("runmode: single").unwrap(), None);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Hash, cpus)));
+        assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Adaptive, cpus)));
         for name in ["shortest-queue", "active-packets"] {
             let of = of(&format!("runmode: autofp\nautofp-scheduler: {name}\nmargay:\n  workers: 5"));
             assert_eq!(of.unwrap(), Some((Scheduler::ShortestQueue, 5)));
         }
         let twice = "runmode: autofp\nautofp-scheduler: ippair\nthreading:\n  detect-thread-ratio: 2.0";
         assert_eq!(of(twice).unwrap(), Some((Scheduler::IpPair, 2 * cpus)));
-        assert_eq!(of("runmode: autofp\nmargay:\n  workers: 3").unwrap(), Some((Scheduler::Hash, 3)));
+        assert_eq!(of("runmode: autofp\nmargay:\n  workers: 3").unwrap(), Some((Scheduler::Adaptive, 3)));
         for wrong in [
             "margay:\n  workers: 0",
             "margay:\n  workers: 257",
             "margay:\n  workers: two",
             "threading:\n  detect-thread-ratio: -1",
             "autofp-scheduler: luck",
-            "autofp-scheduler: adaptive",
         ] {
             assert!(of(&format!("runmode: autofp\n{wrong}")).is_err(), "{wrong}");
         }

@@ -17,6 +17,8 @@
 
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
+use super::whereabouts::Whose;
+
 /// Where a frame belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -81,6 +83,8 @@ fn v6(b: &[u8], at: usize) -> Option<[u64; 2]> {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
 /// Most tags, labels, extension headers that are stepped over: more than the decoder takes.
 const LAYERS: usize = 16;
 
@@ -95,26 +99,35 @@ struct Inner<'a> {
 }
 
 impl Steering {
-    /// Where a frame belongs.
+    /// Where a frame belongs, and whose it is.
     #[inline]
-    pub(super) fn place(&self, frame: &Frame<'_>) -> Place {
-        self.find(frame).unwrap_or(Place::Unknown)
+    pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
+        let Some((ip, inner)) = network(frame).and_then(|ip| Some((ip, addressed(ip)?))) else {
+            return (Place::Unknown, Whose::Anybodys);
+        };
+        (self.find(ip, &inner).unwrap_or(Place::Unknown), self.whose(&inner))
+    }
+
+    /// Whether the packet is what the frame says it is, and nothing else is in it.
+    #[inline]
+    fn whose(&self, inner: &Inner<'_>) -> Whose {
+        let port = |at| u16_at(inner.rest, at).unwrap_or(0);
+        let plain = match inner.proto {
+            TCP | ICMP | ICMPV6 | SCTP => true,
+            UDP => inner.fragment.is_none() && !self.tunnels.iter().any(|t| t.matches(port(0), port(2))),
+            _ => false,
+        };
+        if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::Anybodys }
     }
 
     #[inline]
-    fn find(&self, frame: &Frame<'_>) -> Option<Place> {
-        let ip = network(frame)?;
-        let inner = match ip.first()? >> 4 {
-            4 => ipv4(ip)?,
-            6 => ipv6(ip)?,
-            _ => return None,
-        };
+    fn find(&self, ip: &[u8], inner: &Inner<'_>) -> Option<Place> {
         let alone = || both(end(inner.src, 0), end(inner.dst, 0), 0);
         if self.pairs {
             return Some(Place::Flow(alone()));
         }
         let Some((id, offset)) = inner.fragment else {
-            let Some(flow) = self.flow(&inner) else { return Some(Place::Flow(alone())) };
+            let Some(flow) = self.flow(inner) else { return Some(Place::Flow(alone())) };
             if inner.proto == TCP {
                 if is_ftp(inner.rest) {
                     return Some(Place::Control { pair: alone() });
@@ -130,7 +143,7 @@ impl Steering {
         // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
         let proto = if ip.first()? >> 4 == 4 { inner.proto } else { 0 };
         let datagram = fold(end(inner.src, 0) ^ u64::from(id), end(inner.dst, 1) ^ u64::from(proto) << 56);
-        let first = (offset == 0).then(|| self.flow(&inner)).flatten();
+        let first = (offset == 0).then(|| self.flow(inner)).flatten();
         Some(Place::Fragment { datagram, first, alone: alone() })
     }
 
@@ -149,7 +162,7 @@ impl Steering {
                 }
                 Some(both(end(src, s), end(dst, d), proto))
             }
-            1 if rest.first() == Some(&3) => about(rest.get(8..)?),
+            ICMP if rest.first() == Some(&3) => about(rest.get(8..)?),
             _ => None,
         }
     }
@@ -177,6 +190,15 @@ fn about(ip: &[u8]) -> Option<u64> {
         return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
     }
     Some(both(end(inner.src, s), end(inner.dst, d), inner.proto))
+}
+
+#[inline]
+fn addressed(ip: &[u8]) -> Option<Inner<'_>> {
+    match ip.first()? >> 4 {
+        4 => ipv4(ip),
+        6 => ipv6(ip),
+        _ => None,
+    }
 }
 
 #[inline]
@@ -294,7 +316,7 @@ mod tests {
     use margay_packet::Time;
 
     fn place(steering: &Steering, link: LinkType, data: &[u8]) -> Place {
-        steering.place(&Frame { data, wire_len: data.len() as u32, time: Time(0), link, number: 1 })
+        steering.place(&Frame { data, wire_len: data.len() as u32, time: Time(0), link, number: 1 }).0
     }
 
     fn packet(src: u8, dst: u8, proto: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
