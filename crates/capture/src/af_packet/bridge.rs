@@ -762,3 +762,29 @@ impl LiveSource for Bridge {
         end.counters
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_link_is_not_looked_at_for_long() {
+        let mut p = Patience::of(50);
+        let mut looked = 0;
+        for _ in 0..1000 {
+            if let Some(time) = p.time() {
+                looked += time.as_micros();
+                p.was_worth_it(false);
+            }
+        }
+        assert!(looked < 1000 * 10, "{looked} of {} microseconds", 1000 * 50);
+        // Where packets come it is soon looked for them as long as may be.
+        for _ in 0..Patience::AGAIN + 8 {
+            if p.time().is_some() {
+                p.was_worth_it(true);
+            }
+        }
+        assert_eq!(p.time(), Some(Duration::from_micros(50)));
+        assert_eq!(Patience::of(0).time(), None);
+    }
+}

@@ -401,7 +401,7 @@ mod tests {
     fn reads_an_experiment() {
         let experiment = read(&format!(
             "title: T\n{ENGINES}baseline: a\nrepeats: 3\nhold: 5s\nloads:\n  steps: {{preset: office, rates: [1, 2, 9], base: auto, copies: [1, 4]}}\n  \
-             bound: {{preset: office, search: yes, loss: 0}}\n"
+             bound: {{preset: office, search: yes, loss: 0, renew: yes, inline: yes}}\nclose: 5%\n"
         ))
         .unwrap();
         let names: Vec<&str> = experiment.engines.iter().map(|engine| engine.name.as_str()).collect();
@@ -412,6 +412,8 @@ mod tests {
         let Kind::Rates { speeds, base, copies, .. } = &experiment.loads[0].kind else { panic!() };
         assert_eq!((speeds.len(), *base, copies.as_slice()), (3, Some(Base::Auto), &[1, 4][..]));
         assert!(matches!(experiment.loads[1].kind, Kind::Search { allowed: 0.0, .. }));
+        assert_eq!(experiment.loads[0].way, Way::default());
+        assert_eq!((experiment.loads[1].way, experiment.close), (Way { renew: true, inline: true }, 0.05));
     }
 
     #[test]

@@ -411,6 +411,7 @@ impl Comparison {
                     Ok(trial.losses)
                 });
                 let ended = rig.end();
+                result::write_trials(&trials, &dir.join("trials.csv"))?;
                 let bound = bound?;
                 ended?;
                 Ok(result::of_search(&bound, &trials))

@@ -1,7 +1,10 @@
 //! What runs come to: the numbers of each, and what is told of several.
 
+use std::path::Path;
+
 use super::plan::{Key, Metrics, State};
 use super::{Comparison, Point, PointKind, stage_columns};
+use crate::problem::{Outcome, Problem};
 use crate::run::Capture;
 use crate::run::live::Trial;
 use crate::run::offline::Offline;
@@ -66,6 +69,23 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
 /// Of a flow of its own through an engine that is inline: seconds that half, 99 % and 99.9 % of its packets took at most, and
 /// the share that did not arrive.
 const LATENCIES: [&str; 4] = ["latency_p50_s", "latency_p99_s", "latency_p999_s", "latency_lost"];
+
+/// Writes the trials of a search, a line for each.
+///
+/// # Errors
+/// Where they cannot be written.
+pub(super) fn write_trials(trials: &[Trial], path: &Path) -> Outcome<()> {
+    let mut text = String::new();
+    for (number, trial) in trials.iter().enumerate() {
+        let metrics = of_trial(trial);
+        if number == 0 {
+            text += &format!("{}\n", metrics.keys().cloned().collect::<Vec<_>>().join(","));
+        }
+        let values = metrics.values().map(|value| if value.is_finite() { value.to_string() } else { String::new() });
+        text += &format!("{}\n", values.collect::<Vec<_>>().join(","));
+    }
+    std::fs::write(path, text).map_err(|error| Problem::file("write", path, error))
+}
 
 fn sent_a_second(trial: &Trial) -> f64 {
     trial.counted.sent.packets / trial.counted.sent.seconds
@@ -174,11 +194,10 @@ impl Comparison {
         stats::paired_ratio(&pairs)
     }
 
-    /// Latencies of each engine at each rate, and their ratios to the baseline's; none where none were measured.
-    fn latencies(&self, state: &State) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (at, point) in self.points.iter().enumerate() {
-            let mut of_point = Vec::new();
+    /// Latencies of each engine at a point, and their ratios to the baseline's; none where none were measured.
+    pub(super) fn latencies(&self, state: &State, at: usize) -> Vec<String> {
+        let mut of_point = Vec::new();
+        if let Some(point) = self.points.get(at) {
             for (engine, contract) in self.experiment.engines.iter().enumerate() {
                 let [Some(p50), Some(p99), Some(p999)] =
                     [0, 1, 2].map(|n| Some(self.summary(state, at, engine, LATENCIES[n])?.median))
@@ -194,16 +213,15 @@ impl Comparison {
                 of_point.push(line);
             }
             if !of_point.is_empty() {
-                lines.push(format!("{}: {}: latency", self.experiment.loads[point.load].name, point.label));
-                lines.extend(of_point);
+                of_point.insert(0, format!("{}: {}: latency", self.experiment.loads[point.load].name, point.label));
             }
         }
-        lines
+        of_point
     }
 
     /// What searches came to, and latencies, in a few lines for a terminal; none where there were none.
     pub(super) fn bounds(&self, state: &State) -> Vec<String> {
-        let mut lines = self.latencies(state);
+        let mut lines: Vec<String> = (0..self.points.len()).flat_map(|at| self.latencies(state, at)).collect();
         let searches =
             self.points.iter().enumerate().filter(|(_, point)| matches!(point.kind, PointKind::Search { .. }));
         for (at, point) in searches {

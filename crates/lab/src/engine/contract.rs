@@ -388,6 +388,13 @@ mod tests {
     }
 
     #[test]
+    fn inline_both_interfaces_are_the_configurations() {
+        let contract = Contract::suricata("x", "suricata", &Options::default());
+        assert_eq!(contract.live.last().unwrap(), "--af-packet={interface}");
+        assert_eq!(contract.inline().live.last().unwrap(), "--af-packet");
+    }
+
+    #[test]
     fn says_what_is_wrong_and_where() {
         for (text, said) in [
             ("engines:\n  x: {adapter: snort}\n", "x.yaml:4:7: 'snort' is no adapter"),

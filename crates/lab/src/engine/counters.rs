@@ -199,6 +199,7 @@ impl CounterFile {
             (&self.names.decoded, &mut last.decoded),
             (&self.names.gaps, &mut last.gaps),
             (&self.names.alerts, &mut last.alerts),
+            (&self.names.blocked, &mut last.blocked),
         ] {
             let found: Vec<f64> = of.iter().filter_map(|name| lookup(name)).collect();
             if !found.is_empty() {
@@ -213,7 +214,7 @@ impl CounterFile {
 
 impl Names {
     fn all(&self) -> impl Iterator<Item = &str> {
-        let lists = [&self.received, &self.dropped, &self.decoded, &self.gaps, &self.alerts];
+        let lists = [&self.received, &self.dropped, &self.decoded, &self.gaps, &self.alerts, &self.blocked];
         lists.into_iter().flatten().map(String::as_str)
     }
 }
@@ -256,6 +257,24 @@ mod tests {
         writeln!(file, "}}}}}}").unwrap();
         assert_eq!((counters.read().received, counters.read().decoded), (5.0, 9.0));
         assert!(counters.read().gaps.is_nan());
+    }
+
+    #[test]
+    fn every_number_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("counters");
+        std::fs::write(&path, "a 1\nb 2\nc 3\nd 4\ne 5\nf 6\n").unwrap();
+        let list = |name: &str| vec![name.to_owned()];
+        let names = Names {
+            received: list("a"),
+            dropped: list("b"),
+            decoded: list("c"),
+            gaps: list("d"),
+            alerts: list("e"),
+            blocked: list("f"),
+        };
+        let mut counters = CounterFile::new(path, Format::Lines, names);
+        assert_eq!(counters.read().values(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     }
 
     #[test]

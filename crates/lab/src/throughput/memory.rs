@@ -87,9 +87,8 @@ impl Memory {
         if known.is_none() {
             memory.remember(&json!({ "measurement": what }))?;
             let stages = Stage::ALL.map(|stage| format!("lost_{}", stage.name().to_lowercase())).join(",");
-            memory.row(&format!(
-                "search,rate,offered,sent,bytes,seconds,late_p99,received,dropped,decoded,gaps,alerts,loss,{stages}"
-            ))?;
+            let counts = crate::engine::Counts::NAMES.join(",");
+            memory.row(&format!("search,rate,offered,sent,bytes,seconds,late_p99,{counts},loss,{stages}"))?;
         } else if !text.ends_with('\n') {
             let (file, path) = &mut memory.state;
             writeln!(file).map_err(|error| Problem::file("write", path, error))?;

@@ -276,3 +276,22 @@ fn flush(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_round_has_other_addresses() {
+        let firsts = |n, renew| {
+            let copies = Copies { n, mask: 0x0100_0000, renew };
+            [0, 1, 2, ROUNDS].map(|loops| copies.first(loops))
+        };
+        assert_eq!(firsts(1, None), [0; 4]);
+        assert_eq!(firsts(1, Some(0)), [0, 1, 2, 0]);
+        assert_eq!(firsts(1, Some(95)), [95, 0, 1, 95]);
+        // Each of several copies is one of its own.
+        assert_eq!(firsts(4, Some(3)), [12, 16, 20, 12]);
+        assert_eq!(firsts(16, Some(5))[..2], [80, 0]);
+    }
+}
