@@ -30,6 +30,14 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
 
+pub(crate) use units::size;
+
+/// Whether there is a preset of that name.
+#[cfg(test)]
+pub(crate) fn has_preset(name: &str) -> bool {
+    preset::text(name).is_ok()
+}
+
 /// `margay lab traffic …`.
 #[derive(Subcommand)]
 pub(crate) enum Traffic {
