@@ -13,7 +13,7 @@ CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
 
-.PHONY: demo test test-live test-faults lab-experiments build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
+.PHONY: demo test test-live test-faults lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ test-faults: setup ## faults under traffic, those tests too that take long; need
 
 lab-experiments: build ## every experiment of lab/experiments in its quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
 	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"
+
+lab-lossless: build ## the highest rate without loss beside Suricata's, passive and inline; root, an idle machine; LAB_FLAGS="--quick --only passive --full"
+	@tools/lab-lossless $(RELEASE) $(LAB_FLAGS)
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)
