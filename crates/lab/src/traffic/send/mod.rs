@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::generate::{self, Prepared, Progress};
 use super::units::{self, Rate};
+use crate::ethtool::{Ethtool, Queues};
 use pace::Pace;
 pub(crate) use port::{Interface, first, sleep_exactly};
 use port::{Method, Port};
@@ -380,6 +381,21 @@ fn open_all(
         }
         if let Some(why) = why {
             return Err(why);
+        }
+    }
+    if args.method != "ring" && args.method != "sendmmsg" && methods.contains(&Method::Mmsg) {
+        for one in interfaces {
+            if let Some(Queues { now, most, word }) = Ethtool::open(&one.name).ok().and_then(|e| e.transmit_queues())
+                && most > now
+                && threads > now as usize
+            {
+                let (name, wanted) = (&one.name, threads.min(most as usize));
+                notes.push(format!(
+                    "'{name}' has {now} transmit queue{} for {threads} threads; after 'ethtool -L {name} {word} {wanted}' more of \
+                     them could use AF_XDP, which is faster",
+                    if now == 1 { "" } else { "s" }
+                ));
+            }
         }
     }
     Ok((methods, all))
