@@ -46,6 +46,18 @@ pub(super) struct Stats {
 pub(super) struct Copies {
     pub(super) n: u32,
     pub(super) mask: u32,
+    /// Each time round is another copy of the one before, beginning with this one.
+    pub(super) renew: Option<u32>,
+}
+
+/// After so many copies addresses come again: with the usual mask (1.0.0.0) none of the studies' pools becomes multicast before.
+const ROUNDS: u64 = 96;
+
+impl Copies {
+    /// The first copy's number of the time round that comes after `loops` others.
+    fn first(&self, loops: u64) -> u32 {
+        self.renew.map_or(0, |first| ((loops + u64::from(first)) % (ROUNDS / u64::from(self.n))) as u32 * self.n)
+    }
 }
 
 impl Shared {
@@ -71,7 +83,11 @@ pub(super) fn send(
     let mut run = Run { clock, copies, limits, shared, s, told: (0, 0), due };
     let result = match (&*feed, &mut *ports) {
         (Feed::Memory { store, part, .. }, [port])
-            if pace == Pace::Flat && copies.n == 1 && limits.packets.is_none() && port.sends_from() =>
+            if pace == Pace::Flat
+                && copies.n == 1
+                && copies.renew.is_none()
+                && limits.packets.is_none()
+                && port.sends_from() =>
         {
             run.memory(store, *part, port)
         }
@@ -117,8 +133,9 @@ impl Run<'_> {
     /// Sends the feed once; false where that was the last time.
     fn pass(&mut self, feed: &mut Feed<'_>, ports: &mut [Port]) -> Result<bool, String> {
         let before = self.s.packets;
+        let first = self.copies.first(self.s.loops);
         while let Some(item) = feed.next()? {
-            for n in 0..self.copies.n {
+            for n in first..first + self.copies.n {
                 if !self.wait(item.at, ports)? {
                     return Ok(false);
                 }
@@ -277,4 +294,23 @@ fn warm(frames: &[IoSlice<'_>]) {
 
 fn gone(name: &str, e: &std::io::Error) -> String {
     format!("the kernel takes no packets for '{name}' any more: {e}; is the interface still there, and up?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_round_has_other_addresses() {
+        let firsts = |n, renew| {
+            let copies = Copies { n, mask: 0x0100_0000, renew };
+            [0, 1, 2, ROUNDS].map(|loops| copies.first(loops))
+        };
+        assert_eq!(firsts(1, None), [0; 4]);
+        assert_eq!(firsts(1, Some(0)), [0, 1, 2, 0]);
+        assert_eq!(firsts(1, Some(95)), [95, 0, 1, 95]);
+        // Each of several copies is one of its own.
+        assert_eq!(firsts(4, Some(3)), [12, 16, 20, 12]);
+        assert_eq!(firsts(16, Some(5))[..2], [80, 0]);
+    }
 }
