@@ -81,6 +81,7 @@ pub use lineage::{RulesMark, live_sets};
 pub use order::sort as sort_rules;
 pub use shareable::InOrder;
 pub use state::DetectCounters;
+pub use tag::FlowTags;
 pub use watch::profile::RuleCosts;
 pub use watch::report as explain;
 pub use worker::DetectState;

@@ -4,6 +4,8 @@
 //! one worker. Lists go round: a worker gives back the list that it is done with. So nothing is copied, and nothing is made
 //! for a packet. What a worker must know in between two packets (a file begins or ends) goes through the same queue.
 
+mod moving;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,6 +21,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
+use super::moves::{Exchange, Move, Moves};
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use crate::control::Control;
@@ -106,6 +109,10 @@ pub(super) enum Item {
     /// A file begins.
     Begin(Arc<PathBuf>),
     End(Arc<Ended>),
+    /// All of a flow that is this worker's is before: another has it from here on.
+    Give(Arc<Move>),
+    /// What comes of a flow from here on is this worker's.
+    Take(Arc<Move>),
 }
 
 /// The worker's end.
@@ -159,6 +166,8 @@ pub(super) struct Shared {
     pub(super) feeder: Mutex<Feeder>,
     pub(super) loads: Box<[Load]>,
     pub(super) progress: Mutex<Progress>,
+    /// What workers are asked for, where flows move.
+    pub(super) exchange: Option<Arc<Exchange>>,
     /// Who waits for all to end.
     pub(super) manager: Thread,
 }
@@ -174,6 +183,13 @@ pub(super) struct FeedCounters {
     /// Flows that were assigned to a worker when they began, and packets of those that were not, for want of room.
     pub(super) assigned: u64,
     pub(super) unplaced: u64,
+    /// Flows that moved, those of them that were given with what was known of them, and those that never came.
+    pub(super) moves: u64,
+    pub(super) given: u64,
+    pub(super) lost: u64,
+    /// How often, and how long, a flow was waited for.
+    pub(super) waits: u64,
+    pub(super) waited: Duration,
     /// Most packets that waited for each worker.
     pub(super) longest: Vec<u64>,
 }
@@ -187,6 +203,8 @@ pub(super) struct Feeder {
     steering: Steering,
     fragments: Fragments,
     assigned: Option<Assigned>,
+    /// Decides which flows move, where they do.
+    pub(super) moves: Option<Box<Moves>>,
     announced: Option<Box<Announced>>,
     /// Seconds that a flow may be silent.
     life: u32,
@@ -251,6 +269,7 @@ impl Feeder {
             steering,
             fragments: Fragments::default(),
             assigned,
+            moves: None,
             announced: None,
             life,
             lanes,
@@ -350,6 +369,7 @@ impl Feeder {
                     steering: &self.steering,
                     fragments: &mut self.fragments,
                     assigned: &mut self.assigned,
+                    moves: &mut self.moves,
                     announced: &mut self.announced,
                     life: self.life,
                     lanes: &mut self.lanes,
@@ -400,6 +420,7 @@ impl Feeder {
             steering: &self.steering,
             fragments: &mut self.fragments,
             assigned: &mut self.assigned,
+            moves: &mut self.moves,
             announced: &mut self.announced,
             life: self.life,
             lanes: &mut self.lanes,
@@ -470,7 +491,9 @@ impl Feeder {
             held: self.fragments.held,
             assigned: self.assigned.as_ref().map_or(0, |a| a.flows),
             unplaced: self.assigned.as_ref().map_or(0, |a| a.unplaced),
+            moves: self.moves.as_ref().map_or(0, |m| m.moves),
             longest: self.lanes.iter().map(|l| l.longest).collect(),
+            ..FeedCounters::default()
         }
     }
 
@@ -556,6 +579,7 @@ struct Steer<'a> {
     steering: &'a Steering,
     fragments: &'a mut Fragments,
     assigned: &'a mut Option<Assigned>,
+    moves: &'a mut Option<Box<Moves>>,
     announced: &'a mut Option<Box<Announced>>,
     life: u32,
     lanes: &'a mut Vec<Lane>,
@@ -583,7 +607,11 @@ impl Steer<'_> {
             self.stream.upto = frame.number;
             let worker = match self.steering.place(&frame) {
                 Place::Flow(flow) => self.of_flow(flow, frame.time),
-                Place::Opening { flow, pair } => self.opening(flow, pair, frame.time),
+                Place::Plain(flow) => match self.announced_at(flow, frame.time) {
+                    Some(worker) => worker,
+                    None => self.plain(flow, &frame),
+                },
+                Place::Opening { flow, pair } => self.opening(flow, pair, &frame),
                 Place::Control { pair } => {
                     let life = self.life;
                     let announced = self.announced.get_or_insert_with(|| Box::new(Announced::new(life)));
@@ -593,6 +621,7 @@ impl Steer<'_> {
                 Place::Unknown => 0,
                 Place::Fragment { datagram, first, alone } => {
                     let worker = first.map(|flow| self.of_flow(flow, frame.time));
+                    self.pin(first.is_some());
                     match self.fragments.worker(datagram, worker, self.stream.seen) {
                         Some(w) => {
                             if first.is_some() {
@@ -627,30 +656,41 @@ impl Steer<'_> {
     /// The worker of a flow, which may have been announced.
     #[inline]
     fn of_flow(&mut self, flow: u64, time: Time) -> usize {
-        if let Some(announced) = self.announced
-            && let Some(worker) = announced.worker(flow, time)
-        {
-            return worker;
+        match self.announced_at(flow, time) {
+            Some(worker) => worker,
+            None => self.worker(flow, time),
         }
-        self.worker(flow, time)
+    }
+
+    #[inline]
+    fn announced_at(&mut self, flow: u64, time: Time) -> Option<usize> {
+        self.announced.as_mut()?.worker(flow, time)
     }
 
     /// The worker of a flow that begins.
     #[inline]
-    fn opening(&mut self, flow: u64, pair: u64, time: Time) -> usize {
+    fn opening(&mut self, flow: u64, pair: u64, frame: &Frame<'_>) -> usize {
+        let time = frame.time;
         if self.announced.as_mut().is_some_and(|a| a.expects(pair, time)) {
             let worker = self.worker(pair, time);
             if self.announced.as_mut().is_some_and(|a| a.put(flow, worker)) {
                 return worker;
             }
         }
-        self.worker(flow, time)
+        self.plain(flow, frame)
     }
 
     /// The worker of a flow, or of all that goes by its addresses.
     #[inline]
     fn worker(&mut self, flow: u64, time: Time) -> usize {
         let by_hash = worker_of(flow, self.lanes.len());
+        let worker = self.assigned_to(flow, by_hash, time);
+        self.sent(worker);
+        worker
+    }
+
+    #[inline]
+    fn assigned_to(&mut self, flow: u64, by_hash: usize, time: Time) -> usize {
         let Some(assigned) = self.assigned else { return by_hash };
         assigned.at(time);
         let lanes = &*self.lanes;

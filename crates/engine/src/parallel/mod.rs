@@ -7,6 +7,8 @@
 //!   worker has that flow, where its hash does not say.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
+//! - `moves`: flows that change their worker, and why nobody waits for ever for them; `mover`: a worker's part in it; `handover`: how
+//!   something goes from one to the other.
 //! - `order`: waits where rules of one worker touch what those of all count together.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
 //!
@@ -19,6 +21,9 @@
 mod assign;
 mod feeder;
 mod fragments;
+mod handover;
+mod mover;
+mod moves;
 mod order;
 mod report;
 mod seat;
@@ -27,6 +32,7 @@ mod steer;
 mod sync;
 mod turns;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -47,11 +53,12 @@ use crate::settings as all;
 use crate::start::Watching;
 use assign::Assigned;
 use feeder::{Feeder, Load, Reading, Shared};
+use moves::{Exchange, Moves};
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
-use steer::Steering;
+use steer::{Exact, Steering};
 use turns::Turns;
 
 /// How often signals are looked for.
@@ -88,22 +95,34 @@ impl Autofp {
             }
         }
         let decode = all::decode(config, false)?;
+        let config_flow = all::flow(config)?;
         let steering = Steering {
             pairs: self.scheduler == Scheduler::IpPair,
             tunnels: vec![decode.vxlan, decode.geneve, decode.teredo],
+            exact: match self.scheduler {
+                Scheduler::Moving(..) => Some(Exact { seed: seed(), vlans: config_flow.vlan_use_for_tracking }),
+                _ => None,
+            },
         };
         let reading = Reading { source: input.source, delete: input.delete, batch: input.batch };
-        let life = longest_life(&all::flow(config)?);
+        let life = longest_life(&config_flow);
         let assigned = match self.scheduler {
-            Scheduler::ShortestQueue => Some(Assigned::new(life)),
+            Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),
             Scheduler::Hash | Scheduler::IpPair => None,
         };
-        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers);
+        let exchange = match self.scheduler {
+            Scheduler::Moving(_, rules) if workers > 1 => Some((Arc::new(Exchange::new(workers)), rules)),
+            _ => None,
+        };
+        let moves = exchange.as_ref().zip(assigned.as_ref()).map(|((e, rules), a)| Moves::new(*rules, a.places(), e));
+        let (mut feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers);
+        feeder.moves = moves.map(Box::new);
         let shared = Arc::new(Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
             loads: (0..workers).map(|_| Load::default()).collect(),
             progress: Mutex::default(),
+            exchange: exchange.map(|(e, _)| e),
             manager: std::thread::current(),
         });
         let files = all::files(config, job.dir)?;
@@ -190,7 +209,13 @@ impl Autofp {
     ) -> Result<u64, Failed> {
         finals.sort_by_key(|f| f.number);
         let feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
-        let counters = feeder.counters();
+        let mut counters = feeder.counters();
+        for m in finals.iter().filter_map(|f| f.moves) {
+            counters.waits += m.waits;
+            counters.waited += m.waited;
+            counters.given += m.given;
+            counters.lost += m.lost;
+        }
         // From the first packet to the last flow's end, and to what was written last.
         let inspected = finals.iter().map(|f| f.ended).max().zip(feeder.began).map(|(e, b)| e.duration_since(b));
         let before = Instant::now();
@@ -210,6 +235,16 @@ impl Autofp {
                 counters.unplaced
             );
         }
+        if matches!(self.scheduler, Scheduler::Moving(..)) {
+            info!(
+                "runmodes",
+                "autofp: moved {} flows, {} with what was known of them; waited {} times, {:.3} s",
+                counters.moves,
+                counters.given,
+                counters.waits,
+                counters.waited.as_secs_f64()
+            );
+        }
         for f in &finals {
             info!(
                 "runmodes",
@@ -227,6 +262,11 @@ impl Autofp {
         }
         Ok(finals.iter().map(|f| f.alerts).sum())
     }
+}
+
+/// What nobody outside knows.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Seconds of silence after which no flow is remembered.

@@ -20,7 +20,7 @@ use super::feeder::Shared;
 use super::turns::Outcome;
 
 /// Looks at the others from one look for those without work to the next.
-const LOOKS: u32 = 256;
+pub(super) const LOOKS: u32 = 256;
 /// After so many of these the one that is waited for has no processor: to look on would only keep it from one.
 const PATIENCE: u32 = 32;
 /// How long is slept then.
@@ -48,7 +48,7 @@ impl InOrder for Order {
             while n != self.me && at(n) < mine && !self.shared.turns.over() {
                 looks += 1;
                 if looks.is_multiple_of(LOOKS) {
-                    self.help();
+                    help(&self.shared);
                     pause(looks / LOOKS);
                 } else {
                     std::hint::spin_loop();
@@ -63,20 +63,19 @@ impl InOrder for Order {
     }
 }
 
-impl Order {
-    #[cold]
-    fn help(&self) {
-        let turns = &self.shared.turns;
-        if turns.begin() {
-            self.shared.feeder.lock().unwrap_or_else(PoisonError::into_inner).tell_all(turns);
-            // Somebody may have gone to sleep because the place was taken.
-            turns.end(Outcome::Fed);
-        }
+/// Takes the reader's place for a moment, if nobody has it, and hands over what there is.
+#[cold]
+pub(super) fn help(shared: &Shared) {
+    let turns = &shared.turns;
+    if turns.begin() {
+        shared.feeder.lock().unwrap_or_else(PoisonError::into_inner).tell_all(turns);
+        // Somebody may have gone to sleep because the place was taken.
+        turns.end(Outcome::Fed);
     }
 }
 
 /// Leaves the processor to others, after the `nth` look in vain.
 #[cold]
-fn pause(nth: u32) {
+pub(super) fn pause(nth: u32) {
     if nth > PATIENCE { std::thread::sleep(NAP) } else { std::thread::yield_now() }
 }

@@ -12,6 +12,7 @@ use margay_detect::{Detect, RuleCosts};
 use margay_output::{Outputs, error, info, warning};
 
 use super::feeder::{Ended, Inbox, Item, Piece, Shared};
+use super::mover::{MoveCounters, Mover};
 use super::order::Order;
 use super::turns::{NAP, Outcome};
 use crate::Failed;
@@ -58,6 +59,8 @@ pub(super) struct Final {
     pub(super) slept: Duration,
     pub(super) turns: u64,
     pub(super) packets: u64,
+    /// Of flows that moved, where they do.
+    pub(super) moves: Option<MoveCounters>,
 }
 
 /// A worker at work.
@@ -68,6 +71,8 @@ struct Working {
     /// Frames of the stream, as far as the worker heard.
     seen: u64,
     packets: u64,
+    /// Where flows move.
+    mover: Option<Mover>,
 }
 
 impl Seat {
@@ -119,7 +124,8 @@ impl Seat {
             worker.lane.rest.set_order(Arc::new(Order { me: self.number, shared: Arc::clone(&self.shared) }));
         }
         let reporter = Reporter::new(config, false)?;
-        Ok(Working { worker, reporter, post, seen: 0, packets: 0 })
+        let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));
+        Ok(Working { worker, reporter, post, seen: 0, packets: 0, mover })
     }
 
     /// Says what parsers announce to all other workers.
@@ -148,6 +154,9 @@ impl Seat {
         loop {
             beat.pass(working.packets);
             working.post.serve(&mut working.worker, &mut working.reporter);
+            if let Some(mover) = &mut working.mover {
+                mover.between(&mut working.worker, working.packets);
+            }
             // Looked at before the queue: after the end nothing is put there.
             let over = shared.turns.over();
             if let Ok(item) = self.inbox.items.pop() {
@@ -185,7 +194,8 @@ impl Seat {
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
         }
-        let Working { worker, reporter, post, packets, .. } = working;
+        let Working { worker, reporter, post, packets, mover, .. } = working;
+        let moves = mover.as_ref().map(|m| m.counters);
         // Nobody waits for this one any more, and flows that end now are of no packet.
         if let Some(load) = shared.loads.get(me) {
             load.at.store(u64::MAX, Ordering::Release);
@@ -204,13 +214,35 @@ impl Seat {
         };
         rest.scripts.finish();
         let alerts = rest.counters.alerts;
-        Final { number: me, ended: Instant::now(), alerts, counters, costs, sleeps, slept, turns, packets: *packets }
+        Final {
+            number: me,
+            ended: Instant::now(),
+            alerts,
+            counters,
+            costs,
+            sleeps,
+            slept,
+            turns,
+            packets: *packets,
+            moves,
+        }
     }
 
     fn take(&mut self, item: Item, working: &mut Working) {
         let worker = &mut working.worker;
         match item {
             Item::Piece(piece) => self.inspect(piece, working),
+            Item::Give(m) => {
+                if let Some(mover) = &mut working.mover {
+                    mover.give(&m, worker);
+                }
+            }
+            Item::Take(m) => {
+                let Working { worker, reporter, post, packets, mover, .. } = working;
+                if let Some(mover) = mover {
+                    mover.take(&m, worker, *packets, &self.shared, (post, reporter));
+                }
+            }
             Item::Begin(file) => {
                 worker.lane.rest.file = Some(file.display().to_string());
                 worker.lane.rest.file_alerts = 0;
@@ -227,11 +259,16 @@ impl Seat {
 
     #[inline]
     fn inspect(&mut self, piece: Piece, working: &mut Working) {
-        let worker = &mut working.worker;
+        let Working { worker, mover, .. } = working;
         let Some(load) = self.shared.loads.get(self.number) else { return };
+        let mut done = working.packets;
         for frame in piece.frames() {
             load.at.store(frame.number, Ordering::Release);
             worker.frame(&frame);
+            if let Some(mover) = mover {
+                done += 1;
+                mover.between(worker, done);
+            }
         }
         let own = piece.len() as u64;
         working.packets += own;

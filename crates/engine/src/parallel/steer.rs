@@ -13,8 +13,10 @@
 //! | a fragment | its datagram (`fragments`) |
 //! | anything else | all to one worker |
 //!
-//! VLAN tags are not looked at: flows that differ by nothing else go to the same worker.
+//! VLAN tags are not looked at: flows that differ by nothing else go to the same worker. Where flows may move to other workers
+//! ([`Exact`]) a hash is that of one flow: there tags count, and so does the version of IP.
 
+use margay_flow::Ends;
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
 /// Where a frame belongs.
@@ -22,6 +24,8 @@ use margay_packet::{Frame, LinkType, UdpTunnel};
 pub(super) enum Place {
     /// With all of this hash.
     Flow(u64),
+    /// The same, and it is all that tells its flow: TCP or UDP as it is. Only where flows are told apart ([`Exact`]).
+    Plain(u64),
     /// The same, of a flow that begins, between these addresses.
     Opening { flow: u64, pair: u64 },
     /// With all between these addresses: more connections between them may be announced there.
@@ -40,6 +44,17 @@ pub(super) struct Steering {
     pub(super) pairs: bool,
     /// Tunnels over UDP.
     pub(super) tunnels: Vec<UdpTunnel>,
+    /// No two flows have the same hash, but for what goes by its addresses.
+    pub(super) exact: Option<Exact>,
+}
+
+/// How flows are told apart as their table does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exact {
+    /// Nobody outside knows it.
+    pub(super) seed: u64,
+    /// VLAN tags tell flows apart (`vlan.use-for-tracking`).
+    pub(super) vlans: bool,
 }
 
 const K: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
@@ -90,6 +105,7 @@ struct Inner<'a> {
     dst: [u64; 2],
     proto: u8,
     rest: &'a [u8],
+    v6: bool,
     /// Identification and offset, where it is a fragment.
     fragment: Option<(u32, u16)>,
 }
@@ -101,20 +117,21 @@ impl Steering {
         self.find(frame).unwrap_or(Place::Unknown)
     }
 
+    /// The ends of the flow of a frame that is [`Place::Plain`].
+    pub(super) fn ends(&self, frame: &Frame<'_>) -> Option<Ends> {
+        let (inner, vlans) = inner(frame)?;
+        Some(inner.ends(vlans, u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?))
+    }
+
     #[inline]
     fn find(&self, frame: &Frame<'_>) -> Option<Place> {
-        let ip = network(frame)?;
-        let inner = match ip.first()? >> 4 {
-            4 => ipv4(ip)?,
-            6 => ipv6(ip)?,
-            _ => return None,
-        };
+        let (inner, vlans) = inner(frame)?;
         let alone = || both(end(inner.src, 0), end(inner.dst, 0), 0);
         if self.pairs {
             return Some(Place::Flow(alone()));
         }
         let Some((id, offset)) = inner.fragment else {
-            let Some(flow) = self.flow(&inner) else { return Some(Place::Flow(alone())) };
+            let Some(flow) = self.flow(&inner, vlans) else { return Some(Place::Flow(alone())) };
             if inner.proto == TCP {
                 if is_ftp(inner.rest) {
                     return Some(Place::Control { pair: alone() });
@@ -124,19 +141,20 @@ impl Steering {
                     return Some(Place::Opening { flow, pair: alone() });
                 }
             }
-            return Some(Place::Flow(flow));
+            let plain = self.exact.is_some() && matches!(inner.proto, TCP | UDP);
+            return Some(if plain { Place::Plain(flow) } else { Place::Flow(flow) });
         };
         // Not the same for both directions: their datagrams are others.
         // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
-        let proto = if ip.first()? >> 4 == 4 { inner.proto } else { 0 };
+        let proto = if inner.v6 { 0 } else { inner.proto };
         let datagram = fold(end(inner.src, 0) ^ u64::from(id), end(inner.dst, 1) ^ u64::from(proto) << 56);
-        let first = (offset == 0).then(|| self.flow(&inner)).flatten();
+        let first = (offset == 0).then(|| self.flow(&inner, vlans)).flatten();
         Some(Place::Fragment { datagram, first, alone: alone() })
     }
 
     /// By ports, where there are some that count.
     #[inline]
-    fn flow(&self, inner: &Inner<'_>) -> Option<u64> {
+    fn flow(&self, inner: &Inner<'_>, vlans: [u16; 3]) -> Option<u64> {
         let Inner { src, dst, proto, rest, .. } = *inner;
         match proto {
             TCP | UDP | SCTP => {
@@ -147,36 +165,65 @@ impl Steering {
                 if proto == UDP && self.tunnels.iter().any(|t| t.matches(s, d)) {
                     return None;
                 }
-                Some(both(end(src, s), end(dst, d), proto))
+                Some(self.hash(inner, vlans, s, d))
             }
-            1 if rest.first() == Some(&3) => about(rest.get(8..)?),
+            1 if rest.first() == Some(&3) => self.about(rest.get(8..)?, vlans),
             _ => None,
         }
     }
+
+    #[inline]
+    fn hash(&self, inner: &Inner<'_>, vlans: [u16; 3], s: u16, d: u16) -> u64 {
+        match self.exact {
+            None => both(end(inner.src, s), end(inner.dst, d), inner.proto),
+            Some(e) => inner.ends(vlans, s, d).hash(e.seed, e.vlans),
+        }
+    }
+
+    /// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
+    fn about(&self, ip: &[u8], vlans: [u16; 3]) -> Option<u64> {
+        let inner = ipv4(ip).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
+        let least = if inner.proto == TCP { 20 } else { 8 };
+        if !matches!(inner.proto, TCP | UDP | SCTP) || inner.rest.len() < least {
+            return None;
+        }
+        // Of fragments only the first has ports.
+        if inner.fragment.is_some_and(|(_, offset)| offset != 0) {
+            return None;
+        }
+        let (s, d) = (u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?);
+        if inner.proto == TCP && is_ftp(inner.rest) {
+            return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
+        }
+        Some(self.hash(&inner, vlans, s, d))
+    }
+}
+
+impl Inner<'_> {
+    #[inline]
+    fn ends(&self, vlans: [u16; 3], sport: u16, dport: u16) -> Ends {
+        let Inner { src, dst, proto, v6, .. } = *self;
+        Ends { src, dst, sport, dport, proto, v6, vlans }
+    }
+}
+
+/// Network header and what follows, with the VLAN tags before it.
+#[inline]
+fn inner<'a>(frame: &Frame<'a>) -> Option<(Inner<'a>, [u16; 3])> {
+    let mut vlans = [0; 3];
+    let ip = network(frame, &mut vlans)?;
+    let inner = match ip.first()? >> 4 {
+        4 => ipv4(ip)?,
+        6 => ipv6(ip)?,
+        _ => return None,
+    };
+    Some((inner, vlans))
 }
 
 /// Whether one of the ports of a TCP header is FTP's.
 #[inline]
 fn is_ftp(tcp: &[u8]) -> bool {
     [0, 2].iter().any(|at| matches!(u16_at(tcp, *at), Some(20 | 21)))
-}
-
-/// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
-fn about(ip: &[u8]) -> Option<u64> {
-    let inner = ipv4(ip).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
-    let least = if inner.proto == TCP { 20 } else { 8 };
-    if !matches!(inner.proto, TCP | UDP | SCTP) || inner.rest.len() < least {
-        return None;
-    }
-    // Of fragments only the first has ports.
-    if inner.fragment.is_some_and(|(_, offset)| offset != 0) {
-        return None;
-    }
-    let (s, d) = (u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?);
-    if inner.proto == TCP && is_ftp(inner.rest) {
-        return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
-    }
-    Some(both(end(inner.src, s), end(inner.dst, d), inner.proto))
 }
 
 #[inline]
@@ -191,6 +238,7 @@ fn ipv4(ip: &[u8]) -> Option<Inner<'_>> {
         dst: v4(ip, 16)?,
         proto: *ip.get(9)?,
         rest,
+        v6: false,
         fragment: (fragment & 0x3fff != 0).then_some((u32::from(u16_at(ip, 4)?), fragment & 0x1fff)),
     })
 }
@@ -222,35 +270,41 @@ fn ipv6(ip: &[u8]) -> Option<Inner<'_>> {
         proto = *ip.get(at)?;
         at += step;
     }
-    Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), fragment })
+    Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), v6: true, fragment })
 }
 
-/// The network header and what follows.
+/// The network header and what follows; notes the identifiers of VLAN tags before it.
 #[inline]
-fn network<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
+fn network<'a>(frame: &Frame<'a>, vlans: &mut [u16; 3]) -> Option<&'a [u8]> {
     let b = frame.data;
     match frame.link {
-        LinkType::ETHERNET => ethernet(b),
+        LinkType::ETHERNET => ethernet(b, vlans),
         l if l.is_raw_ip() => Some(b),
         LinkType::NULL | LinkType::LOOP => b.get(4..),
-        LinkType::LINUX_SLL => ether_type(u16_at(b, 14)?, b.get(16..)?),
-        LinkType::LINUX_SLL2 => ether_type(u16_at(b, 0)?, b.get(20..)?),
-        LinkType::CHDLC => ether_type(u16_at(b, 2)?, b.get(4..)?),
+        LinkType::LINUX_SLL => ether_type(u16_at(b, 14)?, b.get(16..)?, vlans),
+        LinkType::LINUX_SLL2 => ether_type(u16_at(b, 0)?, b.get(20..)?, vlans),
+        LinkType::CHDLC => ether_type(u16_at(b, 2)?, b.get(4..)?, vlans),
         _ => None,
     }
 }
 
 #[inline]
-fn ethernet(b: &[u8]) -> Option<&[u8]> {
-    ether_type(u16_at(b, 12)?, b.get(14..)?)
+fn ethernet<'a>(b: &'a [u8], vlans: &mut [u16; 3]) -> Option<&'a [u8]> {
+    ether_type(u16_at(b, 12)?, b.get(14..)?, vlans)
 }
 
 #[inline]
-fn ether_type(mut kind: u16, mut b: &[u8]) -> Option<&[u8]> {
+fn ether_type<'a>(mut kind: u16, mut b: &'a [u8], vlans: &mut [u16; 3]) -> Option<&'a [u8]> {
+    let mut tags = 0;
     for _ in 0..LAYERS {
         let (next, skip) = match kind {
             0x0800 | 0x86dd => return Some(b),
-            0x8100 | 0x88a8 | 0x9100 => (2, 4),
+            0x8100 | 0x88a8 | 0x9100 => {
+                // The decoder takes no more than there is room for.
+                *vlans.get_mut(tags)? = u16_at(b, 0)? & 0x0fff;
+                tags += 1;
+                (2, 4)
+            }
             // VN-Tag, E-TAG, provider backbone bridges, FabricPath.
             0x8926 => (4, 6),
             0x893f => (6, 8),
