@@ -310,6 +310,12 @@ impl Group {
 
 type GroupId = u16;
 
+/// Those of a packet, by number.
+pub(crate) type GroupIds = [GroupId; 3];
+
+/// Of no group.
+const NO_GROUP: GroupId = GroupId::MAX;
+
 /// Application protocols, by number, that there may be: as many as a [`ProtoSet`] holds.
 const PROTOS: usize = u64::BITS as usize;
 
@@ -402,7 +408,7 @@ impl Groups {
             if let Some(&id) = made.get(&key) {
                 return Ok(id);
             }
-            let id = GroupId::try_from(groups.len()).ok().filter(|&id| id < GroupId::MAX).ok_or_else(|| {
+            let id = GroupId::try_from(groups.len()).ok().filter(|&id| id < NO_GROUP).ok_or_else(|| {
                 MpmError::Build("more than 65,534 rule groups; lower the number of port groups".into())
             })?;
             counts.memberships += key.0.len();
@@ -444,15 +450,19 @@ impl Groups {
     }
 
     /// The groups of a packet: that of its flow's protocol, or else that for every packet; and those of its ports.
-    pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> [Option<&Group>; 3] {
-        let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [None; 3] };
-        let group = |id: GroupId| self.groups.get(usize::from(id));
+    pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> GroupIds {
+        let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [NO_GROUP; 3] };
         let [source, destination] = &map.ports;
         [
-            map.apps.get(app as usize).and_then(|&id| group(id)),
-            source.get(k.sport).and_then(group),
-            destination.get(k.dport).and_then(group),
+            map.apps.get(app as usize).copied().unwrap_or(NO_GROUP),
+            source.get(k.sport).unwrap_or(NO_GROUP),
+            destination.get(k.dport).unwrap_or(NO_GROUP),
         ]
+    }
+
+    /// Those of them that there are.
+    pub(crate) fn each(&self, ids: GroupIds) -> impl Iterator<Item = &Group> {
+        ids.into_iter().filter_map(|id| self.groups.get(usize::from(id)))
     }
 }
 

@@ -6,6 +6,7 @@ use margay_flow::{Direction, FlowAction, FlowCore};
 use margay_packet::Packet;
 use margay_rules::ast::Action;
 
+use crate::ahead::SearchedAhead;
 use crate::checks::{AppProtos, StreamSizes};
 use crate::frame::FrameInput;
 
@@ -63,6 +64,8 @@ pub struct Input<'a> {
     pub td_passed: bool,
     /// Firewall mode: the packet is made up to have something inspected that was let through, and the firewall is not asked.
     pub let_through: bool,
+    /// What another thread may have found in the payload.
+    pub ahead: Option<&'a dyn SearchedAhead>,
 }
 
 impl<'a> Input<'a> {
@@ -88,6 +91,7 @@ impl<'a> Input<'a> {
             ips: false,
             td_passed: false,
             let_through: false,
+            ahead: None,
         }
     }
 }

@@ -31,6 +31,7 @@
 //! those of all where there are several ([`DetectState::share`]); tags are each worker's own. What flows and workers keep
 //! when another set of rules takes the place of this one is the matter of [`lineage`].
 
+mod ahead;
 pub mod buffer;
 pub mod checks;
 mod commonplace;
@@ -70,6 +71,7 @@ mod vars;
 mod watch;
 mod worker;
 
+pub use ahead::{Recipe, SearchedAhead, Searcher};
 pub use config::{DetectConfig, LuaConfig, PACKET_ALERT_MAX};
 pub use detect::{CompileReport, Detect, Environment};
 pub use facts::RuleFacts;
@@ -79,7 +81,7 @@ pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictA
 pub use kind::{RuleKind, is_of_packet, is_of_transaction, is_payload};
 pub use lineage::{RulesMark, live_sets};
 pub use order::sort as sort_rules;
-pub use shareable::InOrder;
+pub use shareable::{About, InOrder};
 pub use state::DetectCounters;
 pub use tag::FlowTags;
 pub use watch::profile::RuleCosts;

@@ -7,13 +7,14 @@ use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
 use margay_packet::{L3, Packet, PacketSource};
 use margay_rules::ast::{Action, LuaAt, NewAction};
 
+use crate::ahead::{AHEAD_MIN, Recipe};
 use crate::buffer::PacketBuffer;
 use crate::checks::{CheckInput, header};
 use crate::dataset::SetHit;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
 use crate::firewall::FirewallState;
-use crate::group::{Group, Has, Needs, Source};
+use crate::group::{Group, GroupIds, Has, Needs, Source};
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction, of_flow};
@@ -372,9 +373,10 @@ impl<W: Watch> State<W> {
         let groups = detect.groups.of(key, to_client, input.app.flow);
         let payload = if input.no_payload { &[] } else { payload_of(packet) };
         let has = has(input, payload);
-        for group in groups.into_iter().flatten() {
+        let ahead = !W::CHECKS && self.searched_ahead(detect, input, groups, payload);
+        for group in detect.groups.each(groups) {
             group.always(&has, &mut self.candidates, &mut self.later);
-            if !payload.is_empty() {
+            if !payload.is_empty() && !ahead {
                 self.scan(group, Source::Payload, payload);
                 if !input.in_stream {
                     self.scan(group, Source::Stream, payload);
@@ -386,6 +388,13 @@ impl<W: Watch> State<W> {
             self.scan_headers(group, packet);
         }
         self.scratch.forget();
+    }
+
+    /// Takes over what another thread found in the payload, if one looked.
+    #[inline]
+    fn searched_ahead(&mut self, detect: &Detect, input: &Input<'_>, groups: GroupIds, payload: &[u8]) -> bool {
+        let Some(ahead) = input.ahead.filter(|_| payload.len() >= AHEAD_MIN) else { return false };
+        ahead.found(Recipe::new(detect, groups, !input.in_stream), payload, &mut self.candidates)
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {

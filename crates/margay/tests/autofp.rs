@@ -68,7 +68,7 @@ fn compare(name: &str, capture: &Path, rules: &Path, more: &[&str]) -> usize {
         found(&dir)
     };
     let one = of(&format!("{name}-1"), &["--runmode", "single"]);
-    for scheduler in ["hash", "ippair", "shortest-queue"] {
+    for scheduler in ["adaptive", "hash", "ippair", "shortest-queue"] {
         for workers in ["1", "2", "3", "7"] {
             let (scheduler_set, workers_set) =
                 (format!("autofp-scheduler={scheduler}"), format!("margay.workers={workers}"));
@@ -97,4 +97,78 @@ fn keywords_and_tiny_batches() {
     let (capture, rules) = (dir.join("packets.pcap"), dir.join("keywords.rules"));
     assert!(compare("keywords", &capture, &rules, &["--set", "margay.batch-size=1"]) > 50);
     assert!(compare("preloaded", &capture, &rules, &["--pcap-preload"]) > 50);
+}
+
+/// A capture that the laboratory makes.
+fn made(dir: &Path, preset: &str, size: &str) -> PathBuf {
+    let capture = dir.join(format!("{preset}.pcap"));
+    let args = ["lab", "traffic", "gen", "--preset", preset, "--size", size, "-q", "-o"];
+    let o =
+        Command::new(env!("CARGO_BIN_EXE_margay")).args(args).arg(&capture).output().expect("the laboratory starts");
+    assert!(o.status.success(), "{}", stderr(&o));
+    capture
+}
+
+/// What hosts are counted by is what one worker counts: no worker waits for those that had nothing of a host, and all wait for
+/// those that had.
+#[test]
+fn hosts_are_counted_in_order() {
+    let dir = folder("hosts-capture");
+    let capture = made(&dir, "office", "4MB");
+    let rules = dir.join("hosts.rules");
+    let mut text = String::new();
+    for (n, track) in ["by_src", "by_dst", "by_both", "by_rule", "by_flow"].iter().enumerate() {
+        for (k, kind) in ["limit", "threshold", "both"].iter().enumerate() {
+            let sid = 1 + n * 10 + k;
+            text += &format!(
+                "alert ip any any -> any any (msg:\"{track} {kind}\"; threshold:type {kind}, track {track}, count 7, seconds 1; sid:{sid};)\n"
+            );
+        }
+    }
+    for (n, track) in ["ip_src", "ip_dst", "ip_pair"].iter().enumerate() {
+        let sid = 100 + n * 10;
+        text += &format!(
+            "alert tcp any any -> any any (msg:\"set\"; flags:S; xbits:set,x{n},track {track},expire 2; noalert; sid:{sid};)\n\
+             alert udp any any -> any any (msg:\"is set\"; xbits:isset,x{n},track {track}; sid:{};)\n\
+             alert udp any any -> any any (msg:\"unset\"; xbits:unset,x{n},track {track}; noalert; sid:{};)\n",
+            sid + 1,
+            sid + 2
+        );
+    }
+    std::fs::write(&rules, text).expect("rules");
+    let n = compare("hosts", &capture, &rules, &[]);
+    assert!(n > 1000, "{n} events");
+}
+
+/// One flow is the load: its worker takes over what the others found, and that is what it would have found.
+#[test]
+fn one_flow_is_searched_by_all() {
+    let dir = folder("one-flow-capture");
+    let (capture, rules) = (made(&dir, "elephant", "6MB"), dir.join("one.rules"));
+    let text: String = (0..64u32)
+        .map(|n| {
+            let kind = ["tcp", "tcp-pkt"][n as usize % 2];
+            format!(
+                "alert {kind} any any -> any any (msg:\"{n}\"; content:\"|{:02x} {:02x}|\"; sid:{};)\n",
+                n * 3 + 1,
+                n * 2 + 7,
+                n + 1
+            )
+        })
+        .collect();
+    std::fs::write(&rules, text).expect("rules");
+    let more = ["--set", "stats.enabled=yes"];
+    // Which worker has how much to do when is the scheduler's.
+    for attempt in 0..20 {
+        let n = compare("one-flow", &capture, &rules, &more);
+        assert!(n > 500, "{n} events");
+        let eve = Path::new(env!("CARGO_TARGET_TMPDIR")).join("autofp-one-flow-adaptive-2/eve.json");
+        let eve = std::fs::read_to_string(eve).expect("events");
+        let taken_over: u64 = eve.lines().filter_map(|l| number(l, "taken_over")).sum();
+        if taken_over > 200 {
+            return;
+        }
+        println!("attempt {attempt}: {taken_over} payloads taken over");
+    }
+    panic!("nobody helps");
 }

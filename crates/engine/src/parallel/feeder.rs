@@ -19,21 +19,25 @@ use margay_output::{error, info, warning};
 use margay_packet::{Frame, LinkType, Time};
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use super::ahead::{Board, Notes};
 use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
 use super::moves::{Exchange, Move, Moves};
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
+use super::whereabouts::{Whereabouts, Whose};
 use crate::control::Control;
 
 /// Pieces that a queue holds.
-const QUEUE: usize = 32;
+const QUEUE: usize = 8;
 /// Frames from which on a list is handed over at once, where its worker has others to look at.
 const ENOUGH: usize = 128;
 /// Packets that a worker has when it does not read any more.
 const LOAD: u64 = 1024;
 /// Frames of the stream after which a worker hears of the time where none of them is for it.
 const SILENCE: u64 = 4096;
+/// A list of fewer frames is not worth showing to others.
+const WORTH_SHOWING: usize = 8;
 /// Buffers that packets which wait may hold, a MiB each.
 const BUFFERS: usize = 64;
 
@@ -42,12 +46,14 @@ const BUFFERS: usize = 64;
 pub(super) struct Spot {
     /// Where it begins, from the piece's own beginning.
     start: u32,
-    len: u32,
+    pub(super) len: u32,
     wire_len: u32,
     /// Its number, from that of the piece's first.
     nth: u32,
     time: Time,
     link: LinkType,
+    /// Of its flow and direction; 0 where that is not known.
+    pub(super) key: u32,
 }
 
 /// Frames for one worker, in the order of the stream.
@@ -63,11 +69,38 @@ pub(super) struct Piece {
     pub(super) seen: u64,
     /// All frames before this number that the worker gets are in this piece or in those before.
     pub(super) upto: u64,
+    /// What others found in its frames, where they may look.
+    pub(super) notes: Option<Box<Notes>>,
+    /// Its number among those on its worker's board, if it is there.
+    pub(super) shown: Option<u64>,
+}
+
+/// What a piece is written on.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    spots: Vec<Spot>,
+    notes: Option<Box<Notes>>,
 }
 
 impl Piece {
     pub(super) fn len(&self) -> usize {
         self.spots.len()
+    }
+
+    pub(super) fn spots(&self) -> &[Spot] {
+        &self.spots
+    }
+
+    /// The bytes of the `nth` frame, with its key.
+    pub(super) fn at(&self, nth: usize) -> Option<(u32, &[u8])> {
+        let spot = self.spots.get(nth)?;
+        let start = self.base + spot.start as usize;
+        Some((spot.key, self.buffer.get(start..start + spot.len as usize)?))
+    }
+
+    /// A frame's number in the stream.
+    pub(super) fn number(&self, spot: &Spot) -> u64 {
+        self.first + u64::from(spot.nth)
     }
 
     /// Its frames.
@@ -80,14 +113,19 @@ impl Piece {
                 wire_len: s.wire_len,
                 time: s.time,
                 link: s.link,
-                number: self.first + u64::from(s.nth),
+                number: self.number(s),
             }
         })
     }
 
-    /// Lets its buffer go, and gives back its list.
-    pub(super) fn done(self) -> Vec<Spot> {
-        self.spots
+    /// Lets its buffer go, and gives back what it was written on.
+    pub(super) fn done(self) -> Sheet {
+        let Piece { mut spots, mut notes, .. } = self;
+        spots.clear();
+        if let Some(n) = &mut notes {
+            n.clear();
+        }
+        Sheet { spots, notes }
     }
 }
 
@@ -105,7 +143,7 @@ pub(super) struct Ended {
 /// What is in a queue.
 #[derive(Debug)]
 pub(super) enum Item {
-    Piece(Piece),
+    Piece(Arc<Piece>),
     /// A file begins.
     Begin(Arc<PathBuf>),
     End(Arc<Ended>),
@@ -118,7 +156,7 @@ pub(super) enum Item {
 /// The worker's end.
 pub(super) struct Inbox {
     pub(super) items: Consumer<Item>,
-    pub(super) lists: Producer<Vec<Spot>>,
+    pub(super) sheets: Producer<Sheet>,
 }
 
 /// Counted by a worker, read by who reads and who reports; on a cache line of its own.
@@ -144,9 +182,13 @@ struct Stream {
 /// The reader's end of a worker's queue.
 struct Lane {
     items: Producer<Item>,
-    lists: Consumer<Vec<Spot>>,
+    sheets: Consumer<Sheet>,
+    /// Where others see what its worker has before it.
+    board: Option<Arc<Board>>,
+    shown: u64,
     /// What is being gathered, and of which buffer.
     open: Vec<Spot>,
+    notes: Option<Box<Notes>>,
     first: u64,
     base: usize,
     /// What had no room in the queue.
@@ -165,6 +207,10 @@ pub(super) struct Shared {
     pub(super) turns: Turns,
     pub(super) feeder: Mutex<Feeder>,
     pub(super) loads: Box<[Load]>,
+    /// Where workers help each other; none where they do not.
+    pub(super) boards: Box<[Arc<Board>]>,
+    /// Which of them had packets of which host.
+    pub(super) whereabouts: Arc<Whereabouts>,
     pub(super) progress: Mutex<Progress>,
     /// What workers are asked for, where flows move.
     pub(super) exchange: Option<Arc<Exchange>>,
@@ -204,7 +250,7 @@ pub(super) struct Feeder {
     fragments: Fragments,
     assigned: Option<Assigned>,
     /// Decides which flows move, where they do.
-    pub(super) moves: Option<Box<Moves>>,
+    moves: Option<Box<Moves>>,
     announced: Option<Box<Announced>>,
     /// Seconds that a flow may be silent.
     life: u32,
@@ -212,6 +258,7 @@ pub(super) struct Feeder {
     /// The buffer that open lists refer to.
     buffer: Arc<Vec<u8>>,
     stream: Stream,
+    whereabouts: Arc<Whereabouts>,
     /// None of the file can be decoded.
     bad_link: bool,
     /// When the first file began.
@@ -230,25 +277,39 @@ pub(super) struct Reading {
     pub(super) batch: usize,
 }
 
+/// How it is distributed.
+pub(super) struct Way {
+    pub(super) steering: Steering,
+    /// Where flows are assigned when they begin.
+    pub(super) assigned: Option<Assigned>,
+    /// Decides where they go later.
+    pub(super) moves: Option<Box<Moves>>,
+    /// Seconds that a flow may be silent.
+    pub(super) life: u32,
+}
+
 impl Feeder {
     pub(super) fn new(
         control: Arc<Control>,
         reading: Reading,
-        steering: Steering,
-        assigned: Option<Assigned>,
-        life: u32,
+        way: Way,
         workers: usize,
+        boards: &[Arc<Board>],
+        whereabouts: &Arc<Whereabouts>,
     ) -> (Feeder, Vec<Inbox>) {
         let mut inboxes = Vec::new();
         let lanes = (0..workers)
-            .map(|_| {
+            .map(|n| {
                 let (items, theirs) = RingBuffer::new(QUEUE);
-                let (lists, back) = RingBuffer::new(QUEUE * 2);
-                inboxes.push(Inbox { items: theirs, lists });
+                let (sheets, back) = RingBuffer::new(QUEUE * 2);
+                inboxes.push(Inbox { items: theirs, sheets });
                 Lane {
                     items,
-                    lists: back,
+                    sheets: back,
+                    board: boards.get(n).cloned(),
+                    shown: 0,
                     open: Vec::new(),
+                    notes: None,
                     first: 0,
                     base: 0,
                     waiting: VecDeque::new(),
@@ -261,6 +322,7 @@ impl Feeder {
             })
             .collect();
         let Reading { source, delete, batch } = reading;
+        let Way { steering, assigned, moves, life } = way;
         let feeder = Feeder {
             control,
             source: source.direct(),
@@ -269,12 +331,13 @@ impl Feeder {
             steering,
             fragments: Fragments::default(),
             assigned,
-            moves: None,
+            moves,
             announced: None,
             life,
             lanes,
             buffer: Arc::default(),
             stream: Stream::default(),
+            whereabouts: Arc::clone(whereabouts),
             bad_link: false,
             began: None,
             not_before: None,
@@ -303,6 +366,7 @@ impl Feeder {
 
     fn read(&mut self, me: usize, turns: &Turns, loads: &[Load]) -> Outcome {
         loop {
+            self.say_where(me, loads);
             if let Some(full) = self.hand_over(false, turns, loads) {
                 return full;
             }
@@ -349,6 +413,17 @@ impl Feeder {
         }
     }
 
+    /// Who reads has no packets, or what it has is what it just read: others need not wait for it to have read.
+    fn say_where(&self, me: usize, loads: &[Load]) {
+        let (Some(lane), Some(load)) = (self.lanes.get(me), loads.get(me)) else { return };
+        if lane.waiting.is_empty() && lane.sent == load.done.load(Ordering::Relaxed) && lane.items.slots() == QUEUE {
+            let at = if lane.open.is_empty() { self.stream.upto } else { lane.first };
+            if load.at.load(Ordering::Relaxed) < at {
+                load.at.store(at, Ordering::Release);
+            }
+        }
+    }
+
     fn interrupted(&self) -> bool {
         self.control.signals.stop() || self.control.queue.as_ref().is_some_and(|q| q.interrupt.load(Ordering::Relaxed))
     }
@@ -375,6 +450,7 @@ impl Feeder {
                     lanes: &mut self.lanes,
                     buffer: &mut self.buffer,
                     stream: &mut self.stream,
+                    whereabouts: &self.whereabouts,
                 };
                 return steer.batch(&batch);
             }
@@ -426,6 +502,7 @@ impl Feeder {
             lanes: &mut self.lanes,
             buffer: &mut self.buffer,
             stream: &mut self.stream,
+            whereabouts: &self.whereabouts,
         };
         steer.release(u64::MAX);
     }
@@ -503,6 +580,16 @@ impl Feeder {
     }
 }
 
+/// What tells a flow's direction from others.
+#[inline]
+fn key_of(place: Place, whose: Whose) -> u32 {
+    let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
+    match place {
+        Place::Flow(flow) | Place::Plain(flow) | Place::Opening { flow, .. } => (flow >> 32) as u32 & !1 | u32::from(turned),
+        Place::Control { .. } | Place::Fragment { .. } | Place::Unknown => 0,
+    }
+}
+
 /// Says that a file begins; whether it can be decoded.
 fn begins(start: &FileStart) -> bool {
     info!("pcap", "Starting file run for {}", start.file.display());
@@ -536,20 +623,22 @@ impl Lane {
     /// Makes a piece of what was gathered.
     fn close(&mut self, buffer: &Arc<Vec<u8>>, stream: Stream) {
         let Stream { now, seen, upto } = stream;
-        let next = self.lists.pop().unwrap_or_default();
-        let spots = std::mem::replace(&mut self.open, next);
+        let next = self.sheets.pop().unwrap_or_default();
+        let spots = std::mem::replace(&mut self.open, next.spots);
+        let mut notes = std::mem::replace(&mut self.notes, next.notes);
         (self.told, self.upto) = (seen, upto);
         self.sent += spots.len() as u64;
         let buffer = if spots.is_empty() { Arc::default() } else { Arc::clone(buffer) };
-        self.waiting.push_back(Item::Piece(Piece {
-            buffer,
-            base: self.base,
-            spots,
-            first: self.first,
-            now,
-            seen,
-            upto,
-        }));
+        let shown = self.board.is_some().then_some(self.shown).filter(|_| spots.len() >= WORTH_SHOWING);
+        if shown.is_some() {
+            notes.get_or_insert_default();
+        }
+        let piece =
+            Arc::new(Piece { buffer, base: self.base, spots, first: self.first, now, seen, upto, notes, shown });
+        if shown.is_some() && self.board.as_ref().is_some_and(|b| b.show(&piece)) {
+            self.shown += 1;
+        }
+        self.waiting.push_back(Item::Piece(piece));
     }
 
     /// Whether a frame that begins at `start` is too far from the piece's beginning.
@@ -559,7 +648,7 @@ impl Lane {
     }
 
     #[inline]
-    fn add(&mut self, start: usize, frame: &Frame<'_>) {
+    fn add(&mut self, start: usize, frame: &Frame<'_>, key: u32) {
         if self.open.is_empty() {
             (self.base, self.first) = (start, frame.number);
         }
@@ -570,6 +659,7 @@ impl Lane {
             nth: (frame.number - self.first) as u32,
             time: frame.time,
             link: frame.link,
+            key,
         });
     }
 }
@@ -585,6 +675,7 @@ struct Steer<'a> {
     lanes: &'a mut Vec<Lane>,
     buffer: &'a mut Arc<Vec<u8>>,
     stream: &'a mut Stream,
+    whereabouts: &'a Whereabouts,
 }
 
 impl Steer<'_> {
@@ -605,7 +696,8 @@ impl Steer<'_> {
             self.stream.seen += 1;
             // What is closed from here on ends before this frame, unless it is in it.
             self.stream.upto = frame.number;
-            let worker = match self.steering.place(&frame) {
+            let (place, whose) = self.steering.place(&frame);
+            let worker = match place {
                 Place::Flow(flow) => self.of_flow(flow, frame.time),
                 Place::Plain(flow) => match self.announced_at(flow, frame.time) {
                     Some(worker) => worker,
@@ -642,7 +734,8 @@ impl Steer<'_> {
                 if lane.is_far(start) && !lane.open.is_empty() {
                     lane.close(self.buffer, *self.stream);
                 }
-                lane.add(start, &frame);
+                lane.add(start, &frame, key_of(place, whose));
+                self.whereabouts.note(worker, frame.number, whose);
             }
         }
         if !batch.is_empty() {
@@ -728,7 +821,8 @@ impl Steer<'_> {
         if !lane.open.is_empty() {
             lane.close(self.buffer, stream);
         }
-        lane.add(held.start, &held.frame());
+        lane.add(held.start, &held.frame(), 0);
+        self.whereabouts.note(worker, held.frame().number, Whose::Anybodys);
         lane.close(&held.buffer, stream);
     }
 }

@@ -5,11 +5,12 @@
 //!
 //! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say; `assign`: which
 //!   worker has that flow, where its hash does not say.
+//! - `ahead`: who has nothing to do helps others.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
 //! - `moves`: flows that change their worker, and why nobody waits for ever for them; `mover`: a worker's part in it; `handover`: how
 //!   something goes from one to the other.
-//! - `order`: waits where rules of one worker touch what those of all count together.
+//! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
 //!
 //! # The same alerts
@@ -18,6 +19,7 @@
 //! as well. Time comes to all: with each piece of work
 //! a worker is told the time of the stream (that of all packets), so that flows end when they would with one worker.
 
+pub(crate) mod ahead;
 mod assign;
 mod feeder;
 mod fragments;
@@ -31,6 +33,7 @@ mod settings;
 mod steer;
 mod sync;
 mod turns;
+mod whereabouts;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -51,8 +54,9 @@ use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
+use ahead::Board;
 use assign::Assigned;
-use feeder::{Feeder, Load, Reading, Shared};
+use feeder::{Feeder, Load, Reading, Shared, Way};
 use moves::{Exchange, Moves};
 use report::Report;
 use seat::{Final, Seat};
@@ -60,6 +64,7 @@ use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::{Exact, Steering};
 use turns::Turns;
+use whereabouts::Whereabouts;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -108,19 +113,26 @@ impl Autofp {
         let life = longest_life(&config_flow);
         let assigned = match self.scheduler {
             Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),
-            Scheduler::Hash | Scheduler::IpPair => None,
+            Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
+        // Alone there is nobody to help, and nowhere to move to.
+        let helped = self.scheduler == Scheduler::Adaptive && workers > 1;
+        let boards: Box<[Arc<Board>]> =
+            if helped { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
         let exchange = match self.scheduler {
             Scheduler::Moving(_, rules) if workers > 1 => Some((Arc::new(Exchange::new(workers)), rules)),
             _ => None,
         };
         let moves = exchange.as_ref().zip(assigned.as_ref()).map(|((e, rules), a)| Moves::new(*rules, a.places(), e));
-        let (mut feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers);
-        feeder.moves = moves.map(Box::new);
+        let whereabouts = Arc::new(Whereabouts::new(workers));
+        let way = Way { steering, assigned, moves: moves.map(Box::new), life };
+        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, way, workers, &boards, &whereabouts);
         let shared = Arc::new(Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
             loads: (0..workers).map(|_| Load::default()).collect(),
+            boards,
+            whereabouts,
             progress: Mutex::default(),
             exchange: exchange.map(|(e, _)| e),
             manager: std::thread::current(),
@@ -248,13 +260,17 @@ impl Autofp {
         for f in &finals {
             info!(
                 "runmodes",
-                "autofp: W#{:02}: {} packets, most waiting {}, read {} times, slept {} times, {:.3} s",
+                "autofp: W#{:02}: {} packets, most waiting {}, read {} times, slept {} times, {:.3} s; waited for others {} times, {:.3} s; looked through {} payloads for others, others {} for it",
                 f.number + 1,
                 f.packets,
                 counters.longest.get(f.number).copied().unwrap_or_default(),
                 f.turns,
                 f.sleeps,
-                f.slept.as_secs_f64()
+                f.slept.as_secs_f64(),
+                f.waits,
+                f.waited.as_secs_f64(),
+                f.looked_through,
+                f.taken_over
             );
         }
         if let (Watching::Profile(_), Some(p)) = (&control.watching, Profiling::of(&control.config, job.dir)?) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::feeder::Shared;
 use super::handover::Taken;
 use super::moves::{Exchange, Move};
-use super::order::{LOOKS, help, pause};
+use super::order::{LOOKS, pause, tell_all};
 use crate::control::post::Post;
 use crate::stats::Reporter;
 use crate::worker::Worker;
@@ -111,7 +111,10 @@ impl Mover {
             self.between(worker, done);
             looks += 1;
             if looks.is_multiple_of(LOOKS) {
-                help(shared);
+                // After the end all that there is is in the queues.
+                if !shared.turns.over() {
+                    tell_all(shared);
+                }
                 orders.0.serve(worker, orders.1);
                 pause(looks / LOOKS);
             } else {

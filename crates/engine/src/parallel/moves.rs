@@ -35,7 +35,7 @@
 //! - It waits for a flow. All that is before [`Item::Give`](super::feeder::Item) in the giver's queue is of frames before *n*, and the
 //!   giver waits at none of them for ever, since that would be earlier. So it comes to the end of its queue and gives. That the item
 //!   is in the queue, and not still with the feeder because the queue was full, sees to itself: a giver whose queue is empty reads, and
-//!   who reads first hands over what had no room; the taker does so as well, while it waits ([`help`](super::order::help)).
+//!   who reads first hands over what had no room; the taker does so as well, while it waits ([`tell_all`](super::order::tell_all)).
 //! - It waits in `order` at *f*, for a worker that is not past *f*. That one waits at no earlier position, as a taker at *n* ≤ *f* would;
 //!   so it goes on, or has nothing, and `order` tells why that ends.
 //!

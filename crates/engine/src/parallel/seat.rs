@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_config::RunOptions;
-use margay_detect::{Detect, RuleCosts};
+use margay_detect::{Detect, InOrder, RuleCosts};
 use margay_output::{Outputs, error, info, warning};
 
+use super::ahead::Helped;
 use super::feeder::{Ended, Inbox, Item, Piece, Shared};
 use super::mover::{MoveCounters, Mover};
 use super::order::Order;
@@ -61,6 +62,12 @@ pub(super) struct Final {
     pub(super) packets: u64,
     /// Of flows that moved, where they do.
     pub(super) moves: Option<MoveCounters>,
+    /// Payloads that it looked through for others, and others for it.
+    pub(super) looked_through: u64,
+    pub(super) taken_over: u64,
+    /// How often and how long it waited for others to be past its packet.
+    pub(super) waits: u64,
+    pub(super) waited: Duration,
 }
 
 /// A worker at work.
@@ -68,6 +75,8 @@ struct Working {
     worker: Worker,
     reporter: Reporter,
     post: Arc<Post>,
+    /// Its place among several.
+    order: Option<Arc<Order>>,
     /// Frames of the stream, as far as the worker heard.
     seen: u64,
     packets: u64,
@@ -120,12 +129,16 @@ impl Seat {
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
         worker.lane.rest.engines.direct = self.tenant;
         worker.lane.rest.announce = self.announce(&post);
-        if self.workers > 1 {
-            worker.lane.rest.set_order(Arc::new(Order { me: self.number, shared: Arc::clone(&self.shared) }));
+        if let Some(board) = self.shared.boards.get(self.number) {
+            worker.lane.rest.helped = Some(Helped::new(Arc::clone(board)));
+        }
+        let order = (self.workers > 1).then(|| Arc::new(Order::new(self.number, &self.shared)));
+        if let Some(order) = &order {
+            worker.lane.rest.set_order(Arc::clone(order) as Arc<dyn InOrder>);
         }
         let reporter = Reporter::new(config, false)?;
         let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));
-        Ok(Working { worker, reporter, post, seen: 0, packets: 0, mover })
+        Ok(Working { worker, reporter, post, order, seen: 0, packets: 0, mover })
     }
 
     /// Says what parsers announce to all other workers.
@@ -188,13 +201,16 @@ impl Seat {
                     Outcome::Full(_) | Outcome::Memory => {}
                 }
             }
+            if working.order.as_ref().is_some_and(|o| o.help(|| !self.inbox.items.is_empty())) {
+                continue;
+            }
             // Nobody knows when there is more.
             working.worker.lane.rest.outputs.end_batch();
             beat.rest();
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
         }
-        let Working { worker, reporter, post, packets, mover, .. } = working;
+        let Working { worker, reporter, post, order, packets, mover, .. } = working;
         let moves = mover.as_ref().map(|m| m.counters);
         // Nobody waits for this one any more, and flows that end now are of no packet.
         if let Some(load) = shared.loads.get(me) {
@@ -214,6 +230,13 @@ impl Seat {
         };
         rest.scripts.finish();
         let alerts = rest.counters.alerts;
+        let taken_over = rest.helped.as_ref().map_or(0, Helped::taken_over);
+        let (mut looked_through, mut waits, mut waited) = (0, 0, Duration::ZERO);
+        if let Some(o) = order {
+            looked_through = o.helper.lock().unwrap_or_else(PoisonError::into_inner).looked_through;
+            waits = o.waits.load(Ordering::Relaxed);
+            waited = Duration::from_nanos(o.waited.load(Ordering::Relaxed));
+        }
         Final {
             number: me,
             ended: Instant::now(),
@@ -225,6 +248,10 @@ impl Seat {
             turns,
             packets: *packets,
             moves,
+            looked_through,
+            taken_over,
+            waits,
+            waited,
         }
     }
 
@@ -258,17 +285,26 @@ impl Seat {
     }
 
     #[inline]
-    fn inspect(&mut self, piece: Piece, working: &mut Working) {
+    fn inspect(&mut self, piece: Arc<Piece>, working: &mut Working) {
         let Working { worker, mover, .. } = working;
         let Some(load) = self.shared.loads.get(self.number) else { return };
+        if let Some(h) = &mut worker.lane.rest.helped {
+            h.begin(&piece);
+        }
         let mut done = working.packets;
-        for frame in piece.frames() {
+        for (nth, frame) in piece.frames().enumerate() {
             load.at.store(frame.number, Ordering::Release);
+            if let Some(h) = &mut worker.lane.rest.helped {
+                h.at(nth);
+            }
             worker.frame(&frame);
             if let Some(mover) = mover {
                 done += 1;
                 mover.between(worker, done);
             }
+        }
+        if let Some(h) = &mut worker.lane.rest.helped {
+            h.end();
         }
         let own = piece.len() as u64;
         working.packets += own;
@@ -277,10 +313,10 @@ impl Seat {
         worker.expire_with(piece.now, others);
         load.done.store(working.packets, Ordering::Release);
         load.at.store(piece.upto, Ordering::Release);
-        let mut list = piece.done();
-        list.clear();
-        // Where there is no room for it, it is one too many.
-        let _ = self.inbox.lists.push(list);
+        // Who helps with it still lets it go by itself; where there is no room for the sheet, it is one too many.
+        if let Some(piece) = Arc::into_inner(piece) {
+            let _ = self.inbox.sheets.push(piece.done());
+        }
     }
 
     /// All workers are done with a file.

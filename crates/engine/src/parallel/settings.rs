@@ -22,6 +22,8 @@ pub(crate) enum Scheduler {
     ShortestQueue,
     /// The same, and it may go to another one that has less to do later.
     Moving(&'static str, Rules),
+    /// By the hash of the flow; who has nothing to do looks through what waits for others.
+    Adaptive,
 }
 
 impl Scheduler {
@@ -31,6 +33,7 @@ impl Scheduler {
             Scheduler::IpPair => "ippair",
             Scheduler::ShortestQueue => "shortest-queue",
             Scheduler::Moving(name, _) => name,
+            Scheduler::Adaptive => "adaptive",
         }
     }
 
@@ -39,7 +42,8 @@ impl Scheduler {
     fn from_config(config: &Config) -> Result<Scheduler, Failed> {
         match config.get("autofp-scheduler") {
             // FTP's connections go to one worker in any case.
-            None | Some("" | "hash" | "ftp-hash") => Ok(Scheduler::Hash),
+            Some("hash" | "ftp-hash") => Ok(Scheduler::Hash),
+            None | Some("" | "adaptive") => Ok(Scheduler::Adaptive),
             Some("ippair") => Ok(Scheduler::IpPair),
             Some("shortest-queue" | "active-packets") => Ok(Scheduler::ShortestQueue),
             Some("conservative") => Ok(Scheduler::Moving("conservative", rules(config, false)?)),
@@ -50,7 +54,7 @@ impl Scheduler {
             }
             Some(other) => {
                 let there = format!(
-                    "\"{other}\" is no scheduler; there are hash, ippair, shortest-queue, conservative and optimistic"
+                    "\"{other}\" is no scheduler; there are adaptive, hash, ippair, shortest-queue, conservative and optimistic"
                 );
                 Err(wrong(config, "autofp-scheduler", &there).into())
             }
@@ -123,7 +127,7 @@ mod tests {
     fn what_can_be_set() {
         assert_eq!(of("runmode: single").unwrap(), None);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Hash, cpus)));
+        assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Adaptive, cpus)));
         for name in ["shortest-queue", "active-packets"] {
             let of = of(&format!("runmode: autofp\nautofp-scheduler: {name}\nmargay:\n  workers: 5"));
             assert_eq!(of.unwrap(), Some((Scheduler::ShortestQueue, 5)));
@@ -135,14 +139,13 @@ mod tests {
         }
         let twice = "runmode: autofp\nautofp-scheduler: ippair\nthreading:\n  detect-thread-ratio: 2.0";
         assert_eq!(of(twice).unwrap(), Some((Scheduler::IpPair, 2 * cpus)));
-        assert_eq!(of("runmode: autofp\nmargay:\n  workers: 3").unwrap(), Some((Scheduler::Hash, 3)));
+        assert_eq!(of("runmode: autofp\nmargay:\n  workers: 3").unwrap(), Some((Scheduler::Adaptive, 3)));
         for wrong in [
             "margay:\n  workers: 0",
             "margay:\n  workers: 257",
             "margay:\n  workers: two",
             "threading:\n  detect-thread-ratio: -1",
             "autofp-scheduler: luck",
-            "autofp-scheduler: adaptive",
             "autofp-scheduler: optimistic\nmargay:\n  move-waiting: many",
         ] {
             assert!(of(&format!("runmode: autofp\n{wrong}")).is_err(), "{wrong}");

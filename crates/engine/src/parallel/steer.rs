@@ -19,6 +19,8 @@
 use margay_flow::Ends;
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
+use super::whereabouts::Whose;
+
 /// Where a frame belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -96,6 +98,8 @@ fn v6(b: &[u8], at: usize) -> Option<[u64; 2]> {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
 /// Most tags, labels, extension headers that are stepped over: more than the decoder takes.
 const LAYERS: usize = 16;
 
@@ -106,32 +110,46 @@ struct Inner<'a> {
     proto: u8,
     rest: &'a [u8],
     v6: bool,
+    /// Identifiers of VLAN tags before the network header.
+    vlans: [u16; 3],
     /// Identification and offset, where it is a fragment.
     fragment: Option<(u32, u16)>,
 }
 
 impl Steering {
-    /// Where a frame belongs.
+    /// Where a frame belongs, and whose it is.
     #[inline]
-    pub(super) fn place(&self, frame: &Frame<'_>) -> Place {
-        self.find(frame).unwrap_or(Place::Unknown)
+    pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
+        let Some(inner) = inner(frame) else { return (Place::Unknown, Whose::Anybodys) };
+        (self.find(&inner).unwrap_or(Place::Unknown), self.whose(&inner))
+    }
+
+    /// Whether the packet is what the frame says it is, and nothing else is in it.
+    #[inline]
+    fn whose(&self, inner: &Inner<'_>) -> Whose {
+        let port = |at| u16_at(inner.rest, at).unwrap_or(0);
+        let plain = match inner.proto {
+            TCP | ICMP | ICMPV6 | SCTP => true,
+            UDP => inner.fragment.is_none() && !self.tunnels.iter().any(|t| t.matches(port(0), port(2))),
+            _ => false,
+        };
+        if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::Anybodys }
     }
 
     /// The ends of the flow of a frame that is [`Place::Plain`].
     pub(super) fn ends(&self, frame: &Frame<'_>) -> Option<Ends> {
-        let (inner, vlans) = inner(frame)?;
-        Some(inner.ends(vlans, u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?))
+        let inner = inner(frame)?;
+        Some(inner.ends(u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?))
     }
 
     #[inline]
-    fn find(&self, frame: &Frame<'_>) -> Option<Place> {
-        let (inner, vlans) = inner(frame)?;
+    fn find(&self, inner: &Inner<'_>) -> Option<Place> {
         let alone = || both(end(inner.src, 0), end(inner.dst, 0), 0);
         if self.pairs {
             return Some(Place::Flow(alone()));
         }
         let Some((id, offset)) = inner.fragment else {
-            let Some(flow) = self.flow(&inner, vlans) else { return Some(Place::Flow(alone())) };
+            let Some(flow) = self.flow(inner) else { return Some(Place::Flow(alone())) };
             if inner.proto == TCP {
                 if is_ftp(inner.rest) {
                     return Some(Place::Control { pair: alone() });
@@ -148,13 +166,13 @@ impl Steering {
         // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
         let proto = if inner.v6 { 0 } else { inner.proto };
         let datagram = fold(end(inner.src, 0) ^ u64::from(id), end(inner.dst, 1) ^ u64::from(proto) << 56);
-        let first = (offset == 0).then(|| self.flow(&inner, vlans)).flatten();
+        let first = (offset == 0).then(|| self.flow(inner)).flatten();
         Some(Place::Fragment { datagram, first, alone: alone() })
     }
 
     /// By ports, where there are some that count.
     #[inline]
-    fn flow(&self, inner: &Inner<'_>, vlans: [u16; 3]) -> Option<u64> {
+    fn flow(&self, inner: &Inner<'_>) -> Option<u64> {
         let Inner { src, dst, proto, rest, .. } = *inner;
         match proto {
             TCP | UDP | SCTP => {
@@ -165,24 +183,24 @@ impl Steering {
                 if proto == UDP && self.tunnels.iter().any(|t| t.matches(s, d)) {
                     return None;
                 }
-                Some(self.hash(inner, vlans, s, d))
+                Some(self.hash(inner, s, d))
             }
-            1 if rest.first() == Some(&3) => self.about(rest.get(8..)?, vlans),
+            ICMP if rest.first() == Some(&3) => self.about(rest.get(8..)?, inner.vlans),
             _ => None,
         }
     }
 
     #[inline]
-    fn hash(&self, inner: &Inner<'_>, vlans: [u16; 3], s: u16, d: u16) -> u64 {
+    fn hash(&self, inner: &Inner<'_>, s: u16, d: u16) -> u64 {
         match self.exact {
             None => both(end(inner.src, s), end(inner.dst, d), inner.proto),
-            Some(e) => inner.ends(vlans, s, d).hash(e.seed, e.vlans),
+            Some(e) => inner.ends(s, d).hash(e.seed, e.vlans),
         }
     }
 
     /// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
     fn about(&self, ip: &[u8], vlans: [u16; 3]) -> Option<u64> {
-        let inner = ipv4(ip).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
+        let inner = ipv4(ip, vlans).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
         let least = if inner.proto == TCP { 20 } else { 8 };
         if !matches!(inner.proto, TCP | UDP | SCTP) || inner.rest.len() < least {
             return None;
@@ -195,29 +213,27 @@ impl Steering {
         if inner.proto == TCP && is_ftp(inner.rest) {
             return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
         }
-        Some(self.hash(&inner, vlans, s, d))
+        Some(self.hash(&inner, s, d))
     }
 }
 
 impl Inner<'_> {
     #[inline]
-    fn ends(&self, vlans: [u16; 3], sport: u16, dport: u16) -> Ends {
-        let Inner { src, dst, proto, v6, .. } = *self;
+    fn ends(&self, sport: u16, dport: u16) -> Ends {
+        let Inner { src, dst, proto, v6, vlans, .. } = *self;
         Ends { src, dst, sport, dport, proto, v6, vlans }
     }
 }
 
-/// Network header and what follows, with the VLAN tags before it.
 #[inline]
-fn inner<'a>(frame: &Frame<'a>) -> Option<(Inner<'a>, [u16; 3])> {
+fn inner<'a>(frame: &Frame<'a>) -> Option<Inner<'a>> {
     let mut vlans = [0; 3];
     let ip = network(frame, &mut vlans)?;
-    let inner = match ip.first()? >> 4 {
-        4 => ipv4(ip)?,
-        6 => ipv6(ip)?,
-        _ => return None,
-    };
-    Some((inner, vlans))
+    match ip.first()? >> 4 {
+        4 => ipv4(ip, vlans),
+        6 => ipv6(ip, vlans),
+        _ => None,
+    }
 }
 
 /// Whether one of the ports of a TCP header is FTP's.
@@ -227,7 +243,7 @@ fn is_ftp(tcp: &[u8]) -> bool {
 }
 
 #[inline]
-fn ipv4(ip: &[u8]) -> Option<Inner<'_>> {
+fn ipv4(ip: &[u8], vlans: [u16; 3]) -> Option<Inner<'_>> {
     let header = usize::from(ip.first()? & 0x0f) * 4;
     let fragment = u16_at(ip, 6)?;
     // Padding of the link is not of the packet.
@@ -239,11 +255,12 @@ fn ipv4(ip: &[u8]) -> Option<Inner<'_>> {
         proto: *ip.get(9)?,
         rest,
         v6: false,
+        vlans,
         fragment: (fragment & 0x3fff != 0).then_some((u32::from(u16_at(ip, 4)?), fragment & 0x1fff)),
     })
 }
 
-fn ipv6(ip: &[u8]) -> Option<Inner<'_>> {
+fn ipv6(ip: &[u8], vlans: [u16; 3]) -> Option<Inner<'_>> {
     let (src, dst) = (v6(ip, 8)?, v6(ip, 24)?);
     let mut proto = *ip.get(6)?;
     let mut at = 40;
@@ -270,7 +287,7 @@ fn ipv6(ip: &[u8]) -> Option<Inner<'_>> {
         proto = *ip.get(at)?;
         at += step;
     }
-    Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), v6: true, fragment })
+    Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), v6: true, vlans, fragment })
 }
 
 /// The network header and what follows; notes the identifiers of VLAN tags before it.
@@ -348,7 +365,7 @@ mod tests {
     use margay_packet::Time;
 
     fn place(steering: &Steering, link: LinkType, data: &[u8]) -> Place {
-        steering.place(&Frame { data, wire_len: data.len() as u32, time: Time(0), link, number: 1 })
+        steering.place(&Frame { data, wire_len: data.len() as u32, time: Time(0), link, number: 1 }).0
     }
 
     fn packet(src: u8, dst: u8, proto: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {

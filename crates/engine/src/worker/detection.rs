@@ -2,7 +2,7 @@
 
 use margay_app::Transaction;
 use margay_detect::checks::AppProtos;
-use margay_detect::{FrameInput, Input, StreamChunk, Verdict, VerdictAction};
+use margay_detect::{FrameInput, Input, SearchedAhead, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
 use margay_packet::{Packet, PacketSource};
 
@@ -114,6 +114,7 @@ impl Rest {
             ips: self.ips,
             td_passed: fate.pass,
             let_through: seen.for_txs,
+            ahead: self.helped.as_ref().map(|h| h as &dyn SearchedAhead),
             ..Input::new(packet)
         };
         let verdict = state.inspect(detect, &mut input);

@@ -218,6 +218,9 @@ impl Rest {
 
     fn keep_order(&mut self) {
         let Some(order) = &self.order else { return };
+        if let Some((detect, _)) = &self.detect {
+            order.rules(detect);
+        }
         let parked = self.engines.parked.iter_mut().filter_map(|p| p.engine.as_mut());
         for (_, state) in self.detect.as_mut().into_iter().chain(parked) {
             state.in_order(order);

@@ -31,6 +31,7 @@ use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Time, 
 use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
+use crate::parallel::ahead::Helped;
 pub(crate) use app::AppLane;
 use engines::{Engine, Engines};
 use firewall::{BeforeFlow, FlowDropBy};
@@ -237,6 +238,8 @@ pub(crate) struct Rest {
     pub(crate) wire: Option<Box<Wire>>,
     /// Tells the workers of the same stream of packets of connections that this one's parsers announced.
     pub(crate) announce: Option<Announce>,
+    /// What they found in the packets of this one.
+    pub(crate) helped: Option<Helped>,
     /// Whose turn it is among them.
     order: Option<Arc<dyn InOrder>>,
     /// States of the TCP sessions that ended since they were counted.
@@ -632,6 +635,7 @@ impl Rest {
             captured: None,
             wire: None,
             announce: None,
+            helped: None,
             order: None,
             ended_tcp: Vec::new(),
         }
