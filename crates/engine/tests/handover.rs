@@ -24,6 +24,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
     builder.check(model);
 }
 

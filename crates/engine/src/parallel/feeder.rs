@@ -585,7 +585,9 @@ impl Feeder {
 fn key_of(place: Place, whose: Whose) -> u32 {
     let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
     match place {
-        Place::Flow(flow) | Place::Plain(flow) | Place::Opening { flow, .. } => (flow >> 32) as u32 & !1 | u32::from(turned),
+        Place::Flow(flow) | Place::Plain(flow) | Place::Opening { flow, .. } => {
+            (flow >> 32) as u32 & !1 | u32::from(turned)
+        }
         Place::Control { .. } | Place::Fragment { .. } | Place::Unknown => 0,
     }
 }

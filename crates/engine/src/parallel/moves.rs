@@ -81,7 +81,7 @@ impl Exchange {
 /// When a flow moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// So many packets less must the other worker have (`margay.move-difference`).
+    /// So many packets less must the other worker have (`margay.move-difference`). With 0 a flow moves where it can.
     pub(super) difference: u64,
     /// More than so many packets of the flow must wait, where it moves with packets in flight (`margay.move-waiting`).
     pub(super) waiting: Option<u32>,
@@ -159,7 +159,7 @@ impl Moves {
                 return None;
             }
         }
-        let (to, least) = (0..workers).map(|n| (n, queue(n).load)).min_by_key(|(_, load)| *load)?;
+        let (to, least) = (0..workers).map(|n| (n, queue(n).load)).min_by_key(|(n, load)| (*load, *n == worker))?;
         (to != worker && own.load >= least * 2 && own.load - least >= self.rules.difference).then_some((to, m.last))
     }
 

@@ -71,7 +71,7 @@ const WAITING: u32 = 100;
 fn rules(config: &Config, in_flight: bool) -> Result<Rules, Failed> {
     let difference = settings::number(config, "margay.move-difference", DIFFERENCE)?;
     let waiting = settings::number(config, "margay.move-waiting", WAITING)?;
-    Ok(Rules { difference: difference.max(1), waiting: in_flight.then_some(waiting) })
+    Ok(Rules { difference, waiting: in_flight.then_some(waiting) })
 }
 
 /// One stream of packets for several workers.
