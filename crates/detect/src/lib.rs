@@ -84,6 +84,6 @@ pub use order::sort as sort_rules;
 pub use shareable::{About, InOrder};
 pub use state::DetectCounters;
 pub use tag::FlowTags;
-pub use watch::profile::RuleCosts;
+pub use watch::profile::{PacketTimes, RuleCosts};
 pub use watch::report as explain;
 pub use worker::DetectState;

@@ -100,24 +100,28 @@ fn keywords_and_tiny_batches() {
 }
 
 /// A capture that the laboratory makes.
-fn made(dir: &Path, preset: &str, size: &str) -> PathBuf {
-    let capture = dir.join(format!("{preset}.pcap"));
-    let args = ["lab", "traffic", "gen", "--preset", preset, "--size", size, "-q", "-o"];
-    let o =
-        Command::new(env!("CARGO_BIN_EXE_margay")).args(args).arg(&capture).output().expect("the laboratory starts");
+fn made(dir: &Path, what: &[&str], size: &str) -> PathBuf {
+    let capture = dir.join("made.pcap");
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_margay"));
+    lab.args(["lab", "traffic", "gen", "--size", size, "-q", "-o"]).arg(&capture).args(what);
+    let o = lab.output().expect("the laboratory starts");
     assert!(o.status.success(), "{}", stderr(&o));
     capture
 }
 
 /// What hosts are counted by is what one worker counts: no worker waits for those that had nothing of a host, and all wait for
-/// those that had.
+/// those that had. (One count for all would keep them in step.)
 #[test]
 fn hosts_are_counted_in_order() {
     let dir = folder("hosts-capture");
-    let capture = made(&dir, "office", "4MB");
+    let profile = dir.join("few-hosts.yaml");
+    let pools = "clients: 10.0.0.1-10.0.0.6\nservers: 10.1.0.1-10.1.0.3\n";
+    let templates = "  - {kind: http, cps: 200, requests: 2, bytes: 4kB}\n  - {kind: dns, cps: 900}\n";
+    std::fs::write(&profile, format!("name: few-hosts\nrtt: 20ms\n{pools}templates:\n{templates}")).expect("a profile");
+    let capture = made(&dir, &[&profile.display().to_string()], "1MB");
     let rules = dir.join("hosts.rules");
     let mut text = String::new();
-    for (n, track) in ["by_src", "by_dst", "by_both", "by_rule", "by_flow"].iter().enumerate() {
+    for (n, track) in ["by_src", "by_dst", "by_both", "by_flow"].iter().enumerate() {
         for (k, kind) in ["limit", "threshold", "both"].iter().enumerate() {
             let sid = 1 + n * 10 + k;
             text += &format!(
@@ -137,14 +141,14 @@ fn hosts_are_counted_in_order() {
     }
     std::fs::write(&rules, text).expect("rules");
     let n = compare("hosts", &capture, &rules, &[]);
-    assert!(n > 1000, "{n} events");
+    assert!(n > 500, "{n} events");
 }
 
 /// One flow is the load: its worker takes over what the others found, and that is what it would have found.
 #[test]
 fn one_flow_is_searched_by_all() {
     let dir = folder("one-flow-capture");
-    let (capture, rules) = (made(&dir, "elephant", "6MB"), dir.join("one.rules"));
+    let (capture, rules) = (made(&dir, &["--preset", "elephant"], "6MB"), dir.join("one.rules"));
     let text: String = (0..64u32)
         .map(|n| {
             let kind = ["tcp", "tcp-pkt"][n as usize % 2];

@@ -42,6 +42,15 @@ use crate::reader::{Batch, Meta};
 /// Room for a packet that is larger than a slot, and how many of them are received together.
 const LARGE: usize = 1 << 17;
 const LARGE_TOGETHER: usize = 16;
+/// More packets larger than a slot than ever wait.
+const LEFT_OVER: usize = 1 << 16;
+/// How long nothing is done where a socket says again and again that there is something, and there is nothing: at first and
+/// at most. A packet that is being written needs no longer than that.
+const QUIET: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
+/// How often it is so until what is in the socket's queue is taken for what nobody will ask for.
+const QUIET_TIMES: u32 = 100;
+/// How often an interface that cannot be sent to is looked at.
+const LOST: Duration = Duration::from_millis(5);
 /// What a slot has before the frame: the header, an address, a VLAN tag's room.
 const BEFORE: u32 = 128;
 /// Batches after which interfaces are looked at even though there is always something to do.
@@ -110,6 +119,10 @@ pub struct Bridge {
     looked: Instant,
     /// Batches since then.
     batches: u32,
+    /// How long packets are looked for before they are waited for.
+    patience: Patience,
+    /// How often in a row a socket said that there was something, and there was nothing.
+    quiet: u32,
     /// A packet that was changed and whose checksum is filled in later.
     patched: Vec<u8>,
 }
@@ -121,6 +134,7 @@ impl Bridge {
     /// [`LiveError`].
     pub fn open(ends: [BridgeEnd; 2], agreement: &Agreement, workers: usize) -> Result<Bridge, LiveError> {
         let [a, b] = ends;
+        let patience = Patience::of(a.settings.busy_poll.max(b.settings.busy_poll));
         let (a, b) = (End::new(a)?, End::new(b)?);
         let mut bridge = Bridge {
             ends: [a, b],
@@ -131,6 +145,8 @@ impl Bridge {
             started: false,
             looked: Instant::now(),
             batches: 0,
+            patience,
+            quiet: 0,
             patched: Vec::new(),
         };
         // Nobody joins in between.
@@ -226,7 +242,7 @@ impl Bridge {
                 _ => end.counters.answer_errors += 1,
             }
         }
-        if gone {
+        if gone && self.looked.elapsed() >= LOST {
             self.batches = BATCHES;
         }
     }
@@ -279,6 +295,10 @@ impl Bridge {
             Ok(i) if i.up => Some(i.clone()),
             _ => None,
         };
+        if end.ring.as_ref().is_some_and(|r| r.ready().is_some()) {
+            // What came before is inspected first.
+            return None;
+        }
         end.close();
         if let Some(interface) = here {
             end.interface = interface;
@@ -298,9 +318,65 @@ impl Bridge {
         (!told).then_some(LinkChange::Gone)
     }
 
+    /// Whether there is a packet.
+    #[inline]
+    fn ready(&self) -> bool {
+        self.ends.iter().any(|e| e.ring.as_ref().is_some_and(|r| r.ready().is_some()))
+    }
+
+    /// Looks for packets for a while, if that is worth it: to be woken takes longer than most packets are apart on a link that
+    /// is not idle. Whether there are any.
+    fn look_for_packets(&mut self) -> bool {
+        let Some(time) = self.patience.time() else { return false };
+        let end = Instant::now() + time;
+        loop {
+            for _ in 0..SPINS {
+                if self.ready() {
+                    self.patience.was_worth_it(true);
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if Instant::now() >= end {
+                self.patience.was_worth_it(false);
+                return false;
+            }
+        }
+    }
+
+    /// A socket says that there is something, and there is nothing: a packet that is still being written, or one in the
+    /// socket's own queue that no slot speaks of. Neither makes this a busy loop.
+    #[cold]
+    fn calm(&mut self, wait: Duration) -> Option<Received> {
+        self.quiet = self.quiet.saturating_add(1);
+        match self.quiet {
+            1..=4 => std::thread::yield_now(),
+            n => std::thread::sleep(QUIET[0].saturating_mul(1 << n.min(12)).min(QUIET[1]).min(wait)),
+        }
+        if self.quiet < QUIET_TIMES {
+            return None;
+        }
+        self.quiet = 0;
+        for end in &mut self.ends {
+            let End { ring, beside, counters, .. } = end;
+            let Some(ring) = ring.as_ref().filter(|r| r.ready().is_none()) else { continue };
+            beside.resize(LARGE * LARGE_TOGETHER, 0);
+            for _ in 0..LEFT_OVER {
+                if ring.receive(beside, &mut counters.errors).is_err() {
+                    break;
+                }
+            }
+        }
+        Some(self.look().unwrap_or(Received::Idle))
+    }
+
     /// Waits for packets, or for the interfaces.
     #[cold]
     fn wait(&mut self, wait: Duration) -> Option<Received> {
+        if self.look_for_packets() {
+            self.quiet = 0;
+            return None;
+        }
         if self.ends.iter().all(|e| e.ring.is_none()) {
             std::thread::sleep(wait);
             return Some(self.look().unwrap_or(Received::Idle));
@@ -331,14 +407,19 @@ impl Bridge {
                 }
             }
         }
+        let nothing = self.ends.iter().all(|e| e.ring.as_ref().is_none_or(|r| r.ready().is_none()));
         if error {
             let found = self.look();
-            if found.is_none() && self.ends.iter().all(|e| e.ring.as_ref().is_none_or(|r| r.ready().is_none())) {
+            if found.is_none() && nothing {
                 // An error that says nothing does not make this a busy loop.
                 std::thread::sleep(wait.min(Duration::from_millis(5)));
             }
             return found;
         }
+        if nothing && !idle {
+            return self.calm(wait);
+        }
+        self.quiet = 0;
         if idle {
             let due = self.ends.iter().any(|e| e.state != State::Up || (self.started && !e.open));
             if due || self.looked.elapsed() >= LOOK {
@@ -346,6 +427,48 @@ impl Bridge {
             }
         }
         None
+    }
+}
+
+/// How often the rings are looked at between two looks at the clock.
+const SPINS: u32 = 32;
+
+/// For how long packets are looked for before the thread sleeps (`busy-poll`): twice as long as the last time where that found
+/// some, half as long where it did not. While nothing comes, nothing is burnt.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    most: u32,
+    now: u32,
+    /// How often it was not tried since.
+    skipped: u32,
+}
+
+impl Patience {
+    /// Below so many microseconds it is not tried at all, but every so many waits.
+    const LEAST: u32 = 4;
+    const AGAIN: u32 = 16;
+
+    fn of(most: u32) -> Patience {
+        Patience { most, now: most, skipped: 0 }
+    }
+
+    fn time(&mut self) -> Option<Duration> {
+        if self.most == 0 {
+            return None;
+        }
+        if self.now < Patience::LEAST {
+            self.skipped += 1;
+            if self.skipped < Patience::AGAIN {
+                return None;
+            }
+            self.now = self.most;
+        }
+        self.skipped = 0;
+        Some(Duration::from_micros(u64::from(self.now)))
+    }
+
+    fn was_worth_it(&mut self, yes: bool) {
+        self.now = if yes { self.now.saturating_mul(2).min(self.most) } else { self.now / 2 };
     }
 }
 
@@ -503,12 +626,12 @@ impl End {
                     if self.beside.is_empty() {
                         self.beside.resize(LARGE * LARGE_TOGETHER, 0);
                     }
-                    let header: [u8; 32] = ring.take().and_then(|s| s.first_chunk().copied()).unwrap_or([0; 32]);
+                    let head = ring.take().and_then(|s| s.first_chunk().copied()).unwrap_or([0; block::START]);
                     let start = taken * LARGE;
                     let room = self.beside.get_mut(start..start + LARGE);
                     room.and_then(|room| {
-                        let (offload, len) = ring.receive(room.get_mut(VLAN_TAG..)?).ok()?;
-                        block::beside(&header, room, len, offload, link, trust).map(|s| (s, start))
+                        let (offload, len) = beside(ring, &head, room, &mut self.counters.errors)?;
+                        block::beside(&head, room, len, offload, link, trust).map(|s| (s, start))
                     })
                 }
             };
@@ -532,6 +655,18 @@ impl End {
         }
         !self.metas.is_empty()
     }
+}
+
+/// Receives the packet that is too large for the slot that begins with `head`. Those before it are none that any slot says
+/// anything of any more.
+fn beside(ring: &SlotRing, head: &[u8; block::START], room: &mut [u8], errors: &mut u64) -> Option<(Offload, usize)> {
+    for _ in 0..LEFT_OVER {
+        let (offload, len) = ring.receive(room.get_mut(VLAN_TAG..)?, errors).ok()?;
+        if block::is_of(head, room, len) {
+            return Some((offload, len));
+        }
+    }
+    None
 }
 
 impl LiveSource for Bridge {
@@ -625,5 +760,31 @@ impl LiveSource for Bridge {
         let Some(end) = self.ends.get_mut(end) else { return LiveCounters::default() };
         end.count();
         end.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_link_is_not_looked_at_for_long() {
+        let mut p = Patience::of(50);
+        let mut looked = 0;
+        for _ in 0..1000 {
+            if let Some(time) = p.time() {
+                looked += time.as_micros();
+                p.was_worth_it(false);
+            }
+        }
+        assert!(looked < 1000 * 10, "{looked} of {} microseconds", 1000 * 50);
+        // Where packets come it is soon looked for them as long as may be.
+        for _ in 0..Patience::AGAIN + 8 {
+            if p.time().is_some() {
+                p.was_worth_it(true);
+            }
+        }
+        assert_eq!(p.time(), Some(Duration::from_micros(50)));
+        assert_eq!(Patience::of(0).time(), None);
     }
 }

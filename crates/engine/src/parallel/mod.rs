@@ -12,6 +12,8 @@
 //!   something goes from one to the other.
 //! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
+//! - `costs`: what packets cost one worker, for the simulation of many (`margay bench parallel`). `measure`: what handing over takes
+//!   (`margay bench steering`).
 //!
 //! # The same alerts
 //!
@@ -21,9 +23,11 @@
 
 pub(crate) mod ahead;
 mod assign;
+mod costs;
 mod feeder;
 mod fragments;
 mod handover;
+mod measure;
 mod mover;
 mod moves;
 mod order;
@@ -37,7 +41,7 @@ mod whereabouts;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -54,17 +58,16 @@ use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
-use ahead::Board;
 use assign::Assigned;
-use feeder::{Feeder, Load, Reading, Shared, Way};
+pub(crate) use costs::PacketCosts;
+use feeder::{Reading, Shared, Way};
+pub use measure::run as bench_steering;
 use moves::{Exchange, Moves};
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::{Exact, Steering};
-use turns::Turns;
-use whereabouts::Whereabouts;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -115,28 +118,17 @@ impl Autofp {
             Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),
             Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
-        // Alone there is nobody to help, and nowhere to move to.
-        let helped = self.scheduler == Scheduler::Adaptive && workers > 1;
-        let boards: Box<[Arc<Board>]> =
-            if helped { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
-        let exchange = match self.scheduler {
-            Scheduler::Moving(_, rules) if workers > 1 => Some((Arc::new(Exchange::new(workers)), rules)),
+        let moves = match (&assigned, self.scheduler) {
+            // Alone there is nowhere to move to.
+            (Some(a), Scheduler::Moving(_, rules)) if workers > 1 => {
+                Some(Box::new(Moves::new(rules, a.places(), &Arc::new(Exchange::new(workers)))))
+            }
             _ => None,
         };
-        let moves = exchange.as_ref().zip(assigned.as_ref()).map(|((e, rules), a)| Moves::new(*rules, a.places(), e));
-        let whereabouts = Arc::new(Whereabouts::new(workers));
-        let way = Way { steering, assigned, moves: moves.map(Box::new), life };
-        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, way, workers, &boards, &whereabouts);
-        let shared = Arc::new(Shared {
-            turns: Turns::new(workers),
-            feeder: Mutex::new(feeder),
-            loads: (0..workers).map(|_| Load::default()).collect(),
-            boards,
-            whereabouts,
-            progress: Mutex::default(),
-            exchange: exchange.map(|(e, _)| e),
-            manager: std::thread::current(),
-        });
+        let way = Way { steering, assigned, moves, life };
+        let helping = self.scheduler == Scheduler::Adaptive;
+        let (shared, inboxes) = Shared::new(Arc::clone(control), reading, way, workers, helping);
+        let shared = Arc::new(shared);
         let files = all::files(config, job.dir)?;
         let cpus = Arc::new(Cpus::from_config(config)?);
         let stack = all::stack_size(config)?;

@@ -46,6 +46,18 @@ pub(super) struct Stats {
 pub(super) struct Copies {
     pub(super) n: u32,
     pub(super) mask: u32,
+    /// Each time round is another copy of the one before, beginning with this one.
+    pub(super) renew: Option<u32>,
+}
+
+/// After so many copies addresses come again: with the usual mask (1.0.0.0) none of the studies' pools becomes multicast before.
+const ROUNDS: u64 = 96;
+
+impl Copies {
+    /// The first copy's number of the time round that comes after `loops` others.
+    fn first(&self, loops: u64) -> u32 {
+        self.renew.map_or(0, |first| ((loops + u64::from(first)) % (ROUNDS / u64::from(self.n))) as u32 * self.n)
+    }
 }
 
 /// Sends a feed until its end or a limit.
@@ -60,7 +72,11 @@ pub(super) fn send(
     let mut s = Stats::default();
     let result = match (&*feed, &mut *ports) {
         (Feed::Memory { store, part, .. }, [port])
-            if pace == Pace::Flat && copies.n == 1 && limits.packets.is_none() && port.sends_from() =>
+            if pace == Pace::Flat
+                && copies.n == 1
+                && copies.renew.is_none()
+                && limits.packets.is_none()
+                && port.sends_from() =>
         {
             from_memory(store, *part, port, limits, shared, &mut s)
         }
@@ -98,8 +114,9 @@ fn sending(
     let mut passed = 0u64;
     'all: loop {
         let before = s.packets;
+        let first = copies.first(s.loops);
         while let Some(item) = feed.next()? {
-            for n in 0..copies.n {
+            for n in first..first + copies.n {
                 if let Some(deadline) = clock.due(item.at) {
                     let now = clock.elapsed();
                     if deadline > now {
@@ -258,4 +275,23 @@ fn flush(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_round_has_other_addresses() {
+        let firsts = |n, renew| {
+            let copies = Copies { n, mask: 0x0100_0000, renew };
+            [0, 1, 2, ROUNDS].map(|loops| copies.first(loops))
+        };
+        assert_eq!(firsts(1, None), [0; 4]);
+        assert_eq!(firsts(1, Some(0)), [0, 1, 2, 0]);
+        assert_eq!(firsts(1, Some(95)), [95, 0, 1, 95]);
+        // Each of several copies is one of its own.
+        assert_eq!(firsts(4, Some(3)), [12, 16, 20, 12]);
+        assert_eq!(firsts(16, Some(5))[..2], [80, 0]);
+    }
 }
