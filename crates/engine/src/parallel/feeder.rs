@@ -22,7 +22,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use super::ahead::{Board, Notes};
 use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
-use super::moves::{Exchange, Move, Moves};
+use super::moves::{Exchange, Move, Moves, Rules as MoveRules};
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
@@ -283,7 +283,7 @@ pub(super) struct Way {
     /// Where flows are assigned when they begin.
     pub(super) assigned: Option<Assigned>,
     /// Decides where they go later.
-    pub(super) moves: Option<Box<Moves>>,
+    pub(super) moves: Option<MoveRules>,
     /// Seconds that a flow may be silent.
     pub(super) life: u32,
 }
@@ -301,16 +301,19 @@ impl Shared {
         let boards: Box<[Arc<Board>]> =
             if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
         let whereabouts = Arc::new(Whereabouts::new(workers));
-        let exchange = way.moves.as_ref().map(|m| Arc::clone(&m.exchange));
-        let (feeder, inboxes) = Feeder::new(control, reading, way, workers, &boards, &whereabouts);
+        // As there is nowhere to move to.
+        let exchange = way.moves.filter(|_| workers > 1).map(|rules| (Arc::new(Exchange::new(workers)), rules));
+        let places = way.assigned.as_ref().map_or(0, Assigned::places);
+        let (mut feeder, inboxes) = Feeder::new(control, reading, way, workers, &boards, &whereabouts);
+        feeder.moves = exchange.as_ref().map(|(e, rules)| Box::new(Moves::new(*rules, places, e)));
         let shared = Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
             loads: (0..workers).map(|_| Load::default()).collect(),
             boards,
             whereabouts,
-            exchange,
             progress: Mutex::default(),
+            exchange: exchange.map(|(e, _)| e),
             manager: std::thread::current(),
         };
         (shared, inboxes)
@@ -351,7 +354,7 @@ impl Feeder {
             })
             .collect();
         let Reading { source, delete, batch } = reading;
-        let Way { steering, assigned, moves, life } = way;
+        let Way { steering, assigned, life, .. } = way;
         let feeder = Feeder {
             control,
             source: source.direct(),
@@ -360,7 +363,7 @@ impl Feeder {
             steering,
             fragments: Fragments::default(),
             assigned,
-            moves,
+            moves: None,
             announced: None,
             life,
             lanes,

@@ -62,7 +62,6 @@ use assign::Assigned;
 pub(crate) use costs::PacketCosts;
 use feeder::{Reading, Shared, Way};
 pub use measure::run as bench_steering;
-use moves::{Exchange, Moves};
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
@@ -118,11 +117,8 @@ impl Autofp {
             Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),
             Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
-        let moves = match (&assigned, self.scheduler) {
-            // Alone there is nowhere to move to.
-            (Some(a), Scheduler::Moving(_, rules)) if workers > 1 => {
-                Some(Box::new(Moves::new(rules, a.places(), &Arc::new(Exchange::new(workers)))))
-            }
+        let moves = match self.scheduler {
+            Scheduler::Moving(_, rules) => Some(rules),
             _ => None,
         };
         let way = Way { steering, assigned, moves, life };
