@@ -2,9 +2,6 @@
 //! giver is gone by then; a taker whose giver failed goes on; workers that wait for each other's flows, and for each other's
 //! frames, all come to their end.
 //!
-//! Models have two workers: with three that look again and again loom's paths have no end. That more cannot wait in a circle either
-//! is argued in `parallel::moves`.
-//!
 //! The code is the engine's own. A wait is a look and then a step aside, so that one that has no end is a model without an end, which
 //! loom reports.
 
@@ -161,4 +158,11 @@ fn flows_go_both_ways() {
 fn there_and_back() {
     use Item::{Frame, Give, Take};
     run(&[&[Give(0), Take(1, 3), Frame(3)], &[Take(0, 2), Frame(2), Give(1), Frame(4)]], 2, 2);
+}
+
+/// A flow that goes on from the second to the third before the first has given it.
+#[test]
+fn three_workers() {
+    use Item::{Give, Take};
+    run(&[&[Give(0)], &[Take(0, 2), Give(1)], &[Take(1, 3)]], 2, 1);
 }

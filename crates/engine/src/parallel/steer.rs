@@ -461,6 +461,43 @@ mod tests {
     }
 
     #[test]
+    fn where_flows_move_a_hash_is_that_of_one_flow() {
+        let exact = |vlans| Steering {
+            tunnels: vec![UdpTunnel::on(4789)],
+            exact: Some(Exact { seed: 5, vlans }),
+            ..Steering::default()
+        };
+        let with = |steering: &Steering, head: &[u8], ip: &[u8]| {
+            let mut b = vec![0; 12];
+            b.extend(head);
+            b.extend(ip);
+            place(steering, LinkType::ETHERNET, &b)
+        };
+        let (plain, tagged) = (&[0x08, 0][..], &[0x81, 0, 0x60, 5, 0x08, 0][..]);
+        let ip = packet(1, 2, TCP, 0, &ports(1000, 80));
+        let Place::Plain(flow) = with(&exact(true), plain, &ip) else { panic!() };
+        assert_eq!(with(&exact(true), plain, &packet(2, 1, TCP, 0, &ports(80, 1000))), Place::Plain(flow));
+        assert_ne!(with(&exact(true), tagged, &ip), Place::Plain(flow));
+        assert_eq!(with(&exact(false), tagged, &ip), with(&exact(false), plain, &ip));
+        // What belongs to the flow and does not tell all of it.
+        let mut error = vec![3, 1, 0, 0, 0, 0, 0, 0];
+        error.extend(&ip);
+        assert_eq!(with(&exact(true), plain, &packet(9, 1, 1, 0, &error)), Place::Flow(flow));
+        let first = with(&exact(true), plain, &packet(1, 2, TCP, 0x2000, &ports(1000, 80)));
+        assert!(matches!(first, Place::Fragment { first: Some(f), .. } if f == flow), "{first:?}");
+        for other in [packet(1, 2, UDP, 0, &ports(5, 4789)), packet(1, 2, SCTP, 0, &ports(5, 6))] {
+            assert!(matches!(with(&exact(true), plain, &other), Place::Flow(_)));
+        }
+        let mut b = vec![0; 12];
+        b.extend(tagged);
+        b.extend(&ip);
+        let frame = Frame { data: &b, wire_len: 60, time: Time(0), link: LinkType::ETHERNET, number: 1 };
+        let ends = exact(true).ends(&frame).unwrap();
+        assert_eq!((ends.sport, ends.dport, ends.proto, ends.v6, ends.vlans), (1000, 80, TCP, false, [5, 0, 0]));
+        assert_eq!(Place::Plain(ends.hash(5, true)), with(&exact(true), tagged, &ip));
+    }
+
+    #[test]
     fn fragments_are_of_their_datagram() {
         let whole = raw(&packet(1, 2, UDP, 0, &ports(1000, 53)));
         let Place::Flow(hash) = whole else { panic!("{whole:?}") };

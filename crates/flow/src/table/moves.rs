@@ -78,7 +78,7 @@ impl<X> FlowTable<X> {
 
 #[cfg(test)]
 mod tests {
-    use margay_packet::{Frame, Packet, Time};
+    use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
 
     use super::*;
     use crate::{FlowConfig, FlowState, Lookup};
@@ -101,15 +101,10 @@ mod tests {
     }
 
     fn packet(port: u16, time: i64) -> Packet<'static> {
-        let mut p = Packet::new(&Frame {
-            data: &[],
-            wire_len: 100,
-            time: Time::new(time, 0),
-            link: margay_packet::LinkType::RAW,
-            number: 1,
-        });
-        p.l3 = margay_packet::L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
-        p.l4 = margay_packet::L4::Udp { offset: 20 };
+        let time = Time::new(time, 0);
+        let mut p = Packet::new(&Frame { data: &[], wire_len: 100, time, link: LinkType::RAW, number: 1 });
+        p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+        p.l4 = L4::Udp { offset: 20 };
         (p.src, p.dst) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         (p.sport, p.dport, p.proto) = (port, 53, 17);
         p
