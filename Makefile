@@ -10,7 +10,10 @@ LAB_OUT ?= out/lab
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
-.PHONY: demo test test-live test-faults measure-harm lab-experiments build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
+# How flows come to workers (docs/parallel.md).
+SCHEDULERS ?= adaptive hash shortest-queue
+
+.PHONY: demo test test-live test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +43,9 @@ deny: ## licences and advisories of every dependency
 conformance: build ## the public cases that should pass, and the list of those that do not
 	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)"
 
+conformance-autofp: build ## the same with three workers, by every scheduler
+	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done
+
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay
 
@@ -61,8 +67,8 @@ test: lint unit doc deny build fuzz-replay conformance instructions portable ## 
 	@echo "make test: all passed"
 
 test-live: setup ## live capture and the laboratory in network namespaces; needs root (a part of unit)
-	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test bridge --test nfqueue
-	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test service --test faults --test faults_inline
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test af_xdp --test bridge --test ebpf --test nfqueue
+	$(CARGO) test --locked --quiet --package margay --test live --test af_xdp --test bypass --test inline --test nfqueue --test service --test faults --test faults_inline
 	$(CARGO) test --locked --quiet --package margay-lab --test wire
 
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
@@ -75,6 +81,9 @@ measure-harm: build ## downloads through the engine and through a bridge of the 
 lab-experiments: build ## every experiment of lab/experiments in its quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
 	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"
 
+lab-lossless: build ## the highest rate without loss beside Suricata's, passive and inline; root, an idle machine; LAB_FLAGS="--quick --only passive --full"
+	@tools/lab-lossless $(RELEASE) $(LAB_FLAGS)
+
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)
 
@@ -83,6 +92,10 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolch
 
 bench: build ## speed, start and memory beside Suricata's, on an idle machine; BENCH_FLAGS="--only mix --pairs 1"
 	@tools/bench $(RELEASE) $(BENCH_FLAGS)
+
+bench-send: build ## the sender's packets flat out and its pacing beside tcpreplay's, over virtual interfaces; root. BENCH_SEND="--pairs 3 --only pace"
+	@tools/setup tcpreplay tcpdump
+	@tools/bench-send "$(RELEASE) lab" $(BENCH_SEND)
 
 profile: build ## where time and instructions go: flame graph and tables; PROFILE_FLAGS="x.pcap --rules my.rules --packets"
 	@tools/profile $(RELEASE) $(PROFILE_FLAGS)

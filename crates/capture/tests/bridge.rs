@@ -4,12 +4,15 @@
 #[macro_use]
 #[path = "common/namespace.rs"]
 mod namespace;
+#[path = "common/wire.rs"]
+mod wire;
 
 use std::time::{Duration, Instant};
 
 use margay_capture::af_packet::{AfPacket, Agreement, Bridge, BridgeEnd, Distribution, Fanout, Settings};
 use margay_capture::live::{Decisions, LinkChange, LiveSource, Received, Side};
 use namespace::ip;
+use wire::{Sender, udp, until};
 
 in_namespace! {
     "mgb";
@@ -46,21 +49,6 @@ fn frame(n: u16, len: usize) -> Vec<u8> {
     f.extend_from_slice(&n.to_be_bytes());
     f.resize(f.len() + len, n as u8);
     f
-}
-
-struct Sender(pcap::Capture<pcap::Active>);
-
-impl Sender {
-    fn on(name: &str) -> Sender {
-        Sender(pcap::Capture::from_device(name).and_then(|c| c.buffer_size(1 << 16).open()).expect("it can be sent to"))
-    }
-
-    fn send(&mut self, frame: &[u8]) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while let Err(e) = self.0.sendpacket(frame) {
-            assert!(Instant::now() < end, "{e}");
-        }
-    }
 }
 
 fn listener(name: &str) -> AfPacket {
@@ -164,13 +152,9 @@ fn inner_decided() {
 
 /// A UDP datagram of a flow.
 fn datagram(flow: u8, back: bool) -> Vec<u8> {
-    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0];
-    let (a, b) = ([10, 0, 0, flow], [10, 0, 1, 1]);
-    let ends = if back { [b, a] } else { [a, b] };
-    f.extend_from_slice(&ends.concat());
-    f.extend_from_slice(&if back { [0, 53, 0x30, flow] } else { [0x30, flow, 0, 53] });
-    f.extend_from_slice(&[0, 12, 0, 0, 1, 2, 3, 4]);
-    f
+    let (a, b) = (([10, 0, 0, flow], 0x3000 + u16::from(flow)), ([10, 0, 1, 1], 53));
+    let (from, to) = if back { (b, a) } else { (a, b) };
+    udp(from.0, from.1, to.0, to.1, &[1, 2, 3, 4])
 }
 
 /// Whose each flow is, by direction.
@@ -212,16 +196,7 @@ fn inner_workers() {
     assert!((0..3).all(|n| there.contains(&Some(n))), "{there:?}");
     // An interface that is made anew is joined again in the same order, whoever comes first.
     assert!(ip("link del vc"));
-    let gone = |bridge: &mut Bridge, change| {
-        let end = Instant::now() + Duration::from_secs(30);
-        while Instant::now() < end {
-            if bridge.receive(8, Duration::from_millis(20)) == Received::Link(change) {
-                return true;
-            }
-        }
-        false
-    };
-    assert!(bridges.iter_mut().rev().all(|b| gone(b, LinkChange::Gone)));
+    assert!(bridges.iter_mut().rev().all(|b| until(b, LinkChange::Gone)));
     namespace::pair("vc", "vd", "mtu 1500");
     let end = Instant::now() + Duration::from_secs(60);
     let mut back = [false; 3];

@@ -398,7 +398,9 @@ impl<W: Watch> State<W> {
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
+        self.context.watch.searching();
         group.scan(source, data, &mut self.scratch, &mut self.candidates);
+        self.context.watch.search_over(source);
         if W::CHECKS {
             self.context.watch.searched(Searched::Packet(source), Some(data));
         }

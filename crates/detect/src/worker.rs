@@ -13,7 +13,7 @@ use crate::mpm::MpmError;
 use crate::shareable::InOrder;
 use crate::state::{DetectCounters, State};
 use crate::watch::Off;
-use crate::watch::profile::{Profile, RuleCosts};
+use crate::watch::profile::{PacketTimes, Profile, RuleCosts};
 use crate::watch::report::RuleTrace;
 use crate::watch::trace::Tracer;
 
@@ -62,6 +62,22 @@ impl DetectState {
     /// As [`Self::new`].
     pub fn profiling(detect: &Detect, every: u32) -> Result<DetectState, MpmError> {
         Ok(DetectState(Kind::Profiled(Box::new(State::watched(detect, Profile::new(detect.rules().len(), every))?))))
+    }
+
+    /// The same, measuring where the time of each packet goes.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn timing(detect: &Detect) -> Result<DetectState, MpmError> {
+        Ok(DetectState(Kind::Profiled(Box::new(State::watched(detect, Profile::of_packets())?))))
+    }
+
+    /// Where the time of packets went since this was last asked; none where that is not measured.
+    pub fn take_times(&mut self) -> Option<PacketTimes> {
+        match &mut self.0 {
+            Kind::Profiled(s) => s.context.watch.take_times(),
+            _ => None,
+        }
     }
 
     /// What became of the rules that are being explained; nothing where none are.

@@ -14,6 +14,7 @@ use margay_packet::LinkType;
 use crate::Failed;
 use crate::control::post::Post;
 use crate::control::queue::Queue;
+use crate::parallel::PacketCosts;
 use crate::service::watchdog::Beat;
 use crate::settings;
 use crate::signals::Signals;
@@ -116,13 +117,15 @@ impl Steering<'_> {
     }
 }
 
-/// Reads everything through `worker`, until the end or a signal to stop. Returns when the first file began, if one did.
+/// Reads everything through `worker`, until the end or a signal to stop. Returns when the first file began, if one did. With
+/// `costs` the clock is read at every step of every packet.
 pub(crate) fn run(
     input: Input,
     worker: &mut Worker,
     reporter: &mut Reporter,
     steering: &Steering<'_>,
     beat: &mut Beat,
+    mut costs: Option<&mut PacketCosts>,
 ) -> Option<Instant> {
     let mut began = None;
     let signals = steering.signals;
@@ -148,6 +151,7 @@ pub(crate) fn run(
         }
         // A pipe may be silent for as long as it likes.
         beat.rest();
+        let asked = costs.as_ref().map(|_| Instant::now());
         let event = source.next_event(batch, SystemTime::now);
         beat.pass(worker.decoder.counters.pkts);
         match event {
@@ -169,6 +173,10 @@ pub(crate) fn run(
                 worker.lane.flows.begin_capture();
             }
             Event::Batch(batch) if bad_link.is_none() => {
+                if let (Some(costs), Some(asked)) = (costs.as_mut(), asked) {
+                    costs.batch(asked, batch.iter(), worker);
+                    continue;
+                }
                 for frame in batch.iter() {
                     worker.frame(&frame);
                 }

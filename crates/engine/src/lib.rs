@@ -28,6 +28,7 @@ mod stats;
 mod worker;
 
 pub use control::message::messages as control_messages;
+pub use parallel::bench_steering;
 pub use start::run;
 
 /// The engine's version.

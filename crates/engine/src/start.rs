@@ -234,8 +234,19 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let socket = socket::wanted(&config, options)?;
     let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
-    let watching = profiling.as_ref().map_or(Watching::Nobody, |p| Watching::Profile(p.every));
-    let run = Run { options, policies, autofp: parallel::autofp(&config, options)? };
+    let autofp = parallel::autofp(&config, options)?;
+    let costs = parallel::PacketCosts::is_wanted(&config);
+    if costs && (autofp.is_some() || profiling.is_some() || source.is_none()) {
+        let why =
+            "margay.packet-costs measures one worker on a capture file (-r, runmode single), and no rules beside it";
+        return Err(Failed::new("profiling", why));
+    }
+    let watching = match &profiling {
+        Some(p) => Watching::Profile(p.every),
+        None if costs => Watching::Packets,
+        None => Watching::Nobody,
+    };
+    let run = Run { options, policies, autofp };
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;
     let _ = control.service.set(Arc::clone(&service));
     control.serve_signals(wakes)?;
@@ -299,13 +310,19 @@ impl Run<'_> {
         }
         let mut reporter = Reporter::new(config, self.options.verbose > 0)?;
         let steering = files::Steering { signals: &control.signals, post: &post, queue: control.queue.as_ref() };
-        let began = files::run(input, &mut worker, &mut reporter, &steering, &mut control.watch.join("W#01"));
+        let mut costs = parallel::PacketCosts::of(config, dir)?;
+        let mut beat = control.watch.join("W#01");
+        let began = files::run(input, &mut worker, &mut reporter, &steering, &mut beat, costs.as_mut());
+        drop(beat);
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
         worker.finish();
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();
         worker.lane.rest.scripts.finish();
+        if let (Some(costs), Some(began)) = (costs, began) {
+            costs.write(began);
+        }
         if let Some(began) = began {
             info!("pcap", "inspected in {:.6} s", began.elapsed().as_secs_f64());
         }
@@ -498,6 +515,7 @@ pub(crate) fn worker_of(
         lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
         unswept: 0,
         swept: 0,
+        told: 0,
     })
 }
 
@@ -519,6 +537,8 @@ pub(crate) enum Watching {
     Explain(Vec<u32>),
     /// What each rule costs is measured, with one packet in so many.
     Profile(u32),
+    /// Where the time of each packet goes is measured.
+    Packets,
 }
 
 pub(crate) fn state(detect: &Arc<Detect>, watching: &Watching) -> Result<DetectState, Failed> {
@@ -526,6 +546,7 @@ pub(crate) fn state(detect: &Arc<Detect>, watching: &Watching) -> Result<DetectS
         Watching::Nobody => DetectState::new(detect),
         Watching::Explain(rules) => DetectState::explaining(detect, rules),
         Watching::Profile(every) => DetectState::profiling(detect, *every),
+        Watching::Packets => DetectState::timing(detect),
     };
     state.map_err(|e| Failed::new("detect", e.to_string()))
 }

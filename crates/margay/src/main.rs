@@ -12,9 +12,13 @@ fn main() -> ExitCode {
     if args.next_if(|first| first == "lab").is_some() {
         return margay_lab::run(args);
     }
-    // `margay bench parallel` is the laboratory's, under a name of its own.
-    if args.peek().is_some_and(|first| first == "bench") {
-        return margay_lab::run(args.skip(1));
+    if args.next_if(|first| first == "bench").is_some() {
+        // What is measured inside of the engine is the engine's own; `margay bench parallel` is the laboratory's, under a name of
+        // its own.
+        return match args.next_if(|second| second == "steering") {
+            Some(_) => margay_engine::bench_steering(args),
+            None => margay_lab::run(args),
+        };
     }
     margay_engine::run(args)
 }

@@ -3,7 +3,6 @@
 //! `make test-faults`.
 
 #[macro_use]
-#[allow(dead_code)]
 #[path = "../../capture/tests/common/namespace.rs"]
 mod namespace;
 mod bench;

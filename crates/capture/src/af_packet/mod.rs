@@ -35,7 +35,7 @@ use margay_packet::LinkType;
 
 use crate::bpf::Raw;
 use crate::ebpf::sys::{Program, ProgramType};
-use crate::ebpf::{not_taken, programs, refused};
+use crate::ebpf::{Purpose, programs};
 use crate::filter::Filter;
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
@@ -121,6 +121,9 @@ pub struct Settings {
     pub blocks: u32,
     /// After so many milliseconds a block with packets is handed over even if it is not full.
     pub block_timeout: u32,
+    /// Inline: for so many microseconds packets are looked for, before the thread sleeps until there are some; less where
+    /// that found none before, and not at all where it is 0.
+    pub busy_poll: u32,
     /// Bytes of the socket's receive buffer; the kernel's own where 0.
     pub buffer_size: u32,
     /// Whether the interface is to be promiscuous.
@@ -142,6 +145,7 @@ impl Default for Settings {
             block_size: 1 << 17,
             blocks: 256,
             block_timeout: 10,
+            busy_poll: 50,
             buffer_size: 0,
             promiscuous: true,
             trust: Trust::Kernel,
@@ -496,10 +500,11 @@ struct Opening<'a> {
 /// Has a fan-out group run our program, which says whose each packet is.
 fn choose(name: &str, socket: &Socket) -> Result<(), LiveError> {
     let what = "the program that distributes packets (cluster_ebpf) is not taken by the kernel";
+    let purpose = Purpose { interface: name, needs: "CAP_BPF" };
     let program = Program::load(ProgramType::SocketFilter, "spread", &programs::spread()?)
-        .map_err(|r| not_taken(name, what, r))?;
+        .map_err(|r| purpose.not_taken(what, r))?;
     let set = socket.set_int(libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.fd());
-    set.map_err(|e| refused(name, what, e))
+    set.map_err(|e| purpose.refused(what, e))
 }
 
 impl Opening<'_> {

@@ -2,10 +2,14 @@
 //!
 //! A tick is a nanosecond of the monotonic clock. The clock is read twice for each look at a rule, of the packets that are
 //! sampled: of the others it is not read at all.
+//!
+//! The same watch tells where the time of each packet goes ([`PacketTimes`]), for who wants that instead; rules are not
+//! measured then.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{End, Look, Watch};
+use crate::group::Source;
 use crate::header::PacketKey;
 use crate::input::Input;
 
@@ -50,7 +54,24 @@ impl RuleCosts {
     }
 }
 
-/// Measures rules.
+/// Where the time of packets went, since that was last asked. Durations hold what reading the clock takes, once for each of `spans`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PacketTimes {
+    /// When inspection of the first packet began.
+    pub first: Option<Instant>,
+    /// When that of the last one was over.
+    pub last: Option<Instant>,
+    /// Searches for patterns in payloads and headers, and how many there were.
+    pub payload: Duration,
+    /// See `payload`.
+    pub payload_spans: u32,
+    /// The same in what was due of streams.
+    pub stream: Duration,
+    /// See `stream`.
+    pub stream_spans: u32,
+}
+
+/// Measures rules, or packets.
 #[derive(Debug)]
 pub(crate) struct Profile {
     costs: Vec<RuleCosts>,
@@ -60,12 +81,33 @@ pub(crate) struct Profile {
     measured: bool,
     /// When the look that is going on began.
     since: Option<Instant>,
+    /// Packets are measured, and rules are not.
+    times: Option<PacketTimes>,
+    search: Option<Instant>,
 }
 
 impl Profile {
     /// For so many rules, and one packet in `every`.
     pub(crate) fn new(rules: usize, every: u32) -> Profile {
-        Profile { costs: vec![RuleCosts::default(); rules], every: every.max(1), left: 0, measured: false, since: None }
+        Profile {
+            costs: vec![RuleCosts::default(); rules],
+            every: every.max(1),
+            left: 0,
+            measured: false,
+            since: None,
+            times: None,
+            search: None,
+        }
+    }
+
+    /// For packets.
+    pub(crate) fn of_packets() -> Profile {
+        Profile { times: Some(PacketTimes::default()), ..Profile::new(0, 1) }
+    }
+
+    /// What was measured of packets since this was last asked, where they are.
+    pub(crate) fn take_times(&mut self) -> Option<PacketTimes> {
+        self.times.as_mut().map(std::mem::take)
     }
 
     pub(crate) fn costs(&self) -> &[RuleCosts] {
@@ -87,9 +129,36 @@ impl Watch for Profile {
     const CHECKS: bool = false;
 
     fn packet(&mut self, _: &Input<'_>, _: &PacketKey, _: bool) {
+        if let Some(times) = &mut self.times {
+            times.first = times.first.or_else(|| Some(Instant::now()));
+            return;
+        }
         self.measured = self.left == 0;
         self.left = if self.measured { self.every - 1 } else { self.left - 1 };
         self.since = None;
+    }
+
+    fn packet_done(&mut self) {
+        if let Some(times) = &mut self.times {
+            times.last = Some(Instant::now());
+        }
+    }
+
+    fn searching(&mut self) {
+        if self.times.is_some() {
+            self.search = Some(Instant::now());
+        }
+    }
+
+    fn search_over(&mut self, source: Source) {
+        let (Some(times), Some(since)) = (&mut self.times, self.search.take()) else { return };
+        let took = since.elapsed();
+        let (sum, spans) = match source {
+            Source::Stream => (&mut times.stream, &mut times.stream_spans),
+            _ => (&mut times.payload, &mut times.payload_spans),
+        };
+        *sum = sum.saturating_add(took);
+        *spans = spans.saturating_add(1);
     }
 
     fn begin(&mut self, _: u32, _: Look) {

@@ -18,6 +18,8 @@ mod nfqueue;
 const WORKERS_MAX: usize = 256;
 /// What one packet of `ring-size` is taken to need in the ring: a full Ethernet frame with its headers.
 const PACKET: u64 = 2048;
+/// The longest time that packets may be looked for before the thread sleeps, in microseconds.
+const BUSY_POLL_MAX: u32 = 10_000;
 /// The largest block that is chosen here.
 const BLOCK: u64 = 1 << 17;
 
@@ -467,6 +469,7 @@ impl<'a> Entry<'a> {
             block_size,
             blocks,
             block_timeout: self.number("block-timeout")?.unwrap_or(10),
+            busy_poll: self.busy_poll()?,
             buffer_size: self
                 .size("buffer-size")?
                 .map(|n| u32::try_from(n).map_err(|_| self.wrong("buffer-size", "is larger than 4 GiB")))
@@ -549,6 +552,14 @@ impl<'a> Entry<'a> {
                 }
             },
         })
+    }
+
+    /// Microseconds that a bridge's worker looks for packets before it sleeps.
+    fn busy_poll(&self) -> Result<u32, ConfigError> {
+        match self.number::<u32>("busy-poll")?.unwrap_or(Settings::default().busy_poll) {
+            n if n <= BUSY_POLL_MAX => Ok(n),
+            n => Err(self.wrong("busy-poll", &format!("{n} is more than {BUSY_POLL_MAX} microseconds"))),
+        }
     }
 
     /// Block size and number of blocks. `ring-size` is in packets, as in Suricata.

@@ -268,8 +268,35 @@ pub(super) struct Way {
     pub(super) life: u32,
 }
 
-impl Feeder {
+impl Shared {
+    /// For so many workers, with what each of them has of it; `helping` says whether they help each other.
     pub(super) fn new(
+        control: Arc<Control>,
+        reading: Reading,
+        way: Way,
+        workers: usize,
+        helping: bool,
+    ) -> (Shared, Vec<Inbox>) {
+        // Alone there is nobody to help.
+        let boards: Box<[Arc<Board>]> =
+            if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
+        let whereabouts = Arc::new(Whereabouts::new(workers));
+        let (feeder, inboxes) = Feeder::new(control, reading, way, workers, &boards, &whereabouts);
+        let shared = Shared {
+            turns: Turns::new(workers),
+            feeder: Mutex::new(feeder),
+            loads: (0..workers).map(|_| Load::default()).collect(),
+            boards,
+            whereabouts,
+            progress: Mutex::default(),
+            manager: std::thread::current(),
+        };
+        (shared, inboxes)
+    }
+}
+
+impl Feeder {
+    fn new(
         control: Arc<Control>,
         reading: Reading,
         way: Way,

@@ -10,6 +10,8 @@
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
 //! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
+//! - `costs`: what packets cost one worker, for the simulation of many (`margay bench parallel`). `measure`: what handing over takes
+//!   (`margay bench steering`).
 //!
 //! # The same alerts
 //!
@@ -19,8 +21,10 @@
 
 pub(crate) mod ahead;
 mod assign;
+mod costs;
 mod feeder;
 mod fragments;
+mod measure;
 mod order;
 mod report;
 mod seat;
@@ -31,7 +35,7 @@ mod turns;
 mod whereabouts;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,16 +52,15 @@ use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
-use ahead::Board;
 use assign::Assigned;
-use feeder::{Feeder, Load, Reading, Shared, Way};
+pub(crate) use costs::PacketCosts;
+use feeder::{Reading, Shared, Way};
+pub use measure::run as bench_steering;
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::Steering;
-use turns::Turns;
-use whereabouts::Whereabouts;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -103,22 +106,10 @@ impl Autofp {
             Scheduler::ShortestQueue => Some(Assigned::new(life)),
             Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
-        // Alone there is nobody to help.
-        let helped = self.scheduler == Scheduler::Adaptive && workers > 1;
-        let boards: Box<[Arc<Board>]> =
-            if helped { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
-        let whereabouts = Arc::new(Whereabouts::new(workers));
-        let (feeder, inboxes) =
-            Feeder::new(Arc::clone(control), reading, Way { steering, assigned, life }, workers, &boards, &whereabouts);
-        let shared = Arc::new(Shared {
-            turns: Turns::new(workers),
-            feeder: Mutex::new(feeder),
-            loads: (0..workers).map(|_| Load::default()).collect(),
-            boards,
-            whereabouts,
-            progress: Mutex::default(),
-            manager: std::thread::current(),
-        });
+        let way = Way { steering, assigned, life };
+        let helping = self.scheduler == Scheduler::Adaptive;
+        let (shared, inboxes) = Shared::new(Arc::clone(control), reading, way, workers, helping);
+        let shared = Arc::new(shared);
         let files = all::files(config, job.dir)?;
         let cpus = Arc::new(Cpus::from_config(config)?);
         let stack = all::stack_size(config)?;

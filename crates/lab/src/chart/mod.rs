@@ -12,7 +12,7 @@ pub(crate) struct Series {
     pub(crate) name: String,
     /// Which colour, from 0.
     pub(crate) colour: usize,
-    /// Drawn with gaps in the line: a second quantity of the same engine.
+    /// Drawn with gaps in the line and hollow points: a second quantity of the same engine, or what was not measured.
     pub(crate) dashed: bool,
     /// No line between the points.
     pub(crate) dots: bool,
@@ -254,14 +254,13 @@ fn draw(series: &Series, px: &dyn Fn(f64) -> f64, py: &dyn Fn(f64) -> f64, out: 
     }
     // A mark at each point where there are few: what was measured, and what is a line between.
     if series.dots || !series.range.is_empty() || (3..=40).contains(&points.len()) {
+        let fill = match series.dashed {
+            true => format!("fill=\"#fff\" stroke=\"{colour}\" stroke-width=\"1.5\""),
+            false => format!("fill=\"{colour}\" fill-opacity=\"0.8\""),
+        };
         for (x, y) in points.iter().filter(|(_, y)| y.is_finite()) {
             let radius = if series.dots { 4.5 } else { 3.0 };
-            let _ = write!(
-                out,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{colour}\" fill-opacity=\"0.8\"/>",
-                px(*x),
-                py(*y)
-            );
+            let _ = write!(out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" {fill}/>", px(*x), py(*y));
         }
     }
 }

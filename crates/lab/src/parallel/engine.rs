@@ -1,10 +1,17 @@
 //! One run of the engine, and what it says of itself.
 
 use std::fmt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use crate::made::Session;
 use crate::problem::{Outcome, Problem};
+use crate::signals;
+
+/// How often it is looked whether a run is over: what is measured is what the engine says.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// How packets are distributed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,13 +20,15 @@ pub(crate) enum Way {
     One,
     /// `--runmode autofp`.
     Several { scheduler: String, workers: usize },
+    /// So many engines at once, each with one worker and all of the capture: what the machine can give where nothing is shared.
+    Beside(usize),
 }
 
 impl Way {
     pub(crate) fn workers(&self) -> usize {
         match self {
             Way::One => 1,
-            Way::Several { workers, .. } => *workers,
+            Way::Several { workers, .. } | Way::Beside(workers) => *workers,
         }
     }
 }
@@ -29,6 +38,7 @@ impl fmt::Display for Way {
         match self {
             Way::One => f.write_str("one worker"),
             Way::Several { scheduler, workers } => write!(f, "{scheduler} {workers}"),
+            Way::Beside(engines) => write!(f, "{engines} engines side by side"),
         }
     }
 }
@@ -59,6 +69,7 @@ pub(crate) struct Measured {
     pub(crate) workers: Vec<Worker>,
 }
 
+/// An engine, a capture, and all that it is run with.
 pub(crate) struct Run<'a> {
     pub(crate) engine: String,
     pub(crate) config: Option<&'a Path>,
@@ -69,13 +80,72 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Runs the engine, or several side by side: what they came to is the mean of each figure then, but for the slowest one's time.
+    ///
     /// # Errors
-    /// Where the engine cannot be run, fails, or does not say how long it took.
-    pub(crate) fn measure(&self, way: &Way) -> Outcome<Measured> {
-        let _ = std::fs::remove_dir_all(self.logs);
-        std::fs::create_dir_all(self.logs).map_err(|e| Problem::file("make", self.logs, e))?;
+    /// Where the engine cannot be run, fails, or does not say how long it took; where somebody asked to stop.
+    pub(crate) fn measure(&self, way: &Way, session: &mut Session) -> Outcome<Measured> {
+        let copies = if let Way::Beside(engines) = way { *engines } else { 1 };
+        let mut going = (0..copies).map(|n| self.start(way, n, session)).collect::<Outcome<Vec<Going>>>()?;
+        let mut all = Vec::new();
+        for run in &mut going {
+            all.push(run.finish(way)?);
+        }
+        let mut first = all.first().cloned().unwrap_or_default();
+        first.seconds = all.iter().map(|m| m.seconds).fold(0.0, f64::max);
+        Ok(first)
+    }
+
+    /// Has the engine write what each packet costs one worker. Returns the file.
+    ///
+    /// # Errors
+    /// As [`Run::measure`].
+    pub(crate) fn costs(&self, session: &mut Session) -> Outcome<PathBuf> {
+        let name = "packet.costs";
+        let sets: Vec<String> = self.sets.iter().cloned().chain([format!("margay.packet-costs={name}")]).collect();
+        Run { sets: &sets, engine: self.engine.clone(), ..*self }.measure(&Way::One, session)?;
+        Ok(self.logs.join("0").join(name))
+    }
+
+    /// Whether the engine has such a scheduler; it is asked with an empty capture.
+    ///
+    /// # Errors
+    /// Where it cannot be asked.
+    pub(crate) fn has(engine: &str, scheduler: &str, folder: &Path) -> Outcome<bool> {
+        let capture = folder.join("empty.pcap");
+        let mut head = 0xa1b2_c3d4u32.to_le_bytes().to_vec();
+        for n in [0x0004_0002u32, 0, 0, 65_535, 1] {
+            head.extend(n.to_le_bytes());
+        }
+        std::fs::write(&capture, head).map_err(|e| Problem::file("write", &capture, e))?;
+        let output = Command::new(engine)
+            .arg("-l")
+            .arg(folder)
+            .arg("-r")
+            .arg(&capture)
+            .args(["--disable-detection", "--runmode", "autofp", "--set"])
+            .arg(format!("autofp-scheduler={scheduler}"))
+            .args(["--set", "margay.workers=1"])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| Problem::Failed(format!("cannot run {engine}: {e}")))?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        let not = said.contains("is no scheduler");
+        if !output.status.success() && !not {
+            return Err(Problem::Failed(format!("the engine failed: {}", last_line(&said))));
+        }
+        Ok(!not)
+    }
+
+    fn start(&self, way: &Way, copy: usize, session: &mut Session) -> Outcome<Going> {
+        let logs = self.logs.join(copy.to_string());
+        let _ = std::fs::remove_dir_all(&logs);
+        std::fs::create_dir_all(&logs).map_err(|e| Problem::file("make", &logs, e))?;
+        let said = logs.join("said");
+        let out = File::create(&said).map_err(|e| Problem::file("make", &said, e))?;
+        let out_too = out.try_clone().map_err(|e| Problem::file("use", &said, e))?;
         let mut command = Command::new(&self.engine);
-        command.arg("-l").arg(self.logs).arg("-r").arg(self.capture).args(["-k", "none", "--pcap-preload", "-vv"]);
+        command.arg("-l").arg(&logs).arg("-r").arg(self.capture).args(["-k", "none", "--pcap-preload", "-vv"]);
         if let Some(config) = self.config {
             command.arg("-c").arg(config);
         }
@@ -87,20 +157,49 @@ impl Run<'_> {
             command.args(["--set", set]);
         }
         match way {
-            Way::One => command.args(["--runmode", "single"]),
+            Way::One | Way::Beside(_) => command.args(["--runmode", "single"]),
             Way::Several { scheduler, workers } => command
                 .args(["--runmode", "autofp", "--set", &format!("autofp-scheduler={scheduler}")])
                 .args(["--set", &format!("margay.workers={workers}")]),
         };
-        let output = command
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| Problem::Failed(format!("cannot run {}: {e}", self.engine)))?;
-        let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
-        said.push_str(&String::from_utf8_lossy(&output.stdout));
-        if !output.status.success() {
-            let last = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
-            return Err(Problem::Failed(format!("{way}: the engine failed: {last}")));
+        command.stdin(Stdio::null()).stdout(out).stderr(out_too);
+        session.mark(&mut command)?;
+        let child = command.spawn().map_err(|e| Problem::Failed(format!("cannot run {}: {e}", self.engine)))?;
+        Ok(Going { child, said, over: false })
+    }
+}
+
+/// An engine at work: it is ended where nobody waits for it any more.
+struct Going {
+    child: Child,
+    said: PathBuf,
+    over: bool,
+}
+
+impl Going {
+    fn finish(&mut self, way: &Way) -> Outcome<Measured> {
+        let status = loop {
+            let ended = self.child.try_wait();
+            if let Some(status) = ended.map_err(|e| Problem::Failed(format!("cannot watch the engine: {e}")))? {
+                break status;
+            }
+            if signals::stop_asked() {
+                return Err(Problem::Interrupted("stopped".to_owned()));
+            }
+            std::thread::sleep(LOOK);
+        };
+        self.over = true;
+        let said = std::fs::read(&self.said).map_err(|e| Problem::file("read", &self.said, e))?;
+        let said = String::from_utf8_lossy(&said);
+        if !status.success() {
+            // A signal from the keyboard reaches the engine as well.
+            return Err(match signals::stop_asked() {
+                true => Problem::Interrupted("stopped".to_owned()),
+                false => Problem::Failed(format!("{way}: the engine failed: {}", last_line(&said))),
+            });
+        }
+        if signals::stop_asked() {
+            return Err(Problem::Interrupted("stopped".to_owned()));
         }
         let measured = read(&said);
         match measured.seconds > 0.0 {
@@ -108,6 +207,20 @@ impl Run<'_> {
             false => Err(Problem::Failed(format!("{way}: the engine does not say how long it took"))),
         }
     }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        if !self.over {
+            // It is of no use any more, and may be gone already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn last_line(said: &str) -> &str {
+    said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing")
 }
 
 /// Reads what the engine said.

@@ -3,23 +3,41 @@
 //! Every run is a process of its own that reads the capture into memory before it looks at the first packet
 //! (`--pcap-preload`), so that neither start nor disk is measured. Runs with one worker and with several take turns, and what
 //! counts is the ratio of two that were made one after the other. That the alerts are as many is looked at in each run.
+//! Beyond the processors of the machine `simulate` goes on, from what each packet cost one worker.
 
 mod engine;
+mod plot;
+mod predict;
+mod simulate;
 mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Args as Arguments;
 
-use crate::chart::{Chart, Series, png};
 use crate::engine::{own_command, own_engine};
+use crate::made::Session;
 use crate::problem::{Outcome, Problem};
-use crate::stats::paired_ratio;
-use engine::{Measured, Way};
+use crate::signals;
+use engine::{Measured, Run, Way};
+use predict::Prediction;
+use simulate::{Machine, Strategy};
 
-/// Traces that are made where none is named: many flows, one, and very many short ones of which every packet alerts.
-const PRESETS: [&str; 4] = ["office", "elephant", "everything-alerts", "flow-storm"];
+/// The study's traces: name of the preset, what it is, and the part of `--size` that it has.
+const TRACES: [(&str, &str, u64); 3] = [
+    ("office", "many flows (LL)", 1),
+    ("elephant", "one flow (DEF2)", 1),
+    // Events are several times as large as its packets.
+    ("alert-storm", "short flows, all alert (DEF1)", 4),
+];
+/// Schedulers that an engine may have, in the order in which they are shown.
+const SCHEDULERS: [&str; 6] = ["hash", "ippair", "shortest-queue", "conservative", "optimistic", "adaptive"];
+/// Numbers of workers that are simulated, as far as asked for.
+const SIMULATED: [usize; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+/// `--quick`: size, runs of each, and after which time no other repeat is begun.
+const QUICK: (&str, usize, Duration) = ("40MB", 3, Duration::from_secs(120));
 
 /// Measures the ways of distributing one stream of packets to several workers
 #[derive(Arguments)]
@@ -34,20 +52,29 @@ pub(crate) struct Args {
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
     /// Presets to make traces from; `traffic gen --list-presets` lists them
-    #[arg(long, value_delimiter = ',', default_values_t = PRESETS.map(str::to_owned))]
+    #[arg(long, value_delimiter = ',', default_values_t = TRACES.map(|t| t.0.to_owned()))]
     presets: Vec<String>,
-    /// Size of a made trace
+    /// Size of a made trace; alert-storm has a quarter of it
     #[arg(long, default_value = "200MB")]
     size: String,
-    /// Ways to distribute flows (`autofp-scheduler`)
-    #[arg(long, value_delimiter = ',', default_values_t = ["hash", "ippair", "shortest-queue"].map(str::to_owned))]
+    /// Ways to distribute flows (`autofp-scheduler`); all that the engine has but ippair unless told
+    #[arg(long, value_delimiter = ',')]
     schedulers: Vec<String>,
-    /// Numbers of workers; those of the machine's processors unless told
+    /// Numbers of workers; 1, 2, 4 and so on to the processors of the machine unless told
     #[arg(long, value_delimiter = ',')]
     workers: Vec<usize>,
-    /// Runs of each
+    /// Runs of each; 0 only simulates
     #[arg(long, default_value_t = 5)]
     repeats: usize,
+    /// Small traces, fewer runs, the most workers only: under three minutes with the default schedulers
+    #[arg(long)]
+    quick: bool,
+    /// Goes on by simulation to this many workers; 0 does not
+    #[arg(long, value_name = "WORKERS", default_value_t = 64)]
+    simulate: usize,
+    /// What work with several costs where it is simulated, in nanoseconds: name=value, see docs/parallel.md
+    #[arg(long = "machine", value_name = "NAME=VALUE", value_delimiter = ',')]
+    machine: Vec<String>,
     /// More of the engine's settings, as its own --set takes them
     #[arg(long = "set", value_name = "NAME=VALUE")]
     sets: Vec<String>,
@@ -59,6 +86,7 @@ pub(crate) struct Args {
 /// A capture, and the rules that it is measured with.
 struct Trace {
     name: String,
+    what: String,
     file: PathBuf,
     rules: Option<PathBuf>,
 }
@@ -72,51 +100,235 @@ pub(crate) struct Row {
     speedup: Vec<(f64, f64)>,
 }
 
+/// All that there is to tell.
+#[derive(Default)]
+pub(crate) struct Results {
+    /// Name of each trace, and what it is.
+    traces: Vec<(String, String)>,
+    rows: Vec<Row>,
+    predictions: Vec<Prediction>,
+}
+
+/// What a run of the command is made of.
+struct Bench<'a> {
+    args: &'a Args,
+    schedulers: Vec<String>,
+    ways: Vec<Way>,
+    repeats: usize,
+    machine: Machine,
+    begun: Instant,
+    logs: PathBuf,
+    session: Session,
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// What cannot be read, written or run.
 pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
-    if args.repeats == 0 {
-        return Err(Problem::Usage("--repeats has to be at least 1".to_owned()));
+    let mut machine = Machine::default();
+    for text in &args.machine {
+        machine.set(text).map_err(|e| Problem::Usage(format!("--machine: {e}")))?;
     }
+    if args.repeats == 0 && args.simulate == 0 {
+        return Err(Problem::Usage("--repeats 0 leaves nothing to do without --simulate".to_owned()));
+    }
+    if args.workers.contains(&0) {
+        return Err(Problem::Usage("--workers: there is at least 1".to_owned()));
+    }
+    signals::listen();
     let dir = &args.output;
     std::fs::create_dir_all(dir).map_err(|e| Problem::file("make", dir, e))?;
-    let ways = ways(args);
-    let mut rows: Vec<Row> = Vec::new();
-    for trace in traces(args)? {
-        let first = rows.len();
-        rows.extend(ways.iter().map(|way| Row {
-            trace: trace.name.clone(),
-            way: way.clone(),
-            runs: Vec::new(),
-            speedup: Vec::new(),
-        }));
-        for repeat in 0..args.repeats {
+    let logs = dir.join("logs");
+    std::fs::create_dir_all(&logs).map_err(|e| Problem::file("make", &logs, e))?;
+    let schedulers = schedulers(args, &logs)?;
+    let mut bench = Bench {
+        args,
+        ways: ways(args, &schedulers),
+        schedulers,
+        repeats: if args.quick { args.repeats.min(QUICK.1) } else { args.repeats },
+        machine,
+        begun: Instant::now(),
+        logs,
+        session: Session::begin()?,
+    };
+    let mut results = Results::default();
+    let measured = bench.all(&mut results);
+    // Events of the last run: by far the largest part of what lies there.
+    let _ = std::fs::remove_dir_all(&bench.logs);
+    let stopped = match measured {
+        Ok(()) => None,
+        Err(Problem::Interrupted(why)) => Some(why),
+        Err(other) => return Err(other),
+    };
+    let text = table::markdown(&results);
+    write(&dir.join("parallel.md"), text.as_bytes())?;
+    let about = table::About {
+        machine: crate::monitor::describe(),
+        schedulers: &bench.schedulers,
+        simulated: &bench.machine,
+        complete: stopped.is_none(),
+    };
+    write(&dir.join("parallel.json"), table::json(&results, &about).as_bytes())?;
+    for (name, what) in &results.traces {
+        plot::draw(name, what, &results, &bench.schedulers, dir)?;
+    }
+    print!("{text}");
+    if stopped.is_some() {
+        return Err(Problem::Interrupted(format!("stopped; what was measured is in {}", dir.display())));
+    }
+    match results.rows.iter().all(|r| table::same_alerts(r, &results.rows)) {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(Problem::Failed("alerts are not as many as with one worker: see the table".to_owned())),
+    }
+}
+
+impl Bench<'_> {
+    /// Measures and simulates everything; what there is so far is in `results` where that ends early.
+    fn all(&mut self, results: &mut Results) -> Outcome<()> {
+        let traces = self.traces()?;
+        for trace in &traces {
+            results.traces.push((trace.name.clone(), trace.what.clone()));
+            let first = results.rows.len();
+            let costs = if self.args.simulate > 0 { Some(self.costs(trace)?) } else { None };
+            let ways: &[Way] = if self.repeats > 0 { &self.ways } else { &[] };
+            results.rows.extend(ways.iter().map(|way| Row {
+                trace: trace.name.clone(),
+                way: way.clone(),
+                runs: Vec::new(),
+                speedup: Vec::new(),
+            }));
+            let rows = results.rows.get_mut(first..).unwrap_or_default();
+            let ended = self.measure(trace, rows, traces.len());
+            if let Some(load) = costs {
+                results.predictions.push(predict::predict(&trace.name, load, rows, self.args.simulate, &self.machine));
+            }
+            ended?;
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, trace: &Trace, rows: &mut [Row], traces: usize) -> Outcome<()> {
+        let begun = Instant::now();
+        for repeat in 0..self.repeats {
+            if self.args.quick && repeat > 0 && begun.elapsed() * traces as u32 > QUICK.2 {
+                eprintln!("{}: {repeat} of {} runs, for time's sake", trace.name, self.repeats);
+                break;
+            }
             let mut one = f64::NAN;
-            for row in rows.get_mut(first..).unwrap_or_default() {
-                let measured = measure(args, &trace, &row.way)?;
-                eprintln!("{} {} {}: {:.3} s", trace.name, repeat + 1, row.way, measured.seconds);
-                if row.way == Way::One {
-                    one = measured.seconds;
-                }
-                row.speedup.push((one, measured.seconds));
+            for row in &mut *rows {
+                let measured = engine_run(self.args, &self.logs, trace).measure(&row.way, &mut self.session)?;
+                eprintln!(
+                    "{:>4.0} s  {} {} {}: {:.3} s",
+                    self.begun.elapsed().as_secs_f64(),
+                    trace.name,
+                    repeat + 1,
+                    row.way,
+                    measured.seconds
+                );
+                // So many engines did as much each.
+                let work = match row.way {
+                    Way::One => {
+                        one = measured.seconds;
+                        1.0
+                    }
+                    Way::Several { .. } => 1.0,
+                    Way::Beside(engines) => engines as f64,
+                };
+                row.speedup.push((one * work, measured.seconds));
                 row.runs.push(measured);
             }
         }
+        Ok(())
     }
-    let text = table::markdown(&rows);
-    write(&dir.join("parallel.md"), text.as_bytes())?;
-    write(&dir.join("parallel.json"), table::json(&rows).as_bytes())?;
-    let mut names: Vec<&str> = rows.iter().map(|r| r.trace.as_str()).collect();
-    names.dedup();
-    for name in names {
-        draw(name, &rows, args, dir)?;
+
+    /// What each packet costs one worker.
+    fn costs(&mut self, trace: &Trace) -> Outcome<simulate::Load> {
+        eprintln!("{:>4.0} s  {}: what each packet costs", self.begun.elapsed().as_secs_f64(), trace.name);
+        let kept = self.args.output.join(format!("{}.costs", trace.name));
+        if self.repeats == 0 && kept.exists() {
+            return simulate::Load::read(&kept);
+        }
+        let file = engine_run(self.args, &self.logs, trace).costs(&mut self.session)?;
+        // Kept for another simulation.
+        std::fs::copy(&file, &kept).map_err(|e| Problem::file("write", &kept, e))?;
+        simulate::Load::read(&kept)
     }
-    print!("{text}");
-    match rows.iter().all(|r| table::same_alerts(r, &rows)) {
-        true => Ok(ExitCode::SUCCESS),
-        false => Err(Problem::Failed("alerts are not as many as with one worker: see the table".to_owned())),
+
+    fn traces(&mut self) -> Outcome<Vec<Trace>> {
+        let args = self.args;
+        let name = |file: &Path| file.file_stem().map_or_else(|| "trace".into(), |n| n.to_string_lossy().into_owned());
+        if !args.traces.is_empty() {
+            let of = |file: &PathBuf| Trace {
+                name: name(file),
+                what: file.display().to_string(),
+                file: file.clone(),
+                rules: args.rules.clone(),
+            };
+            return Ok(args.traces.iter().map(of).collect());
+        }
+        let size = if args.quick { QUICK.0 } else { &args.size };
+        let size = crate::traffic::size(size).map_err(|e| Problem::Usage(format!("--size: {e}")))?;
+        let mut made = Vec::new();
+        for preset in &args.presets {
+            let known = TRACES.iter().find(|t| t.0 == preset);
+            let size = size / known.map_or(1, |t| t.2);
+            let stem = if args.quick { format!("{preset}-quick") } else { preset.clone() };
+            let file = args.output.join(format!("{stem}.pcap"));
+            let own = args.output.join(format!("{stem}.rules"));
+            if !file.exists() {
+                self.make(preset, size, &file)?;
+            }
+            made.push(Trace {
+                name: preset.clone(),
+                what: known.map_or_else(|| preset.clone(), |t| t.1.to_owned()),
+                file,
+                rules: if own.exists() { Some(own) } else { args.rules.clone() },
+            });
+        }
+        Ok(made)
+    }
+
+    /// Makes a trace. One that is there is whole.
+    fn make(&mut self, preset: &str, size: u64, file: &Path) -> Outcome<()> {
+        eprintln!("making {}", file.display());
+        let words = own_command()?;
+        let (program, more) = words.split_first().ok_or_else(|| Problem::Failed("no program".to_owned()))?;
+        let part = file.with_extension("part.pcap");
+        let mut command = std::process::Command::new(program);
+        command
+            .args(more)
+            .args(["traffic", "gen", "--preset", preset, "--size"])
+            .arg(size.to_string())
+            .arg("-o")
+            .arg(&part);
+        self.session.mark(&mut command)?;
+        let status = command.status().map_err(|e| Problem::Failed(format!("cannot run {program}: {e}")))?;
+        let rules = part.with_extension("rules");
+        if signals::stop_asked() || !status.success() {
+            let _ = std::fs::remove_file(&part);
+            let _ = std::fs::remove_file(&rules);
+            return Err(match signals::stop_asked() {
+                true => Problem::Interrupted("stopped".to_owned()),
+                false => Problem::Failed(format!("the trace {preset} was not made")),
+            });
+        }
+        let moved = |from: &Path, to: &Path| std::fs::rename(from, to).map_err(|e| Problem::file("make", to, e));
+        if rules.exists() {
+            moved(&rules, &file.with_extension("rules"))?;
+        }
+        moved(&part, file)
+    }
+}
+
+fn engine_run<'a>(args: &'a Args, logs: &'a Path, trace: &'a Trace) -> Run<'a> {
+    Run {
+        engine: own_engine(),
+        config: args.config.as_deref(),
+        rules: trace.rules.as_deref(),
+        capture: &trace.file,
+        sets: &args.sets,
+        logs,
     }
 }
 
@@ -124,103 +336,66 @@ fn write(path: &Path, bytes: &[u8]) -> Outcome<()> {
     std::fs::write(path, bytes).map_err(|e| Problem::file("write", path, e))
 }
 
-/// One worker first, then every way with every number.
-fn ways(args: &Args) -> Vec<Way> {
-    let own = std::thread::available_parallelism().map_or(2, usize::from);
-    let numbers: Vec<usize> = match args.workers.is_empty() {
-        true => (1..=own.max(2)).collect(),
+/// Those that are asked for, or all that the engine has and that tell something of made traces.
+fn schedulers(args: &Args, folder: &Path) -> Outcome<Vec<String>> {
+    if !args.schedulers.is_empty() {
+        return Ok(args.schedulers.clone());
+    }
+    let engine = own_engine();
+    let mut there = Vec::new();
+    for name in SCHEDULERS.into_iter().filter(|s| *s != "ippair") {
+        if Run::has(&engine, name, folder)? {
+            there.push(name.to_owned());
+        }
+    }
+    Ok(there)
+}
+
+/// One worker first, then every way with every number, and as many engines side by side.
+fn ways(args: &Args, schedulers: &[String]) -> Vec<Way> {
+    let own = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    let numbers = match args.workers.is_empty() {
+        true => numbers(own, args.quick),
         false => args.workers.clone(),
     };
-    let several = args
-        .schedulers
-        .iter()
-        .flat_map(|scheduler| numbers.iter().map(|n| Way::Several { scheduler: scheduler.clone(), workers: *n }));
-    std::iter::once(Way::One).chain(several).collect()
+    let several =
+        |n: &usize| schedulers.iter().map(|s| Way::Several { scheduler: s.clone(), workers: *n }).collect::<Vec<_>>();
+    let beside = numbers.iter().filter(|n| (2..=own).contains(*n)).map(|n| Way::Beside(*n));
+    std::iter::once(Way::One).chain(numbers.iter().flat_map(several)).chain(beside).collect()
 }
 
-fn traces(args: &Args) -> Outcome<Vec<Trace>> {
-    let name = |file: &Path| file.file_stem().map_or_else(|| "trace".into(), |n| n.to_string_lossy().into_owned());
-    if !args.traces.is_empty() {
-        let of = |file: &PathBuf| Trace { name: name(file), file: file.clone(), rules: args.rules.clone() };
-        return Ok(args.traces.iter().map(of).collect());
+/// 1, 2, 4 and so on, and as many as there are processors; `most` only those.
+fn numbers(own: usize, most: bool) -> Vec<usize> {
+    if most {
+        return vec![own];
     }
-    let mut made = Vec::new();
-    for preset in &args.presets {
-        let file = args.output.join(format!("{preset}.pcap"));
-        let own = args.output.join(format!("{preset}.rules"));
-        if !file.exists() {
-            eprintln!("making {}", file.display());
-            let words = own_command()?;
-            let (program, more) = words.split_first().ok_or_else(|| Problem::Failed("no program".to_owned()))?;
-            let status = std::process::Command::new(program)
-                .args(more)
-                .args(["traffic", "gen", "--preset", preset, "--size", &args.size, "-o"])
-                .arg(&file)
-                .status()
-                .map_err(|e| Problem::Failed(format!("cannot run {program}: {e}")))?;
-            if !status.success() {
-                return Err(Problem::Failed(format!("the trace {preset} was not made")));
-            }
-        }
-        let rules = if own.exists() { Some(own) } else { args.rules.clone() };
-        made.push(Trace { name: preset.clone(), file, rules });
-    }
-    Ok(made)
+    let mut all: Vec<usize> = std::iter::successors(Some(1usize), |n| Some(n * 2)).take_while(|n| *n < own).collect();
+    all.push(own);
+    all
 }
 
-fn measure(args: &Args, trace: &Trace, way: &Way) -> Outcome<Measured> {
-    let run = engine::Run {
-        engine: own_engine(),
-        config: args.config.as_deref(),
-        rules: trace.rules.as_deref(),
-        capture: &trace.file,
-        sets: &args.sets,
-        logs: &args.output.join("logs"),
-    };
-    run.measure(way)
+/// Strategies that are simulated, by name: those that are measured, and those that the engine does not have yet.
+fn strategies() -> Vec<(&'static str, Strategy)> {
+    SCHEDULERS.iter().filter_map(|name| Strategy::of(name).map(|s| (*name, s))).collect()
 }
 
-/// The speed-up by the number of workers, a line for each way.
-fn draw(trace: &str, rows: &[Row], args: &Args, dir: &Path) -> Outcome<()> {
-    let mut series = Vec::new();
-    for (colour, scheduler) in args.schedulers.iter().enumerate() {
-        let mut points = Vec::new();
-        let mut range = Vec::new();
-        for row in rows.iter().filter(|r| r.trace == trace) {
-            if let Way::Several { scheduler: s, workers } = &row.way
-                && s == scheduler
-                && let Some(ratio) = paired_ratio(&row.speedup)
-            {
-                points.push((*workers as f64, ratio.value));
-                if ratio.low.is_finite() {
-                    range.push((ratio.low, ratio.high));
-                }
-            }
-        }
-        if range.len() != points.len() {
-            range.clear();
-        }
-        series.push(Series { name: scheduler.clone(), colour, dashed: false, dots: false, points, range });
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_those_of_the_machine() {
+        assert_eq!(numbers(2, false), [1, 2]);
+        assert_eq!(numbers(4, false), [1, 2, 4]);
+        assert_eq!(numbers(6, false), [1, 2, 4, 6]);
+        assert_eq!(numbers(8, true), [8]);
     }
-    let most = rows.iter().map(|r| r.way.workers()).max().unwrap_or(1) as f64;
-    series.push(Series {
-        name: "as many times as workers".to_owned(),
-        colour: 6,
-        dashed: true,
-        dots: false,
-        points: vec![(1.0, 1.0), (most, most)],
-        range: Vec::new(),
-    });
-    let chart = Chart {
-        title: format!("{trace}: times as fast as one worker"),
-        x: "workers".to_owned(),
-        y: "speed-up".to_owned(),
-        series,
-        places: Vec::new(),
-        foot: Vec::new(),
-    };
-    let svg = chart.svg();
-    write(&dir.join(format!("{trace}.svg")), svg.as_bytes())?;
-    let (picture, _) = png::render(&svg).map_err(Problem::Failed)?;
-    write(&dir.join(format!("{trace}.png")), &picture)
+
+    #[test]
+    fn traces_are_presets() {
+        for (name, ..) in TRACES {
+            assert!(crate::traffic::has_preset(name), "{name}");
+        }
+        assert_eq!(strategies().len(), 5);
+    }
 }

@@ -1,11 +1,13 @@
-//! What was measured, as a table and as JSON.
+//! What was measured and simulated, as tables and as JSON.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
 use super::engine::Measured;
-use super::{Row, Way};
+use super::predict::Prediction;
+use super::simulate::Machine;
+use super::{Results, Row, SCHEDULERS, Way};
 use crate::stats::{median, paired_ratio};
 
 fn of(row: &Row, value: impl Fn(&Measured) -> f64) -> f64 {
@@ -36,16 +38,30 @@ pub(super) fn same_alerts(row: &Row, rows: &[Row]) -> bool {
     one.is_none_or(|one| row.runs.iter().all(|m| m.alerts == one.alerts))
 }
 
-/// A table for people.
-pub(super) fn markdown(rows: &[Row]) -> String {
-    let mut out = String::from(
+/// Tables for people: what was measured, and what was simulated.
+pub(super) fn markdown(results: &Results) -> String {
+    let mut out = String::new();
+    if !results.rows.is_empty() {
+        measured(&results.rows, &mut out);
+    }
+    for prediction in &results.predictions {
+        let what = results.traces.iter().find(|t| t.0 == prediction.trace).map_or("", |t| t.1.as_str());
+        simulated(prediction, what, &mut out);
+    }
+    out
+}
+
+fn measured(rows: &[Row], out: &mut String) {
+    out.push_str(
         "| trace | way | workers | seconds | times as fast (95 %) | alerts | busiest | most waiting | stalls | idle | moves |\n\
          | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
-    for row in rows {
+    // What was stopped before its first run has nothing to tell.
+    for row in rows.iter().filter(|r| !r.runs.is_empty()) {
         let name = match &row.way {
             Way::One => "one worker",
             Way::Several { scheduler, .. } => scheduler,
+            Way::Beside(_) => "engines side by side",
         };
         let ratio = match paired_ratio(&row.speedup) {
             Some(r) if r.low.is_finite() => format!("{:.2} ({:.2} to {:.2})", r.value, r.low, r.high),
@@ -53,56 +69,181 @@ pub(super) fn markdown(rows: &[Row]) -> String {
             None => "-".to_owned(),
         };
         let alerts = if same_alerts(row, rows) { "" } else { " (not the same)" };
+        let several = matches!(row.way, Way::Several { .. });
+        let only = |text: String| if several { text } else { "-".to_owned() };
         // Writing to a text cannot fail.
         let _ = writeln!(
             out,
-            "| {} | {name} | {} | {:.3} | {ratio} | {}{alerts} | {:.0} % | {:.0} | {:.0} | {:.1} % | {:.0} |",
+            "| {} | {name} | {} | {:.3} | {ratio} | {}{alerts} | {} | {} | {} | {} | {} |",
             row.trace,
             row.way.workers(),
             of(row, |m| m.seconds),
             of(row, |m| m.alerts),
-            if row.way == Way::One { 100.0 } else { of(row, busiest) * 100.0 },
-            of(row, longest),
-            of(row, |m| m.stalls),
-            of(row, idle) * 100.0,
-            of(row, |m| m.moves),
+            only(format!("{:.0} %", of(row, busiest) * 100.0)),
+            only(format!("{:.0}", of(row, longest))),
+            only(format!("{:.0}", of(row, |m| m.stalls))),
+            only(format!("{:.1} %", of(row, idle) * 100.0)),
+            only(format!("{:.0}", of(row, |m| m.moves))),
         );
     }
-    out
+}
+
+fn simulated(p: &Prediction, what: &str, out: &mut String) {
+    let s = &p.shares;
+    let _ = write!(
+        out,
+        "\n**{}, {what}: simulated** from what each of {} packets of {} flows (the largest has {:.0} %) cost one worker: {:.0} ns, of which \
+         reading {:.1} %, before the search {:.1} %, search {:.1} %, after it {:.1} %, ending flows at the end {:.1} %; steering {:.0} ns more. ",
+        p.trace,
+        p.packets,
+        p.flows,
+        p.largest * 100.0,
+        s.packet,
+        s.read * 100.0,
+        s.before * 100.0,
+        s.search * 100.0,
+        s.after * 100.0,
+        s.end * 100.0,
+        s.steer
+    );
+    if let Some(clocked) = p.clocked {
+        let _ = write!(out, "With clocks the run took {clocked:.2} times as long; costs are scaled to one without. ");
+    }
+    let _ = writeln!(out, "Beside another all takes {:.2} times as long.\n", p.beside);
+    let mut numbers: Vec<usize> = p.points.iter().map(|p| p.workers).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let heads: String = numbers.iter().map(|n| format!(" {n} |")).collect();
+    let _ = writeln!(out, "| simulated |{heads}\n| --- |{}", " ---: |".repeat(numbers.len()));
+    for name in SCHEDULERS {
+        let row: Vec<_> = p.points.iter().filter(|p| p.scheduler == name).collect();
+        if row.is_empty() {
+            continue;
+        }
+        let cells: String = row.iter().map(|p| format!(" {:.2} |", p.simulated.speedup)).collect();
+        let _ = writeln!(out, "| {name} |{cells}");
+    }
+    let known: Vec<_> = p.points.iter().filter(|p| p.measured.is_some()).collect();
+    if known.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n| | workers | measured | simulated | error |\n| --- | ---: | ---: | ---: | ---: |");
+    for point in known {
+        if let (Some(measured), Some(error)) = (point.measured, point.error()) {
+            let _ = writeln!(
+                out,
+                "| {} | {} | {measured:.2} | {:.2} | {:+.1} % |",
+                point.scheduler,
+                point.workers,
+                point.simulated.speedup,
+                error * 100.0
+            );
+        }
+    }
+}
+
+/// What the figures are of.
+pub(super) struct About<'a> {
+    pub(super) machine: Vec<(&'static str, String)>,
+    pub(super) schedulers: &'a [String],
+    pub(super) simulated: &'a Machine,
+    /// Nobody stopped it.
+    pub(super) complete: bool,
 }
 
 /// Everything, for programs.
-pub(super) fn json(rows: &[Row]) -> String {
-    let all: Vec<Value> = rows
+pub(super) fn json(results: &Results, about: &About<'_>) -> String {
+    let machine: serde_json::Map<String, Value> =
+        about.machine.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect();
+    let traces: Vec<Value> = results.traces.iter().map(|(name, what)| json!({"name": name, "what": what})).collect();
+    let all = json!({
+        "machine": machine,
+        "complete": about.complete,
+        "schedulers": about.schedulers,
+        "traces": traces,
+        "measured": results.rows.iter().map(row_json).collect::<Vec<Value>>(),
+        "simulated": results.predictions.iter().map(prediction_json).collect::<Vec<Value>>(),
+        "simulated_with": machine_json(about.simulated),
+    });
+    format!("{all:#}\n")
+}
+
+fn row_json(row: &Row) -> Value {
+    let ratio = paired_ratio(&row.speedup);
+    let runs: Vec<Value> = row
+        .runs
         .iter()
-        .map(|row| {
-            let ratio = paired_ratio(&row.speedup);
-            let runs: Vec<Value> = row
-                .runs
+        .map(|m| {
+            let workers: Vec<Value> = m
+                .workers
                 .iter()
-                .map(|m| {
-                    let workers: Vec<Value> = m
-                        .workers
-                        .iter()
-                        .map(|w| {
-                            json!({"packets": w.packets, "longest": w.longest, "turns": w.turns, "sleeps": w.sleeps, "slept": w.slept})
-                        })
-                        .collect();
-                    json!({"seconds": m.seconds, "packets": m.packets, "alerts": m.alerts, "stalls": m.stalls, "moves": m.moves, "workers": workers})
+                .map(|w| {
+                    json!({"packets": w.packets, "longest": w.longest, "turns": w.turns, "sleeps": w.sleeps, "slept": w.slept})
                 })
                 .collect();
+            json!({"seconds": m.seconds, "packets": m.packets, "alerts": m.alerts, "stalls": m.stalls, "moves": m.moves, "workers": workers})
+        })
+        .collect();
+    json!({
+        "trace": row.trace,
+        "way": row.way.to_string(),
+        "scheduler": if let Way::Several { scheduler, .. } = &row.way { Some(scheduler) } else { None },
+        "workers": row.way.workers(),
+        "speedup": ratio.map(|r| r.value),
+        "speedup_low": ratio.filter(|r| r.low.is_finite()).map(|r| r.low),
+        "speedup_high": ratio.filter(|r| r.high.is_finite()).map(|r| r.high),
+        "runs": runs,
+    })
+}
+
+fn prediction_json(p: &Prediction) -> Value {
+    let points: Vec<Value> = p
+        .points
+        .iter()
+        .map(|point| {
+            let s = &point.simulated;
             json!({
-                "trace": row.trace,
-                "way": row.way.to_string(),
-                "workers": row.way.workers(),
-                "speedup": ratio.map(|r| r.value),
-                "speedup_low": ratio.filter(|r| r.low.is_finite()).map(|r| r.low),
-                "speedup_high": ratio.filter(|r| r.high.is_finite()).map(|r| r.high),
-                "runs": runs,
+                "scheduler": point.scheduler,
+                "workers": point.workers,
+                "simulated": true,
+                "speedup": s.speedup,
+                "measured": point.measured,
+                "error": point.error(),
+                "nanoseconds": s.time,
+                "busiest": s.busiest,
+                "longest": s.longest,
+                "turns": s.turns,
+                "stalls": s.stalls,
+                "moves": s.moves,
+                "helped": s.helped,
+                "idle": s.idle,
+                "inspecting_ns": s.inspected,
+                "reading_ns": s.read,
+                "helping_ns": s.searched,
             })
         })
         .collect();
-    format!("{:#}\n", Value::Array(all))
+    let s = &p.shares;
+    json!({
+        "trace": p.trace,
+        "packets": p.packets,
+        "flows": p.flows,
+        "largest_flow": p.largest,
+        "packet_ns": s.packet,
+        "steering_ns": s.steer,
+        "shares": {"read": s.read, "before": s.before, "search": s.search, "after": s.after, "end": s.end},
+        "clocked": p.clocked,
+        "beside": p.beside,
+        "points": points,
+    })
+}
+
+fn machine_json(m: &Machine) -> Value {
+    json!({
+        "wake": m.wake, "ring": m.ring, "give": m.give, "take": m.take, "far": m.far, "give-flow": m.give_flow,
+        "move-flow": m.move_flow, "flush": m.flush, "order": m.order, "help": m.help, "threshold": m.threshold,
+        "gain": m.gain, "beside": m.beside,
+    })
 }
 
 #[cfg(test)]
@@ -121,12 +262,36 @@ mod tests {
     fn rows_say_how_much_faster() {
         let hash = Way::Several { scheduler: "hash".into(), workers: 2 };
         let mut rows = vec![row(Way::One, 2.0, 7.0), row(hash.clone(), 1.0, 7.0)];
-        let text = markdown(&rows);
-        assert!(text.contains("| t | one worker | 1 | 2.000 | 1.00 | 7 | 100 % |"), "{text}");
+        let mut text = String::new();
+        measured(&rows, &mut text);
+        assert!(text.contains("| t | one worker | 1 | 2.000 | 1.00 | 7 | - |"), "{text}");
         assert!(text.contains("| t | hash | 2 | 1.000 | 2.00 | 7 | 75 % | 30 | 2 | 20.0 % | 0 |"), "{text}");
         rows.push(row(hash, 1.0, 6.0));
-        assert!(!same_alerts(&rows[2], &rows) && markdown(&rows).contains("6 (not the same)"));
-        let read: Value = serde_json::from_str(&json(&rows)).unwrap();
-        assert_eq!(read[1]["speedup"], 2.0);
+        let results = Results { rows, ..Results::default() };
+        assert!(!same_alerts(&results.rows[2], &results.rows) && markdown(&results).contains("6 (not the same)"));
+        let about = About { machine: Vec::new(), schedulers: &[], simulated: &Machine::default(), complete: true };
+        let read: Value = serde_json::from_str(&json(&results, &about)).unwrap();
+        assert_eq!(read["measured"][1]["speedup"], 2.0);
+        for name in Machine::NAMES.split(", ") {
+            assert!(!read["simulated_with"][name].is_null(), "{name}");
+        }
+    }
+
+    #[test]
+    fn simulated_figures_are_marked_and_held_against_measured_ones() {
+        use crate::parallel::predict::predict;
+        use crate::parallel::simulate::{Load, Packet};
+        let rows = vec![row(Way::One, 2.0, 7.0), row(Way::Several { scheduler: "hash".into(), workers: 2 }, 1.6, 7.0)];
+        let packets = vec![Packet { before: 400, search: 500, ..Packet::default() }; 5000];
+        let load = Load { packets, hashes: vec![3], ..Load::default() };
+        let predictions = vec![predict("t", load, &rows, 4, &Machine::default())];
+        let results = Results { traces: vec![("t".into(), "one flow".into())], rows, predictions };
+        let text = markdown(&results);
+        assert!(text.contains("| simulated | 1 | 2 | 3 | 4 |"), "{text}");
+        // Measured 1.25; one flow by its hash is 1.
+        assert!(text.contains("| hash | 2 | 1.25 | 1.00 | -20."), "{text}");
+        let about = About { machine: Vec::new(), schedulers: &[], simulated: &Machine::default(), complete: true };
+        let read: Value = serde_json::from_str(&json(&results, &about)).unwrap();
+        assert_eq!(read["simulated"][0]["points"][1]["simulated"], true);
     }
 }

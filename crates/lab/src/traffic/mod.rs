@@ -4,6 +4,11 @@
 //! project's own ([`kinds`], [`attack`]). Both become templates ([`template`]), and [`mix`] makes instances of them in the
 //! order of time. [`generate`] writes what comes out to a file; [`send`] puts it, or any capture, onto an interface.
 
+/// What sending in time takes.
+pub(crate) mod quick {
+    pub(crate) use super::send::{Interface, first, sleep_exactly};
+}
+
 mod addr;
 mod attack;
 mod frame;
@@ -24,6 +29,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
+
+pub(crate) use units::size;
+
+/// Whether there is a preset of that name.
+#[cfg(test)]
+pub(crate) fn has_preset(name: &str) -> bool {
+    preset::text(name).is_ok()
+}
 
 /// `margay lab traffic …`.
 #[derive(Subcommand)]

@@ -19,6 +19,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("out-of-order", include_str!("presets/out-of-order.yaml")),
     ("loss", include_str!("presets/loss.yaml")),
     ("everything-alerts", include_str!("presets/everything-alerts.yaml")),
+    ("alert-storm", include_str!("presets/alert-storm.yaml")),
     ("attacks", include_str!("presets/attacks.yaml")),
     ("ipv6", include_str!("presets/ipv6.yaml")),
 ];

@@ -1,0 +1,180 @@
+//! Loads whose outcome is known.
+
+use super::*;
+use crate::stats::Random;
+use load::Packet;
+
+/// A machine on which nothing costs but what is measured.
+const FREE: Machine = Machine {
+    wake: 0,
+    ring: 0,
+    give: 0,
+    take: 0,
+    far: 0,
+    give_flow: 0,
+    move_flow: 0,
+    flush: 0,
+    order: 0,
+    help: 0,
+    threshold: 100,
+    gain: 128,
+    beside: 1.0,
+};
+
+/// `packets` of `flows`, in turn.
+fn many(packets: u32, flows: u32, each: Packet) -> Load {
+    let mut random = Random(5);
+    Load {
+        packets: (0..packets).map(|n| Packet { flow: n % flows, ..each }).collect(),
+        hashes: (0..flows).map(|_| random.next()).collect(),
+        ..Load::default()
+    }
+}
+
+const EACH: Packet = Packet { flow: 0, read: 10, steer: 0, before: 1000, search: 0, after: 1000 };
+
+fn times(load: &Load, strategy: Strategy, workers: usize) -> f64 {
+    simulate(load, strategy, workers, &FREE).speedup
+}
+
+#[test]
+fn one_worker_is_one() {
+    let load = many(20_000, 100, EACH);
+    for strategy in
+        [Strategy::Hash, Strategy::ShortestQueue, Strategy::Conservative, Strategy::Optimistic, Strategy::Adaptive]
+    {
+        let s = times(&load, strategy, 1);
+        assert!((s - 1.0).abs() < 0.001, "{strategy:?} {s}");
+    }
+}
+
+#[test]
+fn what_is_perfectly_parallel_scales_by_workers() {
+    // Flows far more than workers; reading is a two-hundredth.
+    let load = many(200_000, 20_000, EACH);
+    for workers in [2usize, 4, 16] {
+        for strategy in [Strategy::ShortestQueue, Strategy::Hash] {
+            let s = times(&load, strategy, workers);
+            assert!(s > workers as f64 * 0.93 && s <= workers as f64 + 0.001, "{strategy:?} {workers}: {s}");
+        }
+    }
+}
+
+#[test]
+fn one_flow_by_hash_is_one() {
+    let load = many(50_000, 1, EACH);
+    for strategy in [Strategy::Hash, Strategy::ShortestQueue] {
+        let s = times(&load, strategy, 8);
+        // Reading goes on beside it.
+        assert!((1.0..1.02).contains(&s), "{strategy:?} {s}");
+    }
+}
+
+#[test]
+fn nobody_is_faster_than_reading() {
+    let load = many(100_000, 5_000, Packet { read: 100, before: 500, after: 0, ..EACH });
+    let s = times(&load, Strategy::ShortestQueue, 64);
+    assert!((5.0..=6.0).contains(&s), "{s}");
+}
+
+#[test]
+fn one_flow_with_helpers_has_amdahls_limit() {
+    // Of a packet's 1000 only 730 may be done by others.
+    let load = many(100_000, 1, Packet { flow: 0, read: 0, steer: 0, before: 200, search: 730, after: 70 });
+    let two = times(&load, Strategy::Adaptive, 2);
+    assert!((1.8..=2.0).contains(&two), "{two}");
+    let many = times(&load, Strategy::Adaptive, 16);
+    assert!((3.3..=1.0 / 0.27 + 0.01).contains(&many), "{many}");
+    let hash = times(&load, Strategy::Hash, 16);
+    assert!((hash - 1.0).abs() < 0.01, "{hash}");
+}
+
+#[test]
+fn many_flows_cost_nothing_with_helpers() {
+    let load = many(100_000, 5_000, Packet { search: 500, ..EACH });
+    for workers in [2usize, 4] {
+        let (hash, ours) = (times(&load, Strategy::Hash, workers), times(&load, Strategy::Adaptive, workers));
+        assert!(ours > hash * 0.99, "{workers}: {ours} {hash}");
+    }
+}
+
+#[test]
+fn only_the_optimistic_spread_one_flow() {
+    let load = many(100_000, 1, EACH);
+    let (wary, bold) =
+        (simulate(&load, Strategy::Conservative, 4, &FREE), simulate(&load, Strategy::Optimistic, 4, &FREE));
+    // Packets of it are on the way all the time.
+    assert!(wary.speedup < 1.1 && wary.moves < 10, "{wary:?}");
+    assert!(bold.speedup > 2.0 && bold.moves > 10, "{bold:?}");
+    // What order costs is paid for each packet.
+    let dear = Machine { order: 2000, ..FREE };
+    assert!(simulate(&load, Strategy::Optimistic, 4, &dear).speedup < bold.speedup * 0.8);
+}
+
+#[test]
+fn flows_that_collide_are_moved_apart() {
+    // Two flows with pauses, both of worker 0 by their hash, and one that begins late: hash leaves worker 1 idle.
+    let mut load = many(60_000, 2, EACH);
+    load.hashes = vec![1, 2];
+    let hash = times(&load, Strategy::Hash, 2);
+    let shortest = times(&load, Strategy::ShortestQueue, 2);
+    assert!(hash < 1.02 && shortest > 1.8, "{hash} {shortest}");
+}
+
+#[test]
+fn work_is_neither_lost_nor_made() {
+    let mut random = Random(9);
+    let mut load = many(50_000, 300, EACH);
+    for p in &mut load.packets {
+        p.flow = random.below(300) as u32;
+        p.search = random.below(3000) as u32;
+    }
+    load.end = 50_000;
+    let work: u64 = load.packets.iter().map(Packet::work).sum();
+    let read: u64 = load.packets.iter().map(|p| u64::from(p.read) + u64::from(p.steer)).sum();
+    for workers in [1usize, 2, 7, 64] {
+        for strategy in [Strategy::Hash, Strategy::ShortestQueue, Strategy::Conservative, Strategy::Optimistic] {
+            let s = simulate(&load, strategy, workers, &FREE);
+            assert_eq!((s.inspected, s.read, s.searched), (work, read, 0), "{strategy:?} {workers}");
+            // No more is done at a time than there are workers, and it takes no less than the longest of all.
+            assert!(s.time as f64 * workers as f64 >= (work + read) as f64);
+        }
+        let s = simulate(&load, Strategy::Adaptive, workers, &FREE);
+        assert!(s.inspected + s.searched >= work && s.read == read, "{workers}");
+    }
+}
+
+#[test]
+fn what_is_asked_twice_is_answered_alike() {
+    let load = many(30_000, 50, Packet { search: 700, ..EACH });
+    for strategy in [Strategy::Optimistic, Strategy::Adaptive] {
+        let machine = Machine::default();
+        assert_eq!(simulate(&load, strategy, 5, &machine), simulate(&load, strategy, 5, &machine));
+    }
+}
+
+#[test]
+fn nothing_to_do_ends() {
+    assert_eq!(simulate(&Load::default(), Strategy::Adaptive, 64, &Machine::default()).moves, 0);
+}
+
+#[test]
+fn waking_and_others_beside_cost() {
+    let load = many(100_000, 5_000, EACH);
+    let slow = Machine { beside: 1.25, ..FREE };
+    let s = simulate(&load, Strategy::ShortestQueue, 2, &slow).speedup;
+    assert!((1.5..1.62).contains(&s), "{s}");
+}
+
+#[test]
+fn a_machine_is_set_by_name() {
+    let mut machine = Machine::default();
+    machine.set("wake=7").unwrap();
+    machine.set("beside=1.5").unwrap();
+    assert_eq!((machine.wake, machine.beside), (7, 1.5));
+    assert!(machine.set("nonsense=1").unwrap_err().contains("give-flow"));
+    assert!(machine.set("wake").is_err() && machine.set("wake=-1").is_err() && machine.set("ring=x").is_err());
+    for name in Machine::NAMES.split(", ") {
+        machine.set(&format!("{name}=3")).unwrap();
+    }
+}

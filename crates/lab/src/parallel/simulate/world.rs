@@ -1,0 +1,468 @@
+//! The events, and what the workers do at each.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::load::{Load, Packet};
+use super::{Machine, Simulated, Strategy};
+
+/// The engine's limits (`crates/engine/src/parallel/feeder.rs`): lists in a queue, frames that are read at a time, frames
+/// from which on a list is handed over, packets that a reader has when it reads no more, frames after which a worker hears of the time.
+const QUEUE: usize = 32;
+const BATCH: usize = 256;
+const ENOUGH: usize = 128;
+const ENOUGH_TO_DO: u64 = 1024;
+const SILENCE: u64 = 4096;
+/// A look for something to do that finds nothing.
+const LOOK: u64 = 200;
+/// Fewest lists in a queue whose second half is searched by others.
+const WORTH_HELP: usize = 4;
+
+const NOBODY: u32 = u32::MAX;
+
+/// Packets for one worker.
+#[derive(Debug, Default)]
+struct Piece {
+    packets: Vec<u32>,
+    /// What they cost beside what each costs.
+    extra: u64,
+    /// When another is done with the search of each, where one took it on.
+    searched: Option<Vec<u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    queue: VecDeque<Piece>,
+    /// What had no room there.
+    waiting: VecDeque<Piece>,
+    open: Piece,
+    sent: u64,
+    done: u64,
+    /// As the reader saw it last.
+    seen_done: u64,
+    told: u64,
+    packets: u64,
+    longest: u64,
+}
+
+impl Lane {
+    fn load(&self) -> u64 {
+        (self.sent + self.open.packets.len() as u64).saturating_sub(self.seen_done)
+    }
+
+    fn close(&mut self, at: u64) {
+        let piece = std::mem::take(&mut self.open);
+        self.sent += piece.packets.len() as u64;
+        self.told = at;
+        self.waiting.push_back(piece);
+    }
+
+    fn put(&mut self) -> usize {
+        let mut put = 0;
+        while self.queue.len() < QUEUE
+            && let Some(piece) = self.waiting.pop_front()
+        {
+            self.queue.push_back(piece);
+            put += 1;
+        }
+        put
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flow {
+    worker: u32,
+    /// Packets on the way: in all, and at its present worker.
+    all: u32,
+    here: u32,
+    /// Its worker has looked at a packet of it: what it is searched for is known.
+    known: bool,
+}
+
+/// What a worker is doing until its next event.
+#[derive(Debug, Default)]
+enum Doing {
+    /// Looks for something.
+    #[default]
+    Go,
+    Asleep {
+        since: u64,
+    },
+    /// Was rung.
+    Waking {
+        since: u64,
+    },
+    Reading {
+        to: usize,
+    },
+    Inspecting(Vec<u32>),
+    Helping,
+    Ended,
+}
+
+pub(super) struct World<'a> {
+    load: &'a Load,
+    strategy: Strategy,
+    machine: &'a Machine,
+    lanes: Vec<Lane>,
+    doing: Vec<Doing>,
+    flows: Vec<Flow>,
+    /// By time, then by who asked first.
+    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    asked: u64,
+    /// Packets that were read.
+    at: usize,
+    reader: bool,
+    stuck: Option<usize>,
+    over: bool,
+    slept: u64,
+    ended: u64,
+    out: Simulated,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(load: &'a Load, strategy: Strategy, workers: usize, machine: &'a Machine) -> World<'a> {
+        let flow = |hash: &u64| Flow {
+            worker: if strategy.keeps_to_hash() { by_hash(*hash, workers) } else { NOBODY },
+            all: 0,
+            here: 0,
+            known: false,
+        };
+        World {
+            load,
+            strategy,
+            machine,
+            lanes: (0..workers).map(|_| Lane::default()).collect(),
+            doing: (0..workers).map(|_| Doing::Go).collect(),
+            flows: load.hashes.iter().map(flow).collect(),
+            events: BinaryHeap::new(),
+            asked: 0,
+            at: 0,
+            reader: false,
+            stuck: None,
+            over: false,
+            slept: 0,
+            ended: 0,
+            out: Simulated::default(),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Simulated {
+        let workers = self.lanes.len();
+        for w in 0..workers {
+            self.plan(0, w, Doing::Go);
+        }
+        while let Some(Reverse((now, _, w))) = self.events.pop() {
+            match std::mem::take(&mut self.doing[w]) {
+                Doing::Reading { to } => self.steered(now, w, to),
+                Doing::Inspecting(packets) => {
+                    self.inspected(now, w, &packets);
+                    self.go(now, w);
+                }
+                Doing::Waking { since } => {
+                    self.slept += now - since;
+                    self.go(now, w);
+                }
+                Doing::Go | Doing::Helping => self.go(now, w),
+                Doing::Asleep { .. } | Doing::Ended => {}
+            }
+        }
+        let mut out = self.out;
+        out.time = self.ended;
+        out.speedup = self.load.alone() as f64 / out.time.max(1) as f64;
+        let most = self.lanes.iter().map(|l| l.packets).max().unwrap_or(0);
+        out.busiest = most as f64 / self.load.packets.len().max(1) as f64;
+        out.longest = self.lanes.iter().map(|l| l.longest).max().unwrap_or(0);
+        out.idle = self.slept as f64 / (out.time.max(1) as f64 * workers as f64);
+        out
+    }
+
+    fn plan(&mut self, time: u64, w: usize, doing: Doing) {
+        self.doing[w] = doing;
+        self.asked += 1;
+        self.events.push(Reverse((time, self.asked, w)));
+    }
+
+    fn beside(&self, time: u64) -> u64 {
+        if self.lanes.len() < 2 { time } else { (time as f64 * self.machine.beside) as u64 }
+    }
+
+    fn packet(&self, n: u32) -> Packet {
+        self.load.packets.get(n as usize).copied().unwrap_or_default()
+    }
+
+    /// What a worker does that has nothing on its hands.
+    fn go(&mut self, now: u64, w: usize) {
+        if let Some(piece) = self.lanes[w].queue.pop_front() {
+            return self.inspect(now, w, piece);
+        }
+        if self.over {
+            let share = self.lanes[w].packets as f64 / self.load.packets.len().max(1) as f64;
+            self.ended = self.ended.max(now + (self.load.end as f64 * share) as u64);
+            self.doing[w] = Doing::Ended;
+            return;
+        }
+        if !self.reader {
+            self.reader = true;
+            self.out.turns += 1;
+            return self.read(now, w);
+        }
+        self.idle(now, w);
+    }
+
+    /// Nothing to inspect, and nothing to read.
+    fn idle(&mut self, now: u64, w: usize) {
+        if self.strategy == Strategy::Adaptive && self.help(now, w) {
+            return;
+        }
+        let something = !self.lanes[w].queue.is_empty() || self.over || (!self.reader && self.stuck.is_none());
+        if something {
+            self.plan(now + LOOK, w, Doing::Go);
+        } else {
+            self.doing[w] = Doing::Asleep { since: now };
+        }
+    }
+
+    /// Rings a worker, where it sleeps. Returns what that costs.
+    fn ring(&mut self, now: u64, w: usize) -> u64 {
+        let Some(Doing::Asleep { since }) = self.doing.get(w) else { return 0 };
+        let since = *since;
+        self.plan(now + self.machine.ring + self.machine.wake, w, Doing::Waking { since });
+        self.machine.ring
+    }
+
+    fn ring_one(&mut self, now: u64) -> u64 {
+        match self.doing.iter().position(|d| matches!(d, Doing::Asleep { .. })) {
+            Some(w) => self.ring(now, w),
+            None => 0,
+        }
+    }
+
+    /// Goes on reading, with the reader's place.
+    fn read(&mut self, mut now: u64, w: usize) {
+        let before = now;
+        let full = self.hand_over(false, &mut now);
+        let all = full.is_none() && (self.at == self.load.packets.len() || self.lanes[w].load() >= ENOUGH_TO_DO);
+        let full = full.or_else(|| if all { self.hand_over(true, &mut now) } else { None });
+        if let Some(n) = full {
+            self.out.stalls += 1;
+            self.out.read += now - before;
+            self.stuck = Some(n);
+            self.reader = false;
+            if self.lanes[w].queue.is_empty() {
+                return self.idle(now + LOOK, w);
+            }
+            if self.strategy == Strategy::Adaptive {
+                // Somebody else may search what waits.
+                now += self.ring_one(now);
+            }
+            return self.plan(now, w, Doing::Go);
+        }
+        if all {
+            self.reader = false;
+            self.stuck = None;
+            if self.at == self.load.packets.len() {
+                self.over = true;
+                for other in 0..self.lanes.len() {
+                    now += self.ring(now, other);
+                }
+            } else {
+                now += self.ring_one(now);
+            }
+            self.out.read += now - before;
+            return self.plan(now, w, Doing::Go);
+        }
+        let to = (self.at + BATCH).min(self.load.packets.len());
+        let frames = self.load.packets.get(self.at..to).unwrap_or_default();
+        let time: u64 = frames.iter().map(|p| u64::from(p.read) + u64::from(p.steer)).sum();
+        now += self.beside(time);
+        self.out.read += now - before;
+        self.plan(now, w, Doing::Reading { to });
+    }
+
+    /// Frames up to `to` were read.
+    fn steered(&mut self, now: u64, w: usize, to: usize) {
+        for n in self.at..to {
+            self.steer(n as u32);
+        }
+        self.at = to;
+        self.read(now, w);
+    }
+
+    fn steer(&mut self, n: u32) {
+        let at = self.packet(n).flow as usize;
+        let Some(mut flow) = self.flows.get(at).copied() else { return };
+        if !self.strategy.keeps_to_hash() {
+            self.choose(at, &mut flow);
+        }
+        let lane = &mut self.lanes[flow.worker as usize];
+        if flow.all > flow.here {
+            // Others of its flow are looked at elsewhere.
+            lane.open.extra += self.machine.order;
+        }
+        flow.all += 1;
+        flow.here += 1;
+        lane.open.packets.push(n);
+        lane.packets += 1;
+        self.flows[at] = flow;
+    }
+
+    /// Where the flow's next packet goes.
+    fn choose(&mut self, at: usize, flow: &mut Flow) {
+        let m = self.machine;
+        let own = flow.worker;
+        let may_move = match self.strategy {
+            Strategy::Conservative => flow.all == 0,
+            Strategy::Optimistic => flow.all == 0 || flow.here > m.threshold,
+            _ => false,
+        };
+        if own != NOBODY && !may_move {
+            return;
+        }
+        let hash = self.load.hashes.get(at).copied().unwrap_or_default();
+        let first = if own == NOBODY { by_hash(hash, self.lanes.len()) as usize } else { own as usize };
+        let (mut best, mut least) = (first, self.lanes[first].load());
+        for (n, lane) in self.lanes.iter().enumerate() {
+            if lane.load() < least {
+                (best, least) = (n, lane.load());
+            }
+        }
+        if own == NOBODY {
+            flow.worker = best as u32;
+            return;
+        }
+        let load = self.lanes[own as usize].load();
+        if best as u32 == own || load <= least + m.gain {
+            return;
+        }
+        self.out.moves += 1;
+        self.lanes[own as usize].open.extra += m.give_flow + if flow.all == 0 { 0 } else { m.flush };
+        self.lanes[best].open.extra += m.move_flow;
+        flow.worker = best as u32;
+        flow.here = 0;
+    }
+
+    /// Puts lists into the queues: those that are worth it, or `all`. Returns whose queue is full, if one is.
+    fn hand_over(&mut self, all: bool, now: &mut u64) -> Option<usize> {
+        let read = self.at as u64;
+        let mut full = None;
+        for n in 0..self.lanes.len() {
+            let lane = &mut self.lanes[n];
+            lane.seen_done = lane.done;
+            let open = lane.open.packets.len();
+            let silent = read - lane.told >= SILENCE;
+            if open >= ENOUGH || silent || (open != 0 && (all || lane.sent == lane.done)) {
+                lane.close(read);
+            }
+            if lane.waiting.is_empty() {
+                continue;
+            }
+            lane.longest = lane.longest.max(lane.sent - lane.done);
+            let put = lane.put();
+            if !lane.waiting.is_empty() {
+                full = Some(n);
+            }
+            *now += put as u64 * self.machine.give;
+            *now += self.ring(*now, n);
+        }
+        full
+    }
+
+    /// Takes a list out of its queue.
+    fn inspect(&mut self, now: u64, w: usize, piece: Piece) {
+        let own = piece.packets.len() as u64;
+        let far = if self.lanes.len() < 2 { 0 } else { self.machine.far };
+        let mut time = self.machine.take + piece.extra + own * far;
+        match &piece.searched {
+            None => time += self.beside(piece.packets.iter().map(|n| self.packet(*n).work()).sum()),
+            Some(done) => {
+                for (n, done) in piece.packets.iter().zip(done) {
+                    let p = self.packet(*n);
+                    time += self.beside(u64::from(p.before));
+                    if now + time >= *done {
+                        self.out.helped += 1;
+                    } else {
+                        time += self.beside(u64::from(p.search));
+                    }
+                    time += self.beside(u64::from(p.after));
+                }
+            }
+        }
+        for n in &piece.packets {
+            let flow = self.packet(*n).flow as usize;
+            if let Some(flow) = self.flows.get_mut(flow) {
+                flow.known = true;
+            }
+        }
+        self.out.inspected += time;
+        self.plan(now + time, w, Doing::Inspecting(piece.packets));
+    }
+
+    fn inspected(&mut self, now: u64, w: usize, packets: &[u32]) {
+        let moves = !self.strategy.keeps_to_hash();
+        for n in packets {
+            let flow = self.packet(*n).flow as usize;
+            if let Some(flow) = self.flows.get_mut(flow) {
+                flow.all = flow.all.saturating_sub(1);
+                if moves && flow.worker == w as u32 {
+                    flow.here = flow.here.saturating_sub(1);
+                }
+            }
+        }
+        let lane = &mut self.lanes[w];
+        lane.done += packets.len() as u64;
+        if lane.queue.len() <= QUEUE / 2 && self.stuck == Some(w) {
+            self.stuck = None;
+            self.ring_one(now);
+        }
+    }
+
+    /// Takes on the search of a list in the second half of the longest queue.
+    fn help(&mut self, now: u64, w: usize) -> bool {
+        let free = |lane: &Lane| {
+            let half = lane.queue.len() / 2;
+            lane.queue.iter().skip(half).position(|p| p.searched.is_none()).map(|n| half + n)
+        };
+        let mut found: Option<(usize, usize, usize)> = None;
+        for (n, lane) in self.lanes.iter().enumerate() {
+            let long = lane.queue.len();
+            if n == w || long < WORTH_HELP || found.is_some_and(|(_, _, most)| long <= most) {
+                continue;
+            }
+            if let Some(at) = free(lane) {
+                found = Some((n, at, long));
+            }
+        }
+        let Some((n, at, _)) = found else { return false };
+        let Some(packets) = self.lanes[n].queue.get(at).map(|p| p.packets.clone()) else { return false };
+        let start = now + self.machine.take;
+        let mut time = start;
+        let mut done = Vec::with_capacity(packets.len());
+        for n in packets {
+            let p = self.packet(n);
+            // What a flow is searched for is not known before its worker has looked at it.
+            let known = self.flows.get(p.flow as usize).is_some_and(|f| f.known);
+            if !known || p.search == 0 {
+                done.push(if p.search == 0 { 0 } else { u64::MAX });
+                continue;
+            }
+            time += self.beside(u64::from(p.search)) + self.machine.help;
+            done.push(time);
+        }
+        self.out.searched += time - now;
+        if let Some(piece) = self.lanes[n].queue.get_mut(at) {
+            piece.searched = Some(done);
+        }
+        // Where there is more, there is work for another.
+        let more = self.lanes.get(n).is_some_and(|lane| free(lane).is_some());
+        if more {
+            time += self.ring_one(now);
+        }
+        self.plan(time.max(now + LOOK), w, Doing::Helping);
+        true
+    }
+}
+
+fn by_hash(hash: u64, workers: usize) -> u32 {
+    ((u128::from(hash) * workers as u128) >> 64) as u32
+}
