@@ -504,8 +504,23 @@ fn packet_socket(interface: &str) -> OwnedFd {
     }
 }
 
+/// What waits at one end of a [`BadLink`] to be sent, and from when on.
+type Waiting = std::collections::VecDeque<(Instant, Vec<u8>)>;
+
 impl BadLink {
     pub(crate) fn start(ns: &Ns, a: &'static str, b: &'static str, seed: u64, permille: [u64; 3]) -> BadLink {
+        BadLink::slow(ns, a, b, seed, permille, Duration::ZERO)
+    }
+
+    /// A packet is on its way for so long.
+    pub(crate) fn slow(
+        ns: &Ns,
+        a: &'static str,
+        b: &'static str,
+        seed: u64,
+        permille: [u64; 3],
+        delay: Duration,
+    ) -> BadLink {
         let stop: Arc<AtomicBool> = Arc::default();
         let (lost, passed): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
         let (s, l, p) = (Arc::clone(&stop), Arc::clone(&lost), Arc::clone(&passed));
@@ -514,8 +529,9 @@ impl BadLink {
             let ends = [packet_socket(a), packet_socket(b)];
             let mut chance = Chance::of(seed);
             let mut held: [Option<Vec<u8>>; 2] = [None, None];
+            let mut waiting: [Waiting; 2] = Default::default();
             let mut buffer = vec![0u8; 1 << 17];
-            let send = |to: &OwnedFd, frame: &[u8]| {
+            let send_now = |to: &OwnedFd, frame: &[u8]| {
                 for _ in 0..1000 {
                     // SAFETY: the frame is as long as is said.
                     let n = unsafe { libc::send(to.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
@@ -525,10 +541,17 @@ impl BadLink {
                     std::thread::sleep(Duration::from_micros(100));
                 }
             };
+            let send = |waiting: &mut [Waiting; 2], to: usize, frame: &[u8]| {
+                if delay.is_zero() {
+                    send_now(&ends[to], frame);
+                } else {
+                    waiting[to].push_back((Instant::now() + delay, frame.to_vec()));
+                }
+            };
             while !s.load(Ordering::Relaxed) {
                 let mut idle = true;
                 for (n, from) in ends.iter().enumerate() {
-                    let to = &ends[1 - n];
+                    let to = 1 - n;
                     for _ in 0..64 {
                         // SAFETY: the buffer is as long as is said.
                         let got = unsafe { libc::recv(from.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -546,25 +569,36 @@ impl BadLink {
                             held[n] = Some(frame.to_vec());
                             continue;
                         }
-                        send(to, frame);
+                        send(&mut waiting, to, frame);
                         if !plain && chance.permille(double) {
-                            send(to, frame);
+                            send(&mut waiting, to, frame);
                         }
                         if let Some(late) = held[n].take() {
-                            send(to, &late);
+                            send(&mut waiting, to, &late);
                         }
+                    }
+                }
+                let now = Instant::now();
+                for (to, waiting) in ends.iter().zip(&mut waiting) {
+                    while waiting.front().is_some_and(|w| w.0 <= now)
+                        && let Some((_, frame)) = waiting.pop_front()
+                    {
+                        send_now(to, &frame);
                     }
                 }
                 if idle {
                     for (n, late) in held.iter_mut().enumerate() {
                         if let Some(frame) = late.take() {
-                            send(&ends[1 - n], &frame);
+                            send(&mut waiting, 1 - n, &frame);
                         }
                     }
+                    let due = waiting.iter().filter_map(|w| Some(w.front()?.0)).min();
+                    let pause = due.map_or(Duration::from_millis(20), |d| d.saturating_duration_since(Instant::now()));
+                    let time = libc::timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
                     let mut polled =
                         ends.each_ref().map(|e| libc::pollfd { fd: e.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-                    // SAFETY: there are two structures.
-                    unsafe { libc::poll(polled.as_mut_ptr(), 2, 20) };
+                    // SAFETY: there are two structures, and a time.
+                    unsafe { libc::ppoll(polled.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
                 }
             }
         });
