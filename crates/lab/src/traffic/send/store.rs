@@ -158,15 +158,12 @@ impl Store {
         })
     }
 
-    /// The frames from number `from` of `part` (all of them where there is none) on, as many as `out` takes.
-    pub(crate) fn slices<'a>(&'a self, part: Option<&[u32]>, from: usize, most: usize, out: &mut Vec<IoSlice<'a>>) {
+    /// The frames of `part`, or all of them where there is none.
+    pub(crate) fn slices(&self, part: Option<&[u32]>) -> Vec<IoSlice<'_>> {
         let frame = |e: &Entry| IoSlice::new(self.bytes.get(e.start..e.start + e.len as usize).unwrap_or(&[]));
         match part {
-            None => out.extend(self.entries.iter().skip(from).take(most).map(frame)),
-            Some(part) => {
-                let entries = part.iter().skip(from).filter_map(|i| self.entries.get(*i as usize));
-                out.extend(entries.take(most).map(frame));
-            }
+            None => self.entries.iter().map(frame).collect(),
+            Some(part) => part.iter().filter_map(|i| self.entries.get(*i as usize)).map(frame).collect(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::pace::{Clock, Histogram, Pace};
 use super::port::{Counts, Port};
-use super::store::{Feed, Fitted, Item, Store, copy};
+use super::store::{Feed, Fitted, Item, copy};
 use crate::traffic::template::Dir;
 
 /// When to end.
@@ -78,20 +78,21 @@ pub(super) fn send(
     limits: Limits,
     shared: &Shared,
 ) -> Stats {
+    // Flat out, all of them are named beforehand.
+    let frames = match (&*feed, &*ports) {
+        (Feed::Memory { store, part, .. }, [port])
+            if pace == Pace::Flat && copies.n == 1 && limits.packets.is_none() && port.sends_from() =>
+        {
+            Some(store.slices(*part))
+        }
+        _ => None,
+    };
     let clock = Clock::new(pace);
     let (s, due) = (Stats::default(), Vec::with_capacity(2 * BATCH));
     let mut run = Run { clock, copies, limits, shared, s, told: (0, 0), due };
-    let result = match (&*feed, &mut *ports) {
-        (Feed::Memory { store, part, .. }, [port])
-            if pace == Pace::Flat
-                && copies.n == 1
-                && copies.renew.is_none()
-                && limits.packets.is_none()
-                && port.sends_from() =>
-        {
-            run.memory(store, *part, port)
-        }
-        _ => run.all(feed, ports),
+    let result = match (frames, &mut *ports) {
+        (Some(frames), [port]) => run.memory(&frames, port),
+        (_, ports) => run.all(feed, ports),
     };
     run.tell();
     let mut s = run.s;
@@ -225,21 +226,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sends packets from memory flat out without a copy of our own.
-    fn memory(&mut self, store: &Store, part: Option<&[u32]>, port: &mut Port) -> Result<(), String> {
-        let mut frames: Vec<IoSlice<'_>> = Vec::with_capacity(2 * BATCH);
+    /// Sends frames from where they are.
+    fn memory(&mut self, frames: &[IoSlice<'_>], port: &mut Port) -> Result<(), String> {
         loop {
-            let (before, mut at) = (self.s.packets, 0);
-            loop {
-                frames.clear();
-                store.slices(part, at, 2 * BATCH, &mut frames);
-                if frames.is_empty() {
-                    break;
-                }
-                warm(&frames);
-                let n = port.send_from(&frames).map_err(|e| gone(&port.name, &e))?;
-                at += n;
-                self.count(0, n as u64, frames.iter().take(n).map(|f| f.len() as u64).sum());
+            let (before, mut left) = (self.s.packets, frames);
+            while let Some(batch) = left.get(..left.len().min(2 * BATCH)).filter(|batch| !batch.is_empty()) {
+                warm(batch);
+                let n = port.send_from(batch).map_err(|e| gone(&port.name, &e))?;
+                self.count(0, n as u64, batch.iter().take(n).map(|f| f.len() as u64).sum());
+                left = left.get(n..).unwrap_or_default();
                 if self.over() {
                     return Ok(());
                 }
