@@ -2,20 +2,23 @@
 //! with the test, and a link that loses, doubles and swaps packets.
 #![allow(unsafe_code, dead_code)]
 
+#[path = "../process/mod.rs"]
+mod process;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+use process::PATIENCE;
+#[allow(unused_imports)]
+pub(crate) use process::{Engine, events, folder, last_stats, of_type, wait as wait_for};
 
 /// Runs `ip`; it has to do what these words say.
 pub(crate) fn ip(words: &str) {
@@ -323,132 +326,34 @@ pub(crate) fn query(to: SocketAddr, words: &str, tries: usize) -> std::io::Resul
     Ok(None)
 }
 
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-pub(crate) fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a folder");
-    dir
-}
-
-/// An engine that runs.
-pub(crate) struct Engine {
-    child: Child,
-    said: mpsc::Receiver<String>,
-    pub(crate) all: Vec<String>,
-    pub(crate) dir: PathBuf,
-}
-
 impl Engine {
     /// Starts it with these rules, and waits until packets are let in.
     pub(crate) fn start(dir: &Path, rules: &str, more: &[String]) -> Engine {
         std::fs::write(dir.join("a.rules"), rules).expect("rules");
-        let root = root();
         let settings = format!(
             "%YAML 1.1\n---\ninclude: {}\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types:\n        - \
              alert:\n            verdict: yes\n        - drop:\n            alerts: yes\n            flows: all\n        - \
              stats\n        - http\n",
-            root.join("etc/margay.yaml").display()
+            process::root().join("etc/margay.yaml").display()
         );
         std::fs::write(dir.join("bench.yaml"), settings).expect("settings");
-        let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
         // A measurement may name another build.
-        let built = std::env::var("MARGAY_BENCH_ENGINE").unwrap_or_else(|_| env!("CARGO_BIN_EXE_margay").to_owned());
-        let mut c = Command::new(built);
-        c.arg("-c").arg(dir.join("bench.yaml")).arg("-l").arg(dir).arg("-v");
-        c.args(["--set", &set("classification-file", "etc/classification.config")]);
-        c.args(["--set", &set("reference-config-file", "etc/reference.config")]);
-        c.args(["--set", "vars.address-groups.HOME_NET=any", "--set", "vars.address-groups.EXTERNAL_NET=any"]);
-        c.args(["--set", "unix-command.enabled=yes", "--set"]);
-        c.arg(format!("unix-command.filename={}", dir.join("s.sock").display()));
-        c.arg("-S").arg(dir.join("a.rules")).args(more);
-        Engine::run(c, dir, "Engine started")
+        let built = std::env::var("MARGAY_BENCH_ENGINE").unwrap_or_else(|_| process::MARGAY.to_owned());
+        let mut c = process::engine(built, &dir.join("bench.yaml"), dir);
+        c.args(more);
+        Engine::spawn(c, dir.join("s.sock")).ready()
     }
 
     /// Starts any engine that says these words when it is ready.
-    pub(crate) fn run(mut c: Command, dir: &Path, ready: &str) -> Engine {
-        let mut child = c.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the engine starts");
-        let (send, said) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().expect("its words"));
-        let errors = BufReader::new(child.stderr.take().expect("its words"));
-        let both = send.clone();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|l| send.send(l)));
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|l| both.send(l)));
-        let mut e = Engine { child, said, all: Vec::new(), dir: dir.to_owned() };
+    pub(crate) fn run(c: Command, dir: &Path, ready: &str) -> Engine {
+        let mut e = Engine::spawn(c, dir.join("s.sock"));
         assert!(e.until(ready), "{:?}", e.all);
         e
     }
 
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn until(&mut self, words: &str) -> bool {
-        let end = Instant::now() + PATIENCE;
-        while let Ok(line) = self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.all.push(line.clone());
-            if line.contains(words) {
-                return true;
-            }
-        }
-        false
-    }
-
-    pub(crate) fn counters(&self) -> Value {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
-        let o =
-            c.args(["ctl", "--socket"]).arg(self.dir.join("s.sock")).arg("dump-counters").output().expect("ctl runs");
-        serde_json::from_slice::<Value>(&o.stdout).map_or(Value::Null, |v| v["message"].clone())
-    }
-
     /// Ends it; all that it said.
-    pub(crate) fn stop(mut self) -> Vec<String> {
-        let sent = Command::new("kill").arg("-INT").arg(self.child.id().to_string()).status();
-        assert!(sent.expect("kill").success());
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                self.all.extend(self.said.iter());
-                assert!(status.success(), "{:?}", self.all);
-                return std::mem::take(&mut self.all);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it does not end: {:?}", self.all);
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// All events; each line is one, and whole.
-pub(crate) fn events(dir: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
-    assert!(text.is_empty() || text.ends_with('\n'));
-    text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
-}
-
-pub(crate) fn of_type(dir: &Path, kind: &str) -> Vec<Value> {
-    events(dir).into_iter().filter(|e| e["event_type"] == kind).collect()
-}
-
-pub(crate) fn last_stats(dir: &Path) -> Value {
-    of_type(dir, "stats").pop().expect("statistics")["stats"].clone()
-}
-
-/// Waits for something to become true.
-pub(crate) fn wait_for(what: &str, mut f: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !f() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
+    pub(crate) fn stop(self) -> Vec<String> {
+        self.stop_by("INT")
     }
 }
 
