@@ -61,7 +61,7 @@ pub struct PacketTimes {
     pub first: Option<Instant>,
     /// When that of the last one was over.
     pub last: Option<Instant>,
-    /// Searches for patterns in payloads and headers, and how many there were.
+    /// Searches for patterns in payloads, and how many there were.
     pub payload: Duration,
     /// See `payload`.
     pub payload_spans: u32,
@@ -155,7 +155,9 @@ impl Watch for Profile {
         let took = since.elapsed();
         let (sum, spans) = match source {
             Source::Stream => (&mut times.stream, &mut times.stream_spans),
-            _ => (&mut times.payload, &mut times.payload_spans),
+            Source::Payload => (&mut times.payload, &mut times.payload_spans),
+            // Short, and of no interest to anybody else.
+            Source::Header(_) => return,
         };
         *sum = sum.saturating_add(took);
         *spans = spans.saturating_add(1);

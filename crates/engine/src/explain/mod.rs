@@ -205,6 +205,7 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         &mut reporter,
         &steering,
         &mut crate::service::watchdog::Watch::default().join("explain"),
+        None,
     );
     worker.finish();
     let Some((_, state)) = &worker.lane.rest.detect else { return Err(Failed::new("detect", "there are no rules")) };

@@ -19,7 +19,7 @@ use margay_packet::Frame;
 use rtrb::RingBuffer;
 
 use super::assign::Assigned;
-use super::feeder::{Feeder, Item, Load, Reading, Shared, Spot};
+use super::feeder::{Feeder, Item, Load, Piece, Reading, Shared, Spot};
 use super::longest_life;
 use super::steer::{Place, Steering};
 use super::turns::{Outcome, Turns};
@@ -36,7 +36,7 @@ const BATCH: usize = 256;
 const LISTS: [usize; 4] = [1, 8, 32, 128];
 const HANDED: u64 = 2_000_000;
 /// Lists on the way, as in a run.
-const QUEUE: usize = 32;
+const QUEUE: usize = 8;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
@@ -150,9 +150,9 @@ fn measure(wanted: &Wanted) -> Result<String, Failed> {
         line(format!("{:38} {:8.1}", format!("steering and handing over, {name}"), took.each() - read.each()));
     }
     let lists = hash.lists as f64 / hash.packets.max(1) as f64;
-    // A list: the two ends of the queue and its entry; the two ends and the entry of the queue that lists go back by; the
+    // A list: the two ends of the queue, its entry and the piece that this points to; the two ends and the entry of the queue that lists go back by; the
     // counter of the buffer; how far the worker is.
-    let of_list = 2.0 + (size_of::<Item>() as f64 / LINE as f64).ceil() + 3.0 + 1.0 + 1.0;
+    let of_list = 2.0 + ((size_of::<Item>() + size_of::<Piece>()) as f64 / LINE as f64).ceil() + 3.0 + 1.0 + 1.0;
     let of_packet = size_of::<Spot>() as f64 / LINE as f64;
     line(format!(
         "{:38} {:8.2}   {:.4} lists a packet x {of_list:.0} lines + {} bytes a packet in a list",
@@ -221,7 +221,7 @@ impl Bench {
     #[inline(never)]
     fn place(&self) -> Result<Took, Failed> {
         let steering = self.steering()?;
-        each_frame(self.source()?.direct(), |frame| match steering.place(frame) {
+        each_frame(self.source()?.direct(), |frame| match steering.place(frame).0 {
             Place::Flow(hash) | Place::Opening { flow: hash, .. } | Place::Control { pair: hash } => hash,
             Place::Fragment { datagram, .. } => datagram,
             Place::Unknown => 0,
@@ -233,11 +233,12 @@ impl Bench {
         let reading = Reading { source: self.source()?, delete: DeletePolicy::Never, batch: BATCH };
         let life = longest_life(&all::flow(&self.control.config)?);
         let (feeder, mut inboxes) =
-            Feeder::new(Arc::clone(&self.control), reading, self.steering()?, assigned, life, self.workers);
+            Feeder::new(Arc::clone(&self.control), reading, self.steering()?, assigned, life, self.workers, &[]);
         let shared = Shared {
             turns: Turns::new(self.workers),
             feeder: Mutex::new(feeder),
             loads: (0..self.workers).map(|_| Load::default()).collect(),
+            boards: Box::default(),
             progress: Mutex::default(),
             manager: std::thread::current(),
         };
@@ -259,9 +260,9 @@ impl Bench {
                     took.lists += 1;
                     done += piece.len() as u64;
                     load.done.store(done, Ordering::Release);
-                    let mut list = piece.done();
-                    list.clear();
-                    let _ = inbox.lists.push(list);
+                    if let Some(piece) = Arc::into_inner(piece) {
+                        let _ = inbox.sheets.push(piece.done());
+                    }
                 }
             }
             if outcome == Outcome::Over {

@@ -96,10 +96,11 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
         }
         foot.push("dashed lines, hollow points: simulated from what each packet cost one worker".to_owned());
         foot.push(format!(
-            "of one worker's time: reading {:.0} %, before the search {:.0} %, search {:.0} %, after it {:.0} %; {:.0} ns a packet, {} packets, {} flows",
+            "of one worker's time: reading {:.0} %, before the search {:.0} %, search {:.0} + {:.0} %, after it {:.0} %; {:.0} ns a packet, {} packets, {} flows",
             s.read * 100.0,
             s.before * 100.0,
             s.search * 100.0,
+            s.stream * 100.0,
             s.after * 100.0,
             s.packet,
             p.packets,

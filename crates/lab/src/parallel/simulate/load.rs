@@ -26,16 +26,25 @@ pub(crate) struct Packet {
     pub(crate) steer: u32,
     /// What its worker does before it searches: decoding, tracking, reassembly, parsing.
     pub(crate) before: u32,
-    /// Searching it for patterns, which changes nothing and may be done by anybody.
+    /// Searching its payload for patterns, which changes nothing and may be done by anybody.
     pub(crate) search: u32,
+    /// Searching what was due of its stream.
+    pub(crate) stream: u32,
     /// What is left after that: checks, events.
     pub(crate) after: u32,
+    /// Bytes of the frame.
+    pub(crate) len: u32,
 }
 
 impl Packet {
+    /// What its worker does for it once its payload was searched.
+    pub(crate) const fn rest(&self) -> u64 {
+        self.stream as u64 + self.after as u64
+    }
+
     /// What its worker does for it.
     pub(crate) const fn work(&self) -> u64 {
-        self.before as u64 + self.search as u64 + self.after as u64
+        self.before as u64 + self.search as u64 + self.rest()
     }
 }
 
@@ -57,6 +66,7 @@ pub(crate) struct Shares {
     pub(crate) read: f64,
     pub(crate) before: f64,
     pub(crate) search: f64,
+    pub(crate) stream: f64,
     pub(crate) after: f64,
     pub(crate) end: f64,
     /// Nanoseconds a packet, all but steering; and those of steering.
@@ -98,8 +108,10 @@ impl Load {
                 read: n(0)?,
                 steer: n(1)?,
                 before: n(2)?,
-                search: n(3)?.saturating_add(n(4)?),
+                search: n(3)?,
+                stream: n(4)?,
                 after: n(5)?,
+                len: n(6)?,
             });
         }
         Some(load)
@@ -128,6 +140,7 @@ impl Load {
             scale(&mut p.read);
             scale(&mut p.before);
             scale(&mut p.search);
+            scale(&mut p.stream);
             scale(&mut p.after);
         }
         self.end = (self.end as f64 * by) as u64;
@@ -143,6 +156,7 @@ impl Load {
             read: sum(|p| p.read) / all,
             before: sum(|p| p.before) / all,
             search: sum(|p| p.search) / all,
+            stream: sum(|p| p.stream) / all,
             after: sum(|p| p.after) / all,
             end: self.end as f64 / all,
             packet: all / packets,
@@ -191,7 +205,10 @@ mod tests {
         let bytes = file(&[(7, [10, 20, 30, 40, 5, 50, 600]), (9, [1; 7]), (7, [2; 7])]);
         let load = Load::parse(&bytes).unwrap();
         assert_eq!(load.hashes, [7, 9]);
-        assert_eq!(load.packets[0], Packet { flow: 0, read: 10, steer: 20, before: 30, search: 45, after: 50 });
+        assert_eq!(
+            load.packets[0],
+            Packet { flow: 0, read: 10, steer: 20, before: 30, search: 40, stream: 5, after: 50, len: 600 }
+        );
         assert_eq!((load.packets[1].flow, load.packets[2].flow, load.end, load.measured), (1, 0, 100, 1000));
         assert_eq!(load.alone(), 135 + 5 + 10 + 100);
         assert!((load.largest_flow() - 2.0 / 3.0).abs() < 1e-9);
