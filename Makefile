@@ -10,7 +10,7 @@ LAB_OUT ?= out/lab
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
-.PHONY: demo test test-live test-faults lab-experiments build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules profile instructions instructions-accept micro portable clean help
+.PHONY: demo test test-live test-faults lab-experiments build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,8 +61,8 @@ test: lint unit doc deny build fuzz-replay conformance instructions portable ## 
 	@echo "make test: all passed"
 
 test-live: setup ## live capture and the laboratory in network namespaces; needs root (a part of unit)
-	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test bridge --test nfqueue
-	$(CARGO) test --locked --quiet --package margay --test live --test inline --test nfqueue --test service --test faults --test faults_inline
+	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test af_xdp --test bridge --test ebpf --test nfqueue
+	$(CARGO) test --locked --quiet --package margay --test live --test af_xdp --test bypass --test inline --test nfqueue --test service --test faults --test faults_inline
 	$(CARGO) test --locked --quiet --package margay-lab --test wire
 
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
@@ -80,6 +80,10 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolch
 
 bench: build ## speed, start and memory beside Suricata's, on an idle machine; BENCH_FLAGS="--only mix --pairs 1"
 	@tools/bench $(RELEASE) $(BENCH_FLAGS)
+
+bench-send: build ## the sender's packets flat out and its pacing beside tcpreplay's, over virtual interfaces; root. BENCH_SEND="--pairs 3 --only pace"
+	@tools/setup tcpreplay tcpdump
+	@tools/bench-send "$(RELEASE) lab" $(BENCH_SEND)
 
 profile: build ## where time and instructions go: flame graph and tables; PROFILE_FLAGS="x.pcap --rules my.rules --packets"
 	@tools/profile $(RELEASE) $(PROFILE_FLAGS)

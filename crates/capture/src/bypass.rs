@@ -32,7 +32,7 @@ use crate::af_packet::ring::Asker;
 use crate::af_xdp::attach;
 use crate::ebpf::programs::{self, Found, key, value};
 use crate::ebpf::sys::{Link, Map, MapType, NO_PREALLOC, Program, ProgramType};
-use crate::ebpf::{XdpMode, not_taken, refused};
+use crate::ebpf::{Purpose, XdpMode};
 use crate::live::LiveError;
 
 /// Flows that a program's table has room for.
@@ -41,6 +41,8 @@ pub const FLOWS: u32 = 65_536;
 const CHUNK: usize = 1024;
 /// An Ethernet header with its type, and two tags: what may be before a packet as large as the MTU.
 const LINK_HEADER: u32 = 22;
+/// What the program needs: it calculates with addresses of packets, which is the third.
+const NEEDS: &str = "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON";
 
 /// One direction of a flow, as the program sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -144,8 +146,9 @@ impl Bypass {
     pub fn new(ports: &[BypassPort], mode: Option<XdpMode>) -> Result<Bypass, LiveError> {
         let first = ports.first().map_or("", |p| p.interface.as_str());
         let sizes = [key::LEN as u32, value::LEN as u32];
-        let flows = Map::new(MapType::PercpuHash, "bypassed", sizes, FLOWS * 2, NO_PREALLOC)
-            .map_err(|e| refused(first, "cannot have a table of bypassed flows", e))?;
+        let flows = Map::new(MapType::PercpuHash, "bypassed", sizes, FLOWS * 2, NO_PREALLOC).map_err(|e| {
+            Purpose { interface: first, needs: NEEDS }.refused("cannot have a table of bypassed flows", e)
+        })?;
         let mut standing = Vec::new();
         for port in ports {
             standing.push(Some(stand(&flows, port, mode)?));
@@ -242,7 +245,8 @@ impl Bypass {
 /// Brings the program to an interface.
 fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standing, LiveError> {
     let name = port.interface.as_str();
-    let failed = |what| move |e| refused(name, what, e);
+    let purpose = Purpose { interface: name, needs: NEEDS };
+    let failed = |what| move |e| purpose.refused(what, e);
     let interface = Interface::find(name)?;
     if interface.link != LinkType::ETHERNET || interface.loopback {
         return Err(LiveError::Setting {
@@ -268,8 +272,8 @@ fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standi
     };
     let code = programs::bypass(flows.fd(), own, found)?;
     let program = Program::load(ProgramType::Xdp, "bypass", &code)
-        .map_err(|r| not_taken(name, "the program that bypasses flows is not taken by the kernel", r))?;
-    let (link, mode) = attach(name, &program, interface.index, mode)?;
+        .map_err(|r| purpose.not_taken("the program that bypasses flows is not taken by the kernel", r))?;
+    let (link, mode) = attach(purpose, &program, interface.index, mode)?;
     Ok(Standing { index: interface.index, to, mode, _devices: devices, _link: link })
 }
 

@@ -332,12 +332,15 @@ pub enum LiveError {
     },
     /// Only privileged processes may load programs into the kernel.
     #[error(
-        "{interface}: a program for XDP needs the capabilities CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_NET_RAW: run as root, \
-         or give them to the program"
+        "{interface}: {what}: that needs the capabilities {needs} and CAP_NET_RAW: run as root, or give them to the program"
     )]
-    NotAllowedXdp {
+    NotAllowedProgram {
         /// The interface.
         interface: String,
+        /// What is not allowed.
+        what: &'static str,
+        /// The capabilities that are needed for the program, beside that for capturing.
+        needs: &'static str,
     },
     /// Another program is there.
     #[error(

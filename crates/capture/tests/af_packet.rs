@@ -4,12 +4,15 @@
 #[macro_use]
 #[path = "common/namespace.rs"]
 mod namespace;
+#[path = "common/wire.rs"]
+mod wire;
 
 use std::time::{Duration, Instant};
 
 use margay_capture::af_packet::{AfPacket, Distribution, Fanout, Interface, Settings, Trust};
 use margay_capture::live::{Decisions, LinkChange, LiveError, LiveSource, Received};
 use namespace::ip;
+use wire::{Sender, tagged, udp, until};
 
 in_namespace! {
     "mgc";
@@ -26,41 +29,6 @@ in_namespace! {
 /// The two interfaces.
 fn pair() {
     namespace::pair("va", "vb", "mtu 9000");
-}
-
-/// A UDP datagram in an Ethernet frame.
-fn udp(from: [u8; 4], sport: u16, to: [u8; 4], dport: u16, payload: &[u8]) -> Vec<u8> {
-    let len = 28 + payload.len();
-    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
-    f.extend_from_slice(&(len as u16).to_be_bytes());
-    f.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0]);
-    f.extend_from_slice(&from);
-    f.extend_from_slice(&to);
-    for n in [sport, dport, len as u16 - 20, 0] {
-        f.extend_from_slice(&n.to_be_bytes());
-    }
-    f.extend_from_slice(payload);
-    f
-}
-
-fn tagged(frame: &[u8], tags: &[[u8; 4]]) -> Vec<u8> {
-    [&frame[..12], &tags.concat()[..], &frame[12..]].concat()
-}
-
-struct Sender(pcap::Capture<pcap::Active>);
-
-impl Sender {
-    fn on(name: &str) -> Sender {
-        Sender(pcap::Capture::from_device(name).and_then(|c| c.buffer_size(1 << 16).open()).expect("it can be sent to"))
-    }
-
-    fn send(&mut self, frame: &[u8]) {
-        // The other end may be behind.
-        let end = Instant::now() + Duration::from_secs(10);
-        while let Err(e) = self.0.sendpacket(frame) {
-            assert!(Instant::now() < end, "{e}");
-        }
-    }
 }
 
 /// All that comes until nothing does.
@@ -255,17 +223,6 @@ fn inner_truncated() {
     let c = source.counters(0);
     assert_eq!((seen, c.truncated), (1, 1), "{c:?}");
     accounted(&mut source);
-}
-
-/// Receives until the interface is as said.
-fn until(source: &mut AfPacket, change: LinkChange) -> bool {
-    let end = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < end {
-        if source.receive(64, Duration::from_millis(20)) == Received::Link(change) {
-            return true;
-        }
-    }
-    false
 }
 
 #[test]

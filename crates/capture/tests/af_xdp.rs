@@ -7,7 +7,6 @@ mod namespace;
 #[path = "common/wire.rs"]
 mod wire;
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,8 +14,8 @@ use margay_capture::af_packet::Interface;
 use margay_capture::af_xdp::{AfXdp, BindMode, Port, Settings};
 use margay_capture::ebpf::XdpMode;
 use margay_capture::live::{Decisions, LinkChange, LiveError, LiveSource, Received};
-use namespace::ip;
-use wire::{Sender, tagged, udp};
+use namespace::{has_program, ip};
+use wire::{PATIENCE, Sender, tagged, udp, until};
 
 in_namespace! {
     "mgx";
@@ -28,8 +27,6 @@ in_namespace! {
     down_and_up_gone_and_back: inner_link,
     what_cannot_be_opened: inner_errors,
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn pair() {
     namespace::pair("va", "vb", "");
@@ -66,7 +63,7 @@ fn step(source: &mut AfXdp, into: &mut Vec<Vec<u8>>) -> Received {
 }
 
 /// Receives until there are so many.
-fn until(source: &mut AfXdp, count: usize) -> Vec<Vec<u8>> {
+fn receive(source: &mut AfXdp, count: usize) -> Vec<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let mut all = Vec::new();
     while all.len() < count && Instant::now() < end {
@@ -92,12 +89,6 @@ fn accounted(source: &mut AfXdp) {
     assert_eq!((c.unreadable, c.rings.invalid), (0, 0));
 }
 
-/// Whether a program is at the interface.
-fn occupied() -> bool {
-    let o = Command::new("ip").args(["link", "show", "vb"]).output().expect("ip runs");
-    String::from_utf8_lossy(&o.stdout).contains("xdp")
-}
-
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_frames() {
@@ -114,12 +105,12 @@ fn inner_frames() {
     let copied = Settings { bind: BindMode::Copy, busy_poll: None, ..generic() };
     for settings in [Settings { mode: Some(XdpMode::Driver), ..Settings::default() }, copied, Settings::default()] {
         let mut source = opened(settings);
-        assert!(occupied() && source.remarks().is_empty(), "{:?}", source.remarks());
+        assert!(has_program("vb") && source.remarks().is_empty(), "{:?}", source.remarks());
         let mut sender = Sender::on("va");
         let mut got = Vec::new();
         for chunk in sent.chunks(100) {
             chunk.iter().for_each(|f| sender.send(f));
-            got.extend(until(&mut source, chunk.len()));
+            got.extend(receive(&mut source, chunk.len()));
         }
         assert!(got == sent, "as they were");
         assert!(quiet(&mut source));
@@ -127,7 +118,7 @@ fn inner_frames() {
         let c = source.counters(0);
         assert_eq!((c.frames, c.kernel_drops), (3000, 0), "{}", source.way());
         drop(source);
-        assert!(!occupied(), "the program is gone");
+        assert!(!has_program("vb"), "the program is gone");
     }
 }
 
@@ -142,13 +133,13 @@ fn inner_start() {
     assert!(quiet(&mut source));
     source.start().expect("it starts");
     (0..50).for_each(|_| sender.send(&frame));
-    until(&mut source, 50);
+    receive(&mut source, 50);
     (0..50).for_each(|_| sender.send(&frame));
     std::thread::sleep(source.settle());
     source.stop();
     (0..50).for_each(|_| sender.send(&frame));
     // What came before the stop is there.
-    until(&mut source, 50);
+    receive(&mut source, 50);
     assert!(quiet(&mut source));
     accounted(&mut source);
     assert_eq!(source.counters(0).kernel_packets, 100);
@@ -157,11 +148,7 @@ fn inner_start() {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_queues() {
-    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("settings of the namespace");
-    assert!(ip("link add va numtxqueues 4 numrxqueues 4 type veth peer name vb numtxqueues 4 numrxqueues 4"));
-    for i in ["va", "vb"] {
-        assert!(ip(&format!("link set {i} up")));
-    }
+    namespace::pair_of("va", "vb", "numtxqueues 4 numrxqueues 4", "");
     assert_eq!(Interface::queues("vb"), 4);
     let port = port(Settings::default());
     assert_eq!(port.queues(), 4);
@@ -211,7 +198,7 @@ fn inner_overrun() {
     assert!(lost > 500 && c.kernel_drops == lost && c.rings.dropped > 0, "{c:?}");
     // It goes on.
     sender.send(&frame);
-    until(&mut source, 1);
+    receive(&mut source, 1);
     accounted(&mut source);
 }
 
@@ -228,22 +215,11 @@ fn inner_filter() {
             sender.send(&plain);
         }
         sender.send(&other);
-        assert_eq!(until(&mut source, 1), std::slice::from_ref(&other));
+        assert_eq!(receive(&mut source, 1), std::slice::from_ref(&other));
     }
     accounted(&mut source);
     let c = source.counters(0);
     assert_eq!((c.kernel_packets, c.frames, c.rings.filtered, c.kernel_drops), (100, 100, 10_000, 0));
-}
-
-/// Receives until the interface is as said.
-fn changed(source: &mut AfXdp, change: LinkChange) -> bool {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        if step(source, &mut Vec::new()) == Received::Link(change) {
-            return true;
-        }
-    }
-    false
 }
 
 #[test]
@@ -253,27 +229,27 @@ fn inner_link() {
     let frame = udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 53, b"x");
     let mut source = opened(Settings::default());
     Sender::on("va").send(&frame);
-    until(&mut source, 1);
+    receive(&mut source, 1);
     for _ in 0..2 {
         assert!(ip("link set vb down"));
-        assert!(changed(&mut source, LinkChange::Down));
+        assert!(until(&mut source, LinkChange::Down));
         assert!(!source.is_up());
         assert_eq!(source.receive(64, Duration::from_millis(20)), Received::Idle);
         assert!(ip("link set vb up"));
-        assert!(changed(&mut source, LinkChange::Back));
+        assert!(until(&mut source, LinkChange::Back));
         Sender::on("va").send(&frame);
-        until(&mut source, 1);
+        receive(&mut source, 1);
     }
     assert!(ip("link del va"));
-    assert!(changed(&mut source, LinkChange::Gone));
+    assert!(until(&mut source, LinkChange::Gone));
     let again = Instant::now();
     while again.elapsed() < Duration::from_millis(300) {
         assert_eq!(source.receive(64, Duration::from_millis(20)), Received::Idle);
     }
     pair();
-    assert!(changed(&mut source, LinkChange::Back));
+    assert!(until(&mut source, LinkChange::Back));
     Sender::on("va").send(&frame);
-    until(&mut source, 1);
+    receive(&mut source, 1);
     accounted(&mut source);
     let c = source.counters(0);
     assert!(c.frames == 4 && c.reopened >= 1, "{c:?}");
@@ -283,9 +259,9 @@ fn inner_link() {
     let mut late = opened(Settings::default());
     assert!(!late.is_up());
     assert!(ip("link set vb up"));
-    assert!(changed(&mut late, LinkChange::Back));
+    assert!(until(&mut late, LinkChange::Back));
     Sender::on("va").send(&frame);
-    until(&mut late, 1);
+    receive(&mut late, 1);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A queue of netfilter on the loopback of a network namespace: what is handed over, and what becomes of it.
 
 #[macro_use]
-#[allow(dead_code)]
 #[path = "common/namespace.rs"]
 mod namespace;
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use margay_packet::Time;
 
-use crate::shareable::{InOrder, Shareable, Shared};
+use crate::shareable::{About, InOrder, Shareable, Shared};
 
 /// What a bit hangs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +27,13 @@ impl HostKey {
     /// The pair of `a` and `b`, the same whichever comes first.
     pub fn pair(a: IpAddr, b: IpAddr) -> HostKey {
         if a <= b { HostKey::Pair(a, b) } else { HostKey::Pair(b, a) }
+    }
+
+    /// Whose packets ask for it.
+    const fn about(self) -> About {
+        match self {
+            HostKey::Host(a) | HostKey::Pair(a, _) => About::Host(a),
+        }
     }
 }
 
@@ -143,7 +150,7 @@ impl HostVars {
 
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
-        self.0.wait();
+        self.0.wait(key.about());
         self.0.with(|t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
     }
 
@@ -151,13 +158,13 @@ impl HostVars {
     pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
         let until =
             if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
-        self.0.wait();
+        self.0.wait(key.about());
         self.0.with_mut(|t| t.of_mut(key).set((key, name), now, until))
     }
 
     /// Clears the bit.
     pub fn unset(&mut self, key: HostKey, name: u32) {
-        self.0.wait();
+        self.0.wait(key.about());
         self.0.with_mut(|t| t.of_mut(key).bits.remove(&(key, name)));
     }
 

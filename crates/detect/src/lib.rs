@@ -81,7 +81,7 @@ pub use input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictA
 pub use kind::{RuleKind, is_of_packet, is_of_transaction, is_payload};
 pub use lineage::{RulesMark, live_sets};
 pub use order::sort as sort_rules;
-pub use shareable::InOrder;
+pub use shareable::{About, InOrder};
 pub use state::DetectCounters;
 pub use watch::profile::{PacketTimes, RuleCosts};
 pub use watch::report as explain;

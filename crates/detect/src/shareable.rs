@@ -1,5 +1,6 @@
 //! What a worker keeps for itself, without a lock, or several workers together, behind one.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::detect::Detect;
@@ -7,11 +8,20 @@ use crate::detect::Detect;
 /// What several workers keep together.
 pub(crate) type Shared<T> = Arc<Mutex<T>>;
 
+/// What is to be touched, and by whose packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// By those from or to this host alone.
+    Host(IpAddr),
+    /// By any.
+    All,
+}
+
 /// Waits for the workers that share something with the one that asks, where their packets are of one stream: until all packets
 /// before the one at hand are done with. So what several workers count is what one would count.
 pub trait InOrder: Send + Sync + std::fmt::Debug {
-    /// Returns when it is the asking worker's turn.
-    fn wait(&self);
+    /// Returns when it is the asking worker's turn at what it asks about.
+    fn wait(&self, about: About);
 
     /// The worker inspects with these rules from here on.
     fn rules(&self, _: &Arc<Detect>) {}
@@ -39,9 +49,9 @@ impl<T> Shareable<T> {
 
     /// For a rule that looks at it or writes to it: when it is its turn.
     #[inline]
-    pub(crate) fn wait(&self) {
+    pub(crate) fn wait(&self, about: About) {
         if let Shareable::Shared(_, Some(order)) = self {
-            order.wait();
+            order.wait(about);
         }
     }
 
@@ -83,7 +93,7 @@ mod tests {
     struct Asked(AtomicU32);
 
     impl InOrder for Asked {
-        fn wait(&self) {
+        fn wait(&self, _: About) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -94,16 +104,16 @@ mod tests {
         let order: Arc<dyn InOrder> = asked.clone();
         let mut own = Shareable::Own(5);
         own.in_order(&order);
-        own.wait();
+        own.wait(About::All);
         assert_eq!(asked.0.load(Ordering::Relaxed), 0);
         own.share(&Arc::new(Mutex::new(7)));
-        own.wait();
+        own.wait(About::All);
         own.in_order(&order);
-        own.wait();
+        own.wait(About::All);
         // Another set of rules takes the place of these.
         let mut new = Shareable::Own(9);
         new.take_over(&mut own, |_, _| ());
-        new.wait();
+        new.wait(About::All);
         assert_eq!((asked.0.load(Ordering::Relaxed), new.with(|n| *n)), (2, 7));
     }
 }

@@ -18,7 +18,7 @@ use margay_rules::ast::{AddressSet, GlobalThreshold, GlobalThresholdKind, NewAct
 
 use crate::facts::RuleFacts;
 use crate::header::contains;
-use crate::shareable::{InOrder, Shareable, Shared};
+use crate::shareable::{About, InOrder, Shareable, Shared};
 
 /// What thresholds make of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,14 @@ struct RuleThresholds {
     rate: Option<RateFilter>,
     filter: Option<Threshold>,
     limit: Option<Threshold>,
+}
+
+impl RuleThresholds {
+    /// What its counts are by.
+    fn each_track(&self) -> impl Iterator<Item = Track> {
+        let counts = [self.filter, self.limit].into_iter().flatten().map(|t| t.track);
+        counts.chain(self.rate.as_ref().map(|r| r.track))
+    }
 }
 
 /// Thresholds of all rules.
@@ -294,8 +302,13 @@ impl ThresholdState {
     pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
         match all.get(rule) {
             None => Decision { outcome: Outcome::Alert, new_action: None },
-            Some(_) => {
-                self.0.wait();
+            Some(t) => {
+                t.each_track().for_each(|track| match who(track, s) {
+                    // Those of a flow are one worker's.
+                    None | Some(Who::Flow(_)) => {}
+                    Some(Who::Host(a) | Who::Pair(a, _)) => self.0.wait(About::Host(a)),
+                    Some(Who::Rule) => self.0.wait(About::All),
+                });
                 self.0.with_mut(|c| c.decide(all, rule, s))
             }
         }

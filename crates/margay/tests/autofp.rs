@@ -99,15 +99,56 @@ fn keywords_and_tiny_batches() {
     assert!(compare("preloaded", &capture, &rules, &["--pcap-preload"]) > 50);
 }
 
+/// A capture that the laboratory makes.
+fn made(dir: &Path, what: &[&str], size: &str) -> PathBuf {
+    let capture = dir.join("made.pcap");
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_margay"));
+    lab.args(["lab", "traffic", "gen", "--size", size, "-q", "-o"]).arg(&capture).args(what);
+    let o = lab.output().expect("the laboratory starts");
+    assert!(o.status.success(), "{}", stderr(&o));
+    capture
+}
+
+/// What hosts are counted by is what one worker counts: no worker waits for those that had nothing of a host, and all wait for
+/// those that had. (One count for all would keep them in step.)
+#[test]
+fn hosts_are_counted_in_order() {
+    let dir = folder("hosts-capture");
+    let profile = dir.join("few-hosts.yaml");
+    let pools = "clients: 10.0.0.1-10.0.0.6\nservers: 10.1.0.1-10.1.0.3\n";
+    let templates = "  - {kind: http, cps: 200, requests: 2, bytes: 4kB}\n  - {kind: dns, cps: 900}\n";
+    std::fs::write(&profile, format!("name: few-hosts\nrtt: 20ms\n{pools}templates:\n{templates}")).expect("a profile");
+    let capture = made(&dir, &[&profile.display().to_string()], "1MB");
+    let rules = dir.join("hosts.rules");
+    let mut text = String::new();
+    for (n, track) in ["by_src", "by_dst", "by_both", "by_flow"].iter().enumerate() {
+        for (k, kind) in ["limit", "threshold", "both"].iter().enumerate() {
+            let sid = 1 + n * 10 + k;
+            text += &format!(
+                "alert ip any any -> any any (msg:\"{track} {kind}\"; threshold:type {kind}, track {track}, count 7, seconds 1; sid:{sid};)\n"
+            );
+        }
+    }
+    for (n, track) in ["ip_src", "ip_dst", "ip_pair"].iter().enumerate() {
+        let sid = 100 + n * 10;
+        text += &format!(
+            "alert tcp any any -> any any (msg:\"set\"; flags:S; xbits:set,x{n},track {track},expire 2; noalert; sid:{sid};)\n\
+             alert udp any any -> any any (msg:\"is set\"; xbits:isset,x{n},track {track}; sid:{};)\n\
+             alert udp any any -> any any (msg:\"unset\"; xbits:unset,x{n},track {track}; noalert; sid:{};)\n",
+            sid + 1,
+            sid + 2
+        );
+    }
+    std::fs::write(&rules, text).expect("rules");
+    let n = compare("hosts", &capture, &rules, &[]);
+    assert!(n > 500, "{n} events");
+}
+
 /// One flow is the load: its worker takes over what the others found, and that is what it would have found.
 #[test]
 fn one_flow_is_searched_by_all() {
     let dir = folder("one-flow-capture");
-    let (capture, rules) = (dir.join("one.pcap"), dir.join("one.rules"));
-    let make = ["lab", "traffic", "gen", "--preset", "elephant", "--size", "6MB", "-q", "-o"];
-    let o =
-        Command::new(env!("CARGO_BIN_EXE_margay")).args(make).arg(&capture).output().expect("the laboratory starts");
-    assert!(o.status.success(), "{}", stderr(&o));
+    let (capture, rules) = (made(&dir, &["--preset", "elephant"], "6MB"), dir.join("one.rules"));
     let text: String = (0..64u32)
         .map(|n| {
             let kind = ["tcp", "tcp-pkt"][n as usize % 2];

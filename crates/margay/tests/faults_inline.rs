@@ -3,7 +3,6 @@
 //! `make test-faults`.
 
 #[macro_use]
-#[allow(dead_code)]
 #[path = "../../capture/tests/common/namespace.rs"]
 mod namespace;
 mod bench;
@@ -13,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::{
     Bench, Engine, SERVER4, SERVER6, Server, ask, at, connect, folder, ip, last_stats, of_type, query, wait_for,
@@ -57,6 +56,11 @@ struct Downloads {
 
 impl Downloads {
     fn of(bench: &Bench) -> Downloads {
+        Downloads::sized(bench, 100_000, Duration::from_millis(5))
+    }
+
+    /// Of so many bytes each, with a pause after each.
+    fn sized(bench: &Bench, len: usize, pause: Duration) -> Downloads {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new([AtomicU64::new(0), AtomicU64::new(0)]));
         let threads = [SERVER4, SERVER6].into_iter().enumerate().map(|(n, address)| {
             let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
@@ -64,10 +68,10 @@ impl Downloads {
                 let mut c = connect(at(address, 80));
                 let mut seed = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    ask(&mut c, seed, 100_000).unwrap_or_else(|e| panic!("{address}: {e}"));
+                    ask(&mut c, seed, len).unwrap_or_else(|e| panic!("{address}: {e}"));
                     seed += 1;
                     done[n].fetch_add(1, Ordering::Relaxed);
-                    std::thread::sleep(Duration::from_millis(5));
+                    std::thread::sleep(pause);
                 }
             })
         });
@@ -206,12 +210,14 @@ fn inner_many_reloads() {
     reloads("faults-inline-many-reloads", 100);
 }
 
+/// What came large is not taken for something else, nobody waits busily, and nothing harmless is dropped.
 fn flaps(name: &str, times: usize) {
     let bench = Bench::new();
     let _server = Server::start(&bench.server, 80);
     let dir = folder(name);
     let mut e = Engine::start(&dir, RULES, &Bench::settings(2));
-    let downloads = Downloads::of(&bench);
+    // Without a pause: something is always on its way.
+    let downloads = Downloads::sized(&bench, 2_000_000, Duration::ZERO);
     for n in 0..times {
         downloads.go_on(1);
         let interface = if n % 2 == 0 { "ib" } else { "ia" };
@@ -222,7 +228,20 @@ fn flaps(name: &str, times: usize) {
     }
     downloads.go_on(2);
     downloads.end();
+    // Nothing comes: nobody looks for it more often than needs be.
+    let polls = || e.counters()["capture"]["afpacket"]["polls"].as_u64().expect("a count");
+    let (before, began) = (polls(), Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let (made, took) = (polls() - before, began.elapsed());
+    // Two workers, each of which asks for two interfaces.
+    assert!(made <= 4 * (took.as_millis() / 5) as u64 + 200, "{made} polls in {took:?}");
     recovered(&bench, e);
+    nothing_harmless_dropped(&dir);
+    let stats = last_stats(&dir);
+    let capture = &stats["capture"];
+    let of = &capture["afpacket"];
+    assert_eq!((&of["truncated"], &of["unreadable"]), (&0.into(), &0.into()), "{of}");
+    assert_eq!(capture["engine"]["lost"], 0, "{capture}");
 }
 
 #[test]

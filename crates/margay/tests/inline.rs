@@ -1,6 +1,5 @@
 //! Inline: the engine between a client and a server, who do not know of it. Each test has network namespaces of its own.
 
-#[allow(dead_code)]
 #[macro_use]
 #[path = "../../capture/tests/common/namespace.rs"]
 mod namespace;

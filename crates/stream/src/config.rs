@@ -57,8 +57,9 @@ pub struct StreamConfig {
     pub inline: bool,
     /// Whether packets that the session rejects are dropped in inline mode (`stream.drop-invalid`).
     pub drop_invalid: bool,
-    /// Of these, whether those are let through that bring nothing that was not inspected: without data, or with data that
-    /// the receiver has acknowledged. A host repeats what it takes for lost, and waits for ever where that is dropped.
+    /// Of these, whether those are let through that bring nothing that was not inspected: without data, with data that the
+    /// receiver has acknowledged, or with the very bytes that were sent before. A host repeats what it takes for lost, and waits
+    /// for ever where that is dropped.
     pub spare_harmless: bool,
     /// SYNs with different contents kept for a session (`stream.max-syn-queued`).
     pub max_syn_queued: u8,

@@ -448,10 +448,31 @@ impl StreamEngine {
     }
 }
 
-/// Whether a segment brings no data, or none that its receiver has not acknowledged.
+/// Whether a segment brings nothing that was not inspected: no data, or data that its receiver has acknowledged, or that is
+/// byte for byte what was inspected and waits for its acknowledgment. A host that repeats itself, late or with an old timestamp
+/// because the link doubled or delayed a packet, is no attack; one that says something else than before is not spared.
 fn is_harmless(session: &TcpSession, s: &Segment<'_>) -> bool {
+    if s.payload.is_empty() {
+        return true;
+    }
     let sender = &session.peers[s.from];
-    s.payload.is_empty() || (session.state >= TcpState::Established && seq::leq(s.end(), sender.last_ack))
+    if session.state < TcpState::Established {
+        return false;
+    }
+    if seq::leq(s.end(), sender.last_ack) {
+        return true;
+    }
+    // Its end has to be where it was.
+    let again = sender.has(peer_flag::FIN) && s.end().wrapping_add(1) == sender.next_seq;
+    if s.flags & (tcp::SYN | tcp::URG | tcp::RST) != 0 || (s.has(tcp::FIN) && !again) {
+        return false;
+    }
+    let from = seq::max(s.seq, sender.last_ack);
+    let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(from))) else { return false };
+    let Some(open) = s.payload.get(from.wrapping_sub(s.seq) as usize..).filter(|_| d.oob.is_empty()) else {
+        return false;
+    };
+    d.buffer.contiguous(at, at + open.len() as u64) == open
 }
 
 /// Whether a packet opens a new connection on a session that is over; or once more, without data, on one whose server did

@@ -144,6 +144,36 @@ fn what_brings_nothing_new_may_be_spared() {
     }
 }
 
+/// A packet that the link held back or doubled comes after a later one with a newer timestamp: its receiver leaves it out, and it is no
+/// attack. One that says something else in its place is.
+#[test]
+fn late_copies_are_spared_and_other_words_are_not() {
+    let config = StreamConfig { inline: true, spare_harmless: true, ..StreamConfig::default() };
+    let mut b = Bench::new(config);
+    let at = |mut p: Pkt, value: u32| {
+        p.options.timestamp = Some((value, 1));
+        p
+    };
+    b.send(&at(pkt(ToServer, SYN, 1000, 0, b""), 100));
+    b.send(&at(pkt(ToClient, SYN | ACK, 5000, 1001, b""), 100));
+    b.send(&at(pkt(ToServer, ACK, 1001, 5001, b""), 101));
+    let first = at(pkt(ToServer, PSH | ACK, 1001, 5001, b"hello "), 102);
+    assert!(b.send(&first).accepted);
+    assert!(b.send(&at(pkt(ToServer, PSH | ACK, 1007, 5001, b"world"), 110)).accepted);
+    let late = b.send(&first);
+    assert_eq!((late.accepted, late.drop), (false, false), "{:?}", events(&late));
+    // A part of it was acknowledged.
+    b.send(&at(pkt(ToClient, ACK, 5001, 1004, b""), 110));
+    assert!(!b.send(&first).drop);
+    for (seq, flags, words) in
+        [(1001, PSH | ACK, b"hellO "), (1007, PSH | ACK, b"worldx"), (1001, FIN | ACK, b"hello ")]
+    {
+        let other = b.send(&at(pkt(ToServer, flags, seq, 5001, words), 102));
+        assert_eq!((other.accepted, other.drop), (false, true), "{seq} {words:?}");
+    }
+    assert_eq!(b.read(ToServer, false), "hello world");
+}
+
 /// A keep-alive sends the byte before the next one anew, and not always as it was: that is no overlap.
 #[test]
 fn keep_alives_are_no_data() {

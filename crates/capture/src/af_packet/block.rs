@@ -181,6 +181,18 @@ pub(super) fn beside(
     Some(Slot { meta, offload })
 }
 
+/// How much of a slot [`is_of`] looks at.
+pub(super) const START: usize = 256;
+
+/// Whether a packet of `len` bytes, which begins at `VLAN_TAG` of `beside`, is the one of which `start` is the beginning of
+/// the slot.
+pub(super) fn is_of(start: &[u8; START], beside: &[u8], len: usize) -> bool {
+    let Some((said, at)) = slot_header(start) else { return false };
+    let frame = beside.get(VLAN_TAG..).unwrap_or(&[]);
+    let known = start.get(at..).unwrap_or(&[]).iter().take(said.len);
+    said.wire_len as usize == len && known.zip(frame.iter().take(len)).all(|(a, b)| a == b)
+}
+
 fn slot_header(slot: &[u8]) -> Option<(Said, usize)> {
     let said = Said {
         status: word(slot, 0)?,

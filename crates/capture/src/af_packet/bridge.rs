@@ -42,6 +42,15 @@ use crate::reader::{Batch, Meta};
 /// Room for a packet that is larger than a slot, and how many of them are received together.
 const LARGE: usize = 1 << 17;
 const LARGE_TOGETHER: usize = 16;
+/// More packets larger than a slot than ever wait.
+const LEFT_OVER: usize = 1 << 16;
+/// How long nothing is done where a socket says again and again that there is something, and there is nothing: at first and
+/// at most. A packet that is being written needs no longer than that.
+const QUIET: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
+/// How often it is so until what is in the socket's queue is taken for what nobody will ask for.
+const QUIET_TIMES: u32 = 100;
+/// How often an interface that cannot be sent to is looked at.
+const LOST: Duration = Duration::from_millis(5);
 /// What a slot has before the frame: the header, an address, a VLAN tag's room.
 const BEFORE: u32 = 128;
 /// Batches after which interfaces are looked at even though there is always something to do.
@@ -110,6 +119,8 @@ pub struct Bridge {
     looked: Instant,
     /// Batches since then.
     batches: u32,
+    /// How often in a row a socket said that there was something, and there was nothing.
+    quiet: u32,
     /// A packet that was changed and whose checksum is filled in later.
     patched: Vec<u8>,
 }
@@ -131,6 +142,7 @@ impl Bridge {
             started: false,
             looked: Instant::now(),
             batches: 0,
+            quiet: 0,
             patched: Vec::new(),
         };
         // Nobody joins in between.
@@ -226,7 +238,7 @@ impl Bridge {
                 _ => end.counters.answer_errors += 1,
             }
         }
-        if gone {
+        if gone && self.looked.elapsed() >= LOST {
             self.batches = BATCHES;
         }
     }
@@ -279,6 +291,10 @@ impl Bridge {
             Ok(i) if i.up => Some(i.clone()),
             _ => None,
         };
+        if end.ring.as_ref().is_some_and(|r| r.ready().is_some()) {
+            // What came before is inspected first.
+            return None;
+        }
         end.close();
         if let Some(interface) = here {
             end.interface = interface;
@@ -296,6 +312,32 @@ impl Bridge {
         };
         end.state = State::Gone { until: self.looked + pause, pause };
         (!told).then_some(LinkChange::Gone)
+    }
+
+    /// A socket says that there is something, and there is nothing: a packet that is still being written, or one in the
+    /// socket's own queue that no slot speaks of. Neither makes this a busy loop.
+    #[cold]
+    fn calm(&mut self, wait: Duration) -> Option<Received> {
+        self.quiet = self.quiet.saturating_add(1);
+        match self.quiet {
+            1..=4 => std::thread::yield_now(),
+            n => std::thread::sleep(QUIET[0].saturating_mul(1 << n.min(12)).min(QUIET[1]).min(wait)),
+        }
+        if self.quiet < QUIET_TIMES {
+            return None;
+        }
+        self.quiet = 0;
+        for end in &mut self.ends {
+            let End { ring, beside, counters, .. } = end;
+            let Some(ring) = ring.as_ref().filter(|r| r.ready().is_none()) else { continue };
+            beside.resize(LARGE * LARGE_TOGETHER, 0);
+            for _ in 0..LEFT_OVER {
+                if ring.receive(beside, &mut counters.errors).is_err() {
+                    break;
+                }
+            }
+        }
+        Some(self.look().unwrap_or(Received::Idle))
     }
 
     /// Waits for packets, or for the interfaces.
@@ -331,14 +373,19 @@ impl Bridge {
                 }
             }
         }
+        let nothing = self.ends.iter().all(|e| e.ring.as_ref().is_none_or(|r| r.ready().is_none()));
         if error {
             let found = self.look();
-            if found.is_none() && self.ends.iter().all(|e| e.ring.as_ref().is_none_or(|r| r.ready().is_none())) {
+            if found.is_none() && nothing {
                 // An error that says nothing does not make this a busy loop.
                 std::thread::sleep(wait.min(Duration::from_millis(5)));
             }
             return found;
         }
+        if nothing && !idle {
+            return self.calm(wait);
+        }
+        self.quiet = 0;
         if idle {
             let due = self.ends.iter().any(|e| e.state != State::Up || (self.started && !e.open));
             if due || self.looked.elapsed() >= LOOK {
@@ -503,12 +550,12 @@ impl End {
                     if self.beside.is_empty() {
                         self.beside.resize(LARGE * LARGE_TOGETHER, 0);
                     }
-                    let header: [u8; 32] = ring.take().and_then(|s| s.first_chunk().copied()).unwrap_or([0; 32]);
+                    let head = ring.take().and_then(|s| s.first_chunk().copied()).unwrap_or([0; block::START]);
                     let start = taken * LARGE;
                     let room = self.beside.get_mut(start..start + LARGE);
                     room.and_then(|room| {
-                        let (offload, len) = ring.receive(room.get_mut(VLAN_TAG..)?).ok()?;
-                        block::beside(&header, room, len, offload, link, trust).map(|s| (s, start))
+                        let (offload, len) = beside(ring, &head, room, &mut self.counters.errors)?;
+                        block::beside(&head, room, len, offload, link, trust).map(|s| (s, start))
                     })
                 }
             };
@@ -532,6 +579,18 @@ impl End {
         }
         !self.metas.is_empty()
     }
+}
+
+/// Receives the packet that is too large for the slot that begins with `head`. Those before it are none that any slot says
+/// anything of any more.
+fn beside(ring: &SlotRing, head: &[u8; block::START], room: &mut [u8], errors: &mut u64) -> Option<(Offload, usize)> {
+    for _ in 0..LEFT_OVER {
+        let (offload, len) = ring.receive(room.get_mut(VLAN_TAG..)?, errors).ok()?;
+        if block::is_of(head, room, len) {
+            return Some((offload, len));
+        }
+    }
+    None
 }
 
 impl LiveSource for Bridge {

@@ -35,7 +35,7 @@ use margay_packet::LinkType;
 
 use crate::bpf::Raw;
 use crate::ebpf::sys::{Program, ProgramType};
-use crate::ebpf::{not_taken, programs, refused};
+use crate::ebpf::{Purpose, programs};
 use crate::filter::Filter;
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
@@ -449,6 +449,16 @@ impl AfPacket {
             Ok(i) if i.up => Some(i.clone()),
             _ => None,
         };
+        if let Some(ring) = &self.ring {
+            // What came before is inspected first, also what is in a block that is not full.
+            if !ring.ready() {
+                std::thread::sleep(self.settle());
+            }
+            if ring.ready() {
+                self.looked = None;
+                return Received::Idle;
+            }
+        }
         // Its socket is of no use any more.
         self.count();
         self.ring = None;
@@ -484,10 +494,11 @@ struct Opening<'a> {
 /// Has a fan-out group run our program, which says whose each packet is.
 fn choose(name: &str, socket: &Socket) -> Result<(), LiveError> {
     let what = "the program that distributes packets (cluster_ebpf) is not taken by the kernel";
+    let purpose = Purpose { interface: name, needs: "CAP_BPF" };
     let program = Program::load(ProgramType::SocketFilter, "spread", &programs::spread()?)
-        .map_err(|r| not_taken(name, what, r))?;
+        .map_err(|r| purpose.not_taken(what, r))?;
     let set = socket.set_int(libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.fd());
-    set.map_err(|e| refused(name, what, e))
+    set.map_err(|e| purpose.refused(what, e))
 }
 
 impl Opening<'_> {

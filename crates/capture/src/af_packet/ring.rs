@@ -315,8 +315,22 @@ impl SlotRing {
     }
 
     /// Receives the oldest packet that was too large for its slot: what is known of it, and its length, which may be more than
-    /// `into` has room for.
-    pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<(Offload, usize)> {
+    /// `into` has room for. An error that the socket has is told in the place of a packet, once, and the packet is still there:
+    /// it is counted in `errors`, and the packet received nevertheless.
+    ///
+    /// # Errors
+    /// `WouldBlock` where there is none; with others it is gone.
+    pub(crate) fn receive(&self, into: &mut [u8], errors: &mut u64) -> io::Result<(Offload, usize)> {
+        for _ in 0..ERRORS_TOGETHER {
+            match self.receive_once(into) {
+                Err(e) if is_of_the_socket(&e) => *errors += 1,
+                other => return other,
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn receive_once(&self, into: &mut [u8]) -> io::Result<(Offload, usize)> {
         let mut offload = Offload::default();
         let mut parts = [
             libc::iovec { iov_base: offload.0.as_mut_ptr().cast(), iov_len: offload.0.len() },
@@ -332,6 +346,15 @@ impl SlotRing {
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         Ok((offload, got.saturating_sub(Offload::LEN)))
     }
+}
+
+/// Errors of a socket that are told one after the other: its interface went down, came up and went down.
+const ERRORS_TOGETHER: u32 = 64;
+
+/// Whether an error of receiving is the socket's own (`SO_ERROR`: its interface went down, or is gone), and not about the packet.
+fn is_of_the_socket(e: &io::Error) -> bool {
+    let own = [libc::ENETDOWN, libc::ENODEV, libc::ENXIO, libc::ENETUNREACH, libc::EINTR];
+    e.raw_os_error().is_some_and(|code| own.contains(&code))
 }
 
 impl Drop for SlotRing {

@@ -142,7 +142,11 @@ impl Sender {
                     std::thread::sleep(PAUSE);
                     continue;
                 }
-                libc::ENETDOWN | libc::ENXIO | libc::ENODEV => done.gone = true,
+                libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
+                    // Nor would the others be.
+                    done.gone = true;
+                    break;
+                }
                 _ => {}
             }
             // The first of those that are left cannot be sent.

@@ -231,7 +231,7 @@ impl AfXdp {
         let mut sockets = Vec::new();
         for &queue in &self.queues {
             let socket = Socket::new(standing.index, queue, shape)
-                .map_err(|Failed(what, source)| crate::ebpf::refused(name, what, source))?;
+                .map_err(|Failed(what, source)| self.port.purpose().refused(what, source))?;
             if let Some(b) = settings.busy_poll
                 && let Err(e) = socket.busy_poll(b.micros, b.budget)
                 && queue == self.queues.first().copied().unwrap_or(0)

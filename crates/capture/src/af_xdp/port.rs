@@ -13,13 +13,15 @@ use super::Settings;
 use crate::af_packet::Interface;
 use crate::af_packet::ring::{Asker, Socket as Raw};
 use crate::ebpf::sys::{Link, Map, MapType, Program, ProgramType};
-use crate::ebpf::{XdpMode, not_taken, programs, refused};
+use crate::ebpf::{Purpose, XdpMode, programs};
 use crate::live::LiveError;
 
 /// How long an interface that another program has just left is waited for.
 const LEFT: Duration = Duration::from_secs(2);
 /// What settings of the interface are where polling is to have it, unless the configuration says otherwise.
 const DEFER: [u64; 2] = [2_000_000, 2];
+/// What the program needs, and the sockets beside it.
+const NEEDS: &str = "CAP_BPF, CAP_NET_ADMIN";
 const DEFER_FILES: [&str; 2] = ["gro_flush_timeout", "napi_defer_hard_irqs"];
 
 /// An interface, for the sources of all its workers.
@@ -65,6 +67,10 @@ impl Port {
     /// The interface.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn purpose(&self) -> Purpose<'_> {
+        Purpose { interface: &self.name, needs: NEEDS }
     }
 
     /// How it is captured from.
@@ -154,15 +160,15 @@ impl Drop for Standing {
 
 impl Standing {
     fn new(port: &Port, interface: &Interface) -> Result<Standing, LiveError> {
-        let name = port.name();
-        let failed = |what| move |e| refused(name, what, e);
+        let purpose = port.purpose();
+        let failed = |what| move |e| purpose.refused(what, e);
         let queues = port.queues;
         let maps = "cannot have maps for its program";
         let sockets = Map::new(MapType::Xskmap, "sockets", [4, 4], queues, 0).map_err(failed(maps))?;
         let counts = Map::new(MapType::PercpuArray, "packets", [4, 8], queues, 0).map_err(failed(maps))?;
         let code = programs::to_sockets(sockets.fd(), counts.fd())?;
         let program = Program::load(ProgramType::Xdp, "to_sockets", &code)
-            .map_err(|r| not_taken(name, "its program is not taken by the kernel", r))?;
+            .map_err(|r| purpose.not_taken("its program is not taken by the kernel", r))?;
         let promiscuous = match port.settings.promiscuous {
             true => {
                 let what = "cannot be made promiscuous";
@@ -172,8 +178,8 @@ impl Standing {
             }
             false => None,
         };
-        let mtu = Asker::new().and_then(|a| a.mtu(name)).map_err(failed("cannot be looked at"))?;
-        let (link, mode) = attach(name, &program, interface.index, port.settings.mode)?;
+        let mtu = Asker::new().and_then(|a| a.mtu(port.name())).map_err(failed("cannot be looked at"))?;
+        let (link, mode) = attach(purpose, &program, interface.index, port.settings.mode)?;
         let changed = Mutex::default();
         Ok(Standing {
             index: interface.index,
@@ -214,7 +220,7 @@ impl Standing {
 
 /// Puts a program at an interface: as `mode` says, or in the driver where it can and in the stack where it cannot.
 pub(crate) fn attach(
-    name: &str,
+    purpose: Purpose<'_>,
     program: &Program,
     index: i32,
     mode: Option<XdpMode>,
@@ -238,12 +244,12 @@ pub(crate) fn attach(
                     let final_word = matches!(e.raw_os_error(), Some(libc::EPERM | libc::EBUSY));
                     last = Some(e);
                     if final_word {
-                        return Err(refused(name, what, last.unwrap_or_else(std::io::Error::last_os_error)));
+                        return Err(purpose.refused(what, last.unwrap_or_else(std::io::Error::last_os_error)));
                     }
                     break;
                 }
             }
         }
     }
-    Err(refused(name, what, last.unwrap_or_else(|| std::io::Error::other("no mode"))))
+    Err(purpose.refused(what, last.unwrap_or_else(|| std::io::Error::other("no mode"))))
 }

@@ -22,23 +22,34 @@ pub use sys::XdpMode;
 use crate::live::LiveError;
 use sys::Refused;
 
-/// What to say where the kernel refuses.
-pub(crate) fn refused(interface: &str, what: &'static str, error: io::Error) -> LiveError {
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => LiveError::NotAllowedXdp { interface: interface.to_owned() },
-        Some(libc::EBUSY | libc::EEXIST) => LiveError::Occupied { interface: interface.to_owned() },
-        _ => LiveError::System { interface: interface.to_owned(), what, source: error },
-    }
+/// What a program is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Purpose<'a> {
+    pub(crate) interface: &'a str,
+    /// The capabilities that it needs.
+    pub(crate) needs: &'static str,
 }
 
-/// As [`refused`], of a program.
-pub(crate) fn not_taken(interface: &str, what: &'static str, refusal: Refused) -> LiveError {
-    match refusal.log.trim() {
-        "" => refused(interface, what, refusal.error),
-        log => {
-            let last = log.lines().rev().find(|l| !l.starts_with("processed")).unwrap_or(log);
-            let source = io::Error::new(refusal.error.kind(), format!("{}: {last}", refusal.error));
-            LiveError::System { interface: interface.to_owned(), what, source }
+impl Purpose<'_> {
+    /// What to say where the kernel refuses.
+    pub(crate) fn refused(&self, what: &'static str, error: io::Error) -> LiveError {
+        let interface = self.interface.to_owned();
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => LiveError::NotAllowedProgram { interface, what, needs: self.needs },
+            Some(libc::EBUSY | libc::EEXIST) => LiveError::Occupied { interface },
+            _ => LiveError::System { interface, what, source: error },
+        }
+    }
+
+    /// As [`Purpose::refused`], of a program.
+    pub(crate) fn not_taken(&self, what: &'static str, refusal: Refused) -> LiveError {
+        match refusal.log.trim() {
+            "" => self.refused(what, refusal.error),
+            log => {
+                let last = log.lines().rev().find(|l| !l.starts_with("processed")).unwrap_or(log);
+                let source = io::Error::new(refusal.error.kind(), format!("{}: {last}", refusal.error));
+                LiveError::System { interface: self.interface.to_owned(), what, source }
+            }
         }
     }
 }

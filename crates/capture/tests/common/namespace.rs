@@ -1,5 +1,6 @@
 //! A network namespace for a test that needs interfaces: it is made and removed with the test, which runs itself again inside of it
 //! (`ip netns exec`). What is ignored in such a file is what runs there. It needs root, and says so where it is not it.
+#![allow(dead_code)]
 
 use std::process::Command;
 
@@ -47,10 +48,21 @@ macro_rules! in_namespace {
 
 /// A pair of interfaces, quiet but for what is sent; `up` is what else `ip link set` is told of each.
 pub(crate) fn pair(a: &str, b: &str, up: &str) {
+    pair_of(a, b, "", up);
+}
+
+/// As [`pair`]; `each` is what `ip link add` is told of each, as how many queues it has.
+pub(crate) fn pair_of(a: &str, b: &str, each: &str, up: &str) {
     // No neighbour discovery, no multicast reports.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("settings of the namespace");
-    assert!(ip(&format!("link add {a} type veth peer name {b}")), "the kernel has virtual interfaces");
+    assert!(ip(&format!("link add {a} {each} type veth peer name {b} {each}")), "the kernel has virtual interfaces");
     for i in [a, b] {
         assert!(ip(&format!("link set {i} up {up}")));
     }
+}
+
+/// Whether a program of XDP is at the interface.
+pub(crate) fn has_program(name: &str) -> bool {
+    let o = Command::new("ip").args(["link", "show", name]).output().expect("ip runs");
+    String::from_utf8_lossy(&o.stdout).contains("xdp")
 }

@@ -1,6 +1,12 @@
-//! Frames, and how they are put on the wire.
+//! Frames, how they are put on the wire, and how an interface's change is waited for.
+#![allow(dead_code)]
 
 use std::time::{Duration, Instant};
+
+use margay_capture::live::{Decisions, LinkChange, LiveSource, Received};
+
+/// How long something is waited for that must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A UDP datagram in an Ethernet frame.
 pub(crate) fn udp(from: [u8; 4], sport: u16, to: [u8; 4], dport: u16, payload: &[u8]) -> Vec<u8> {
@@ -36,4 +42,16 @@ impl Sender {
             assert!(Instant::now() < end, "{e}");
         }
     }
+}
+
+/// Receives until the interface is as said.
+pub(crate) fn until(source: &mut impl LiveSource, change: LinkChange) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if source.receive(64, Duration::from_millis(20)) == Received::Link(change) {
+            return true;
+        }
+        source.release(&Decisions::default());
+    }
+    false
 }

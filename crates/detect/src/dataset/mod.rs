@@ -36,7 +36,7 @@ use margay_rules::ast::{DataRepOp, SetCommand, SetKind};
 pub use builder::{DatasetsBuilder, DatasetsConfig, SetLevel, SetMessage, read_text};
 use table::{NO_VALUE, Table};
 
-use crate::shareable::InOrder;
+use crate::shareable::{About, InOrder};
 
 /// Maps that what rules put in is spread over: a power of two.
 const SHARDS: usize = 16;
@@ -372,7 +372,7 @@ impl SetCheck {
         if let (Some(order), Some(set)) = (order, &self.set)
             && set.changes.load(Ordering::Relaxed)
         {
-            order.wait();
+            order.wait(About::All);
         }
         self.run(data)
     }

@@ -22,6 +22,7 @@ use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
+use super::whereabouts::{Whereabouts, Whose};
 use crate::control::Control;
 
 /// Pieces that a queue holds.
@@ -201,6 +202,8 @@ pub(super) struct Shared {
     pub(super) loads: Box<[Load]>,
     /// Where workers help each other; none where they do not.
     pub(super) boards: Box<[Arc<Board>]>,
+    /// Which of them had packets of which host.
+    pub(super) whereabouts: Arc<Whereabouts>,
     pub(super) progress: Mutex<Progress>,
     /// Who waits for all to end.
     pub(super) manager: Thread,
@@ -237,6 +240,7 @@ pub(super) struct Feeder {
     /// The buffer that open lists refer to.
     buffer: Arc<Vec<u8>>,
     stream: Stream,
+    whereabouts: Arc<Whereabouts>,
     /// None of the file can be decoded.
     bad_link: bool,
     /// When the first file began.
@@ -255,15 +259,50 @@ pub(super) struct Reading {
     pub(super) batch: usize,
 }
 
-impl Feeder {
+/// How it is distributed.
+pub(super) struct Way {
+    pub(super) steering: Steering,
+    /// Where flows are assigned when they begin.
+    pub(super) assigned: Option<Assigned>,
+    /// Seconds that a flow may be silent.
+    pub(super) life: u32,
+}
+
+impl Shared {
+    /// For so many workers, with what each of them has of it; `helping` says whether they help each other.
     pub(super) fn new(
         control: Arc<Control>,
         reading: Reading,
-        steering: Steering,
-        assigned: Option<Assigned>,
-        life: u32,
+        way: Way,
+        workers: usize,
+        helping: bool,
+    ) -> (Shared, Vec<Inbox>) {
+        // Alone there is nobody to help.
+        let boards: Box<[Arc<Board>]> =
+            if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
+        let whereabouts = Arc::new(Whereabouts::new(workers));
+        let (feeder, inboxes) = Feeder::new(control, reading, way, workers, &boards, &whereabouts);
+        let shared = Shared {
+            turns: Turns::new(workers),
+            feeder: Mutex::new(feeder),
+            loads: (0..workers).map(|_| Load::default()).collect(),
+            boards,
+            whereabouts,
+            progress: Mutex::default(),
+            manager: std::thread::current(),
+        };
+        (shared, inboxes)
+    }
+}
+
+impl Feeder {
+    fn new(
+        control: Arc<Control>,
+        reading: Reading,
+        way: Way,
         workers: usize,
         boards: &[Arc<Board>],
+        whereabouts: &Arc<Whereabouts>,
     ) -> (Feeder, Vec<Inbox>) {
         let mut inboxes = Vec::new();
         let lanes = (0..workers)
@@ -290,6 +329,7 @@ impl Feeder {
             })
             .collect();
         let Reading { source, delete, batch } = reading;
+        let Way { steering, assigned, life } = way;
         let feeder = Feeder {
             control,
             source: source.direct(),
@@ -303,6 +343,7 @@ impl Feeder {
             lanes,
             buffer: Arc::default(),
             stream: Stream::default(),
+            whereabouts: Arc::clone(whereabouts),
             bad_link: false,
             began: None,
             not_before: None,
@@ -414,6 +455,7 @@ impl Feeder {
                     lanes: &mut self.lanes,
                     buffer: &mut self.buffer,
                     stream: &mut self.stream,
+                    whereabouts: &self.whereabouts,
                 };
                 return steer.batch(&batch);
             }
@@ -464,6 +506,7 @@ impl Feeder {
             lanes: &mut self.lanes,
             buffer: &mut self.buffer,
             stream: &mut self.stream,
+            whereabouts: &self.whereabouts,
         };
         steer.release(u64::MAX);
     }
@@ -541,9 +584,10 @@ impl Feeder {
 
 /// What tells a flow's direction from others.
 #[inline]
-const fn key_of(place: Place, turned: bool) -> u32 {
+fn key_of(place: Place, whose: Whose) -> u32 {
+    let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
     match place {
-        Place::Flow(flow) | Place::Opening { flow, .. } => (flow >> 32) as u32 & !1 | turned as u32,
+        Place::Flow(flow) | Place::Opening { flow, .. } => (flow >> 32) as u32 & !1 | u32::from(turned),
         Place::Control { .. } | Place::Fragment { .. } | Place::Unknown => 0,
     }
 }
@@ -632,6 +676,7 @@ struct Steer<'a> {
     lanes: &'a mut Vec<Lane>,
     buffer: &'a mut Arc<Vec<u8>>,
     stream: &'a mut Stream,
+    whereabouts: &'a Whereabouts,
 }
 
 impl Steer<'_> {
@@ -652,7 +697,7 @@ impl Steer<'_> {
             self.stream.seen += 1;
             // What is closed from here on ends before this frame, unless it is in it.
             self.stream.upto = frame.number;
-            let (place, turned) = self.steering.place(&frame);
+            let (place, whose) = self.steering.place(&frame);
             let worker = match place {
                 Place::Flow(flow) => self.of_flow(flow, frame.time),
                 Place::Opening { flow, pair } => self.opening(flow, pair, frame.time),
@@ -685,7 +730,8 @@ impl Steer<'_> {
                 if lane.is_far(start) && !lane.open.is_empty() {
                     lane.close(self.buffer, *self.stream);
                 }
-                lane.add(start, &frame, key_of(place, turned));
+                lane.add(start, &frame, key_of(place, whose));
+                self.whereabouts.note(worker, frame.number, whose);
             }
         }
         if !batch.is_empty() {
@@ -761,6 +807,7 @@ impl Steer<'_> {
             lane.close(self.buffer, stream);
         }
         lane.add(held.start, &held.frame(), 0);
+        self.whereabouts.note(worker, held.frame().number, Whose::Anybodys);
         lane.close(&held.buffer, stream);
     }
 }

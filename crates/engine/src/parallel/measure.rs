@@ -19,10 +19,10 @@ use margay_packet::Frame;
 use rtrb::RingBuffer;
 
 use super::assign::Assigned;
-use super::feeder::{Feeder, Item, Load, Piece, Reading, Shared, Spot};
+use super::feeder::{Item, Piece, Reading, Shared, Spot, Way};
 use super::longest_life;
 use super::steer::{Place, Steering};
-use super::turns::{Outcome, Turns};
+use super::turns::Outcome;
 use crate::Failed;
 use crate::control::Control;
 use crate::engines::EngineSet;
@@ -232,16 +232,8 @@ impl Bench {
     fn hand_over(&self, assigned: Option<Assigned>) -> Result<Took, Failed> {
         let reading = Reading { source: self.source()?, delete: DeletePolicy::Never, batch: BATCH };
         let life = longest_life(&all::flow(&self.control.config)?);
-        let (feeder, mut inboxes) =
-            Feeder::new(Arc::clone(&self.control), reading, self.steering()?, assigned, life, self.workers, &[]);
-        let shared = Shared {
-            turns: Turns::new(self.workers),
-            feeder: Mutex::new(feeder),
-            loads: (0..self.workers).map(|_| Load::default()).collect(),
-            boards: Box::default(),
-            progress: Mutex::default(),
-            manager: std::thread::current(),
-        };
+        let way = Way { steering: self.steering()?, assigned, life };
+        let (shared, mut inboxes) = Shared::new(Arc::clone(&self.control), reading, way, self.workers, false);
         let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut took = Took::default();
         let mut reader = 0;

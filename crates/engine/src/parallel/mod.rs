@@ -8,7 +8,7 @@
 //! - `ahead`: who has nothing to do helps others.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
-//! - `order`: waits where rules of one worker touch what those of all count together.
+//! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
 //! - `costs`: what packets cost one worker, for the simulation of many (`margay bench parallel`). `measure`: what handing over takes
 //!   (`margay bench steering`).
@@ -32,9 +32,10 @@ mod settings;
 mod steer;
 mod sync;
 mod turns;
+mod whereabouts;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -51,17 +52,15 @@ use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
-use ahead::Board;
 use assign::Assigned;
 pub(crate) use costs::PacketCosts;
-use feeder::{Feeder, Load, Reading, Shared};
+use feeder::{Reading, Shared, Way};
 pub use measure::run as bench_steering;
 use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
 use steer::Steering;
-use turns::Turns;
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -107,19 +106,10 @@ impl Autofp {
             Scheduler::ShortestQueue => Some(Assigned::new(life)),
             Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
-        // Alone there is nobody to help.
-        let helped = self.scheduler == Scheduler::Adaptive && workers > 1;
-        let boards: Box<[Arc<Board>]> =
-            if helped { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
-        let (feeder, inboxes) = Feeder::new(Arc::clone(control), reading, steering, assigned, life, workers, &boards);
-        let shared = Arc::new(Shared {
-            turns: Turns::new(workers),
-            feeder: Mutex::new(feeder),
-            loads: (0..workers).map(|_| Load::default()).collect(),
-            boards,
-            progress: Mutex::default(),
-            manager: std::thread::current(),
-        });
+        let way = Way { steering, assigned, life };
+        let helping = self.scheduler == Scheduler::Adaptive;
+        let (shared, inboxes) = Shared::new(Arc::clone(control), reading, way, workers, helping);
+        let shared = Arc::new(shared);
         let files = all::files(config, job.dir)?;
         let cpus = Arc::new(Cpus::from_config(config)?);
         let stack = all::stack_size(config)?;

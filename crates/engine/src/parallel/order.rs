@@ -1,7 +1,8 @@
 //! Whose turn it is, where rules look at what workers keep together: counts by address, bits of hosts, sets that rules change.
 //!
 //! Each worker says at which frame it is ([`Load::at`](super::feeder::Load): one store a frame, to a line of its own). Who is to
-//! touch what is shared waits until all others are past its own frame: then it finds what one worker would have found. Rules
+//! touch what is shared waits until all others are past its own frame: then it finds what one worker would have found. What is
+//! counted by address is touched by packets of that host alone: it waits for those that had one ([`super::whereabouts`]). Rules
 //! that have nothing of the kind never wait. Meanwhile it makes searches for those that are behind, where that may be (`ahead`).
 //!
 //! # No deadlock
@@ -14,11 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use margay_detect::{Detect, InOrder};
+use margay_detect::{About, Detect, InOrder};
 
 use super::ahead::Helper;
 use super::feeder::Shared;
 use super::turns::Outcome;
+use super::whereabouts::words;
 
 /// Looks at the others from one look for something to do to the next.
 const LOOKS: u32 = 64;
@@ -45,10 +47,20 @@ impl std::fmt::Debug for Order {
 }
 
 impl InOrder for Order {
-    fn wait(&self) {
+    fn wait(&self, about: About) {
         let mine = self.at(self.me);
-        if (0..self.shared.loads.len()).any(|n| self.is_before(n, mine)) {
-            self.wait_for(mine);
+        let host = match about {
+            About::Host(address) => Some(words(address)),
+            About::All => None,
+        };
+        for n in (0..self.shared.loads.len()).filter(|n| *n != self.me) {
+            // Most are past it.
+            if self.at(n) < mine {
+                let due = self.shared.whereabouts.due(n, host, mine);
+                if self.at(n) < due {
+                    self.wait_for(n, due);
+                }
+            }
         }
     }
 
@@ -68,34 +80,27 @@ impl Order {
         self.shared.loads.get(n).map_or(u64::MAX, |l| l.at.load(Ordering::Acquire))
     }
 
-    /// Whether worker `n` is not past frame `mine`.
-    #[inline]
-    fn is_before(&self, n: usize, mine: u64) -> bool {
-        n != self.me && self.at(n) < mine
-    }
-
+    /// Until worker `n` is done with its frames before `due`.
     #[cold]
-    fn wait_for(&self, mine: u64) {
+    fn wait_for(&self, n: usize, due: u64) {
         let began = Instant::now();
         let turns = &self.shared.turns;
         let mut looks = 0u32;
-        for n in 0..self.shared.loads.len() {
-            while self.is_before(n, mine) {
-                looks = looks.saturating_add(1);
-                if !looks.is_multiple_of(LOOKS) {
-                    std::hint::spin_loop();
-                    continue;
-                }
-                // After the end all that there is is in the queues.
-                if !turns.over() {
-                    self.tell_all();
-                }
-                if self.help(|| !self.is_before(n, mine)) {
-                    // Whoever waited for a processor has had the time to get one.
-                    looks = 0;
-                } else {
-                    pause(looks / LOOKS);
-                }
+        while self.at(n) < due {
+            looks = looks.saturating_add(1);
+            if !looks.is_multiple_of(LOOKS) {
+                std::hint::spin_loop();
+                continue;
+            }
+            // After the end all that there is is in the queues.
+            if !turns.over() {
+                self.tell_all();
+            }
+            if self.help(|| self.at(n) >= due) {
+                // Whoever waited for a processor has had the time to get one.
+                looks = 0;
+            } else {
+                pause(looks / LOOKS);
             }
         }
         self.waits.fetch_add(1, Ordering::Relaxed);

@@ -17,6 +17,8 @@
 
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
+use super::whereabouts::Whose;
+
 /// Where a frame belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -81,6 +83,8 @@ fn v6(b: &[u8], at: usize) -> Option<[u64; 2]> {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
 /// Most tags, labels, extension headers that are stepped over: more than the decoder takes.
 const LAYERS: usize = 16;
 
@@ -95,13 +99,25 @@ struct Inner<'a> {
 }
 
 impl Steering {
-    /// Where a frame belongs, and whether its source is the greater of the two addresses, which tells directions apart.
+    /// Where a frame belongs, and whose it is.
     #[inline]
-    pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, bool) {
+    pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
         let Some((ip, inner)) = network(frame).and_then(|ip| Some((ip, addressed(ip)?))) else {
-            return (Place::Unknown, false);
+            return (Place::Unknown, Whose::Anybodys);
         };
-        (self.find(ip, &inner).unwrap_or(Place::Unknown), inner.src > inner.dst)
+        (self.find(ip, &inner).unwrap_or(Place::Unknown), self.whose(&inner))
+    }
+
+    /// Whether the packet is what the frame says it is, and nothing else is in it.
+    #[inline]
+    fn whose(&self, inner: &Inner<'_>) -> Whose {
+        let port = |at| u16_at(inner.rest, at).unwrap_or(0);
+        let plain = match inner.proto {
+            TCP | ICMP | ICMPV6 | SCTP => true,
+            UDP => inner.fragment.is_none() && !self.tunnels.iter().any(|t| t.matches(port(0), port(2))),
+            _ => false,
+        };
+        if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::Anybodys }
     }
 
     #[inline]
@@ -146,7 +162,7 @@ impl Steering {
                 }
                 Some(both(end(src, s), end(dst, d), proto))
             }
-            1 if rest.first() == Some(&3) => about(rest.get(8..)?),
+            ICMP if rest.first() == Some(&3) => about(rest.get(8..)?),
             _ => None,
         }
     }

@@ -1,0 +1,162 @@
+//! Which worker lately had packets of which host: who counts something by address need not wait for those that had none of it.
+//!
+//! For each worker and each of [`HOSTS`] classes of addresses there is one word: a stretch of [`STRETCH`] frames of the stream, and
+//! for that and the 31 before it a bit: the worker was handed a frame of such a host. Who reads writes them before it hands the
+//! frame over; so whoever was handed a later frame finds them. A frame of which it is not sure whose packets are in it (tunnels,
+//! fragments, what is no IP) is one of every host. What was longer ago than the word remembers counts as every host's too.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Classes of addresses; the first stands for all.
+const HOSTS: usize = 4096;
+/// Frames of the stream that one bit is for.
+const STRETCH: u64 = 256;
+/// Stretches that a word remembers.
+const STRETCHES: u64 = 32;
+
+/// An address, as numbers.
+pub(super) type Words = [u64; 2];
+
+/// The same of an address that was decoded.
+pub(super) fn words(address: IpAddr) -> Words {
+    match address {
+        IpAddr::V4(a) => [0, u64::from(u32::from(a))],
+        IpAddr::V6(a) => {
+            let a = u128::from(a);
+            [(a >> 64) as u64, a as u64]
+        }
+    }
+}
+
+/// Whose packets are in a frame, as far as headers tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    Hosts(Words, Words),
+    Anybodys,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Whereabouts {
+    workers: Box<[Box<[AtomicU64]>]>,
+}
+
+#[inline]
+const fn class(host: Words) -> usize {
+    let [a, b] = host;
+    let mixed = (a ^ b.rotate_left(32) ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    1 + (mixed >> 40) as usize % (HOSTS - 1)
+}
+
+impl Whereabouts {
+    /// For so many workers: alone there is nobody to wait for.
+    pub(super) fn new(workers: usize) -> Whereabouts {
+        let workers = if workers > 1 { workers } else { 0 };
+        let row = |_| (0..HOSTS).map(|_| AtomicU64::new(0)).collect();
+        Whereabouts { workers: (0..workers).map(row).collect() }
+    }
+
+    /// By who reads: a worker gets this frame.
+    #[inline]
+    pub(super) fn note(&self, worker: usize, frame: u64, whose: Whose) {
+        let Some(row) = self.workers.get(worker) else { return };
+        match whose {
+            Whose::Hosts(a, b) => {
+                note(row.get(class(a)), frame);
+                note(row.get(class(b)), frame);
+            }
+            Whose::Anybodys => note(row.first(), frame),
+        }
+    }
+
+    /// How far a worker has to be for all that it had of `host` before `frame` to be done: it is done with the frames before that.
+    /// `None` asks for all hosts.
+    pub(super) fn due(&self, worker: usize, host: Option<Words>, frame: u64) -> u64 {
+        let (Some(host), Some(row)) = (host, self.workers.get(worker)) else { return frame };
+        let of = |n: usize| row.get(n).map_or(frame, |w| due(w.load(Ordering::Relaxed), frame));
+        of(class(host)).max(of(0))
+    }
+}
+
+/// Nobody else writes.
+#[inline]
+fn note(word: Option<&AtomicU64>, frame: u64) {
+    let Some(word) = word else { return };
+    let old = word.load(Ordering::Relaxed);
+    let (last, bits) = (old >> 32, old & 0xffff_ffff);
+    let now = frame / STRETCH;
+    let new = match now.checked_sub(last) {
+        // A fragment that was held.
+        None => old | 1u64.checked_shl((last - now).min(64) as u32).unwrap_or(0) & 0xffff_ffff,
+        Some(0) => old | 1,
+        Some(n) => now << 32 | bits.checked_shl(n.min(64) as u32).unwrap_or(0) & 0xffff_ffff | 1,
+    };
+    // Most frames are of hosts that had one just before.
+    if new != old {
+        word.store(new, Ordering::Relaxed);
+    }
+}
+
+fn due(word: u64, frame: u64) -> u64 {
+    let (last, bits) = (word >> 32, word & 0xffff_ffff);
+    let now = frame / STRETCH;
+    // Later ones do not matter.
+    let later = last.saturating_sub(now);
+    if later >= STRETCHES {
+        return frame;
+    }
+    let bits = bits >> later << later;
+    let stretch = match bits {
+        // What was before the word's memory may have been anything.
+        0 => (last + 1).saturating_sub(STRETCHES),
+        _ => last - u64::from(bits.trailing_zeros()).min(last) + 1,
+    };
+    (stretch * STRETCH).min(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_who_had_none() {
+        let w = Whereabouts::new(2);
+        let (a, b, c) = (words([10, 0, 0, 1].into()), words([10, 0, 0, 2].into()), words([10, 0, 0, 3].into()));
+        assert_eq!(w.due(1, Some(a), 5000), 0);
+        w.note(1, 300, Whose::Hosts(a, b));
+        assert_eq!((w.due(1, Some(a), 5000), w.due(1, Some(b), 400)), (512, 400));
+        assert_eq!((w.due(1, Some(c), 5000), w.due(1, None, 5000), w.due(0, Some(a), 5000)), (0, 5000, 0));
+        // One that nobody knows may be of all.
+        w.note(1, 1000, Whose::Anybodys);
+        assert_eq!(w.due(1, Some(c), 5000), 1024);
+        // Later ones are not waited for, as long as the word remembers.
+        w.note(1, 9000, Whose::Hosts(a, a));
+        assert_eq!(w.due(1, Some(a), 5000), 1024);
+        w.note(1, 90_000, Whose::Hosts(a, a));
+        assert_eq!(w.due(1, Some(a), 5000), 5000);
+    }
+
+    proptest! {
+        /// Nothing that was before is left out.
+        #[test]
+        fn all_before_are_waited_for(steps in proptest::collection::vec((1u64..2000, 0u8..3, any::<bool>()), 1..60), at in 0u64..60_000) {
+            let w = Whereabouts::new(2);
+            let (mut frame, mut had) = (0, Vec::new());
+            for (step, host, unknown) in steps {
+                frame += step;
+                let host = words([10, 0, 0, host].into());
+                w.note(1, frame, if unknown { Whose::Anybodys } else { Whose::Hosts(host, host) });
+                had.push((frame, host, unknown));
+            }
+            for host in 0..3 {
+                let host = words([10, 0, 0, host].into());
+                let last = had.iter().filter(|h| h.0 < at && (h.2 || h.1 == host)).map(|h| h.0 + 1).max().unwrap_or(0);
+                let due = w.due(1, Some(host), at);
+                prop_assert!(due >= last && due <= at, "{due} for {last}, at {at}");
+            }
+        }
+    }
+}
