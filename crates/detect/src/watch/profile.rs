@@ -9,7 +9,6 @@
 use std::time::{Duration, Instant};
 
 use super::{End, Look, Watch};
-use crate::group::Source;
 use crate::header::PacketKey;
 use crate::input::Input;
 
@@ -150,14 +149,12 @@ impl Watch for Profile {
         }
     }
 
-    fn search_over(&mut self, source: Source) {
+    fn search_over(&mut self, stream: bool) {
         let (Some(times), Some(since)) = (&mut self.times, self.search.take()) else { return };
         let took = since.elapsed();
-        let (sum, spans) = match source {
-            Source::Stream => (&mut times.stream, &mut times.stream_spans),
-            Source::Payload => (&mut times.payload, &mut times.payload_spans),
-            // Short, and of no interest to anybody else.
-            Source::Header(_) => return,
+        let (sum, spans) = match stream {
+            true => (&mut times.stream, &mut times.stream_spans),
+            false => (&mut times.payload, &mut times.payload_spans),
         };
         *sum = sum.saturating_add(took);
         *spans = spans.saturating_add(1);

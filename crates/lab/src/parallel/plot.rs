@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::engine::Way;
-use super::{Results, SCHEDULERS, write};
+use super::{Results, strategies, write};
 use crate::chart::{Chart, Series, png};
 use crate::problem::{Outcome, Problem};
 use crate::stats::paired_ratio;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::engine::Measured;
 use super::predict::Prediction;
 use super::simulate::Machine;
-use super::{Results, Row, SCHEDULERS, Way};
+use super::{Results, Row, Way, strategies};
 use crate::stats::{median, paired_ratio};
 
 fn of(row: &Row, value: impl Fn(&Measured) -> f64) -> f64 {
@@ -122,13 +122,16 @@ fn simulated(p: &Prediction, what: &str, out: &mut String) {
     if let Some(clocked) = p.clocked {
         let _ = write!(out, "With clocks the run took {clocked:.2} times as long; costs are scaled to one without. ");
     }
+    if p.interrupted != 0 {
+        let _ = write!(out, "{} steps of packets were interrupted by others. ", p.interrupted);
+    }
     let _ = writeln!(out, "Beside another all takes {:.2} times as long.\n", p.beside);
     let mut numbers: Vec<usize> = p.points.iter().map(|p| p.workers).collect();
     numbers.sort_unstable();
     numbers.dedup();
     let heads: String = numbers.iter().map(|n| format!(" {n} |")).collect();
     let _ = writeln!(out, "| simulated |{heads}\n| --- |{}", " ---: |".repeat(numbers.len()));
-    for name in SCHEDULERS {
+    for (name, _) in strategies() {
         let row: Vec<_> = p.points.iter().filter(|p| p.scheduler == name).collect();
         if row.is_empty() {
             continue;
@@ -231,6 +234,7 @@ fn prediction_json(p: &Prediction) -> Value {
                 "moves": s.moves,
                 "helped": s.helped,
                 "idle": s.idle,
+                "waited": s.waited,
                 "inspecting_ns": s.inspected,
                 "reading_ns": s.read,
                 "helping_ns": s.searched,
@@ -247,6 +251,7 @@ fn prediction_json(p: &Prediction) -> Value {
         "steering_ns": s.steer,
         "shares": {"read": s.read, "before": s.before, "search": s.search, "stream": s.stream, "after": s.after, "end": s.end},
         "clocked": p.clocked,
+        "interrupted": p.interrupted,
         "beside": p.beside,
         "points": points,
     })

@@ -34,6 +34,8 @@ struct Piece {
     extra: u64,
     number: u64,
     help: Option<Help>,
+    /// It begins with a flow that is given by this worker once it is done with so many packets.
+    take: Option<(usize, u64)>,
 }
 
 /// A search that another took on.
@@ -66,6 +68,8 @@ struct Lane {
     told: u64,
     packets: u64,
     longest: u64,
+    /// Workers that wait for a flow of this one, until it is done with so many packets.
+    wanted: Vec<(u64, usize)>,
 }
 
 impl Lane {
@@ -130,6 +134,10 @@ enum Doing {
         to: usize,
     },
     Inspecting(Vec<u32>),
+    /// For a flow that is not given yet.
+    Waiting {
+        since: u64,
+    },
     /// Searches this list of that worker.
     Helping {
         lane: usize,
@@ -156,6 +164,7 @@ pub(super) struct World<'a> {
     stuck: Option<usize>,
     over: bool,
     slept: u64,
+    waited: u64,
     ended: u64,
     out: Simulated,
 }
@@ -183,6 +192,7 @@ impl<'a> World<'a> {
             stuck: None,
             over: false,
             slept: 0,
+            waited: 0,
             ended: 0,
             out: Simulated::default(),
         }
@@ -208,7 +218,7 @@ impl<'a> World<'a> {
                     self.go(now, w);
                 }
                 Doing::Go | Doing::Helping { .. } => self.go(now, w),
-                Doing::Ended => {}
+                Doing::Ended | Doing::Waiting { .. } => {}
             }
         }
         let mut out = self.out;
@@ -217,6 +227,7 @@ impl<'a> World<'a> {
         let most = self.lanes.iter().map(|l| l.packets).max().unwrap_or(0);
         out.busiest = most as f64 / self.load.packets.len().max(1) as f64;
         out.longest = self.lanes.iter().map(|l| l.longest).max().unwrap_or(0);
+        out.waited = self.waited as f64 / (out.time.max(1) as f64 * workers as f64);
         out.idle = self.slept as f64 / (out.time.max(1) as f64 * workers as f64);
         out
     }
@@ -238,6 +249,13 @@ impl<'a> World<'a> {
 
     /// What a worker does that has nothing on its hands.
     fn go(&mut self, now: u64, w: usize) {
+        if let Some((giver, after)) = self.lanes[w].queue.front().and_then(|p| p.take)
+            && self.lanes[giver].done < after
+        {
+            self.lanes[giver].wanted.push((after, w));
+            self.doing[w] = Doing::Waiting { since: now };
+            return;
+        }
         if let Some(piece) = self.lanes[w].queue.pop_front() {
             return self.inspect(now, w, piece);
         }
@@ -337,7 +355,7 @@ impl<'a> World<'a> {
             self.choose(at, &mut flow);
         }
         let lane = &mut self.lanes[flow.worker as usize];
-        if flow.all > flow.here {
+        if flow.all > flow.here && self.strategy == Strategy::Study {
             // Others of its flow are looked at elsewhere.
             lane.open.extra += self.machine.order;
         }
@@ -354,7 +372,7 @@ impl<'a> World<'a> {
         let own = flow.worker;
         let may_move = match self.strategy {
             Strategy::Conservative => flow.all == 0,
-            Strategy::Optimistic => flow.all == 0 || flow.here > m.threshold,
+            Strategy::Optimistic | Strategy::Study => flow.all == 0 || flow.here > m.threshold,
             _ => false,
         };
         if own != NOBODY && !may_move {
@@ -373,12 +391,28 @@ impl<'a> World<'a> {
             return;
         }
         let load = self.lanes[own as usize].load();
-        if best as u32 == own || load <= least + m.gain {
+        if best as u32 == own || load < least + m.gain || least * 2 > load {
             return;
         }
         self.out.moves += 1;
-        self.lanes[own as usize].open.extra += m.give_flow + if flow.all == 0 { 0 } else { m.flush };
-        self.lanes[best].open.extra += m.move_flow;
+        let (read, waits) = (self.at as u64, flow.all != 0 && self.strategy == Strategy::Optimistic);
+        let giver = &mut self.lanes[own as usize];
+        giver.open.extra += m.give_flow;
+        if flow.all != 0 && self.strategy == Strategy::Study {
+            giver.open.extra += m.flush;
+        }
+        if waits && !giver.open.packets.is_empty() {
+            giver.close(read);
+        }
+        let after = giver.sent;
+        let taker = &mut self.lanes[best];
+        if waits {
+            if !taker.open.packets.is_empty() {
+                taker.close(read);
+            }
+            taker.open.take = Some((own as usize, after));
+        }
+        taker.open.extra += m.move_flow;
         flow.worker = best as u32;
         flow.here = 0;
     }
@@ -445,6 +479,19 @@ impl<'a> World<'a> {
         }
         let lane = &mut self.lanes[w];
         lane.done += packets.len() as u64;
+        let done = lane.done;
+        if !lane.wanted.is_empty() {
+            let wanted = std::mem::take(&mut lane.wanted);
+            for (after, taker) in wanted {
+                if after > done {
+                    self.lanes[w].wanted.push((after, taker));
+                } else if let Doing::Waiting { since } = self.doing[taker] {
+                    self.waited += now - since;
+                    self.plan(now + LOOK, taker, Doing::Go);
+                }
+            }
+        }
+        let lane = &mut self.lanes[w];
         if lane.queue.len() <= QUEUE / 2 && self.stuck == Some(w) {
             self.stuck = None;
             self.ring_one(now);
