@@ -36,7 +36,7 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
     let doublings = most >= DOUBLINGS;
     let x = |workers: usize| if doublings { (workers as f64).log2() } else { workers as f64 };
     let mut names: Vec<&str> =
-        SCHEDULERS.iter().copied().filter(|n| points.iter().any(|p| p.scheduler == *n)).collect();
+        strategies().into_iter().map(|s| s.0).filter(|n| points.iter().any(|p| p.scheduler == *n)).collect();
     for name in schedulers {
         if !names.contains(&name.as_str()) {
             names.push(name);
