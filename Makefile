@@ -10,7 +10,10 @@ LAB_OUT ?= out/lab
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
-.PHONY: demo test test-live test-faults lab-experiments build setup lint unit doc deny conformance fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
+# How flows come to workers (docs/parallel.md).
+SCHEDULERS ?= adaptive hash shortest-queue
+
+.PHONY: demo test test-live test-faults lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +42,9 @@ deny: ## licences and advisories of every dependency
 
 conformance: build ## the public cases that should pass, and the list of those that do not
 	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)"
+
+conformance-autofp: build ## the same with three workers, by every scheduler
+	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done
 
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay
@@ -71,6 +77,9 @@ test-faults: setup ## faults under traffic, those tests too that take long; need
 
 lab-experiments: build ## every experiment of lab/experiments in its quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
 	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"
+
+lab-lossless: build ## the highest rate without loss beside Suricata's, passive and inline; root, an idle machine; LAB_FLAGS="--quick --only passive --full"
+	@tools/lab-lossless $(RELEASE) $(LAB_FLAGS)
 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)

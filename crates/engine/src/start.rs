@@ -515,6 +515,7 @@ pub(crate) fn worker_of(
         lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
         unswept: 0,
         swept: 0,
+        told: 0,
     })
 }
 

@@ -83,6 +83,18 @@ impl Cpus {
     }
 }
 
+impl Cpus {
+    /// Puts the calling thread on them, where it matters and can be.
+    pub(crate) fn take(&self) {
+        if self.matter() {
+            let mut wanted = CpuSet::new();
+            self.0.iter().for_each(|cpu| wanted.set(*cpu));
+            // Where it cannot be, it runs where it is.
+            let _ = sched_setaffinity(None, &wanted);
+        }
+    }
+}
+
 impl std::fmt::Display for Cpus {
     /// As `0-2,5`.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -8,6 +8,7 @@ mod clock;
 mod compare;
 mod cpus;
 mod engine;
+mod ethtool;
 mod load;
 mod made;
 mod monitor;
@@ -19,6 +20,7 @@ mod sim;
 mod stats;
 mod throughput;
 mod traffic;
+mod tune;
 mod units;
 mod watch;
 
@@ -44,6 +46,7 @@ enum Command {
     Throughput(Box<throughput::Args>),
     Compare(compare::Args),
     Parallel(parallel::Args),
+    Tune(tune::Args),
     Clean(made::Args),
     #[command(hide = true)]
     SimEngine(sim::Args),
@@ -65,6 +68,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Throughput(args) => throughput::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Parallel(args) => parallel::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Clean(args) => made::run(&args),
         Command::SimEngine(args) => sim::run(&args),
     };

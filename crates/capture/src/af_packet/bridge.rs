@@ -119,6 +119,8 @@ pub struct Bridge {
     looked: Instant,
     /// Batches since then.
     batches: u32,
+    /// How long packets are looked for before they are waited for.
+    patience: Patience,
     /// How often in a row a socket said that there was something, and there was nothing.
     quiet: u32,
     /// A packet that was changed and whose checksum is filled in later.
@@ -132,6 +134,7 @@ impl Bridge {
     /// [`LiveError`].
     pub fn open(ends: [BridgeEnd; 2], agreement: &Agreement, workers: usize) -> Result<Bridge, LiveError> {
         let [a, b] = ends;
+        let patience = Patience::of(a.settings.busy_poll.max(b.settings.busy_poll));
         let (a, b) = (End::new(a)?, End::new(b)?);
         let mut bridge = Bridge {
             ends: [a, b],
@@ -142,6 +145,7 @@ impl Bridge {
             started: false,
             looked: Instant::now(),
             batches: 0,
+            patience,
             quiet: 0,
             patched: Vec::new(),
         };
@@ -314,6 +318,32 @@ impl Bridge {
         (!told).then_some(LinkChange::Gone)
     }
 
+    /// Whether there is a packet.
+    #[inline]
+    fn ready(&self) -> bool {
+        self.ends.iter().any(|e| e.ring.as_ref().is_some_and(|r| r.ready().is_some()))
+    }
+
+    /// Looks for packets for a while, if that is worth it: to be woken takes longer than most packets are apart on a link that
+    /// is not idle. Whether there are any.
+    fn look_for_packets(&mut self) -> bool {
+        let Some(time) = self.patience.time() else { return false };
+        let end = Instant::now() + time;
+        loop {
+            for _ in 0..SPINS {
+                if self.ready() {
+                    self.patience.was_worth_it(true);
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if Instant::now() >= end {
+                self.patience.was_worth_it(false);
+                return false;
+            }
+        }
+    }
+
     /// A socket says that there is something, and there is nothing: a packet that is still being written, or one in the
     /// socket's own queue that no slot speaks of. Neither makes this a busy loop.
     #[cold]
@@ -343,6 +373,10 @@ impl Bridge {
     /// Waits for packets, or for the interfaces.
     #[cold]
     fn wait(&mut self, wait: Duration) -> Option<Received> {
+        if self.look_for_packets() {
+            self.quiet = 0;
+            return None;
+        }
         if self.ends.iter().all(|e| e.ring.is_none()) {
             std::thread::sleep(wait);
             return Some(self.look().unwrap_or(Received::Idle));
@@ -393,6 +427,48 @@ impl Bridge {
             }
         }
         None
+    }
+}
+
+/// How often the rings are looked at between two looks at the clock.
+const SPINS: u32 = 32;
+
+/// For how long packets are looked for before the thread sleeps (`busy-poll`): twice as long as the last time where that found
+/// some, half as long where it did not. While nothing comes, nothing is burnt.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    most: u32,
+    now: u32,
+    /// How often it was not tried since.
+    skipped: u32,
+}
+
+impl Patience {
+    /// Below so many microseconds it is not tried at all, but every so many waits.
+    const LEAST: u32 = 4;
+    const AGAIN: u32 = 16;
+
+    fn of(most: u32) -> Patience {
+        Patience { most, now: most, skipped: 0 }
+    }
+
+    fn time(&mut self) -> Option<Duration> {
+        if self.most == 0 {
+            return None;
+        }
+        if self.now < Patience::LEAST {
+            self.skipped += 1;
+            if self.skipped < Patience::AGAIN {
+                return None;
+            }
+            self.now = self.most;
+        }
+        self.skipped = 0;
+        Some(Duration::from_micros(u64::from(self.now)))
+    }
+
+    fn was_worth_it(&mut self, yes: bool) {
+        self.now = if yes { self.now.saturating_mul(2).min(self.most) } else { self.now / 2 };
     }
 }
 
@@ -684,5 +760,31 @@ impl LiveSource for Bridge {
         let Some(end) = self.ends.get_mut(end) else { return LiveCounters::default() };
         end.count();
         end.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_link_is_not_looked_at_for_long() {
+        let mut p = Patience::of(50);
+        let mut looked = 0;
+        for _ in 0..1000 {
+            if let Some(time) = p.time() {
+                looked += time.as_micros();
+                p.was_worth_it(false);
+            }
+        }
+        assert!(looked < 1000 * 10, "{looked} of {} microseconds", 1000 * 50);
+        // Where packets come it is soon looked for them as long as may be.
+        for _ in 0..Patience::AGAIN + 8 {
+            if p.time().is_some() {
+                p.was_worth_it(true);
+            }
+        }
+        assert_eq!(p.time(), Some(Duration::from_micros(50)));
+        assert_eq!(Patience::of(0).time(), None);
     }
 }

@@ -121,6 +121,9 @@ pub struct Settings {
     pub blocks: u32,
     /// After so many milliseconds a block with packets is handed over even if it is not full.
     pub block_timeout: u32,
+    /// Inline: for so many microseconds packets are looked for, before the thread sleeps until there are some; less where
+    /// that found none before, and not at all where it is 0.
+    pub busy_poll: u32,
     /// Bytes of the socket's receive buffer; the kernel's own where 0.
     pub buffer_size: u32,
     /// Whether the interface is to be promiscuous.
@@ -134,12 +137,15 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// A ring of 32 MiB whose blocks hold the largest packet that the kernel makes of several (GRO).
+    /// A ring of 32 MiB whose blocks hold the largest packet that the kernel makes of several (GRO). They are no larger than
+    /// that: the kernel goes on to the next after `block_timeout`, however little is in one, so that their number is how long a
+    /// worker may stand still without losing anything where little comes (2.5 seconds here).
     fn default() -> Self {
         Settings {
-            block_size: 1 << 19,
-            blocks: 64,
+            block_size: 1 << 17,
+            blocks: 256,
             block_timeout: 10,
+            busy_poll: 50,
             buffer_size: 0,
             promiscuous: true,
             trust: Trust::Kernel,

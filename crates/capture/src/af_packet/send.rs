@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -109,11 +110,13 @@ impl Sender {
     pub(crate) fn send(&self, out: &[Out<'_>]) -> Sent {
         let count = out.len().min(TOGETHER);
         let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        let mut parts = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; TOGETHER];
-        // SAFETY: all of it may be zero: no name, no data, no control data.
-        let mut messages: [libc::mmsghdr; TOGETHER] = unsafe { std::mem::zeroed() };
+        // Six kilobytes, of which a packet that is sent alone touches one line or two.
+        let mut parts = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; TOGETHER];
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; TOGETHER];
         for ((o, parts), m) in out.iter().zip(&mut parts).zip(&mut messages) {
-            *parts = [part(&o.offload.0), part(o.frame)];
+            let parts = parts.write([part(&o.offload.0), part(o.frame)]);
+            // SAFETY: all of it may be zero: no name, no data, no control data.
+            let m = m.write(unsafe { std::mem::zeroed() });
             m.msg_hdr.msg_iov = parts.as_mut_ptr();
             m.msg_hdr.msg_iovlen = parts.len() as _;
         }
@@ -122,9 +125,11 @@ impl Sender {
         while at < count {
             let left = libc::c_uint::try_from(count - at).unwrap_or(0);
             let Some(first) = messages.get_mut(at) else { break };
-            // SAFETY: there are `left` messages from `first` on, whose parts lie in `out` and `parts`; both are borrowed
-            // until this function ends, and the kernel only reads what they point to.
-            let result = unsafe { libc::sendmmsg(self.socket.raw(), first, left, libc::MSG_DONTWAIT as _) };
+            // SAFETY: there are `left` messages from `first` on, the last of the first `count`, which were written above;
+            // their parts lie in `out` and `parts`; both are borrowed until this function ends, and the kernel only reads
+            // what they point to.
+            let result =
+                unsafe { libc::sendmmsg(self.socket.raw(), first.as_mut_ptr(), left, libc::MSG_DONTWAIT as _) };
             let error = match check(result) {
                 Ok(n) if n > 0 => {
                     let n = usize::try_from(n).unwrap_or(0);

@@ -108,7 +108,10 @@ impl Control {
         watching: Watching,
     ) -> Result<Arc<Control>, Failed> {
         let (undertaker, dead) = mpsc::channel::<Retired>();
-        thread("drop", move || dead.iter().for_each(drop))?;
+        thread("drop", move || {
+            give_way();
+            dead.iter().for_each(drop);
+        })?;
         let queue = matches!(options.capture, Some(Capture::UnixSocket(_))).then(Queue::default);
         Ok(Arc::new(Control {
             shown: settings::JaWants {
@@ -171,7 +174,8 @@ impl Control {
     }
 
     /// Puts other engines in place of those in use. Who calls holds `changing`.
-    fn replace(&self, set: EngineSet) -> Result<(), Failed> {
+    /// Returns how long the worker that it kept longest was kept, in time of its processor.
+    fn replace(&self, set: EngineSet) -> Result<Duration, Failed> {
         let before = self.engines();
         let wants = self.wants(&set)?;
         // libmagic, where rules ask for it that did not before.
@@ -185,17 +189,18 @@ impl Control {
             orders.push((post, install));
         }
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&set);
+        let mut kept = Duration::ZERO;
         for (post, install) in orders {
             // One that has ended needs none; one that waits for packets takes them with the next.
-            if post.install(install).is_ok() {
-                let _ = post.ask(TAKEN, |_, _| ());
+            if post.install(install).is_ok() && post.ask(TAKEN, |_, _| ()).is_ok() {
+                kept = kept.max(post.kept());
             }
         }
         // Sets of data that nobody names any more are written now; the others go on.
         for problem in before.datasets().save_but(&set.datasets()) {
             error!("datasets", "{problem}");
         }
-        Ok(())
+        Ok(kept)
     }
 
     /// Everything is open and packets may come: what is only for the start goes, and who waits is told.
@@ -230,6 +235,43 @@ impl Control {
                 let _ = control.reload();
             }
         })
+    }
+}
+
+/// By how much the priority of those who load and drop rules is lower than the workers' (nice values: a tenth of their share
+/// where both want the same processor).
+const NICE: i32 = 10;
+
+/// Lowers the calling thread's priority.
+fn give_way() {
+    let own = rustix::thread::gettid();
+    let now = rustix::process::getpriority_process(Some(own)).unwrap_or(0);
+    // Without it it is done all the same.
+    let _ = rustix::process::setpriority_process(Some(own), now + NICE);
+}
+
+/// Does something that takes long in a thread of its own that gives way to the workers, and waits for it.
+fn aside<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    let mut run = Some(run);
+    let mut out = None;
+    std::thread::scope(|s| {
+        let (run, out) = (&mut run, &mut out);
+        let started = std::thread::Builder::new()
+            .name("margay-load".into())
+            .stack_size(margay_lua::STACK)
+            .spawn_scoped(s, || {
+                give_way();
+                *out = run.take().map(|run| run());
+            });
+        if let Ok(Err(panic)) = started.map(|t| t.join()) {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    match (out, run) {
+        (Some(out), _) => out,
+        // There is no thread to be had.
+        (None, Some(run)) => run(),
+        (None, None) => unreachable!("it ran, or it did not"),
     }
 }
 

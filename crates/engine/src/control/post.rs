@@ -8,7 +8,7 @@
 //! loaded again and again it takes the last ones, and those in between are let go.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(crate) type Order = Box<dyn FnOnce(&mut Worker, &mut Reporter) + Send>;
 pub(crate) struct Post {
     waiting: AtomicBool,
     orders: Mutex<Orders>,
+    /// For how many microseconds of its processor the worker was last kept by taking other rules.
+    kept: AtomicU64,
     /// Who drops what the worker does not need any more.
     undertaker: Option<mpsc::Sender<Retired>>,
 }
@@ -119,6 +121,11 @@ impl Post {
         })
     }
 
+    /// For how long the worker was last kept by taking other rules, in time of its processor.
+    pub(crate) fn kept(&self) -> Duration {
+        Duration::from_micros(self.kept.load(Ordering::Relaxed))
+    }
+
     /// Whether there is something to carry out.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
@@ -141,7 +148,9 @@ impl Post {
             (orders.install.take(), std::mem::take(&mut orders.list))
         };
         if let Some(install) = install {
+            let began = processor_time();
             let retired = worker.lane.rest.install(install);
+            self.kept.store(processor_time().saturating_sub(began), Ordering::Relaxed);
             if let Some(undertaker) = &self.undertaker {
                 // It ends with the process.
                 let _ = undertaker.send(retired);
@@ -157,4 +166,10 @@ impl Post {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.serve_all(worker, reporter);
     }
+}
+
+/// Microseconds for which the calling thread had a processor.
+fn processor_time() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(now.tv_sec * 1_000_000 + now.tv_nsec / 1000).unwrap_or(0)
 }

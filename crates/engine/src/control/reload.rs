@@ -4,25 +4,29 @@
 //! data, reputation, tenants), the files that it names, the matchers, and each worker's new memory for them. Only when all of
 //! it is there does anything change; what is wrong is said, and the old rules stay. What flows keep is said in
 //! [`margay_detect::lineage`].
+//!
+//! Where there are no more processors than workers, who loads rules takes from what the workers have: it has a lower priority,
+//! so that it takes little while they need it.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use margay_config::Config;
 use margay_output::{error, notice};
 
-use super::{Control, held, thread};
+use super::{Control, aside, held, thread};
 use crate::Failed;
 use crate::engines::{self, EngineSet};
 use crate::{settings, start};
 
 impl Control {
-    /// Makes new engines of those in use, and puts them in place. Who else would change them waits.
-    fn change(&self, change: impl FnOnce(&EngineSet) -> Result<EngineSet, Failed>) -> Result<(), Failed> {
+    /// Makes new engines of those in use, and puts them in place. Who else would change them waits. Returns how long the
+    /// worker that it kept longest was kept.
+    fn change(&self, change: impl FnOnce(&EngineSet) -> Result<EngineSet, Failed> + Send) -> Result<Duration, Failed> {
         let _changing = held(&self.changing);
-        let new = change(&self.engines())?;
-        self.replace(new)
+        aside(|| self.replace(change(&self.engines())?))
     }
 
     /// Reads the configuration and all rules again, those of tenants too.
@@ -43,13 +47,17 @@ impl Control {
             Ok(new)
         });
         match &reloaded {
-            Ok(()) => {
+            Ok(kept) => {
                 let n: u64 = self.engines().all().map(|(_, l)| l.counts.loaded).sum();
-                notice!("detect", "rule reload complete: {n} rules");
+                notice!(
+                    "detect",
+                    "rule reload complete: {n} rules; workers were kept for {} us at most",
+                    kept.as_micros()
+                );
             }
             Err(f) => error!(f.module, "rule reload failed, the rules in use stay: {}", f.message),
         }
-        reloaded
+        reloaded.map(drop)
     }
 
     /// What decides how the engine is built stays until it is started again.
@@ -107,6 +115,7 @@ impl Control {
             set.put(tenant);
             Ok(set)
         })
+        .map(drop)
     }
 
     /// Loads every tenant again.
@@ -123,6 +132,7 @@ impl Control {
             }
             Ok(set)
         })
+        .map(drop)
     }
 
     /// Changes tenants or mappings, with nothing to load.
@@ -131,13 +141,14 @@ impl Control {
     /// As `change` says.
     pub(crate) fn change_tenants(
         &self,
-        change: impl FnOnce(&mut EngineSet) -> Result<(), String>,
+        change: impl FnOnce(&mut EngineSet) -> Result<(), String> + Send,
     ) -> Result<(), Failed> {
         self.change(|old| {
             let mut set = old.clone();
             change(&mut set).map_err(|e| Failed::new("detect", e))?;
             Ok(set)
         })
+        .map(drop)
     }
 
     /// The configuration as it says of rules.

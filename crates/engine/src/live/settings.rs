@@ -18,8 +18,10 @@ mod nfqueue;
 const WORKERS_MAX: usize = 256;
 /// What one packet of `ring-size` is taken to need in the ring: a full Ethernet frame with its headers.
 const PACKET: u64 = 2048;
+/// The longest time that packets may be looked for before the thread sleeps, in microseconds.
+const BUSY_POLL_MAX: u32 = 10_000;
 /// The largest block that is chosen here.
-const BLOCK: u64 = 1 << 19;
+const BLOCK: u64 = 1 << 17;
 
 /// An interface to capture from.
 #[derive(Debug, Clone)]
@@ -467,6 +469,7 @@ impl<'a> Entry<'a> {
             block_size,
             blocks,
             block_timeout: self.number("block-timeout")?.unwrap_or(10),
+            busy_poll: self.busy_poll()?,
             buffer_size: self
                 .size("buffer-size")?
                 .map(|n| u32::try_from(n).map_err(|_| self.wrong("buffer-size", "is larger than 4 GiB")))
@@ -549,6 +552,14 @@ impl<'a> Entry<'a> {
                 }
             },
         })
+    }
+
+    /// Microseconds that a bridge's worker looks for packets before it sleeps.
+    fn busy_poll(&self) -> Result<u32, ConfigError> {
+        match self.number::<u32>("busy-poll")?.unwrap_or(Settings::default().busy_poll) {
+            n if n <= BUSY_POLL_MAX => Ok(n),
+            n => Err(self.wrong("busy-poll", &format!("{n} is more than {BUSY_POLL_MAX} microseconds"))),
+        }
     }
 
     /// Block size and number of blocks. `ring-size` is in packets, as in Suricata.
@@ -648,8 +659,8 @@ mod tests {
                 (s.block_size, s.blocks)
             })
         };
-        assert_eq!(of("threads: 1"), Ok((1 << 19, 64)));
-        assert_eq!(of("ring-size: 2048"), Ok((1 << 19, 8)));
+        assert_eq!(of("threads: 1"), Ok((1 << 17, 256)));
+        assert_eq!(of("ring-size: 2048"), Ok((1 << 17, 32)));
         assert_eq!(of("ring-size: 10"), Ok((1 << 16, 2)));
         assert_eq!(of("block-size: 32768"), Ok((32768, 1024)));
         assert!(of("block-size: 1000").unwrap_err().contains("pages"));

@@ -36,6 +36,9 @@ const WAIT: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_secs(30);
 /// Most packets of a batch of an inline source.
 const INLINE_BATCH: usize = 64;
+/// Flows that are ended between two batches, and of an inline source, for each packet of which there are two more.
+const ENDED: usize = 4096;
+const ENDED_INLINE: usize = 8;
 /// Of how many packets checksums are looked at before they are judged (`checksum-checks: auto`), and how many percent may be
 /// wrong.
 const JUDGED: u64 = 1000;
@@ -221,11 +224,13 @@ impl Seat {
             // Packets go on with the batch: the first waits for the last.
             batch = batch.min(INLINE_BATCH);
         }
+        let inline = source.is_inline();
         let mut judging = self.device.auto_trust;
         let mut beat = self.control.watch.join(&self.thread);
         while go && !signals.stop() {
             beat.pass(worker.decoder.counters.pkts);
-            let received = source.receive(batch, WAIT);
+            let wait = if inline && worker.has_flows_to_end() { Duration::ZERO } else { WAIT };
+            let received = source.receive(batch, wait);
             if post.is_waiting() {
                 self.serve(worker, reporter, &mut *source, post);
             }
@@ -271,6 +276,8 @@ impl Seat {
     /// Inspects what came.
     #[inline]
     fn take(&self, worker: &mut Worker, source: &mut dyn LiveSource, received: Received) {
+        // Of an inline source the next packet waits while flows are ended: few at a time then, but more than come new.
+        let mut budget = if source.is_inline() { ENDED_INLINE } else { ENDED };
         let now = match received {
             Received::Frames => {
                 let end = source.end();
@@ -287,6 +294,7 @@ impl Seat {
                     }
                 }
                 let pkts = worker.decoder.counters.pkts - before.0;
+                budget += frames.len() * 2;
                 let invalid = worker.lane.rest.stream.counters.invalid_checksum - before.1;
                 if let Some(c) = &mut worker.lane.rest.captured {
                     c.inspected(end, pkts, invalid);
@@ -313,7 +321,7 @@ impl Seat {
                 None
             }
         };
-        let second = worker.expire_live(now);
+        let second = worker.expire_live(now, budget);
         if second {
             let time = worker.lane.rest.now;
             worker.lane.rest.outputs.tick(time);

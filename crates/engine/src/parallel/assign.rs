@@ -37,6 +37,8 @@ pub(super) struct Assigned {
     /// The present, which never goes back: 1 at the start.
     tick: u32,
     latest: Option<Time>,
+    /// Where time was when it last jumped back.
+    before: Option<Time>,
     passed: i64,
     /// Flows that were assigned, and packets of those that went by their hash because there was no room.
     pub(super) flows: u64,
@@ -57,21 +59,32 @@ impl Assigned {
             life: life.saturating_add(2),
             tick: 1,
             latest: None,
+            before: None,
             passed: 0,
             flows: 0,
             unplaced: 0,
         }
     }
 
-    /// A packet of this time is next. Time that jumps back goes on from where it was, as that of flow tables does.
+    /// A packet of this time is next. Time that jumps back goes on from where it was, as that of flow tables does; where it
+    /// then returns, nothing has passed meanwhile.
     #[inline]
     pub(super) fn at(&mut self, time: Time) {
-        let step = self.latest.map_or(0, |l| time.micros_since(l));
+        let mut step = self.latest.map_or(0, |l| time.micros_since(l));
+        if let Some(before) = self.before
+            && time.micros_since(before) > -margay_flow::JUMP_BACK
+        {
+            step = time.micros_since(before).max(0);
+            (self.before, self.latest) = (None, Some(time));
+        }
         if step > 0 {
             self.passed = self.passed.saturating_add(step);
             self.tick = u32::try_from(1 + self.passed / TICK).unwrap_or(u32::MAX);
         }
         if !(-margay_flow::JUMP_BACK..=0).contains(&step) || self.latest.is_none() {
+            if step < 0 {
+                self.before = self.before.or(self.latest);
+            }
             self.latest = Some(time);
         }
     }
@@ -200,6 +213,20 @@ mod tests {
         a.at(Time(-1_000_000_000_000));
         assert_eq!(a.worker(7, 0, || 2), 1);
         assert_eq!((a.flows, a.unplaced), (2, 0));
+    }
+
+    #[test]
+    fn a_packet_out_of_its_time_ends_no_flow() {
+        let mut a = Assigned::new(600);
+        a.at(Time::new(100_000, 0));
+        assert_eq!(a.worker(7, 0, || 3), 3);
+        for time in [10, 100_001] {
+            a.at(Time::new(time, 0));
+            assert_eq!(a.worker(7, 0, || 1), 3, "at {time}");
+        }
+        // Time that is really over.
+        a.at(Time::new(101_000, 0));
+        assert_eq!(a.worker(7, 0, || 1), 1);
     }
 
     #[test]

@@ -109,6 +109,9 @@ const THREADS: &[i64] = &[
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity,
+    // Who loads rules lowers its own.
+    libc::SYS_getpriority,
+    libc::SYS_setpriority,
     libc::SYS_gettid,
     libc::SYS_getpid,
     libc::SYS_tgkill,

@@ -157,6 +157,9 @@ impl Engines {
 impl Rest {
     /// Says which interface packets come from, for tenants that have interfaces.
     pub(crate) fn set_interface(&mut self, interface: &str) {
+        if self.engines.interface.as_deref() == Some(interface) {
+            return;
+        }
         self.outputs.set_interface(interface);
         let name = self.engines.interface.get_or_insert_default();
         name.clear();

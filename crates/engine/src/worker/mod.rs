@@ -179,6 +179,8 @@ pub(crate) struct Worker {
     pub(crate) unswept: u32,
     /// Second of packet time in which they were last looked for, of a live capture.
     pub(crate) swept: i64,
+    /// The last second of which was said that it went by, live.
+    pub(crate) told: i64,
 }
 
 /// Frames from one look for silent flows to the next. Short captures are most often those whose time goes back and forth
@@ -403,8 +405,8 @@ impl Worker {
     }
 
     /// As [`Worker::expire`], of packets that come as time goes by: flows that are silent for too long are ended every second
-    /// of it. `now` is the time where no packets came that would tell. Returns whether a second went by.
-    pub(crate) fn expire_live(&mut self, now: Option<Time>) -> bool {
+    /// of it, at most `budget` now. `now` is the time where no packets came that would tell. Returns whether a second went by.
+    pub(crate) fn expire_live(&mut self, now: Option<Time>, budget: usize) -> bool {
         let Lane { flows, rest, .. } = &mut self.lane;
         if let Some(now) = now
             && now > rest.now
@@ -412,17 +414,21 @@ impl Worker {
             rest.now = now;
         }
         let second = rest.now.secs();
-        let went_by = second != self.swept;
-        if went_by || flows.emergency() {
+        if second != self.swept || flows.emergency() {
             // What is left over is looked at after the next batch.
             let now = rest.now;
-            if flows.expire(now, 4096, &mut |flow, reason| rest.end_flow(flow, reason)) {
+            if flows.expire(now, budget, &mut |flow, reason| rest.end_flow(flow, reason)) {
                 self.swept = second;
             }
         }
         rest.outputs.end_batch();
         self.lane.count_ended();
-        went_by
+        std::mem::replace(&mut self.told, second) != second
+    }
+
+    /// Whether [`Worker::expire_live`] left flows over that have to be ended.
+    pub(crate) fn has_flows_to_end(&self) -> bool {
+        self.lane.rest.now.secs() != self.swept
     }
 
     /// Ends every flow: the capture is at its end.

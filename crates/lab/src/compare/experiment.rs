@@ -43,10 +43,20 @@ pub(super) enum Kind {
     Numbers { speeds: Vec<Speed> },
 }
 
+/// How a load comes to the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Way {
+    /// A capture has other addresses each time round.
+    pub(super) renew: bool,
+    /// The engine is between two wires: clients are at one, servers at the other.
+    pub(super) inline: bool,
+}
+
 /// A load with its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
     pub(super) name: String,
+    pub(super) way: Way,
     pub(super) kind: Kind,
 }
 
@@ -76,12 +86,29 @@ pub(super) struct Experiment {
 }
 
 impl Experiment {
+    /// Every load that is sent sends this capture instead.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(super) fn replay(&mut self, path: &Path) -> Outcome<()> {
+        let path = std::path::absolute(path).map_err(|error| Problem::file("find", path, error))?;
+        if !path.exists() {
+            return Err(Problem::Usage(format!("--replay: there is no file {}", path.display())));
+        }
+        for load in &mut self.loads {
+            if let Kind::Rates { what, .. } | Kind::Search { what, .. } = &mut load.kind {
+                *what = What::Capture(path.clone());
+            }
+        }
+        Ok(())
+    }
+
     /// Makes it one that is over soon: to see whether it runs and what comes out, not to measure.
     pub(super) fn quicken(&mut self) {
         self.repeats = 1;
         self.times.warm_up = self.times.warm_up.min(Duration::from_secs(1));
-        self.times.hold = self.times.hold.min(Duration::from_secs(4));
-        self.close = 0.25;
+        self.times.hold = self.times.hold.min(Duration::from_secs(3));
+        self.close = self.close.max(0.25);
         for load in &mut self.loads {
             let (Kind::Rates { speeds, .. } | Kind::Numbers { speeds }) = &mut load.kind else { continue };
             // The lowest, one in the middle and the highest.
@@ -97,8 +124,10 @@ impl Experiment {
     }
 }
 
-const TOP: [&str; 12] =
-    ["title", "about", "engines", "baseline", "loads", "repeats", "warm-up", "hold", "period", "wire", "mtu", "cpus"];
+const TOP: [&str; 13] = [
+    "title", "about", "engines", "baseline", "loads", "repeats", "warm-up", "hold", "period", "wire", "mtu", "cpus",
+    "close",
+];
 
 impl Experiment {
     /// Reads the file at `path`; `cpus` are for an experiment that names none, `instead` for engines instead of their own. Files that it names are found from its folder, and from the working folder where they are not there.
@@ -125,7 +154,9 @@ impl Experiment {
         }
         let mut loads = Vec::new();
         for node in root.child("loads").ok_or_else(|| missing("loads"))?.children() {
-            loads.push(Load { name: node.name().to_owned(), kind: read_load(node, folder)? });
+            let flag = |key: &str| node.bool(key).map(|flag| flag.unwrap_or(false));
+            let way = Way { renew: flag("renew")?, inline: flag("inline")? };
+            loads.push(Load { name: node.name().to_owned(), way, kind: read_load(node, folder)? });
         }
         if engines.is_empty() || loads.is_empty() {
             return Err(Problem::Usage(format!(
@@ -156,6 +187,10 @@ impl Experiment {
         };
         if times.hold.is_zero() || times.period < Duration::from_millis(10) {
             return Err(Problem::Usage(format!("{}: hold has to be above 0, period at least 10ms", path.display())));
+        }
+        let close = root.percent("close")?.unwrap_or(2.0);
+        if !(close > 0.0 && close <= 100.0) {
+            return Err(Problem::Usage(format!("{}: close: a percentage above 0", path.display())));
         }
         let wire = match root.child("wire") {
             None => None,
@@ -188,7 +223,7 @@ impl Experiment {
             cpus,
             notes,
             text: text.to_owned(),
-            close: 0.02,
+            close: close / 100.0,
         })
     }
 }
@@ -268,6 +303,8 @@ fn read_load(node: Node<'_>, folder: &Path) -> Outcome<Kind> {
             "from",
             "to",
             "loss",
+            "renew",
+            "inline",
         ],
     )?;
     let file = |key: &str| -> Outcome<Option<PathBuf>> {
@@ -364,7 +401,7 @@ mod tests {
     fn reads_an_experiment() {
         let experiment = read(&format!(
             "title: T\n{ENGINES}baseline: a\nrepeats: 3\nhold: 5s\nloads:\n  steps: {{preset: office, rates: [1, 2, 9], base: auto, copies: [1, 4]}}\n  \
-             bound: {{preset: office, search: yes, loss: 0}}\n"
+             bound: {{preset: office, search: yes, loss: 0, renew: yes, inline: yes}}\nclose: 5%\n"
         ))
         .unwrap();
         let names: Vec<&str> = experiment.engines.iter().map(|engine| engine.name.as_str()).collect();
@@ -375,6 +412,8 @@ mod tests {
         let Kind::Rates { speeds, base, copies, .. } = &experiment.loads[0].kind else { panic!() };
         assert_eq!((speeds.len(), *base, copies.as_slice()), (3, Some(Base::Auto), &[1, 4][..]));
         assert!(matches!(experiment.loads[1].kind, Kind::Search { allowed: 0.0, .. }));
+        assert_eq!(experiment.loads[0].way, Way::default());
+        assert_eq!((experiment.loads[1].way, experiment.close), (Way { renew: true, inline: true }, 0.05));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use experiment::{Base, Experiment, Kind, Speed};
+use experiment::{Base, Experiment, Kind, Load, Speed, Way};
 use plan::{Key, Metrics, State};
 
 use crate::cpus::Shared;
@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Rules for Margay and Suricata, instead of those of the experiment
     #[arg(long, short = 'S', value_name = "FILE")]
     rules: Vec<String>,
+    /// A capture to send, instead of what loads of the experiment send
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
     /// Throw away what is in the folder and begin anew
     #[arg(long)]
     fresh: bool,
@@ -101,6 +104,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     signals::listen();
     let instead = Options { config: args.config.clone(), rules: args.rules.clone(), ..Options::default() };
     let mut experiment = Experiment::load(&args.experiment, &Shared::apart(), &instead)?;
+    if let Some(path) = &args.replay {
+        experiment.replay(path)?;
+    }
     if args.quick {
         experiment.quicken();
     }
@@ -124,7 +130,8 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         }
     }
     std::fs::create_dir_all(&runs).map_err(|error| Problem::file("make", &runs, error))?;
-    let mut state = State::open(&dir, &fingerprint(&format!("{}{instead:?}{}", experiment.text, args.quick)))?;
+    let mut state =
+        State::open(&dir, &fingerprint(&format!("{}{instead:?}{}{:?}", experiment.text, args.quick, args.replay)))?;
     let mut comparison = Comparison { experiment, points: Vec::new(), dir, keep_logs: args.keep_logs };
     comparison.points = comparison.all_points(&mut state, args.plan || args.report)?;
     let keys = plan::order(comparison.experiment.repeats, comparison.points.len(), comparison.experiment.engines.len());
@@ -141,6 +148,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let outcome = if args.report { Ok(()) } else { comparison.make_runs(&keys, &mut state) };
     // What there is, is reported, whatever became of the rest.
     let path = report::write(&comparison, &state)?;
+    for line in comparison.bounds(&state) {
+        println!("{line}");
+    }
     println!("report: {}", path.display());
     outcome?;
     match state.failed.len() {
@@ -218,7 +228,7 @@ impl Comparison {
                         Some(Base::Rate(rate)) => {
                             self.rate(Speed::Rate(*rate), capture.as_ref(), f64::NAN, &described.name)?
                         }
-                        Some(Base::Auto) => self.base(&described.name, what, speeds, copies, state, dry)?,
+                        Some(Base::Auto) => self.base(described, what, speeds, copies, state, dry)?,
                     };
                     for speed in speeds {
                         for copies in copies {
@@ -254,13 +264,14 @@ impl Comparison {
     /// The base rate of a load whose base is `auto`: twice the first engine's bound is then the load's highest rate.
     fn base(
         &self,
-        load: &str,
+        described: &Load,
         what: &What,
         speeds: &[Speed],
         copies: &[u32],
         state: &mut State,
         dry: bool,
     ) -> Outcome<f64> {
+        let load = &described.name;
         let fact = format!("base of {load}");
         if let Some(base) = state.facts.get(&fact) {
             return Ok(*base);
@@ -271,7 +282,7 @@ impl Comparison {
         let engine = &self.experiment.engines[self.experiment.baseline];
         println!("{load}: looking for the bound of {}, which its rates are chosen by", engine.name);
         let dir = self.dir.join("runs").join(format!("{}-base", folder_name(load)));
-        let mut rig = self.rig(engine, Some((what, 1)), &dir)?;
+        let mut rig = self.rig(engine, Some((what, 1)), described.way, &dir)?;
         let range = Range { from: 10_000.0, to: 20e6, close: 0.1 };
         let searches = Searches { range, repeats: 1, allowed: 0.01 };
         let bound = searches.run(&mut |_, rate, _| {
@@ -299,19 +310,26 @@ impl Comparison {
     }
 
     /// An engine with who sends to it; nobody where it takes packets in numbers.
-    fn rig(&self, engine: &Contract, what: Option<(&What, u32)>, dir: &Path) -> Outcome<Rig> {
+    fn rig(&self, engine: &Contract, what: Option<(&What, u32)>, way: Way, dir: &Path) -> Outcome<Rig> {
         let mut session = Session::begin()?;
         let folder = session.make_folder()?;
         let (wire, sender): (Option<Wire>, Box<dyn Sender>) = match what {
             None => (None, Box::new(load::Stream { socket: folder.join("sim"), lose: 0.0, most: None })),
             Some((what, copies)) => {
                 let wire = match &self.experiment.wire {
+                    Some(_) if way.inline => {
+                        return Err(Problem::Usage(
+                            "inline: needs two pairs of interfaces, which are made; leave `wire` out".to_owned(),
+                        ));
+                    }
                     Some((sender, engine)) => Wire::given(sender, engine)?,
-                    None => Wire::make(&mut session, self.experiment.mtu)?,
+                    None => Wire::make(&mut session, self.experiment.mtu, way.inline)?,
                 };
                 let sender = load::Traffic {
                     what: what.clone(),
                     copies,
+                    renew: way.renew.then_some(0),
+                    peer: wire.far.as_ref().map(|far| far.sender.clone()),
                     interface: wire.sender.clone(),
                     folder: folder.clone(),
                     cpus: self.experiment.cpus.sender.clone(),
@@ -319,7 +337,10 @@ impl Comparison {
                 (Some(wire), Box::new(sender))
             }
         };
-        Ok(Rig::new(engine.clone(), wire, sender, self.experiment.times, dir, folder, session))
+        let engine = if way.inline { engine.clone().inline() } else { engine.clone() };
+        let mut rig = Rig::new(engine, wire, sender, self.experiment.times, dir, folder, session);
+        rig.probe_cpus = self.experiment.cpus.sender.clone();
+        Ok(rig)
     }
 
     /// Makes the runs that are not made yet. One that fails is noted, and the others go on.
@@ -368,6 +389,7 @@ impl Comparison {
 
     fn make_run(&self, key: Key, dir: &Path) -> Outcome<Metrics> {
         let (point, engine) = (&self.points[key.point], &self.experiment.engines[key.engine]);
+        let way = self.experiment.loads[point.load].way;
         let _ = std::fs::remove_dir_all(dir);
         match &point.kind {
             PointKind::Offline { path, capture } => {
@@ -377,10 +399,10 @@ impl Comparison {
                 let run = offline::run(engine, path, capture, period, within, dir, &mut session)?;
                 Ok(result::of_offline(&run, capture))
             }
-            PointKind::Rate { what, copies } => self.at_rate(engine, Some((what, *copies)), point.rate, dir),
-            PointKind::Numbers => self.at_rate(engine, None, point.rate, dir),
+            PointKind::Rate { what, copies } => self.at_rate(engine, Some((what, *copies)), way, point.rate, dir),
+            PointKind::Numbers => self.at_rate(engine, None, way, point.rate, dir),
             PointKind::Search { what, copies, range, allowed } => {
-                let mut rig = self.rig(engine, Some((what, *copies)), dir)?;
+                let mut rig = self.rig(engine, Some((what, *copies)), way, dir)?;
                 let searches = Searches { range: *range, repeats: 1, allowed: *allowed };
                 let mut trials: Vec<Trial> = Vec::new();
                 let bound = searches.run(&mut |_, rate, _| {
@@ -389,6 +411,7 @@ impl Comparison {
                     Ok(trial.losses)
                 });
                 let ended = rig.end();
+                result::write_trials(&trials, &dir.join("trials.csv"))?;
                 let bound = bound?;
                 ended?;
                 Ok(result::of_search(&bound, &trials))
@@ -396,14 +419,21 @@ impl Comparison {
         }
     }
 
-    fn at_rate(&self, engine: &Contract, what: Option<(&What, u32)>, rate: f64, dir: &Path) -> Outcome<Metrics> {
+    fn at_rate(
+        &self,
+        engine: &Contract,
+        what: Option<(&What, u32)>,
+        way: Way,
+        rate: f64,
+        dir: &Path,
+    ) -> Outcome<Metrics> {
         if what.is_none() && !engine.simulated {
             return Err(Problem::Usage(format!(
                 "engine {}: no engine but the simulated one takes loads that are `simulated`",
                 engine.name
             )));
         }
-        let mut rig = self.rig(engine, what, dir)?;
+        let mut rig = self.rig(engine, what, way, dir)?;
         let trial = rig.trial(rate);
         let ended = rig.end();
         let trial = trial?;

@@ -538,6 +538,15 @@ fn results(comparison: &Comparison, state: &State, load: usize, out: &mut String
         out,
         "</table></div>\n<p class=\"small\">Medians; in parentheses the least and the most of the runs, or the interval of a ratio.</p>"
     );
+    let late: Vec<String> = points.iter().flat_map(|point| comparison.latencies(state, *point)).collect();
+    if !late.is_empty() {
+        let _ = writeln!(
+            out,
+            "<p>How long the packets of a flow of their own took from one side of the engine to the other, one a millisecond beside \
+             the load:</p>\n<pre>{}</pre>",
+            escaped(&late.join("\n"))
+        );
+    }
 }
 
 /// With a capital letter.

@@ -1,7 +1,10 @@
 //! What runs come to: the numbers of each, and what is told of several.
 
+use std::path::Path;
+
 use super::plan::{Key, Metrics, State};
 use super::{Comparison, Point, PointKind, stage_columns};
+use crate::problem::{Outcome, Problem};
 use crate::run::Capture;
 use crate::run::live::Trial;
 use crate::run::offline::Offline;
@@ -52,7 +55,40 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
         ("peak_bytes", trial.peak),
     ]);
     all.extend(stage_columns().map(|(stage, name)| (name, trial.losses.at(stage))));
+    if let Some(latency) = trial.latency {
+        all.extend(LATENCIES.into_iter().map(str::to_owned).zip([
+            latency.p50,
+            latency.p99,
+            latency.p999,
+            latency.lost,
+        ]));
+    }
     all
+}
+
+/// Of a flow of its own through an engine that is inline: seconds that half, 99 % and 99.9 % of its packets took at most, and
+/// the share that did not arrive.
+const LATENCIES: [&str; 4] = ["latency_p50_s", "latency_p99_s", "latency_p999_s", "latency_lost"];
+
+/// Writes the trials of a search, a line for each.
+///
+/// # Errors
+/// Where they cannot be written.
+pub(super) fn write_trials(trials: &[Trial], path: &Path) -> Outcome<()> {
+    let mut text = String::new();
+    for (number, trial) in trials.iter().enumerate() {
+        let metrics = of_trial(trial);
+        if number == 0 {
+            text += &format!("{}\n", metrics.keys().cloned().collect::<Vec<_>>().join(","));
+        }
+        let values = metrics.values().map(|value| if value.is_finite() { value.to_string() } else { String::new() });
+        text += &format!("{}\n", values.collect::<Vec<_>>().join(","));
+    }
+    std::fs::write(path, text).map_err(|error| Problem::file("write", path, error))
+}
+
+fn sent_a_second(trial: &Trial) -> f64 {
+    trial.counted.sent.packets / trial.counted.sent.seconds
 }
 
 /// Of a search.
@@ -63,13 +99,27 @@ pub(super) fn of_search(bound: &Bound, trials: &[Trial]) -> Metrics {
         // 1 where it is the engine's bound, 0 where the sender or what was asked ended the search.
         ("bound_is_engines", if bound.limit() == crate::throughput::Limit::Engine { 1.0 } else { 0.0 }),
         ("peak_bytes", trials.iter().map(|trial| trial.peak).fold(f64::NAN, f64::max)),
+        // The most that was sent in any trial: how far the sender could have gone, at least.
+        ("sender_pps", trials.iter().map(sent_a_second).fold(f64::NAN, f64::max)),
     ]);
+    // At its bound.
+    if let Some(at) = trials.iter().rev().find(|trial| trial.rate == bound.rate.value) {
+        all.insert("cpu_cores".to_owned(), at.busy);
+        all.insert("sent_bits_per_s".to_owned(), at.counted.sent.bytes * 8.0 / at.counted.sent.seconds);
+        all.insert("late_p99_s".to_owned(), at.counted.sent.late);
+    }
     // Where it lost above its bound.
     let above = trials.iter().filter(|trial| trial.rate > bound.rate.value);
     if let Some(lowest) = above.min_by(|a, b| a.rate.total_cmp(&b.rate)) {
         all.extend(stage_columns().map(|(stage, name)| (name, lowest.losses.at(stage))));
     }
     all
+}
+
+/// Latencies at 50, 99 and 99.9 %, from seconds.
+fn late(seconds: [f64; 3]) -> String {
+    let [p50, p99, p999] = seconds.map(|s| s * 1e6);
+    format!("{p50:.1}, {p99:.1}, {p999:.1} µs (50, 99, 99.9 %)")
 }
 
 /// A run in a few words.
@@ -79,8 +129,18 @@ pub(super) fn brief(point: &Point, metrics: &Metrics) -> String {
         PointKind::Offline { .. } => {
             format!("{:.3} s, {:.0} MiB", get("processing_s"), get("peak_bytes") / 1_048_576.0)
         }
-        PointKind::Search { .. } => format!("{} packets/s", short(get("bound_pps"))),
-        _ => format!("lost {:.2} %, {:.2} cores", get("loss") * 100.0, get("cpu_cores")),
+        PointKind::Search { .. } => {
+            let limit =
+                if get("bound_is_engines") == 1.0 { "" } else { ", which is the sender's bound or what was asked for" };
+            format!("{} packets/s ({:.0} trials){limit}", short(get("bound_pps")), get("trials"))
+        }
+        _ => {
+            let latency = match get(LATENCIES[0]).is_finite() {
+                true => format!(", late by {}", late([0, 1, 2].map(|n| get(LATENCIES[n])))),
+                false => String::new(),
+            };
+            format!("lost {:.2} %, {:.2} cores{latency}", get("loss") * 100.0, get("cpu_cores"))
+        }
     }
 }
 
@@ -132,6 +192,71 @@ impl Comparison {
             })
             .collect();
         stats::paired_ratio(&pairs)
+    }
+
+    /// Latencies of each engine at a point, and their ratios to the baseline's; none where none were measured.
+    pub(super) fn latencies(&self, state: &State, at: usize) -> Vec<String> {
+        let mut of_point = Vec::new();
+        if let Some(point) = self.points.get(at) {
+            for (engine, contract) in self.experiment.engines.iter().enumerate() {
+                let [Some(p50), Some(p99), Some(p999)] =
+                    [0, 1, 2].map(|n| Some(self.summary(state, at, engine, LATENCIES[n])?.median))
+                else {
+                    continue;
+                };
+                let mut line = format!("  {:<12} {}", contract.name, late([p50, p99, p999]));
+                let ratio =
+                    |n: usize| self.ratio(state, at, engine, LATENCIES[n]).map_or(f64::NAN, |ratio| ratio.value);
+                if engine != self.experiment.baseline {
+                    line += &format!("; {:.2}, {:.2}, {:.2} times the baseline's", ratio(0), ratio(1), ratio(2));
+                }
+                of_point.push(line);
+            }
+            if !of_point.is_empty() {
+                of_point.insert(0, format!("{}: {}: latency", self.experiment.loads[point.load].name, point.label));
+            }
+        }
+        of_point
+    }
+
+    /// What searches came to, and latencies, in a few lines for a terminal; none where there were none.
+    pub(super) fn bounds(&self, state: &State) -> Vec<String> {
+        let mut lines: Vec<String> = (0..self.points.len()).flat_map(|at| self.latencies(state, at)).collect();
+        let searches =
+            self.points.iter().enumerate().filter(|(_, point)| matches!(point.kind, PointKind::Search { .. }));
+        for (at, point) in searches {
+            lines.push(format!("{}: {}", self.experiment.loads[point.load].name, point.label));
+            let sender = |engine| self.summary(state, at, engine, "sender_pps").map_or(f64::NAN, |sent| sent.most);
+            for (engine, contract) in self.experiment.engines.iter().enumerate() {
+                let get = |name: &str| self.summary(state, at, engine, name);
+                let Some(bound) = get("bound_pps") else { continue };
+                let bits = get("sent_bits_per_s").map_or_else(String::new, |b| format!(", {}bit/s", short(b.median)));
+                let whose =
+                    match self.all(state, at, engine, "bound_is_engines").iter().filter(|one| **one != 1.0).count() {
+                        0 => format!("the engine's own: up to {} were sent", short(sender(engine))),
+                        others => {
+                            format!("of the SENDER or what was asked for in {others} of {} searches", bound.count)
+                        }
+                    };
+                let (median, least, most) = (short(bound.median), short(bound.least), short(bound.most));
+                let cores = get("cpu_cores").map_or_else(String::new, |c| format!("; {:.2} cores busy", c.median));
+                lines.push(format!(
+                    "  {:<12} {median} packets/s ({least} to {most}; {} searches){bits}{cores}; {whose}",
+                    contract.name, bound.count
+                ));
+                if engine != self.experiment.baseline
+                    && let Some(ratio) = self.ratio(state, at, engine, "bound_pps")
+                {
+                    let baseline = &self.experiment.engines[self.experiment.baseline].name;
+                    let interval = match ratio.low.is_finite() {
+                        true => format!(" (95 % interval {:.2} to {:.2})", ratio.low, ratio.high),
+                        false => String::new(),
+                    };
+                    lines.push(format!("  {:<12} {:.2} times {baseline}{interval}", contract.name, ratio.value));
+                }
+            }
+        }
+        lines
     }
 
     /// The repeat whose run is nearest to the median of the point's main number: what is shown over time.

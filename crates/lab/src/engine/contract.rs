@@ -32,7 +32,7 @@ pub(crate) struct CountersAt {
     pub(crate) rest: Duration,
 }
 
-/// See the module. Commands and files have places to fill in: `{interface}`, `{capture}`, `{dir}` (the folder of this run),
+/// See the module. Commands and files have places to fill in: `{interface}`, `{peer}` (the other one of an engine that is inline), `{capture}`, `{dir}` (the folder of this run),
 /// `{tmp}` (a folder with a short name, for sockets) and `{cores}` (how many CPUs it has).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contract {
@@ -62,6 +62,16 @@ pub(crate) struct Contract {
 }
 
 impl Contract {
+    /// The same, between two interfaces: Margay and Suricata take both from their configuration.
+    pub(crate) fn inline(mut self) -> Contract {
+        for word in &mut self.live {
+            if word == "--af-packet={interface}" {
+                *word = "--af-packet".to_owned();
+            }
+        }
+        self
+    }
+
     /// An engine that is described by its commands alone.
     fn plain(name: &str) -> Contract {
         Contract {
@@ -136,6 +146,7 @@ impl Contract {
                     decoded: list("decoder.pkts"),
                     gaps: list("tcp.reassembly_gap"),
                     alerts: list("detect.alert"),
+                    blocked: list("ips.blocked"),
                 },
                 // It writes every second, but its threads hand over what they counted every three.
                 rest: Duration::from_millis(4500),
@@ -261,7 +272,7 @@ impl Contract {
             contract.stop = stop.to_owned();
         }
         if let Some(counters) = node.child("counters") {
-            only(counters, &["file", "format", "rest", "received", "dropped", "decoded", "gaps", "alerts"])?;
+            only(counters, &["file", "format", "rest", "received", "dropped", "decoded", "gaps", "alerts", "blocked"])?;
             let file = counters.get("file").ok_or_else(|| Problem::from(counters.error("'file' is missing")))?;
             let format = counters.get("format").unwrap_or("json-lines");
             let format = Format::named(format).ok_or_else(|| {
@@ -279,6 +290,7 @@ impl Contract {
                 decoded: list("decoded"),
                 gaps: list("gaps"),
                 alerts: list("alerts"),
+                blocked: list("blocked"),
             };
             if names.decoded.is_empty() {
                 return Err(counters
@@ -373,6 +385,13 @@ mod tests {
         let line = contract.offline.join(" ");
         assert!(line.starts_with("suricata -c s.yaml -S x.rules -l {dir} --set stats.enabled=yes"), "{line}");
         assert!(line.ends_with("--set a.b=c -r {capture}"), "{line}");
+    }
+
+    #[test]
+    fn inline_both_interfaces_are_the_configurations() {
+        let contract = Contract::suricata("x", "suricata", &Options::default());
+        assert_eq!(contract.live.last().unwrap(), "--af-packet={interface}");
+        assert_eq!(contract.inline().live.last().unwrap(), "--af-packet");
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Names {
     pub(crate) gaps: Vec<String>,
     /// Alerts.
     pub(crate) alerts: Vec<String>,
+    /// Packets that the engine did not send on, since it decided so; of one that is inline.
+    pub(crate) blocked: Vec<String>,
 }
 
 /// The counters at one time; not a number is what is not known.
@@ -56,20 +58,27 @@ pub(crate) struct Counts {
     pub(crate) decoded: f64,
     pub(crate) gaps: f64,
     pub(crate) alerts: f64,
+    pub(crate) blocked: f64,
 }
 
 impl Counts {
     /// Nothing is known.
-    pub(crate) const UNKNOWN: Counts =
-        Counts { received: f64::NAN, dropped: f64::NAN, decoded: f64::NAN, gaps: f64::NAN, alerts: f64::NAN };
+    pub(crate) const UNKNOWN: Counts = Counts {
+        received: f64::NAN,
+        dropped: f64::NAN,
+        decoded: f64::NAN,
+        gaps: f64::NAN,
+        alerts: f64::NAN,
+        blocked: f64::NAN,
+    };
 
     /// In the order of [`Counts::NAMES`].
-    pub(crate) fn values(&self) -> [f64; 5] {
-        [self.received, self.dropped, self.decoded, self.gaps, self.alerts]
+    pub(crate) fn values(&self) -> [f64; 6] {
+        [self.received, self.dropped, self.decoded, self.gaps, self.alerts, self.blocked]
     }
 
     /// What the values are called in tables.
-    pub(crate) const NAMES: [&str; 5] = ["received", "dropped", "decoded", "gaps", "alerts"];
+    pub(crate) const NAMES: [&str; 6] = ["received", "dropped", "decoded", "gaps", "alerts", "blocked"];
 
     /// Whether both say the same; what is not known is the same as what is not known.
     pub(crate) fn same(&self, other: &Counts) -> bool {
@@ -190,6 +199,7 @@ impl CounterFile {
             (&self.names.decoded, &mut last.decoded),
             (&self.names.gaps, &mut last.gaps),
             (&self.names.alerts, &mut last.alerts),
+            (&self.names.blocked, &mut last.blocked),
         ] {
             let found: Vec<f64> = of.iter().filter_map(|name| lookup(name)).collect();
             if !found.is_empty() {
@@ -204,7 +214,7 @@ impl CounterFile {
 
 impl Names {
     fn all(&self) -> impl Iterator<Item = &str> {
-        let lists = [&self.received, &self.dropped, &self.decoded, &self.gaps, &self.alerts];
+        let lists = [&self.received, &self.dropped, &self.decoded, &self.gaps, &self.alerts, &self.blocked];
         lists.into_iter().flatten().map(String::as_str)
     }
 }
@@ -247,6 +257,24 @@ mod tests {
         writeln!(file, "}}}}}}").unwrap();
         assert_eq!((counters.read().received, counters.read().decoded), (5.0, 9.0));
         assert!(counters.read().gaps.is_nan());
+    }
+
+    #[test]
+    fn every_number_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("counters");
+        std::fs::write(&path, "a 1\nb 2\nc 3\nd 4\ne 5\nf 6\n").unwrap();
+        let list = |name: &str| vec![name.to_owned()];
+        let names = Names {
+            received: list("a"),
+            dropped: list("b"),
+            decoded: list("c"),
+            gaps: list("d"),
+            alerts: list("e"),
+            blocked: list("f"),
+        };
+        let mut counters = CounterFile::new(path, Format::Lines, names);
+        assert_eq!(counters.read().values(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     }
 
     #[test]

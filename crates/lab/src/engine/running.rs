@@ -21,8 +21,8 @@ use crate::signals;
 /// From where an engine takes its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// An interface, in a network namespace where one is named.
-    Interface { name: String, namespace: Option<String> },
+    /// An interface, in a network namespace where one is named; and the other one, of an engine that is inline.
+    Interface { name: String, peer: Option<String>, namespace: Option<String> },
     /// A capture, after which it ends.
     Capture(PathBuf),
     /// The simulated engine's socket.
@@ -375,7 +375,10 @@ impl Drop for Running {
 fn fill(word: &str, from: &From, dir: &Path, short: &Path) -> String {
     let mut word = word.replace("{dir}", &dir.to_string_lossy()).replace("{tmp}", &short.to_string_lossy());
     match from {
-        From::Interface { name, .. } => {
+        From::Interface { name, peer, .. } => {
+            if let Some(peer) = peer {
+                word = word.replace("{peer}", peer);
+            }
             word = word.replace("{interface}", name).replace("{source}", &format!("interface:{name}"));
         }
         From::Capture(path) => word = word.replace("{capture}", &path.to_string_lossy()),

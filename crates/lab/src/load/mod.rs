@@ -1,5 +1,6 @@
 //! What an engine under test is given to read: who sends it, over which wire, and how fast.
 
+mod probe;
 mod stream;
 mod tcpreplay;
 mod traffic;
@@ -8,10 +9,11 @@ mod wire;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use probe::{Latency, Probe};
 pub(crate) use stream::Stream;
 pub(crate) use tcpreplay::TcpReplay;
 pub(crate) use traffic::Traffic;
-pub(crate) use wire::{Interfaces, Wire, softnet_drops};
+pub(crate) use wire::{Far, Interfaces, Wire, softnet_drops};
 
 use crate::made::Session;
 use crate::problem::Outcome;

@@ -16,19 +16,26 @@ pub(crate) struct Traffic {
     pub(crate) what: What,
     /// So many at once, each with addresses of its own.
     pub(crate) copies: u32,
+    /// A capture has other addresses each time round, and for each order.
+    pub(crate) renew: Option<u32>,
     pub(crate) interface: String,
+    /// Where servers are, if they are at an interface of their own.
+    pub(crate) peer: Option<String>,
     /// The CPUs that it runs on.
     pub(crate) cpus: Cpus,
     /// Where its output goes.
     pub(crate) folder: PathBuf,
 }
 
+/// An order seldom goes round so often, so that the next one has other flows.
+const ROUNDS: u32 = 37;
+
 struct Working {
     child: Child,
     log: PathBuf,
     report: PathBuf,
     order: Order,
-    interface: String,
+    interfaces: Vec<String>,
     before: f64,
     over: bool,
 }
@@ -36,7 +43,8 @@ struct Working {
 impl Sender for Traffic {
     fn describe(&self) -> String {
         let copies = if self.copies > 1 { format!(", {} copies at once", self.copies) } else { String::new() };
-        format!("{}{copies}, sent by margay lab traffic send", self.what.describe())
+        let renew = if self.renew.is_some() { ", each time round with other addresses" } else { "" };
+        format!("{}{copies}{renew}, sent by margay lab traffic send", self.what.describe())
     }
 
     fn start(&mut self, order: Order, session: &mut Session) -> Outcome<Box<dyn Sending>> {
@@ -54,21 +62,35 @@ impl Sender for Traffic {
         };
         command.arg("--rate").arg(format!("{}pps", order.rate));
         command.arg("--duration").arg(format!("{}ms", order.time.as_millis().max(1)));
+        if let Some(peer) = &self.peer {
+            command.arg("--peer").arg(peer);
+        }
+        if let Some(first) = &mut self.renew {
+            command.arg(format!("--renew={first}"));
+            *first += ROUNDS;
+        }
         command.arg("--copies").arg(self.copies.to_string()).arg("--report").arg(&report);
         command.stdin(Stdio::null()).stdout(out).stderr(out_too);
         session.mark(&mut command)?;
-        let before = Interfaces::read(None).sent(&self.interface);
+        let interfaces: Vec<String> = [Some(self.interface.clone()), self.peer.clone()].into_iter().flatten().collect();
+        let before = sent(&interfaces);
         let child = self
             .cpus
             .spawn(&mut command)
             .map_err(|error| Problem::Failed(format!("cannot start {}: {error}", own[0])))?;
-        Ok(Box::new(Working { child, log, report, order, interface: self.interface.clone(), before, over: false }))
+        Ok(Box::new(Working { child, log, report, order, interfaces, before, over: false }))
     }
+}
+
+/// Packets that these interfaces have sent.
+fn sent(interfaces: &[String]) -> f64 {
+    let read = Interfaces::read(None);
+    interfaces.iter().map(|name| read.sent(name)).sum()
 }
 
 impl Sending for Working {
     fn so_far(&mut self) -> Option<f64> {
-        Some(Interfaces::read(None).sent(&self.interface) - self.before)
+        Some(sent(&self.interfaces) - self.before)
     }
 
     fn done(&mut self) -> Outcome<bool> {

@@ -13,8 +13,19 @@ pub(crate) struct Wire {
     pub(crate) sender: String,
     /// The interface that the engine reads from.
     pub(crate) engine: String,
+    /// The second pair of interfaces, where the engine is between two.
+    pub(crate) far: Option<Far>,
     /// The engine's network namespace, where it is not the command's own.
     pub(crate) namespace: Option<String>,
+}
+
+/// The pair of interfaces on the other side of an engine that is inline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Far {
+    /// What servers say is sent on it, and what clients said arrives.
+    pub(crate) sender: String,
+    /// The interface that the engine sends out of what clients said.
+    pub(crate) engine: String,
 }
 
 impl Wire {
@@ -34,15 +45,19 @@ impl Wire {
                 return Err(Problem::Usage(format!("there is no interface {name}; there are {}", there.join(", "))));
             }
         }
-        Ok(Wire { sender: sender.to_owned(), engine: engine.to_owned(), namespace: None })
+        Ok(Wire { sender: sender.to_owned(), engine: engine.to_owned(), far: None, namespace: None })
     }
 
-    /// A pair of virtual interfaces, the engine's end in a network namespace of its own, gone with the session.
+    /// A pair of virtual interfaces, the engine's end in a network namespace of its own, gone with the session; two pairs for an
+    /// engine that is `inline`.
     ///
     /// # Errors
     /// Where they cannot be made: without root, or without iproute2.
-    pub(crate) fn make(session: &mut Session, mtu: u32) -> Outcome<Wire> {
-        let (space, sender, engine) = (session.id.clone(), format!("{}s", session.id), format!("{}e", session.id));
+    pub(crate) fn make(session: &mut Session, mtu: u32, inline: bool) -> Outcome<Wire> {
+        let space = session.id.clone();
+        let named = |letter: char| format!("{}{letter}", session.id);
+        let (sender, engine) = (named('s'), named('e'));
+        let far = inline.then(|| Far { sender: named('t'), engine: named('f') });
         let failed = |why: String| {
             let hint = if rustix::process::geteuid().is_root() {
                 ""
@@ -53,17 +68,21 @@ impl Wire {
         };
         session.will_make(Thing::Namespace(space.clone()))?;
         ip(&["netns", "add", &space]).map_err(failed)?;
-        session.will_make(Thing::Interface(sender.clone()))?;
         let mtu = mtu.to_string();
-        ip(&[
-            "link", "add", &sender, "mtu", &mtu, "type", "veth", "peer", "name", &engine, "mtu", &mtu, "netns", &space,
-        ])
-        .map_err(failed)?;
-        // No address of its own: what is on the wire is what was sent.
-        ip(&["link", "set", &sender, "addrgenmode", "none", "up"]).map_err(failed)?;
-        ip(&["-n", &space, "link", "set", &engine, "addrgenmode", "none", "up"]).map_err(failed)?;
+        let pairs = [Some((&sender, &engine)), far.as_ref().map(|far| (&far.sender, &far.engine))];
+        for (sender, engine) in pairs.into_iter().flatten() {
+            session.will_make(Thing::Interface(sender.clone()))?;
+            ip(&[
+                "link", "add", sender, "mtu", &mtu, "type", "veth", "peer", "name", engine, "mtu", &mtu, "netns",
+                &space,
+            ])
+            .map_err(failed)?;
+            // No address of its own: what is on the wire is what was sent.
+            ip(&["link", "set", sender, "addrgenmode", "none", "up"]).map_err(failed)?;
+            ip(&["-n", &space, "link", "set", engine, "addrgenmode", "none", "up"]).map_err(failed)?;
+        }
         ip(&["-n", &space, "link", "set", "lo", "up"]).map_err(failed)?;
-        Ok(Wire { sender, engine, namespace: Some(space) })
+        Ok(Wire { sender, engine, far, namespace: Some(space) })
     }
 }
 

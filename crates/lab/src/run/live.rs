@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::cpus::Cpus;
 use crate::engine::{Contract, Counts, From, Running};
-use crate::load::{Interfaces, Order, Sender, Wire, softnet_drops};
+use crate::load::{Interfaces, Latency, Order, Probe, Sender, Wire, softnet_drops};
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::throughput::{Counted, Losses};
@@ -33,6 +34,8 @@ pub(crate) struct Trial {
     pub(crate) busy: f64,
     /// The most memory the engine had so far, in bytes.
     pub(crate) peak: f64,
+    /// How long packets of a flow of its own took, after the warm-up, through an engine that is inline.
+    pub(crate) latency: Option<Latency>,
 }
 
 /// An engine, a sender and what is between them.
@@ -48,6 +51,8 @@ pub(crate) struct Rig {
     starts: u32,
     /// Its counters, where they have come to rest and nothing was sent since.
     rested: Option<Counts>,
+    /// Where the flow is sent from whose latency is measured.
+    pub(crate) probe_cpus: Cpus,
     /// What could not be sampled.
     pub(crate) notes: Vec<String>,
     /// Last, so that what it made is undone after all else is over.
@@ -67,7 +72,8 @@ impl Rig {
         session: Session,
     ) -> Rig {
         let (dir, running, notes) = (dir.to_owned(), None, Vec::new());
-        Rig { contract, wire, sender, times, dir, short, running, starts: 1, rested: None, notes, session }
+        let probe_cpus = Cpus::default();
+        Rig { probe_cpus, contract, wire, sender, times, dir, short, running, starts: 1, rested: None, notes, session }
     }
 
     /// What sends.
@@ -81,7 +87,11 @@ impl Rig {
         }
         if self.running.is_none() {
             let from = match &self.wire {
-                Some(wire) => From::Interface { name: wire.engine.clone(), namespace: wire.namespace.clone() },
+                Some(wire) => From::Interface {
+                    name: wire.engine.clone(),
+                    peer: wire.far.as_ref().map(|far| far.engine.clone()),
+                    namespace: wire.namespace.clone(),
+                },
                 None => From::Socket,
             };
             // An engine that is started anew, also by who goes on later, writes into a folder of its own: nothing of the one before is
@@ -118,9 +128,23 @@ impl Rig {
     pub(crate) fn trial(&mut self, rate: f64) -> Outcome<Trial> {
         let times = self.times;
         let doing = format!("at {rate:.0} packets a second");
-        let (receiver, sending_on) = match &self.wire {
-            Some(wire) => (wire.engine.clone(), wire.sender.clone()),
-            None => (String::new(), String::new()),
+        // Of the engine's side and of the sender's; two of each where the engine is between them.
+        let (receivers, sending_on) = self.wire.as_ref().map_or_else(
+            || (vec![String::new()], Vec::new()),
+            |wire| {
+                let mut names = (vec![wire.engine.clone()], vec![wire.sender.clone()]);
+                if let Some(far) = &wire.far {
+                    names.0.push(far.engine.clone());
+                    names.1.push(far.sender.clone());
+                }
+                names
+            },
+        );
+        let inline = sending_on.len() > 1;
+        let sum = |names: &[String], of: &dyn Fn(&str) -> f64| names.iter().map(|name| of(name)).sum::<f64>();
+        let arrived = || {
+            let read = Interfaces::read(None);
+            if inline { sum(&sending_on, &|name| read.received(name)) } else { f64::NAN }
         };
         // Until what came before has passed.
         let before = match self.rested.take() {
@@ -128,7 +152,7 @@ impl Rig {
             _ => self.engine()?.settle(None, Duration::from_secs(30))?,
         };
         let pid = self.engine_pid();
-        let (wire_before, softnet_before) = (Interfaces::read(pid), softnet_drops());
+        let (wire_before, softnet_before, arrived_before) = (Interfaces::read(pid), softnet_drops(), arrived());
         let order = Order { rate, time: times.warm_up + times.hold };
         let mut sending = self.sender.start(order, &mut self.session)?;
         let running = self.running.as_mut().map(|(running, _)| running);
@@ -136,18 +160,30 @@ impl Rig {
         running.keep(times.warm_up, &format!("while warming up {doing}"))?;
         let (middle, sent_middle) = (running.counts(), sending.so_far().unwrap_or(0.0));
         let (busy_middle, at_middle) = (running.busy(), Moment::now());
+        let wire = self.wire.as_ref();
+        let probe = match wire.and_then(|wire| Some((wire, wire.far.as_ref()?))) {
+            Some((wire, far)) => Some(Probe::start(&wire.sender, far, &self.probe_cpus)?),
+            None => None,
+        };
         let mut over = Duration::ZERO;
         while !sending.done()? {
             running.keep(Duration::from_millis(20), &doing)?;
             over += Duration::from_millis(20);
             if over > times.hold * 2 + Duration::from_secs(30) {
-                return Err(Problem::Failed(format!("the sender on {sending_on} does not end {doing}")));
+                return Err(Problem::Failed(format!(
+                    "the sender on {} does not end {doing}",
+                    sending_on.join(" and ")
+                )));
             }
         }
         let busy = (running.busy() - busy_middle) / Moment::now().since(at_middle).as_secs_f64();
         let sent = sending.report()?;
         drop(sending);
-        let after = running.settle(Some((before, sent.packets)), Duration::from_secs(30))?;
+        let probed = probe.map(Probe::end);
+        // Its packets come through the engine too, and are counted there.
+        let own = probed.as_ref().map_or(0.0, |(_, own)| *own);
+        let latency = probed.and_then(|(latency, _)| latency);
+        let after = running.settle(Some((before, sent.packets + own)), Duration::from_secs(30))?;
         self.rested = Some(after);
         let wire_after = Interfaces::read(pid);
         let grown = |after: f64, before: f64| {
@@ -156,19 +192,21 @@ impl Rig {
         };
         let counted = Counted {
             sent,
-            card: wire_after.lost(&receiver) - wire_before.lost(&receiver),
+            card: sum(&receivers, &|name| wire_after.lost(name) - wire_before.lost(name)),
             softnet: softnet_drops() - softnet_before,
-            interface: wire_after.received(&receiver) - wire_before.received(&receiver),
+            interface: sum(&receivers, &|name| wire_after.received(name) - wire_before.received(name)),
             engine: Counts {
                 received: grown(after.received, before.received),
                 dropped: grown(after.dropped, before.dropped),
                 decoded: grown(after.decoded, before.decoded),
                 gaps: grown(after.gaps, before.gaps),
                 alerts: grown(after.alerts, before.alerts),
+                blocked: grown(after.blocked, before.blocked),
             },
             held_sent: sent.packets - sent_middle,
             held_received: grown(after.received, middle.received),
             held_dropped: grown(after.dropped, middle.dropped),
+            forwarded: arrived() - arrived_before,
         };
         if !counted.engine.decoded.is_finite() {
             return Err(Problem::Failed(format!(
@@ -178,7 +216,7 @@ impl Rig {
             )));
         }
         let peak = self.running.as_ref().map_or(f64::NAN, |(running, _)| running.peak());
-        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, peak })
+        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, peak, latency })
     }
 
     fn engine_pid(&self) -> Option<u32> {

@@ -87,9 +87,8 @@ impl Memory {
         if known.is_none() {
             memory.remember(&json!({ "measurement": what }))?;
             let stages = Stage::ALL.map(|stage| format!("lost_{}", stage.name().to_lowercase())).join(",");
-            memory.row(&format!(
-                "search,rate,offered,sent,bytes,seconds,late_p99,received,dropped,decoded,gaps,alerts,loss,{stages}"
-            ))?;
+            let counts = crate::engine::Counts::NAMES.join(",");
+            memory.row(&format!("search,rate,offered,sent,bytes,seconds,late_p99,{counts},loss,{stages}"))?;
         } else if !text.ends_with('\n') {
             let (file, path) = &mut memory.state;
             writeln!(file).map_err(|error| Problem::file("write", path, error))?;
@@ -145,7 +144,7 @@ impl Memory {
 
 impl Tried {
     fn of(line: &Value) -> Option<Tried> {
-        let mut share = [0.0; 6];
+        let mut share = [0.0; Stage::ALL.len()];
         for (share, value) in share.iter_mut().zip(line["lost"].as_array()?) {
             *share = value.as_f64()?;
         }
@@ -176,9 +175,10 @@ mod tests {
             held_sent: nothing,
             held_received: nothing,
             held_dropped: nothing,
+            forwarded: f64::NAN,
         };
-        let losses = Losses { share: [0.0, 0.0, 0.0, 0.0, ring, 0.0], gaps: 3.0 };
-        Trial { rate, counted, losses, busy: 1.0, peak: 1.0 }
+        let losses = Losses { share: [0.0, 0.0, 0.0, 0.0, ring, 0.0, 0.0], gaps: 3.0 };
+        Trial { rate, counted, losses, busy: 1.0, peak: 1.0, latency: None }
     }
 
     #[test]

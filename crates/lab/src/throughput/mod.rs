@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// So many copies at once, each with addresses of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     copies: u32,
+    /// Each time round with other addresses, so that no flow comes again
+    #[arg(long)]
+    renew: bool,
     /// What sends: the laboratory's own sender, or tcpreplay (captures, one copy)
     #[arg(long, default_value = "own", value_parser = ["own", "tcpreplay"])]
     sender: String,
@@ -168,11 +171,11 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         };
         let wire = match (&args.interface, &args.send_on) {
             (Some(engine), Some(sender)) => Wire::given(sender, engine)?,
-            _ => Wire::make(&mut session, args.mtu)?,
+            _ => Wire::make(&mut session, args.mtu, false)?,
         };
         let (interface, folder) = (wire.sender.clone(), folder.clone());
         let sender: Box<dyn Sender> = match (args.sender.as_str(), what) {
-            ("tcpreplay", What::Capture(capture)) if args.copies == 1 => {
+            ("tcpreplay", What::Capture(capture)) if args.copies == 1 && !args.renew => {
                 Box::new(load::TcpReplay { capture, interface, folder, cpus: cpus.sender.clone() })
             }
             ("tcpreplay", _) => {
@@ -180,7 +183,15 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
             }
             (_, what) => {
                 let cpus = cpus.sender.clone();
-                Box::new(load::Traffic { what, copies: args.copies, interface, folder, cpus })
+                Box::new(load::Traffic {
+                    what,
+                    copies: args.copies,
+                    renew: args.renew.then_some(0),
+                    peer: None,
+                    interface,
+                    folder,
+                    cpus,
+                })
             }
         };
         (Some(wire), sender, capture)
@@ -240,7 +251,7 @@ fn measurement(args: &Args, contract: &Contract, cpus: &Shared) -> String {
     format!(
         "{contract:?} {cpus:?} {:?}",
         (
-            (&args.replay, &args.profile, &args.preset, args.copies, &args.sender),
+            (&args.replay, &args.profile, &args.preset, args.copies, args.renew, &args.sender),
             (&args.interface, &args.send_on, args.mtu, args.from, args.to, args.loss, args.close),
             (args.warm_up, args.hold, args.lose_sender, args.sender_most),
         )

@@ -18,11 +18,13 @@ pub(crate) enum Stage {
     Ring,
     /// The engine got them and did not decode them.
     Engine,
+    /// The engine, which is inline, let them pass, and they did not arrive.
+    Forward,
 }
 
 impl Stage {
-    pub(crate) const ALL: [Stage; 6] =
-        [Stage::Sender, Stage::Link, Stage::Card, Stage::Softnet, Stage::Ring, Stage::Engine];
+    pub(crate) const ALL: [Stage; 7] =
+        [Stage::Sender, Stage::Link, Stage::Card, Stage::Softnet, Stage::Ring, Stage::Engine, Stage::Forward];
 
     /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Stage {
             Stage::Softnet => "softnet",
             Stage::Ring => "ring",
             Stage::Engine => "engine",
+            Stage::Forward => "forward",
         }
     }
 }
@@ -55,13 +58,15 @@ pub(crate) struct Counted {
     /// ring, and that the ring dropped.
     pub(crate) held_received: f64,
     pub(crate) held_dropped: f64,
+    /// Arrived on the other side of an engine that is inline; not a number where it is not.
+    pub(crate) forwarded: f64,
 }
 
 /// Losses by stage, as shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Losses {
     /// In the order of [`Stage::ALL`]; of packets offered for the sender, of packets sent for the others.
-    pub(crate) share: [f64; 6],
+    pub(crate) share: [f64; Stage::ALL.len()],
     /// New gaps in TCP streams; not a number where they are not counted.
     pub(crate) gaps: f64,
 }
@@ -101,6 +106,7 @@ impl Losses {
                 share(softnet, sent),
                 at_ring,
                 share(inside, sent),
+                share(counted.engine.decoded - known(counted.engine.blocked) - counted.forwarded, sent),
             ],
             gaps: counted.engine.gaps,
         }
@@ -143,10 +149,11 @@ mod tests {
             card: 0.0,
             softnet: 0.0,
             interface: received,
-            engine: Counts { received, dropped, decoded, gaps: 0.0, alerts: 0.0 },
+            engine: Counts { received, dropped, decoded, gaps: 0.0, alerts: 0.0, blocked: f64::NAN },
             held_sent: sent,
             held_received: received,
             held_dropped: dropped,
+            forwarded: f64::NAN,
         }
     }
 
@@ -181,6 +188,7 @@ mod tests {
             (counted(1000.0, 1000.0, 1000.0, 30.0, 970.0), Stage::Ring, 0.03),
             (counted(1000.0, 1000.0, 1000.0, 0.0, 980.0), Stage::Engine, 0.02),
             (Counted { card: 100.0, ..counted(1000.0, 1000.0, 900.0, 0.0, 900.0) }, Stage::Card, 0.1),
+            (Counted { forwarded: 960.0, ..counted(1000.0, 1000.0, 1000.0, 0.0, 1000.0) }, Stage::Forward, 0.04),
             (Counted { softnet: 99.0, ..counted(1000.0, 1000.0, 901.0, 0.0, 901.0) }, Stage::Softnet, 0.099),
         ] {
             let losses = Losses::of(&numbers);
@@ -196,6 +204,13 @@ mod tests {
         // The kernel dropped packets of other interfaces, and a neighbour's broadcast came in.
         let losses = Losses::of(&Counted { softnet: 500.0, card: 9.0, ..counted(1000.0, 1000.0, 1003.0, 0.0, 1003.0) });
         assert_eq!(losses.total(), 0.0);
+    }
+
+    #[test]
+    fn what_the_engine_decided_to_drop_is_not_lost() {
+        let mut numbers = Counted { forwarded: 990.0, ..counted(1000.0, 1000.0, 1000.0, 0.0, 1000.0) };
+        numbers.engine.blocked = 10.0;
+        assert_eq!(Losses::of(&numbers).total(), 0.0);
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl What {
             (Some(d), _) => d,
             (None, Some(size)) => {
                 let per_second = multiplier * (bits / 8.0 + packets * RECORD_HEADER_LEN as f64);
-                (size as f64 / per_second * 1e9).max(1.0) as u64
+                mix.fitting(multiplier, size as f64 / per_second * 1e9).max(1.0) as u64
             }
             (None, None) => profile.duration.unwrap_or(10_000_000_000),
         };
@@ -239,18 +239,21 @@ fn report(mix: &Mix, profile: &Profile, plan: &Plan, file: u64, last: u64, inter
     let seconds = plan.until as f64 / 1e9;
     let sources: Vec<_> = mix
         .sources()
-        .map(|(name, cps, bytes, packets, t)| {
-            let expected = cps * plan.multiplier * seconds;
+        .map(|s| {
+            let t = s.tally;
+            let expected = s.cps * plan.multiplier * seconds;
             serde_json::json!({
-                "name": name, "sessions": t.sessions, "flows": t.flows, "packets": t.packets, "bytes": t.bytes,
+                "name": s.name, "sessions": t.sessions, "flows": t.flows, "packets": t.packets, "bytes": t.bytes,
                 "lost": t.lost, "refused": t.refused, "expected_sessions": expected,
-                "expected_bytes": expected * bytes, "expected_packets": expected * packets,
+                "expected_bytes": expected * s.bytes, "expected_packets": expected * s.packets,
+                "session_bytes": s.bytes, "session_bytes_sd": s.bytes_sd, "samples": s.samples,
             })
         })
         .collect();
-    let sum = |f: fn(&super::mix::Tally) -> u64| mix.sources().map(|(.., t)| f(&t)).sum::<u64>();
+    let sum = |f: fn(&super::mix::Tally) -> u64| mix.sources().map(|s| f(&s.tally)).sum::<u64>();
     serde_json::json!({
         "profile": profile.name, "seed": plan.seed, "multiplier": plan.multiplier, "interrupted": interrupted,
+        "arrivals": if mix.by_chance() { "poisson" } else { "even" },
         "sessions": sum(|t| t.sessions), "packets": sum(|t| t.packets), "bytes": sum(|t| t.bytes),
         "file_bytes": file, "begins_until_s": seconds, "last_packet_s": last as f64 / 1e9, "sources": sources,
     })
@@ -258,14 +261,15 @@ fn report(mix: &Mix, profile: &Profile, plan: &Plan, file: u64, last: u64, inter
 
 fn table(mix: &Mix, packets: u64, file: u64, last: u64) -> String {
     let mut out = String::new();
-    let total: u64 = mix.sources().map(|(.., t)| t.bytes).sum();
-    let width = mix.sources().map(|(name, ..)| name.len()).max().unwrap_or(6).max(6);
+    let total: u64 = mix.sources().map(|s| s.tally.bytes).sum();
+    let width = mix.sources().map(|s| s.name.len()).max().unwrap_or(6).max(6);
     let _ = writeln!(
         out,
         "{:width$}  {:>10} {:>10} {:>12} {:>15} {:>7}",
         "source", "sessions", "flows", "packets", "bytes", "share"
     );
-    for (name, .., t) in mix.sources() {
+    for s in mix.sources() {
+        let (name, t) = (s.name, s.tally);
         let share = t.bytes as f64 * 100.0 / total.max(1) as f64;
         let _ = write!(
             out,

@@ -4,6 +4,11 @@
 //! project's own ([`kinds`], [`attack`]). Both become templates ([`template`]), and [`mix`] makes instances of them in the
 //! order of time. [`generate`] writes what comes out to a file; [`send`] puts it, or any capture, onto an interface.
 
+/// What sending in time takes.
+pub(crate) mod quick {
+    pub(crate) use super::send::{Interface, first, sleep_exactly};
+}
+
 mod addr;
 mod attack;
 mod frame;

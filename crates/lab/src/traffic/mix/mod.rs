@@ -17,8 +17,8 @@ use super::profile::{Impair, Pools, Profile, What};
 use super::rng::{Rng, mix};
 use super::session::Place;
 use super::template::{Dir, FIRST_PORT, Identity, PORTS, Packet, Template, port};
-pub(crate) use source::Tally;
 use source::{Body, OneServer, Running};
+pub(crate) use source::{Tally, Told};
 
 /// Most sessions at a time; what would begin then is left out, and counted.
 const MAX_ACTIVE: usize = 4_000_000;
@@ -147,9 +147,42 @@ impl Mix {
         })
     }
 
-    /// Names, sessions a second and mean bytes and packets of a session, by source.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, f64, f64, f64, Tally)> {
-        self.sources.iter().map(|s| (s.spec.name.as_str(), s.spec.cps, s.bytes, s.packets, s.tally))
+    /// What there is to say of each source.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Told<'_>> {
+        self.sources.iter().map(|s| Told {
+            name: &s.spec.name,
+            cps: s.spec.cps,
+            packets: s.packets,
+            bytes: s.bytes,
+            bytes_sd: s.bytes_sd,
+            samples: s.samples,
+            tally: s.tally,
+        })
+    }
+
+    /// Whether sessions begin at times by chance, so that their number is chance too.
+    pub(crate) fn by_chance(&self) -> bool {
+        self.poisson
+    }
+
+    /// A time near `about` (nanoseconds, at most a fiftieth from it) in which the sources' sessions, of which there are only whole
+    /// ones, are nearest to the profile: first by the source that is furthest from it, then by the bytes of all.
+    pub(crate) fn fitting(&self, multiplier: f64, about: f64) -> f64 {
+        const STEPS: i32 = 400;
+        if self.poisson {
+            return about;
+        }
+        let off = |until: f64| {
+            self.sources.iter().fold((0.0f64, 0.0), |(worst, bytes), s| {
+                let expected = until * s.spec.cps * multiplier / 1e9;
+                let off = (expected.round() - expected).abs();
+                (worst.max(off / expected), bytes + off * s.bytes)
+            })
+        };
+        let candidates = (-STEPS..=STEPS).map(|k| about * (1.0 + 0.02 * f64::from(k) / f64::from(STEPS)));
+        let rated = candidates.map(|until| (off(until), until));
+        let best = rated.min_by(|((a, b), _), ((c, d), _)| a.total_cmp(c).then(b.total_cmp(d)));
+        best.map_or(about, |(_, until)| until)
     }
 
     /// Begins. To be called once, before [`Mix::next`].
@@ -159,6 +192,12 @@ impl Mix {
             let s = &mut self.sources[n];
             s.period = 1e9 / (s.spec.cps * plan.multiplier);
             s.phase = s.rng.unit();
+            if !self.poisson {
+                // As many as the profile has in this time, to the nearest whole session, and these evenly over it.
+                let sessions = (plan.until as f64 / s.period).round();
+                s.quota = Some(sessions as u64);
+                s.period = plan.until as f64 / sessions.max(1.0);
+            }
             self.arrive(n);
         }
     }
@@ -179,8 +218,9 @@ impl Mix {
         } else {
             (s.begun as f64 + s.phase) * s.period
         };
+        let due = s.quota.map_or(at < self.until as f64, |quota| s.begun < quota);
         s.begun += 1;
-        if at < self.until as f64 {
+        if due {
             self.push(at as u64, Event::Begin(n as u32));
         }
     }
@@ -500,9 +540,34 @@ mod tests {
                 syn.insert(frame[12..].to_vec());
             }
         }
-        let sessions: Vec<u64> = mix.sources().map(|(.., t)| t.sessions).collect();
+        let sessions: Vec<u64> = mix.sources().map(|s| s.tally.sessions).collect();
         assert_eq!(sessions, [10_000, 3333, 100]);
         assert_eq!(syn.len(), 4, "the same four again and again");
+    }
+
+    #[test]
+    fn few_sessions_are_as_many_as_the_profile_has_to_the_nearest() {
+        let p = profile("templates:\n- {kind: dns, cps: 10.4}\n- {kind: udp, cps: 0.6}\n- {kind: ping, cps: 0.4}");
+        for seed in 0..20 {
+            let mut mix = Mix::new(&p, seed).unwrap();
+            mix.start(&Plan { seed, multiplier: 1.0, until: 1_000_000_000 });
+            let mut frame = Vec::new();
+            while mix.next(&mut frame).is_some() {}
+            let sessions: Vec<u64> = mix.sources().map(|s| s.tally.sessions).collect();
+            assert_eq!(sessions, [10, 1, 0], "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_fitted_to_whole_sessions() {
+        // 1000 and 10.4 sessions a second: in about a second, 10 of the rare ones are 4 % too few; in 0.98 s they are 2 %.
+        let p = profile("templates:\n- {kind: dns, cps: 1000}\n- {kind: udp, cps: 10.4}");
+        let mix = Mix::new(&p, 1).unwrap();
+        let until = mix.fitting(1.0, 1e9);
+        assert!((until / 0.98e9 - 1.0).abs() < 1e-6, "{until}");
+        // Where whole ones fit, these.
+        let until = mix.fitting(1.0, 0.96e9);
+        assert!((until * 10.4 / 1e9 - 10.0).abs() < 0.01, "{until}");
     }
 
     #[test]

@@ -21,6 +21,20 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
 }
 
+/// What there is to say of a source.
+pub(crate) struct Told<'a> {
+    pub(crate) name: &'a str,
+    /// Sessions a second that the profile has.
+    pub(crate) cps: f64,
+    /// Means of a session.
+    pub(crate) packets: f64,
+    pub(crate) bytes: f64,
+    /// By how much the bytes of one session differ from the mean (standard deviation), and of how many sessions these figures are.
+    pub(crate) bytes_sd: f64,
+    pub(crate) samples: usize,
+    pub(crate) tally: Tally,
+}
+
 /// What a session of a source is copied from.
 pub(super) enum Body {
     Fixed(Vec<Arc<Template>>),
@@ -36,9 +50,13 @@ pub(super) struct Running {
     pub(super) period: f64,
     pub(super) phase: f64,
     pub(super) begun: u64,
-    /// Means of a session.
+    /// So many sessions in all; none where chance decides.
+    pub(super) quota: Option<u64>,
+    /// Means of a session, the bytes' standard deviation, and of how many sessions.
     pub(super) packets: f64,
     pub(super) bytes: f64,
+    pub(super) bytes_sd: f64,
+    pub(super) samples: usize,
     /// Identity shared by a burst, and how many of it are left.
     pub(super) burst: Option<(Identity, u64)>,
     pub(super) tally: Tally,
@@ -53,8 +71,11 @@ impl Running {
             period: 0.0,
             phase: 0.0,
             begun: 0,
+            quota: None,
             packets: 0.0,
             bytes: 0.0,
+            bytes_sd: 0.0,
+            samples: 0,
             burst: None,
             tally: Tally::default(),
         };
@@ -86,6 +107,8 @@ impl Running {
             s.packets += packets as f64 / n;
             s.bytes += bytes as f64 / n;
         }
+        let square = samples.iter().map(|t| (t.totals().1 as f64 - s.bytes).powi(2)).sum::<f64>();
+        (s.bytes_sd, s.samples) = ((square / (n - 1.0).max(1.0)).sqrt(), samples.len());
         let fresh = matches!(spec.what, What::Kind(kind, _) if kind.per_instance());
         if !fresh {
             s.body = Body::Fixed(samples);

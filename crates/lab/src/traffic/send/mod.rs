@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 
 use super::generate::{self, Prepared, Progress};
 use super::units::{self, Rate};
+use crate::ethtool::{Ethtool, Queues};
 use pace::Pace;
-use port::{Interface, Method, Port};
+pub(crate) use port::{Interface, first, sleep_exactly};
+use port::{Method, Port};
 use report::{Report, counters, settled};
 use store::{Feed, Files, Fitted, Store};
 use work::{Copies, Limits, Shared, Stats, send};
@@ -64,6 +66,9 @@ pub(crate) struct Args {
     /// Added to the addresses once for the second copy, twice for the third, and so on
     #[arg(long, value_name = "ADDRESS")]
     copy_mask: Option<std::net::Ipv4Addr>,
+    /// Each time round with other addresses, those of one more copy, so that no flow comes again; begin with copy N
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    renew: Option<u32>,
     /// Send everything so many times; 0 is until stopped
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     loops: u64,
@@ -167,7 +172,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
     if let Some(own) = args.copy_mask {
         mask = u32::from(own);
     }
-    if args.copies > 1 && mask == 0 {
+    if (args.copies > 1 || args.renew.is_some()) && mask == 0 {
         return Err("--copy-mask 0.0.0.0: the copies would have the same addresses".into());
     }
 
@@ -193,7 +198,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, String> {
     let weights: Vec<u32> = methods.iter().map(|m| if matches!(m, Method::Xdp(_)) { 3 } else { 2 }).collect();
     let parts = if threads > 1 { store.parts(&weights) } else { Vec::new() };
     let limits = Limits { loops: args.loops, duration: args.duration, packets: args.packets };
-    let copies = Copies { n: args.copies, mask };
+    let copies = Copies { n: args.copies, mask, renew: args.renew };
     let shared = Shared::default();
     let before: Vec<_> = interfaces.iter().map(|i| counters(&i.name)).collect();
     let mut feeds: Vec<Feed<'_>> = Vec::new();
@@ -339,6 +344,7 @@ fn open_all(
             && flat
             && store.len() > 0
             && args.copies == 1
+            && args.renew.is_none()
             && args.packets.is_none()
             && let Ok(port) = Port::open(one, method, longest, Some(store.memory()))
         {
@@ -375,6 +381,21 @@ fn open_all(
         }
         if let Some(why) = why {
             return Err(why);
+        }
+    }
+    if args.method != "ring" && args.method != "sendmmsg" && methods.contains(&Method::Mmsg) {
+        for one in interfaces {
+            if let Some(Queues { now, most, word }) = Ethtool::open(&one.name).ok().and_then(|e| e.transmit_queues())
+                && most > now
+                && threads > now as usize
+            {
+                let (name, wanted) = (&one.name, threads.min(most as usize));
+                notes.push(format!(
+                    "'{name}' has {now} transmit queue{} for {threads} threads; after 'ethtool -L {name} {word} {wanted}' more of \
+                     them could use AF_XDP, which is faster",
+                    if now == 1 { "" } else { "s" }
+                ));
+            }
         }
     }
     Ok((methods, all))

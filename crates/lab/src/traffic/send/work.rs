@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::pace::{Clock, Histogram, Pace};
 use super::port::{Counts, Port};
-use super::store::{Feed, Fitted, Store, copy};
+use super::store::{Feed, Fitted, Item, Store, copy};
 use crate::traffic::template::Dir;
 
 /// When to end.
@@ -46,7 +46,28 @@ pub(super) struct Stats {
 pub(super) struct Copies {
     pub(super) n: u32,
     pub(super) mask: u32,
+    /// Each time round is another copy of the one before, beginning with this one.
+    pub(super) renew: Option<u32>,
 }
+
+/// After so many copies addresses come again: with the usual mask (1.0.0.0) none of the studies' pools becomes multicast before.
+const ROUNDS: u64 = 96;
+
+impl Copies {
+    /// The first copy's number of the time round that comes after `loops` others.
+    fn first(&self, loops: u64) -> u32 {
+        self.renew.map_or(0, |first| ((loops + u64::from(first)) % (ROUNDS / u64::from(self.n))) as u32 * self.n)
+    }
+}
+
+impl Shared {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// How many packets are handed over at once, where nothing must be waited for.
+const BATCH: usize = 128;
 
 /// Sends a feed until its end or a limit.
 pub(super) fn send(
@@ -57,15 +78,24 @@ pub(super) fn send(
     limits: Limits,
     shared: &Shared,
 ) -> Stats {
-    let mut s = Stats::default();
+    let clock = Clock::new(pace);
+    let (s, due) = (Stats::default(), Vec::with_capacity(2 * BATCH));
+    let mut run = Run { clock, copies, limits, shared, s, told: (0, 0), due };
     let result = match (&*feed, &mut *ports) {
         (Feed::Memory { store, part, .. }, [port])
-            if pace == Pace::Flat && copies.n == 1 && limits.packets.is_none() && port.sends_from() =>
+            if pace == Pace::Flat
+                && copies.n == 1
+                && copies.renew.is_none()
+                && limits.packets.is_none()
+                && port.sends_from() =>
         {
-            from_memory(store, *part, port, limits, shared, &mut s)
+            run.memory(store, *part, port)
         }
-        _ => sending(feed, ports, pace, copies, limits, shared, &mut s),
+        _ => run.all(feed, ports),
     };
+    run.tell();
+    let mut s = run.s;
+    s.nanoseconds = run.clock.elapsed();
     s.error = result.err();
     s.fitted = feed.fitted();
     for port in ports {
@@ -78,144 +108,176 @@ pub(super) fn send(
     s
 }
 
-/// How many packets are handed over at once, where nothing must be waited for.
-const BATCH: usize = 128;
-
-fn sending(
-    feed: &mut Feed<'_>,
-    ports: &mut [Port],
-    pace: Pace,
+/// A thread's sending.
+struct Run<'a> {
+    clock: Clock,
     copies: Copies,
     limits: Limits,
-    shared: &Shared,
-    s: &mut Stats,
-) -> Result<(), String> {
-    let mut clock = Clock::new(pace);
-    let stopped = || shared.stop.load(Ordering::Relaxed);
-    // Deadlines of the packets that were filled and not handed over yet.
-    let mut due: Vec<u64> = Vec::with_capacity(2 * BATCH);
-    let mut told = (0, 0);
-    let mut passed = 0u64;
-    'all: loop {
-        let before = s.packets;
-        while let Some(item) = feed.next()? {
-            for n in 0..copies.n {
-                if let Some(deadline) = clock.due(item.at) {
-                    let now = clock.elapsed();
-                    if deadline > now {
-                        flush(ports, &mut due, &clock, s, &stopped)?;
-                        if limits.duration.is_some_and(|d| deadline > d) {
-                            clock.wait(limits.duration.unwrap_or(0), stopped);
-                            break 'all;
-                        }
-                        clock.wait(deadline, stopped);
-                    }
-                    due.push(deadline);
-                }
-                let which = if ports.len() > 1 && item.dir == Dir::Server { 1 } else { 0 };
-                let Some(port) = ports.get_mut(which) else { break 'all };
-                let len = item.frame.len();
-                loop {
-                    if let Some(place) = port.place()
-                        && let Some(place) = place.get_mut(..len)
-                    {
-                        place.copy_from_slice(item.frame);
-                        if n > 0
-                            && let Some(layout) = item.layout
-                        {
-                            copy(place, layout, n, copies.mask);
-                        }
-                        port.commit(len);
-                        break;
-                    }
-                    port.counts.full += 1;
-                    if port.pending == 0 {
-                        port.wait();
-                    }
-                    port.flush().map_err(|e| gone(&port.name, &e))?;
-                    if stopped() {
-                        break 'all;
-                    }
-                }
-                clock.sent(len);
-                s.packets += 1;
-                s.bytes += len as u64;
-                if let Some(count) = s.by_port.get_mut(which) {
-                    *count += 1;
-                }
-                passed += 1;
-                if due.len() >= BATCH || (due.is_empty() && passed.is_multiple_of(BATCH as u64)) {
-                    flush(ports, &mut due, &clock, s, &stopped)?;
-                }
-                if passed.is_multiple_of(1024) {
-                    shared.packets.fetch_add(s.packets - told.0, Ordering::Relaxed);
-                    shared.bytes.fetch_add(s.bytes - told.1, Ordering::Relaxed);
-                    told = (s.packets, s.bytes);
-                    if stopped() || limits.duration.is_some_and(|d| clock.elapsed() >= d) {
-                        break 'all;
-                    }
-                }
-                if limits.packets.is_some_and(|most| s.packets >= most) {
-                    break 'all;
-                }
-            }
-            if stopped() {
-                break 'all;
-            }
-        }
-        s.loops += 1;
-        let more = limits.loops == 0 || s.loops < limits.loops || limits.duration.is_some();
-        if !more || s.packets == before {
-            break;
-        }
-        clock.again(feed.rewind()?);
-    }
-    flush(ports, &mut due, &clock, s, &stopped)?;
-    s.nanoseconds = clock.elapsed();
-    shared.packets.fetch_add(s.packets - told.0, Ordering::Relaxed);
-    shared.bytes.fetch_add(s.bytes - told.1, Ordering::Relaxed);
-    Ok(())
+    shared: &'a Shared,
+    s: Stats,
+    /// Packets and bytes that the others know of.
+    told: (u64, u64),
+    /// Deadlines of the packets that were filled and not handed over yet.
+    due: Vec<u64>,
 }
 
-/// Sends packets from memory flat out without a copy of our own.
-fn from_memory(
-    store: &Store,
-    part: Option<&[u32]>,
-    port: &mut Port,
-    limits: Limits,
-    shared: &Shared,
-    s: &mut Stats,
-) -> Result<(), String> {
-    let clock = Clock::new(Pace::Flat);
-    let mut frames: Vec<IoSlice<'_>> = Vec::with_capacity(2 * BATCH);
-    'all: loop {
-        let mut at = 0;
-        loop {
-            frames.clear();
-            store.slices(part, at, 2 * BATCH, &mut frames);
-            if frames.is_empty() {
-                break;
+impl Run<'_> {
+    /// Everything, as often as it is to be sent.
+    fn all(&mut self, feed: &mut Feed<'_>, ports: &mut [Port]) -> Result<(), String> {
+        while self.pass(feed, ports)? {
+            self.clock.again(feed.rewind()?);
+        }
+        self.flush(ports)
+    }
+
+    /// Sends the feed once; false where that was the last time.
+    fn pass(&mut self, feed: &mut Feed<'_>, ports: &mut [Port]) -> Result<bool, String> {
+        let before = self.s.packets;
+        let first = self.copies.first(self.s.loops);
+        while let Some(item) = feed.next()? {
+            for n in first..first + self.copies.n {
+                if !self.wait(item.at, ports)? {
+                    return Ok(false);
+                }
+                let which = if ports.len() > 1 && item.dir == Dir::Server { 1 } else { 0 };
+                let Some(port) = ports.get_mut(which) else { return Ok(false) };
+                if !self.put(&item, n, port)? {
+                    return Ok(false);
+                }
+                self.clock.sent(item.frame.len());
+                self.count(which, 1, item.frame.len() as u64);
+                let filled = self.s.packets;
+                if self.due.len() >= BATCH || (self.due.is_empty() && filled.is_multiple_of(BATCH as u64)) {
+                    self.flush(ports)?;
+                }
+                let over = filled.is_multiple_of(1024) && self.over();
+                if over || self.limits.packets.is_some_and(|most| filled >= most) {
+                    return Ok(false);
+                }
             }
-            warm(&frames);
-            let n = port.send_from(&frames).map_err(|e| gone(&port.name, &e))?;
-            at += n;
-            let bytes: u64 = frames.iter().take(n).map(|f| f.len() as u64).sum();
-            s.packets += n as u64;
-            s.bytes += bytes;
-            s.by_port[0] += n as u64;
-            shared.packets.fetch_add(n as u64, Ordering::Relaxed);
-            shared.bytes.fetch_add(bytes, Ordering::Relaxed);
-            if shared.stop.load(Ordering::Relaxed) || limits.duration.is_some_and(|d| clock.elapsed() >= d) {
-                break 'all;
+            if self.shared.stopped() {
+                return Ok(false);
             }
         }
-        s.loops += 1;
-        if at == 0 || (limits.loops > 0 && s.loops >= limits.loops && limits.duration.is_none()) {
-            break;
+        Ok(self.again(before))
+    }
+
+    /// Waits until a packet that was captured at this time is due, and hands over what is filled before that; false where the end
+    /// comes first.
+    fn wait(&mut self, at: u64, ports: &mut [Port]) -> Result<bool, String> {
+        let Some(deadline) = self.clock.due(at) else { return Ok(true) };
+        if deadline > self.clock.elapsed() {
+            self.flush(ports)?;
+            let end = self.limits.duration.filter(|end| deadline > *end);
+            self.clock.wait(end.unwrap_or(deadline), || self.shared.stopped());
+            if end.is_some() {
+                return Ok(false);
+            }
+        }
+        self.due.push(deadline);
+        Ok(true)
+    }
+
+    /// Fills a place with copy number `n` of a packet; false where sending is to end while none becomes free.
+    fn put(&self, item: &Item<'_>, n: u32, port: &mut Port) -> Result<bool, String> {
+        let len = item.frame.len();
+        loop {
+            if let Some(place) = port.place()
+                && let Some(place) = place.get_mut(..len)
+            {
+                place.copy_from_slice(item.frame);
+                if n > 0
+                    && let Some(layout) = item.layout
+                {
+                    copy(place, layout, n, self.copies.mask);
+                }
+                port.commit(len);
+                return Ok(true);
+            }
+            port.counts.full += 1;
+            if port.pending == 0 {
+                port.wait();
+            }
+            port.flush().map_err(|e| gone(&port.name, &e))?;
+            if self.shared.stopped() {
+                return Ok(false);
+            }
         }
     }
-    s.nanoseconds = clock.elapsed();
-    Ok(())
+
+    /// Hands over what was filled, and notes how late it was.
+    fn flush(&mut self, ports: &mut [Port]) -> Result<(), String> {
+        for port in ports {
+            let mut tries = 0u64;
+            while !port.flush().map_err(|e| gone(&port.name, &e))? {
+                tries += 1;
+                if self.shared.stopped() && tries > 1000 {
+                    return Ok(());
+                }
+            }
+        }
+        if !self.due.is_empty() {
+            let now = self.clock.elapsed();
+            for deadline in self.due.drain(..) {
+                self.s.late.add(now.saturating_sub(deadline));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends packets from memory flat out without a copy of our own.
+    fn memory(&mut self, store: &Store, part: Option<&[u32]>, port: &mut Port) -> Result<(), String> {
+        let mut frames: Vec<IoSlice<'_>> = Vec::with_capacity(2 * BATCH);
+        loop {
+            let (before, mut at) = (self.s.packets, 0);
+            loop {
+                frames.clear();
+                store.slices(part, at, 2 * BATCH, &mut frames);
+                if frames.is_empty() {
+                    break;
+                }
+                warm(&frames);
+                let n = port.send_from(&frames).map_err(|e| gone(&port.name, &e))?;
+                at += n;
+                self.count(0, n as u64, frames.iter().take(n).map(|f| f.len() as u64).sum());
+                if self.over() {
+                    return Ok(());
+                }
+            }
+            if !self.again(before) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn count(&mut self, which: usize, packets: u64, bytes: u64) {
+        self.s.packets += packets;
+        self.s.bytes += bytes;
+        if let Some(count) = self.s.by_port.get_mut(which) {
+            *count += packets;
+        }
+    }
+
+    /// Tells the others how far this is.
+    fn tell(&mut self) {
+        let (packets, bytes) = (self.s.packets, self.s.bytes);
+        self.shared.packets.fetch_add(packets - self.told.0, Ordering::Relaxed);
+        self.shared.bytes.fetch_add(bytes - self.told.1, Ordering::Relaxed);
+        self.told = (packets, bytes);
+    }
+
+    /// Whether time is up or somebody says stop; tells on the way.
+    fn over(&mut self) -> bool {
+        self.tell();
+        self.shared.stopped() || self.limits.duration.is_some_and(|d| self.clock.elapsed() >= d)
+    }
+
+    /// A pass is over that began after so many packets: whether there is another one.
+    fn again(&mut self, before: u64) -> bool {
+        self.s.loops += 1;
+        let wanted = self.limits.loops == 0 || self.s.loops < self.limits.loops || self.limits.duration.is_some();
+        wanted && self.s.packets > before
+    }
 }
 
 /// Reads a byte of every cache line of frames that are about to be sent: many at a time come from memory then, where the kernel's copy
@@ -234,28 +296,21 @@ fn gone(name: &str, e: &std::io::Error) -> String {
     format!("the kernel takes no packets for '{name}' any more: {e}; is the interface still there, and up?")
 }
 
-/// Hands over what was filled, and notes how late it was.
-fn flush(
-    ports: &mut [Port],
-    due: &mut Vec<u64>,
-    clock: &Clock,
-    s: &mut Stats,
-    stopped: &impl Fn() -> bool,
-) -> Result<(), String> {
-    for port in ports {
-        let mut tries = 0u64;
-        while !port.flush().map_err(|e| gone(&port.name, &e))? {
-            tries += 1;
-            if stopped() && tries > 1000 {
-                return Ok(());
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_round_has_other_addresses() {
+        let firsts = |n, renew| {
+            let copies = Copies { n, mask: 0x0100_0000, renew };
+            [0, 1, 2, ROUNDS].map(|loops| copies.first(loops))
+        };
+        assert_eq!(firsts(1, None), [0; 4]);
+        assert_eq!(firsts(1, Some(0)), [0, 1, 2, 0]);
+        assert_eq!(firsts(1, Some(95)), [95, 0, 1, 95]);
+        // Each of several copies is one of its own.
+        assert_eq!(firsts(4, Some(3)), [12, 16, 20, 12]);
+        assert_eq!(firsts(16, Some(5))[..2], [80, 0]);
     }
-    if !due.is_empty() {
-        let now = clock.elapsed();
-        for deadline in due.drain(..) {
-            s.late.add(now.saturating_sub(deadline));
-        }
-    }
-    Ok(())
 }
