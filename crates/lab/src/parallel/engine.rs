@@ -72,6 +72,8 @@ pub(crate) struct Measured {
     pub(crate) stalls: f64,
     /// Flows that changed their worker.
     pub(crate) moves: f64,
+    /// Seconds that all workers waited for such flows.
+    pub(crate) waited: f64,
     pub(crate) workers: Vec<Worker>,
 }
 
@@ -249,7 +251,9 @@ fn read(said: &str) -> Measured {
         } else if let Some(rest) = after(line, "turns of reading, ") {
             m.stalls = first(rest);
         } else if let Some(rest) = after(line, "autofp: moved ") {
-            m.moves = first(rest);
+            let all = numbers(rest);
+            m.moves = all.first().copied().unwrap_or_default();
+            m.waited = all.get(3).copied().unwrap_or_default();
         }
     }
     m
@@ -281,9 +285,11 @@ mod tests {
              Info: runmodes: autofp: 2000 turns of reading, 17 ended by a full queue\n\
              Info: runmodes: autofp: W#01: 500000 packets, most waiting 1200, read 900 times, slept 30 times, 0.012 s; waited for others 2 times, 0.003 s; looked through 40 payloads for others, others 50 for it\n\
              Info: runmodes: autofp: W#02: 498900 packets, most waiting 1300, read 1100 times, slept 4 times, 0.001 s\n\
+             Info: runmodes: autofp: moved 12 flows, 9 with what was known of them; waited 3 times, 0.004 s\n\
              Info: counters: Alerts: 391\n",
         );
         assert_eq!((m.seconds, m.packets, m.alerts, m.stalls), (1.25, 998_900.0, 391.0, 17.0));
+        assert_eq!((m.moves, m.waited), (12.0, 0.004));
         assert_eq!((m.workers.len(), m.workers[1].slept, m.workers[1].helped), (2, 0.001, 0.0));
         assert_eq!(
             m.workers[0],

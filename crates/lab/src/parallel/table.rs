@@ -27,10 +27,10 @@ fn idle(m: &Measured) -> f64 {
     }
 }
 
-/// Of the workers' time, what was spent on waiting for each other; packets that were looked through for another.
+/// Of the workers' time, what was spent on waiting for each other or a flow that moves; packets that were looked through for another.
 fn waited(m: &Measured) -> f64 {
     let waited: f64 = m.workers.iter().map(|w| w.waited).sum();
-    waited / (m.seconds * m.workers.len().max(1) as f64)
+    (waited + m.waited) / (m.seconds * m.workers.len().max(1) as f64)
 }
 
 fn helped(m: &Measured) -> f64 {
@@ -198,7 +198,7 @@ fn row_json(row: &Row) -> Value {
                         "waits": w.waits, "waited": w.waited, "helping": w.helping, "helped": w.helped})
                 })
                 .collect();
-            json!({"seconds": m.seconds, "packets": m.packets, "alerts": m.alerts, "stalls": m.stalls, "moves": m.moves, "workers": workers})
+            json!({"seconds": m.seconds, "packets": m.packets, "alerts": m.alerts, "stalls": m.stalls, "moves": m.moves, "waited": m.waited, "workers": workers})
         })
         .collect();
     json!({
@@ -280,7 +280,7 @@ mod tests {
             ..Worker::default()
         };
         let workers = if way == Way::One { Vec::new() } else { vec![worker(300.0, 0.1), worker(100.0, 0.3)] };
-        let m = Measured { seconds, packets: 400.0, alerts, stalls: 2.0, moves: 0.0, workers };
+        let m = Measured { seconds, packets: 400.0, alerts, stalls: 2.0, moves: 0.0, waited: 0.0, workers };
         Row { trace: "t".into(), way, runs: vec![m.clone(), m], speedup: vec![(2.0, seconds); 2] }
     }
 
