@@ -200,8 +200,8 @@ struct Pair {
 
 impl Pair {
     /// None where they cannot be had; says why.
-    fn new() -> Option<Pair> {
-        let name = format!("mlt{}", std::process::id());
+    fn new(test: &str) -> Option<Pair> {
+        let name = format!("mlt{}{test}", std::process::id());
         let ip = |args: String| {
             let out = Command::new("ip").args(args.split_whitespace()).output();
             out.is_ok_and(|o| o.status.success())
@@ -253,7 +253,7 @@ impl Drop for Pair {
 
 #[test]
 fn sending_over_a_virtual_pair() {
-    let Some(pair) = Pair::new() else { return };
+    let Some(pair) = Pair::new("s") else { return };
     let dir = tempfile::tempdir().unwrap();
     let (capture, c) = path(&dir, "c.pcap");
     ok(&["gen", "--preset", "office", "--size", "5MB", "-q", "-o", &c]);
@@ -285,4 +285,70 @@ fn sending_over_a_virtual_pair() {
     Command::new("ip").args(["-n", &format!("{}a", pair.name), "link", "set", "v0", "down"]).status().unwrap();
     let out = pair.run(&["-i", "v0", &c]);
     assert!(String::from_utf8_lossy(&out.stderr).contains("the interface 'v0' is down"));
+}
+
+#[test]
+fn every_thread_has_a_queue_where_there_are_so_many() {
+    let Some(pair) = Pair::new("q") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (_, c) = path(&dir, "c.pcap");
+    ok(&["gen", "--preset", "office", "--size", "2MB", "-q", "-o", &c]);
+    let (near, far) = (format!("{}a", pair.name), format!("{}b", pair.name));
+    let wide = format!(
+        "link add x0 netns {near} numtxqueues 2 numrxqueues 2 type veth peer name x1 netns {far} numtxqueues 2 numrxqueues 2"
+    );
+    for args in [wide, format!("-n {near} link set x0 up"), format!("-n {far} link set x1 up")] {
+        assert!(Command::new("ip").args(args.split_whitespace()).status().unwrap().success(), "{args}");
+    }
+    // It says more on standard error without --quiet.
+    let send = |interface: &str| {
+        let all = [
+            "netns",
+            "exec",
+            &near,
+            LAB,
+            "traffic",
+            "send",
+            "--json",
+            "--flat-out",
+            "--threads",
+            "2",
+            "-i",
+            interface,
+            &c,
+        ];
+        let out = Command::new("ip").args(all).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+        (report["methods"].clone(), said)
+    };
+    let (methods, said) = send("x0");
+    if methods[0] != "AF_XDP" {
+        return eprintln!("skipped: no AF_XDP here: {said}");
+    }
+    assert_eq!(methods, serde_json::json!(["AF_XDP", "AF_XDP"]), "{said}");
+    assert!(!said.contains("transmit queue"), "{said}");
+    let (methods, said) = send("v0");
+    assert_eq!(methods, serde_json::json!(["AF_XDP", "sendmmsg"]), "{said}");
+    // Where the machine has but one processor the driver has no second queue to give.
+    let could = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+    let note = "'v0' has 1 transmit queue for 2 threads; after 'ethtool -L v0 tx 2'";
+    assert!(!could || said.contains(note), "{said}");
+}
+
+#[test]
+fn the_machine_is_looked_at_and_left_as_it_is() {
+    let lab = |args: &[&str]| Command::new(LAB).arg("tune").args(args).output().unwrap();
+    let out = lab(&["lo", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let of: Vec<&str> = found.as_array().unwrap().iter().map(|f| f["of"].as_str().unwrap()).collect();
+    assert!(out.status.success() && of.contains(&"machine") && of.contains(&"lo"), "{found}");
+    let open = found.as_array().unwrap().iter().any(|f| !f["change"].is_null());
+    // The machine's counters only grow: what is to change now is so a moment later.
+    let code = lab(&["lo", "--check"]).status.code();
+    assert!(code == Some(3) || (code == Some(0) && !open), "{code:?}: {found}");
+    assert!(!open || !lab(&["lo", "--commands"]).stdout.is_empty(), "{found}");
+    let out = lab(&["nosuch0"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("there is no interface 'nosuch0' here"));
 }

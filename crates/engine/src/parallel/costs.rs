@@ -60,7 +60,7 @@ impl PacketCosts {
         let tunnels = vec![decode.vxlan, decode.geneve, decode.teredo];
         Ok(Some(PacketCosts {
             path: dir.join(file),
-            steering: Steering { pairs: false, tunnels },
+            steering: Steering { tunnels, ..Steering::default() },
             clock: clock(),
             batch: Vec::new(),
             out: Vec::new(),
@@ -76,7 +76,10 @@ impl PacketCosts {
         let mut begin = came;
         for frame in frames {
             let hash = match self.steering.place(&frame).0 {
-                Place::Flow(hash) | Place::Opening { flow: hash, .. } | Place::Control { pair: hash } => hash,
+                Place::Flow(hash)
+                | Place::Plain(hash)
+                | Place::Opening { flow: hash, .. }
+                | Place::Control { pair: hash } => hash,
                 Place::Fragment { first, alone, .. } => first.unwrap_or(alone),
                 Place::Unknown => 0,
             };

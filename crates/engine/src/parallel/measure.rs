@@ -214,7 +214,7 @@ impl Bench {
 
     fn steering(&self) -> Result<Steering, Failed> {
         let decode = all::decode(&self.control.config, false)?;
-        Ok(Steering { pairs: false, tunnels: vec![decode.vxlan, decode.geneve, decode.teredo] })
+        Ok(Steering { tunnels: vec![decode.vxlan, decode.geneve, decode.teredo], ..Steering::default() })
     }
 
     #[inline(never)]
@@ -226,7 +226,10 @@ impl Bench {
     fn place(&self) -> Result<Took, Failed> {
         let steering = self.steering()?;
         each_frame(self.source()?.direct(), |frame| match steering.place(frame).0 {
-            Place::Flow(hash) | Place::Opening { flow: hash, .. } | Place::Control { pair: hash } => hash,
+            Place::Flow(hash)
+            | Place::Plain(hash)
+            | Place::Opening { flow: hash, .. }
+            | Place::Control { pair: hash } => hash,
             Place::Fragment { datagram, .. } => datagram,
             Place::Unknown => 0,
         })
@@ -236,7 +239,7 @@ impl Bench {
     fn hand_over(&self, assigned: Option<Assigned>) -> Result<Took, Failed> {
         let reading = Reading { source: self.source()?, delete: DeletePolicy::Never, batch: BATCH };
         let life = longest_life(&all::flow(&self.control.config)?);
-        let way = Way { steering: self.steering()?, assigned, life };
+        let way = Way { steering: self.steering()?, assigned, moves: None, life };
         let (shared, mut inboxes) = Shared::new(Arc::clone(&self.control), reading, way, self.workers, false);
         let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut took = Took::default();
