@@ -4,7 +4,7 @@
 //! do this reads no clock for a packet. The file, all numbers little-endian: the eight bytes `MGYCOST1`; in 8 bytes each how many packets
 //! there are, nanoseconds from the first packet to the end of the last flow, and those of them after the last packet; then for each
 //! packet the hash that it is steered by (8 bytes) and in 4 bytes each nanoseconds for reading it, for finding that hash, for
-//! decoding, tracking and parsing, for searches in its payload and headers and in what was due of its stream, and for checks, events and all
+//! decoding, tracking and parsing, for searches in its payload and in what was due of its stream, and for checks, events and all
 //! else; and its length.
 
 use std::path::{Path, PathBuf};
