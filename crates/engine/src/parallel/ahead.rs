@@ -1,6 +1,6 @@
 //! `autofp-scheduler: adaptive`: who has nothing to do looks through what waits for others.
 //!
-//! Flows go to workers by their hash. Where one flow is most of the load, its worker is behind and the others have nothing to do.
+//! A flow goes to the worker that has least to do when it begins. Where one flow is most of the load, its worker is behind and the others have nothing to do.
 //! What costs is the search for patterns in payloads, and that depends on nothing but the bytes and the rules that are asked for
 //! (`margay_detect::Recipe`); all else about a packet depends on those before it. So a worker without work takes a piece from
 //! another's [`Board`], looks through the payloads of its frames, and writes what it found beside them ([`Notes`]). The owner
