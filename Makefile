@@ -13,7 +13,7 @@ CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
 
-.PHONY: demo test test-live test-faults lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
+.PHONY: demo test test-live test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ test-live: setup ## live capture and the laboratory in network namespaces; needs
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
 	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline
 	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline -- --ignored --test-threads=2 long_
+
+measure-harm: build ## downloads through the engine and through a bridge of the kernel's, in turn, over good and bad links; root, ten minutes
+	MARGAY_BENCH_ENGINE=$(CURDIR)/$(RELEASE) $(CARGO) test --locked --quiet --package margay --test inline -- --ignored --nocapture measure_what
 
 lab-experiments: build ## every experiment of lab/experiments in its quick form, into LAB_OUT (out/lab); root. LAB_FLAGS="-c my.yaml -S my.rules"
 	@for e in $(EXPERIMENTS); do $(RELEASE) lab compare $$e --quick -o $(LAB_OUT)/$$(basename $$e .yaml) $(LAB_FLAGS) || failed=1; done; test -z "$$failed"

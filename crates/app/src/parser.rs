@@ -53,6 +53,25 @@ impl Default for AppCounters {
     }
 }
 
+impl AppCounters {
+    /// Transactions of a parser leave with their flow for another worker (`leave`), or come with it: the bytes that they hold
+    /// are counted there.
+    pub fn moved(&mut self, parser: &dyn Parser, leave: bool) {
+        let total = match parser.proto() {
+            AppProto::Http1 | AppProto::Http2 | AppProto::Doh2 => &mut self.http_memory,
+            AppProto::Ftp => &mut self.ftp_memory,
+            _ => return,
+        };
+        let mut held = 0u64;
+        let mut from = 0;
+        while let Some(id) = parser.next_tx(from) {
+            from = id + 1;
+            held = held.saturating_add(parser.tx(id).map_or(0, Transaction::counted));
+        }
+        *total = if leave { total.saturating_sub(held) } else { total.saturating_add(held) };
+    }
+}
+
 /// What a parser asks of the engine for its flow. It holds for the rest of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wishes {

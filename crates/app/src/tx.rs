@@ -212,6 +212,12 @@ pub trait Transaction: Debug + Send {
         true
     }
 
+    /// Bytes that are counted for it among those that transactions of its protocol hold
+    /// ([`AppCounters`](crate::AppCounters)); 0 where nobody counts them.
+    fn counted(&self) -> u64 {
+        0
+    }
+
     /// How many events an output makes of it; none keeps it out of that output.
     fn records(&self, _options: &AppLogOptions) -> usize {
         1

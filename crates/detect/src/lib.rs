@@ -83,6 +83,7 @@ pub use lineage::{RulesMark, live_sets};
 pub use order::sort as sort_rules;
 pub use shareable::{About, InOrder};
 pub use state::DetectCounters;
+pub use tag::FlowTags;
 pub use watch::profile::{PacketTimes, RuleCosts};
 pub use watch::report as explain;
 pub use worker::DetectState;

@@ -377,13 +377,17 @@ impl<W: Watch> State<W> {
         for group in detect.groups.each(groups) {
             group.always(&has, &mut self.candidates, &mut self.later);
             if !payload.is_empty() && !ahead {
+                self.context.watch.searching();
                 self.scan(group, Source::Payload, payload);
                 if !input.in_stream {
                     self.scan(group, Source::Stream, payload);
                 }
+                self.context.watch.search_over(false);
             }
             for chunk in input.chunks {
+                self.context.watch.searching();
                 self.scan(group, Source::Stream, chunk.data);
+                self.context.watch.search_over(true);
             }
             self.scan_headers(group, packet);
         }
@@ -398,9 +402,7 @@ impl<W: Watch> State<W> {
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {
-        self.context.watch.searching();
         group.scan(source, data, &mut self.scratch, &mut self.candidates);
-        self.context.watch.search_over(source);
         if W::CHECKS {
             self.context.watch.searched(Searched::Packet(source), Some(data));
         }

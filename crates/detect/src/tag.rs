@@ -28,6 +28,10 @@ struct Active {
     over: bool,
 }
 
+/// Tags of one flow, on its way to another worker.
+#[derive(Debug)]
+pub struct FlowTags(Vec<Active>);
+
 /// Tags of flows and hosts that one worker knows.
 #[derive(Debug)]
 pub(crate) struct Tags {
@@ -160,6 +164,22 @@ impl Tags {
             self.memcap = self.memcap.saturating_add(1);
         }
         false
+    }
+
+    /// Takes out the tags of a flow that goes on at another worker.
+    pub(crate) fn leave(&mut self, id: u64) -> Option<FlowTags> {
+        if self.flows.is_empty() {
+            return None;
+        }
+        self.flows.remove(&id).map(FlowTags)
+    }
+
+    /// Takes in those of a flow that comes from another worker.
+    pub(crate) fn enter(&mut self, id: u64, tags: FlowTags) {
+        match room(&mut self.flows, id, self.max) {
+            Some(list) => *list = tags.0,
+            None => self.memcap = self.memcap.saturating_add(tags.0.len() as u64),
+        }
     }
 
     /// Forgets the tags of a flow that ended.

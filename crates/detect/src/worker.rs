@@ -12,6 +12,7 @@ use crate::lineage::RulesMark;
 use crate::mpm::MpmError;
 use crate::shareable::InOrder;
 use crate::state::{DetectCounters, State};
+use crate::tag::FlowTags;
 use crate::watch::Off;
 use crate::watch::profile::{PacketTimes, Profile, RuleCosts};
 use crate::watch::report::RuleTrace;
@@ -172,6 +173,16 @@ impl DetectState {
     /// Variables of the packet inspected last.
     pub fn packet_vars(&self) -> &CapturedVars {
         each!(&self.0, s => s.packet_vars())
+    }
+
+    /// Takes out what is kept of a flow that goes on at another worker, if there is something.
+    pub fn flow_leaves(&mut self, id: u64) -> Option<FlowTags> {
+        each!(&mut self.0, s => s.tags.leave(id))
+    }
+
+    /// Takes in what another worker kept of a flow that comes from there.
+    pub fn flow_enters(&mut self, id: u64, tags: FlowTags) {
+        each!(&mut self.0, s => s.tags.enter(id, tags));
     }
 
     /// Forgets what is known of a flow that ended.

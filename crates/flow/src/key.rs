@@ -133,9 +133,9 @@ pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Opti
     if packet.fragment {
         return None;
     }
-    let version = match packet.l3 {
-        L3::Ipv4 { .. } => 0,
-        L3::Ipv6 { .. } => 1u32,
+    let v6 = match packet.l3 {
+        L3::Ipv4 { .. } => false,
+        L3::Ipv6 { .. } => true,
         _ => return None,
     };
     let (mut src, mut dst, mut proto) = (packet.src, packet.dst, packet.proto);
@@ -165,7 +165,45 @@ pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Opti
         L4::None if matches!(proto, 4 | 41) && packet.has_inner => {}
         _ => return None,
     }
-    let (s, d) = (address(src), address(dst));
+    let recursion = if config.recursion_use_for_tracking { u32::from(packet.recursion & 0x7f) } else { 0 };
+    let livedev = if config.livedev_use_for_tracking { u32::from(livedev) } else { 0 };
+    let ends = Ends { src: address(src), dst: address(dst), sport, dport, proto, v6, vlans: packet.vlans.raw() };
+    let with = (config.seed, config.vlan_use_for_tracking);
+    Some(FlowKey { error, ..of_ends(with, &ends, recursion << 9 | livedev << 16, one_way) })
+}
+
+/// What tells plain flows of TCP and UDP apart, from a packet's headers: outside tunnels, of a capture file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// Source address; IPv4's in the low half of the second word, else in network order.
+    pub src: [u64; 2],
+    /// Destination address.
+    pub dst: [u64; 2],
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// IP protocol.
+    pub proto: u8,
+    /// IPv6.
+    pub v6: bool,
+    /// VLAN identifiers, outermost first; 0 where unused.
+    pub vlans: [u16; 3],
+}
+
+impl Ends {
+    /// A hash that is the same in both directions, and differs for any two flows that a table tells apart (but for chance: what
+    /// collides cannot be chosen by who does not know the seed). `vlans` says whether tags tell flows apart.
+    pub fn hash(&self, seed: u64, vlans: bool) -> u64 {
+        of_ends((seed, vlans), self, 0, false).hash
+    }
+}
+
+/// The key of what has these ends. `with` is the seed, and whether VLAN tags tell flows apart; `meta` has tunnel depth and
+/// interface in their places.
+#[inline]
+pub(crate) fn of_ends(with: (u64, bool), ends: &Ends, meta: u32, one_way: bool) -> FlowKey {
+    let Ends { src: s, dst: d, sport, dport, proto, v6, vlans } = *ends;
     let swapped = (s, sport) > (d, dport);
     let (low, high, ports) = if swapped {
         (d, s, u32::from(dport) << 16 | u32::from(sport))
@@ -175,21 +213,19 @@ pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Opti
     // An ESP security association goes one way; its SPI says nothing of the other.
     let ports = if one_way { u32::from(sport) << 16 | u32::from(dport) } else { ports };
     let one_way = if one_way { 1 + u64::from(swapped) } else { 0 };
-    let recursion = if config.recursion_use_for_tracking { u32::from(packet.recursion & 0x7f) } else { 0 };
-    let livedev = if config.livedev_use_for_tracking { u32::from(livedev) } else { 0 };
-    let [v0, v1, v2] = if config.vlan_use_for_tracking { packet.vlans.raw() } else { [0; 3] }.map(u64::from);
+    let [v0, v1, v2] = if with.1 { vlans } else { [0; 3] }.map(u64::from);
     let key = Key {
         low,
         high,
         ports,
-        meta: u32::from(proto) | version << 8 | recursion << 9 | livedev << 16,
+        meta: u32::from(proto) | u32::from(v6) << 8 | meta,
         vlans: v0 | v1 << 16 | v2 << 32 | one_way << 48,
     };
     let hash = hash::words(
-        config.seed,
+        with.0,
         &[low[0], low[1], high[0], high[1], u64::from(ports) | u64::from(key.meta) << 32, key.vlans],
     );
-    Some(FlowKey { key, hash, swapped, error })
+    FlowKey { key, hash, swapped, error: false }
 }
 
 /// The security parameters index of an ESP packet (RFC 4303 section 2.1), else 0.

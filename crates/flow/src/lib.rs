@@ -16,6 +16,8 @@
 //! timeout, when memory runs out (oldest first; emergency mode then shortens the timeouts), or with
 //! [`FlowTable::drain`]. Each ended flow is handed out whole, so that what is left of its data can still be looked at.
 //!
+//! A flow may go on in another table ([`FlowTable::leave`], [`FlowTable::enter`]): it is neither ended nor begun by that.
+//!
 //! # Limits
 //!
 //! | what | limit | where it is reached |
@@ -43,6 +45,6 @@ pub use config::{FlowConfig, FlowTimeouts, TimeoutPair, Timeouts};
 pub use counters::{FlowCounters, TCP_STATES};
 pub use hash::{Seeded, SeededHasher};
 pub use host::{HostConfig, HostCounters, HostTable, IpPair};
-pub use key::{FlowKey, icmpv4_counterpart, icmpv6_counterpart};
+pub use key::{Ends, FlowKey, icmpv4_counterpart, icmpv6_counterpart};
 pub use rate::{Rate, RateConfig, SLOTS as RATE_SLOTS};
-pub use table::{EndReason, Flow, FlowRef, FlowTable, Lookup};
+pub use table::{EndReason, Flow, FlowRef, FlowTable, Leaving, Lookup};

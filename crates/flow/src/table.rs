@@ -4,6 +4,8 @@
 //! one cache line a flow. Expiry is a timer wheel of one-second slots that is corrected lazily: a packet only notes its
 //! time in the flow; when the flow's slot comes round, a flow seen since moves on to where it belongs.
 
+mod moves;
+
 use margay_packet::{Packet, Time};
 
 use crate::clock::Clock;
@@ -14,6 +16,7 @@ use crate::hash::fold;
 use crate::key::{self, FlowKey, Key};
 use crate::rate::{Rate, RateConfig};
 use crate::slab::Chunks;
+pub use moves::Leaving;
 
 const NONE: u32 = u32::MAX;
 /// Slots of the wheel, one second each. Later deadlines wait in the last one and are looked at again.
@@ -111,8 +114,9 @@ pub struct FlowTable<X> {
     /// The second that the wheel has reached.
     second: i64,
     clock: Clock,
-    /// Table time at which the capture at hand began.
+    /// Table time at which the capture at hand began, and how many began.
     border: i64,
+    captures: u64,
     emergency: bool,
     /// Where the search of emergency mode goes on.
     sweep: u32,
@@ -145,6 +149,7 @@ impl<X> FlowTable<X> {
             second: 0,
             clock: Clock::default(),
             border: 0,
+            captures: 0,
             emergency: false,
             sweep: 0,
             counters: FlowCounters { memuse: fixed, ..FlowCounters::default() },
@@ -222,6 +227,7 @@ impl<X> FlowTable<X> {
     pub const fn begin_capture(&mut self) {
         // What was seen in this very moment is of the capture before.
         self.border = self.clock.now().saturating_add(1);
+        self.captures += 1;
     }
 
     /// Finds the flow of `packet`, or makes it. A flow found that is silent for too long ends first (`ended`), as does one
@@ -458,6 +464,28 @@ impl<X> FlowTable<X> {
         make: impl FnOnce() -> X,
         ended: &mut dyn FnMut(Flow<X>, EndReason),
     ) -> Option<FlowRef> {
+        let at = self.place(now, ended)?;
+        self.fill(at, key.key, key.hash as u32, key.swapped, now)?;
+        let emergency = self.emergency;
+        // 51 bits: a JSON number keeps them.
+        let id = fold(key.hash ^ previous_id.rotate_left(32), packet.time.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) >> 13;
+        let mut core = new_core(packet, id.max(1));
+        core.emergency = emergency;
+        self.put(at, Flow { core, ext: make() });
+        let c = &mut self.counters;
+        c.total += 1;
+        match packet.proto {
+            6 => c.tcp += 1,
+            17 => c.udp += 1,
+            1 => c.icmpv4 += 1,
+            58 => c.icmpv6 += 1,
+            _ => {}
+        }
+        Some(FlowRef(at))
+    }
+
+    /// A free place, for which a flow may have to end.
+    fn place(&mut self, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) -> Option<u32> {
         if self.free == NONE && !self.grow() {
             if !self.emergency {
                 self.emergency = true;
@@ -468,40 +496,34 @@ impl<X> FlowTable<X> {
                 return None;
             }
         }
-        let at = self.free;
-        let hash = key.hash as u32;
+        Some(self.free)
+    }
+
+    /// Takes the free place `at` for a key.
+    fn fill(&mut self, at: u32, key: Key, hash: u32, client_is_high: bool, touched: i64) -> Option<()> {
         let bucket = self.bucket(hash);
-        let emergency = self.emergency;
         let first = self.buckets.get_mut(bucket)?;
         let slot = self.slots.get_mut(at)?;
-        let flow = self.flows.get_mut(at)?;
         self.free = slot.chain;
-        slot.key = key.key;
+        slot.key = key;
         slot.hash = hash;
         slot.chain = *first;
-        slot.client_is_high = key.swapped;
+        slot.client_is_high = client_is_high;
         slot.used = true;
-        slot.touched = now;
+        slot.touched = touched;
         *first = at;
-        // 51 bits: a JSON number keeps them.
-        let id = fold(key.hash ^ previous_id.rotate_left(32), packet.time.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) >> 13;
-        let mut core = new_core(packet, id.max(1));
-        core.emergency = emergency;
-        *flow = Some(Flow { core, ext: make() });
+        Some(())
+    }
+
+    /// Puts a flow into a place that was taken for it.
+    fn put(&mut self, at: u32, flow: Flow<X>) {
+        if let Some(place) = self.flows.get_mut(at) {
+            *place = Some(flow);
+        }
         let deadline = self.deadline(at);
         self.link(at, deadline);
-        let c = &mut self.counters;
-        c.spare -= 1;
-        c.active += 1;
-        c.total += 1;
-        match packet.proto {
-            6 => c.tcp += 1,
-            17 => c.udp += 1,
-            1 => c.icmpv4 += 1,
-            58 => c.icmpv6 += 1,
-            _ => {}
-        }
-        Some(FlowRef(at))
+        self.counters.spare -= 1;
+        self.counters.active += 1;
     }
 
     /// Adds a free place; `false` where memory does not allow one more.
@@ -650,7 +672,21 @@ impl<X> FlowTable<X> {
         }
     }
 
+    /// Takes a flow out that ends.
     fn remove(&mut self, at: u32) -> Option<Flow<X>> {
+        let flow = self.detach(at)?;
+        let c = &mut self.counters;
+        c.recycled += 1;
+        c.end_state[FlowCounters::state_index(flow.core.state)] += 1;
+        if matches!(flow.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed) {
+            c.bypassed_closed += 1;
+            c.bypassed_pkts += flow.core.bypassed.iter().map(|b| b.0).sum::<u64>();
+            c.bypassed_bytes += flow.core.bypassed.iter().map(|b| b.1).sum::<u64>();
+        }
+        Some(flow)
+    }
+
+    fn detach(&mut self, at: u32) -> Option<Flow<X>> {
         let flow = self.flows.get_mut(at)?.take()?;
         self.unlink(at);
         let slot = self.slots.get_mut(at)?;
@@ -674,16 +710,8 @@ impl<X> FlowTable<X> {
             }
             self.counters.mgr_rows_maxlen = self.counters.mgr_rows_maxlen.max(length);
         }
-        let c = &mut self.counters;
-        c.spare += 1;
-        c.active -= 1;
-        c.recycled += 1;
-        c.end_state[FlowCounters::state_index(flow.core.state)] += 1;
-        if matches!(flow.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed) {
-            c.bypassed_closed += 1;
-            c.bypassed_pkts += flow.core.bypassed.iter().map(|b| b.0).sum::<u64>();
-            c.bypassed_bytes += flow.core.bypassed.iter().map(|b| b.1).sum::<u64>();
-        }
+        self.counters.spare += 1;
+        self.counters.active -= 1;
         Some(flow)
     }
 }

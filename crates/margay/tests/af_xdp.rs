@@ -6,11 +6,12 @@
 mod namespace;
 mod wire;
 
-use std::process::Command;
+use std::time::Duration;
 
-use namespace::ip;
+use namespace::has_program;
 use wire::{
-    Engine, Sender, alerts, command, demo_rules, events, folder, last_stats, of_the_file, pair, said, traffic, wait,
+    Engine, Sender, alerts, demo_rules, events, folder, goes_and_comes_back, is_refused, last_stats, of_the_file, pair,
+    traffic, wait,
 };
 
 in_namespace! {
@@ -19,22 +20,6 @@ in_namespace! {
     killed_and_started_again: inner_kill,
     an_interface_may_go_and_come_back: inner_link,
     what_cannot_be_captured_is_said: inner_errors,
-}
-
-/// Whether a program of XDP is at the interface.
-fn occupied() -> bool {
-    let o = Command::new("ip").args(["link", "show", "vb"]).output().expect("ip runs");
-    String::from_utf8_lossy(&o.stdout).contains("xdp")
-}
-
-/// Two interfaces with so many queues.
-fn queues(n: u32) {
-    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("settings of the namespace");
-    let each = format!("numtxqueues {n} numrxqueues {n}");
-    assert!(ip(&format!("link add va {each} type veth peer name vb {each}")));
-    for i in ["va", "vb"] {
-        assert!(ip(&format!("link set {i} up")));
-    }
 }
 
 /// A settings file for AF_XDP beside that of the test.
@@ -47,7 +32,7 @@ fn settings(dir: &std::path::Path, text: &str) -> String {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_same() {
-    queues(4);
+    namespace::pair_of("va", "vb", "numtxqueues 4 numrxqueues 4", "");
     let mut sent = traffic(40);
     // A lookup in a network of its own.
     let query = traffic(1).remove(0);
@@ -62,14 +47,13 @@ fn inner_same() {
         demo_rules(&dir);
         let file = settings(&dir, text);
         let e = Engine::start(&dir, &["--af-xdp=vb", "--runmode", mode, "--include", &file]);
-        assert!(occupied());
+        assert!(has_program("vb"));
         Sender::on("va").send(&sent);
         e.decoded(sent.len() as u64);
         assert_eq!(e.ask(&["capture-mode"]), "AF_XDP_DEV");
         assert_eq!(e.ask(&["iface-list"])["ifaces"], serde_json::json!(["vb"]));
-        let words = e.stop();
-        assert!(said(&words, "received = inspected + lost"), "{words:?}");
-        assert!(!occupied(), "the program is gone");
+        e.explained();
+        assert!(!has_program("vb"), "the program is gone");
         let stats = last_stats(&dir);
         assert_eq!(stats["decoder"]["pkts"], sent.len(), "{name}");
         assert_eq!(stats["capture"]["kernel_packets"], sent.len());
@@ -97,39 +81,17 @@ fn inner_kill() {
         e.decoded(sent.len() as u64);
         wait("alerts", || events(&dir).iter().filter(|e| e["event_type"] == "alert").count() > before);
         before = events(&dir).iter().filter(|e| e["event_type"] == "alert").count();
-        assert!(occupied());
+        assert!(has_program("vb"));
         e.signal("KILL");
         e.child.wait().expect("it ends");
-        wait("the program goes with its process", || !occupied());
+        wait("the program goes with its process", || !has_program("vb"));
     }
 }
 
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_link() {
-    pair("va", "vb");
-    let dir = folder("xdp-link");
-    demo_rules(&dir);
-    let sent = traffic(1);
-    let mut e = Engine::start(&dir, &["--af-xdp=vb"]);
-    Sender::on("va").send(&sent);
-    e.decoded(sent.len() as u64);
-    assert!(ip("link set vb down"));
-    assert!(e.until("went down"));
-    assert!(ip("link set vb up"));
-    assert!(e.until("is up again"));
-    Sender::on("va").send(&sent);
-    e.decoded(2 * sent.len() as u64);
-    assert!(ip("link del vb"));
-    assert!(e.until("is gone") || said(&e.all, "is gone"));
-    pair("va", "vb");
-    assert!(e.until("is up again"));
-    Sender::on("va").send(&sent);
-    e.decoded(3 * sent.len() as u64);
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
-    let lookups = events(&dir).iter().filter(|e| e["alert"]["signature_id"] == 1_000_004).count();
-    assert_eq!(lookups, 3);
+    goes_and_comes_back("xdp-link", &["--af-xdp=vb"], [Duration::ZERO; 2]);
 }
 
 #[test]
@@ -146,13 +108,9 @@ fn inner_errors() {
         (&["--af-xdp=vb", "udp", "and", "and"], "syntax error"),
         (&["--af-xdp=vb", "--simulate-ips"], "capture files"),
     ] {
-        let o = command(&dir, more).output().expect("the engine runs");
-        let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);
-        assert!(o.status.code() == Some(1) && said.contains(words), "{more:?}: {said}");
+        is_refused(&dir, more, words);
     }
     let e = Engine::start(&dir, &["--af-xdp=vb"]);
-    let o = command(&dir, &["--af-xdp=vb"]).output().expect("the engine runs");
-    let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);
-    assert!(o.status.code() == Some(1) && said.contains("another program for XDP"), "{said}");
+    is_refused(&dir, &["--af-xdp=vb"], "another program for XDP");
     e.stop();
 }

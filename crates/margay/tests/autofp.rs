@@ -1,18 +1,15 @@
 //! One capture file, many workers: what they find is what one worker finds.
 
+mod process;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use process::root;
 
 fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("autofp-{name}"));
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a folder for logs");
-    dir
+    process::folder(&format!("autofp-{name}"))
 }
 
 fn run(dir: &Path, capture: &Path, rules: &Path, more: &[&str]) -> Output {

@@ -1,19 +1,11 @@
 //! The command as a user meets it: what it finds in the demo capture, what it says when something is wrong.
 
-use std::path::{Path, PathBuf};
+mod process;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// A folder of its own for each test, emptied first.
-fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a folder for logs");
-    dir
-}
+use process::{folder, root};
 
 fn margay(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_margay")).args(args).output().expect("the engine starts")

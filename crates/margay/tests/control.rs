@@ -1,99 +1,39 @@
 //! A running engine, and who asks something of it: signals, the unix socket, `margay ctl`.
 
+mod process;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a folder");
-    dir
-}
-
-/// An engine that runs.
-struct Engine {
-    child: Child,
-    said: mpsc::Receiver<String>,
-    dir: PathBuf,
-}
+use process::{Engine, PATIENCE, folder, root};
 
 impl Engine {
     fn start(dir: &Path, more: &[&str]) -> Engine {
         let root = root();
         let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_margay"))
-            .arg("-c")
+        let mut c = Command::new(process::MARGAY);
+        c.arg("-c")
             .arg(root.join("etc/margay.yaml"))
             .arg("-l")
             .arg(dir)
             .args(["-k", "none", "--set", &set("classification-file", "etc/classification.config")])
             .args(["--set", &set("reference-config-file", "etc/reference.config"), "-S"])
             .arg(dir.join("a.rules"))
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the engine starts");
-        let (send, said) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().expect("its words"));
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|l| send.send(l)));
-        Engine { child, said, dir: dir.to_owned() }
-    }
-
-    /// Waits until the engine says something.
-    fn until(&self, words: &str) -> bool {
-        let end = Instant::now() + PATIENCE;
-        while let Ok(line) = self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            if line.contains(words) {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
-        assert!(sent.expect("kill").success());
-    }
-
-    fn ctl(&self, words: &[&str]) -> Output {
-        let socket = self.dir.join("s.sock");
-        let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
-        c.args(["ctl", "--socket"]).arg(socket).args(words).output().expect("ctl runs")
+            .args(more);
+        Engine::spawn(c, dir.join("s.sock"))
     }
 
     /// What `ctl` prints; whether it was a success.
-    fn ask(&self, words: &[&str]) -> (String, bool) {
+    fn says(&self, words: &[&str]) -> (String, bool) {
         let o = self.ctl(words);
         (String::from_utf8_lossy(&o.stdout).into_owned(), o.status.success())
     }
 
-    fn end(mut self) -> bool {
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return status.success();
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        false
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn end(self) -> bool {
+        self.ended().0.success()
     }
 }
 
@@ -139,7 +79,7 @@ fn a_signal_reloads_the_rules_of_a_flow() {
     let set = "alert udp any any -> any any (content:\"one\"; flowbits:set,seen; sid:1;)\n";
     std::fs::write(dir.join("a.rules"), set).expect("rules");
     put(&dir, &pcaps, "1.pcap", &capture(&["one"], 0));
-    let e = Engine::start(
+    let mut e = Engine::start(
         &dir,
         &[
             "-v",
@@ -179,10 +119,10 @@ fn captures_are_handed_over() {
     let dir = folder("handed");
     std::fs::write(dir.join("a.rules"), "alert udp any any -> any any (content:\"one\"; sid:1;)\n").expect("rules");
     let socket = dir.join("s.sock");
-    let e = Engine::start(&dir, &[&format!("--unix-socket={}", socket.display())]);
+    let mut e = Engine::start(&dir, &[&format!("--unix-socket={}", socket.display())]);
     assert!(e.until("Engine started"));
-    assert_eq!(e.ask(&["running-mode"]), ("{\"message\":\"single\",\"return\":\"OK\"}\n".to_owned(), true));
-    let (said, ok) = e.ask(&["nonsense"]);
+    assert_eq!(e.says(&["running-mode"]), ("{\"message\":\"single\",\"return\":\"OK\"}\n".to_owned(), true));
+    let (said, ok) = e.says(&["nonsense"]);
     assert!(!ok && said.contains("Unknown command"), "{said}");
     let mut dirs = Vec::new();
     for n in 0..3 {
@@ -190,7 +130,7 @@ fn captures_are_handed_over() {
         std::fs::create_dir_all(&out).expect("a folder");
         std::fs::write(dir.join(format!("{n}.pcap")), capture(&vec!["one"; n + 1], 0)).expect("a capture");
         let file = dir.join(format!("{n}.pcap")).display().to_string();
-        let (said, ok) = e.ask(&["pcap-file", &file, &out.display().to_string()]);
+        let (said, ok) = e.says(&["pcap-file", &file, &out.display().to_string()]);
         assert!(ok, "{said}");
         dirs.push(out);
     }
@@ -203,7 +143,7 @@ fn captures_are_handed_over() {
         }
         assert_eq!(sids(out), vec![1; n + 1]);
     }
-    assert!(!e.ask(&["pcap-file", "/no/such/file", "/"]).1);
+    assert!(!e.says(&["pcap-file", "/no/such/file", "/"]).1);
     assert_eq!(e.ctl(&["conf-get"]).status.code(), Some(2));
     // A client that stops in the middle of a message, and one that talks nonsense, are no matter.
     let mut half = UnixStream::connect(&socket).expect("somebody listens");
@@ -215,10 +155,10 @@ fn captures_are_handed_over() {
     let _ = mad.read_to_end(&mut said);
     assert!(said.is_empty());
     std::fs::write(dir.join("a.rules"), "alert udp any any -> any any (content:\"one\"; sid:7;)\n").expect("rules");
-    assert!(e.ask(&["reload-rules"]).1);
-    let (said, _) = e.ask(&["ruleset-stats"]);
+    assert!(e.says(&["reload-rules"]).1);
+    let (said, _) = e.says(&["ruleset-stats"]);
     assert!(said.contains("\"rules_loaded\":1"), "{said}");
-    assert!(e.ask(&["shutdown"]).1);
+    assert!(e.says(&["shutdown"]).1);
     assert!(e.end());
     assert!(!socket.exists());
 }
@@ -238,7 +178,7 @@ fn reloads_under_load_leak_nothing() {
     };
     std::fs::write(dir.join("a.rules"), rules(0)).expect("rules");
     let socket = dir.join("s.sock").display().to_string();
-    let e = Engine::start(
+    let mut e = Engine::start(
         &dir,
         &[
             "-r",

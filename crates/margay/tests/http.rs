@@ -1,19 +1,15 @@
 //! HTTP from packets to events: the same conversation, however TCP splits it, gives the same alerts and events.
 
+mod process;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
+use process::{folder, root};
 use serde_json::Value;
-
-fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a folder");
-    dir
-}
 
 /// Writes a capture of TCP connections between 10.0.0.1 and 10.0.0.2:80.
 struct Capture {
@@ -129,7 +125,7 @@ fn by_port(dir: &Path) -> BTreeMap<u64, Vec<String>> {
 }
 
 fn command(dir: &Path, capture: &Capture, more: &[&str]) -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let path = |p: &str| root.join(p).display().to_string();
     let (pcap, rules) = (dir.join("in.pcap"), dir.join("test.rules"));
     std::fs::write(&pcap, &capture.bytes).expect("a capture");

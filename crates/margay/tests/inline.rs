@@ -221,8 +221,9 @@ fn downloads(client: &Ns, server: &'static str, connections: u64, each: u64, len
     began.elapsed()
 }
 
-/// A bench whose client is at the end of a bad link; of a thousand packets so many are lost, doubled, swapped.
-fn bad_bench(permille: [u64; 3]) -> (Bench, BadLink) {
+/// A bench whose client is at the end of a bad link; of a thousand packets so many are lost, doubled, swapped, and each is
+/// on its way for so long.
+fn bad_bench(permille: [u64; 3], delay: Duration) -> (Bench, BadLink) {
     let link = Ns::new();
     let bench = Bench::with(|client| {
         // Where both ends are elsewhere: made in the client's namespace.
@@ -233,14 +234,14 @@ fn bad_bench(permille: [u64; 3]) -> (Bench, BadLink) {
         // Packets as on a wire, so that each is lost alone.
         ns.run(|| ip(&format!("link set {i} gso_max_segs 1")));
     }
-    let bad = BadLink::start(&link, "l0", "l1", 11, permille);
+    let bad = BadLink::slow(&link, "l0", "l1", 11, permille, delay);
     (bench, bad)
 }
 
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_bad_link() {
-    let (bench, bad) = bad_bench([30, 30, 30]);
+    let (bench, bad) = bad_bench([30, 30, 30], Duration::ZERO);
     let _server = Server::start(&bench.server, 80);
     let dir = folder("inline-bad");
     let e = Engine::start(&dir, RULES, &Bench::settings(2));
@@ -367,7 +368,7 @@ fn measure_beside_the_peer() {
 
 #[test]
 #[ignore = "a measurement: takes minutes, and an optimised build to mean anything"]
-fn measure_harm_on_a_bad_link() {
+fn measure_what_the_engine_costs_a_link() {
     namespace::inside("mgm", "inner_harm");
 }
 
@@ -431,36 +432,95 @@ fn round_trips_of(name: &str, bench: &Bench) {
     eprintln!("{}", figures(name, &bench::round_trips(&bench.client, to, 20_000)));
 }
 
-/// A thousand downloads over a bad link with the engine, and as many without it.
-#[test]
-#[ignore = "runs in a namespace"]
-fn inner_harm() {
-    for permille in [10, 30, 50] {
-        let (bench, bad) = bad_bench([permille; 3]);
-        let _server = Server::start(&bench.server, 80);
-        let dir = folder("harm");
-        let e = Engine::start(&dir, RULES, &Bench::settings(1));
-        let with = downloads(&bench.client, SERVER4, 20, 50, 50_000);
-        explained(&e.stop());
-        assert!(of_type(&dir, "drop").is_empty());
-        // Without: a bridge of the kernel's.
+/// Removes what a bench left here.
+fn no_bench() {
+    for i in ["br0", "ia", "ib"] {
+        let _ = std::process::Command::new("ip").args(["link", "del", i]).output();
+    }
+}
+
+/// A bridge of the kernel's in the engine's place, while it lives.
+struct KernelBridge;
+
+impl KernelBridge {
+    fn new() -> KernelBridge {
         ip("link add br0 type bridge");
         for i in ["ia", "ib"] {
             ip(&format!("link set {i} master br0"));
         }
         ip("link set br0 up");
-        let without = downloads(&bench.client, SERVER4, 20, 50, 50_000);
-        eprintln!(
-            "{permille} of 1000: with {:.2} s, without {:.2} s, ratio {:.3}; lost {}",
-            with.as_secs_f64(),
-            without.as_secs_f64(),
-            with.as_secs_f64() / without.as_secs_f64(),
-            bad.lost.load(Ordering::Relaxed)
-        );
-        drop((bad, bench));
+        KernelBridge
+    }
+}
+
+impl Drop for KernelBridge {
+    fn drop(&mut self) {
         ip("link del br0");
-        for i in ["ia", "ib"] {
-            let _ = std::process::Command::new("ip").args(["link", "del", i]).output();
+    }
+}
+
+/// Seconds of processor time that a process has used.
+fn processor_time(process: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let after = text.rsplit(") ").next().unwrap_or_default();
+    let ticks: f64 = after.split(' ').skip(11).take(2).filter_map(|w| w.parse::<f64>().ok()).sum();
+    ticks / 100.0
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The same downloads through the engine and through a bridge of the kernel's in its place, in turn, over links of all kinds
+/// (`MARGAY_BENCH_ENGINE` names another build, `MARGAY_BENCH_ROUNDS` how often, `MARGAY_BENCH_LINKS=clean` those that lose nothing alone). The ratio is that of each pair.
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_harm() {
+    let rounds: usize = std::env::var("MARGAY_BENCH_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(5);
+    eprintln!("link                              engine    bridge   engine/bridge (each pair)          cpu s  drops");
+    let one = |name: String, bench: Bench, bad: Option<BadLink>, run: &dyn Fn(&Ns) -> Duration| {
+        let _server = Server::start(&bench.server, 80);
+        let (mut times, mut ratios, mut cpu, mut drops) = ([Vec::new(), Vec::new()], Vec::new(), Vec::new(), 0);
+        for _ in 0..rounds {
+            let dir = folder("harm");
+            let e = Engine::start(&dir, RULES, &Bench::settings(1));
+            let before = processor_time(e.id());
+            let with = run(&bench.client).as_secs_f64();
+            cpu.push(processor_time(e.id()) - before);
+            explained(&e.stop());
+            drops += of_type(&dir, "drop").len();
+            let bridge = KernelBridge::new();
+            let without = run(&bench.client).as_secs_f64();
+            drop(bridge);
+            times[0].push(with);
+            times[1].push(without);
+            ratios.push(with / without);
+        }
+        let [with, without] = times.map(median);
+        let each: Vec<String> = ratios.iter().map(|r| format!("{r:.2}")).collect();
+        let (ratio, cpu) = (median(ratios), median(cpu));
+        eprintln!("{name:<32} {with:7.2} s {without:7.2} s   {ratio:.3} ({})  {cpu:6.2}  {drops}", each.join(" "));
+        drop((bad, bench));
+        no_bench();
+    };
+    let bulk = |client: &Ns| {
+        let began = Instant::now();
+        client.run(|| bench::ask_bulk(&mut connect(at(SERVER4, 80)), 512));
+        began.elapsed()
+    };
+    one("clean, 512 MiB".into(), Bench::new(), None, &bulk);
+    let many = |client: &Ns| downloads(client, SERVER4, 20, 20, 50_000);
+    one("clean, 400 x 50 kB".into(), Bench::new(), None, &many);
+    if std::env::var("MARGAY_BENCH_LINKS").is_ok_and(|l| l == "clean") {
+        return;
+    }
+    for (delay, times) in [(0, 20), (5, 3)] {
+        let some = move |client: &Ns| downloads(client, SERVER4, 20, times, 50_000);
+        for permille in [0, 10, 30, 50] {
+            let (bench, bad) = bad_bench([permille; 3], Duration::from_millis(delay));
+            let percent = permille as f64 / 10.0;
+            one(format!("{percent} % bad, 2 x {delay} ms, {} x 50 kB", 20 * times), bench, Some(bad), &some);
         }
     }
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use namespace::ip;
 use wire::{
-    Engine, PATIENCE, Sender, alerts, command, demo_rules, events, folder, last_stats, of_the_file, pair, said, traffic,
+    Engine, PATIENCE, Sender, alerts, demo_rules, events, folder, goes_and_comes_back, is_refused, last_stats,
+    of_the_file, pair, said, traffic,
 };
 
 in_namespace! {
@@ -56,8 +57,7 @@ fn inner_same() {
         assert_eq!((stat["pkts"].as_u64(), stat["drop"].as_u64()), (Some(sent.len() as u64), Some(0)), "{stat}");
         assert_eq!(e.ask(&["running-mode"]), mode);
         assert_eq!(e.ask(&["capture-mode"]), "AF_PACKET_DEV");
-        let words = e.stop();
-        assert!(said(&words, "received = inspected + lost"), "{words:?}");
+        e.explained();
         let stats = last_stats(&dir);
         assert_eq!(stats["decoder"]["pkts"], sent.len(), "{name}");
         assert_eq!(stats["capture"]["kernel_packets"], sent.len());
@@ -103,8 +103,7 @@ fn inner_reload() {
     }
     sending.join().expect("it is sent");
     e.decoded(sent.len() as u64);
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    e.explained();
     assert_eq!(alerts(&dir), want);
 }
 
@@ -146,32 +145,9 @@ fn inner_start() {
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_link() {
-    pair("va", "vb");
-    let dir = folder("link-live");
-    demo_rules(&dir);
-    let sent = traffic(1);
-    let mut e = Engine::start(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
-    Sender::on("va").send(&sent);
-    e.decoded(sent.len() as u64);
-    assert!(ip("link set vb down"));
-    assert!(e.until("went down"));
-    assert!(ip("link set vb up"));
-    assert!(e.until("is up again"));
     // Until every worker has noticed.
-    std::thread::sleep(Duration::from_millis(500));
-    Sender::on("va").send(&sent);
-    e.decoded(2 * sent.len() as u64);
-    assert!(ip("link del vb"));
-    assert!(e.until("is gone") || said(&e.all, "is gone"));
-    pair("va", "vb");
-    assert!(e.until("is up again"));
-    std::thread::sleep(Duration::from_millis(1500));
-    Sender::on("va").send(&sent);
-    e.decoded(3 * sent.len() as u64);
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
-    let lookups = events(&dir).iter().filter(|e| e["alert"]["signature_id"] == 1_000_004).count();
-    assert_eq!(lookups, 3);
+    let noticed = [Duration::from_millis(500), Duration::from_millis(1500)];
+    goes_and_comes_back("link-live", &["-i", "vb", "--set", "af-packet.1.threads=2"], noticed);
 }
 
 #[test]
@@ -187,8 +163,7 @@ fn inner_filter() {
     Sender::on("va").send(&[tagged]);
     Sender::on("vc").send(&traffic(1));
     e.decoded(3);
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    e.explained();
     assert_eq!(last_stats(&dir)["decoder"]["pkts"], 3, "a lookup with a tag; a lookup and its answer");
     let events = events(&dir);
     let of = |iface: &str| events.iter().find(|e| e["event_type"] == "alert" && e["in_iface"] == iface).cloned();
@@ -215,8 +190,7 @@ fn inner_kill() {
     let e = Engine::start(&dir, &["-i", "vb", "--set", "af-packet.1.threads=2"]);
     Sender::on("va").send(&sent);
     e.decoded(sent.len() as u64);
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    e.explained();
     let after = events(&dir).iter().filter(|e| e["event_type"] == "alert").count();
     assert!(after > before);
 }
@@ -246,8 +220,7 @@ fn inner_overrun() {
     Sender::on("va").send(&sent);
     e.signal("CONT");
     e.decoded(sent.len() as u64);
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    e.explained();
     let stats = last_stats(&dir);
     let lost = stats["capture"]["kernel_drops"].as_u64().unwrap_or(0);
     assert!(lost > 0);
@@ -322,8 +295,7 @@ fn inner_rotate() {
     large.resize(8000, 0);
     sender.send(&[large]);
     e.decoded(sent.len() as u64 + 1);
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    e.explained();
     let old = std::fs::read_to_string(dir.join("old.json")).expect("events");
     assert!(old.ends_with('\n') && old.contains("1000004") && !old.contains("\"signature_id\":7,"));
     assert_eq!(events(&dir).iter().filter(|e| e["alert"]["signature_id"] == 7).count(), 1);
@@ -345,8 +317,6 @@ fn inner_errors() {
         (&["-i", "vb", "--simulate-ips"], "copy-mode: ips"),
         (&["-i", "vb", "-i", "vb"], "twice"),
     ] {
-        let o = command(&dir, more).output().expect("the engine runs");
-        let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);
-        assert!(o.status.code() == Some(1) && said.contains(words), "{more:?}: {said}");
+        is_refused(&dir, more, words);
     }
 }

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use namespace::ip;
-use wire::{Engine, command, events, folder, last_stats, said, wait};
+use wire::{Engine, events, folder, is_refused, last_stats, wait};
 
 in_namespace! {
     "mgq";
@@ -125,11 +125,6 @@ fn stopped(stream: &mut TcpStream, words: &[u8]) -> bool {
     }
 }
 
-fn explained(e: Engine) {
-    let words = e.stop();
-    assert!(said(&words, "received = inspected + lost"), "{words:?}");
-}
-
 fn count(dir: &Path, a: &str, b: &str) -> u64 {
     last_stats(dir)[a][b].as_u64().unwrap_or(0)
 }
@@ -161,7 +156,7 @@ fn inner_benign() {
         assert_eq!(&bytes[..got], words.as_bytes());
     }
     assert_eq!(e.ask(&["capture-mode"]), "NFQ");
-    explained(e);
+    e.explained();
     assert_eq!(count(&dir, "capture", "kernel_drops"), 0);
     assert_eq!(last_stats(&dir)["capture"]["nfq"]["truncated"], 0);
     assert_eq!(count(&dir, "tcp", "invalid_checksum"), 0);
@@ -203,7 +198,7 @@ fn inner_long() {
     a.send_to(&long, to).expect("it is sent");
     b.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
     assert!(b.recv(&mut bytes).is_err(), "it does not come");
-    explained(e);
+    e.explained();
     assert!(last_stats(&dir)["capture"]["nfq"]["truncated"].as_u64().expect("a count") > 2);
 }
 
@@ -234,7 +229,7 @@ fn inner_attack() {
     assert!(b.recv(&mut bytes).is_err(), "the others do not");
     let changed = connect(address);
     assert_eq!(echo(&changed, b"it is colour-a"), b"it is colour-b");
-    explained(e);
+    e.explained();
     let events = events(&dir);
     let of = |kind: &str, sid: u64| {
         events.iter().filter(|e| e["event_type"] == kind && e["alert"]["signature_id"] == sid).count()
@@ -257,7 +252,7 @@ fn inner_modes() {
     let sent = noise(1 << 20);
     assert!(echo(&connect(address), &sent) == sent);
     assert!(stopped(&mut connect(address), b"EVIL-ATTACK"));
-    explained(e);
+    e.explained();
     let passed = count(&dir, "ips", "accepted");
     assert!(passed > 0 && seen("filter", "INPUT", "ACCEPT") == passed, "each came back once, with its mark");
     rule("-F INPUT");
@@ -267,8 +262,8 @@ fn inner_modes() {
     let e = Engine::start(&first, &["-q", "0", "--set", "nfq.mode=route", "--set", "nfq.route-queue=5"]);
     let other = Engine::start(&second, &["-q", "5"]);
     assert!(echo(&connect(address), &sent) == sent);
-    explained(e);
-    explained(other);
+    e.explained();
+    other.explained();
     let packets = count(&first, "ips", "accepted");
     assert!(packets > 0 && packets == count(&second, "decoder", "pkts"));
     rule("-F INPUT");
@@ -289,7 +284,7 @@ fn inner_modes() {
         assert_eq!(echo(&stream, words), words);
     }
     assert!(seen("filter", "INPUT", "0x2/0x2") >= 4);
-    explained(e);
+    e.explained();
 }
 
 /// Sends datagrams while the engine is stopped, until so many have come. Returns how many had come before it went on.
@@ -328,7 +323,7 @@ fn inner_full() {
     rule("-A INPUT -p udp -j NFQUEUE --queue-num 0");
     let e = Engine::start(&dir, &["-q", "0", "--set", "nfq.queue-length=10"]);
     assert_eq!(flood(&e, 300, 10), 0);
-    explained(e);
+    e.explained();
     assert_eq!(count(&dir, "capture", "kernel_packets"), 300);
     assert_eq!(count(&dir, "capture", "kernel_drops"), 290);
     assert_eq!(count(&dir, "decoder", "pkts"), 10);
@@ -342,7 +337,7 @@ fn inner_fail_open() {
     let e = Engine::start(&dir, &["-q", "0", "--set", "nfq.fail-open=yes", "--set", "nfq.buffer-size=128kb"]);
     let before = flood(&e, 3000, 3000) as u64;
     assert!(before > 1000, "{before} passed while nobody looked");
-    explained(e);
+    e.explained();
     assert_eq!(count(&dir, "capture", "kernel_packets"), 3000);
     assert!(count(&dir, "capture", "kernel_drops") >= before);
     assert_eq!(count(&dir, "decoder", "pkts") + count(&dir, "capture", "kernel_drops"), 3000);
@@ -379,8 +374,7 @@ fn inner_restart() {
             e
         });
         // Ended in good order, with traffic under way.
-        let words = e.stop();
-        assert!(said(&words, "received = inspected + lost"), "{words:?}");
+        e.explained();
         rule("-F INPUT");
     }
 }
@@ -397,10 +391,7 @@ fn inner_errors() {
         (&["-q", "1", "--set", "nfq.mode=repeat"], "repeat-mark"),
         (&["-q", "1", "tcp"], "filter"),
     ] {
-        let mut c = command(&dir, more);
-        let o = c.args(["--set", "unix-command.enabled=no"]).output().expect("the engine runs");
-        let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);
-        assert!(o.status.code() == Some(1) && said.contains(words), "{more:?}: {said}");
+        is_refused(&dir, &[more, &["--set", "unix-command.enabled=no"]].concat(), words);
     }
-    explained(e);
+    e.explained();
 }

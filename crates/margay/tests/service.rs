@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use engine::{Engine, frames, is_root, place, run, until};
+use engine::{Engine, frames, is_root, place, run, wait};
 use namespace::{ip, pair};
 use serde_json::Value;
 
@@ -188,7 +188,7 @@ fn inner_restricted() {
         std::fs::rename(dir.join("log").join(f), dir.join("log").join(format!("{f}.1"))).expect("it is there");
     }
     e.signal("HUP");
-    until("logs are made anew", || files.iter().all(|f| dir.join("log").join(f).exists()));
+    wait("logs are made anew", || files.iter().all(|f| dir.join("log").join(f).exists()));
     for f in files {
         assert_eq!(std::fs::metadata(dir.join("log").join(f)).expect("a log").uid().to_string(), USER, "{f}");
     }
@@ -198,7 +198,7 @@ fn inner_restricted() {
     assert!(e.until("is gone"), "{:?}", e.all);
     pair("va", "vb", "");
     assert!(e.until("is up again"), "{:?}", e.all);
-    until("all workers have it", || e.ask(&["dump-counters"])["capture"]["afpacket"]["reopened"].as_u64() >= Some(2));
+    wait("all workers have it", || e.ask(&["dump-counters"])["capture"]["afpacket"]["reopened"].as_u64() >= Some(2));
     let before = e.ask(&["dump-counters"])["decoder"]["pkts"].as_u64().unwrap_or(0);
     engine::Sender::on("va").send(&sent);
     e.decoded(before + sent.len() as u64);
@@ -280,7 +280,7 @@ fn inner_bypass() {
     let pid = e.child.id();
     // CAP_NET_RAW, CAP_BPF
     let kept = "0000008000002000";
-    until("the thread has little", || {
+    wait("the thread has little", || {
         tasks(pid, "status").iter().any(|(n, s)| n == "bypass" && field(s, "CapEff") == "000000c000001000")
     });
     has_few_rights(pid, 1, kept);
@@ -298,13 +298,13 @@ fn inner_bypass() {
             assert!(e.until("is gone"), "{:?}", e.all);
             pair("va", "vb", "");
             assert!(e.until("are bypassed in the kernel again"), "{:?}", e.all);
-            until("the socket is back", || e.ask(&["dump-counters"])["capture"]["afpacket"]["reopened"] == 1);
+            wait("the socket is back", || e.ask(&["dump-counters"])["capture"]["afpacket"]["reopened"] == 1);
         }
         let mut sender = engine::Sender::on("va");
         sender.send(&[lookup(port)]);
-        until("the flow is entered", || e.ask(&["dump-counters"])["capture"]["bypass"]["flows"] == n);
+        wait("the flow is entered", || e.ask(&["dump-counters"])["capture"]["bypass"]["flows"] == n);
         sender.send(&vec![lookup(port); 100]);
-        until("they are counted", || e.ask(&["iface-stat", "vb"])["bypassed"].as_u64() == Some(n * 100));
+        wait("they are counted", || e.ask(&["iface-stat", "vb"])["bypassed"].as_u64() == Some(n * 100));
     }
     assert_eq!(e.ask(&["dump-counters"])["decoder"]["pkts"], 2);
     has_few_rights(pid, 1, kept);
@@ -396,7 +396,7 @@ fn inner_stuck() {
     drop(writer);
     assert!(e.until("goes on, after"), "{:?}", e.all);
     assert!(heard.until("WATCHDOG=1"));
-    until("it is counted", || e.ask(&["dump-counters"])["watchdog"]["stuck"] == 1);
+    wait("it is counted", || e.ask(&["dump-counters"])["watchdog"]["stuck"] == 1);
     let (status, words) = e.stop();
     assert_eq!(status.code(), Some(0), "{words:?}");
     let last = events(&dir).into_iter().rfind(|e| e["event_type"] == "stats").expect("statistics");
@@ -411,7 +411,7 @@ fn inner_stuck() {
     // A second signal ends the process at once.
     let mut e = begin("600", "log");
     engine::Sender::on("va").send(&lookup);
-    until("it is stuck", || e.ask(&["dump-counters"]).as_str().is_some_and(|t| t.contains("did not answer")));
+    wait("it is stuck", || e.ask(&["dump-counters"]).as_str().is_some_and(|t| t.contains("did not answer")));
     e.signal("TERM");
     assert!(e.until("Stopping engine"), "{:?}", e.all);
     let (status, words) = e.stop();
@@ -526,7 +526,7 @@ fn in_the_background() {
     assert_ne!(fields[3], pid, "no leader of a session");
     assert_eq!(ask(&["reload-rules"]), "done");
     // Its words are in the log.
-    until("the log", || {
+    wait("the log", || {
         std::fs::read_to_string(dir.join("log/engine.log")).is_ok_and(|t| t.contains("rule reload complete"))
     });
     // Another one with the same file does not start.
@@ -535,7 +535,7 @@ fn in_the_background() {
     assert!(o.1.contains(&format!("(process {pid}) is running")), "{}", o.1);
     assert!(dir.join("m.pid").exists());
     engine::kill(&pid, "TERM");
-    until("it ends", || !Path::new(&format!("/proc/{pid}")).exists());
+    wait("it ends", || !Path::new(&format!("/proc/{pid}")).exists());
     assert!(!dir.join("m.pid").exists() && !dir.join("s.sock").exists());
     drop(end);
     // A stale file is taken over; what fails is told, with its status.

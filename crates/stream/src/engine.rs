@@ -206,6 +206,16 @@ impl StreamEngine {
         }
     }
 
+    /// A session goes on at another worker, or comes from there (`enter`): its memory is counted there.
+    pub fn moved(&mut self, session: &TcpSession, enter: bool) {
+        let data = session.peers.iter().filter_map(|p| p.data.as_ref()).map(|d| d.accounted).sum();
+        let c = &mut self.counters;
+        let add = |total: &mut u64, n: u64| *total = if enter { *total + n } else { total.saturating_sub(n) };
+        add(&mut c.active_sessions, 1);
+        add(&mut c.memuse, Self::SESSION_SIZE);
+        add(&mut c.reassembly_memuse, data);
+    }
+
     /// Counts the memory of a session's data again, after its readers consumed some.
     pub fn account(&mut self, session: &mut TcpSession) {
         for p in &mut session.peers {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Held data. Only the worker's own thread writes the count; it is atomic so that a flow may be handed to another thread.
+/// Held data. Only the worker's own thread writes the count, but for flows on their way to another worker; that is what it is
+/// atomic for.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     data: Vec<u8>,
@@ -25,6 +26,13 @@ impl Held {
         self.total.fetch_add(len, Ordering::Relaxed);
         self.data.extend_from_slice(data);
         true
+    }
+
+    /// From here on it is counted with what another worker holds.
+    pub(super) fn count_with(&mut self, total: &Arc<AtomicU64>) {
+        let len = self.data.len() as u64;
+        total.fetch_add(len, Ordering::Relaxed);
+        std::mem::replace(&mut self.total, Arc::clone(total)).fetch_sub(len, Ordering::Relaxed);
     }
 
     /// What is held.

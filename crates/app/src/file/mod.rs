@@ -360,6 +360,15 @@ pub struct Files {
 }
 
 impl Files {
+    /// The flow goes on at another worker, and this is what that one has for files: what is held is counted there.
+    pub fn belong_to(&mut self, engine: &FileEngine) {
+        for file in &mut self.list {
+            if let StoreState::Maybe(held) | StoreState::Wanted(held) = &mut file.store {
+                held.count_with(&engine.held);
+            }
+        }
+    }
+
     /// A file begins in a direction. One that is still open there is closed as truncated.
     pub fn open(
         &mut self,

@@ -133,6 +133,10 @@ impl Transaction for FtpTx {
         &self.base
     }
 
+    fn counted(&self) -> u64 {
+        self.counted
+    }
+
     fn base_mut(&mut self) -> &mut TxBase {
         &mut self.base
     }

@@ -264,6 +264,10 @@ impl Transaction for Http1Tx {
         &self.base
     }
 
+    fn counted(&self) -> u64 {
+        self.counted
+    }
+
     fn base_mut(&mut self) -> &mut TxBase {
         &mut self.base
     }

@@ -319,6 +319,10 @@ impl Transaction for Http2Tx {
         &self.base
     }
 
+    fn counted(&self) -> u64 {
+        self.counted
+    }
+
     fn base_mut(&mut self) -> &mut TxBase {
         &mut self.base
     }

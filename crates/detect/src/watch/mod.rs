@@ -141,10 +141,10 @@ pub(crate) trait Watch: std::fmt::Debug {
     }
     /// Inspection of the packet is over.
     fn packet_done(&mut self) {}
-    /// Patterns are going to be looked for in a packet or what is due of its stream.
+    /// Patterns are going to be looked for in a packet's payload or in what is due of its stream.
     fn searching(&mut self) {}
     /// They were.
-    fn search_over(&mut self, _source: Source) {}
+    fn search_over(&mut self, _stream: bool) {}
     /// Patterns were looked for, in bytes that were there or were not.
     fn searched(&mut self, _place: Searched<'_>, _data: Option<&[u8]>) {}
     /// A look at a transaction begins.

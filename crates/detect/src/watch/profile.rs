@@ -9,7 +9,6 @@
 use std::time::{Duration, Instant};
 
 use super::{End, Look, Watch};
-use crate::group::Source;
 use crate::header::PacketKey;
 use crate::input::Input;
 
@@ -61,7 +60,7 @@ pub struct PacketTimes {
     pub first: Option<Instant>,
     /// When that of the last one was over.
     pub last: Option<Instant>,
-    /// Searches for patterns in payloads and headers, and how many there were.
+    /// Searches for patterns in payloads, and how many there were.
     pub payload: Duration,
     /// See `payload`.
     pub payload_spans: u32,
@@ -150,12 +149,12 @@ impl Watch for Profile {
         }
     }
 
-    fn search_over(&mut self, source: Source) {
+    fn search_over(&mut self, stream: bool) {
         let (Some(times), Some(since)) = (&mut self.times, self.search.take()) else { return };
         let took = since.elapsed();
-        let (sum, spans) = match source {
-            Source::Stream => (&mut times.stream, &mut times.stream_spans),
-            _ => (&mut times.payload, &mut times.payload_spans),
+        let (sum, spans) = match stream {
+            true => (&mut times.stream, &mut times.stream_spans),
+            false => (&mut times.payload, &mut times.payload_spans),
         };
         *sum = sum.saturating_add(took);
         *spans = spans.saturating_add(1);

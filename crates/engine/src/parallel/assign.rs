@@ -1,4 +1,4 @@
-//! Which worker has a flow, where that is decided when the flow begins (`autofp-scheduler: shortest-queue`).
+//! Which worker has a flow, where that is decided when the flow begins (`autofp-scheduler: shortest-queue`), or again later (`moves`).
 //!
 //! A table of fixed size in sets of [`WAYS`] entries. An entry is another flow's when its own was silent for longer than flows live:
 //! the worker has forgotten it by then, too. A set that is full takes no more: such flows go by their hash, as in `hash`, and so does
@@ -40,6 +40,9 @@ pub(super) struct Assigned {
     /// Where time was when it last jumped back.
     before: Option<Time>,
     passed: i64,
+    /// The place of the flow that was last asked for, where it has one, and whether it has it from then on.
+    pub(super) at: Option<usize>,
+    pub(super) new: bool,
     /// Flows that were assigned, and packets of those that went by their hash because there was no room.
     pub(super) flows: u64,
     pub(super) unplaced: u64,
@@ -61,6 +64,8 @@ impl Assigned {
             latest: None,
             before: None,
             passed: 0,
+            at: None,
+            new: false,
             flows: 0,
             unplaced: 0,
         }
@@ -97,28 +102,43 @@ impl Assigned {
         let (Some(set), Some(last)) = (self.sets.get_mut(n), self.by_hash.get_mut(n)) else { return by_hash };
         let (now, life) = (self.tick, self.life);
         let mut free = None;
-        for entry in &mut set.ways {
+        for (way, entry) in set.ways.iter_mut().enumerate() {
             if entry.tick == 0 || now - entry.tick > life {
-                free = free.or(Some(entry));
+                free = free.or(Some((way, entry)));
             } else if entry.flow == flow {
                 entry.tick = now;
+                (self.at, self.new) = (Some(n * WAYS + way), false);
                 return usize::from(entry.worker);
             }
         }
         let unsure = *last != 0 && now - *last <= life;
-        if let (Some(entry), false) = (free, unsure) {
+        if let (Some((way, entry)), false) = (free, unsure) {
             let worker = choose();
+            (self.at, self.new) = (Some(n * WAYS + way), true);
             *entry = Entry { flow, tick: now, worker: worker as u16 };
             self.flows += 1;
             return worker;
         }
         *last = now;
+        self.at = None;
         self.unplaced += 1;
         by_hash
     }
 }
 
 impl Assigned {
+    /// Places of flows.
+    pub(super) fn places(&self) -> usize {
+        self.sets.len() * WAYS
+    }
+
+    /// The flow in a place goes to another worker from here on.
+    pub(super) fn reassign(&mut self, at: usize, worker: usize) {
+        if let Some(entry) = self.sets.get_mut(at / WAYS).and_then(|s| s.ways.get_mut(at % WAYS)) {
+            entry.worker = worker as u16;
+        }
+    }
+
     /// The worker of a flow that is in the table.
     #[inline]
     fn known(&mut self, flow: u64) -> Option<usize> {

@@ -4,7 +4,7 @@
 //! do this reads no clock for a packet. The file, all numbers little-endian: the eight bytes `MGYCOST1`; in 8 bytes each how many packets
 //! there are, nanoseconds from the first packet to the end of the last flow, and those of them after the last packet; then for each
 //! packet the hash that it is steered by (8 bytes) and in 4 bytes each nanoseconds for reading it, for finding that hash, for
-//! decoding, tracking and parsing, for searches in its payload and headers and in what was due of its stream, and for checks, events and all
+//! decoding, tracking and parsing, for searches in its payload and in what was due of its stream, and for checks, events and all
 //! else; and its length.
 
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl PacketCosts {
         let tunnels = vec![decode.vxlan, decode.geneve, decode.teredo];
         Ok(Some(PacketCosts {
             path: dir.join(file),
-            steering: Steering { pairs: false, tunnels },
+            steering: Steering { tunnels, ..Steering::default() },
             clock: clock(),
             batch: Vec::new(),
             out: Vec::new(),
@@ -76,7 +76,10 @@ impl PacketCosts {
         let mut begin = came;
         for frame in frames {
             let hash = match self.steering.place(&frame).0 {
-                Place::Flow(hash) | Place::Opening { flow: hash, .. } | Place::Control { pair: hash } => hash,
+                Place::Flow(hash)
+                | Place::Plain(hash)
+                | Place::Opening { flow: hash, .. }
+                | Place::Control { pair: hash } => hash,
                 Place::Fragment { first, alone, .. } => first.unwrap_or(alone),
                 Place::Unknown => 0,
             };

@@ -4,6 +4,8 @@
 //! one worker. Lists go round: a worker gives back the list that it is done with. So nothing is copied, and nothing is made
 //! for a packet. What a worker must know in between two packets (a file begins or ends) goes through the same queue.
 
+mod moving;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,6 +22,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use super::ahead::{Board, Notes};
 use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
+use super::moves::{Exchange, Move, Moves, Rules as MoveRules};
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
@@ -144,6 +147,10 @@ pub(super) enum Item {
     /// A file begins.
     Begin(Arc<PathBuf>),
     End(Arc<Ended>),
+    /// All of a flow that is this worker's is before: another has it from here on.
+    Give(Arc<Move>),
+    /// What comes of a flow from here on is this worker's.
+    Take(Arc<Move>),
 }
 
 /// The worker's end.
@@ -205,6 +212,8 @@ pub(super) struct Shared {
     /// Which of them had packets of which host.
     pub(super) whereabouts: Arc<Whereabouts>,
     pub(super) progress: Mutex<Progress>,
+    /// What workers are asked for, where flows move.
+    pub(super) exchange: Option<Arc<Exchange>>,
     /// Who waits for all to end.
     pub(super) manager: Thread,
 }
@@ -220,6 +229,13 @@ pub(super) struct FeedCounters {
     /// Flows that were assigned to a worker when they began, and packets of those that were not, for want of room.
     pub(super) assigned: u64,
     pub(super) unplaced: u64,
+    /// Flows that moved, those of them that were given with what was known of them, and those that never came.
+    pub(super) moves: u64,
+    pub(super) given: u64,
+    pub(super) lost: u64,
+    /// How often, and how long, a flow was waited for.
+    pub(super) waits: u64,
+    pub(super) waited: Duration,
     /// Most packets that waited for each worker.
     pub(super) longest: Vec<u64>,
 }
@@ -233,6 +249,8 @@ pub(super) struct Feeder {
     steering: Steering,
     fragments: Fragments,
     assigned: Option<Assigned>,
+    /// Decides which flows move, where they do.
+    moves: Option<Box<Moves>>,
     announced: Option<Box<Announced>>,
     /// Seconds that a flow may be silent.
     life: u32,
@@ -264,6 +282,8 @@ pub(super) struct Way {
     pub(super) steering: Steering,
     /// Where flows are assigned when they begin.
     pub(super) assigned: Option<Assigned>,
+    /// Decides where they go later.
+    pub(super) moves: Option<MoveRules>,
     /// Seconds that a flow may be silent.
     pub(super) life: u32,
 }
@@ -281,7 +301,11 @@ impl Shared {
         let boards: Box<[Arc<Board>]> =
             if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
         let whereabouts = Arc::new(Whereabouts::new(workers));
-        let (feeder, inboxes) = Feeder::new(control, reading, way, workers, &boards, &whereabouts);
+        // As there is nowhere to move to.
+        let exchange = way.moves.filter(|_| workers > 1).map(|rules| (Arc::new(Exchange::new(workers)), rules));
+        let places = way.assigned.as_ref().map_or(0, Assigned::places);
+        let (mut feeder, inboxes) = Feeder::new(control, reading, way, workers, &boards, &whereabouts);
+        feeder.moves = exchange.as_ref().map(|(e, rules)| Box::new(Moves::new(*rules, places, e)));
         let shared = Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
@@ -289,6 +313,7 @@ impl Shared {
             boards,
             whereabouts,
             progress: Mutex::default(),
+            exchange: exchange.map(|(e, _)| e),
             manager: std::thread::current(),
         };
         (shared, inboxes)
@@ -329,7 +354,7 @@ impl Feeder {
             })
             .collect();
         let Reading { source, delete, batch } = reading;
-        let Way { steering, assigned, life } = way;
+        let Way { steering, assigned, life, .. } = way;
         let feeder = Feeder {
             control,
             source: source.direct(),
@@ -338,6 +363,7 @@ impl Feeder {
             steering,
             fragments: Fragments::default(),
             assigned,
+            moves: None,
             announced: None,
             life,
             lanes,
@@ -450,6 +476,7 @@ impl Feeder {
                     steering: &self.steering,
                     fragments: &mut self.fragments,
                     assigned: &mut self.assigned,
+                    moves: &mut self.moves,
                     announced: &mut self.announced,
                     life: self.life,
                     lanes: &mut self.lanes,
@@ -501,6 +528,7 @@ impl Feeder {
             steering: &self.steering,
             fragments: &mut self.fragments,
             assigned: &mut self.assigned,
+            moves: &mut self.moves,
             announced: &mut self.announced,
             life: self.life,
             lanes: &mut self.lanes,
@@ -572,7 +600,9 @@ impl Feeder {
             held: self.fragments.held,
             assigned: self.assigned.as_ref().map_or(0, |a| a.flows),
             unplaced: self.assigned.as_ref().map_or(0, |a| a.unplaced),
+            moves: self.moves.as_ref().map_or(0, |m| m.moves),
             longest: self.lanes.iter().map(|l| l.longest).collect(),
+            ..FeedCounters::default()
         }
     }
 
@@ -587,7 +617,9 @@ impl Feeder {
 fn key_of(place: Place, whose: Whose) -> u32 {
     let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
     match place {
-        Place::Flow(flow) | Place::Opening { flow, .. } => (flow >> 32) as u32 & !1 | u32::from(turned),
+        Place::Flow(flow) | Place::Plain(flow) | Place::Opening { flow, .. } => {
+            (flow >> 32) as u32 & !1 | u32::from(turned)
+        }
         Place::Control { .. } | Place::Fragment { .. } | Place::Unknown => 0,
     }
 }
@@ -671,6 +703,7 @@ struct Steer<'a> {
     steering: &'a Steering,
     fragments: &'a mut Fragments,
     assigned: &'a mut Option<Assigned>,
+    moves: &'a mut Option<Box<Moves>>,
     announced: &'a mut Option<Box<Announced>>,
     life: u32,
     lanes: &'a mut Vec<Lane>,
@@ -700,7 +733,11 @@ impl Steer<'_> {
             let (place, whose) = self.steering.place(&frame);
             let worker = match place {
                 Place::Flow(flow) => self.of_flow(flow, frame.time),
-                Place::Opening { flow, pair } => self.opening(flow, pair, frame.time),
+                Place::Plain(flow) => match self.announced_at(flow, frame.time) {
+                    Some(worker) => worker,
+                    None => self.plain(flow, &frame),
+                },
+                Place::Opening { flow, pair } => self.opening(flow, pair, &frame),
                 Place::Control { pair } => {
                     let life = self.life;
                     let announced = self.announced.get_or_insert_with(|| Box::new(Announced::new(life)));
@@ -710,6 +747,7 @@ impl Steer<'_> {
                 Place::Unknown => 0,
                 Place::Fragment { datagram, first, alone } => {
                     let worker = first.map(|flow| self.of_flow(flow, frame.time));
+                    self.pin(first.is_some());
                     match self.fragments.worker(datagram, worker, self.stream.seen) {
                         Some(w) => {
                             if first.is_some() {
@@ -745,30 +783,41 @@ impl Steer<'_> {
     /// The worker of a flow, which may have been announced.
     #[inline]
     fn of_flow(&mut self, flow: u64, time: Time) -> usize {
-        if let Some(announced) = self.announced
-            && let Some(worker) = announced.worker(flow, time)
-        {
-            return worker;
+        match self.announced_at(flow, time) {
+            Some(worker) => worker,
+            None => self.worker(flow, time),
         }
-        self.worker(flow, time)
+    }
+
+    #[inline]
+    fn announced_at(&mut self, flow: u64, time: Time) -> Option<usize> {
+        self.announced.as_mut()?.worker(flow, time)
     }
 
     /// The worker of a flow that begins.
     #[inline]
-    fn opening(&mut self, flow: u64, pair: u64, time: Time) -> usize {
+    fn opening(&mut self, flow: u64, pair: u64, frame: &Frame<'_>) -> usize {
+        let time = frame.time;
         if self.announced.as_mut().is_some_and(|a| a.expects(pair, time)) {
             let worker = self.worker(pair, time);
             if self.announced.as_mut().is_some_and(|a| a.put(flow, worker)) {
                 return worker;
             }
         }
-        self.worker(flow, time)
+        self.plain(flow, frame)
     }
 
     /// The worker of a flow, or of all that goes by its addresses.
     #[inline]
     fn worker(&mut self, flow: u64, time: Time) -> usize {
         let by_hash = worker_of(flow, self.lanes.len());
+        let worker = self.assigned_to(flow, by_hash, time);
+        self.sent(worker);
+        worker
+    }
+
+    #[inline]
+    fn assigned_to(&mut self, flow: u64, by_hash: usize, time: Time) -> usize {
         let Some(assigned) = self.assigned else { return by_hash };
         assigned.at(time);
         let lanes = &*self.lanes;

@@ -19,7 +19,7 @@ use margay_packet::Frame;
 use rtrb::RingBuffer;
 
 use super::assign::Assigned;
-use super::feeder::{Item, Reading, Shared, Spot, Way};
+use super::feeder::{Item, Piece, Reading, Shared, Spot, Way};
 use super::longest_life;
 use super::steer::{Place, Steering};
 use super::turns::Outcome;
@@ -34,9 +34,13 @@ use crate::start::Watching;
 const BATCH: usize = 256;
 /// Sizes of lists that are compared, and how many frames are handed over in each.
 const LISTS: [usize; 4] = [1, 8, 32, 128];
-const HANDED: u64 = 2_000_000;
+const HANDED: u64 = 1_000_000;
+/// No longer than this, however busy the machine is.
+const LONGEST: Duration = Duration::from_millis(300);
+/// Lists from one look at the clock to the next.
+const LOOK: u64 = 64;
 /// Lists on the way, as in a run.
-const QUEUE: usize = 32;
+const QUEUE: usize = 8;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
@@ -150,9 +154,9 @@ fn measure(wanted: &Wanted) -> Result<String, Failed> {
         line(format!("{:38} {:8.1}", format!("steering and handing over, {name}"), took.each() - read.each()));
     }
     let lists = hash.lists as f64 / hash.packets.max(1) as f64;
-    // A list: the two ends of the queue and its entry; the two ends and the entry of the queue that lists go back by; the
-    // counter of the buffer; how far the worker is.
-    let of_list = 2.0 + (size_of::<Item>() as f64 / LINE as f64).ceil() + 3.0 + 1.0 + 1.0;
+    // A list: the two ends of the queue, its entry and the piece that this points to; the two ends and the entry of the queue
+    // that lists go back by; the counter of the buffer; how far the worker is.
+    let of_list = 2.0 + ((size_of::<Item>() + size_of::<Piece>()) as f64 / LINE as f64).ceil() + 3.0 + 1.0 + 1.0;
     let of_packet = size_of::<Spot>() as f64 / LINE as f64;
     line(format!(
         "{:38} {:8.2}   {:.4} lists a packet x {of_list:.0} lines + {} bytes a packet in a list",
@@ -163,11 +167,11 @@ fn measure(wanted: &Wanted) -> Result<String, Failed> {
     ));
     line("two threads, nothing but handing over, ns a packet".to_owned());
     for size in LISTS {
-        let took = (0..wanted.repeats).map(|_| lists_of(size)).min().unwrap_or_default();
-        line(format!("{:38} {:8.1}", format!("lists of {size}"), took.as_nanos() as f64 / HANDED as f64));
+        let took = (0..wanted.repeats).map(|_| lists_of(size)).fold(f64::MAX, f64::min);
+        line(format!("{:38} {took:8.1}", format!("lists of {size}")));
     }
-    let took = (0..wanted.repeats).map(|_| one_by_one()).min().unwrap_or_default();
-    line(format!("{:38} {:8.1}", "one by one, behind a lock", took.as_nanos() as f64 / HANDED as f64));
+    let took = (0..wanted.repeats).map(|_| one_by_one()).fold(f64::MAX, f64::min);
+    line(format!("{:38} {took:8.1}", "one by one, behind a lock"));
     Ok(out)
 }
 
@@ -210,7 +214,7 @@ impl Bench {
 
     fn steering(&self) -> Result<Steering, Failed> {
         let decode = all::decode(&self.control.config, false)?;
-        Ok(Steering { pairs: false, tunnels: vec![decode.vxlan, decode.geneve, decode.teredo] })
+        Ok(Steering { tunnels: vec![decode.vxlan, decode.geneve, decode.teredo], ..Steering::default() })
     }
 
     #[inline(never)]
@@ -222,7 +226,10 @@ impl Bench {
     fn place(&self) -> Result<Took, Failed> {
         let steering = self.steering()?;
         each_frame(self.source()?.direct(), |frame| match steering.place(frame).0 {
-            Place::Flow(hash) | Place::Opening { flow: hash, .. } | Place::Control { pair: hash } => hash,
+            Place::Flow(hash)
+            | Place::Plain(hash)
+            | Place::Opening { flow: hash, .. }
+            | Place::Control { pair: hash } => hash,
             Place::Fragment { datagram, .. } => datagram,
             Place::Unknown => 0,
         })
@@ -232,7 +239,7 @@ impl Bench {
     fn hand_over(&self, assigned: Option<Assigned>) -> Result<Took, Failed> {
         let reading = Reading { source: self.source()?, delete: DeletePolicy::Never, batch: BATCH };
         let life = longest_life(&all::flow(&self.control.config)?);
-        let way = Way { steering: self.steering()?, assigned, life };
+        let way = Way { steering: self.steering()?, assigned, moves: None, life };
         let (shared, mut inboxes) = Shared::new(Arc::clone(&self.control), reading, way, self.workers, false);
         let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut took = Took::default();
@@ -308,17 +315,16 @@ fn until<T>(mut try_it: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Hands frames from one thread to another in lists of `size`, which go round.
-fn lists_of(size: usize) -> Duration {
+/// Hands frames from one thread to another in lists of `size`, which go round. Returns nanoseconds a frame.
+fn lists_of(size: usize) -> f64 {
     let (mut give, mut take) = RingBuffer::<Vec<Handed>>::new(QUEUE);
     let (mut back, mut again) = RingBuffer::<Vec<Handed>>::new(QUEUE * 2);
     let lists = HANDED / size as u64;
     let began = Instant::now();
+    let mut handed = 0u64;
     std::thread::scope(|s| {
         s.spawn(move || {
-            for n in 0..lists {
-                let mut list = again.pop().unwrap_or_default();
-                list.extend((0..size as u64).map(|i| [n, i, n ^ i, 0]));
+            let mut put = |list: Vec<Handed>| {
                 let mut list = Some(list);
                 until(|| match give.push(list.take()?) {
                     Ok(()) => Some(()),
@@ -327,40 +333,68 @@ fn lists_of(size: usize) -> Duration {
                         None
                     }
                 });
+            };
+            for n in 0..lists {
+                if n % LOOK == 0 && began.elapsed() > LONGEST {
+                    break;
+                }
+                let mut list = again.pop().unwrap_or_default();
+                list.extend((0..size as u64).map(|i| [n, i, n ^ i, 0]));
+                put(list);
             }
+            // An empty one is the last.
+            put(Vec::new());
         });
         let mut sum = 0u64;
-        for _ in 0..lists {
+        loop {
             let mut list = until(|| take.pop().ok());
+            if list.is_empty() {
+                break;
+            }
+            handed += list.len() as u64;
             sum ^= list.iter().map(|h| h[2]).fold(0, |a, b| a ^ b);
             list.clear();
             let _ = back.push(list);
         }
         std::hint::black_box(sum);
     });
-    began.elapsed()
+    began.elapsed().as_nanos() as f64 / handed.max(1) as f64
 }
 
 /// The same, each behind a lock.
-fn one_by_one() -> Duration {
+fn one_by_one() -> f64 {
+    const LAST: u64 = u64::MAX;
     let queue = Mutex::new(VecDeque::<Handed>::with_capacity(QUEUE * 128));
     let began = Instant::now();
+    let mut handed = 0u64;
     std::thread::scope(|s| {
         s.spawn(|| {
-            for n in 0..HANDED {
+            let put = |n: u64| {
                 until(|| {
                     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
                     (queue.len() < QUEUE * 128).then(|| queue.push_back([n, 0, n, 0]))
                 });
+            };
+            for n in 0..HANDED {
+                if n % (LOOK * 16) == 0 && began.elapsed() > LONGEST {
+                    break;
+                }
+                put(n);
             }
+            put(LAST);
         });
         let mut sum = 0u64;
-        for _ in 0..HANDED {
-            sum ^= until(|| queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front())[2];
+        loop {
+            let [n, ..] = until(|| queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front());
+            if n == LAST {
+                break;
+            }
+            handed += 1;
+            sum ^= n;
         }
         std::hint::black_box(sum);
     });
-    began.elapsed()
+    began.elapsed().as_nanos() as f64 / handed.max(1) as f64
 }
 
 #[cfg(test)]
@@ -404,6 +438,7 @@ mod tests {
         let lists = bench.step("hash").unwrap().lists;
         assert!((5000 / 256..1000).contains(&lists), "{lists}");
         assert!(bench.step("else").is_err());
+        assert!(lists_of(8) > 0.0 && one_by_one() > 0.0);
         std::fs::remove_file(file).unwrap();
     }
 }

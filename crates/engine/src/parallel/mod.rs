@@ -8,6 +8,8 @@
 //! - `ahead`: who has nothing to do helps others.
 //! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
+//! - `moves`: flows that change their worker, and why nobody waits for ever for them; `mover`: a worker's part in it; `handover`: how
+//!   something goes from one to the other.
 //! - `order`: waits where rules of one worker touch what those of all count together; `whereabouts`: for whom it need not.
 //! - `seat`: a worker's thread. `report`: statistics of all together.
 //! - `costs`: what packets cost one worker, for the simulation of many (`margay bench parallel`). `measure`: what handing over takes
@@ -24,7 +26,10 @@ mod assign;
 mod costs;
 mod feeder;
 mod fragments;
+mod handover;
 mod measure;
+mod mover;
+mod moves;
 mod order;
 mod report;
 mod seat;
@@ -34,6 +39,7 @@ mod sync;
 mod turns;
 mod whereabouts;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -60,7 +66,7 @@ use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
-use steer::Steering;
+use steer::{Exact, Steering};
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -96,17 +102,26 @@ impl Autofp {
             }
         }
         let decode = all::decode(config, false)?;
+        let config_flow = all::flow(config)?;
         let steering = Steering {
             pairs: self.scheduler == Scheduler::IpPair,
             tunnels: vec![decode.vxlan, decode.geneve, decode.teredo],
+            exact: match self.scheduler {
+                Scheduler::Moving(..) => Some(Exact { seed: seed(), vlans: config_flow.vlan_use_for_tracking }),
+                _ => None,
+            },
         };
         let reading = Reading { source: input.source, delete: input.delete, batch: input.batch };
-        let life = longest_life(&all::flow(config)?);
+        let life = longest_life(&config_flow);
         let assigned = match self.scheduler {
-            Scheduler::ShortestQueue => Some(Assigned::new(life)),
+            Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),
             Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
-        let way = Way { steering, assigned, life };
+        let moves = match self.scheduler {
+            Scheduler::Moving(_, rules) => Some(rules),
+            _ => None,
+        };
+        let way = Way { steering, assigned, moves, life };
         let helping = self.scheduler == Scheduler::Adaptive;
         let (shared, inboxes) = Shared::new(Arc::clone(control), reading, way, workers, helping);
         let shared = Arc::new(shared);
@@ -194,7 +209,13 @@ impl Autofp {
     ) -> Result<u64, Failed> {
         finals.sort_by_key(|f| f.number);
         let feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
-        let counters = feeder.counters();
+        let mut counters = feeder.counters();
+        for m in finals.iter().filter_map(|f| f.moves) {
+            counters.waits += m.waits;
+            counters.waited += m.waited;
+            counters.given += m.given;
+            counters.lost += m.lost;
+        }
         // From the first packet to the last flow's end, and to what was written last.
         let inspected = finals.iter().map(|f| f.ended).max().zip(feeder.began).map(|(e, b)| e.duration_since(b));
         let before = Instant::now();
@@ -212,6 +233,16 @@ impl Autofp {
                 "autofp: {} flows assigned, {} packets went by their hash: no room",
                 counters.assigned,
                 counters.unplaced
+            );
+        }
+        if matches!(self.scheduler, Scheduler::Moving(..)) {
+            info!(
+                "runmodes",
+                "autofp: moved {} flows, {} with what was known of them; waited {} times, {:.3} s",
+                counters.moves,
+                counters.given,
+                counters.waits,
+                counters.waited.as_secs_f64()
             );
         }
         for f in &finals {
@@ -235,6 +266,11 @@ impl Autofp {
         }
         Ok(finals.iter().map(|f| f.alerts).sum())
     }
+}
+
+/// What nobody outside knows.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Seconds of silence after which no flow is remembered.

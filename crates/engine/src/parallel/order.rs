@@ -23,7 +23,7 @@ use super::turns::Outcome;
 use super::whereabouts::words;
 
 /// Looks at the others from one look for something to do to the next.
-const LOOKS: u32 = 64;
+pub(super) const LOOKS: u32 = 64;
 /// After so many of these the one that is waited for has no processor: to look on would only keep it from one.
 const PATIENCE: u32 = 64;
 /// How long is slept then.
@@ -94,7 +94,7 @@ impl Order {
             }
             // After the end all that there is is in the queues.
             if !turns.over() {
-                self.tell_all();
+                tell_all(&self.shared);
             }
             if self.help(|| self.at(n) >= due) {
                 // Whoever waited for a processor has had the time to get one.
@@ -112,19 +112,20 @@ impl Order {
     pub(super) fn help(&self, needed: impl Fn() -> bool) -> bool {
         self.helper.lock().unwrap_or_else(PoisonError::into_inner).help(needed)
     }
+}
 
-    fn tell_all(&self) {
-        let turns = &self.shared.turns;
-        if turns.begin() {
-            self.shared.feeder.lock().unwrap_or_else(PoisonError::into_inner).tell_all(turns);
-            // Somebody may have gone to sleep because the place was taken.
-            turns.end(Outcome::Fed);
-        }
+/// Takes the reader's place for a moment, if nobody has it, and hands over what there is.
+pub(super) fn tell_all(shared: &Shared) {
+    let turns = &shared.turns;
+    if turns.begin() {
+        shared.feeder.lock().unwrap_or_else(PoisonError::into_inner).tell_all(turns);
+        // Somebody may have gone to sleep because the place was taken.
+        turns.end(Outcome::Fed);
     }
 }
 
 /// Leaves the processor to others, after the `nth` look in vain.
 #[cold]
-fn pause(nth: u32) {
+pub(super) fn pause(nth: u32) {
     if nth > PATIENCE { std::thread::sleep(NAP) } else { std::thread::yield_now() }
 }

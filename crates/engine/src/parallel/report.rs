@@ -85,6 +85,9 @@ impl Report {
                 ("autofp.held", feed.held),
                 ("autofp.assigned", feed.assigned),
                 ("autofp.unplaced", feed.unplaced),
+                ("autofp.moves", feed.moves),
+                ("autofp.waits", feed.waits),
+                ("autofp.waited_usecs", u64::try_from(feed.waited.as_micros()).unwrap_or(u64::MAX)),
                 ("autofp.searched_ahead", ahead.0),
                 ("autofp.taken_over", ahead.1),
             ] {

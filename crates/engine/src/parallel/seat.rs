@@ -13,6 +13,7 @@ use margay_output::{Outputs, error, info, warning};
 
 use super::ahead::Helped;
 use super::feeder::{Ended, Inbox, Item, Piece, Shared};
+use super::mover::{MoveCounters, Mover};
 use super::order::Order;
 use super::turns::{NAP, Outcome};
 use crate::Failed;
@@ -59,6 +60,8 @@ pub(super) struct Final {
     pub(super) slept: Duration,
     pub(super) turns: u64,
     pub(super) packets: u64,
+    /// Of flows that moved, where they do.
+    pub(super) moves: Option<MoveCounters>,
     /// Payloads that it looked through for others, and others for it.
     pub(super) looked_through: u64,
     pub(super) taken_over: u64,
@@ -77,6 +80,8 @@ struct Working {
     /// Frames of the stream, as far as the worker heard.
     seen: u64,
     packets: u64,
+    /// Where flows move.
+    mover: Option<Mover>,
 }
 
 impl Seat {
@@ -132,7 +137,8 @@ impl Seat {
             worker.lane.rest.set_order(Arc::clone(order) as Arc<dyn InOrder>);
         }
         let reporter = Reporter::new(config, false)?;
-        Ok(Working { worker, reporter, post, order, seen: 0, packets: 0 })
+        let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));
+        Ok(Working { worker, reporter, post, order, seen: 0, packets: 0, mover })
     }
 
     /// Says what parsers announce to all other workers.
@@ -161,6 +167,9 @@ impl Seat {
         loop {
             beat.pass(working.packets);
             working.post.serve(&mut working.worker, &mut working.reporter);
+            if let Some(mover) = &mut working.mover {
+                mover.between(&mut working.worker, working.packets);
+            }
             // Looked at before the queue: after the end nothing is put there.
             let over = shared.turns.over();
             if let Ok(item) = self.inbox.items.pop() {
@@ -201,7 +210,8 @@ impl Seat {
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
         }
-        let Working { worker, reporter, post, order, packets, .. } = working;
+        let Working { worker, reporter, post, order, packets, mover, .. } = working;
+        let moves = mover.as_ref().map(|m| m.counters);
         // Nobody waits for this one any more, and flows that end now are of no packet.
         if let Some(load) = shared.loads.get(me) {
             load.at.store(u64::MAX, Ordering::Release);
@@ -237,6 +247,7 @@ impl Seat {
             slept,
             turns,
             packets: *packets,
+            moves,
             looked_through,
             taken_over,
             waits,
@@ -248,6 +259,17 @@ impl Seat {
         let worker = &mut working.worker;
         match item {
             Item::Piece(piece) => self.inspect(piece, working),
+            Item::Give(m) => {
+                if let Some(mover) = &mut working.mover {
+                    mover.give(&m, worker);
+                }
+            }
+            Item::Take(m) => {
+                let Working { worker, reporter, post, packets, mover, .. } = working;
+                if let Some(mover) = mover {
+                    mover.take(&m, worker, *packets, &self.shared, (post, reporter));
+                }
+            }
             Item::Begin(file) => {
                 worker.lane.rest.file = Some(file.display().to_string());
                 worker.lane.rest.file_alerts = 0;
@@ -264,17 +286,22 @@ impl Seat {
 
     #[inline]
     fn inspect(&mut self, piece: Arc<Piece>, working: &mut Working) {
-        let worker = &mut working.worker;
+        let Working { worker, mover, .. } = working;
         let Some(load) = self.shared.loads.get(self.number) else { return };
         if let Some(h) = &mut worker.lane.rest.helped {
             h.begin(&piece);
         }
+        let mut done = working.packets;
         for (nth, frame) in piece.frames().enumerate() {
             load.at.store(frame.number, Ordering::Release);
             if let Some(h) = &mut worker.lane.rest.helped {
                 h.at(nth);
             }
             worker.frame(&frame);
+            if let Some(mover) = mover {
+                done += 1;
+                mover.between(worker, done);
+            }
         }
         if let Some(h) = &mut worker.lane.rest.helped {
             h.end();

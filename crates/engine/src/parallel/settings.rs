@@ -3,6 +3,7 @@
 use margay_config::{Config, RunOptions};
 use margay_output::warning;
 
+use super::moves::Rules;
 use crate::live::cpus::Cpus;
 use crate::settings::wrong;
 use crate::{Failed, settings};
@@ -19,6 +20,8 @@ pub(crate) enum Scheduler {
     IpPair,
     /// A flow goes to the worker that has least to do when it begins, and stays there.
     ShortestQueue,
+    /// The same, and it may go to another one that has less to do later.
+    Moving(&'static str, Rules),
     /// By the hash of the flow; who has nothing to do looks through what waits for others.
     Adaptive,
 }
@@ -29,6 +32,7 @@ impl Scheduler {
             Scheduler::Hash => "hash",
             Scheduler::IpPair => "ippair",
             Scheduler::ShortestQueue => "shortest-queue",
+            Scheduler::Moving(name, _) => name,
             Scheduler::Adaptive => "adaptive",
         }
     }
@@ -42,16 +46,32 @@ impl Scheduler {
             None | Some("" | "adaptive") => Ok(Scheduler::Adaptive),
             Some("ippair") => Ok(Scheduler::IpPair),
             Some("shortest-queue" | "active-packets") => Ok(Scheduler::ShortestQueue),
+            Some("conservative") => Ok(Scheduler::Moving("conservative", rules(config, false)?)),
+            Some("optimistic") => Ok(Scheduler::Moving("optimistic", rules(config, true)?)),
             Some(other @ ("round-robin" | "active-flows")) => {
                 warning!("runmodes", "autofp-scheduler: {other} was taken out of Suricata: hash");
                 Ok(Scheduler::Hash)
             }
             Some(other) => {
-                let there = format!("\"{other}\" is no scheduler; there are adaptive, hash, ippair and shortest-queue");
+                let there = format!(
+                    "\"{other}\" is no scheduler; there are adaptive, hash, ippair, shortest-queue, conservative and optimistic"
+                );
                 Err(wrong(config, "autofp-scheduler", &there).into())
             }
         }
     }
+}
+
+/// Packets by which the queue of a worker must be shorter for a flow to move there, where nothing else is said.
+const DIFFERENCE: u64 = 256;
+/// Packets of a flow that must wait for it to move with packets in flight: the study's threshold.
+const WAITING: u32 = 100;
+
+/// When flows move; `in_flight`: also with packets in flight.
+fn rules(config: &Config, in_flight: bool) -> Result<Rules, Failed> {
+    let difference = settings::number(config, "margay.move-difference", DIFFERENCE)?;
+    let waiting = settings::number(config, "margay.move-waiting", WAITING)?;
+    Ok(Rules { difference, waiting: in_flight.then_some(waiting) })
 }
 
 /// One stream of packets for several workers.
@@ -112,6 +132,11 @@ mod tests {
             let of = of(&format!("runmode: autofp\nautofp-scheduler: {name}\nmargay:\n  workers: 5"));
             assert_eq!(of.unwrap(), Some((Scheduler::ShortestQueue, 5)));
         }
+        let rules = |difference, waiting| Rules { difference, waiting };
+        for (name, rules) in [("conservative", rules(9, None)), ("optimistic", rules(9, Some(WAITING)))] {
+            let set = format!("runmode: autofp\nautofp-scheduler: {name}\nmargay:\n  workers: 2\n  move-difference: 9");
+            assert_eq!(of(&set).unwrap(), Some((Scheduler::Moving(name, rules), 2)));
+        }
         let twice = "runmode: autofp\nautofp-scheduler: ippair\nthreading:\n  detect-thread-ratio: 2.0";
         assert_eq!(of(twice).unwrap(), Some((Scheduler::IpPair, 2 * cpus)));
         assert_eq!(of("runmode: autofp\nmargay:\n  workers: 3").unwrap(), Some((Scheduler::Adaptive, 3)));
@@ -121,6 +146,7 @@ mod tests {
             "margay:\n  workers: two",
             "threading:\n  detect-thread-ratio: -1",
             "autofp-scheduler: luck",
+            "autofp-scheduler: optimistic\nmargay:\n  move-waiting: many",
         ] {
             assert!(of(&format!("runmode: autofp\n{wrong}")).is_err(), "{wrong}");
         }

@@ -13,8 +13,10 @@
 //! | a fragment | its datagram (`fragments`) |
 //! | anything else | all to one worker |
 //!
-//! VLAN tags are not looked at: flows that differ by nothing else go to the same worker.
+//! VLAN tags are not looked at: flows that differ by nothing else go to the same worker. Where flows may move to other workers
+//! ([`Exact`]) a hash is that of one flow: there tags count, and so does the version of IP.
 
+use margay_flow::Ends;
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
 use super::whereabouts::Whose;
@@ -24,6 +26,8 @@ use super::whereabouts::Whose;
 pub(super) enum Place {
     /// With all of this hash.
     Flow(u64),
+    /// The same, and it is all that tells its flow: TCP or UDP as it is. Only where flows are told apart ([`Exact`]).
+    Plain(u64),
     /// The same, of a flow that begins, between these addresses.
     Opening { flow: u64, pair: u64 },
     /// With all between these addresses: more connections between them may be announced there.
@@ -42,6 +46,17 @@ pub(super) struct Steering {
     pub(super) pairs: bool,
     /// Tunnels over UDP.
     pub(super) tunnels: Vec<UdpTunnel>,
+    /// No two flows have the same hash, but for what goes by its addresses.
+    pub(super) exact: Option<Exact>,
+}
+
+/// How flows are told apart as their table does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exact {
+    /// Nobody outside knows it.
+    pub(super) seed: u64,
+    /// VLAN tags tell flows apart (`vlan.use-for-tracking`).
+    pub(super) vlans: bool,
 }
 
 const K: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
@@ -94,6 +109,9 @@ struct Inner<'a> {
     dst: [u64; 2],
     proto: u8,
     rest: &'a [u8],
+    v6: bool,
+    /// Identifiers of VLAN tags before the network header.
+    vlans: [u16; 3],
     /// Identification and offset, where it is a fragment.
     fragment: Option<(u32, u16)>,
 }
@@ -102,10 +120,8 @@ impl Steering {
     /// Where a frame belongs, and whose it is.
     #[inline]
     pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
-        let Some((ip, inner)) = network(frame).and_then(|ip| Some((ip, addressed(ip)?))) else {
-            return (Place::Unknown, Whose::Anybodys);
-        };
-        (self.find(ip, &inner).unwrap_or(Place::Unknown), self.whose(&inner))
+        let Some(inner) = inner(frame) else { return (Place::Unknown, Whose::Anybodys) };
+        (self.find(&inner).unwrap_or(Place::Unknown), self.whose(&inner))
     }
 
     /// Whether the packet is what the frame says it is, and nothing else is in it.
@@ -120,8 +136,14 @@ impl Steering {
         if plain { Whose::Hosts(inner.src, inner.dst) } else { Whose::Anybodys }
     }
 
+    /// The ends of the flow of a frame that is [`Place::Plain`].
+    pub(super) fn ends(&self, frame: &Frame<'_>) -> Option<Ends> {
+        let inner = inner(frame)?;
+        Some(inner.ends(u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?))
+    }
+
     #[inline]
-    fn find(&self, ip: &[u8], inner: &Inner<'_>) -> Option<Place> {
+    fn find(&self, inner: &Inner<'_>) -> Option<Place> {
         let alone = || both(end(inner.src, 0), end(inner.dst, 0), 0);
         if self.pairs {
             return Some(Place::Flow(alone()));
@@ -137,11 +159,12 @@ impl Steering {
                     return Some(Place::Opening { flow, pair: alone() });
                 }
             }
-            return Some(Place::Flow(flow));
+            let plain = self.exact.is_some() && matches!(inner.proto, TCP | UDP);
+            return Some(if plain { Place::Plain(flow) } else { Place::Flow(flow) });
         };
         // Not the same for both directions: their datagrams are others.
         // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
-        let proto = if ip.first()? >> 4 == 4 { inner.proto } else { 0 };
+        let proto = if inner.v6 { 0 } else { inner.proto };
         let datagram = fold(end(inner.src, 0) ^ u64::from(id), end(inner.dst, 1) ^ u64::from(proto) << 56);
         let first = (offset == 0).then(|| self.flow(inner)).flatten();
         Some(Place::Fragment { datagram, first, alone: alone() })
@@ -160,11 +183,56 @@ impl Steering {
                 if proto == UDP && self.tunnels.iter().any(|t| t.matches(s, d)) {
                     return None;
                 }
-                Some(both(end(src, s), end(dst, d), proto))
+                Some(self.hash(inner, s, d))
             }
-            ICMP if rest.first() == Some(&3) => about(rest.get(8..)?),
+            ICMP if rest.first() == Some(&3) => self.about(rest.get(8..)?, inner.vlans),
             _ => None,
         }
+    }
+
+    #[inline]
+    fn hash(&self, inner: &Inner<'_>, s: u16, d: u16) -> u64 {
+        match self.exact {
+            None => both(end(inner.src, s), end(inner.dst, d), inner.proto),
+            Some(e) => inner.ends(s, d).hash(e.seed, e.vlans),
+        }
+    }
+
+    /// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
+    fn about(&self, ip: &[u8], vlans: [u16; 3]) -> Option<u64> {
+        let inner = ipv4(ip, vlans).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
+        let least = if inner.proto == TCP { 20 } else { 8 };
+        if !matches!(inner.proto, TCP | UDP | SCTP) || inner.rest.len() < least {
+            return None;
+        }
+        // Of fragments only the first has ports.
+        if inner.fragment.is_some_and(|(_, offset)| offset != 0) {
+            return None;
+        }
+        let (s, d) = (u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?);
+        if inner.proto == TCP && is_ftp(inner.rest) {
+            return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
+        }
+        Some(self.hash(&inner, s, d))
+    }
+}
+
+impl Inner<'_> {
+    #[inline]
+    fn ends(&self, sport: u16, dport: u16) -> Ends {
+        let Inner { src, dst, proto, v6, vlans, .. } = *self;
+        Ends { src, dst, sport, dport, proto, v6, vlans }
+    }
+}
+
+#[inline]
+fn inner<'a>(frame: &Frame<'a>) -> Option<Inner<'a>> {
+    let mut vlans = [0; 3];
+    let ip = network(frame, &mut vlans)?;
+    match ip.first()? >> 4 {
+        4 => ipv4(ip, vlans),
+        6 => ipv6(ip, vlans),
+        _ => None,
     }
 }
 
@@ -174,35 +242,8 @@ fn is_ftp(tcp: &[u8]) -> bool {
     [0, 2].iter().any(|at| matches!(u16_at(tcp, *at), Some(20 | 21)))
 }
 
-/// The flow that an ICMP error is about (RFC 792): only what the flow table takes for one.
-fn about(ip: &[u8]) -> Option<u64> {
-    let inner = ipv4(ip).filter(|_| ip.first().is_some_and(|b| b >> 4 == 4))?;
-    let least = if inner.proto == TCP { 20 } else { 8 };
-    if !matches!(inner.proto, TCP | UDP | SCTP) || inner.rest.len() < least {
-        return None;
-    }
-    // Of fragments only the first has ports.
-    if inner.fragment.is_some_and(|(_, offset)| offset != 0) {
-        return None;
-    }
-    let (s, d) = (u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?);
-    if inner.proto == TCP && is_ftp(inner.rest) {
-        return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
-    }
-    Some(both(end(inner.src, s), end(inner.dst, d), inner.proto))
-}
-
 #[inline]
-fn addressed(ip: &[u8]) -> Option<Inner<'_>> {
-    match ip.first()? >> 4 {
-        4 => ipv4(ip),
-        6 => ipv6(ip),
-        _ => None,
-    }
-}
-
-#[inline]
-fn ipv4(ip: &[u8]) -> Option<Inner<'_>> {
+fn ipv4(ip: &[u8], vlans: [u16; 3]) -> Option<Inner<'_>> {
     let header = usize::from(ip.first()? & 0x0f) * 4;
     let fragment = u16_at(ip, 6)?;
     // Padding of the link is not of the packet.
@@ -213,11 +254,13 @@ fn ipv4(ip: &[u8]) -> Option<Inner<'_>> {
         dst: v4(ip, 16)?,
         proto: *ip.get(9)?,
         rest,
+        v6: false,
+        vlans,
         fragment: (fragment & 0x3fff != 0).then_some((u32::from(u16_at(ip, 4)?), fragment & 0x1fff)),
     })
 }
 
-fn ipv6(ip: &[u8]) -> Option<Inner<'_>> {
+fn ipv6(ip: &[u8], vlans: [u16; 3]) -> Option<Inner<'_>> {
     let (src, dst) = (v6(ip, 8)?, v6(ip, 24)?);
     let mut proto = *ip.get(6)?;
     let mut at = 40;
@@ -244,35 +287,41 @@ fn ipv6(ip: &[u8]) -> Option<Inner<'_>> {
         proto = *ip.get(at)?;
         at += step;
     }
-    Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), fragment })
+    Some(Inner { src, dst, proto, rest: ip.get(at..).unwrap_or(&[]), v6: true, vlans, fragment })
 }
 
-/// The network header and what follows.
+/// The network header and what follows; notes the identifiers of VLAN tags before it.
 #[inline]
-fn network<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
+fn network<'a>(frame: &Frame<'a>, vlans: &mut [u16; 3]) -> Option<&'a [u8]> {
     let b = frame.data;
     match frame.link {
-        LinkType::ETHERNET => ethernet(b),
+        LinkType::ETHERNET => ethernet(b, vlans),
         l if l.is_raw_ip() => Some(b),
         LinkType::NULL | LinkType::LOOP => b.get(4..),
-        LinkType::LINUX_SLL => ether_type(u16_at(b, 14)?, b.get(16..)?),
-        LinkType::LINUX_SLL2 => ether_type(u16_at(b, 0)?, b.get(20..)?),
-        LinkType::CHDLC => ether_type(u16_at(b, 2)?, b.get(4..)?),
+        LinkType::LINUX_SLL => ether_type(u16_at(b, 14)?, b.get(16..)?, vlans),
+        LinkType::LINUX_SLL2 => ether_type(u16_at(b, 0)?, b.get(20..)?, vlans),
+        LinkType::CHDLC => ether_type(u16_at(b, 2)?, b.get(4..)?, vlans),
         _ => None,
     }
 }
 
 #[inline]
-fn ethernet(b: &[u8]) -> Option<&[u8]> {
-    ether_type(u16_at(b, 12)?, b.get(14..)?)
+fn ethernet<'a>(b: &'a [u8], vlans: &mut [u16; 3]) -> Option<&'a [u8]> {
+    ether_type(u16_at(b, 12)?, b.get(14..)?, vlans)
 }
 
 #[inline]
-fn ether_type(mut kind: u16, mut b: &[u8]) -> Option<&[u8]> {
+fn ether_type<'a>(mut kind: u16, mut b: &'a [u8], vlans: &mut [u16; 3]) -> Option<&'a [u8]> {
+    let mut tags = 0;
     for _ in 0..LAYERS {
         let (next, skip) = match kind {
             0x0800 | 0x86dd => return Some(b),
-            0x8100 | 0x88a8 | 0x9100 => (2, 4),
+            0x8100 | 0x88a8 | 0x9100 => {
+                // The decoder takes no more than there is room for.
+                *vlans.get_mut(tags)? = u16_at(b, 0)? & 0x0fff;
+                tags += 1;
+                (2, 4)
+            }
             // VN-Tag, E-TAG, provider backbone bridges, FabricPath.
             0x8926 => (4, 6),
             0x893f => (6, 8),
@@ -409,6 +458,43 @@ mod tests {
             let _ = raw(&ip[..cut]);
         }
         assert_eq!(place(&Steering::default(), LinkType::ETHERNET, &[0; 10]), Place::Unknown);
+    }
+
+    #[test]
+    fn where_flows_move_a_hash_is_that_of_one_flow() {
+        let exact = |vlans| Steering {
+            tunnels: vec![UdpTunnel::on(4789)],
+            exact: Some(Exact { seed: 5, vlans }),
+            ..Steering::default()
+        };
+        let with = |steering: &Steering, head: &[u8], ip: &[u8]| {
+            let mut b = vec![0; 12];
+            b.extend(head);
+            b.extend(ip);
+            place(steering, LinkType::ETHERNET, &b)
+        };
+        let (plain, tagged) = (&[0x08, 0][..], &[0x81, 0, 0x60, 5, 0x08, 0][..]);
+        let ip = packet(1, 2, TCP, 0, &ports(1000, 80));
+        let Place::Plain(flow) = with(&exact(true), plain, &ip) else { panic!() };
+        assert_eq!(with(&exact(true), plain, &packet(2, 1, TCP, 0, &ports(80, 1000))), Place::Plain(flow));
+        assert_ne!(with(&exact(true), tagged, &ip), Place::Plain(flow));
+        assert_eq!(with(&exact(false), tagged, &ip), with(&exact(false), plain, &ip));
+        // What belongs to the flow and does not tell all of it.
+        let mut error = vec![3, 1, 0, 0, 0, 0, 0, 0];
+        error.extend(&ip);
+        assert_eq!(with(&exact(true), plain, &packet(9, 1, 1, 0, &error)), Place::Flow(flow));
+        let first = with(&exact(true), plain, &packet(1, 2, TCP, 0x2000, &ports(1000, 80)));
+        assert!(matches!(first, Place::Fragment { first: Some(f), .. } if f == flow), "{first:?}");
+        for other in [packet(1, 2, UDP, 0, &ports(5, 4789)), packet(1, 2, SCTP, 0, &ports(5, 6))] {
+            assert!(matches!(with(&exact(true), plain, &other), Place::Flow(_)));
+        }
+        let mut b = vec![0; 12];
+        b.extend(tagged);
+        b.extend(&ip);
+        let frame = Frame { data: &b, wire_len: 60, time: Time(0), link: LinkType::ETHERNET, number: 1 };
+        let ends = exact(true).ends(&frame).unwrap();
+        assert_eq!((ends.sport, ends.dport, ends.proto, ends.v6, ends.vlans), (1000, 80, TCP, false, [5, 0, 0]));
+        assert_eq!(Place::Plain(ends.hash(5, true)), with(&exact(true), tagged, &ip));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What threads speak with. The model of the protocol (`tests/turns.rs`) has loom's in its place.
 
+pub(super) use std::sync::Mutex;
 use std::sync::OnceLock;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::thread::Thread;

@@ -293,6 +293,14 @@ impl Rest {
         }
     }
 
+    /// Whether rules that a tenant's flow was looked at with are newer than those that are here for it.
+    pub(super) fn is_older(&mut self, tenant: u32, than: RulesMark) -> bool {
+        if self.engines.multi {
+            self.select(tenant);
+        }
+        self.engines.mark.serial < than.serial
+    }
+
     #[cold]
     fn bring(&mut self, flow: &mut Flow<FlowExt>) {
         let from = std::mem::replace(&mut flow.ext.rules, self.engines.mark);

@@ -14,6 +14,7 @@ mod firewall;
 mod frames;
 mod ips;
 mod log;
+pub(crate) mod moving;
 mod scripts;
 mod stream_log;
 mod tcp;

@@ -92,6 +92,38 @@ pub(crate) struct ScriptFiles {
     pub(crate) path: Option<String>,
 }
 
+/// How far scripts were handed what a flow carries, on its way to another worker.
+#[derive(Debug)]
+pub(crate) struct HandedOn {
+    streams: [Option<u64>; 2],
+    /// By transaction and direction.
+    bodies: Vec<(u64, usize, u64)>,
+}
+
+impl OutputScripts {
+    /// Takes out how far a flow was handed on, which goes on at another worker; `None` where it was not.
+    pub(crate) fn flow_leaves(&mut self, id: u64) -> Option<HandedOn> {
+        if self.streams.is_empty() && self.bodies.is_empty() {
+            return None;
+        }
+        let streams = [0, 1].map(|dir| self.streams.remove(&(id, dir)));
+        let of_flow = self.bodies.extract_if(|k, _| k.0 == id);
+        Some(HandedOn { streams, bodies: of_flow.map(|(k, at)| (k.1, k.2, at)).collect() })
+    }
+
+    /// The same of a flow that comes from another worker.
+    pub(crate) fn flow_enters(&mut self, id: u64, handed_on: HandedOn) {
+        for (dir, at) in handed_on.streams.into_iter().enumerate() {
+            if let Some(at) = at {
+                self.streams.insert((id, dir), at);
+            }
+        }
+        for (tx, dir, at) in handed_on.bodies {
+            self.bodies.insert((id, tx, dir), at);
+        }
+    }
+}
+
 /// What is known of a flow when scripts are called.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Scene<'a> {

@@ -53,6 +53,12 @@ pub(crate) struct Worker {
     pub(crate) turns: f64,
     pub(crate) sleeps: f64,
     pub(crate) slept: f64,
+    /// How often and long it waited for others to be past its packet.
+    pub(crate) waits: f64,
+    pub(crate) waited: f64,
+    /// Payloads that it looked through for others, and others for it.
+    pub(crate) helping: f64,
+    pub(crate) helped: f64,
 }
 
 /// What a run came to.
@@ -66,6 +72,8 @@ pub(crate) struct Measured {
     pub(crate) stalls: f64,
     /// Flows that changed their worker.
     pub(crate) moves: f64,
+    /// Seconds that all workers waited for such flows.
+    pub(crate) waited: f64,
     pub(crate) workers: Vec<Worker>,
 }
 
@@ -234,13 +242,18 @@ fn read(said: &str) -> Measured {
         } else if let Some(rest) = after(line, "Alerts: ") {
             m.alerts = first(rest);
         } else if let Some(rest) = after(line, "autofp: W#") {
-            if let [_, packets, longest, turns, sleeps, slept] = numbers(rest)[..] {
-                m.workers.push(Worker { packets, longest, turns, sleeps, slept });
+            let all = numbers(rest);
+            if let [_, packets, longest, turns, sleeps, slept, ..] = all[..] {
+                let more = |n: usize| all.get(n).copied().unwrap_or_default();
+                let (waits, waited, helping, helped) = (more(6), more(7), more(8), more(9));
+                m.workers.push(Worker { packets, longest, turns, sleeps, slept, waits, waited, helping, helped });
             }
         } else if let Some(rest) = after(line, "turns of reading, ") {
             m.stalls = first(rest);
         } else if let Some(rest) = after(line, "autofp: moved ") {
-            m.moves = first(rest);
+            let all = numbers(rest);
+            m.moves = all.first().copied().unwrap_or_default();
+            m.waited = all.get(3).copied().unwrap_or_default();
         }
     }
     m
@@ -270,15 +283,27 @@ mod tests {
             "Notice: pcap: read 1 file, 998900 packets, 583000000 bytes\n\
              Info: pcap: inspected in 1.250000 s\n\
              Info: runmodes: autofp: 2000 turns of reading, 17 ended by a full queue\n\
-             Info: runmodes: autofp: W#01: 500000 packets, most waiting 1200, read 900 times, slept 30 times, 0.012 s\n\
+             Info: runmodes: autofp: W#01: 500000 packets, most waiting 1200, read 900 times, slept 30 times, 0.012 s; waited for others 2 times, 0.003 s; looked through 40 payloads for others, others 50 for it\n\
              Info: runmodes: autofp: W#02: 498900 packets, most waiting 1300, read 1100 times, slept 4 times, 0.001 s\n\
+             Info: runmodes: autofp: moved 12 flows, 9 with what was known of them; waited 3 times, 0.004 s\n\
              Info: counters: Alerts: 391\n",
         );
         assert_eq!((m.seconds, m.packets, m.alerts, m.stalls), (1.25, 998_900.0, 391.0, 17.0));
-        assert_eq!(m.workers.len(), 2);
+        assert_eq!((m.moves, m.waited), (12.0, 0.004));
+        assert_eq!((m.workers.len(), m.workers[1].slept, m.workers[1].helped), (2, 0.001, 0.0));
         assert_eq!(
             m.workers[0],
-            Worker { packets: 500_000.0, longest: 1200.0, turns: 900.0, sleeps: 30.0, slept: 0.012 }
+            Worker {
+                packets: 500_000.0,
+                longest: 1200.0,
+                turns: 900.0,
+                sleeps: 30.0,
+                slept: 0.012,
+                waits: 2.0,
+                waited: 0.003,
+                helping: 40.0,
+                helped: 50.0
+            }
         );
     }
 }

@@ -376,7 +376,7 @@ fn numbers(own: usize, most: bool) -> Vec<usize> {
 
 /// Strategies that are simulated, by name: those that are measured, and those that the engine does not have yet.
 fn strategies() -> Vec<(&'static str, Strategy)> {
-    SCHEDULERS.iter().filter_map(|name| Strategy::of(name).map(|s| (*name, s))).collect()
+    SCHEDULERS.into_iter().chain([simulate::STUDY]).filter_map(|name| Strategy::of(name).map(|s| (name, s))).collect()
 }
 
 #[cfg(test)]
@@ -396,6 +396,6 @@ mod tests {
         for (name, ..) in TRACES {
             assert!(crate::traffic::has_preset(name), "{name}");
         }
-        assert_eq!(strategies().len(), 5);
+        assert_eq!(strategies().len(), 6);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::engine::Way;
-use super::{Results, SCHEDULERS, write};
+use super::{Results, strategies, write};
 use crate::chart::{Chart, Series, png};
 use crate::problem::{Outcome, Problem};
 use crate::stats::paired_ratio;
@@ -36,7 +36,7 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
     let doublings = most >= DOUBLINGS;
     let x = |workers: usize| if doublings { (workers as f64).log2() } else { workers as f64 };
     let mut names: Vec<&str> =
-        SCHEDULERS.iter().copied().filter(|n| points.iter().any(|p| p.scheduler == *n)).collect();
+        strategies().into_iter().map(|s| s.0).filter(|n| points.iter().any(|p| p.scheduler == *n)).collect();
     for name in schedulers {
         if !names.contains(&name.as_str()) {
             names.push(name);
@@ -96,10 +96,11 @@ fn chart(trace: &str, what: &str, results: &Results, schedulers: &[String]) -> C
         }
         foot.push("dashed lines, hollow points: simulated from what each packet cost one worker".to_owned());
         foot.push(format!(
-            "of one worker's time: reading {:.0} %, before the search {:.0} %, search {:.0} %, after it {:.0} %; {:.0} ns a packet, {} packets, {} flows",
+            "of one worker's time: reading {:.0} %, before the search {:.0} %, search {:.0} + {:.0} %, after it {:.0} %; {:.0} ns a packet, {} packets, {} flows",
             s.read * 100.0,
             s.before * 100.0,
             s.search * 100.0,
+            s.stream * 100.0,
             s.after * 100.0,
             s.packet,
             p.packets,

@@ -32,6 +32,8 @@ pub(crate) struct Prediction {
     pub(crate) shares: Shares,
     /// The time of the run that costs were taken in, over that of runs without clocks.
     pub(crate) clocked: Option<f64>,
+    /// Steps of packets in which the processor did something else.
+    pub(crate) interrupted: u64,
     /// How many times as long work takes with another engine beside it: measured, or as was said.
     pub(crate) beside: f64,
     /// By scheduler, then by workers.
@@ -87,6 +89,7 @@ pub(super) fn predict(trace: &str, load: Load, rows: &[Row], most: usize, machin
         largest: load.largest_flow(),
         shares: load.shares(),
         clocked,
+        interrupted: load.interrupted,
         beside: machine.beside,
         points,
     }

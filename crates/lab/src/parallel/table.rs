@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::engine::Measured;
 use super::predict::Prediction;
 use super::simulate::Machine;
-use super::{Results, Row, SCHEDULERS, Way};
+use super::{Results, Row, Way, strategies};
 use crate::stats::{median, paired_ratio};
 
 fn of(row: &Row, value: impl Fn(&Measured) -> f64) -> f64 {
@@ -25,6 +25,16 @@ fn idle(m: &Measured) -> f64 {
         0 => 0.0,
         n => slept / (m.seconds * n as f64),
     }
+}
+
+/// Of the workers' time, what was spent on waiting for each other or a flow that moves; packets that were looked through for another.
+fn waited(m: &Measured) -> f64 {
+    let waited: f64 = m.workers.iter().map(|w| w.waited).sum();
+    (waited + m.waited) / (m.seconds * m.workers.len().max(1) as f64)
+}
+
+fn helped(m: &Measured) -> f64 {
+    m.workers.iter().map(|w| w.helped).sum()
 }
 
 fn busiest(m: &Measured) -> f64 {
@@ -53,8 +63,8 @@ pub(super) fn markdown(results: &Results) -> String {
 
 fn measured(rows: &[Row], out: &mut String) {
     out.push_str(
-        "| trace | way | workers | seconds | times as fast (95 %) | alerts | busiest | most waiting | stalls | idle | moves |\n\
-         | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+        "| trace | way | workers | seconds | times as fast (95 %) | alerts | busiest | most waiting | stalls | idle | waited | moves | helped |\n\
+         | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     // What was stopped before its first run has nothing to tell.
     for row in rows.iter().filter(|r| !r.runs.is_empty()) {
@@ -74,7 +84,7 @@ fn measured(rows: &[Row], out: &mut String) {
         // Writing to a text cannot fail.
         let _ = writeln!(
             out,
-            "| {} | {name} | {} | {:.3} | {ratio} | {}{alerts} | {} | {} | {} | {} | {} |",
+            "| {} | {name} | {} | {:.3} | {ratio} | {}{alerts} | {} | {} | {} | {} | {} | {} | {} |",
             row.trace,
             row.way.workers(),
             of(row, |m| m.seconds),
@@ -83,7 +93,9 @@ fn measured(rows: &[Row], out: &mut String) {
             only(format!("{:.0}", of(row, longest))),
             only(format!("{:.0}", of(row, |m| m.stalls))),
             only(format!("{:.1} %", of(row, idle) * 100.0)),
+            only(format!("{:.1} %", of(row, waited) * 100.0)),
             only(format!("{:.0}", of(row, |m| m.moves))),
+            only(format!("{:.0}", of(row, helped))),
         );
     }
 }
@@ -93,7 +105,7 @@ fn simulated(p: &Prediction, what: &str, out: &mut String) {
     let _ = write!(
         out,
         "\n**{}, {what}: simulated** from what each of {} packets of {} flows (the largest has {:.0} %) cost one worker: {:.0} ns, of which \
-         reading {:.1} %, before the search {:.1} %, search {:.1} %, after it {:.1} %, ending flows at the end {:.1} %; steering {:.0} ns more. ",
+         reading {:.1} %, before the search {:.1} %, search of payloads {:.1} %, of streams {:.1} %, after it {:.1} %, ending flows at the end {:.1} %; steering {:.0} ns more. ",
         p.trace,
         p.packets,
         p.flows,
@@ -102,6 +114,7 @@ fn simulated(p: &Prediction, what: &str, out: &mut String) {
         s.read * 100.0,
         s.before * 100.0,
         s.search * 100.0,
+        s.stream * 100.0,
         s.after * 100.0,
         s.end * 100.0,
         s.steer
@@ -109,13 +122,16 @@ fn simulated(p: &Prediction, what: &str, out: &mut String) {
     if let Some(clocked) = p.clocked {
         let _ = write!(out, "With clocks the run took {clocked:.2} times as long; costs are scaled to one without. ");
     }
+    if p.interrupted != 0 {
+        let _ = write!(out, "{} steps of packets were interrupted by others. ", p.interrupted);
+    }
     let _ = writeln!(out, "Beside another all takes {:.2} times as long.\n", p.beside);
     let mut numbers: Vec<usize> = p.points.iter().map(|p| p.workers).collect();
     numbers.sort_unstable();
     numbers.dedup();
     let heads: String = numbers.iter().map(|n| format!(" {n} |")).collect();
     let _ = writeln!(out, "| simulated |{heads}\n| --- |{}", " ---: |".repeat(numbers.len()));
-    for name in SCHEDULERS {
+    for (name, _) in strategies() {
         let row: Vec<_> = p.points.iter().filter(|p| p.scheduler == name).collect();
         if row.is_empty() {
             continue;
@@ -178,10 +194,11 @@ fn row_json(row: &Row) -> Value {
                 .workers
                 .iter()
                 .map(|w| {
-                    json!({"packets": w.packets, "longest": w.longest, "turns": w.turns, "sleeps": w.sleeps, "slept": w.slept})
+                    json!({"packets": w.packets, "longest": w.longest, "turns": w.turns, "sleeps": w.sleeps, "slept": w.slept,
+                        "waits": w.waits, "waited": w.waited, "helping": w.helping, "helped": w.helped})
                 })
                 .collect();
-            json!({"seconds": m.seconds, "packets": m.packets, "alerts": m.alerts, "stalls": m.stalls, "moves": m.moves, "workers": workers})
+            json!({"seconds": m.seconds, "packets": m.packets, "alerts": m.alerts, "stalls": m.stalls, "moves": m.moves, "waited": m.waited, "workers": workers})
         })
         .collect();
     json!({
@@ -217,6 +234,7 @@ fn prediction_json(p: &Prediction) -> Value {
                 "moves": s.moves,
                 "helped": s.helped,
                 "idle": s.idle,
+                "waited": s.waited,
                 "inspecting_ns": s.inspected,
                 "reading_ns": s.read,
                 "helping_ns": s.searched,
@@ -231,8 +249,9 @@ fn prediction_json(p: &Prediction) -> Value {
         "largest_flow": p.largest,
         "packet_ns": s.packet,
         "steering_ns": s.steer,
-        "shares": {"read": s.read, "before": s.before, "search": s.search, "after": s.after, "end": s.end},
+        "shares": {"read": s.read, "before": s.before, "search": s.search, "stream": s.stream, "after": s.after, "end": s.end},
         "clocked": p.clocked,
+        "interrupted": p.interrupted,
         "beside": p.beside,
         "points": points,
     })
@@ -252,9 +271,16 @@ mod tests {
     use crate::parallel::engine::Worker;
 
     fn row(way: Way, seconds: f64, alerts: f64) -> Row {
-        let worker = |packets, slept| Worker { packets, longest: packets / 10.0, turns: 1.0, sleeps: 1.0, slept };
+        let worker = |packets, slept| Worker {
+            packets,
+            longest: packets / 10.0,
+            turns: 1.0,
+            sleeps: 1.0,
+            slept,
+            ..Worker::default()
+        };
         let workers = if way == Way::One { Vec::new() } else { vec![worker(300.0, 0.1), worker(100.0, 0.3)] };
-        let m = Measured { seconds, packets: 400.0, alerts, stalls: 2.0, moves: 0.0, workers };
+        let m = Measured { seconds, packets: 400.0, alerts, stalls: 2.0, moves: 0.0, waited: 0.0, workers };
         Row { trace: "t".into(), way, runs: vec![m.clone(), m], speedup: vec![(2.0, seconds); 2] }
     }
 
@@ -265,7 +291,10 @@ mod tests {
         let mut text = String::new();
         measured(&rows, &mut text);
         assert!(text.contains("| t | one worker | 1 | 2.000 | 1.00 | 7 | - |"), "{text}");
-        assert!(text.contains("| t | hash | 2 | 1.000 | 2.00 | 7 | 75 % | 30 | 2 | 20.0 % | 0 |"), "{text}");
+        assert!(
+            text.contains("| t | hash | 2 | 1.000 | 2.00 | 7 | 75 % | 30 | 2 | 20.0 % | 0.0 % | 0 | 0 |"),
+            "{text}"
+        );
         rows.push(row(hash, 1.0, 6.0));
         let results = Results { rows, ..Results::default() };
         assert!(!same_alerts(&results.rows[2], &results.rows) && markdown(&results).contains("6 (not the same)"));

@@ -2,20 +2,23 @@
 //! with the test, and a link that loses, doubles and swaps packets.
 #![allow(unsafe_code, dead_code)]
 
+#[path = "../process/mod.rs"]
+mod process;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+use process::PATIENCE;
+#[allow(unused_imports)]
+pub(crate) use process::{Engine, events, folder, last_stats, of_type, wait as wait_for};
 
 /// Runs `ip`; it has to do what these words say.
 pub(crate) fn ip(words: &str) {
@@ -323,132 +326,34 @@ pub(crate) fn query(to: SocketAddr, words: &str, tries: usize) -> std::io::Resul
     Ok(None)
 }
 
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-pub(crate) fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a folder");
-    dir
-}
-
-/// An engine that runs.
-pub(crate) struct Engine {
-    child: Child,
-    said: mpsc::Receiver<String>,
-    pub(crate) all: Vec<String>,
-    pub(crate) dir: PathBuf,
-}
-
 impl Engine {
     /// Starts it with these rules, and waits until packets are let in.
     pub(crate) fn start(dir: &Path, rules: &str, more: &[String]) -> Engine {
         std::fs::write(dir.join("a.rules"), rules).expect("rules");
-        let root = root();
         let settings = format!(
             "%YAML 1.1\n---\ninclude: {}\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types:\n        - \
              alert:\n            verdict: yes\n        - drop:\n            alerts: yes\n            flows: all\n        - \
              stats\n        - http\n",
-            root.join("etc/margay.yaml").display()
+            process::root().join("etc/margay.yaml").display()
         );
         std::fs::write(dir.join("bench.yaml"), settings).expect("settings");
-        let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
         // A measurement may name another build.
-        let built = std::env::var("MARGAY_BENCH_ENGINE").unwrap_or_else(|_| env!("CARGO_BIN_EXE_margay").to_owned());
-        let mut c = Command::new(built);
-        c.arg("-c").arg(dir.join("bench.yaml")).arg("-l").arg(dir).arg("-v");
-        c.args(["--set", &set("classification-file", "etc/classification.config")]);
-        c.args(["--set", &set("reference-config-file", "etc/reference.config")]);
-        c.args(["--set", "vars.address-groups.HOME_NET=any", "--set", "vars.address-groups.EXTERNAL_NET=any"]);
-        c.args(["--set", "unix-command.enabled=yes", "--set"]);
-        c.arg(format!("unix-command.filename={}", dir.join("s.sock").display()));
-        c.arg("-S").arg(dir.join("a.rules")).args(more);
-        Engine::run(c, dir, "Engine started")
+        let built = std::env::var("MARGAY_BENCH_ENGINE").unwrap_or_else(|_| process::MARGAY.to_owned());
+        let mut c = process::engine(built, &dir.join("bench.yaml"), dir);
+        c.args(more);
+        Engine::spawn(c, dir.join("s.sock")).ready()
     }
 
     /// Starts any engine that says these words when it is ready.
-    pub(crate) fn run(mut c: Command, dir: &Path, ready: &str) -> Engine {
-        let mut child = c.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the engine starts");
-        let (send, said) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().expect("its words"));
-        let errors = BufReader::new(child.stderr.take().expect("its words"));
-        let both = send.clone();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|l| send.send(l)));
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|l| both.send(l)));
-        let mut e = Engine { child, said, all: Vec::new(), dir: dir.to_owned() };
+    pub(crate) fn run(c: Command, dir: &Path, ready: &str) -> Engine {
+        let mut e = Engine::spawn(c, dir.join("s.sock"));
         assert!(e.until(ready), "{:?}", e.all);
         e
     }
 
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn until(&mut self, words: &str) -> bool {
-        let end = Instant::now() + PATIENCE;
-        while let Ok(line) = self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.all.push(line.clone());
-            if line.contains(words) {
-                return true;
-            }
-        }
-        false
-    }
-
-    pub(crate) fn counters(&self) -> Value {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
-        let o =
-            c.args(["ctl", "--socket"]).arg(self.dir.join("s.sock")).arg("dump-counters").output().expect("ctl runs");
-        serde_json::from_slice::<Value>(&o.stdout).map_or(Value::Null, |v| v["message"].clone())
-    }
-
     /// Ends it; all that it said.
-    pub(crate) fn stop(mut self) -> Vec<String> {
-        let sent = Command::new("kill").arg("-INT").arg(self.child.id().to_string()).status();
-        assert!(sent.expect("kill").success());
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                self.all.extend(self.said.iter());
-                assert!(status.success(), "{:?}", self.all);
-                return std::mem::take(&mut self.all);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it does not end: {:?}", self.all);
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// All events; each line is one, and whole.
-pub(crate) fn events(dir: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
-    assert!(text.is_empty() || text.ends_with('\n'));
-    text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
-}
-
-pub(crate) fn of_type(dir: &Path, kind: &str) -> Vec<Value> {
-    events(dir).into_iter().filter(|e| e["event_type"] == kind).collect()
-}
-
-pub(crate) fn last_stats(dir: &Path) -> Value {
-    of_type(dir, "stats").pop().expect("statistics")["stats"].clone()
-}
-
-/// Waits for something to become true.
-pub(crate) fn wait_for(what: &str, mut f: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !f() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
+    pub(crate) fn stop(self) -> Vec<String> {
+        self.stop_by("INT")
     }
 }
 
@@ -504,8 +409,23 @@ fn packet_socket(interface: &str) -> OwnedFd {
     }
 }
 
+/// What waits at one end of a [`BadLink`] to be sent, and from when on.
+type Waiting = std::collections::VecDeque<(Instant, Vec<u8>)>;
+
 impl BadLink {
     pub(crate) fn start(ns: &Ns, a: &'static str, b: &'static str, seed: u64, permille: [u64; 3]) -> BadLink {
+        BadLink::slow(ns, a, b, seed, permille, Duration::ZERO)
+    }
+
+    /// A packet is on its way for so long.
+    pub(crate) fn slow(
+        ns: &Ns,
+        a: &'static str,
+        b: &'static str,
+        seed: u64,
+        permille: [u64; 3],
+        delay: Duration,
+    ) -> BadLink {
         let stop: Arc<AtomicBool> = Arc::default();
         let (lost, passed): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
         let (s, l, p) = (Arc::clone(&stop), Arc::clone(&lost), Arc::clone(&passed));
@@ -514,8 +434,9 @@ impl BadLink {
             let ends = [packet_socket(a), packet_socket(b)];
             let mut chance = Chance::of(seed);
             let mut held: [Option<Vec<u8>>; 2] = [None, None];
+            let mut waiting: [Waiting; 2] = Default::default();
             let mut buffer = vec![0u8; 1 << 17];
-            let send = |to: &OwnedFd, frame: &[u8]| {
+            let send_now = |to: &OwnedFd, frame: &[u8]| {
                 for _ in 0..1000 {
                     // SAFETY: the frame is as long as is said.
                     let n = unsafe { libc::send(to.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
@@ -525,10 +446,17 @@ impl BadLink {
                     std::thread::sleep(Duration::from_micros(100));
                 }
             };
+            let send = |waiting: &mut [Waiting; 2], to: usize, frame: &[u8]| {
+                if delay.is_zero() {
+                    send_now(&ends[to], frame);
+                } else {
+                    waiting[to].push_back((Instant::now() + delay, frame.to_vec()));
+                }
+            };
             while !s.load(Ordering::Relaxed) {
                 let mut idle = true;
                 for (n, from) in ends.iter().enumerate() {
-                    let to = &ends[1 - n];
+                    let to = 1 - n;
                     for _ in 0..64 {
                         // SAFETY: the buffer is as long as is said.
                         let got = unsafe { libc::recv(from.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -546,25 +474,36 @@ impl BadLink {
                             held[n] = Some(frame.to_vec());
                             continue;
                         }
-                        send(to, frame);
+                        send(&mut waiting, to, frame);
                         if !plain && chance.permille(double) {
-                            send(to, frame);
+                            send(&mut waiting, to, frame);
                         }
                         if let Some(late) = held[n].take() {
-                            send(to, &late);
+                            send(&mut waiting, to, &late);
                         }
+                    }
+                }
+                let now = Instant::now();
+                for (to, waiting) in ends.iter().zip(&mut waiting) {
+                    while waiting.front().is_some_and(|w| w.0 <= now)
+                        && let Some((_, frame)) = waiting.pop_front()
+                    {
+                        send_now(to, &frame);
                     }
                 }
                 if idle {
                     for (n, late) in held.iter_mut().enumerate() {
                         if let Some(frame) = late.take() {
-                            send(&ends[1 - n], &frame);
+                            send(&mut waiting, 1 - n, &frame);
                         }
                     }
+                    let due = waiting.iter().filter_map(|w| Some(w.front()?.0)).min();
+                    let pause = due.map_or(Duration::from_millis(20), |d| d.saturating_duration_since(Instant::now()));
+                    let time = libc::timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
                     let mut polled =
                         ends.each_ref().map(|e| libc::pollfd { fd: e.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-                    // SAFETY: there are two structures.
-                    unsafe { libc::poll(polled.as_mut_ptr(), 2, 20) };
+                    // SAFETY: there are two structures, and a time.
+                    unsafe { libc::ppoll(polled.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
                 }
             }
         });

@@ -1,45 +1,24 @@
 //! An engine on an interface, what is sent to it, and what it writes.
 #![allow(dead_code)]
 
+#[path = "../process/mod.rs"]
+mod process;
+#[path = "../traffic/mod.rs"]
+mod sending;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::namespace;
-
-/// How long something is waited for that must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+use crate::namespace::{self, ip};
+#[allow(unused_imports)]
+pub(crate) use process::{Engine, PATIENCE, events, folder, last_stats, root, said, wait};
+pub(crate) use sending::{Sender, frames};
 
 /// Two interfaces.
 pub(crate) fn pair(a: &str, b: &str) {
     namespace::pair(a, b, "");
-}
-
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-pub(crate) fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a folder");
-    dir
-}
-
-/// The frames of a capture file of Ethernet.
-pub(crate) fn frames(file: &Path) -> Vec<Vec<u8>> {
-    let mut capture = pcap::Capture::from_file(file).expect("a capture");
-    let mut all = Vec::new();
-    while let Ok(p) = capture.next_packet() {
-        all.push(p.data.to_vec());
-    }
-    assert!(!all.is_empty());
-    all
 }
 
 /// The demonstration's conversations, many times over and through one another, each time between other hosts.
@@ -78,121 +57,27 @@ pub(crate) fn libc_timeval(secs: i64, micros: i64) -> libc::timeval {
     libc::timeval { tv_sec: secs + micros / 1_000_000, tv_usec: micros % 1_000_000 }
 }
 
-/// Sends to an interface.
-pub(crate) struct Sender(pcap::Capture<pcap::Active>);
-
-impl Sender {
-    pub(crate) fn on(name: &str) -> Sender {
-        Sender(pcap::Capture::from_device(name).and_then(|c| c.buffer_size(1 << 16).open()).expect("it can be sent to"))
-    }
-
-    pub(crate) fn send(&mut self, frames: &[Vec<u8>]) {
-        for (n, f) in frames.iter().enumerate() {
-            let end = Instant::now() + Duration::from_secs(10);
-            while let Err(e) = self.0.sendpacket(f.as_slice()) {
-                assert!(Instant::now() < end, "{e}");
-            }
-            if n % 64 == 63 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-    }
-
-    /// Sends what can be sent now; how many.
-    pub(crate) fn try_send(&mut self, frames: &[Vec<u8>]) -> u64 {
-        frames.iter().filter(|f| self.0.sendpacket(f.as_slice()).is_ok()).count() as u64
-    }
-}
-
-/// Waits until something is so.
-pub(crate) fn wait(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is() {
-        assert!(Instant::now() < end, "{what}: it does not come to that");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// An engine that runs.
-pub(crate) struct Engine {
-    pub(crate) child: Child,
-    pub(crate) said: mpsc::Receiver<String>,
-    pub(crate) all: Vec<String>,
-    dir: PathBuf,
-}
-
 pub(crate) fn command(dir: &Path, more: &[&str]) -> Command {
-    let root = root();
-    let set = |name: &str, file: &str| format!("{name}={}", root.join(file).display());
-    let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
-    c.arg("-c")
-        .arg(root.join("etc/margay.yaml"))
-        .arg("-l")
-        .arg(dir)
-        .args(["-k", "none", "-v", "--set", &set("classification-file", "etc/classification.config")])
-        .args(["--set", &set("reference-config-file", "etc/reference.config")])
-        .args(["--set", "vars.address-groups.HOME_NET=any", "--set", "vars.address-groups.EXTERNAL_NET=any"])
-        .args(["--set", "unix-command.enabled=yes", "--set"])
-        .arg(format!("unix-command.filename={}", dir.join("s.sock").display()))
-        .arg("-S")
-        .arg(dir.join("a.rules"))
-        .args(more)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let mut c = process::engine(process::MARGAY, &root().join("etc/margay.yaml"), dir);
+    c.args(["-k", "none"]).args(more);
     c
+}
+
+/// An engine that cannot be started, and says these words.
+pub(crate) fn is_refused(dir: &Path, more: &[&str], words: &str) {
+    let o = command(dir, more).output().expect("the engine runs");
+    let said = String::from_utf8_lossy(&o.stdout) + String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.code() == Some(1) && said.contains(words), "{more:?}: {said}");
 }
 
 impl Engine {
     /// Starts it, and waits until it captures.
     pub(crate) fn start(dir: &Path, more: &[&str]) -> Engine {
-        let mut e = Engine::begin(dir, more);
-        assert!(e.until("Engine started"), "{:?}", e.all);
-        e
+        Engine::begin(dir, more).ready()
     }
 
     pub(crate) fn begin(dir: &Path, more: &[&str]) -> Engine {
-        let mut child = command(dir, more).spawn().expect("the engine starts");
-        let (send, said) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().expect("its words"));
-        let errors = BufReader::new(child.stderr.take().expect("its words"));
-        let both = send.clone();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|l| send.send(l)));
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|l| both.send(l)));
-        Engine { child, said, all: Vec::new(), dir: dir.to_owned() }
-    }
-
-    /// Waits until the engine says something.
-    pub(crate) fn until(&mut self, words: &str) -> bool {
-        let end = Instant::now() + PATIENCE;
-        while let Ok(line) = self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.all.push(line.clone());
-            if line.contains(words) {
-                return true;
-            }
-        }
-        false
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
-        assert!(sent.expect("kill").success());
-    }
-
-    /// Stops it as a debugger would, until SIGCONT.
-    pub(crate) fn stand_still(&self) {
-        self.signal("STOP");
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let stopped = |task: std::fs::DirEntry| {
-            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            stat.rsplit(") ").next().is_some_and(|s| s.starts_with('T'))
-        };
-        wait("all threads stand still", || std::fs::read_dir(&tasks).expect("threads").flatten().all(stopped));
-    }
-
-    pub(crate) fn ask(&self, words: &[&str]) -> Value {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_margay"));
-        let o = c.args(["ctl", "--socket"]).arg(self.dir.join("s.sock")).args(words).output().expect("ctl runs");
-        serde_json::from_slice::<Value>(&o.stdout).map_or(Value::Null, |v| v["message"].clone())
+        Engine::spawn(command(dir, more), dir.join("s.sock"))
     }
 
     /// Waits until it has decoded, or lost, so many packets; how many those are.
@@ -200,7 +85,7 @@ impl Engine {
         let end = Instant::now() + PATIENCE;
         let mut seen = 0;
         while Instant::now() < end {
-            let c = self.ask(&["dump-counters"]);
+            let c = self.counters();
             seen = c["decoder"]["pkts"].as_u64().unwrap_or(0) + c["capture"]["kernel_drops"].as_u64().unwrap_or(0);
             if seen >= packets {
                 return seen;
@@ -211,38 +96,15 @@ impl Engine {
     }
 
     /// Ends it; all that it said.
-    pub(crate) fn stop(mut self) -> Vec<String> {
-        self.signal("INT");
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                self.all.extend(self.said.iter());
-                assert!(status.success(), "{:?}", self.all);
-                return std::mem::take(&mut self.all);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it does not end: {:?}", self.all);
+    pub(crate) fn stop(self) -> Vec<String> {
+        self.stop_by("INT")
     }
-}
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// Ends it; what it received is explained.
+    pub(crate) fn explained(self) {
+        let words = self.stop();
+        assert!(said(&words, "received = inspected + lost"), "{words:?}");
     }
-}
-
-/// All events; each line is one, and whole.
-pub(crate) fn events(dir: &Path) -> Vec<Value> {
-    let mut all = Vec::new();
-    let files = std::fs::read_dir(dir).expect("a folder").flatten().map(|e| e.path());
-    for file in files.filter(|f| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with("eve"))) {
-        let text = std::fs::read_to_string(&file).expect("events");
-        assert!(text.is_empty() || text.ends_with('\n'), "{}", file.display());
-        all.extend(text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap_or_else(|e| panic!("{e}: {l}"))));
-    }
-    all
 }
 
 /// How often each alert of each conversation came, whichever end it was at.
@@ -260,16 +122,6 @@ pub(crate) fn alerts(dir: &Path) -> BTreeMap<String, usize> {
     out
 }
 
-/// The counters at the end.
-pub(crate) fn last_stats(dir: &Path) -> Value {
-    let last = events(dir).into_iter().rfind(|e| e["event_type"] == "stats");
-    last.expect("statistics")["stats"].clone()
-}
-
-pub(crate) fn said(all: &[String], words: &str) -> bool {
-    all.iter().any(|l| l.contains(words))
-}
-
 pub(crate) fn demo_rules(dir: &Path) {
     std::fs::copy(root().join("demo/demo.rules"), dir.join("a.rules")).expect("rules");
 }
@@ -285,4 +137,33 @@ pub(crate) fn of_the_file(name: &str, frames: &[Vec<u8>]) -> BTreeMap<String, us
     let found = alerts(&dir);
     assert!(found.len() >= 4, "{found:?}");
     found
+}
+
+/// An interface goes down and up, and away and back, while an engine is on it: all is inspected. `noticed`: how long workers have to
+/// notice that it is up, and back.
+pub(crate) fn goes_and_comes_back(name: &str, more: &[&str], noticed: [Duration; 2]) {
+    pair("va", "vb");
+    let dir = folder(name);
+    demo_rules(&dir);
+    let sent = traffic(1);
+    let mut e = Engine::start(&dir, more);
+    Sender::on("va").send(&sent);
+    e.decoded(sent.len() as u64);
+    assert!(ip("link set vb down"));
+    assert!(e.until("went down"));
+    assert!(ip("link set vb up"));
+    assert!(e.until("is up again"));
+    std::thread::sleep(noticed[0]);
+    Sender::on("va").send(&sent);
+    e.decoded(2 * sent.len() as u64);
+    assert!(ip("link del vb"));
+    assert!(e.until("is gone") || said(&e.all, "is gone"));
+    pair("va", "vb");
+    assert!(e.until("is up again"));
+    std::thread::sleep(noticed[1]);
+    Sender::on("va").send(&sent);
+    e.decoded(3 * sent.len() as u64);
+    e.explained();
+    let lookups = events(&dir).iter().filter(|e| e["alert"]["signature_id"] == 1_000_004).count();
+    assert_eq!(lookups, 3);
 }

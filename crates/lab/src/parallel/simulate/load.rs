@@ -26,16 +26,25 @@ pub(crate) struct Packet {
     pub(crate) steer: u32,
     /// What its worker does before it searches: decoding, tracking, reassembly, parsing.
     pub(crate) before: u32,
-    /// Searching it for patterns, which changes nothing and may be done by anybody.
+    /// Searching its payload for patterns, which changes nothing and may be done by anybody.
     pub(crate) search: u32,
+    /// Searching what was due of its stream.
+    pub(crate) stream: u32,
     /// What is left after that: checks, events.
     pub(crate) after: u32,
+    /// Bytes of the frame.
+    pub(crate) len: u32,
 }
 
 impl Packet {
+    /// What its worker does for it once its payload was searched.
+    pub(crate) const fn rest(&self) -> u64 {
+        self.stream as u64 + self.after as u64
+    }
+
     /// What its worker does for it.
     pub(crate) const fn work(&self) -> u64 {
-        self.before as u64 + self.search as u64 + self.after as u64
+        self.before as u64 + self.search as u64 + self.rest()
     }
 }
 
@@ -49,7 +58,12 @@ pub(crate) struct Load {
     pub(crate) end: u64,
     /// What one worker took for all in truth, clocks and all.
     pub(crate) measured: u64,
+    /// Steps in which the processor did something else, and which were replaced by what such a step takes at the mean.
+    pub(crate) interrupted: u64,
 }
+
+/// A step of this many nanoseconds was interrupted: the scheduler gives others no less, and no step takes as long.
+const INTERRUPTED: u32 = 1_000_000;
 
 /// Where one worker's time goes: shares of the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,6 +71,7 @@ pub(crate) struct Shares {
     pub(crate) read: f64,
     pub(crate) before: f64,
     pub(crate) search: f64,
+    pub(crate) stream: f64,
     pub(crate) after: f64,
     pub(crate) end: f64,
     /// Nanoseconds a packet, all but steering; and those of steering.
@@ -98,11 +113,43 @@ impl Load {
                 read: n(0)?,
                 steer: n(1)?,
                 before: n(2)?,
-                search: n(3)?.saturating_add(n(4)?),
+                search: n(3)?,
+                stream: n(4)?,
                 after: n(5)?,
+                len: n(6)?,
             });
         }
+        load.mend();
         Some(load)
+    }
+
+    /// Takes out what others did with the processor in the meantime.
+    fn mend(&mut self) {
+        let steps: [fn(&mut Packet) -> &mut u32; 6] = [
+            |p| &mut p.read,
+            |p| &mut p.steer,
+            |p| &mut p.before,
+            |p| &mut p.search,
+            |p| &mut p.stream,
+            |p| &mut p.after,
+        ];
+        for step in steps {
+            let (mut sum, mut count) = (0u64, 0u64);
+            for p in &mut self.packets {
+                let value = *step(p);
+                if value < INTERRUPTED {
+                    (sum, count) = (sum + u64::from(value), count + 1);
+                }
+            }
+            let mean = (sum / count.max(1)) as u32;
+            for p in &mut self.packets {
+                let value = step(p);
+                if *value >= INTERRUPTED {
+                    *value = mean;
+                    self.interrupted += 1;
+                }
+            }
+        }
     }
 
     /// What one worker takes for all: nothing is steered then.
@@ -128,6 +175,7 @@ impl Load {
             scale(&mut p.read);
             scale(&mut p.before);
             scale(&mut p.search);
+            scale(&mut p.stream);
             scale(&mut p.after);
         }
         self.end = (self.end as f64 * by) as u64;
@@ -143,6 +191,7 @@ impl Load {
             read: sum(|p| p.read) / all,
             before: sum(|p| p.before) / all,
             search: sum(|p| p.search) / all,
+            stream: sum(|p| p.stream) / all,
             after: sum(|p| p.after) / all,
             end: self.end as f64 / all,
             packet: all / packets,
@@ -191,11 +240,22 @@ mod tests {
         let bytes = file(&[(7, [10, 20, 30, 40, 5, 50, 600]), (9, [1; 7]), (7, [2; 7])]);
         let load = Load::parse(&bytes).unwrap();
         assert_eq!(load.hashes, [7, 9]);
-        assert_eq!(load.packets[0], Packet { flow: 0, read: 10, steer: 20, before: 30, search: 45, after: 50 });
+        assert_eq!(
+            load.packets[0],
+            Packet { flow: 0, read: 10, steer: 20, before: 30, search: 40, stream: 5, after: 50, len: 600 }
+        );
         assert_eq!((load.packets[1].flow, load.packets[2].flow, load.end, load.measured), (1, 0, 100, 1000));
         assert_eq!(load.alone(), 135 + 5 + 10 + 100);
         assert!((load.largest_flow() - 2.0 / 3.0).abs() < 1e-9);
         assert!(Load::parse(&bytes[..bytes.len() - 1]).is_none() && Load::parse(b"else").is_none());
+    }
+
+    #[test]
+    fn what_others_did_is_no_cost() {
+        let mut packets = vec![(1, [10, 10, 500, 100, 0, 50, 90]); 100];
+        packets[7].1[2] = 4_000_000;
+        let load = Load::parse(&file(&packets)).unwrap();
+        assert_eq!((load.packets[7].before, load.interrupted), (500, 1));
     }
 
     #[test]

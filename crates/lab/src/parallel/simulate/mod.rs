@@ -4,7 +4,7 @@
 //! order of their times; ties go to who asked first. There is no chance in it, so a trace and a machine give one result.
 //!
 //! What is simulated is what the engine does (`docs/parallel.md`), with its own limits: who has nothing to do takes the reader's place
-//! and reads 256 frames at a time until it has 1,024 packets or a queue of 32 lists is full; lists are handed over from 128
+//! and reads 256 frames at a time until it has 1,024 packets or a queue of 8 lists is full; lists are handed over from 128
 //! frames on, or sooner where their worker waits for them; who finds neither packets nor the reader's place sleeps, and wakes late. What reading,
 //! steering and inspection cost is measured on one worker; what handing over, waking and moving cost is in [`Machine`].
 //!
@@ -20,6 +20,9 @@ mod world;
 pub(crate) use load::Packet;
 pub(crate) use load::{Load, Shares};
 
+/// The name of [`Strategy::Study`].
+pub(crate) const STUDY: &str = "optimistic, as the study's";
+
 /// How flows come to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strategy {
@@ -29,8 +32,11 @@ pub(crate) enum Strategy {
     ShortestQueue,
     /// Also later, when none of its packets is on the way.
     Conservative,
-    /// Also while many are on the way.
+    /// Also while many are on the way: who takes the flow waits until it is given.
     Optimistic,
+    /// The same as the study has it: nobody waits, what is left of the flow's stream is looked at before it goes, and effects are put in
+    /// order afterwards. The engine has nothing of the kind.
+    Study,
     /// Where its hash says; who has nothing to do searches what waits for others.
     Adaptive,
 }
@@ -44,6 +50,7 @@ impl Strategy {
             "conservative" => Strategy::Conservative,
             "optimistic" => Strategy::Optimistic,
             "adaptive" => Strategy::Adaptive,
+            STUDY => Strategy::Study,
             _ => return None,
         })
     }
@@ -68,15 +75,15 @@ pub(crate) struct Machine {
     /// A flow that changes its worker: what it costs both.
     pub(crate) give_flow: u64,
     pub(crate) move_flow: u64,
-    /// What of a flow's stream is looked at once more, or sooner than it would be, when it moves with packets on the way.
+    /// The study's: what of a flow's stream is looked at sooner than it would be when it moves with packets on the way.
     pub(crate) flush: u64,
-    /// A packet that is inspected beside earlier ones of its flow: the buffer that puts their effects in order.
+    /// The study's: a packet that is inspected beside earlier ones of its flow, the buffer that puts their effects in order.
     pub(crate) order: u64,
     /// A packet that is searched for another: a list of what is found, and the word that says so.
     pub(crate) help: u64,
-    /// Packets on the way from which on an optimistic flow may move.
+    /// An optimistic flow may move with more of its packets on the way than this (`margay.move-waiting`).
     pub(crate) threshold: u32,
-    /// A flow moves where the other queue is shorter by more packets than this.
+    /// A flow moves where the other queue is half as long, and shorter by so many packets (`margay.move-difference`).
     pub(crate) gain: u64,
     /// How many times as long everything takes while others work beside it.
     pub(crate) beside: f64,
@@ -96,7 +103,7 @@ impl Default for Machine {
             order: 200,
             help: 60,
             threshold: 100,
-            gain: 128,
+            gain: 256,
             beside: 1.0,
         }
     }
@@ -156,8 +163,9 @@ pub(crate) struct Simulated {
     pub(crate) moves: u64,
     /// Packets that were searched for another in time.
     pub(crate) helped: u64,
-    /// The share of the workers' time that was slept.
+    /// The share of the workers' time that was slept, and that was spent on waiting for a flow.
     pub(crate) idle: f64,
+    pub(crate) waited: f64,
     /// Nanoseconds of work by all: inspection with what handing over adds to it, reading, and searching for others.
     pub(crate) inspected: u64,
     pub(crate) read: u64,

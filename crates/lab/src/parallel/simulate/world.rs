@@ -8,15 +8,21 @@ use super::{Machine, Simulated, Strategy};
 
 /// The engine's limits (`crates/engine/src/parallel/feeder.rs`): lists in a queue, frames that are read at a time, frames
 /// from which on a list is handed over, packets that a reader has when it reads no more, frames after which a worker hears of the time.
-const QUEUE: usize = 32;
+const QUEUE: usize = 8;
 const BATCH: usize = 256;
 const ENOUGH: usize = 128;
 const ENOUGH_TO_DO: u64 = 1024;
 const SILENCE: u64 = 4096;
 /// A look for something to do that finds nothing.
 const LOOK: u64 = 200;
-/// Fewest lists in a queue whose second half is searched by others.
-const WORTH_HELP: usize = 4;
+/// After so long a sleeper looks by itself.
+const NAP: u64 = 50_000_000;
+/// What others search (`crates/engine/src/parallel/ahead.rs`): lists of so many frames, of these so many, frames of so many
+/// bytes; who is no further than this before the owner leaves the list.
+const WORTH_SHOWING: usize = 8;
+const NOTED: usize = 256;
+const LONG: u32 = 256;
+const CLOSE: usize = 4;
 
 const NOBODY: u32 = u32::MAX;
 
@@ -26,9 +32,28 @@ struct Piece {
     packets: Vec<u32>,
     /// What they cost beside what each costs.
     extra: u64,
-    /// When another is done with the search of each, where one took it on.
-    searched: Option<Vec<u64>>,
+    number: u64,
+    help: Option<Help>,
+    /// It begins with a flow that is given by this worker once it is done with so many packets.
+    take: Option<(usize, u64)>,
 }
+
+/// A search that another took on.
+#[derive(Debug)]
+struct Help {
+    by: usize,
+    /// When it is done with each; never where it leaves it out.
+    done: Vec<u64>,
+}
+
+impl Help {
+    /// Its helper leaves at this time.
+    fn cut(&mut self, now: u64) {
+        self.done.iter_mut().filter(|d| **d > now).for_each(|d| *d = NEVER);
+    }
+}
+
+const NEVER: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 struct Lane {
@@ -43,6 +68,8 @@ struct Lane {
     told: u64,
     packets: u64,
     longest: u64,
+    /// Workers that wait for a flow of this one, until it is done with so many packets.
+    wanted: Vec<(u64, usize)>,
 }
 
 impl Lane {
@@ -51,10 +78,21 @@ impl Lane {
     }
 
     fn close(&mut self, at: u64) {
-        let piece = std::mem::take(&mut self.open);
+        let number = self.open.number;
+        let piece = std::mem::replace(&mut self.open, Piece { number: number + 1, ..Piece::default() });
         self.sent += piece.packets.len() as u64;
         self.told = at;
         self.waiting.push_back(piece);
+    }
+
+    /// Those that others may search, oldest first: handed over, and nobody has looked at them.
+    fn board(&mut self) -> impl Iterator<Item = &mut Piece> {
+        let all = self.queue.iter_mut().chain(&mut self.waiting);
+        all.filter(|p| p.help.is_none() && p.packets.len() >= WORTH_SHOWING)
+    }
+
+    fn piece(&mut self, number: u64) -> Option<&mut Piece> {
+        self.queue.iter_mut().chain(&mut self.waiting).find(|p| p.number == number)
     }
 
     fn put(&mut self) -> usize {
@@ -96,7 +134,15 @@ enum Doing {
         to: usize,
     },
     Inspecting(Vec<u32>),
-    Helping,
+    /// For a flow that is not given yet.
+    Waiting {
+        since: u64,
+    },
+    /// Searches this list of that worker.
+    Helping {
+        lane: usize,
+        piece: u64,
+    },
     Ended,
 }
 
@@ -110,12 +156,15 @@ pub(super) struct World<'a> {
     /// By time, then by who asked first.
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
     asked: u64,
+    /// Which of a worker's events is not overtaken by a later plan.
+    current: Vec<u64>,
     /// Packets that were read.
     at: usize,
     reader: bool,
     stuck: Option<usize>,
     over: bool,
     slept: u64,
+    waited: u64,
     ended: u64,
     out: Simulated,
 }
@@ -137,11 +186,13 @@ impl<'a> World<'a> {
             flows: load.hashes.iter().map(flow).collect(),
             events: BinaryHeap::new(),
             asked: 0,
+            current: vec![0; workers],
             at: 0,
             reader: false,
             stuck: None,
             over: false,
             slept: 0,
+            waited: 0,
             ended: 0,
             out: Simulated::default(),
         }
@@ -152,19 +203,22 @@ impl<'a> World<'a> {
         for w in 0..workers {
             self.plan(0, w, Doing::Go);
         }
-        while let Some(Reverse((now, _, w))) = self.events.pop() {
+        while let Some(Reverse((now, asked, w))) = self.events.pop() {
+            if self.current[w] != asked {
+                continue;
+            }
             match std::mem::take(&mut self.doing[w]) {
                 Doing::Reading { to } => self.steered(now, w, to),
                 Doing::Inspecting(packets) => {
                     self.inspected(now, w, &packets);
                     self.go(now, w);
                 }
-                Doing::Waking { since } => {
+                Doing::Waking { since } | Doing::Asleep { since } => {
                     self.slept += now - since;
                     self.go(now, w);
                 }
-                Doing::Go | Doing::Helping => self.go(now, w),
-                Doing::Asleep { .. } | Doing::Ended => {}
+                Doing::Go | Doing::Helping { .. } => self.go(now, w),
+                Doing::Ended | Doing::Waiting { .. } => {}
             }
         }
         let mut out = self.out;
@@ -173,6 +227,7 @@ impl<'a> World<'a> {
         let most = self.lanes.iter().map(|l| l.packets).max().unwrap_or(0);
         out.busiest = most as f64 / self.load.packets.len().max(1) as f64;
         out.longest = self.lanes.iter().map(|l| l.longest).max().unwrap_or(0);
+        out.waited = self.waited as f64 / (out.time.max(1) as f64 * workers as f64);
         out.idle = self.slept as f64 / (out.time.max(1) as f64 * workers as f64);
         out
     }
@@ -180,6 +235,7 @@ impl<'a> World<'a> {
     fn plan(&mut self, time: u64, w: usize, doing: Doing) {
         self.doing[w] = doing;
         self.asked += 1;
+        self.current[w] = self.asked;
         self.events.push(Reverse((time, self.asked, w)));
     }
 
@@ -193,6 +249,13 @@ impl<'a> World<'a> {
 
     /// What a worker does that has nothing on its hands.
     fn go(&mut self, now: u64, w: usize) {
+        if let Some((giver, after)) = self.lanes[w].queue.front().and_then(|p| p.take)
+            && self.lanes[giver].done < after
+        {
+            self.lanes[giver].wanted.push((after, w));
+            self.doing[w] = Doing::Waiting { since: now };
+            return;
+        }
         if let Some(piece) = self.lanes[w].queue.pop_front() {
             return self.inspect(now, w, piece);
         }
@@ -219,7 +282,7 @@ impl<'a> World<'a> {
         if something {
             self.plan(now + LOOK, w, Doing::Go);
         } else {
-            self.doing[w] = Doing::Asleep { since: now };
+            self.plan(now + NAP, w, Doing::Asleep { since: now });
         }
     }
 
@@ -251,10 +314,6 @@ impl<'a> World<'a> {
             self.reader = false;
             if self.lanes[w].queue.is_empty() {
                 return self.idle(now + LOOK, w);
-            }
-            if self.strategy == Strategy::Adaptive {
-                // Somebody else may search what waits.
-                now += self.ring_one(now);
             }
             return self.plan(now, w, Doing::Go);
         }
@@ -296,7 +355,7 @@ impl<'a> World<'a> {
             self.choose(at, &mut flow);
         }
         let lane = &mut self.lanes[flow.worker as usize];
-        if flow.all > flow.here {
+        if flow.all > flow.here && self.strategy == Strategy::Study {
             // Others of its flow are looked at elsewhere.
             lane.open.extra += self.machine.order;
         }
@@ -313,7 +372,7 @@ impl<'a> World<'a> {
         let own = flow.worker;
         let may_move = match self.strategy {
             Strategy::Conservative => flow.all == 0,
-            Strategy::Optimistic => flow.all == 0 || flow.here > m.threshold,
+            Strategy::Optimistic | Strategy::Study => flow.all == 0 || flow.here > m.threshold,
             _ => false,
         };
         if own != NOBODY && !may_move {
@@ -332,12 +391,28 @@ impl<'a> World<'a> {
             return;
         }
         let load = self.lanes[own as usize].load();
-        if best as u32 == own || load <= least + m.gain {
+        if best as u32 == own || load < least + m.gain || least * 2 > load {
             return;
         }
         self.out.moves += 1;
-        self.lanes[own as usize].open.extra += m.give_flow + if flow.all == 0 { 0 } else { m.flush };
-        self.lanes[best].open.extra += m.move_flow;
+        let (read, waits) = (self.at as u64, flow.all != 0 && self.strategy == Strategy::Optimistic);
+        let giver = &mut self.lanes[own as usize];
+        giver.open.extra += m.give_flow;
+        if flow.all != 0 && self.strategy == Strategy::Study {
+            giver.open.extra += m.flush;
+        }
+        if waits && !giver.open.packets.is_empty() {
+            giver.close(read);
+        }
+        let after = giver.sent;
+        let taker = &mut self.lanes[best];
+        if waits {
+            if !taker.open.packets.is_empty() {
+                taker.close(read);
+            }
+            taker.open.take = Some((own as usize, after));
+        }
+        taker.open.extra += m.move_flow;
         flow.worker = best as u32;
         flow.here = 0;
     }
@@ -364,29 +439,22 @@ impl<'a> World<'a> {
             }
             *now += put as u64 * self.machine.give;
             *now += self.ring(*now, n);
+            if put > 0 {
+                self.call_back(*now, n);
+            }
         }
         full
     }
 
     /// Takes a list out of its queue.
     fn inspect(&mut self, now: u64, w: usize, piece: Piece) {
+        let mut piece = piece;
         let own = piece.packets.len() as u64;
         let far = if self.lanes.len() < 2 { 0 } else { self.machine.far };
         let mut time = self.machine.take + piece.extra + own * far;
-        match &piece.searched {
+        match piece.help.take() {
             None => time += self.beside(piece.packets.iter().map(|n| self.packet(*n).work()).sum()),
-            Some(done) => {
-                for (n, done) in piece.packets.iter().zip(done) {
-                    let p = self.packet(*n);
-                    time += self.beside(u64::from(p.before));
-                    if now + time >= *done {
-                        self.out.helped += 1;
-                    } else {
-                        time += self.beside(u64::from(p.search));
-                    }
-                    time += self.beside(u64::from(p.after));
-                }
-            }
+            Some(help) => time = self.inspect_helped(now, time, w, &piece, help),
         }
         for n in &piece.packets {
             let flow = self.packet(*n).flow as usize;
@@ -411,55 +479,97 @@ impl<'a> World<'a> {
         }
         let lane = &mut self.lanes[w];
         lane.done += packets.len() as u64;
+        let done = lane.done;
+        if !lane.wanted.is_empty() {
+            let wanted = std::mem::take(&mut lane.wanted);
+            for (after, taker) in wanted {
+                if after > done {
+                    self.lanes[w].wanted.push((after, taker));
+                } else if let Doing::Waiting { since } = self.doing[taker] {
+                    self.waited += now - since;
+                    self.plan(now + LOOK, taker, Doing::Go);
+                }
+            }
+        }
+        let lane = &mut self.lanes[w];
         if lane.queue.len() <= QUEUE / 2 && self.stuck == Some(w) {
             self.stuck = None;
             self.ring_one(now);
         }
     }
 
-    /// Takes on the search of a list in the second half of the longest queue.
-    fn help(&mut self, now: u64, w: usize) -> bool {
-        let free = |lane: &Lane| {
-            let half = lane.queue.len() / 2;
-            lane.queue.iter().skip(half).position(|p| p.searched.is_none()).map(|n| half + n)
-        };
-        let mut found: Option<(usize, usize, usize)> = None;
-        for (n, lane) in self.lanes.iter().enumerate() {
-            let long = lane.queue.len();
-            if n == w || long < WORTH_HELP || found.is_some_and(|(_, _, most)| long <= most) {
-                continue;
+    /// As [`World::inspect`], of a list that another searches or has searched. Returns how long that takes in all.
+    fn inspect_helped(&mut self, now: u64, mut time: u64, w: usize, piece: &Piece, mut help: Help) -> u64 {
+        let mut there =
+            matches!(self.doing[help.by], Doing::Helping { lane, piece: p } if lane == w && p == piece.number);
+        // Where the helper is.
+        let mut ahead = 0;
+        for (n, number) in piece.packets.iter().enumerate() {
+            let p = self.packet(*number);
+            if there {
+                while help.done.get(ahead).is_some_and(|d| *d == NEVER || *d <= now + time) {
+                    ahead += 1;
+                }
+                if ahead < n + CLOSE && ahead < help.done.len() {
+                    help.cut(now + time);
+                    there = false;
+                    self.plan(now + time, help.by, Doing::Go);
+                }
             }
-            if let Some(at) = free(lane) {
-                found = Some((n, at, long));
+            time += self.beside(u64::from(p.before));
+            if help.done.get(n).is_some_and(|d| *d <= now + time) {
+                self.out.helped += 1;
+            } else {
+                time += self.beside(u64::from(p.search));
+            }
+            time += self.beside(p.rest());
+        }
+        time
+    }
+
+    /// Takes on the search of the oldest list of the worker that has most.
+    fn help(&mut self, now: u64, w: usize) -> bool {
+        let mut most = (0, 0);
+        for n in (0..self.lanes.len()).filter(|n| *n != w) {
+            let lists = self.lanes[n].board().count();
+            if lists > most.1 {
+                most = (n, lists);
             }
         }
-        let Some((n, at, _)) = found else { return false };
-        let Some(packets) = self.lanes[n].queue.get(at).map(|p| p.packets.clone()) else { return false };
-        let start = now + self.machine.take;
-        let mut time = start;
+        let (n, 1..) = most else { return false };
+        let Some((number, packets)) = self.lanes[n].board().next().map(|p| (p.number, p.packets.clone())) else {
+            return false;
+        };
+        let mut time = now + self.machine.take;
         let mut done = Vec::with_capacity(packets.len());
-        for n in packets {
-            let p = self.packet(n);
+        for (nth, packet) in packets.into_iter().enumerate() {
+            let p = self.packet(packet);
             // What a flow is searched for is not known before its worker has looked at it.
             let known = self.flows.get(p.flow as usize).is_some_and(|f| f.known);
-            if !known || p.search == 0 {
-                done.push(if p.search == 0 { 0 } else { u64::MAX });
+            if !known || p.len < LONG || nth >= NOTED {
+                done.push(NEVER);
                 continue;
             }
             time += self.beside(u64::from(p.search)) + self.machine.help;
             done.push(time);
         }
+        if let Some(piece) = self.lanes[n].piece(number) {
+            piece.help = Some(Help { by: w, done });
+        }
+        let time = time.max(now + LOOK);
         self.out.searched += time - now;
-        if let Some(piece) = self.lanes[n].queue.get_mut(at) {
-            piece.searched = Some(done);
-        }
-        // Where there is more, there is work for another.
-        let more = self.lanes.get(n).is_some_and(|lane| free(lane).is_some());
-        if more {
-            time += self.ring_one(now);
-        }
-        self.plan(time.max(now + LOOK), w, Doing::Helping);
+        self.plan(time, w, Doing::Helping { lane: n, piece: number });
         true
+    }
+
+    /// A helper that has something of its own to do leaves what it searches.
+    fn call_back(&mut self, now: u64, w: usize) {
+        let Some(Doing::Helping { lane, piece }) = self.doing.get(w) else { return };
+        let (lane, number) = (*lane, *piece);
+        if let Some(help) = self.lanes.get_mut(lane).and_then(|l| l.piece(number)).and_then(|p| p.help.as_mut()) {
+            help.cut(now);
+        }
+        self.plan(now, w, Doing::Go);
     }
 }
 

@@ -1,0 +1,77 @@
+//! What the feeder does where flows move (`moves`).
+
+use std::sync::Arc;
+
+use margay_packet::Frame;
+
+use super::super::handover::Handover;
+use super::super::moves::{Move, Queue};
+use super::super::steer::worker_of;
+use super::{Item, Steer};
+
+impl Steer<'_> {
+    /// Notes that the flow that was last asked for has a packet more at its worker.
+    #[inline]
+    pub(super) fn sent(&mut self, worker: usize) {
+        if let (Some(moves), Some(assigned)) = (&mut *self.moves, &mut *self.assigned)
+            && let (Some(at), Some(lane)) = (assigned.at, self.lanes.get(worker))
+        {
+            if assigned.new {
+                moves.begin(at);
+            }
+            moves.sent(at, lane.sent + lane.open.len() as u64 + 1, lane.done);
+        }
+    }
+
+    /// The flow that was last asked for stays where it is from here on: not all of it can be told by its frames.
+    pub(super) fn pin(&mut self, known: bool) {
+        if let (Some(moves), Some(assigned), true) = (&mut *self.moves, &mut *self.assigned, known)
+            && let Some(at) = assigned.at
+        {
+            moves.pin(at);
+        }
+    }
+
+    /// The worker of a flow that this frame tells all of: it may move.
+    #[inline]
+    pub(super) fn plain(&mut self, flow: u64, frame: &Frame<'_>) -> usize {
+        let by_hash = worker_of(flow, self.lanes.len());
+        let mut worker = self.assigned_to(flow, by_hash, frame.time);
+        if let (Some(moves), Some(assigned)) = (&mut *self.moves, &mut *self.assigned)
+            && let Some(at) = assigned.at.filter(|_| !assigned.new)
+        {
+            let lanes = &*self.lanes;
+            let queue = |n: usize| {
+                lanes.get(n).map_or(Queue { load: u64::MAX, done: 0 }, |l| Queue { load: l.load(), done: l.done })
+            };
+            if let Some((to, after)) = moves.consider(at, worker, lanes.len(), queue)
+                && self.change(worker, to, after, frame)
+            {
+                worker = to;
+            }
+        }
+        self.sent(worker);
+        worker
+    }
+
+    /// Moves the flow that was last asked for, of which this frame is the first at the other worker.
+    #[cold]
+    fn change(&mut self, from: usize, to: usize, after: u64, frame: &Frame<'_>) -> bool {
+        let (Some(moves), Some(assigned)) = (&mut *self.moves, &mut *self.assigned) else { return false };
+        let (Some(at), Some(ends)) = (assigned.at, self.steering.ends(frame)) else { return false };
+        let flow = Arc::new(Move { ends, from, after, frame: frame.number, cell: Handover::new() });
+        for (lane, item) in [(from, Item::Give(Arc::clone(&flow))), (to, Item::Take(Arc::clone(&flow)))] {
+            let Some(lane) = self.lanes.get_mut(lane) else { return false };
+            if !lane.open.is_empty() {
+                lane.close(self.buffer, *self.stream);
+            }
+            lane.waiting.push_back(item);
+        }
+        assigned.reassign(at, to);
+        moves.moved(at);
+        if let Some(asked) = moves.exchange.of(from) {
+            asked.ask(flow);
+        }
+        true
+    }
+}

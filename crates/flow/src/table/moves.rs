@@ -1,0 +1,148 @@
+//! Flows that go on in another table.
+//!
+//! A flow that leaves is not ended, and one that enters is not begun: what counts flows counts it once, and in the sum of both
+//! tables it is there as before. Its age goes with it by packet time, for each table counts time for itself.
+
+use margay_packet::Time;
+
+use super::{EndReason, Flow, FlowRef, FlowTable};
+use crate::key::{self, Ends, FlowKey, Key};
+
+/// A flow on its way from one table to another.
+#[derive(Debug)]
+pub struct Leaving<X> {
+    /// The flow.
+    pub flow: Flow<X>,
+    key: Key,
+    hash: u32,
+    client_is_high: bool,
+    /// Packet time when it was last seen, as far as table time tells.
+    touched: Time,
+    /// Captures that had begun by then, where that was the last one.
+    capture: Option<u64>,
+}
+
+impl<X> FlowTable<X> {
+    /// The key of a plain flow: the same in tables with the same settings.
+    pub fn key_of(&self, ends: &Ends) -> FlowKey {
+        key::of_ends((self.config.seed, self.config.vlan_use_for_tracking), ends, 0, false)
+    }
+
+    /// Takes out the flow of that key, which does not end. `None` where there is none.
+    pub fn leave(&mut self, key: &FlowKey) -> Option<Leaving<X>> {
+        let at = self.find(key)?;
+        let slot = self.slots.get(at)?;
+        let (key, hash, client_is_high, touched) = (slot.key, slot.hash, slot.client_is_high, slot.touched);
+        let age = self.clock.now().saturating_sub(touched).max(0);
+        let capture = (touched >= self.border).then_some(self.captures);
+        let touched = Time(self.clock.latest().0.saturating_sub(age));
+        let flow = self.detach(at)?;
+        Some(Leaving { flow, key, hash, client_is_high, touched, capture })
+    }
+
+    /// Takes in a flow that left a table with the same settings. One that is here by the same key was forgotten there, and
+    /// ends, as does one where memory is short.
+    ///
+    /// # Errors
+    /// There is no room: gives the flow back, which is to be ended.
+    pub fn enter(
+        &mut self,
+        leaving: Leaving<X>,
+        ended: &mut dyn FnMut(Flow<X>, EndReason),
+    ) -> Result<FlowRef, Box<Flow<X>>> {
+        let Leaving { flow, key, hash, client_is_high, touched, capture } = leaving;
+        let stale = FlowKey { key, hash: u64::from(hash), swapped: false, error: false };
+        if let Some(at) = self.find(&stale)
+            && let Some(old) = self.remove(at)
+        {
+            ended(old, EndReason::Timeout);
+        }
+        // A table that saw nothing yet has no time either.
+        if self.clock.now() == 0 && self.clock.latest() == Time::default() {
+            self.clock.advance(touched);
+        }
+        let now = self.clock.now();
+        let age = self.clock.latest().micros_since(touched).max(0);
+        let mut at_time = now.saturating_sub(age);
+        if capture != Some(self.captures) {
+            at_time = at_time.min(self.border.saturating_sub(1));
+        }
+        let Some(at) = self.place(now, ended) else { return Err(Box::new(flow)) };
+        if self.fill(at, key, hash, client_is_high, at_time).is_none() {
+            return Err(Box::new(flow));
+        }
+        self.put(at, flow);
+        Ok(FlowRef(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
+
+    use super::*;
+    use crate::{FlowConfig, FlowState, Lookup};
+
+    fn ends(port: u16, vlan: u16) -> Ends {
+        let address = |n: u64| [0, 0x0a00_0000 + n];
+        Ends { src: address(1), dst: address(2), sport: port, dport: 80, proto: 6, v6: false, vlans: [vlan, 0, 0] }
+    }
+
+    #[test]
+    fn the_hash_is_as_fine_as_the_key() {
+        let a = ends(1000, 0);
+        let back = Ends { src: a.dst, dst: a.src, sport: a.dport, dport: a.sport, ..a };
+        assert_eq!(a.hash(7, true), back.hash(7, true));
+        for other in [ends(1001, 0), ends(1000, 5), Ends { v6: true, ..a }, Ends { proto: 17, ..a }] {
+            assert_ne!(a.hash(7, true), other.hash(7, true));
+        }
+        assert_eq!(a.hash(7, false), ends(1000, 5).hash(7, false));
+        assert_ne!(a.hash(7, true), a.hash(8, true));
+    }
+
+    fn packet(port: u16, time: i64) -> Packet<'static> {
+        let time = Time::new(time, 0);
+        let mut p = Packet::new(&Frame { data: &[], wire_len: 100, time, link: LinkType::RAW, number: 1 });
+        p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+        p.l4 = L4::Udp { offset: 20 };
+        (p.src, p.dst) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        (p.sport, p.dport, p.proto) = (port, 53, 17);
+        p
+    }
+
+    #[test]
+    fn a_flow_goes_on_elsewhere() {
+        let small = FlowConfig { prealloc: 0, ..FlowConfig::default() };
+        let (mut a, mut b) = (FlowTable::<u32>::new(small.clone()), FlowTable::<u32>::new(small));
+        let none = &mut |_: Flow<u32>, _| panic!("nothing ends");
+        let p = packet(1000, 100);
+        let key = a.key(&p, 0).unwrap();
+        let address = |n: u64| [0, 0x0a00_0000 + n];
+        let ends =
+            Ends { src: address(2), dst: address(1), sport: 53, dport: 1000, proto: 17, v6: false, vlans: [0; 3] };
+        assert_eq!((key.key, key.hash), (a.key_of(&ends).key, a.key_of(&ends).hash));
+        let Lookup::Created(at) = a.lookup(&p, &key, || 5, none) else { panic!() };
+        a.update(at, &p, &key, crate::Direction::ToServer);
+        assert!(b.leave(&key).is_none());
+        b.expire(Time::new(120, 0), 10, none);
+        let leaving = a.leave(&b.key_of(&ends)).unwrap();
+        assert_eq!((a.len(), leaving.flow.ext, leaving.touched), (0, 5, Time::new(100, 0)));
+        let at = b.enter(leaving, none).unwrap();
+        assert_eq!((b.len(), b.get(at).unwrap().ext), (1, 5));
+        assert_eq!((a.counters.total, b.counters.total, a.counters.recycled, a.counters.end_state), (1, 0, 0, [0; 5]));
+        // The answer is of the same flow, in the other direction.
+        let back = Packet { src: p.dst, dst: p.src, sport: 53, dport: 1000, ..packet(1, 121) };
+        let key = b.key(&back, 0).unwrap();
+        assert_eq!(b.lookup(&back, &key, || 6, none), Lookup::Found(at, crate::Direction::ToClient));
+        b.set_state(at, FlowState::Established);
+        // Its silence was counted from its last packet on, wherever that was.
+        let leaving = b.leave(&key).unwrap();
+        a.expire(Time::new(200, 0), 10, none);
+        a.enter(leaving, none).unwrap();
+        let mut ended = Vec::new();
+        a.expire(Time::new(420, 0), 10, &mut |f, r| ended.push((f.ext, r)));
+        assert!(ended.is_empty());
+        a.expire(Time::new(423, 0), 10, &mut |f, r| ended.push((f.ext, r)));
+        assert_eq!(ended, [(5, EndReason::Timeout)]);
+    }
+}
