@@ -1,6 +1,6 @@
 //! Data that is inspected as it streams by: bodies and files of any size in constant memory.
 
-use margay_flow::spare;
+use margay_flow::spare::Buffer;
 
 /// How much of streamed data is looked at, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +14,7 @@ pub struct WindowLimits {
 /// The end of streamed data that detection has still to look at, or needs to look at again to see what straddles.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
-    data: Vec<u8>,
+    data: Buffer,
     /// Offset of `data[0]` in all that streamed by.
     start: u64,
     /// Everything before this was looked at.
@@ -24,11 +24,11 @@ pub struct Window {
 impl Window {
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) {
-        spare::append(&mut self.data, bytes);
+        self.data.append(bytes);
     }
 
     /// Bytes that streamed by.
-    pub const fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.start.saturating_add(self.data.len() as u64)
     }
 
@@ -38,7 +38,7 @@ impl Window {
     }
 
     /// Whether there is something that was not looked at.
-    pub const fn has_new(&self) -> bool {
+    pub fn has_new(&self) -> bool {
         self.total() > self.inspected
     }
 
@@ -69,8 +69,9 @@ impl Window {
         let keep = self.inspected.saturating_sub(u64::from(limits.window));
         // Moves each byte at most once for every byte freed.
         let free = keep.saturating_sub(self.start) as usize;
-        if free > 0 && free * 2 >= self.data.len() {
-            self.data.drain(..free.min(self.data.len()));
+        let held = self.data.len();
+        if free > 0 && free * 2 >= held {
+            self.data.drain(..free.min(held));
             self.start = self.start.saturating_add(free as u64);
         }
     }
@@ -79,15 +80,12 @@ impl Window {
     pub fn discard(&mut self) {
         self.start = self.total();
         self.inspected = self.start;
-        spare::give(std::mem::take(&mut self.data));
+        self.data = Buffer::default();
     }
 
     /// Nothing more will come: gives back the memory that no byte is in.
     pub fn shrink(&mut self) {
-        if self.data.capacity() > self.data.len() + self.data.len() / 4 {
-            let exact = self.data.as_slice().to_vec();
-            spare::give(std::mem::replace(&mut self.data, exact));
-        }
+        self.data.shrink(0);
     }
 
     /// Bytes that are missing here; what is behind them is not joined to what is before.
@@ -95,12 +93,6 @@ impl Window {
         self.start = self.total().saturating_add(bytes);
         self.inspected = self.start;
         self.data.clear();
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        spare::give(std::mem::take(&mut self.data));
     }
 }
 

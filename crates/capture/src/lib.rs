@@ -78,6 +78,8 @@ pub mod bypass;
 pub mod ebpf;
 mod error;
 mod filter;
+#[cfg(target_os = "linux")]
+mod link;
 pub mod live;
 #[cfg(target_os = "linux")]
 pub mod nfqueue;
@@ -86,6 +88,8 @@ mod pcapng;
 mod progress;
 mod reader;
 mod source;
+#[cfg(target_os = "linux")]
+mod sys;
 mod writer;
 
 pub use error::{Broken, Error};

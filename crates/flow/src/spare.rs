@@ -5,6 +5,7 @@
 //! was needed at some time, and is no more than 64 times 64 KiB.
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 
 /// Smaller buffers are not worth keeping, larger ones are rare.
 const MIN: usize = 8 << 10;
@@ -24,13 +25,58 @@ thread_local! {
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Appends `bytes` to `data`, which grows into a spare buffer where there is one.
-#[inline]
-pub fn append(data: &mut Vec<u8>, bytes: &[u8]) {
-    if data.capacity() - data.len() < bytes.len() && data.len() + bytes.len() > GROWS {
-        grow(data, bytes.len());
+/// Bytes whose memory comes back when they are dropped.
+#[derive(Debug, Clone, Default)]
+pub struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// Appends `bytes`; grows into a spare buffer where there is one.
+    #[inline]
+    pub fn append(&mut self, bytes: &[u8]) {
+        let data = &mut self.0;
+        if data.capacity() - data.len() < bytes.len() && data.len() + bytes.len() > GROWS {
+            grow(data, bytes.len());
+        }
+        data.extend_from_slice(bytes);
     }
-    data.extend_from_slice(bytes);
+
+    /// Nothing more will come, and what is before `from` is not needed: gives back the memory that no other byte is in, where
+    /// that is more than a quarter. Whether it did: then the bytes begin with that at `from`.
+    pub fn shrink(&mut self, from: usize) -> bool {
+        let needed = self.0.get(from..).unwrap_or(&[]);
+        let shrinks = self.0.capacity() > needed.len() + needed.len() / 4;
+        if shrinks {
+            *self = Buffer(needed.to_vec());
+        }
+        shrinks
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(data: Vec<u8>) -> Buffer {
+        Buffer(data)
+    }
+}
+
+impl Deref for Buffer {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        give(std::mem::take(&mut self.0));
+    }
 }
 
 #[cold]
@@ -57,7 +103,7 @@ fn grow(data: &mut Vec<u8>, more: usize) {
 
 /// Keeps the memory of a buffer that nobody needs, if it is worth it.
 #[inline]
-pub fn give(data: Vec<u8>) {
+fn give(data: Vec<u8>) {
     if (MIN..=MAX).contains(&data.capacity()) {
         keep(data);
     }
@@ -85,33 +131,44 @@ mod tests {
 
     #[test]
     fn what_one_grew_the_next_takes() {
-        let mut a = Vec::new();
+        let mut a = Buffer::default();
         for _ in 0..20 {
-            append(&mut a, &[1; 1000]);
+            a.append(&[1; 1000]);
         }
         let (capacity, at) = (a.capacity(), a.as_ptr());
         assert!((MIN..=MAX).contains(&capacity));
-        give(a);
+        drop(a);
         assert_eq!(kept(), 1);
-        let mut b = Vec::new();
-        append(&mut b, &[2; 600]);
+        let mut b = Buffer::default();
+        b.append(&[2; 600]);
         assert_eq!(kept(), 1, "what fits a packet needs none");
-        append(&mut b, &[3; 600]);
+        b.append(&[3; 600]);
         assert_eq!(kept(), 1, "it would be far too large");
-        append(&mut b, &[4; 12_000]);
+        b.append(&[4; 12_000]);
         assert_eq!((kept(), b.capacity(), b.as_ptr()), (0, capacity, at));
         assert!(b[..600] == [2; 600] && b[600..1200] == [3; 600] && b[1200..] == [4; 12_000]);
         // None is left, and what is too large or too small is not kept.
         let mut c = b.clone();
-        append(&mut c, &[5; MAX]);
-        give(c);
-        give(vec![0; 100]);
+        c.append(&[5; MAX]);
+        drop(c);
+        drop(Buffer::from(vec![0; 100]));
         assert_eq!(kept(), 0);
         // A spare one that is too small stays.
-        give(b);
-        let mut d = vec![6; MAX];
-        append(&mut d, &[7; 2000]);
+        drop(b);
+        let mut d = Buffer::from(vec![6; MAX]);
+        d.append(&[7; 2000]);
         assert_eq!((kept(), d.len()), (1, MAX + 2000));
+    }
+
+    #[test]
+    fn what_no_byte_is_in_is_given_back() {
+        let mut a = Buffer::from(Vec::with_capacity(MIN));
+        a.append(&[1; MIN - 100]);
+        assert!(!a.shrink(0) && kept() == 0);
+        a[MIN - 101] = 2;
+        assert!(a.shrink(MIN - 102));
+        assert_eq!((a.as_slice(), a.capacity(), kept()), (&[1, 2][..], 2, 1));
+        assert!(!a.shrink(0) && a.shrink(5) && a.is_empty());
     }
 
     #[test]

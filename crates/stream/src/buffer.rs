@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use margay_flow::spare;
+use margay_flow::spare::Buffer;
 
 use crate::policy::OsPolicy;
 
@@ -25,17 +25,17 @@ struct Block {
     start: u64,
     /// Bytes at the front of `data` that are freed but not yet moved out.
     head: usize,
-    data: Vec<u8>,
+    data: Buffer,
 }
 
 impl Block {
     fn bytes(&self) -> &[u8] {
         self.data.get(self.head..).unwrap_or(&[])
     }
-    const fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.data.len() - self.head
     }
-    const fn end(&self) -> u64 {
+    fn end(&self) -> u64 {
         self.start + self.len() as u64
     }
     fn range(&self, from: u64, to: u64) -> &[u8] {
@@ -70,7 +70,7 @@ impl Block {
             self.data.clear();
             self.head = 0;
             if self.data.capacity() > KEEP {
-                spare::give(std::mem::take(&mut self.data));
+                self.data = Buffer::default();
             }
         } else if self.head > 4096 && self.head * 2 > self.data.len() {
             // Each byte moves once at most for every byte freed.
@@ -80,17 +80,9 @@ impl Block {
     }
     /// Gives back the memory that no byte is in.
     fn shrink(&mut self) {
-        if self.data.capacity() > self.len() + self.len() / 4 {
-            let exact = self.bytes().to_vec();
-            spare::give(std::mem::replace(&mut self.data, exact));
+        if self.data.shrink(self.head) {
             self.head = 0;
         }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        spare::give(std::mem::take(&mut self.data));
     }
 }
 
@@ -162,7 +154,7 @@ impl StreamBuffer {
             && block.end() == start
             && start >= self.floor
         {
-            spare::append(&mut block.data, bytes);
+            block.data.append(bytes);
             self.pieces.push_back(Piece { start, end, segment: (start, end) });
             self.limit_pieces();
             done.new = bytes.len() as u32;
@@ -245,9 +237,9 @@ impl StreamBuffer {
             if i > 0 && self.blocks.get(i - 1).is_some_and(|b| b.end() == at) {
                 let joined = if stop == next { Some(self.blocks.remove(i)) } else { None };
                 if let Some(b) = self.blocks.get_mut(i - 1) {
-                    spare::append(&mut b.data, part);
+                    b.data.append(part);
                     if let Some(j) = joined {
-                        spare::append(&mut b.data, j.bytes());
+                        b.data.append(j.bytes());
                     }
                 }
             } else if stop == next && next != u64::MAX {
@@ -259,7 +251,7 @@ impl StreamBuffer {
                     done.refused = true;
                     return;
                 }
-                self.blocks.insert(i, Block { start: at, head: 0, data: part.to_vec() });
+                self.blocks.insert(i, Block { start: at, head: 0, data: part.to_vec().into() });
             }
             done.new += part.len() as u32;
             let p = self.pieces.partition_point(|p| p.start < at);

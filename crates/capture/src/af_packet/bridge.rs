@@ -33,11 +33,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::block::{self, Trust, VLAN_TAG};
-use super::ring::{Polled, SlotRing, poll_all};
+use super::ring::{SlotRing, poll_all};
 use super::send::{Offload, Out, Sender, TOGETHER};
-use super::{BACK_OFF, Interface, LOOK, NOTHING, Opening, Settings, State, let_in};
+use super::{Interface, NOTHING, Opening, Settings, let_in};
+use crate::link::{LOOK, State};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, Side, Verdict};
 use crate::reader::{Batch, Meta};
+use crate::sys::Polled;
 
 /// Room for a packet that is larger than a slot, and how many of them are received together.
 const LARGE: usize = 1 << 17;
@@ -276,23 +278,12 @@ impl Bridge {
 
     fn look_at(&mut self, at: usize) -> Option<LinkChange> {
         let end = self.ends.get_mut(at)?;
-        if let State::Gone { until, .. } = end.state
-            && self.looked < until
-        {
+        if end.state.rests(self.looked) {
             return None;
         }
-        let found = Interface::find(&end.name);
-        let here = match &found {
-            Ok(i) if end.ring.is_some() && i.index == end.interface.index => {
-                let (state, change) = match (end.state, i.up) {
-                    (State::Up, false) => (State::Down, LinkChange::Down),
-                    (State::Down, true) => (State::Up, LinkChange::Back),
-                    _ => return None,
-                };
-                end.state = state;
-                return Some(change);
-            }
-            Ok(i) if i.up => Some(i.clone()),
+        let here = match Interface::find(&end.name) {
+            Ok(i) if end.ring.is_some() && i.index == end.interface.index => return end.state.is_there(i.up),
+            Ok(i) if i.up => Some(i),
             _ => None,
         };
         if end.ring.as_ref().is_some_and(|r| r.ready().is_some()) {
@@ -309,13 +300,8 @@ impl Bridge {
                 return Some(LinkChange::Back);
             }
         }
-        let end = self.ends.get_mut(at)?;
-        let (pause, told) = match end.state {
-            State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), true),
-            _ => (BACK_OFF[0], false),
-        };
-        end.state = State::Gone { until: self.looked + pause, pause };
-        (!told).then_some(LinkChange::Gone)
+        let looked = self.looked;
+        self.ends.get_mut(at)?.state.is_gone(looked)
     }
 
     /// Whether there is a packet.
@@ -387,19 +373,11 @@ impl Bridge {
         let (mut idle, mut error) = (true, false);
         for (end, told) in self.ends.iter_mut().zip(told) {
             let Some(told) = told else { continue };
-            end.counters.polls += 1;
+            told.count(&mut end.counters);
             match told {
-                Polled::Data => {
-                    end.counters.poll_data += 1;
-                    idle = false;
-                }
-                Polled::Signal => {
-                    end.counters.poll_signal += 1;
-                    idle = false;
-                }
-                Polled::Timeout => end.counters.poll_timeout += 1,
+                Polled::Data | Polled::Signal => idle = false,
+                Polled::Timeout => {}
                 Polled::Error => {
-                    end.counters.poll_errors += 1;
                     if end.ring.as_ref().is_some_and(|r| r.socket.take_error().is_some()) {
                         end.counters.errors += 1;
                     }
@@ -535,7 +513,7 @@ impl End {
             name: end.name,
             settings: end.settings,
             drops: end.drops,
-            state: if interface.up { State::Up } else { State::Down },
+            state: State::of(interface.up),
             interface,
             ring: None,
             sender: None,
@@ -684,11 +662,12 @@ impl LiveSource for Bridge {
                 // In turn, so that neither has to wait for the other.
                 let at = (self.current + turn) % 2;
                 let Some(end) = self.ends.get_mut(at) else { continue };
-                if end.state == State::Down && end.ring.as_ref().is_some_and(|r| r.ready().is_some()) {
-                    // Packets are the surest sign.
-                    end.state = State::Up;
+                if end.state == State::Down
+                    && end.ring.as_ref().is_some_and(|r| r.ready().is_some())
+                    && let Some(change) = end.state.has_packets()
+                {
                     self.current = at;
-                    return Received::Link(LinkChange::Back);
+                    return Received::Link(change);
                 }
                 if end.take(max.max(1)) {
                     self.current = at;

@@ -37,12 +37,14 @@ use crate::bpf::Raw;
 use crate::ebpf::sys::{Program, ProgramType};
 use crate::ebpf::{Purpose, programs};
 use crate::filter::Filter;
+use crate::link::{LOOK, State, told};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::reader::{Batch, Meta};
+use crate::sys::Polled;
 use block::Cursor;
 pub use block::Trust;
 pub use bridge::{Agreement, Bridge, BridgeEnd};
-use ring::{Asker, Polled, Ring, Shape, Socket};
+use ring::{Asker, Ring, Shape, Socket};
 pub use send::Injector;
 use send::{Out, Sender};
 
@@ -239,23 +241,6 @@ fn link(hardware: u16) -> Option<LinkType> {
 
 /// A program that lets nothing in.
 const NOTHING: [Raw; 1] = [Raw { code: 6, jt: 0, jf: 0, k: 0 }];
-/// The shortest and the longest time after which a lost interface is looked for again.
-const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
-/// How often an interface from which nothing comes is looked at.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// Whether the interface is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Up,
-    /// As the kernel said, or the interface itself.
-    Down,
-    /// To be looked for again then.
-    Gone {
-        until: Instant,
-        pause: Duration,
-    },
-}
 
 /// A socket with its ring.
 #[derive(Debug)]
@@ -300,7 +285,7 @@ impl AfPacket {
             name: name.to_owned(),
             settings,
             program,
-            state: if interface.up { State::Up } else { State::Down },
+            state: State::of(interface.up),
             interface,
             ring: None,
             cursor: Cursor::default(),
@@ -399,18 +384,16 @@ impl AfPacket {
             std::thread::sleep(wait);
             return Some(self.look());
         };
-        self.counters.polls += 1;
-        match ring.socket.poll(wait) {
-            Polled::Data => self.counters.poll_data += 1,
-            Polled::Signal => self.counters.poll_signal += 1,
+        let polled = ring.socket.poll(wait);
+        polled.count(&mut self.counters);
+        match polled {
+            Polled::Data | Polled::Signal => {}
             Polled::Timeout => {
-                self.counters.poll_timeout += 1;
                 if !ring.ready() && (self.state != State::Up || self.looked.is_none_or(|l| l.elapsed() >= LOOK)) {
                     return Some(self.look());
                 }
             }
             Polled::Error => {
-                self.counters.poll_errors += 1;
                 if ring.socket.take_error().is_some() {
                     self.counters.errors += 1;
                 }
@@ -431,28 +414,12 @@ impl AfPacket {
     fn look(&mut self) -> Received {
         let now = Instant::now();
         self.looked = Some(now);
-        if let State::Gone { until, .. } = self.state
-            && now < until
-        {
+        if self.state.rests(now) {
             return Received::Idle;
         }
-        let found = Interface::find(&self.name);
-        let here = match &found {
-            Ok(i) if self.ring.is_some() && i.index == self.interface.index => {
-                let change = match (self.state, i.up) {
-                    (State::Up, false) => Some((State::Down, LinkChange::Down)),
-                    (State::Down, true) => Some((State::Up, LinkChange::Back)),
-                    _ => None,
-                };
-                return match change {
-                    Some((state, change)) => {
-                        self.state = state;
-                        Received::Link(change)
-                    }
-                    None => Received::Idle,
-                };
-            }
-            Ok(i) if i.up => Some(i.clone()),
+        let here = match Interface::find(&self.name) {
+            Ok(i) if self.ring.is_some() && i.index == self.interface.index => return told(self.state.is_there(i.up)),
+            Ok(i) if i.up => Some(i),
             _ => None,
         };
         if let Some(ring) = &self.ring {
@@ -478,12 +445,7 @@ impl AfPacket {
                 return Received::Link(LinkChange::Back);
             }
         }
-        let (pause, told) = match self.state {
-            State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), true),
-            _ => (BACK_OFF[0], false),
-        };
-        self.state = State::Gone { until: now + pause, pause };
-        if told { Received::Idle } else { Received::Link(LinkChange::Gone) }
+        told(self.state.is_gone(now))
     }
 }
 
@@ -635,10 +597,8 @@ impl LiveSource for AfPacket {
                 }
                 ring.release();
             }
-            if self.state == State::Down {
-                // Packets are the surest sign.
-                self.state = State::Up;
-                return Received::Link(LinkChange::Back);
+            if let Some(change) = self.state.has_packets() {
+                return Received::Link(change);
             }
         }
         self.take(max.max(1));

@@ -1,19 +1,18 @@
 //! The system's side of an AF_PACKET socket: its calls, and the memory that it shares with the kernel. All `unsafe` code of
-//! live capture is here; what is in a block is read by safe code (`block`).
+//! AF_PACKET alone is here and in `send`; what is in a block is read by safe code (`block`).
 //!
 //! See `Documentation/networking/packet_mmap.rst` of Linux and packet(7).
 
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::send::Offload;
 use crate::bpf::Raw;
+use crate::sys::{self, Map, Polled, check};
 
 /// Where a block's status word is: after `version` and `offset_to_priv` of `tpacket_block_desc`.
 const STATUS: usize = 8;
@@ -34,27 +33,10 @@ pub(crate) struct Socket {
     fd: OwnedFd,
 }
 
-/// What waiting came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Polled {
-    Data,
-    Timeout,
-    Signal,
-    Error,
-}
-
-pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
 impl Socket {
     /// A socket that belongs to no interface and receives nothing yet.
     pub(crate) fn new() -> io::Result<Socket> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no memory is handed over.
-        let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-        // SAFETY: the descriptor was just made, and nobody else has it.
-        Ok(Socket { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Socket { fd: sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)? })
     }
 
     pub(super) fn raw(&self) -> libc::c_int {
@@ -63,9 +45,7 @@ impl Socket {
 
     /// `T` is a plain C structure without padding that matters.
     fn set<T>(&self, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
-        let len = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the kernel reads `len` bytes at `value`, which is that large and lives on.
-        check(unsafe { libc::setsockopt(self.raw(), level, name, std::ptr::from_ref(value).cast(), len) }).map(drop)
+        sys::set(&self.fd, level, name, value)
     }
 
     pub(crate) fn set_int(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -74,9 +54,8 @@ impl Socket {
 
     fn get_int(&self, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
         let mut value: libc::c_int = 0;
-        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `value`, which is that large.
-        check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut value).cast(), &raw mut len) })?;
+        // SAFETY: any bytes are a number.
+        unsafe { sys::get(&self.fd, level, name, &mut value) }?;
         Ok(value)
     }
 
@@ -137,20 +116,16 @@ impl Socket {
     /// Packets, drops and freezes since they were last asked for.
     pub(crate) fn statistics(&self) -> io::Result<[u64; 3]> {
         let mut s = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
-        let mut len = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
-        let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        // SAFETY: the kernel writes at most `len` bytes to `s`, which is that large and has no invalid values.
-        check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut s).cast(), &raw mut len) })?;
+        // SAFETY: any bytes are numbers.
+        unsafe { sys::get(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut s) }?;
         Ok([s.tp_packets, s.tp_drops, s.tp_freeze_q_cnt].map(u64::from))
     }
 
     /// Packets and drops since they were last asked for, of a ring of slots.
     pub(crate) fn statistics_of_slots(&self) -> io::Result<[u64; 2]> {
         let mut s = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        // SAFETY: the kernel writes at most `len` bytes to `s`, which is that large and has no invalid values.
-        check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut s).cast(), &raw mut len) })?;
+        // SAFETY: any bytes are numbers.
+        unsafe { sys::get(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut s) }?;
         Ok([s.tp_packets, s.tp_drops].map(u64::from))
     }
 
@@ -165,18 +140,8 @@ impl Socket {
 
     /// Waits until there is a block, or an error.
     pub(crate) fn poll(&self, wait: Duration) -> Polled {
-        let mut p = libc::pollfd { fd: self.raw(), events: libc::POLLIN, revents: 0 };
-        let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: there is one structure, and the kernel writes within it.
-        match unsafe { libc::poll(&raw mut p, 1, millis) } {
-            0 => Polled::Timeout,
-            n if n < 0 => match io::Error::last_os_error().kind() {
-                io::ErrorKind::Interrupted => Polled::Signal,
-                _ => Polled::Error,
-            },
-            _ if p.revents & (libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) != 0 => Polled::Error,
-            _ => Polled::Data,
-        }
+        let [polled] = poll_all([Some(self)], wait);
+        polled.unwrap_or(Polled::Timeout)
     }
 
     /// Makes the socket one with a ring of `shape`, in memory that the kernel and this process share.
@@ -196,18 +161,12 @@ impl Socket {
         };
         self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let len = shape.block_size as usize * shape.blocks as usize;
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        let map = self.map(len, protection, flags)?;
-        Ok(Ring { map, len, block_size: shape.block_size as usize, next: 0, socket: self })
+        let map = self.map(len)?;
+        Ok(Ring { map, block_size: shape.block_size as usize, next: 0, socket: self })
     }
 
-    fn map(&self, len: usize, protection: libc::c_int, flags: libc::c_int) -> io::Result<NonNull<u8>> {
-        // SAFETY: a new mapping where the kernel likes; nothing of ours is replaced.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, self.raw(), 0) };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    fn map(&self, len: usize) -> io::Result<Map> {
+        Map::new(self.raw(), len, 0, libc::MAP_SHARED)
     }
 
     /// Makes the socket one with a ring of slots, each for one packet (TPACKET_V2): a packet can be had as soon as it is
@@ -236,9 +195,8 @@ impl Socket {
         };
         self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let len = block as usize * blocks as usize;
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        let map = self.map(len, protection, flags)?;
-        Ok(SlotRing { map, len, slot: slot as usize, next: 0, taken: 0, socket: self })
+        let map = self.map(len)?;
+        Ok(SlotRing { map, slot: slot as usize, next: 0, taken: 0, socket: self })
     }
 }
 
@@ -248,9 +206,7 @@ const LARGE_QUEUE: libc::c_int = 32 << 20;
 /// The ring of slots: the kernel fills one after the other, and they are given back in the same order.
 #[derive(Debug)]
 pub(crate) struct SlotRing {
-    /// `len` bytes, from `mmap`, until this is dropped.
-    map: NonNull<u8>,
-    len: usize,
+    map: Map,
     slot: usize,
     /// The slot that is given back next: below `len / slot`.
     next: usize,
@@ -259,15 +215,12 @@ pub(crate) struct SlotRing {
     pub(crate) socket: Socket,
 }
 
-// SAFETY: as of `Ring`.
-unsafe impl Send for SlotRing {}
-
 impl SlotRing {
     fn status(&self, slot: usize) -> Option<&AtomicU32> {
-        let at = slot.checked_mul(self.slot).filter(|at| at + self.slot <= self.len)?;
+        let at = slot.checked_mul(self.slot).filter(|at| at + self.slot <= self.map.len)?;
         // SAFETY: the whole slot is in the mapping, as was just seen, and begins with the word, aligned since slots are a
         // power of two of 2 KiB or more. It is looked at here through atomics alone.
-        Some(unsafe { AtomicU32::from_ptr(self.map.as_ptr().add(at).cast()) })
+        Some(unsafe { AtomicU32::from_ptr(self.map.at.as_ptr().add(at).cast()) })
     }
 
     /// The status of the next slot that was not taken, where that is ours.
@@ -286,14 +239,14 @@ impl SlotRing {
         self.taken += 1;
         // SAFETY: the slot is in the mapping (`ready` looked), and ours: the kernel does not write to it until it is
         // released, which needs `&mut self`, as this does.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.map.as_ptr().add(at), self.slot) })
+        Some(unsafe { std::slice::from_raw_parts_mut(self.map.at.as_ptr().add(at), self.slot) })
     }
 
     /// All slots that are taken, one after the other.
     #[inline]
     pub(crate) fn taken(&self) -> &[u8] {
         // SAFETY: `taken` slots from `next` on are in the mapping and ours until they are released, which needs `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(self.next * self.slot), self.taken * self.slot) }
+        unsafe { std::slice::from_raw_parts(self.map.at.as_ptr().add(self.next * self.slot), self.taken * self.slot) }
     }
 
     pub(crate) fn slot_size(&self) -> usize {
@@ -309,7 +262,7 @@ impl SlotRing {
         }
         self.next += self.taken;
         self.taken = 0;
-        if (self.next + 1) * self.slot > self.len {
+        if (self.next + 1) * self.slot > self.map.len {
             self.next = 0;
         }
     }
@@ -357,55 +310,33 @@ fn is_of_the_socket(e: &io::Error) -> bool {
     e.raw_os_error().is_some_and(|code| own.contains(&code))
 }
 
-impl Drop for SlotRing {
-    fn drop(&mut self) {
-        // SAFETY: as of `Ring`.
-        unsafe { libc::munmap(self.map.as_ptr().cast::<c_void>(), self.len) };
-    }
-}
-
 /// Waits until one of the sockets has something, or an error; what each of them has.
-pub(crate) fn poll_all(sockets: [Option<&Socket>; 2], wait: Duration) -> [Option<Polled>; 2] {
-    // A negative descriptor is left out.
-    let fd = |s: Option<&Socket>| libc::pollfd { fd: s.map_or(-1, Socket::raw), events: libc::POLLIN, revents: 0 };
-    let mut all = sockets.map(fd);
-    let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: there are two structures, and the kernel writes within them.
-    let result = unsafe { libc::poll(all.as_mut_ptr(), 2, millis) };
-    let failed = match io::Error::last_os_error().kind() {
-        io::ErrorKind::Interrupted => Polled::Signal,
-        _ => Polled::Error,
-    };
-    all.map(|p| match result {
+pub(crate) fn poll_all<const N: usize>(sockets: [Option<&Socket>; N], wait: Duration) -> [Option<Polled>; N] {
+    let mut all = sockets.map(|s| sys::polled(s.map_or(-1, Socket::raw)));
+    let waited = sys::wait(&mut all, wait);
+    all.map(|p| match waited {
         _ if p.fd < 0 => None,
-        0 => Some(Polled::Timeout),
-        n if n < 0 => Some(failed),
-        _ if p.revents & (libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) != 0 => Some(Polled::Error),
-        _ if p.revents != 0 => Some(Polled::Data),
-        _ => Some(Polled::Timeout),
+        Err(polled) => Some(polled),
+        Ok(()) if p.revents & (libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) != 0 => Some(Polled::Error),
+        Ok(()) if p.revents != 0 => Some(Polled::Data),
+        Ok(()) => Some(Polled::Timeout),
     })
 }
 
 /// The ring: blocks that the kernel fills one after the other, and that are given back in the same order.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// `len` bytes, from `mmap`, until this is dropped.
-    map: NonNull<u8>,
-    len: usize,
+    map: Map,
     block_size: usize,
     /// The block that the kernel hands over next, or has handed over: below `len / block_size`.
     next: usize,
     pub(crate) socket: Socket,
 }
 
-// SAFETY: the mapping belongs to this value alone, and is used through its methods alone, which borrow it; the kernel, with
-// which it is shared, does not care from which thread.
-unsafe impl Send for Ring {}
-
 impl Ring {
     fn base(&self) -> *mut u8 {
         // SAFETY: `next` is below the number of blocks, so that the whole block is in the mapping.
-        unsafe { self.map.as_ptr().add(self.next * self.block_size) }
+        unsafe { self.map.at.as_ptr().add(self.next * self.block_size) }
     }
 
     fn status(&self) -> &AtomicU32 {
@@ -446,17 +377,10 @@ impl Ring {
         if self.ready() {
             self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
             self.next += 1;
-            if (self.next + 1) * self.block_size > self.len {
+            if (self.next + 1) * self.block_size > self.map.len {
                 self.next = 0;
             }
         }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of that length, and nobody uses it any more: who borrowed from it borrowed `self`.
-        unsafe { libc::munmap(self.map.as_ptr().cast::<c_void>(), self.len) };
     }
 }
 
@@ -497,10 +421,7 @@ const STATS_MAX: usize = 65_536;
 
 impl Asker {
     pub(crate) fn new() -> io::Result<Asker> {
-        // SAFETY: no memory is handed over.
-        let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the descriptor was just made, and nobody else has it.
-        Ok(Asker { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Asker { fd: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)? })
     }
 
     fn ask(&self, interface: &str, what: libc::c_ulong, value: Value) -> io::Result<Value> {

@@ -5,11 +5,12 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::ring::{Socket, check};
+use super::ring::Socket;
 use crate::live::LiveError;
+use crate::sys::{self, check};
 
 /// Frames that one call sends at most.
 pub(crate) const TOGETHER: usize = 64;
@@ -189,20 +190,7 @@ impl Injector {
     /// # Errors
     /// [`LiveError`].
     pub fn routed() -> Result<Injector, LiveError> {
-        let one = |family, level, name| {
-            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-            // SAFETY: no memory is handed over.
-            let fd = check(unsafe { libc::socket(family, kind, libc::IPPROTO_RAW) })?;
-            // SAFETY: the descriptor was just made, and nobody else has it.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-            let yes: libc::c_int = 1;
-            let len = size_of::<libc::c_int>() as libc::socklen_t;
-            // SAFETY: the kernel reads a number of that size.
-            check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const yes).cast(), len) })?;
-            Ok::<OwnedFd, io::Error>(fd)
-        };
-        let both = one(libc::AF_INET, libc::IPPROTO_IP, libc::IP_HDRINCL)
-            .and_then(|a| Ok([a, one(libc::AF_INET6, libc::IPPROTO_IPV6, libc::IPV6_HDRINCL)?]));
+        let both = sys::raw_ip(libc::AF_INET, None).and_then(|a| Ok([a, sys::raw_ip(libc::AF_INET6, None)?]));
         both.map(|b| Injector(Way::Routed(b))).map_err(|e| refused("raw sockets", "cannot be opened", e))
     }
 
@@ -213,40 +201,13 @@ impl Injector {
                 let frame = [link, packet].concat();
                 sender.send(&[Out { frame: &frame, ..Out::default() }]).sent == 1
             }
-            Way::Routed([v4, v6]) => match packet.first().map(|b| b >> 4) {
-                Some(4) => packet.get(16..20).and_then(|b| b.try_into().ok()).is_some_and(|to: [u8; 4]| {
-                    let address = libc::sockaddr_in {
-                        sin_family: libc::AF_INET as libc::sa_family_t,
-                        sin_port: 0,
-                        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to) },
-                        sin_zero: [0; 8],
-                    };
-                    send_to(v4, packet, &address)
-                }),
-                Some(6) => packet.get(24..40).and_then(|b| b.try_into().ok()).is_some_and(|to: [u8; 16]| {
-                    let address = libc::sockaddr_in6 {
-                        sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                        sin6_port: 0,
-                        sin6_flowinfo: 0,
-                        sin6_addr: libc::in6_addr { s6_addr: to },
-                        sin6_scope_id: 0,
-                    };
-                    send_to(v6, packet, &address)
-                }),
-                _ => false,
+            Way::Routed([v4, v6]) => match sys::family(packet) {
+                Some(libc::AF_INET) => sys::send_ip(v4, packet).is_ok(),
+                Some(_) => sys::send_ip(v6, packet).is_ok(),
+                None => false,
             },
         }
     }
-}
-
-/// `T` is an address.
-fn send_to<T>(fd: &OwnedFd, packet: &[u8], address: &T) -> bool {
-    let len = size_of::<T>() as libc::socklen_t;
-    let to = std::ptr::from_ref(address).cast();
-    // SAFETY: the kernel reads the packet and the address, which are as long as it is told.
-    let sent =
-        unsafe { libc::sendto(fd.as_raw_fd(), packet.as_ptr().cast(), packet.len(), libc::MSG_DONTWAIT, to, len) };
-    usize::try_from(sent) == Ok(packet.len())
 }
 
 fn refused(interface: &str, what: &'static str, source: io::Error) -> LiveError {

@@ -30,13 +30,15 @@ use crate::af_packet::Interface;
 pub use crate::af_packet::Trust;
 use crate::ebpf::XdpMode;
 use crate::filter::Filter;
+use crate::link::{LOOK, State, told};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, XdpRings};
 use crate::reader::{Batch, Meta};
+use crate::sys::{self, Polled};
 pub use port::Port;
 use port::Standing;
 pub(crate) use port::attach;
 pub(crate) use umem::View;
-use umem::{Failed, Polled, Shape, Socket};
+use umem::{Failed, Shape, Socket};
 
 /// Bytes of memory of a socket.
 const MEMORY: u32 = 16 << 20;
@@ -44,10 +46,6 @@ const MEMORY: u32 = 16 << 20;
 const HEADROOM: u32 = 256;
 /// An Ethernet header with two tags.
 const LINK_HEADER: u32 = 22;
-/// The shortest and the longest time after which a lost interface is looked for again.
-const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
-/// How often an interface from which nothing comes is looked at.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long a packet may be between the program and the ring: the time that a driver works on what its card had for it.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -110,18 +108,6 @@ impl Default for Settings {
     }
 }
 
-/// Whether the interface is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Up,
-    Down,
-    /// To be looked for again then.
-    Gone {
-        until: Instant,
-        pause: Duration,
-    },
-}
-
 /// A socket, and its queue.
 #[derive(Debug)]
 struct Bound {
@@ -176,7 +162,7 @@ impl AfXdp {
             fds: Vec::new(),
             at: 0,
             metas: Vec::new(),
-            state: if interface.up { State::Up } else { State::Down },
+            state: State::of(interface.up),
             started: false,
             looked: None,
             counters: LiveCounters::default(),
@@ -246,7 +232,7 @@ impl AfXdp {
         if sockets.iter().any(|b| b.socket.zero_copy()) || settings.defer.is_some() {
             self.remarks.extend(self.port.defer_interrupts(&standing));
         }
-        let fd = |b: &Bound| libc::pollfd { fd: b.socket.fd(), events: libc::POLLIN, revents: 0 };
+        let fd = |b: &Bound| sys::polled(b.socket.fd());
         self.fds = sockets.iter().map(fd).collect();
         self.sockets = sockets;
         self.at = 0;
@@ -343,16 +329,9 @@ impl AfXdp {
                 return None;
             }
         }
-        self.counters.polls += 1;
-        match umem::poll(&mut self.fds, wait) {
-            Polled::Data => self.counters.poll_data += 1,
-            Polled::Signal => self.counters.poll_signal += 1,
-            Polled::Timeout => self.counters.poll_timeout += 1,
-            Polled::Error => {
-                self.counters.poll_errors += 1;
-                self.counters.errors += 1;
-            }
-        }
+        let polled = sys::poll(&mut self.fds, wait);
+        polled.count(&mut self.counters);
+        self.counters.errors += u64::from(polled == Polled::Error);
         if self.next_ready().is_some() {
             return None;
         }
@@ -373,9 +352,7 @@ impl AfXdp {
     fn look(&mut self) -> Received {
         let now = Instant::now();
         self.looked = Some(now);
-        if let State::Gone { until, .. } = self.state
-            && now < until
-        {
+        if self.state.rests(now) {
             return Received::Idle;
         }
         let found = Interface::find(self.port.name()).ok();
@@ -383,13 +360,7 @@ impl AfXdp {
         if let Some(i) = &found
             && Some(i.index) == ours
         {
-            let (state, change) = match (self.state, i.up) {
-                (State::Up, false) => (State::Down, LinkChange::Down),
-                (State::Down, true) => (State::Up, LinkChange::Back),
-                _ => return Received::Idle,
-            };
-            self.state = state;
-            return Received::Link(change);
+            return told(self.state.is_there(i.up));
         }
         self.close();
         if found.is_some_and(|i| i.up) {
@@ -400,12 +371,7 @@ impl AfXdp {
             }
             self.close();
         }
-        let (pause, told) = match self.state {
-            State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), true),
-            _ => (BACK_OFF[0], false),
-        };
-        self.state = State::Gone { until: now + pause, pause };
-        if told { Received::Idle } else { Received::Link(LinkChange::Gone) }
+        told(self.state.is_gone(now))
     }
 }
 
@@ -420,10 +386,8 @@ impl LiveSource for AfXdp {
             },
         };
         let Some(ready) = ready else { return Received::Idle };
-        if self.state == State::Down {
-            // Packets are the surest sign.
-            self.state = State::Up;
-            return Received::Link(LinkChange::Back);
+        if let Some(change) = self.state.has_packets() {
+            return Received::Link(change);
         }
         self.at = ready;
         self.take(max.max(1));

@@ -1,5 +1,5 @@
 //! The system's side of an AF_XDP socket: its calls, the memory that packets come in (UMEM), and the rings by which it goes to and
-//! fro. All `unsafe` code of AF_XDP is here.
+//! fro. All `unsafe` code of AF_XDP alone is here.
 //!
 //! See `Documentation/networking/af_xdp.rst` of Linux. The memory is chunks of one size. A chunk is the kernel's from when
 //! its address is in the fill ring until it is in the receive ring, and ours from then on.
@@ -7,10 +7,11 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::sys::{self, Map, check};
 
 /// How long a queue that another socket has just left is waited for.
 const LEFT: Duration = Duration::from_secs(2);
@@ -33,55 +34,6 @@ pub(super) struct Shape {
 /// What failed.
 #[derive(Debug)]
 pub(super) struct Failed(pub(super) &'static str, pub(super) io::Error);
-
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-fn set<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
-    let (at, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: the kernel reads `len` bytes at `value`, which is that large and lives on.
-    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) }).map(drop)
-}
-
-/// Memory that the kernel uses as well.
-#[derive(Debug)]
-struct Map {
-    /// `len` bytes, from `mmap`, until this is dropped.
-    at: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to this value alone; the kernel, with which it is shared, does not care from which thread it is
-// used.
-unsafe impl Send for Map {}
-
-impl Map {
-    fn new(fd: RawFd, len: usize, offset: libc::off_t, flags: libc::c_int) -> io::Result<Map> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping where the kernel likes; nothing of ours is replaced.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags | libc::MAP_POPULATE, fd, offset) };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        NonNull::new(at.cast()).map(|at| Map { at, len }).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
-    }
-
-    /// A number of a ring, at `offset`.
-    fn word(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len, "the kernel's offsets are in its mapping");
-        // SAFETY: within the mapping and aligned, as was just looked at; the kernel writes it as one word, and we look at it
-        // through atomics alone.
-        unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) }
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of that length, and nobody uses it any more: who borrowed from it borrowed `self`.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
-    }
-}
 
 /// A ring of entries of type `T`, a plain structure.
 #[derive(Debug)]
@@ -185,11 +137,7 @@ impl Socket {
     /// Makes a socket, and binds it.
     pub(super) fn new(index: i32, queue: u32, shape: Shape) -> Result<Socket, Failed> {
         let at = |what| move |e| Failed(what, e);
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: no memory is handed over.
-        let fd = check(unsafe { libc::socket(libc::AF_XDP, kind, 0) });
-        // SAFETY: the descriptor was just made, and nobody else has it.
-        let fd = fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).map_err(at("cannot open an AF_XDP socket"))?;
+        let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(at("cannot open an AF_XDP socket"))?;
         let len = shape.chunk as usize * shape.chunks as usize;
         let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         if shape.unaligned {
@@ -209,13 +157,13 @@ impl Socket {
         if shape.unaligned {
             region.flags = libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
         }
-        set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
+        sys::set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
             .map_err(at("memory for its packets cannot be locked (the capability CAP_IPC_LOCK, or ulimit -l)"))?;
         let rings = at("cannot have its rings");
         for name in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
             // Nothing is sent; but the kernel wants to have a ring for it.
             let entries = if name == libc::XDP_UMEM_COMPLETION_RING { 64 } else { shape.chunks };
-            set(&fd, libc::SOL_XDP, name, &entries).map_err(rings)?;
+            sys::set(&fd, libc::SOL_XDP, name, &entries).map_err(rings)?;
         }
         let offsets = offsets(&fd).map_err(rings)?;
         let rx = Ring::new(&fd, shape.chunks, &offsets.rx, libc::XDP_PGOFF_RX_RING).map_err(rings)?;
@@ -266,19 +214,17 @@ impl Socket {
     /// Whether packets come without being copied.
     pub(super) fn zero_copy(&self) -> bool {
         let mut flags = 0u32;
-        let mut len = size_of::<u32>() as libc::socklen_t;
-        let (to, name) = ((&raw mut flags).cast(), libc::XDP_OPTIONS);
-        // SAFETY: the kernel writes at most `len` bytes to `flags`, which is that large.
-        let got = unsafe { libc::getsockopt(self.fd(), libc::SOL_XDP, name, to, &raw mut len) };
-        got == 0 && flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+        // SAFETY: any bytes are a number.
+        let got = unsafe { sys::get(&self.fd, libc::SOL_XDP, libc::XDP_OPTIONS, &mut flags) };
+        got.is_ok() && flags & libc::XDP_OPTIONS_ZEROCOPY != 0
     }
 
     /// Has calls poll the card for `micros` before they wait, `budget` packets at a time.
     pub(super) fn busy_poll(&self, micros: u32, budget: u32) -> io::Result<()> {
         let number = |n: u32| libc::c_int::try_from(n).unwrap_or(libc::c_int::MAX);
-        set(&self.fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1 as &libc::c_int)?;
-        set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &number(micros))?;
-        set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &number(budget))
+        sys::set(&self.fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1 as &libc::c_int)?;
+        sys::set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &number(micros))?;
+        sys::set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &number(budget))
     }
 
     /// Calls the kernel, which goes on filling the memory then, and with busy polling looks whether there is something.
@@ -365,10 +311,8 @@ impl Socket {
         // struct xdp_statistics: rx_dropped, rx_invalid_descs, tx_invalid_descs, rx_ring_full, rx_fill_ring_empty_descs,
         // tx_ring_empty_descs.
         let mut s = [0u64; 6];
-        let mut len = size_of_val(&s) as libc::socklen_t;
-        let name = libc::XDP_STATISTICS;
-        // SAFETY: the kernel writes at most `len` bytes to `s`, which is that large.
-        check(unsafe { libc::getsockopt(self.fd(), libc::SOL_XDP, name, s.as_mut_ptr().cast(), &raw mut len) })?;
+        // SAFETY: any bytes are numbers.
+        unsafe { sys::get(&self.fd, libc::SOL_XDP, libc::XDP_STATISTICS, &mut s) }?;
         Ok([s[0], s[1], s[3], s[4]])
     }
 }
@@ -376,12 +320,10 @@ impl Socket {
 fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: a structure of integers, for which zeros are valid.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    let mut len = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
-    let (to, name) = ((&raw mut offsets).cast(), libc::XDP_MMAP_OFFSETS);
-    // SAFETY: the kernel writes at most `len` bytes to `offsets`, which is that large.
-    check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, name, to, &raw mut len) })?;
+    // SAFETY: a structure of integers.
+    let len = unsafe { sys::get(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets) }?;
     // Before Linux 5.4 there are no flags, and the structure is a shorter one.
-    if len as usize != size_of::<libc::xdp_mmap_offsets>() {
+    if len != size_of::<libc::xdp_mmap_offsets>() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "Linux 5.4 is needed"));
     }
     Ok(offsets)
@@ -403,29 +345,5 @@ impl<'a> View<'a> {
         // is ours: the kernel does not write to it until it is given back, which needs `&mut Socket`, and so cannot be while
         // this is borrowed.
         unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(p.start as usize), p.len as usize) }
-    }
-}
-
-/// What waiting came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Polled {
-    Data,
-    Timeout,
-    Signal,
-    Error,
-}
-
-/// Waits until one of the sockets has packets, or an error.
-pub(super) fn poll(sockets: &mut [libc::pollfd], wait: Duration) -> Polled {
-    let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: there are as many structures as said, and the kernel writes within them.
-    match unsafe { libc::poll(sockets.as_mut_ptr(), sockets.len() as libc::nfds_t, millis) } {
-        0 => Polled::Timeout,
-        n if n < 0 => match io::Error::last_os_error().kind() {
-            io::ErrorKind::Interrupted => Polled::Signal,
-            _ => Polled::Error,
-        },
-        _ if sockets.iter().any(|p| p.revents & libc::POLLIN != 0) => Polled::Data,
-        _ => Polled::Error,
     }
 }

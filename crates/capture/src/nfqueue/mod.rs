@@ -31,9 +31,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use margay_packet::{LinkType, Time};
 
-use crate::af_packet::ring::Polled;
 use crate::live::{Decisions, LiveCounters, LiveError, LiveSource, Received, Verdict};
 use crate::reader::{Batch, Meta};
+use crate::sys::Polled;
 use finish::shorten;
 use message::{Queued, Row, Said, Writer};
 use raw::Answerer;
@@ -287,21 +287,13 @@ impl Nfqueue {
     /// Waits for a message; whether there is one.
     #[cold]
     fn wait(&mut self, wait: Duration) -> bool {
-        self.counters.polls += 1;
-        match self.socket.poll(wait) {
-            Polled::Data => self.counters.poll_data += 1,
-            Polled::Signal => self.counters.poll_signal += 1,
-            Polled::Timeout => {
-                self.counters.poll_timeout += 1;
-                return false;
-            }
-            Polled::Error => {
-                self.counters.poll_errors += 1;
-                // An error that says nothing does not make this a busy loop.
-                std::thread::sleep(wait.min(Duration::from_millis(1)));
-            }
+        let polled = self.socket.poll(wait);
+        polled.count(&mut self.counters);
+        if polled == Polled::Error {
+            // An error that says nothing does not make this a busy loop.
+            std::thread::sleep(wait.min(Duration::from_millis(1)));
         }
-        true
+        polled != Polled::Timeout
     }
 
     /// What the kernel is told of a packet: a verdict, and its mark where that changes.

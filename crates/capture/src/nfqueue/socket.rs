@@ -1,17 +1,13 @@
-//! The system's side of a netlink socket: its calls. All `unsafe` code of NFQUEUE is here; what messages say is read by safe code
+//! The system's side of a netlink socket: its calls. All `unsafe` code of NFQUEUE alone is here, and in `raw`; what messages say is read by safe code
 //! (`message`).
 
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::af_packet::ring::Polled;
-
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
+use crate::sys::{self, Polled, check};
 
 /// A socket of NETLINK_NETFILTER.
 #[derive(Debug)]
@@ -55,17 +51,14 @@ pub(super) const AT_ONCE: usize = 256;
 impl Socket {
     /// A socket that has no queue yet.
     pub(super) fn new() -> io::Result<Socket> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no memory is handed over.
-        let fd = check(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_NETFILTER) })?;
-        // SAFETY: the descriptor was just made, and nobody else has it.
-        let mut socket = Socket { fd: unsafe { OwnedFd::from_raw_fd(fd) }, port: 0 };
+        let fd = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_NONBLOCK, libc::NETLINK_NETFILTER)?;
+        let mut socket = Socket { fd, port: 0 };
         let mut address = kernel();
         let mut len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
         // SAFETY: the kernel reads `len` bytes at `address`, which is that large.
-        check(unsafe { libc::bind(fd, (&raw const address).cast(), len) })?;
+        check(unsafe { libc::bind(socket.raw(), (&raw const address).cast(), len) })?;
         // SAFETY: the kernel writes at most `len` bytes to `address`, which is that large and has no invalid values.
-        check(unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut len) })?;
+        check(unsafe { libc::getsockname(socket.raw(), (&raw mut address).cast(), &raw mut len) })?;
         socket.port = address.nl_pid;
         Ok(socket)
     }
@@ -75,9 +68,7 @@ impl Socket {
     }
 
     fn set(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        let len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the kernel reads `len` bytes at `value`, which is that large.
-        check(unsafe { libc::setsockopt(self.raw(), level, name, (&raw const value).cast(), len) }).map(drop)
+        sys::set(&self.fd, level, name, &value)
     }
 
     /// How many bytes of messages may wait: more than others may have, where that is allowed.
@@ -160,18 +151,7 @@ impl Socket {
 
     /// Waits until there is a message, or an error.
     pub(super) fn poll(&self, wait: Duration) -> Polled {
-        let mut p = libc::pollfd { fd: self.raw(), events: libc::POLLIN, revents: 0 };
-        let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: there is one structure, and the kernel writes within it.
-        match unsafe { libc::poll(&raw mut p, 1, millis) } {
-            0 => Polled::Timeout,
-            n if n < 0 => match io::Error::last_os_error().kind() {
-                io::ErrorKind::Interrupted => Polled::Signal,
-                _ => Polled::Error,
-            },
-            _ if p.revents & libc::POLLIN == 0 => Polled::Error,
-            _ => Polled::Data,
-        }
+        sys::poll(&mut [sys::polled(self.raw())], wait)
     }
 }
 

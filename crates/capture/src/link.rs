@@ -1,0 +1,85 @@
+//! Whether an interface is there, and what is told of that: it goes down and up, it is gone, another one of its name is there.
+
+use std::time::{Duration, Instant};
+
+use crate::live::{LinkChange, Received};
+
+/// The shortest and the longest time after which a lost interface is looked for again.
+const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// How often an interface from which nothing comes is looked at.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
+/// Whether the interface is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Up,
+    /// As the kernel said, or the interface itself.
+    Down,
+    /// To be looked for again then.
+    Gone {
+        until: Instant,
+        pause: Duration,
+    },
+}
+
+impl State {
+    /// That of an interface that is there.
+    pub(crate) fn of(up: bool) -> State {
+        if up { State::Up } else { State::Down }
+    }
+
+    /// Whether it is not to be looked for yet.
+    pub(crate) fn rests(self, now: Instant) -> bool {
+        matches!(self, State::Gone { until, .. } if now < until)
+    }
+
+    /// It is the interface that it was, and is up or not: whether that is new.
+    pub(crate) fn is_there(&mut self, up: bool) -> Option<LinkChange> {
+        let (state, change) = match (*self, up) {
+            (State::Up, false) => (State::Down, LinkChange::Down),
+            (State::Down, true) => (State::Up, LinkChange::Back),
+            _ => return None,
+        };
+        *self = state;
+        Some(change)
+    }
+
+    /// There are packets, which are the surest sign: whether that is new.
+    pub(crate) fn has_packets(&mut self) -> Option<LinkChange> {
+        if *self == State::Down { self.is_there(true) } else { None }
+    }
+
+    /// It is gone, and is looked for after a time that grows: whether that is new.
+    pub(crate) fn is_gone(&mut self, now: Instant) -> Option<LinkChange> {
+        let (pause, change) = match *self {
+            State::Gone { pause, .. } => ((pause * 2).min(BACK_OFF[1]), None),
+            _ => (BACK_OFF[0], Some(LinkChange::Gone)),
+        };
+        *self = State::Gone { until: now + pause, pause };
+        change
+    }
+}
+
+/// What is received in the place of packets.
+pub(crate) fn told(change: Option<LinkChange>) -> Received {
+    change.map_or(Received::Idle, Received::Link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_is_told_once() {
+        let mut state = State::of(true);
+        assert_eq!((state.is_there(true), state.has_packets()), (None, None));
+        assert_eq!((state.is_there(false), state.is_there(false)), (Some(LinkChange::Down), None));
+        assert_eq!((state.has_packets(), state.has_packets()), (Some(LinkChange::Back), None));
+        let now = Instant::now();
+        assert_eq!((state.is_gone(now), state.is_gone(now)), (Some(LinkChange::Gone), None));
+        assert!(state.rests(now) && !state.rests(now + 2 * BACK_OFF[0]));
+        (0..10).for_each(|_| assert_eq!(state.is_gone(now), None));
+        assert!(state.rests(now + BACK_OFF[1] / 2) && !state.rests(now + BACK_OFF[1]));
+        assert_eq!(state.is_there(true), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! Calls of the system that sockets of every kind make: to be opened and set, to be waited for, to send packets as they
+//! are, and the memory that they share with the kernel.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use crate::live::LiveCounters;
+
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A new socket, which no program that is started has.
+pub(crate) fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is handed over.
+    let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an option, whose value is of type `T`: a plain C structure without padding that matters.
+pub(crate) fn set<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let (at, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads `len` bytes at `value`, which is that large and lives on.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) }).map(drop)
+}
+
+/// Reads an option into `value`; how many bytes of it the kernel wrote.
+///
+/// # Safety
+/// `T` is a plain C structure for which all bytes are valid.
+pub(crate) unsafe fn get<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &mut T) -> io::Result<usize> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which is that large and, as the caller says, may hold any.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, std::ptr::from_mut(value).cast(), &raw mut len) })?;
+    Ok(len as usize)
+}
+
+/// A socket of that family that sends whole IP packets, with their headers, where the host's routes lead.
+pub(crate) fn raw_ip(family: libc::c_int, mark: Option<u32>) -> io::Result<OwnedFd> {
+    // Of this protocol headers come with the packet.
+    let fd = socket(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
+    if let Some(mark) = mark {
+        set(&fd, libc::SOL_SOCKET, libc::SO_MARK, &mark)?;
+    }
+    Ok(fd)
+}
+
+/// The family of an IP packet.
+pub(crate) fn family(packet: &[u8]) -> Option<libc::c_int> {
+    match packet.first()? >> 4 {
+        4 => Some(libc::AF_INET),
+        6 => Some(libc::AF_INET6),
+        _ => None,
+    }
+}
+
+/// Sends a whole IP packet to where it says, with a socket of its family.
+pub(crate) fn send_ip(fd: &OwnedFd, packet: &[u8]) -> io::Result<()> {
+    let bad = || io::Error::from(io::ErrorKind::InvalidInput);
+    if family(packet) == Some(libc::AF_INET) {
+        let to: [u8; 4] = *packet.get(16..).and_then(<[u8]>::first_chunk).ok_or_else(bad)?;
+        let address = libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: 0,
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to) },
+            sin_zero: [0; 8],
+        };
+        send_to(fd, packet, &address)
+    } else {
+        let to: [u8; 16] = *packet.get(24..).and_then(<[u8]>::first_chunk).ok_or_else(bad)?;
+        let address = libc::sockaddr_in6 {
+            sin6_family: libc::AF_INET6 as libc::sa_family_t,
+            sin6_port: 0,
+            sin6_flowinfo: 0,
+            sin6_addr: libc::in6_addr { s6_addr: to },
+            sin6_scope_id: 0,
+        };
+        send_to(fd, packet, &address)
+    }
+}
+
+/// `T` is the structure of an address.
+fn send_to<T>(fd: &OwnedFd, packet: &[u8], to: &T) -> io::Result<()> {
+    let (flags, len) = (libc::MSG_DONTWAIT, size_of::<T>() as libc::socklen_t);
+    let to = std::ptr::from_ref(to).cast();
+    // SAFETY: the kernel reads as many bytes of `packet` as it has, and `len` at `to`, which is that large.
+    let sent = unsafe { libc::sendto(fd.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags, to, len) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What waiting came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Polled {
+    Data,
+    Timeout,
+    Signal,
+    Error,
+}
+
+impl Polled {
+    /// Counts it.
+    pub(crate) fn count(self, counters: &mut LiveCounters) {
+        counters.polls += 1;
+        match self {
+            Polled::Data => counters.poll_data += 1,
+            Polled::Timeout => counters.poll_timeout += 1,
+            Polled::Signal => counters.poll_signal += 1,
+            Polled::Error => counters.poll_errors += 1,
+        }
+    }
+}
+
+/// To be waited for until there is something to read; a negative descriptor is left out.
+pub(crate) fn polled(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits until one of the sockets has something, or an error.
+///
+/// # Errors
+/// What it came to in the place of that.
+pub(crate) fn wait(sockets: &mut [libc::pollfd], wait: Duration) -> Result<(), Polled> {
+    let millis = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: there are as many structures as said, and the kernel writes within them.
+    match unsafe { libc::poll(sockets.as_mut_ptr(), sockets.len() as libc::nfds_t, millis) } {
+        0 => Err(Polled::Timeout),
+        n if n < 0 => Err(match io::Error::last_os_error().kind() {
+            io::ErrorKind::Interrupted => Polled::Signal,
+            _ => Polled::Error,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// As [`wait`]; where one of them has something to read it does not matter whether there are errors too.
+pub(crate) fn poll(sockets: &mut [libc::pollfd], time: Duration) -> Polled {
+    match wait(sockets, time) {
+        Err(polled) => polled,
+        Ok(()) if sockets.iter().any(|p| p.revents & libc::POLLIN != 0) => Polled::Data,
+        Ok(()) => Polled::Error,
+    }
+}
+
+/// Memory that the kernel uses as well.
+#[derive(Debug)]
+pub(crate) struct Map {
+    /// `len` bytes, from `mmap`, until this is dropped.
+    pub(crate) at: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is used through its owner's methods alone, which borrow it; the kernel, with
+// which it is shared, does not care from which thread.
+unsafe impl Send for Map {}
+
+impl Map {
+    /// Memory of a socket, or with `fd` -1 fresh memory.
+    pub(crate) fn new(fd: RawFd, len: usize, offset: libc::off_t, flags: libc::c_int) -> io::Result<Map> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping where the kernel likes; nothing of ours is replaced.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags | libc::MAP_POPULATE, fd, offset) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(at.cast()).map(|at| Map { at, len }).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    /// A number that the kernel reads or writes too, at `offset`.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len, "the kernel's offsets are in its mapping");
+        // SAFETY: within the mapping and aligned, as was just looked at; the kernel writes it as one word, and we look at it
+        // through atomics alone.
+        unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of that length, and nobody uses it any more: who borrowed from it borrowed `self`.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,125 @@
+//! Sockets: of streams, which take what they have room for, and of datagrams, each of which is a line.
+
+use std::io::{self, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+
+use margay_packet::Time;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::target::{Shared, Target, count};
+use crate::settings::SinkKind;
+
+/// Connects to a stream socket.
+pub(super) fn stream(path: &Path) -> io::Result<UnixStream> {
+    // A listener that does not accept must not hold the worker up.
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let s = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&s, &address)?;
+    Ok(UnixStream::from(s))
+}
+
+/// Connects to a datagram socket.
+pub(super) fn datagram(path: &Path) -> io::Result<UnixDatagram> {
+    let s = UnixDatagram::unbound()?;
+    s.connect(path)?;
+    s.set_nonblocking(true)?;
+    Ok(s)
+}
+
+impl Shared {
+    pub(super) fn put_stream(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
+        // What is left from before goes first, unless the other side is gone: half a line is of no use to a new one.
+        if !self.pending.is_empty() {
+            let pending = std::mem::take(&mut self.pending);
+            match self.send(&pending) {
+                Ok(n) if n < pending.len() => {
+                    self.pending = pending[n..].to_vec();
+                    return match count(lines) {
+                        0 => Ok(()),
+                        lost => Err((lost, io::ErrorKind::WouldBlock.into())),
+                    };
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    self.lost += count(&pending);
+                    self.target = Target::None;
+                    if self.connect(Time(0), true).is_err() {
+                        return Err((count(lines), e));
+                    }
+                }
+            }
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        for attempt in 0..2 {
+            match self.send(lines) {
+                Ok(n) => {
+                    if n < lines.len() {
+                        self.pending = lines[n..].to_vec();
+                    }
+                    return Ok(());
+                }
+                Err(e) if attempt == 1 || self.connect(Time(0), true).is_err() => {
+                    self.target = Target::None;
+                    return Err((count(lines), e));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the socket takes; fewer bytes than given where it would block.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Target::Stream(s) = &mut self.target else { return Err(io::ErrorKind::NotConnected.into()) };
+        let mut sent = 0;
+        while let Some(rest) = bytes.get(sent..).filter(|r| !r.is_empty()) {
+            match s.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => sent += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(sent)
+    }
+
+    pub(super) fn put_datagrams(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
+        let (mut lost, mut why) = (0, None);
+        let mut message = Vec::new();
+        for line in lines.split_inclusive(|&b| b == b'\n') {
+            let bytes = if self.settings.kind == SinkKind::Syslog {
+                message.clear();
+                message.extend_from_slice(&self.tag);
+                message.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+                &message
+            } else {
+                line
+            };
+            let mut result = send_datagram(&self.target, bytes);
+            if let Err(e) = &result
+                && !matches!(e.kind(), io::ErrorKind::WouldBlock)
+                && e.raw_os_error() != Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+                && self.connect(Time(0), true).is_ok()
+            {
+                result = send_datagram(&self.target, bytes);
+            }
+            if let Err(e) = result {
+                lost += 1;
+                why = Some(e);
+            }
+        }
+        why.map_or(Ok(()), |e| Err((lost, e)))
+    }
+}
+
+fn send_datagram(target: &Target, bytes: &[u8]) -> io::Result<()> {
+    match target {
+        Target::Datagram(s) => s.send(bytes).map(|_| ()),
+        _ => Err(io::ErrorKind::NotConnected.into()),
+    }
+}
