@@ -411,7 +411,7 @@ fn reloads(dir: &str, times: usize) {
     // The machine may have far too much to do: room for what comes in ten seconds.
     let patient = ["--set", "af-packet.1.block-timeout=40"];
     let mut e = Engine::start(&dir, &[&["-i", "vb", "--set", "af-packet.1.threads=2"], &patient[..]].concat());
-    let mut load = Traffic::paced("va", Duration::from_millis(20));
+    let mut load = Traffic::paced("va", Duration::from_millis(100));
     for _ in 0..times {
         load.goes_on(20);
         e.signal("USR2");
