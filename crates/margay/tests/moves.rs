@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// As many moves as can be.
 const TINY: [&str; 6] =
     ["--set", "margay.move-difference=0", "--set", "margay.move-waiting=2", "--set", "margay.batch-size=16"];
