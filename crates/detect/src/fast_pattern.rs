@@ -75,7 +75,7 @@ pub(crate) fn to_look_for(
     let rare = |l: &(usize, usize, &Content)| l.2.bytes.len() >= RARE_MIN && !commonplace::is(&l.2.bytes);
     let rank = |l: &(usize, usize, &Content)| (priority(l.0), rare(l), rank(l.2));
     let best = literals(rule, prefilterable)
-        .filter(|l| rare(l) || has_place(l.2))
+        .filter(|l| rare(l) || has_place(&pattern(l.0, l.1, l.2)))
         .filter(|l| priority(l.0) >= priority(chosen.buffer))
         .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best });
     Some(best.map_or(chosen, |(buffer, check, content)| pattern(buffer, check, content)))
@@ -85,10 +85,9 @@ pub(crate) fn to_look_for(
 const RARE_MIN: usize = 4;
 
 /// Whether a literal is at one place of its buffer or nowhere, and not what is at most places.
-fn has_place(c: &Content) -> bool {
-    let one = c.starts_with || matches!(c.depth, Some(Value::Number(n)) if n == c.bytes.len() as i64);
-    let relative = c.distance.is_some() || c.within.is_some();
-    one && !relative && !matches!(c.offset, Some(Value::Variable(_))) && c.bytes.iter().any(|&b| !matches!(b, 0 | 0xff))
+fn has_place(f: &FastPattern) -> bool {
+    let one = f.end.and_then(|e| e.checked_sub(f.offset)).is_some_and(|room| room as usize == f.bytes.len());
+    one && f.bytes.iter().any(|&b| !matches!(b, 0 | 0xff))
 }
 
 /// The fast pattern that stands for `rule` when all its buffers can be prefiltered: in a buffer of a transaction or a frame

@@ -186,6 +186,8 @@ impl HostVars {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn ip(n: u8) -> IpAddr {
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn workers_share() {
-        let tables: Shared<Tables> = std::sync::Arc::new(std::sync::Mutex::new(Tables::new(10, 10)));
+        let tables: Shared<Tables> = Arc::new(Mutex::new(Tables::new(10, 10)));
         let (mut a, mut b) = (HostVars::new(1, 1), HostVars::new(1, 1));
         a.share(&tables);
         b.share(&tables);

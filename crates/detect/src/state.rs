@@ -1,15 +1,17 @@
-//! One worker's detection: a packet is looked up, its candidates are checked in order, and what matched is decided on.
+//! One worker's detection: a packet is looked up, its candidates are checked in order, and what matched is decided on
+//! (`decide`).
 
 use std::sync::Arc;
 
-use margay_app::{Parser, TxBase};
-use margay_flow::{CapturedVars, Direction, FlowAction, FlowCore};
+use margay_app::TxBase;
+use margay_flow::{CapturedVars, Direction, FlowAction};
 use margay_packet::{L3, Packet, PacketSource};
-use margay_rules::ast::{Action, LuaAt, NewAction};
+use margay_rules::ast::LuaAt;
 
 use crate::ahead::{AHEAD_MIN, Recipe};
 use crate::buffer::PacketBuffer;
 use crate::checks::{CheckInput, header};
+use crate::counters::DetectCounters;
 use crate::dataset::SetHit;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
@@ -17,85 +19,18 @@ use crate::firewall::FirewallState;
 use crate::group::{Group, GroupIds, Has, Needs, Source};
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
-use crate::input::{Alert, DropReason, Input, Reject, StreamChunk, Verdict, VerdictAction, of_flow};
+use crate::input::{Alert, Input, StreamChunk, Verdict, of_flow};
 use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
-use crate::lua::{LuaCounters, WorkerScripts};
+use crate::lua::WorkerScripts;
 use crate::mpm::{MpmError, Scratch};
 use crate::rule::{CompiledRule, Inspection};
 use crate::shareable::InOrder;
 use crate::tag::{Tagged, Tags};
-use crate::threshold::{Outcome, Subject, ThresholdState};
+use crate::threshold::ThresholdState;
 use crate::transform::TransformScratch;
 use crate::tx::TxScratch;
-use crate::watch::{At, End, Fate, Look, Off, Searched, Watch};
-
-/// What detection counts, since the worker started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DetectCounters {
-    /// Alerts written.
-    pub alert: u64,
-    /// Alerts that a packet had too many of (`packet-alert-max`).
-    pub alert_queue_overflow: u64,
-    /// Alerts that thresholds kept back.
-    pub alerts_suppressed: u64,
-    /// Matches that no threshold could count because the table was full; they alerted.
-    pub threshold_memcap: u64,
-    /// Entries of thresholds now.
-    pub threshold_entries: u64,
-    /// Tags that were not set because the table was full.
-    pub tag_memcap: u64,
-    /// Bits of hosts that were not set because the table was full.
-    pub host_memcap: u64,
-    /// Variables of flows and packets that were not kept because there were too many, or too much in them.
-    pub var_memcap: u64,
-    /// Data that was not put in a set because the set was full.
-    pub dataset_memcap: u64,
-    /// What went wrong in scripts.
-    pub lua: LuaCounters,
-    /// Packets inspected.
-    pub packets: u64,
-    /// Rules that a pattern or their kind made candidates.
-    pub candidates: u64,
-}
-
-impl DetectCounters {
-    /// What both counted together.
-    #[must_use]
-    pub fn plus(self, other: DetectCounters) -> DetectCounters {
-        DetectCounters {
-            alert: self.alert + other.alert,
-            alert_queue_overflow: self.alert_queue_overflow + other.alert_queue_overflow,
-            alerts_suppressed: self.alerts_suppressed + other.alerts_suppressed,
-            threshold_memcap: self.threshold_memcap + other.threshold_memcap,
-            threshold_entries: self.threshold_entries + other.threshold_entries,
-            tag_memcap: self.tag_memcap + other.tag_memcap,
-            host_memcap: self.host_memcap + other.host_memcap,
-            var_memcap: self.var_memcap + other.var_memcap,
-            dataset_memcap: self.dataset_memcap + other.dataset_memcap,
-            lua: self.lua.and(other.lua),
-            packets: self.packets + other.packets,
-            candidates: self.candidates + other.candidates,
-        }
-    }
-
-    /// Calls `f` with each counter's name in statistics and its value.
-    pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
-        f("detect.alert", self.alert);
-        f("detect.alert_queue_overflow", self.alert_queue_overflow);
-        f("detect.alerts_suppressed", self.alerts_suppressed);
-        f("detect.threshold_memcap", self.threshold_memcap);
-        f("detect.threshold_entries", self.threshold_entries);
-        f("detect.tag_memcap", self.tag_memcap);
-        f("detect.host_memcap", self.host_memcap);
-        f("detect.flowvar_memcap", self.var_memcap);
-        f("detect.dataset_memcap", self.dataset_memcap);
-        f("detect.lua.errors", self.lua.errors);
-        f("detect.lua.blocked_function_errors", self.lua.blocked);
-        f("detect.lua.instruction_limit_errors", self.lua.instructions);
-        f("detect.lua.memory_limit_errors", self.lua.memory);
-    }
-}
+use crate::watch::{At, End, Look, Off, Searched, Watch};
 
 /// A rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -650,146 +585,6 @@ impl<W: Watch> State<W> {
             false => i.transforms.apply(data, &mut self.transforms, self.context.pcre_scratch()),
         };
         i.checks.inspect(data, &mut self.context)
-    }
-
-    /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
-    /// A `pass` ends it: rules after it in order neither alert nor act.
-    pub(crate) fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
-        if self.matches.is_empty() {
-            return verdict;
-        }
-        self.matches.sort_unstable();
-        let who = Self::subject(input);
-        let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
-        let max = detect.config.alert_max();
-        let mut flow_action = FlowAction::None;
-        let before = self.alerts.len();
-        let guess = if detect.config.guess_tx { only_tx(input) } else { None };
-        for i in 0..self.matches.len() {
-            let Some(&m) = self.matches.get(i) else { break };
-            let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
-            let decision = self.thresholds.decide(&detect.thresholds, m.rule, &subject);
-            if decision.outcome == Outcome::Nothing {
-                self.context.watch.fate(m.rule, Fate::Threshold(true));
-                self.counters.alerts_suppressed += u64::from(rule.writes);
-                continue;
-            }
-            let action = decision.new_action.map_or(rule.action, new_action);
-            let drops = matches!(action, Action::Drop | Action::Reject | Action::RejectDst | Action::RejectBoth);
-            let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
-            if W::ON {
-                let fate = match (writes, decision.outcome) {
-                    (false, _) => Fate::Writes(false),
-                    (_, Outcome::Silent | Outcome::Limited) => Fate::Threshold(false),
-                    _ if self.alerts.len() >= max => Fate::Overflow,
-                    _ => Fate::Alert,
-                };
-                self.context.watch.fate(m.rule, fate);
-            }
-            if !writes {
-            } else if matches!(decision.outcome, Outcome::Silent | Outcome::Limited) {
-                self.counters.alerts_suppressed += 1;
-            } else if self.alerts.len() >= max {
-                self.counters.alert_queue_overflow += 1;
-            } else {
-                let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
-                let guessed = guess.filter(|_| m.tx_id.is_none() && !rule.payload.is_empty());
-                self.alerts.push(Alert {
-                    rule: m.rule,
-                    action,
-                    blocked,
-                    stream: m.stream,
-                    tx_id: m.tx_id.or(guessed.map(|g| g.1)),
-                    parser: guessed.map_or(m.parser, |g| g.0),
-                    tx_guessed: guessed.is_some(),
-                    file: m.file,
-                    frame: m.frame,
-                    context: m.context,
-                });
-            }
-            for t in &rule.tags {
-                verdict.tagged |= self.tags.set(detect.name_of(m.rule), t, &who);
-            }
-            let whole_flow = rule.acts_on_flow(m.stream);
-            if drops {
-                verdict.reject = verdict.reject.or(reject(action));
-                if input.ips && verdict.action != VerdictAction::Drop {
-                    verdict.action = VerdictAction::Drop;
-                    verdict.drop_reason = Some(if decision.new_action.is_some() {
-                        DropReason::RulesThreshold
-                    } else {
-                        DropReason::Rules
-                    });
-                    verdict.dropped_by = Some(m.rule);
-                }
-                if input.ips && whole_flow {
-                    flow_action = FlowAction::Drop;
-                }
-            }
-            if action == Action::Pass && decision.outcome == Outcome::Limited {
-                continue;
-            }
-            if matches!(action, Action::Pass | Action::Accept) {
-                // What was dropped stays dropped.
-                if verdict.action != VerdictAction::Drop {
-                    verdict.action = VerdictAction::Pass;
-                    if whole_flow {
-                        flow_action = FlowAction::Pass;
-                    }
-                }
-                if W::ON {
-                    for later in self.matches.iter().skip(i + 1) {
-                        self.context.watch.fate(later.rule, Fate::Passed(m.rule));
-                    }
-                }
-                break;
-            }
-        }
-        self.counters.alert += (self.alerts.len() - before) as u64;
-        if let Some(flow) = &mut input.flow {
-            flow.alerted |= !self.alerts.is_empty();
-            match flow_action {
-                // The firewall goes on.
-                FlowAction::Pass if detect.is_firewall() => flow.td_passed = true,
-                action => set_action(flow, action),
-            }
-            verdict.flow = flow.action;
-        }
-        verdict
-    }
-}
-
-/// The transaction that is going on in the packet's direction, where there is one only: its parser's place, and its number.
-fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
-    let (parsers, dir) = (input.txs.as_deref()?, input.dir?);
-    let here = |p: &dyn Parser, id| p.tx(id).is_some_and(|t| t.base().only.is_none_or(|d| d == dir));
-    let mut all =
-        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(move |&id| here(&**p, id)).map(move |id| (n, id)));
-    let first = all.next()?;
-    all.next().is_none().then_some(first)
-}
-
-fn set_action(flow: &mut FlowCore, action: FlowAction) {
-    if action != FlowAction::None {
-        flow.action = action;
-    }
-}
-
-const fn new_action(a: NewAction) -> Action {
-    match a {
-        NewAction::Alert => Action::Alert,
-        NewAction::Drop => Action::Drop,
-        NewAction::Pass => Action::Pass,
-        NewAction::Reject => Action::Reject,
-    }
-}
-
-const fn reject(a: Action) -> Option<Reject> {
-    match a {
-        Action::Reject => Some(Reject::Source),
-        Action::RejectDst => Some(Reject::Destination),
-        Action::RejectBoth => Some(Reject::Both),
-        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use margay_flow::CapturedVars;
 
+use crate::counters::DetectCounters;
 use crate::detect::Detect;
 use crate::firewall::{HookOutcome, PacketHook};
 use crate::hostvars::HostVars;
@@ -11,7 +12,7 @@ use crate::input::{Alert, Input, Verdict};
 use crate::lineage::RulesMark;
 use crate::mpm::MpmError;
 use crate::shareable::InOrder;
-use crate::state::{DetectCounters, State};
+use crate::state::State;
 use crate::tag::FlowTags;
 use crate::watch::Off;
 use crate::watch::profile::{PacketTimes, Profile, RuleCosts};

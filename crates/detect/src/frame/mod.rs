@@ -174,7 +174,7 @@ impl FrameBuilder {
 /// The pattern that stands for a rule on frames.
 pub(crate) fn pattern_of(rule: &Rule) -> Option<Literal> {
     let plain = |i: usize| rule.buffers.get(i).is_some_and(|b| is_frame(b) && b.transforms.is_empty());
-    fast_pattern::choose(rule, &plain, &|_| 1).map(Literal::from).filter(Literal::is_useful)
+    fast_pattern::to_look_for(rule, &plain, &|_| 1).map(Literal::from).filter(Literal::is_useful)
 }
 
 /// Whether checks are bound to the beginning of a frame, and to its end.

@@ -104,10 +104,11 @@ const fn one(digit: bool) -> Digits {
     if digit { Digits::of(1) } else { Digits { first: 0, last: 0, most: 0, only: false } }
 }
 
+/// Bytes that are looked at together: simple enough for the compiler to do many at once.
+const BLOCK: usize = 128;
+
 /// Whether `data` has `n` digits in a row somewhere.
 pub(super) fn are_in(data: &[u8], n: usize) -> bool {
-    /// Bytes that are looked at together: simple enough for the compiler to do many at once.
-    const BLOCK: usize = 128;
     if n < 3 {
         return has_row(data, n);
     }
@@ -124,7 +125,7 @@ pub(super) fn are_in(data: &[u8], n: usize) -> bool {
 }
 
 /// Whether there are two digits at an even place and the next.
-fn has_pair(block: &[u8; 128]) -> bool {
+fn has_pair(block: &[u8; BLOCK]) -> bool {
     let (pairs, _) = block.as_chunks::<2>();
     // Both bytes at once: what is a digit is below 10 without its upper half, and has nothing else there. What overflows into
     // the other byte was none.

@@ -1,0 +1,70 @@
+//! What detection counts.
+
+use crate::lua::LuaCounters;
+
+/// What detection counts, since the worker started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DetectCounters {
+    /// Alerts written.
+    pub alert: u64,
+    /// Alerts that a packet had too many of (`packet-alert-max`).
+    pub alert_queue_overflow: u64,
+    /// Alerts that thresholds kept back.
+    pub alerts_suppressed: u64,
+    /// Matches that no threshold could count because the table was full; they alerted.
+    pub threshold_memcap: u64,
+    /// Entries of thresholds now.
+    pub threshold_entries: u64,
+    /// Tags that were not set because the table was full.
+    pub tag_memcap: u64,
+    /// Bits of hosts that were not set because the table was full.
+    pub host_memcap: u64,
+    /// Variables of flows and packets that were not kept because there were too many, or too much in them.
+    pub var_memcap: u64,
+    /// Data that was not put in a set because the set was full.
+    pub dataset_memcap: u64,
+    /// What went wrong in scripts.
+    pub lua: LuaCounters,
+    /// Packets inspected.
+    pub packets: u64,
+    /// Rules that a pattern or their kind made candidates.
+    pub candidates: u64,
+}
+
+impl DetectCounters {
+    /// What both counted together.
+    #[must_use]
+    pub fn plus(self, other: DetectCounters) -> DetectCounters {
+        DetectCounters {
+            alert: self.alert + other.alert,
+            alert_queue_overflow: self.alert_queue_overflow + other.alert_queue_overflow,
+            alerts_suppressed: self.alerts_suppressed + other.alerts_suppressed,
+            threshold_memcap: self.threshold_memcap + other.threshold_memcap,
+            threshold_entries: self.threshold_entries + other.threshold_entries,
+            tag_memcap: self.tag_memcap + other.tag_memcap,
+            host_memcap: self.host_memcap + other.host_memcap,
+            var_memcap: self.var_memcap + other.var_memcap,
+            dataset_memcap: self.dataset_memcap + other.dataset_memcap,
+            lua: self.lua.and(other.lua),
+            packets: self.packets + other.packets,
+            candidates: self.candidates + other.candidates,
+        }
+    }
+
+    /// Calls `f` with each counter's name in statistics and its value.
+    pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
+        f("detect.alert", self.alert);
+        f("detect.alert_queue_overflow", self.alert_queue_overflow);
+        f("detect.alerts_suppressed", self.alerts_suppressed);
+        f("detect.threshold_memcap", self.threshold_memcap);
+        f("detect.threshold_entries", self.threshold_entries);
+        f("detect.tag_memcap", self.tag_memcap);
+        f("detect.host_memcap", self.host_memcap);
+        f("detect.flowvar_memcap", self.var_memcap);
+        f("detect.dataset_memcap", self.dataset_memcap);
+        f("detect.lua.errors", self.lua.errors);
+        f("detect.lua.blocked_function_errors", self.lua.blocked);
+        f("detect.lua.instruction_limit_errors", self.lua.instructions);
+        f("detect.lua.memory_limit_errors", self.lua.memory);
+    }
+}

@@ -1,0 +1,153 @@
+//! What becomes of a packet of which rules matched.
+
+use margay_app::Parser;
+use margay_flow::{FlowAction, FlowCore};
+use margay_rules::ast::{Action, NewAction};
+
+use crate::detect::Detect;
+use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction};
+use crate::state::State;
+use crate::threshold::{Outcome, Subject};
+use crate::watch::{Fate, Watch};
+
+impl<W: Watch> State<W> {
+    /// Puts what matched in order and decides: alerts up to the queue's size, the packet's verdict, the flow's action.
+    /// A `pass` ends it: rules after it in order neither alert nor act.
+    pub(crate) fn decide(&mut self, detect: &Detect, input: &mut Input<'_>, mut verdict: Verdict) -> Verdict {
+        if self.matches.is_empty() {
+            return verdict;
+        }
+        self.matches.sort_unstable();
+        let who = Self::subject(input);
+        let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
+        let max = detect.config.alert_max();
+        let mut flow_action = FlowAction::None;
+        let before = self.alerts.len();
+        let guess = if detect.config.guess_tx { only_tx(input) } else { None };
+        for i in 0..self.matches.len() {
+            let Some(&m) = self.matches.get(i) else { break };
+            let Some(rule) = detect.compiled.get(m.rule as usize) else { continue };
+            let decision = self.thresholds.decide(&detect.thresholds, m.rule, &subject);
+            if decision.outcome == Outcome::Nothing {
+                self.context.watch.fate(m.rule, Fate::Threshold(true));
+                self.counters.alerts_suppressed += u64::from(rule.writes);
+                continue;
+            }
+            let action = decision.new_action.map_or(rule.action, new_action);
+            let drops = matches!(action, Action::Drop | Action::Reject | Action::RejectDst | Action::RejectBoth);
+            let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
+            if W::ON {
+                let fate = match (writes, decision.outcome) {
+                    (false, _) => Fate::Writes(false),
+                    (_, Outcome::Silent | Outcome::Limited) => Fate::Threshold(false),
+                    _ if self.alerts.len() >= max => Fate::Overflow,
+                    _ => Fate::Alert,
+                };
+                self.context.watch.fate(m.rule, fate);
+            }
+            if !writes {
+            } else if matches!(decision.outcome, Outcome::Silent | Outcome::Limited) {
+                self.counters.alerts_suppressed += 1;
+            } else if self.alerts.len() >= max {
+                self.counters.alert_queue_overflow += 1;
+            } else {
+                let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
+                let guessed = guess.filter(|_| m.tx_id.is_none() && !rule.payload.is_empty());
+                self.alerts.push(Alert {
+                    rule: m.rule,
+                    action,
+                    blocked,
+                    stream: m.stream,
+                    tx_id: m.tx_id.or(guessed.map(|g| g.1)),
+                    parser: guessed.map_or(m.parser, |g| g.0),
+                    tx_guessed: guessed.is_some(),
+                    file: m.file,
+                    frame: m.frame,
+                    context: m.context,
+                });
+            }
+            for t in &rule.tags {
+                verdict.tagged |= self.tags.set(detect.name_of(m.rule), t, &who);
+            }
+            let whole_flow = rule.acts_on_flow(m.stream);
+            if drops {
+                verdict.reject = verdict.reject.or(reject(action));
+                if input.ips && verdict.action != VerdictAction::Drop {
+                    verdict.action = VerdictAction::Drop;
+                    verdict.drop_reason = Some(if decision.new_action.is_some() {
+                        DropReason::RulesThreshold
+                    } else {
+                        DropReason::Rules
+                    });
+                    verdict.dropped_by = Some(m.rule);
+                }
+                if input.ips && whole_flow {
+                    flow_action = FlowAction::Drop;
+                }
+            }
+            if action == Action::Pass && decision.outcome == Outcome::Limited {
+                continue;
+            }
+            if matches!(action, Action::Pass | Action::Accept) {
+                // What was dropped stays dropped.
+                if verdict.action != VerdictAction::Drop {
+                    verdict.action = VerdictAction::Pass;
+                    if whole_flow {
+                        flow_action = FlowAction::Pass;
+                    }
+                }
+                if W::ON {
+                    for later in self.matches.iter().skip(i + 1) {
+                        self.context.watch.fate(later.rule, Fate::Passed(m.rule));
+                    }
+                }
+                break;
+            }
+        }
+        self.counters.alert += (self.alerts.len() - before) as u64;
+        if let Some(flow) = &mut input.flow {
+            flow.alerted |= !self.alerts.is_empty();
+            match flow_action {
+                // The firewall goes on.
+                FlowAction::Pass if detect.is_firewall() => flow.td_passed = true,
+                action => set_action(flow, action),
+            }
+            verdict.flow = flow.action;
+        }
+        verdict
+    }
+}
+
+/// The transaction that is going on in the packet's direction, where there is one only: its parser's place, and its number.
+fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
+    let (parsers, dir) = (input.txs.as_deref()?, input.dir?);
+    let here = |p: &dyn Parser, id| p.tx(id).is_some_and(|t| t.base().only.is_none_or(|d| d == dir));
+    let mut all =
+        (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(move |&id| here(&**p, id)).map(move |id| (n, id)));
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
+}
+
+fn set_action(flow: &mut FlowCore, action: FlowAction) {
+    if action != FlowAction::None {
+        flow.action = action;
+    }
+}
+
+const fn new_action(a: NewAction) -> Action {
+    match a {
+        NewAction::Alert => Action::Alert,
+        NewAction::Drop => Action::Drop,
+        NewAction::Pass => Action::Pass,
+        NewAction::Reject => Action::Reject,
+    }
+}
+
+const fn reject(a: Action) -> Option<Reject> {
+    match a {
+        Action::Reject => Some(Reject::Source),
+        Action::RejectDst => Some(Reject::Destination),
+        Action::RejectBoth => Some(Reject::Both),
+        _ => None,
+    }
+}

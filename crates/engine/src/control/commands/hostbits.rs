@@ -1,0 +1,67 @@
+//! Bits of hosts, which workers have.
+
+use std::sync::Arc;
+
+use margay_detect::hostvars::HostKey;
+use serde_json::json;
+
+use super::{Args, ask};
+use crate::control::Control;
+use crate::control::message::Answer;
+use crate::engines::EngineSet;
+
+/// The number of a bit's name, which a rule must have given it.
+fn bit(set: &EngineSet, name: &str) -> Option<u32> {
+    set.default.detect.as_ref()?.names().number(name)
+}
+
+pub(super) fn add_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
+    let address = args.address()?;
+    let seconds = args.number("expire").and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    let seconds = seconds.ok_or("expire is a number of seconds from 1 on")?;
+    // The number is of the worker's own rules: others may be on their way to it.
+    let name = args.must("hostbit").to_owned();
+    let set = ask(control, move |w, _| {
+        let now = w.lane.rest.now;
+        let Some(bit) = bit(&w.lane.rest.engines.set, &name) else { return Err("hostbit not found") };
+        let Some((_, state)) = w.lane.rest.own() else { return Err("detection is off") };
+        match state.hosts_mut().set(HostKey::Host(address), bit, now, seconds) {
+            true => Ok(()),
+            false => Err("no room for another hostbit (host.memcap)"),
+        }
+    })?;
+    set.into_iter().collect::<Result<(), _>>()?;
+    Ok(json!("hostbit added"))
+}
+
+pub(super) fn remove_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
+    let address = args.address()?;
+    let name = args.must("hostbit").to_owned();
+    let removed = ask(control, move |w, _| {
+        let bit = bit(&w.lane.rest.engines.set, &name).ok_or("hostbit not found")?;
+        if let Some((_, state)) = w.lane.rest.own() {
+            state.hosts_mut().unset(HostKey::Host(address), bit);
+        }
+        Ok::<(), &str>(())
+    })?;
+    removed.into_iter().collect::<Result<(), _>>()?;
+    Ok(json!("hostbit removed"))
+}
+
+pub(super) fn list_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
+    let address = args.address()?;
+    let mut found = ask(control, move |w, _| {
+        let now = w.lane.rest.now;
+        let Some((detect, state)) = w.lane.rest.own() else { return Vec::new() };
+        let names = detect.names();
+        let bits = state.hosts().bits_of(HostKey::Host(address), names.len() as u32, now);
+        // What rules set without an end has a very late one.
+        let left = |until: margay_packet::Time| until.micros_since(now).max(0) / 1_000_000;
+        bits.into_iter().filter_map(|(n, until)| Some((names.name(n)?.to_owned(), left(until)))).collect()
+    })?;
+    let mut all: Vec<(String, i64)> = found.drain(..).flatten().collect();
+    all.sort();
+    all.dedup_by(|a, b| a.0 == b.0);
+    let bits: Vec<_> = all.iter().map(|(name, expire)| json!({"name": name, "expire": expire})).collect();
+    Ok(json!({"count": bits.len(), "hostbits": bits}))
+}
