@@ -1,6 +1,6 @@
 //! `autofp-scheduler: adaptive`: who has nothing to do looks through what waits for others.
 //!
-//! A flow goes to the worker that has least to do when it begins. Where one flow is most of the load, its worker is behind and the others have nothing to do.
+//! Flows go to workers by their hash. Where one flow is most of the load, its worker is behind and the others have nothing to do.
 //! What costs is the search for patterns in payloads, and that depends on nothing but the bytes and the rules that are asked for
 //! (`margay_detect::Recipe`); all else about a packet depends on those before it. So a worker without work takes a piece from
 //! another's [`Board`], looks through the payloads of its frames, and writes what it found beside them ([`Notes`]). The owner
@@ -274,6 +274,10 @@ impl Helper {
         let others = shared.boards.iter().enumerate().filter(|(n, _)| n != me);
         let Some((owner, board)) = others.max_by_key(|(_, b)| b.len()) else { return false };
         let Some(piece) = board.take() else { return false };
+        if board.len() > 0 {
+            // There is something for another one without work, too.
+            shared.turns.wake_one();
+        }
         let Some(notes) = &piece.notes else { return true };
         let mut used = 0usize;
         for (nth, (note, spot)) in notes.frames.iter().zip(piece.spots()).enumerate() {

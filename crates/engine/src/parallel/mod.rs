@@ -114,8 +114,8 @@ impl Autofp {
         let reading = Reading { source: input.source, delete: input.delete, batch: input.batch };
         let life = longest_life(&config_flow);
         let assigned = match self.scheduler {
-            Scheduler::Adaptive | Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),
-            Scheduler::Hash | Scheduler::IpPair => None,
+            Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),
+            Scheduler::Adaptive | Scheduler::Hash | Scheduler::IpPair => None,
         };
         let moves = match self.scheduler {
             Scheduler::Moving(_, rules) => Some(rules),

@@ -22,7 +22,7 @@ pub(crate) enum Scheduler {
     ShortestQueue,
     /// The same, and it may go to another one that has less to do later.
     Moving(&'static str, Rules),
-    /// As `ShortestQueue`; and who has nothing to do looks through what waits for others.
+    /// By the hash of the flow; who has nothing to do looks through what waits for others.
     Adaptive,
 }
 

@@ -178,8 +178,8 @@ impl Turns {
         slept
     }
 
-    /// Wakes one worker, if there is one that sleeps: it has nothing else to do than read.
-    fn wake_one(&self) {
+    /// Wakes one worker, if there is one that sleeps: it has nothing else to do than read, or help.
+    pub(super) fn wake_one(&self) {
         for (n, word) in self.sleeping.iter().enumerate() {
             let bits = word.load(Ordering::SeqCst);
             if bits != 0 {

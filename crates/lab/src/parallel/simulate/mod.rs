@@ -37,7 +37,7 @@ pub(crate) enum Strategy {
     /// The same as the study has it: nobody waits, what is left of the flow's stream is looked at before it goes, and effects are put in
     /// order afterwards. The engine has nothing of the kind.
     Study,
-    /// To the worker that has least to do when the flow begins; who has nothing to do searches what waits for others.
+    /// Where its hash says; who has nothing to do searches what waits for others.
     Adaptive,
 }
 
@@ -56,7 +56,7 @@ impl Strategy {
     }
 
     const fn keeps_to_hash(self) -> bool {
-        matches!(self, Strategy::Hash)
+        matches!(self, Strategy::Hash | Strategy::Adaptive)
     }
 }
 
