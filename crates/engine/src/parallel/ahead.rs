@@ -23,7 +23,8 @@ use crossbeam_queue::ArrayQueue;
 use margay_detect::{Detect, Recipe, SearchedAhead, Searcher};
 use margay_output::warning;
 
-use super::feeder::{Piece, Shared};
+use super::feeder::Shared;
+use super::piece::Piece;
 
 /// Frames of a piece that notes have room for.
 const FRAMES: usize = 256;

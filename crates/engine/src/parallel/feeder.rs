@@ -4,10 +4,10 @@
 //! one worker. Lists go round: a worker gives back the list that it is done with. So nothing is copied, and nothing is made
 //! for a packet. What a worker must know in between two packets (a file begins or ends) goes through the same queue.
 
+mod lane;
 mod moving;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
@@ -16,17 +16,19 @@ use std::time::{Duration, Instant, SystemTime};
 use margay_capture::{Batch, CaptureSource, Counters, DeletePolicy, Event, FileEnd, FileStart, Progress};
 use margay_flow::JUMP_BACK;
 use margay_output::{error, info, warning};
-use margay_packet::{Frame, LinkType, Time};
-use rtrb::{Consumer, Producer, RingBuffer};
+use margay_packet::{Frame, Time};
+use rtrb::RingBuffer;
 
-use super::ahead::{Board, Notes};
+use super::ahead::Board;
 use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
-use super::moves::{Exchange, Move, Moves, Rules as MoveRules};
+use super::moves::{Exchange, Moves, Rules as MoveRules};
+use super::piece::{Ended, Inbox, Item};
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
 use crate::control::Control;
+use lane::{Lane, Stream};
 
 /// Pieces that a queue holds.
 const QUEUE: usize = 8;
@@ -36,128 +38,8 @@ const ENOUGH: usize = 128;
 const LOAD: u64 = 1024;
 /// Frames of the stream after which a worker hears of the time where none of them is for it.
 const SILENCE: u64 = 4096;
-/// A list of fewer frames is not worth showing to others.
-const WORTH_SHOWING: usize = 8;
 /// Buffers that packets which wait may hold, a MiB each.
 const BUFFERS: usize = 64;
-
-/// A frame, in the buffer of its piece.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Spot {
-    /// Where it begins, from the piece's own beginning.
-    start: u32,
-    pub(super) len: u32,
-    wire_len: u32,
-    /// Its number, from that of the piece's first.
-    nth: u32,
-    time: Time,
-    link: LinkType,
-    /// Of its flow and direction; 0 where that is not known.
-    pub(super) key: u32,
-}
-
-/// Frames for one worker, in the order of the stream.
-#[derive(Debug)]
-pub(super) struct Piece {
-    buffer: Arc<Vec<u8>>,
-    base: usize,
-    spots: Vec<Spot>,
-    /// Number of the first.
-    first: u64,
-    /// Time of the stream after the last of them, and how many frames it has until then.
-    pub(super) now: Time,
-    pub(super) seen: u64,
-    /// All frames before this number that the worker gets are in this piece or in those before.
-    pub(super) upto: u64,
-    /// What others found in its frames, where they may look.
-    pub(super) notes: Option<Box<Notes>>,
-    /// Its number among those on its worker's board, if it is there.
-    pub(super) shown: Option<u64>,
-}
-
-/// What a piece is written on.
-#[derive(Debug, Default)]
-pub(super) struct Sheet {
-    spots: Vec<Spot>,
-    notes: Option<Box<Notes>>,
-}
-
-impl Piece {
-    pub(super) fn len(&self) -> usize {
-        self.spots.len()
-    }
-
-    pub(super) fn spots(&self) -> &[Spot] {
-        &self.spots
-    }
-
-    /// The bytes of the `nth` frame, with its key.
-    pub(super) fn at(&self, nth: usize) -> Option<(u32, &[u8])> {
-        let spot = self.spots.get(nth)?;
-        let start = self.base + spot.start as usize;
-        Some((spot.key, self.buffer.get(start..start + spot.len as usize)?))
-    }
-
-    /// A frame's number in the stream.
-    pub(super) fn number(&self, spot: &Spot) -> u64 {
-        self.first + u64::from(spot.nth)
-    }
-
-    /// Its frames.
-    #[inline]
-    pub(super) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
-        self.spots.iter().map(|s| {
-            let start = self.base + s.start as usize;
-            Frame {
-                data: self.buffer.get(start..start + s.len as usize).unwrap_or(&[]),
-                wire_len: s.wire_len,
-                time: s.time,
-                link: s.link,
-                number: self.number(s),
-            }
-        })
-    }
-
-    /// Lets its buffer go, and gives back what it was written on.
-    pub(super) fn done(self) -> Sheet {
-        let Piece { mut spots, mut notes, .. } = self;
-        spots.clear();
-        if let Some(n) = &mut notes {
-            n.clear();
-        }
-        Sheet { spots, notes }
-    }
-}
-
-/// A file that was read: what happens when the last worker is done with it.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) file: PathBuf,
-    /// Workers that are not done with it.
-    pub(super) left: AtomicUsize,
-    pub(super) alerts: AtomicU64,
-    /// Whether it is deleted, by the number of alerts.
-    pub(super) delete: DeletePolicy,
-}
-
-/// What is in a queue.
-#[derive(Debug)]
-pub(super) enum Item {
-    Piece(Arc<Piece>),
-    /// A file begins.
-    Begin(Arc<PathBuf>),
-    End(Arc<Ended>),
-    /// All of a flow that is this worker's is before: another has it from here on.
-    Give(Arc<Move>),
-    /// What comes of a flow from here on is this worker's.
-    Take(Arc<Move>),
-}
-
-/// The worker's end.
-pub(super) struct Inbox {
-    pub(super) items: Consumer<Item>,
-    pub(super) sheets: Producer<Sheet>,
-}
 
 /// Counted by a worker, read by who reads and who reports; on a cache line of its own.
 #[derive(Debug, Default)]
@@ -167,39 +49,6 @@ pub(super) struct Load {
     pub(super) done: AtomicU64,
     /// It is done with all that it gets of the frames before this number.
     pub(super) at: AtomicU64,
-}
-
-/// How far the stream of packets was steered.
-#[derive(Debug, Clone, Copy, Default)]
-struct Stream {
-    now: Time,
-    /// Frames.
-    seen: u64,
-    /// The number that comes next.
-    upto: u64,
-}
-
-/// The reader's end of a worker's queue.
-struct Lane {
-    items: Producer<Item>,
-    sheets: Consumer<Sheet>,
-    /// Where others see what its worker has before it.
-    board: Option<Arc<Board>>,
-    shown: u64,
-    /// What is being gathered, and of which buffer.
-    open: Vec<Spot>,
-    notes: Option<Box<Notes>>,
-    first: u64,
-    base: usize,
-    /// What had no room in the queue.
-    waiting: VecDeque<Item>,
-    /// Packets handed over, and those of them that the worker was done with when that was last looked at.
-    sent: u64,
-    done: u64,
-    /// Frames of the stream when the last piece was made, and up to which number it said that there are no more.
-    told: u64,
-    upto: u64,
-    longest: u64,
 }
 
 /// Shared by all workers: who reads, what is read, how much each has to do.
@@ -633,68 +482,6 @@ fn begins(start: &FileStart) -> bool {
             error!("pcap", "{}: link type {} is not supported: none of it is decoded", start.file.display(), link.0);
             false
         }
-    }
-}
-
-impl Lane {
-    /// Packets that its worker has before it, as far as that is known.
-    #[inline]
-    fn load(&self) -> u64 {
-        (self.sent + self.open.len() as u64).saturating_sub(self.done)
-    }
-
-    /// Puts what waits into the queue; whether all had room.
-    fn put(&mut self) -> bool {
-        while let Some(item) = self.waiting.pop_front() {
-            if let Err(rtrb::PushError::Full(item)) = self.items.push(item) {
-                self.waiting.push_front(item);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Makes a piece of what was gathered.
-    fn close(&mut self, buffer: &Arc<Vec<u8>>, stream: Stream) {
-        let Stream { now, seen, upto } = stream;
-        let next = self.sheets.pop().unwrap_or_default();
-        let spots = std::mem::replace(&mut self.open, next.spots);
-        let mut notes = std::mem::replace(&mut self.notes, next.notes);
-        (self.told, self.upto) = (seen, upto);
-        self.sent += spots.len() as u64;
-        let buffer = if spots.is_empty() { Arc::default() } else { Arc::clone(buffer) };
-        let shown = self.board.is_some().then_some(self.shown).filter(|_| spots.len() >= WORTH_SHOWING);
-        if shown.is_some() {
-            notes.get_or_insert_default();
-        }
-        let piece =
-            Arc::new(Piece { buffer, base: self.base, spots, first: self.first, now, seen, upto, notes, shown });
-        if shown.is_some() && self.board.as_ref().is_some_and(|b| b.show(&piece)) {
-            self.shown += 1;
-        }
-        self.waiting.push_back(Item::Piece(piece));
-    }
-
-    /// Whether a frame that begins at `start` is too far from the piece's beginning.
-    #[inline]
-    fn is_far(&self, start: usize) -> bool {
-        u32::try_from(start.saturating_sub(self.base)).is_err()
-    }
-
-    #[inline]
-    fn add(&mut self, start: usize, frame: &Frame<'_>, key: u32) {
-        if self.open.is_empty() {
-            (self.base, self.first) = (start, frame.number);
-        }
-        self.open.push(Spot {
-            start: (start - self.base) as u32,
-            len: frame.data.len() as u32,
-            wire_len: frame.wire_len,
-            nth: (frame.number - self.first) as u32,
-            time: frame.time,
-            link: frame.link,
-            key,
-        });
     }
 }
 

@@ -19,8 +19,9 @@ use margay_packet::Frame;
 use rtrb::RingBuffer;
 
 use super::assign::Assigned;
-use super::feeder::{Item, Piece, Reading, Shared, Spot, Way};
+use super::feeder::{Reading, Shared, Way};
 use super::longest_life;
+use super::piece::{Item, Piece, Spot};
 use super::steer::{Place, Steering};
 use super::turns::Outcome;
 use crate::Failed;

@@ -6,7 +6,7 @@
 //! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say; `assign`: which
 //!   worker has that flow, where its hash does not say.
 //! - `ahead`: who has nothing to do helps others.
-//! - `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
+//! - `piece`: what goes through the queues. `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
 //! - `moves`: flows that change their worker, and why nobody waits for ever for them; `mover`: a worker's part in it; `handover`: how
 //!   something goes from one to the other.
@@ -31,6 +31,7 @@ mod measure;
 mod mover;
 mod moves;
 mod order;
+mod piece;
 mod report;
 mod seat;
 mod settings;

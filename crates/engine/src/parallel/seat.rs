@@ -12,9 +12,10 @@ use margay_detect::{Detect, InOrder, RuleCosts};
 use margay_output::{Outputs, error, info, warning};
 
 use super::ahead::Helped;
-use super::feeder::{Ended, Inbox, Item, Piece, Shared};
+use super::feeder::Shared;
 use super::mover::{MoveCounters, Mover};
 use super::order::Order;
+use super::piece::{Ended, Inbox, Item, Piece};
 use super::turns::{NAP, Outcome};
 use crate::Failed;
 use crate::control::Control;

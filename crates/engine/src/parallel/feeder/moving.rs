@@ -6,8 +6,9 @@ use margay_packet::Frame;
 
 use super::super::handover::Handover;
 use super::super::moves::{Move, Queue};
+use super::super::piece::Item;
 use super::super::steer::worker_of;
-use super::{Item, Steer};
+use super::Steer;
 
 impl Steer<'_> {
     /// Notes that the flow that was last asked for has a packet more at its worker.

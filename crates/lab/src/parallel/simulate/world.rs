@@ -541,6 +541,10 @@ impl<'a> World<'a> {
             return false;
         };
         let mut time = now + self.machine.take;
+        if most.1 > 1 {
+            // There is something for another one without work, too.
+            time += self.ring_one(now);
+        }
         let mut done = Vec::with_capacity(packets.len());
         for (nth, packet) in packets.into_iter().enumerate() {
             let p = self.packet(packet);

@@ -1,0 +1,108 @@
+//! The reader's end of a worker's queue.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use margay_packet::{Frame, Time};
+use rtrb::{Consumer, Producer};
+
+use super::super::ahead::{Board, Notes};
+use super::super::piece::{Item, Piece, Sheet, Spot};
+
+/// A list of fewer frames is not worth showing to others.
+const WORTH_SHOWING: usize = 8;
+
+/// How far the stream of packets was steered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stream {
+    pub(super) now: Time,
+    /// Frames.
+    pub(super) seen: u64,
+    /// The number that comes next.
+    pub(super) upto: u64,
+}
+
+/// The reader's end of a worker's queue.
+pub(super) struct Lane {
+    pub(super) items: Producer<Item>,
+    pub(super) sheets: Consumer<Sheet>,
+    /// Where others see what its worker has before it.
+    pub(super) board: Option<Arc<Board>>,
+    pub(super) shown: u64,
+    /// What is being gathered, and of which buffer.
+    pub(super) open: Vec<Spot>,
+    pub(super) notes: Option<Box<Notes>>,
+    pub(super) first: u64,
+    pub(super) base: usize,
+    /// What had no room in the queue.
+    pub(super) waiting: VecDeque<Item>,
+    /// Packets handed over, and those of them that the worker was done with when that was last looked at.
+    pub(super) sent: u64,
+    pub(super) done: u64,
+    /// Frames of the stream when the last piece was made, and up to which number it said that there are no more.
+    pub(super) told: u64,
+    pub(super) upto: u64,
+    pub(super) longest: u64,
+}
+
+impl Lane {
+    /// Packets that its worker has before it, as far as that is known.
+    #[inline]
+    pub(super) fn load(&self) -> u64 {
+        (self.sent + self.open.len() as u64).saturating_sub(self.done)
+    }
+
+    /// Puts what waits into the queue; whether all had room.
+    pub(super) fn put(&mut self) -> bool {
+        while let Some(item) = self.waiting.pop_front() {
+            if let Err(rtrb::PushError::Full(item)) = self.items.push(item) {
+                self.waiting.push_front(item);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes a piece of what was gathered.
+    pub(super) fn close(&mut self, buffer: &Arc<Vec<u8>>, stream: Stream) {
+        let Stream { now, seen, upto } = stream;
+        let next = self.sheets.pop().unwrap_or_default();
+        let spots = std::mem::replace(&mut self.open, next.spots);
+        let mut notes = std::mem::replace(&mut self.notes, next.notes);
+        (self.told, self.upto) = (seen, upto);
+        self.sent += spots.len() as u64;
+        let buffer = if spots.is_empty() { Arc::default() } else { Arc::clone(buffer) };
+        let shown = self.board.is_some().then_some(self.shown).filter(|_| spots.len() >= WORTH_SHOWING);
+        if shown.is_some() {
+            notes.get_or_insert_default();
+        }
+        let piece =
+            Arc::new(Piece { buffer, base: self.base, spots, first: self.first, now, seen, upto, notes, shown });
+        if shown.is_some() && self.board.as_ref().is_some_and(|b| b.show(&piece)) {
+            self.shown += 1;
+        }
+        self.waiting.push_back(Item::Piece(piece));
+    }
+
+    /// Whether a frame that begins at `start` is too far from the piece's beginning.
+    #[inline]
+    pub(super) fn is_far(&self, start: usize) -> bool {
+        u32::try_from(start.saturating_sub(self.base)).is_err()
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, start: usize, frame: &Frame<'_>, key: u32) {
+        if self.open.is_empty() {
+            (self.base, self.first) = (start, frame.number);
+        }
+        self.open.push(Spot {
+            start: (start - self.base) as u32,
+            len: frame.data.len() as u32,
+            wire_len: frame.wire_len,
+            nth: (frame.number - self.first) as u32,
+            time: frame.time,
+            link: frame.link,
+            key,
+        });
+    }
+}
