@@ -68,11 +68,7 @@ impl Searcher {
     /// # Errors
     /// Where the matcher's scratch cannot be allocated.
     pub fn new(detect: &Arc<Detect>) -> Result<Searcher, MpmError> {
-        let mut scratch = Scratch::default();
-        for m in &detect.matchers {
-            scratch.prepare(m)?;
-        }
-        Ok(Searcher { detect: Arc::clone(detect), scratch })
+        Ok(Searcher { detect: Arc::clone(detect), scratch: detect.scratch()? })
     }
 
     /// Its rules.

@@ -26,7 +26,7 @@ use crate::iprep::IpReputation;
 use crate::kind::RuleKind;
 use crate::lineage::{Lineage, NAMES_MAX};
 use crate::lua::{RuleScripts, ScriptEnvironment};
-use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError};
+use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError, Scratch};
 use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
@@ -227,6 +227,18 @@ impl Default for Environment<'_> {
 }
 
 impl Detect {
+    /// What one thread needs to look for patterns.
+    ///
+    /// # Errors
+    /// Where the matcher's scratch cannot be allocated.
+    pub(crate) fn scratch(&self) -> Result<Scratch, MpmError> {
+        let mut scratch = Scratch::default();
+        for m in &self.matchers {
+            scratch.prepare(m)?;
+        }
+        Ok(scratch)
+    }
+
     /// The counts and bits of all workers that share these rules.
     pub(crate) fn shared(&self) -> &(Shared<Counts>, Shared<Tables>) {
         let c = &self.config;

@@ -93,7 +93,7 @@ impl<W: Watch> State<W> {
     pub(crate) fn watched(detect: &Detect, watch: W) -> Result<State<W>, MpmError> {
         let c = &detect.config;
         let mut s = State {
-            scratch: Scratch::default(),
+            scratch: detect.scratch()?,
             context: InspectContext::watched(watch),
             transforms: TransformScratch::default(),
             scripts: WorkerScripts::default(),
@@ -115,9 +115,6 @@ impl<W: Watch> State<W> {
             #[cfg(test)]
             everything: false,
         };
-        for m in &detect.matchers {
-            s.scratch.prepare(m)?;
-        }
         s.tx.prepare(detect.txs.slots());
         s.load_scripts(detect);
         Ok(s)
