@@ -281,7 +281,7 @@ impl Helper {
         }
         let Some(notes) = &piece.notes else { return true };
         let mut used = 0usize;
-        for (nth, (note, spot)) in notes.frames.iter().zip(piece.spots()).enumerate() {
+        for (nth, (note, spot)) in notes.frames.iter().zip(&piece.spots).enumerate() {
             if needed() {
                 break;
             }

@@ -7,7 +7,6 @@
 mod lane;
 mod moving;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
@@ -24,6 +23,7 @@ use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
 use super::moves::{Exchange, Moves, Rules as MoveRules};
 use super::piece::{Ended, Inbox, Item};
+use super::seat::Final;
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
@@ -67,7 +67,7 @@ pub(super) struct Shared {
     pub(super) manager: Thread,
 }
 
-/// What was counted of reading.
+/// What was counted of reading and handing over.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FeedCounters {
     /// Turns of reading, and those that a full queue or too much memory ended.
@@ -85,8 +85,25 @@ pub(super) struct FeedCounters {
     /// How often, and how long, a flow was waited for.
     pub(super) waits: u64,
     pub(super) waited: Duration,
+    /// Payloads that workers looked through for others, and those of which that was of use.
+    pub(super) searched_ahead: u64,
+    pub(super) taken_over: u64,
     /// Most packets that waited for each worker.
     pub(super) longest: Vec<u64>,
+}
+
+impl FeedCounters {
+    /// With what a worker counted.
+    pub(super) fn add(&mut self, f: &Final) {
+        self.searched_ahead += f.looked_through;
+        self.taken_over += f.taken_over;
+        if let Some(m) = f.moves {
+            self.waits += m.waits;
+            self.waited += m.waited;
+            self.given += m.given;
+            self.lost += m.lost;
+        }
+    }
 }
 
 /// What is read, and to whom it goes.
@@ -95,19 +112,7 @@ pub(super) struct Feeder {
     source: CaptureSource,
     delete: DeletePolicy,
     batch: usize,
-    steering: Steering,
-    fragments: Fragments,
-    assigned: Option<Assigned>,
-    /// Decides which flows move, where they do.
-    moves: Option<Box<Moves>>,
-    announced: Option<Box<Announced>>,
-    /// Seconds that a flow may be silent.
-    life: u32,
-    lanes: Vec<Lane>,
-    /// The buffer that open lists refer to.
-    buffer: Arc<Vec<u8>>,
-    stream: Stream,
-    whereabouts: Arc<Whereabouts>,
+    steer: Steer,
     /// None of the file can be decoded.
     bad_link: bool,
     /// When the first file began.
@@ -150,11 +155,46 @@ impl Shared {
         let boards: Box<[Arc<Board>]> =
             if helping && workers > 1 { (0..workers).map(|_| Arc::default()).collect() } else { Box::default() };
         let whereabouts = Arc::new(Whereabouts::new(workers));
+        let mut inboxes = Vec::new();
+        let lanes = (0..workers)
+            .map(|n| {
+                let (items, theirs) = RingBuffer::new(QUEUE);
+                let (sheets, back) = RingBuffer::new(QUEUE * 2);
+                inboxes.push(Inbox { items: theirs, sheets });
+                Lane::new(items, back, boards.get(n).cloned())
+            })
+            .collect();
+        let Way { steering, assigned, moves, life } = way;
         // As there is nowhere to move to.
-        let exchange = way.moves.filter(|_| workers > 1).map(|rules| (Arc::new(Exchange::new(workers)), rules));
-        let places = way.assigned.as_ref().map_or(0, Assigned::places);
-        let (mut feeder, inboxes) = Feeder::new(control, reading, way, workers, &boards, &whereabouts);
-        feeder.moves = exchange.as_ref().map(|(e, rules)| Box::new(Moves::new(*rules, places, e)));
+        let exchange = moves.filter(|_| workers > 1).map(|rules| (Arc::new(Exchange::new(workers)), rules));
+        let places = assigned.as_ref().map_or(0, Assigned::places);
+        let moves = exchange.as_ref().map(|(e, rules)| Moves::new(*rules, places, e));
+        let steer = Steer {
+            steering,
+            fragments: Fragments::default(),
+            assigned,
+            moves,
+            announced: None,
+            life,
+            lanes,
+            buffer: Arc::default(),
+            stream: Stream::default(),
+            whereabouts: Arc::clone(&whereabouts),
+        };
+        let Reading { source, delete, batch } = reading;
+        let feeder = Feeder {
+            control,
+            source: source.direct(),
+            delete,
+            batch,
+            steer,
+            bad_link: false,
+            began: None,
+            not_before: None,
+            ending: false,
+            turns: 0,
+            stalls: 0,
+        };
         let shared = Shared {
             turns: Turns::new(workers),
             feeder: Mutex::new(feeder),
@@ -170,65 +210,6 @@ impl Shared {
 }
 
 impl Feeder {
-    fn new(
-        control: Arc<Control>,
-        reading: Reading,
-        way: Way,
-        workers: usize,
-        boards: &[Arc<Board>],
-        whereabouts: &Arc<Whereabouts>,
-    ) -> (Feeder, Vec<Inbox>) {
-        let mut inboxes = Vec::new();
-        let lanes = (0..workers)
-            .map(|n| {
-                let (items, theirs) = RingBuffer::new(QUEUE);
-                let (sheets, back) = RingBuffer::new(QUEUE * 2);
-                inboxes.push(Inbox { items: theirs, sheets });
-                Lane {
-                    items,
-                    sheets: back,
-                    board: boards.get(n).cloned(),
-                    shown: 0,
-                    open: Vec::new(),
-                    notes: None,
-                    first: 0,
-                    base: 0,
-                    waiting: VecDeque::new(),
-                    sent: 0,
-                    done: 0,
-                    told: 0,
-                    upto: 0,
-                    longest: 0,
-                }
-            })
-            .collect();
-        let Reading { source, delete, batch } = reading;
-        let Way { steering, assigned, life, .. } = way;
-        let feeder = Feeder {
-            control,
-            source: source.direct(),
-            delete,
-            batch,
-            steering,
-            fragments: Fragments::default(),
-            assigned,
-            moves: None,
-            announced: None,
-            life,
-            lanes,
-            buffer: Arc::default(),
-            stream: Stream::default(),
-            whereabouts: Arc::clone(whereabouts),
-            bad_link: false,
-            began: None,
-            not_before: None,
-            ending: false,
-            turns: 0,
-            stalls: 0,
-        };
-        (feeder, inboxes)
-    }
-
     /// A turn of worker `me`.
     pub(super) fn turn(&mut self, me: usize, shared: &Shared) -> Outcome {
         let Shared { turns, loads, progress, .. } = shared;
@@ -270,11 +251,11 @@ impl Feeder {
             }
             if !self.source.has_spare(BUFFERS) {
                 // Those that are held hold buffers as well.
-                self.release_fragments();
+                self.steer.release(u64::MAX);
                 if let Some(full) = self.hand_over(true, turns, loads) {
                     return full;
                 }
-                self.buffer = Arc::default();
+                self.steer.buffer = Arc::default();
                 turns.stuck_in_memory();
                 if !self.source.has_spare(BUFFERS) {
                     return Outcome::Memory;
@@ -296,9 +277,9 @@ impl Feeder {
 
     /// Who reads has no packets, or what it has is what it just read: others need not wait for it to have read.
     fn say_where(&self, me: usize, loads: &[Load]) {
-        let (Some(lane), Some(load)) = (self.lanes.get(me), loads.get(me)) else { return };
+        let (Some(lane), Some(load)) = (self.steer.lanes.get(me), loads.get(me)) else { return };
         if lane.waiting.is_empty() && lane.sent == load.done.load(Ordering::Relaxed) && lane.items.slots() == QUEUE {
-            let at = if lane.open.is_empty() { self.stream.upto } else { lane.first };
+            let at = if lane.open.is_empty() { self.steer.stream.upto } else { lane.first };
             if load.at.load(Ordering::Relaxed) < at {
                 load.at.store(at, Ordering::Release);
             }
@@ -313,28 +294,14 @@ impl Feeder {
     #[inline]
     fn load(&self, worker: usize, loads: &[Load]) -> u64 {
         let done = loads.get(worker).map_or(0, |l| l.done.load(Ordering::Relaxed));
-        self.lanes.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
+        self.steer.lanes.get(worker).map_or(0, |l| (l.sent + l.open.len() as u64).saturating_sub(done))
     }
 
     /// Takes one event of the source.
     fn step(&mut self) {
         let mut ended = None;
         match self.source.next_event(self.batch, SystemTime::now) {
-            Event::Batch(batch) if !self.bad_link => {
-                let mut steer = Steer {
-                    steering: &self.steering,
-                    fragments: &mut self.fragments,
-                    assigned: &mut self.assigned,
-                    moves: &mut self.moves,
-                    announced: &mut self.announced,
-                    life: self.life,
-                    lanes: &mut self.lanes,
-                    buffer: &mut self.buffer,
-                    stream: &mut self.stream,
-                    whereabouts: &self.whereabouts,
-                };
-                return steer.batch(&batch);
-            }
+            Event::Batch(batch) if !self.bad_link => return self.steer.batch(&batch),
             Event::Batch(_) => {}
             Event::FileStart(start) => {
                 self.bad_link = !begins(&start);
@@ -356,42 +323,26 @@ impl Feeder {
             self.ends(end);
         }
         if self.ending {
-            self.release_fragments();
+            self.steer.release(u64::MAX);
         }
     }
 
     fn ends(&mut self, end: FileEnd) {
-        self.release_fragments();
+        self.steer.release(u64::MAX);
         match end.error {
             None => info!("pcap", "pcap file {} end of file reached", end.file.display()),
             Some(e) => error!("pcap", "{e}"),
         }
         let delete = if self.bad_link { DeletePolicy::Never } else { self.delete };
-        let left = AtomicUsize::new(self.lanes.len());
+        let left = AtomicUsize::new(self.steer.lanes.len());
         let ended = Arc::new(Ended { file: end.file, left, alerts: AtomicU64::new(0), delete });
         self.tell(|| Item::End(Arc::clone(&ended)));
     }
 
-    fn release_fragments(&mut self) {
-        let mut steer = Steer {
-            steering: &self.steering,
-            fragments: &mut self.fragments,
-            assigned: &mut self.assigned,
-            moves: &mut self.moves,
-            announced: &mut self.announced,
-            life: self.life,
-            lanes: &mut self.lanes,
-            buffer: &mut self.buffer,
-            stream: &mut self.stream,
-            whereabouts: &self.whereabouts,
-        };
-        steer.release(u64::MAX);
-    }
-
     /// Tells every worker something that comes after what it was handed.
     fn tell(&mut self, item: impl Fn() -> Item) {
-        let (buffer, stream) = (&self.buffer, self.stream);
-        for lane in &mut self.lanes {
+        let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
+        for lane in &mut self.steer.lanes {
             lane.close(buffer, stream);
             lane.waiting.push_back(item());
         }
@@ -399,10 +350,10 @@ impl Feeder {
 
     /// Puts lists into the queues: those that are worth it, or `all`. Says whose queue is full, if one is.
     fn hand_over(&mut self, all: bool, turns: &Turns, loads: &[Load]) -> Option<Outcome> {
-        let (buffer, stream) = (&self.buffer, self.stream);
+        let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
         loop {
             let mut full = None;
-            for (n, lane) in self.lanes.iter_mut().enumerate() {
+            for (n, lane) in self.steer.lanes.iter_mut().enumerate() {
                 lane.done = loads.get(n).map_or(0, |l| l.done.load(Ordering::Relaxed));
                 let silent = stream.seen - lane.told >= SILENCE;
                 if lane.open.len() >= ENOUGH || silent || (!lane.open.is_empty() && (all || lane.sent == lane.done)) {
@@ -419,7 +370,7 @@ impl Feeder {
             }
             let n = full?;
             turns.stuck_at(n);
-            if !self.lanes.get_mut(n).is_some_and(Lane::put) {
+            if !self.steer.lanes.get_mut(n).is_some_and(Lane::put) {
                 return Some(Outcome::Full(n));
             }
             // It had room after all.
@@ -429,8 +380,8 @@ impl Feeder {
 
     /// Tells workers that have heard of fewer frames than were steered: others wait for them to say that they are as far.
     pub(super) fn tell_all(&mut self, turns: &Turns) {
-        let (buffer, stream) = (&self.buffer, self.stream);
-        for (n, lane) in self.lanes.iter_mut().enumerate() {
+        let (buffer, stream) = (&self.steer.buffer, self.steer.stream);
+        for (n, lane) in self.steer.lanes.iter_mut().enumerate() {
             if lane.upto < stream.upto && lane.waiting.is_empty() && !lane.items.is_full() {
                 lane.close(buffer, stream);
             }
@@ -446,11 +397,11 @@ impl Feeder {
         FeedCounters {
             turns: self.turns,
             stalls: self.stalls,
-            held: self.fragments.held,
-            assigned: self.assigned.as_ref().map_or(0, |a| a.flows),
-            unplaced: self.assigned.as_ref().map_or(0, |a| a.unplaced),
-            moves: self.moves.as_ref().map_or(0, |m| m.moves),
-            longest: self.lanes.iter().map(|l| l.longest).collect(),
+            held: self.steer.fragments.held,
+            assigned: self.steer.assigned.as_ref().map_or(0, |a| a.flows),
+            unplaced: self.steer.assigned.as_ref().map_or(0, |a| a.unplaced),
+            moves: self.steer.moves.as_ref().map_or(0, |m| m.moves),
+            longest: self.steer.lanes.iter().map(|l| l.longest).collect(),
             ..FeedCounters::default()
         }
     }
@@ -485,28 +436,31 @@ fn begins(start: &FileStart) -> bool {
     }
 }
 
-/// All that steering writes to, beside the source that it reads from.
-struct Steer<'a> {
-    steering: &'a Steering,
-    fragments: &'a mut Fragments,
-    assigned: &'a mut Option<Assigned>,
-    moves: &'a mut Option<Box<Moves>>,
-    announced: &'a mut Option<Box<Announced>>,
+/// Where frames go: all of the feeder but the source that it reads from.
+struct Steer {
+    steering: Steering,
+    fragments: Fragments,
+    assigned: Option<Assigned>,
+    /// Decides which flows move, where they do.
+    moves: Option<Moves>,
+    announced: Option<Box<Announced>>,
+    /// Seconds that a flow may be silent.
     life: u32,
-    lanes: &'a mut Vec<Lane>,
-    buffer: &'a mut Arc<Vec<u8>>,
-    stream: &'a mut Stream,
-    whereabouts: &'a Whereabouts,
+    lanes: Vec<Lane>,
+    /// The buffer that open lists refer to.
+    buffer: Arc<Vec<u8>>,
+    stream: Stream,
+    whereabouts: Arc<Whereabouts>,
 }
 
-impl Steer<'_> {
+impl Steer {
     fn batch(&mut self, batch: &Batch<'_>) {
         let Some(buffer) = batch.buffer() else { return };
-        if !Arc::ptr_eq(buffer, self.buffer) {
+        if !Arc::ptr_eq(buffer, &self.buffer) {
             for lane in self.lanes.iter_mut().filter(|l| !l.open.is_empty()) {
-                lane.close(self.buffer, *self.stream);
+                lane.close(&self.buffer, self.stream);
             }
-            *self.buffer = Arc::clone(buffer);
+            self.buffer = Arc::clone(buffer);
         }
         for (n, frame) in batch.iter().enumerate() {
             let Some(start) = batch.offset(n) else { continue };
@@ -544,7 +498,7 @@ impl Steer<'_> {
                         }
                         None => {
                             let alone = worker_of(alone, self.lanes.len());
-                            let held = Held::new(datagram, alone, self.buffer, start, &frame, self.stream.seen);
+                            let held = Held::new(datagram, alone, &self.buffer, start, &frame, self.stream.seen);
                             self.fragments.hold(held);
                             continue;
                         }
@@ -553,7 +507,7 @@ impl Steer<'_> {
             };
             if let Some(lane) = self.lanes.get_mut(worker) {
                 if lane.is_far(start) && !lane.open.is_empty() {
-                    lane.close(self.buffer, *self.stream);
+                    lane.close(&self.buffer, self.stream);
                 }
                 lane.add(start, &frame, key_of(place, whose));
                 self.whereabouts.note(worker, frame.number, whose);
@@ -605,9 +559,9 @@ impl Steer<'_> {
 
     #[inline]
     fn assigned_to(&mut self, flow: u64, by_hash: usize, time: Time) -> usize {
-        let Some(assigned) = self.assigned else { return by_hash };
+        let Some(assigned) = &mut self.assigned else { return by_hash };
         assigned.at(time);
-        let lanes = &*self.lanes;
+        let lanes = &self.lanes;
         // Where several have as little to do, the hash says.
         let shortest = || {
             let load = |n: usize| lanes.get(n).map_or(u64::MAX, Lane::load);
@@ -637,10 +591,10 @@ impl Steer<'_> {
     }
 
     fn put(&mut self, held: &Held, worker: usize) {
-        let stream = *self.stream;
+        let stream = self.stream;
         let Some(lane) = self.lanes.get_mut(worker) else { return };
         if !lane.open.is_empty() {
-            lane.close(self.buffer, stream);
+            lane.close(&self.buffer, stream);
         }
         lane.add(held.start, &held.frame(), 0);
         self.whereabouts.note(worker, held.frame().number, Whose::Anybodys);

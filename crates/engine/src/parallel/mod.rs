@@ -6,7 +6,7 @@
 //! - `steer`: which flow a frame is of, by a look at its headers; `fragments`: those whose headers do not say; `assign`: which
 //!   worker has that flow, where its hash does not say.
 //! - `ahead`: who has nothing to do helps others.
-//! - `piece`: what goes through the queues. `feeder`: reads, and puts lists of frames into the workers' queues, which hold references to the reader's buffers.
+//! - `feeder`: reads, and puts lists of frames (`piece`) into the workers' queues, which hold references to the reader's buffers.
 //! - `turns`: whose turn it is to read. There is no thread for it: who has nothing else to do reads.
 //! - `moves`: flows that change their worker, and why nobody waits for ever for them; `mover`: a worker's part in it; `handover`: how
 //!   something goes from one to the other.
@@ -211,11 +211,8 @@ impl Autofp {
         finals.sort_by_key(|f| f.number);
         let feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counters = feeder.counters();
-        for m in finals.iter().filter_map(|f| f.moves) {
-            counters.waits += m.waits;
-            counters.waited += m.waited;
-            counters.given += m.given;
-            counters.lost += m.lost;
+        for f in &finals {
+            counters.add(f);
         }
         // From the first packet to the last flow's end, and to what was written last.
         let inspected = finals.iter().map(|f| f.ended).max().zip(feeder.began).map(|(e, b)| e.duration_since(b));

@@ -4,12 +4,12 @@
 //! reader's place, and is carried out by the two workers: the **giver** takes the flow out of its table, the **taker** puts it into
 //! its own ([`Lane::flow_leaves`](crate::worker::Lane::flow_leaves)). At the flow's frame *n*, the first that is the taker's, the feeder
 //!
-//! 1. puts [`Item::Give`](super::feeder::Item) at the end of the giver's queue, behind all frames of the flow before *n*;
-//! 2. puts [`Item::Take`](super::feeder::Item) into the taker's queue, before frame *n*;
+//! 1. puts [`Item::Give`](super::piece::Item) at the end of the giver's queue, behind all frames of the flow before *n*;
+//! 2. puts [`Item::Take`](super::piece::Item) into the taker's queue, before frame *n*;
 //! 3. asks the giver at once ([`Asked`]): between two frames it gives what it is asked for as soon as it is done with the flow's last
-//!    frame, and need not come to the end of its queue for that. What was given is skipped at [`Item::Give`](super::feeder::Item).
+//!    frame, and need not come to the end of its queue for that. What was given is skipped at [`Item::Give`](super::piece::Item).
 //!
-//! A taker that comes to [`Item::Take`](super::feeder::Item) before the flow was given waits for it, and gives in the meantime what it is asked for itself.
+//! A taker that comes to [`Item::Take`](super::piece::Item) before the flow was given waits for it, and gives in the meantime what it is asked for itself.
 //!
 //! | | a flow moves |
 //! | --- | --- |
@@ -32,7 +32,7 @@
 //! waits at the position just before frame *n*, and says so: [`Load::at`](super::feeder::Load) is *n*, so that nobody waits in `order`
 //! for it at a frame before *n*).
 //!
-//! - It waits for a flow. All that is before [`Item::Give`](super::feeder::Item) in the giver's queue is of frames before *n*, and the
+//! - It waits for a flow. All that is before [`Item::Give`](super::piece::Item) in the giver's queue is of frames before *n*, and the
 //!   giver waits at none of them for ever, since that would be earlier. So it comes to the end of its queue and gives. That the item
 //!   is in the queue, and not still with the feeder because the queue was full, sees to itself: a giver whose queue is empty reads, and
 //!   who reads first hands over what had no room; the taker does so as well, while it waits ([`tell_all`](super::order::tell_all)).

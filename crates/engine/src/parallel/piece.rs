@@ -57,10 +57,6 @@ impl Piece {
         self.spots.len()
     }
 
-    pub(super) fn spots(&self) -> &[Spot] {
-        &self.spots
-    }
-
     /// The bytes of the `nth` frame, with its key.
     pub(super) fn at(&self, nth: usize) -> Option<(u32, &[u8])> {
         let spot = self.spots.get(nth)?;

@@ -55,7 +55,7 @@ impl Report {
         if self.enabled
             && let Ok(told) = self.control.ask(|w, r| r.counters(w))
         {
-            self.write(told, &FeedCounters::default(), (0, 0), file);
+            self.write(told, &FeedCounters::default(), file);
         }
         self.outputs.flush();
     }
@@ -63,15 +63,12 @@ impl Report {
     /// The last report, of workers that have ended.
     pub(super) fn last(&mut self, finals: &[Final], feed: &FeedCounters) {
         if self.enabled && !finals.is_empty() {
-            let sum = |of: fn(&Final) -> u64| finals.iter().map(of).sum();
-            let ahead = (sum(|f| f.looked_through), sum(|f| f.taken_over));
-            self.write(finals.iter().map(|f| f.counters.clone()).collect(), feed, ahead, None);
+            self.write(finals.iter().map(|f| f.counters.clone()).collect(), feed, None);
         }
         self.outputs.finish();
     }
 
-    /// `ahead`: payloads that workers looked through for others, and those of which that was of use.
-    fn write(&mut self, told: Vec<Counters>, feed: &FeedCounters, ahead: (u64, u64), file: Option<&str>) {
+    fn write(&mut self, told: Vec<Counters>, feed: &FeedCounters, file: Option<&str>) {
         self.last = std::mem::take(&mut self.totals);
         self.workers.resize_with(told.len(), Default::default);
         for (w, counters) in self.workers.iter_mut().zip(told) {
@@ -88,8 +85,8 @@ impl Report {
                 ("autofp.moves", feed.moves),
                 ("autofp.waits", feed.waits),
                 ("autofp.waited_usecs", u64::try_from(feed.waited.as_micros()).unwrap_or(u64::MAX)),
-                ("autofp.searched_ahead", ahead.0),
-                ("autofp.taken_over", ahead.1),
+                ("autofp.searched_ahead", feed.searched_ahead),
+                ("autofp.taken_over", feed.taken_over),
             ] {
                 self.totals.push((name.to_owned(), value));
             }

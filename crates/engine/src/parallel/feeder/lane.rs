@@ -25,15 +25,15 @@ pub(super) struct Stream {
 /// The reader's end of a worker's queue.
 pub(super) struct Lane {
     pub(super) items: Producer<Item>,
-    pub(super) sheets: Consumer<Sheet>,
+    sheets: Consumer<Sheet>,
     /// Where others see what its worker has before it.
-    pub(super) board: Option<Arc<Board>>,
-    pub(super) shown: u64,
+    board: Option<Arc<Board>>,
+    shown: u64,
     /// What is being gathered, and of which buffer.
     pub(super) open: Vec<Spot>,
-    pub(super) notes: Option<Box<Notes>>,
+    notes: Option<Box<Notes>>,
     pub(super) first: u64,
-    pub(super) base: usize,
+    base: usize,
     /// What had no room in the queue.
     pub(super) waiting: VecDeque<Item>,
     /// Packets handed over, and those of them that the worker was done with when that was last looked at.
@@ -46,6 +46,26 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// Of a worker that was handed nothing yet.
+    pub(super) fn new(items: Producer<Item>, sheets: Consumer<Sheet>, board: Option<Arc<Board>>) -> Lane {
+        Lane {
+            items,
+            sheets,
+            board,
+            shown: 0,
+            open: Vec::new(),
+            notes: None,
+            first: 0,
+            base: 0,
+            waiting: VecDeque::new(),
+            sent: 0,
+            done: 0,
+            told: 0,
+            upto: 0,
+            longest: 0,
+        }
+    }
+
     /// Packets that its worker has before it, as far as that is known.
     #[inline]
     pub(super) fn load(&self) -> u64 {

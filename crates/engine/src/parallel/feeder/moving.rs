@@ -10,11 +10,11 @@ use super::super::piece::Item;
 use super::super::steer::worker_of;
 use super::Steer;
 
-impl Steer<'_> {
+impl Steer {
     /// Notes that the flow that was last asked for has a packet more at its worker.
     #[inline]
     pub(super) fn sent(&mut self, worker: usize) {
-        if let (Some(moves), Some(assigned)) = (&mut *self.moves, &mut *self.assigned)
+        if let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned)
             && let (Some(at), Some(lane)) = (assigned.at, self.lanes.get(worker))
         {
             if assigned.new {
@@ -26,7 +26,7 @@ impl Steer<'_> {
 
     /// The flow that was last asked for stays where it is from here on: not all of it can be told by its frames.
     pub(super) fn pin(&mut self, known: bool) {
-        if let (Some(moves), Some(assigned), true) = (&mut *self.moves, &mut *self.assigned, known)
+        if let (Some(moves), Some(assigned), true) = (&mut self.moves, &mut self.assigned, known)
             && let Some(at) = assigned.at
         {
             moves.pin(at);
@@ -38,10 +38,10 @@ impl Steer<'_> {
     pub(super) fn plain(&mut self, flow: u64, frame: &Frame<'_>) -> usize {
         let by_hash = worker_of(flow, self.lanes.len());
         let mut worker = self.assigned_to(flow, by_hash, frame.time);
-        if let (Some(moves), Some(assigned)) = (&mut *self.moves, &mut *self.assigned)
+        if let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned)
             && let Some(at) = assigned.at.filter(|_| !assigned.new)
         {
-            let lanes = &*self.lanes;
+            let lanes = &self.lanes;
             let queue = |n: usize| {
                 lanes.get(n).map_or(Queue { load: u64::MAX, done: 0 }, |l| Queue { load: l.load(), done: l.done })
             };
@@ -58,13 +58,13 @@ impl Steer<'_> {
     /// Moves the flow that was last asked for, of which this frame is the first at the other worker.
     #[cold]
     fn change(&mut self, from: usize, to: usize, after: u64, frame: &Frame<'_>) -> bool {
-        let (Some(moves), Some(assigned)) = (&mut *self.moves, &mut *self.assigned) else { return false };
+        let (Some(moves), Some(assigned)) = (&mut self.moves, &mut self.assigned) else { return false };
         let (Some(at), Some(ends)) = (assigned.at, self.steering.ends(frame)) else { return false };
         let flow = Arc::new(Move { ends, from, after, frame: frame.number, cell: Handover::new() });
         for (lane, item) in [(from, Item::Give(Arc::clone(&flow))), (to, Item::Take(Arc::clone(&flow)))] {
             let Some(lane) = self.lanes.get_mut(lane) else { return false };
             if !lane.open.is_empty() {
-                lane.close(self.buffer, *self.stream);
+                lane.close(&self.buffer, self.stream);
             }
             lane.waiting.push_back(item);
         }
