@@ -35,7 +35,8 @@ use std::time::{Duration, Instant};
 use super::block::{self, Trust, VLAN_TAG};
 use super::ring::{SlotRing, poll_all};
 use super::send::{Offload, Out, Sender, TOGETHER};
-use super::{Interface, NOTHING, Opening, Settings, let_in};
+use super::{Interface, NOTHING, Opening, Settings, let_in_others};
+use crate::bypass::{Bypass, SocketFilter};
 use crate::link::{LOOK, State};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, Side, Verdict};
 use crate::reader::{Batch, Meta};
@@ -95,6 +96,8 @@ struct End {
     ring: Option<SlotRing>,
     /// Sends out of this interface what came in at the other.
     sender: Option<Sender>,
+    /// Leaves out what the kernel sends on.
+    filter: Option<SocketFilter>,
     state: State,
     /// Packets are let in.
     open: bool,
@@ -162,6 +165,13 @@ impl Bridge {
         Ok(bridge)
     }
 
+    /// From the start on packets of flows that are bypassed in the kernel do not come here. To be called before.
+    pub fn leave_out(&mut self, bypass: &Bypass) {
+        for end in &mut self.ends {
+            end.filter = bypass.filter(&end.name);
+        }
+    }
+
     /// Opens an end whose interface is there again, once it is this worker's turn.
     fn open_again(&mut self, at: usize) -> bool {
         let mut places = self.agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +188,7 @@ impl Bridge {
                 && !end.open
                 && all
             {
-                let_in(&end.name, &ring.socket, None)?;
+                let_in_others(&end.name, &ring.socket, end.filter.as_ref())?;
                 end.open = true;
             }
         }
@@ -517,6 +527,7 @@ impl End {
             interface,
             ring: None,
             sender: None,
+            filter: None,
             open: false,
             metas: Vec::new(),
             offloads: Vec::new(),
