@@ -137,6 +137,13 @@ fn inner_elephant() {
         let mut all = elephant.take();
         sender.send(&all);
         wait("the flow is entered", || counter(&e, &["capture", "bypass", "flows"]) == 1);
+        let told = serde_json::json!({
+            "ipv4_maps_count": 2, "ipv4_success": 1, "ipv4_fail": 0,
+            "ipv6_maps_count": 0, "ipv6_success": 0, "ipv6_fail": 0,
+        });
+        for command in ["iface-bypassed-stat", "ebpf-bypassed-stat"] {
+            assert_eq!(e.ask(&[command]), serde_json::json!({"vb": told}));
+        }
         // What comes in the meantime, of this flow and of another one.
         for _ in 0..5000 {
             elephant.packet(0, ACK, &[b'a'; 100]);

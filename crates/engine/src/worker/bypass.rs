@@ -23,10 +23,21 @@ pub(crate) struct InKernel {
     late: (u64, u64),
     /// All packets that the kernel has counted.
     packets: u64,
-    /// Flows that were entered; for which there was no room; that the kernel did not take for another reason.
-    entered: u64,
-    full: u64,
-    refused: u64,
+    /// Of each version of IP, 4 first.
+    families: [Family; 2],
+}
+
+/// What became of flows of one version of IP that were to be bypassed in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Family {
+    /// Flows that are there now.
+    pub(crate) there: u64,
+    /// Flows that were entered.
+    pub(crate) entered: u64,
+    /// Flows for which there was no room.
+    pub(crate) full: u64,
+    /// Flows that the kernel did not take for another reason.
+    pub(crate) refused: u64,
 }
 
 /// A flow that was entered.
@@ -40,19 +51,25 @@ struct Entered {
 
 impl InKernel {
     pub(crate) fn new(table: Arc<Table>, post: Arc<Post>) -> InKernel {
-        InKernel { table, post, flows: HashMap::new(), late: (0, 0), packets: 0, entered: 0, full: 0, refused: 0 }
+        InKernel { table, post, flows: HashMap::new(), late: (0, 0), packets: 0, families: Default::default() }
     }
 
     /// Gives its counters.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
-        f("capture.bypass.flows", self.entered);
-        f("capture.bypass.full", self.full);
-        f("capture.bypass.refused", self.refused);
+        let [v4, v6] = self.families;
+        f("capture.bypass.flows", v4.entered + v6.entered);
+        f("capture.bypass.full", v4.full + v6.full);
+        f("capture.bypass.refused", v4.refused + v6.refused);
     }
 
     /// Packets that were bypassed in the kernel.
     pub(crate) fn packets(&self) -> u64 {
         self.packets
+    }
+
+    /// What became of flows of IPv4 and of IPv6.
+    pub(crate) const fn families(&self) -> [Family; 2] {
+        self.families
     }
 
     /// Enters a flow; whether the kernel bypasses it from here on.
@@ -65,19 +82,21 @@ impl InKernel {
         let key = |from, to| BypassKey::new(from, to, core.proto, core.vlans.as_slice());
         let (Some(there), Some(back)) = (key(client, server), key(server, client)) else { return false };
         let keys = [there, back];
+        let family = &mut self.families[usize::from(core.src.is_ipv6())];
         match self.table.enter(&keys, at, core.id, &self.post) {
             Ok(()) => {
-                self.entered += 1;
+                family.entered += 1;
+                family.there += 1;
                 let (seen, closed) = Default::default();
                 self.flows.insert(core.id, Entered { keys, seen, closed });
                 true
             }
             Err(Refusal::Full) => {
-                self.full += 1;
+                family.full += 1;
                 false
             }
             Err(_) => {
-                self.refused += 1;
+                family.refused += 1;
                 false
             }
         }
@@ -87,6 +106,8 @@ impl InKernel {
     fn take(&mut self, core: &mut FlowCore) -> (u64, u64) {
         let Some(mut entered) = self.flows.remove(&core.id) else { return (0, 0) };
         let counts = self.table.take(&entered.keys);
+        let family = &mut self.families[usize::from(core.src.is_ipv6())];
+        family.there = family.there.saturating_sub(1);
         let mut new = (0, 0);
         for (direction, count) in counts.into_iter().enumerate() {
             let (packets, bytes) = entered.count(core, direction, count);
