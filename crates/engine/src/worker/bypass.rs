@@ -4,11 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_capture::bypass::{BypassCount, BypassKey, Refusal};
-use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowRef, FlowState};
-use margay_packet::Packet;
-use margay_packet::tcp::flag;
+use margay_flow::{FlowAction, FlowCore, FlowRef, FlowState};
 
-use super::{FlowExt, Lane, Rest};
+use super::{Lane, Rest, closing};
 use crate::control::post::Post;
 use crate::live::bypass::{Counted, Table};
 
@@ -45,8 +43,6 @@ struct Entered {
     keys: [BypassKey; 2],
     /// What the flow has of it already.
     seen: [BypassCount; 2],
-    /// Directions that were closed.
-    closed: [bool; 2],
 }
 
 impl InKernel {
@@ -72,8 +68,8 @@ impl InKernel {
         self.families
     }
 
-    /// Enters a flow; whether the kernel bypasses it from here on.
-    fn enter(&mut self, core: &FlowCore, at: FlowRef) -> bool {
+    /// Enters a flow, which may have been there before (`again`); whether the kernel bypasses it from here on.
+    fn enter(&mut self, core: &FlowCore, at: FlowRef, again: bool) -> bool {
         // What is inside a tunnel the program does not see; what is dropped must not be sent on.
         if core.recursion > 0 || core.action == FlowAction::Drop {
             return false;
@@ -85,10 +81,9 @@ impl InKernel {
         let family = &mut self.families[usize::from(core.src.is_ipv6())];
         match self.table.enter(&keys, at, core.id, &self.post) {
             Ok(()) => {
-                family.entered += 1;
+                family.entered += u64::from(!again);
                 family.there += 1;
-                let (seen, closed) = Default::default();
-                self.flows.insert(core.id, Entered { keys, seen, closed });
+                self.flows.insert(core.id, Entered { keys, seen: Default::default() });
                 true
             }
             Err(Refusal::Full) => {
@@ -141,23 +136,24 @@ impl Rest {
     /// How a flow that needs no more looking is bypassed: in the kernel where that can be.
     #[cold]
     pub(super) fn bypass(&mut self, core: &FlowCore, at: FlowRef) -> FlowState {
-        match self.kernel.as_mut().is_some_and(|k| k.enter(core, at)) {
+        match self.kernel.as_mut().is_some_and(|k| k.enter(core, at, false)) {
             true => FlowState::CaptureBypassed,
             false => FlowState::LocalBypassed,
         }
     }
 
-    /// A packet of a flow that is bypassed in the kernel came here: where it ends the connection the kernel is rid of it. What
-    /// follows, if something does, comes here.
-    pub(super) fn came_all_the_same(&mut self, packet: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction) {
-        let Some(kernel) = &mut self.kernel else { return };
-        let Some(flags) = packet.tcp().map(|t| t.flags()) else { return };
-        let Some(entered) = kernel.flows.get_mut(&flow.core.id) else { return };
-        if flags & flag::FIN != 0 {
-            entered.closed[dir.index()] = true;
-        }
-        if flags & flag::RST != 0 || entered.closed == [true; 2] {
-            kernel.take(&mut flow.core);
+    /// The connection of a bypassed flow is over, or is not after all: the kernel is rid of it, or has it again.
+    #[cold]
+    pub(super) fn over_in_kernel(&mut self, core: &mut FlowCore, at: FlowRef, over: bool) {
+        if core.state == FlowState::CaptureBypassed
+            && let Some(kernel) = &mut self.kernel
+        {
+            match over {
+                true => drop(kernel.take(core)),
+                // Where there is no room any more its packets come here.
+                false if !kernel.flows.contains_key(&core.id) => drop(kernel.enter(core, at, true)),
+                false => {}
+            }
         }
     }
 
@@ -179,8 +175,12 @@ impl Lane {
         let Some(kernel) = &mut self.rest.kernel else { return };
         for c in list {
             let Some(flow) = self.flows.get_mut(c.at).filter(|f| f.core.id == c.flow) else { continue };
-            if let Some(entered) = kernel.flows.get_mut(&c.flow) {
-                kernel.packets += entered.count(&mut flow.core, c.direction, c.count).0;
+            let Some(entered) = kernel.flows.get_mut(&c.flow) else { continue };
+            kernel.packets += entered.count(&mut flow.core, c.direction, c.count).0;
+            // With what came a FIN may be one of this connection.
+            if flow.ext.closing.is_some() && closing::is_over(flow, c.count.last) {
+                kernel.take(&mut flow.core);
+                self.flows.set_over(c.at, true);
             }
         }
     }
