@@ -124,6 +124,10 @@ pub(crate) enum DropReason {
     FirewallFlowDrop,
     /// An exception policy dropped its flow.
     ExceptionFlowDrop,
+    /// A fragment of a datagram that was dropped when it was whole.
+    DatagramDrop,
+    /// It could not be sent on with what a rule has put in.
+    NotReplaced,
 }
 
 impl DropReason {
@@ -138,6 +142,8 @@ impl DropReason {
             DropReason::Firewall(reason) => reason.name(),
             DropReason::FirewallFlowDrop => "firewall flow drop",
             DropReason::ExceptionFlowDrop => "exception policy flow drop",
+            DropReason::DatagramDrop => "datagram drop",
+            DropReason::NotReplaced => "not replaced",
         }
     }
 
@@ -455,6 +461,9 @@ impl PacketSink for Lane {
             let policy = self.policies.of(Condition::DefragMemcap);
             self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
+        if packet.of_dropped && self.rest.ips {
+            fate.drop = Some(DropReason::DatagramDrop);
+        }
         let before =
             if self.rest.looks_before_flow() { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
         match before {
@@ -474,6 +483,10 @@ impl PacketSink for Lane {
             wire.reject(packet, fate, self.rest.now);
         }
         self.rest.log_pcap(packet);
+    }
+
+    fn dropped(&mut self) -> bool {
+        self.rest.ips && self.rest.frame.drop.is_some()
     }
 }
 

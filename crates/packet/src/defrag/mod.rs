@@ -17,7 +17,7 @@ use crate::checksum::internet;
 use crate::config::{DefragConfig, Policy};
 use crate::counters::DecodeCounters;
 use crate::event::DecodeEvent as E;
-use crate::packet::{L3, Packet};
+use crate::packet::{Completed, L3, Packet};
 use segments::Inserted;
 use table::{Key, Slot, Table};
 
@@ -42,6 +42,16 @@ pub(crate) struct Fragment {
     pub(crate) more: bool,
     /// For IPv6: where the number of the fragment header is written; in `start - 8` is the one to put there instead.
     pub(crate) next_header_at: usize,
+}
+
+/// A datagram that is whole.
+pub(crate) struct Whole {
+    /// From the first fragment's link layer on.
+    pub(crate) data: Vec<u8>,
+    /// Where its IP header starts.
+    pub(crate) ip: usize,
+    /// What the last fragment brought, where none overlaps another.
+    pub(crate) completed: Option<Completed>,
 }
 
 /// The defragmenter of one decoder.
@@ -82,15 +92,18 @@ impl Defrag {
         self.memcap = memcap;
     }
 
-    /// Keeps a fragment. Returns the datagram, from the first fragment's link layer on, and where its IP header starts,
-    /// when nothing of it is missing any more; [`Defrag::give_back`] takes the buffer.
-    pub(crate) fn add(
-        &mut self,
-        p: &mut Packet<'_>,
-        f: &Fragment,
-        counters: &mut DecodeCounters,
-    ) -> Option<(Vec<u8>, usize)> {
+    /// Keeps a fragment. Returns the datagram when nothing of it is missing any more; [`Defrag::give_back`] takes the
+    /// buffer.
+    pub(crate) fn add(&mut self, p: &mut Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) -> Option<Whole> {
         let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
+        let key = Key::new(p, f.id, is_v6, self.vlan_tracking);
+        if let Some(slot) = self.table.find(&key)
+            && self.table.tracker(slot).refused
+            && !self.table.timed_out(slot, p.time)
+        {
+            p.of_dropped = true;
+            return None;
+        }
         let payload = p.data.get(f.start..f.end)?;
         // An IPv4 datagram's length includes its header, of 20 bytes at least.
         if f.offset + payload.len() + if is_v6 { 0 } else { 20 } > MAX_LEN {
@@ -103,10 +116,10 @@ impl Defrag {
         }
         if self.frags >= self.max_frags {
             counters.defrag_max_frags_reached += 1;
+            p.defrag_memcap_hit = true;
             p.events.push(ignored);
             return None;
         }
-        let key = Key::new(p, f.id, is_v6, self.vlan_tracking);
         let slot = self.tracker(&key, p, counters);
         let head = if f.offset == 0 { p.data.get(..if is_v6 { f.start - 8 } else { f.start })? } else { &[] };
         if !self.room(slot, payload.len() + head.len(), p, counters) {
@@ -124,6 +137,7 @@ impl Defrag {
         let end = f.offset + payload.len();
         let Inserted { overlap, first_byte } = t.segments.insert(t.policy, f.offset, payload);
         t.frags += 1;
+        t.overlap |= overlap;
         self.frags += 1;
         t.end = t.end.max(end);
         if !f.more {
@@ -145,7 +159,7 @@ impl Defrag {
         }
         // What ends behind the last fragment is no part of a datagram: such a one never gets whole.
         let whole = t.end > 0 && t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
-        let result = if whole { self.assemble(slot, is_v6, p) } else { None };
+        let result = if whole { self.assemble(slot, is_v6, p, f) } else { None };
         if whole {
             self.release(slot);
         }
@@ -163,7 +177,7 @@ impl Defrag {
     }
 
     /// The datagram of a tracker that has all of it; `None`, with an event, where it is too long.
-    fn assemble(&mut self, slot: Slot, is_v6: bool, p: &mut Packet<'_>) -> Option<(Vec<u8>, usize)> {
+    fn assemble(&mut self, slot: Slot, is_v6: bool, p: &mut Packet<'_>, f: &Fragment) -> Option<Whole> {
         let t = self.table.tracker(slot);
         let ip_headers = t.head.len().saturating_sub(t.ip);
         let length = ip_headers + t.end - if is_v6 { 40.min(ip_headers) } else { 0 };
@@ -185,7 +199,20 @@ impl Defrag {
             let sum = internet(headers).to_be_bytes();
             headers.get_mut(10..12)?.copy_from_slice(&sum);
         }
-        Some((out, t.ip))
+        let completed = (!t.overlap).then(|| Completed {
+            start: (t.head.len() + f.offset) as u32,
+            len: (f.end - f.start) as u32,
+            at: f.start as u32,
+        });
+        Some(Whole { data: out, ip: t.ip, completed })
+    }
+
+    /// The datagram that this fragment completed is dropped: nothing more of it is kept until it would time out. A host
+    /// that has its other fragments forgets them no later than that (RFC 791 section 3.2, RFC 8200 section 4.5).
+    pub(crate) fn refuse(&mut self, p: &Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) {
+        let key = Key::new(p, f.id, matches!(p.l3, L3::Ipv6 { .. }), self.vlan_tracking);
+        let slot = self.tracker(&key, p, counters);
+        self.table.tracker_mut(slot).refused = true;
     }
 
     /// The tracker of `key`: the one there is, or a fresh one.

@@ -44,6 +44,10 @@ pub(super) struct Tracker {
     pub(super) segments: Segments,
     /// Fragments kept.
     pub(super) frags: usize,
+    /// Whether two of them overlapped.
+    pub(super) overlap: bool,
+    /// It was whole, and was dropped.
+    pub(super) refused: bool,
     /// Where the last fragment (without "more fragments") ended; 0 as long as it is missing.
     pub(super) last_end: usize,
     /// Where the furthest fragment ended.
@@ -154,6 +158,8 @@ impl Table {
                     last: now,
                     segments: Segments::default(),
                     frags: 0,
+                    overlap: false,
+                    refused: false,
                     last_end: 0,
                     end: 0,
                     head: Vec::new(),
@@ -231,6 +237,7 @@ impl Table {
         t.segments.clear(KEEP_CAPACITY);
         t.head.clear();
         t.frags = 0;
+        (t.overlap, t.refused) = (false, false);
         t.last_end = 0;
         t.end = 0;
         self.account(slot);
