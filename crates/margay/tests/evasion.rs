@@ -128,6 +128,7 @@ impl Chain {
             src: src.parse::<IpAddr>().expect("an address"),
             to: at(to, 80),
             ttl: 64,
+            broken: false,
             extensions: &[],
         })
     }
@@ -150,9 +151,11 @@ fn forwards() {
     sysctl("ipv6/conf/all/forwarding", "1");
 }
 
+type Streams = Arc<Mutex<BTreeMap<u16, Vec<u8>>>>;
+
 /// The server: what its sockets read, by the port of who sent it.
 struct Sink {
-    streams: Arc<Mutex<BTreeMap<u16, Vec<u8>>>>,
+    streams: Streams,
     datagrams: Arc<Mutex<Vec<Vec<u8>>>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -168,7 +171,7 @@ impl Sink {
             (tcp, udp)
         });
         let (streams, datagrams, stop) = (Arc::default(), Arc::default(), Arc::<AtomicBool>::default());
-        let (all, s): (Arc<Mutex<BTreeMap<u16, Vec<u8>>>>, _) = (Arc::clone(&streams), Arc::clone(&stop));
+        let (all, s): (Streams, _) = (Arc::clone(&streams), Arc::clone(&stop));
         let accepts = std::thread::spawn(move || {
             while !s.load(Ordering::Relaxed) {
                 let Ok((mut stream, from)) = tcp.accept() else {
@@ -498,6 +501,52 @@ fn fragments(way: Way) {
             host.fragments(UDP, b, id, &[(96, 200), (0, 96), (200, 308)]);
         }
         id += 4;
+        // The same with what does not arrive: the engine must not take it for what the server has.
+        let short = &other[..104];
+        let long = [&other[..], &other[..]].concat();
+        let real = pieces(104, 308);
+        for broken in [false, true] {
+            if broken && host.src.is_ipv6() {
+                continue;
+            }
+            for (decoy, lost, from) in [
+                // The first in its place, before it and after; what is in the middle; the last.
+                (&other[..], (0, 104), 0),
+                (&other, (0, 104), 1),
+                (&other, (104, 208), 1),
+                (&other, (208, 308), 2),
+                // An end that comes too early, and something far behind the end.
+                (short, (96, 104), 1),
+                (short, (96, 104), 0),
+                (&long, (400, 504), 0),
+                (&long, (400, 504), 3),
+            ] {
+                id += 1;
+                for (n, piece) in real.iter().enumerate() {
+                    if n == from {
+                        (host.ttl, host.broken) = if broken { (64, true) } else { (chain.few(), false) };
+                        host.fragments(UDP, decoy, id, &[lost]);
+                        (host.ttl, host.broken) = (64, false);
+                        // As if that were the one.
+                        let without = real.iter().copied().filter(|p| *p != lost).collect::<Vec<_>>();
+                        host.fragments(UDP, &attack, id, &without);
+                    }
+                    host.fragments(UDP, &attack, id, &[*piece]);
+                }
+                host.fragments(UDP, &attack, id, &reversed(real.clone()));
+                sink.settled(&host, &format!("decoy {broken} {lost:?} {from}"));
+                assert!(!sink.received(b"ATTACK"), "{way:?} {} {broken} {lost:?} {from}", host.src);
+            }
+        }
+        // Different ways of fragments are no attack.
+        (port, id) = (port + 1, id + 1);
+        let benign = host.datagram(port, &padded(&format!("uneven {}", host.src), 90, 300));
+        for (n, piece) in real.iter().enumerate() {
+            host.ttl = 64 - n as u8;
+            host.fragments(UDP, &benign, id, &[*piece]);
+        }
+        host.ttl = 64;
+        wait_for("it comes", || sink.received(format!("uneven {}", host.src).as_bytes()));
         sink.settled(&host, "odd");
     }
     assert!(!sink.received(b"ATTACK"));

@@ -320,6 +320,16 @@ impl PacketEvents {
     }
 }
 
+/// Why a fragment is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Its datagram was dropped when it was whole ([`PacketSink::dropped`]), or went on as it was then, and would be another
+    /// one with this.
+    Datagram,
+    /// Inline: it does not fit those of before, or hosts do not agree on what it is.
+    Unsound,
+}
+
 /// What the fragment that completed a datagram brought of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
@@ -392,8 +402,8 @@ pub struct Packet<'a> {
     /// Whether this fragment was not kept because the memory for fragments (`defrag.memcap`) or the trackers ran out:
     /// `defrag.memcap-policy` says what to do with it.
     pub defrag_memcap_hit: bool,
-    /// Whether this fragment is one more of a datagram that was dropped ([`PacketSink::dropped`]).
-    pub of_dropped: bool,
+    /// This fragment was not kept, and must not go on where packets do.
+    pub refused: Option<Refused>,
     /// Of a datagram put together from fragments of which none overlaps another: what came last.
     pub completed: Option<Completed>,
     /// Headers walked so far, those of the packets outside this one included (`decoder.max-layers` limits it).
@@ -431,7 +441,7 @@ impl<'a> Packet<'a> {
             has_inner: false,
             ignore_checksums: false,
             defrag_memcap_hit: false,
-            of_dropped: false,
+            refused: None,
             completed: None,
             layers: 0,
         }
@@ -501,7 +511,7 @@ pub trait PacketSink {
 
     /// Called after a datagram that was put together from fragments, and all that it carried, was handed over: whether it
     /// is dropped. Its other fragments are on their way already, so that nothing that would complete it may follow: what
-    /// comes of it until it is forgotten is [`Packet::of_dropped`].
+    /// comes of it until it is forgotten is [`Refused::Datagram`].
     fn dropped(&mut self) -> bool {
         false
     }

@@ -181,6 +181,8 @@ pub(crate) struct Raw<'a> {
     pub(crate) to: SocketAddr,
     /// TTL or hop limit of what it sends.
     pub(crate) ttl: u8,
+    /// The checksum of its IPv4 headers is wrong.
+    pub(crate) broken: bool,
     /// Extension headers of what it sends over IPv6: an option of 6 bytes that is to be skipped in each.
     pub(crate) extensions: &'a [u8],
 }
@@ -239,7 +241,7 @@ impl<'a> Raw<'a> {
                 h.extend([ttl, proto, 0, 0]);
                 h.extend(src.octets());
                 h.extend(dst.octets());
-                let check = sum(&[&h]);
+                let check = sum(&[&h]) ^ if self.broken { 0x5555 } else { 0 };
                 h[10..12].copy_from_slice(&check.to_be_bytes());
                 h.extend_from_slice(payload);
                 h
