@@ -163,6 +163,8 @@ pub(crate) struct Assembly {
     pub(crate) packet: (u64, u64),
     /// Holes up to here were reported.
     pub(crate) gap_seen: u64,
+    /// Where the first hole began.
+    pub(crate) first_gap: Option<u64>,
     /// Bytes of memory that are accounted for.
     pub(crate) accounted: u64,
     pub(crate) chunk_size: u32,

@@ -28,7 +28,7 @@ use margay_detect::{InOrder, RulesMark};
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
-use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Time, Vlans};
+use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Refused, Time, Vlans};
 use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
@@ -127,6 +127,12 @@ pub(crate) enum DropReason {
     FirewallFlowDrop,
     /// An exception policy dropped its flow.
     ExceptionFlowDrop,
+    /// A fragment of a datagram of which nothing more is let through.
+    DatagramDrop,
+    /// A fragment that does not fit others of its datagram.
+    DefragError,
+    /// It could not be sent on with what a rule has put in.
+    NotReplaced,
 }
 
 impl DropReason {
@@ -141,6 +147,9 @@ impl DropReason {
             DropReason::Firewall(reason) => reason.name(),
             DropReason::FirewallFlowDrop => "firewall flow drop",
             DropReason::ExceptionFlowDrop => "exception policy flow drop",
+            DropReason::DatagramDrop => "datagram drop",
+            DropReason::DefragError => "defrag error",
+            DropReason::NotReplaced => "not replaced",
         }
     }
 
@@ -458,6 +467,12 @@ impl PacketSink for Lane {
             let policy = self.policies.of(Condition::DefragMemcap);
             self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
+        if let Some(why) = packet.refused.filter(|_| self.rest.ips) {
+            fate.drop = Some(match why {
+                Refused::Datagram => DropReason::DatagramDrop,
+                Refused::Unsound => DropReason::DefragError,
+            });
+        }
         let before =
             if self.rest.looks_before_flow() { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
         match before {
@@ -477,6 +492,10 @@ impl PacketSink for Lane {
             wire.reject(packet, fate, self.rest.now);
         }
         self.rest.log_pcap(packet);
+    }
+
+    fn dropped(&mut self) -> bool {
+        self.rest.ips && self.rest.frame.drop.is_some()
     }
 }
 
