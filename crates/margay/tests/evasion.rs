@@ -31,6 +31,7 @@ in_namespace! {
     fragments_in_a_queue: inner_fragments_queued,
     answers_and_replacements_between_interfaces: inner_answers_bridged,
     answers_and_replacements_in_a_queue: inner_answers_queued,
+    a_queue_behind_connection_tracking: inner_tracked,
 }
 
 const RULES: &str = "\
@@ -375,6 +376,21 @@ fn segments(way: Way) {
         sink.reads(c.port, "hello benign-txt");
         c.send_all(&[WHOLE, data(16, b" more")]);
         sink.reads(c.port, "hello benign-txt more");
+        // Somebody acknowledges in the server's name what was not sent yet.
+        for behind in [false, true] {
+            port += 1;
+            let c = host.connect(port, &SEGMENT);
+            c.send(&HELLO);
+            sink.reads(c.port, "hello ");
+            if behind {
+                c.send(&data(16, b"0123456789"));
+            }
+            // To nobody, or where it is sent back.
+            c.forged_ack(26, if way == Way::Bridged { [2, 0, 0, 0, 9, 9] } else { NEXT });
+            c.send_all(&[HALVES, HALVES].concat());
+            sink.settled(&host, &format!("forged {behind}"));
+            sink.reads(c.port, "hello ");
+        }
         for extensions in headers(&host) {
             host.extensions = extensions;
             for (segments, read) in [(vec![HELLO, DECOY], "hello benign-txt"), (vec![HELLO, WHOLE], "hello ")] {
@@ -573,13 +589,15 @@ fn inner_fragments_queued() {
 const ANSWERS: &str = "\
     rejectboth tcp any any -> any 80 (msg:\"tcp\"; content:\"ATTACK-TCP\"; sid:1;)\n\
     reject udp any any -> any 80 (msg:\"udp\"; content:\"ATTACK-UDP\"; sid:2;)\n\
+    ";
+const REPLACES: &str = "\
     alert tcp any any -> any 80 (msg:\"t\"; content:\"secret\"; replace:\"public\"; sid:3;)\n\
     alert udp any any -> any 80 (msg:\"u\"; content:\"secret\"; replace:\"public\"; sid:4;)\n";
 
 fn answers(way: Way) {
     let chain = Chain::new(way);
     let sink = Sink::start(&chain.server);
-    let (e, dir) = chain.engine("answers", ANSWERS);
+    let (e, dir) = chain.engine("answers", &format!("{ANSWERS}{REPLACES}"));
     let tap = Tap::on(&chain.client, "c0");
     let (mut port, mut id) = (30_000, 100);
     let (mut replaced, mut not) = (0, 0);
@@ -704,4 +722,45 @@ fn inner_answers_bridged() {
 #[ignore = "runs in a namespace"]
 fn inner_answers_queued() {
     answers(Way::Queued);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_tracked() {
+    // Where netfilter follows connections it puts fragments together first: packets come whole.
+    let chain = Chain::new(Way::Queued);
+    for tables in ["iptables", "ip6tables"] {
+        let tracks = ["-I", "FORWARD", "-m", "conntrack", "--ctstate", "UNTRACKED", "-j", "ACCEPT"];
+        if !Command::new(tables).args(tracks).output().is_ok_and(|o| o.status.success()) {
+            eprintln!("not tested: the kernel does not follow connections");
+            return;
+        }
+    }
+    let sink = Sink::start(&chain.server);
+    let (e, dir) = chain.engine("tracked", &format!("{RULES}{REPLACES}"));
+    let tap = Tap::on(&chain.client, "c0");
+    let (mut port, mut id) = (40_000, 100);
+    for host in chain.hosts(&tap) {
+        let cut = pieces(104, 308);
+        for order in [cut.clone(), reversed(cut)] {
+            for before in [50, 90, 250] {
+                (port, id) = (port + 1, id + 1);
+                let mut words = padded("secret", before, 300);
+                words[130..140].copy_from_slice(format!("<{id:08}>").as_bytes());
+                host.fragments(UDP, &host.datagram(port, &words), id, &order);
+                let there = String::from_utf8_lossy(&words).replace("secret", "public");
+                wait_for("it comes", || sink.received(there.as_bytes()));
+                (port, id) = (port + 1, id + 1);
+                let attack = host.datagram(port, &padded("ATTACK-UDP", before, 300));
+                host.fragments(UDP, &attack, id, &order);
+                host.fragments(UDP, &attack, id, &order);
+            }
+        }
+        sink.settled(&host, "tracked");
+    }
+    assert!(!sink.received(b"secret") && !sink.received(b"ATTACK"));
+    e.stop();
+    let stats = last_stats(&dir);
+    assert_eq!(stats["ips"]["replaced"], 12, "{}", stats["ips"]);
+    assert_eq!(stats["defrag"]["ipv4"]["fragments"], 0, "{}", stats["defrag"]);
 }

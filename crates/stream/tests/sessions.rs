@@ -174,6 +174,38 @@ fn late_copies_are_spared_and_other_words_are_not() {
     assert_eq!(b.read(ToServer, false), "hello world");
 }
 
+/// A reset or an end may be seen here, and not by the host that they are sent to: what comes after it must not go by.
+#[test]
+fn nothing_new_after_the_end() {
+    let inline = StreamConfig { inline: true, spare_harmless: true, ..StreamConfig::default() };
+    for flags in [RST, RST | ACK] {
+        let mut b = Bench::connected(inline.clone());
+        b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello"));
+        b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
+        assert!(!b.send(&pkt(ToServer, flags, 1006, 5001, b"")).drop);
+        for _ in 0..3 {
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1006, 5001, b"att")).drop);
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1009, 5001, b"ack")).drop);
+            assert!(!b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello")).drop, "it was seen");
+            assert!(!b.send(&pkt(ToClient, ACK, 5001, 1006, b"")).drop);
+        }
+    }
+    // Nor what somebody acknowledged before it was sent.
+    for ahead in [false, true] {
+        let mut b = Bench::connected(inline.clone());
+        b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello"));
+        if ahead {
+            b.send(&pkt(ToServer, PSH | ACK, 1016, 5001, b"0123456789"));
+        }
+        b.send(&pkt(ToClient, ACK, 5001, 1026, b""));
+        assert!(!b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello")).drop, "it was seen");
+        for _ in 0..3 {
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1006, 5001, b"att")).drop, "{ahead}");
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1009, 5001, b"ack")).drop, "{ahead}");
+        }
+    }
+}
+
 /// A keep-alive sends the byte before the next one anew, and not always as it was: that is no overlap.
 #[test]
 fn keep_alives_are_no_data() {

@@ -323,7 +323,7 @@ impl<'a> Raw<'a> {
         t.extend(seq.to_be_bytes());
         t.extend(if s.flags & ACK == 0 { 0 } else { ack }.to_be_bytes());
         t.extend([((20 + s.options.len()) as u8 / 4) << 4, s.flags]);
-        t.extend(64_000u16.to_be_bytes());
+        t.extend(u16::MAX.to_be_bytes());
         t.extend([0, 0]);
         t.extend(s.urgent.to_be_bytes());
         t.extend_from_slice(s.options);
@@ -390,6 +390,15 @@ impl Connection<'_, '_> {
 
     pub(crate) fn send_all(&self, all: &[Segment<'_>]) {
         all.iter().for_each(|s| self.send(s));
+    }
+
+    /// Acknowledges what this side sent as if the server did; that goes to `next`.
+    pub(crate) fn forged_ack(&self, at: i64, next: [u8; 6]) {
+        let own = self.raw;
+        let (src, to) = (own.to.ip(), SocketAddr::new(own.src, self.port));
+        let server = Raw { tap: own.tap, next, src, to, ttl: 64, broken: false, extensions: &[] };
+        let ack = server.segment(own.to.port(), self.ack, self.seq(at), &Segment { flags: ACK, ..SEGMENT });
+        server.send(&server.ip(TCP, &ack, 64, 1, None));
     }
 
     /// Sends a segment in fragments.
