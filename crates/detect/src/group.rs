@@ -2,8 +2,9 @@
 //!
 //! Rules that name few ports are in the group of each of these ports, source or destination, whichever are fewer; all others
 //! are in one group for every packet. Rules for an application protocol are in that protocol's group, with those for every
-//! packet: to start the search of a buffer costs more than a few hundred patterns more. So a packet meets at most three
-//! groups, and most have but the first. What a group leaves open the header check decides.
+//! packet: to start the search of a buffer costs more than a few hundred patterns more. Where a protocol is on its usual port
+//! (HTTP on 80), one group has the rules of both, for the same reason. So a packet meets at most three groups, and most have
+//! but the first. What a group leaves open the header check decides.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -507,6 +508,23 @@ struct PortMap {
     apps: [GroupId; PROTOS],
     /// The groups of source ports, and of destination ports.
     ports: [Ports; 2],
+    /// For each application protocol the group of its usual port, which is the server's, and the one that stands for that and
+    /// its own.
+    joined: [(GroupId, GroupId); PROTOS],
+}
+
+/// On what port most of a protocol's traffic is.
+const fn usual_port(proto: AppProto) -> Option<u16> {
+    Some(match proto {
+        AppProto::Http1 => 80,
+        AppProto::Tls => 443,
+        AppProto::Dns => 53,
+        AppProto::Smtp => 25,
+        AppProto::Ftp => 21,
+        AppProto::Ssh => 22,
+        AppProto::Smb => 445,
+        _ => return None,
+    })
 }
 
 /// Groups of ports.
@@ -607,15 +625,29 @@ impl Groups {
                 let ported = matches!(t, transport::TCP | transport::UDP);
                 let (any, segments) = if ported { split(&here, max) } else { (here, <[Vec<_>; 2]>::default()) };
                 let for_all = group(any.clone(), streams, &mut out.groups)?;
-                let mut map = PortMap { apps: [for_all; PROTOS], ports: <[Ports; 2]>::default() };
+                let mut map = PortMap {
+                    apps: [for_all; PROTOS],
+                    ports: <[Ports; 2]>::default(),
+                    joined: [(NO_GROUP, NO_GROUP); PROTOS],
+                };
                 for proto in AppProto::all() {
                     let mut list: Vec<_> =
                         apps.iter().copied().filter(|r| r.app.is_some_and(|set| set.has(proto))).collect();
-                    if !list.is_empty() {
-                        list.extend(&any);
-                        list.sort_by_key(|r| r.rule);
-                        map.apps[proto as usize] = group(list, streams, &mut out.groups)?;
+                    if list.is_empty() {
+                        continue;
                     }
+                    list.extend(&any);
+                    list.sort_by_key(|r| r.rule);
+                    // The server's port is that which packets to the client come from.
+                    let of_server = segments.get(usize::from(!to_client)).into_iter().flatten();
+                    let usual = |s: &&Segment<'_>| usual_port(proto).is_some_and(|p| s.0 <= p && p <= s.1);
+                    if let Some((.., of_port)) = of_server.into_iter().find(usual) {
+                        let mut both: Vec<_> = list.iter().chain(of_port).copied().collect();
+                        both.sort_by_key(|r| r.rule);
+                        let port = group(of_port.clone(), streams, &mut out.groups)?;
+                        map.joined[proto as usize] = (port, group(both, streams, &mut out.groups)?);
+                    }
+                    map.apps[proto as usize] = group(list, streams, &mut out.groups)?;
                 }
                 for (ports, segments) in map.ports.iter_mut().zip(segments) {
                     for (from, to, list) in segments {
@@ -634,11 +666,14 @@ impl Groups {
     pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> GroupIds {
         let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [NO_GROUP; 3] };
         let [source, destination] = &map.ports;
-        [
-            map.apps.get(app as usize).copied().unwrap_or(NO_GROUP),
-            source.get(k.sport).unwrap_or(NO_GROUP),
-            destination.get(k.dport).unwrap_or(NO_GROUP),
-        ]
+        let source = source.get(k.sport).unwrap_or(NO_GROUP);
+        let destination = destination.get(k.dport).unwrap_or(NO_GROUP);
+        let own = map.apps.get(app as usize).copied().unwrap_or(NO_GROUP);
+        match map.joined.get(app as usize) {
+            Some(&(port, both)) if port != NO_GROUP && to_client && port == source => [both, NO_GROUP, destination],
+            Some(&(port, both)) if port != NO_GROUP && !to_client && port == destination => [both, source, NO_GROUP],
+            _ => [own, source, destination],
+        }
     }
 
     /// Those of them that there are.

@@ -14,6 +14,7 @@ use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
 use crate::lua::ScriptCall;
+use crate::prefilter::Memo;
 use crate::rule::CompiledRule;
 use crate::state::{Match, State};
 use crate::transform::TransformScratch;
@@ -54,6 +55,8 @@ pub(crate) struct TxScratch {
     one: Vec<u8>,
     candidates: Vec<u32>,
     waiting: Vec<(u32, u64)>,
+    /// What was found in values of transactions before.
+    memo: Memo,
     /// Rules whose pattern is in the payload or the stream of the packet at hand, sorted: of those for which it was looked for
     /// because the flow has the protocol `payload_of`.
     in_payload: Vec<u32>,
@@ -338,22 +341,23 @@ impl<W: Watch> State<W> {
                 continue;
             }
             let State { tx: scratch, context, transforms, scratch: mpm, .. } = self;
+            let TxScratch { slots, one, memo, .. } = scratch;
             let place = Searched::Slot(proto, dir, n, slot);
             if slot.is_one() {
-                let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
+                let Some(cached) = slots.get_mut(usize::from(n)) else { continue };
                 match whole(cached, slot, view, context, transforms) {
                     Some(f) => {
                         context.watch.searched(place, Some(f.data));
-                        prefilter.scan(f.data, mpm, out);
+                        memo.scan(prefilter, f.data, mpm, out);
                     }
                     None => context.watch.searched(place, None),
                 }
             } else {
                 let mut any = false;
-                each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, context| {
+                each(one, slot, view, context, transforms, &mut |data, _, context| {
                     any = true;
                     context.watch.searched(place, Some(data));
-                    prefilter.scan(data, mpm, out);
+                    memo.scan(prefilter, data, mpm, out);
                     false
                 });
                 if W::CHECKS && !any {
