@@ -307,11 +307,9 @@ impl Block {
     /// A bit for each that holds.
     #[inline]
     fn which(&self, word: u32) -> u32 {
-        let mut which = 0;
-        for n in 0..8 {
-            which |= if word & self.mask[n] == self.value[n] { 1 << n } else { 0 };
-        }
-        which
+        // Written so that the processor does four or more at once.
+        let bits: [u32; 8] = std::array::from_fn(|n| if word & self.mask[n] == self.value[n] { 1 << n } else { 0 });
+        bits.iter().fold(0, |all, bit| all | bit)
     }
 }
 
