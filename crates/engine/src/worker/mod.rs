@@ -601,6 +601,7 @@ impl Lane {
         }
         rest.log_frames(packet, flow, dir, false);
         rest.log_app(packet, flow, false);
+        rest.shrink_closed(flow);
         rest.script_packet(packet, Some(flow));
         if seen.bypass || seen.heard.bypass || rest.take_bypass() {
             rest.frame.bypassed = packet.source == PacketSource::Wire;
