@@ -185,7 +185,7 @@ fn cut(v4: bool, payload: &[u8]) -> [Vec<u8>; 2] {
         let start = f.len();
         if v4 {
             ip(&mut f, from, to, 17, part.len());
-            let word = at / 8 | if more { 0x2000 } else { 0 };
+            let word = (at / 8) | if more { 0x2000 } else { 0 };
             f[start + 4..start + 8].copy_from_slice(&[0, 7, (word >> 8) as u8, word as u8]);
             f[start + 10..start + 12].fill(0);
             let sum = checksum::internet(&f[start..]);
