@@ -473,18 +473,21 @@ fn median(mut all: Vec<f64>) -> f64 {
 }
 
 /// The same downloads through the engine and through a bridge of the kernel's in its place, in turn, over links of all kinds
-/// (`MARGAY_BENCH_ENGINE` names another build, `MARGAY_BENCH_ROUNDS` how often, `MARGAY_BENCH_LINKS=clean` those that lose nothing alone). The ratio is that of each pair.
+/// (`MARGAY_BENCH_ENGINE` names another build, `MARGAY_BENCH_ROUNDS` how often, `MARGAY_BENCH_LINKS` `clean` those that lose nothing alone, `bulk` of these
+/// the large downloads). The ratio is that of each pair.
 #[test]
 #[ignore = "runs in a namespace"]
 fn inner_harm() {
     let rounds: usize = std::env::var("MARGAY_BENCH_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(5);
     eprintln!("link                              engine    bridge   engine/bridge (each pair)          cpu s  drops");
-    let one = |name: String, bench: Bench, bad: Option<BadLink>, run: &dyn Fn(&Ns) -> Duration| {
+    let one = |name: String, bench: Bench, bad: Option<BadLink>, more: &[&str], run: &dyn Fn(&Ns) -> Duration| {
         let _server = Server::start(&bench.server, 80);
         let (mut times, mut ratios, mut cpu, mut drops) = ([Vec::new(), Vec::new()], Vec::new(), Vec::new(), 0);
         for _ in 0..rounds {
             let dir = folder("harm");
-            let e = Engine::start(&dir, RULES, &Bench::settings(1));
+            let mut settings = Bench::settings(1);
+            more.iter().for_each(|m| settings.extend(["--set".to_owned(), (*m).to_owned()]));
+            let e = Engine::start(&dir, RULES, &settings);
             let before = processor_time(e.id());
             let with = run(&bench.client).as_secs_f64();
             cpu.push(processor_time(e.id()) - before);
@@ -509,10 +512,18 @@ fn inner_harm() {
         client.run(|| bench::ask_bulk(&mut connect(at(SERVER4, 80)), 512));
         began.elapsed()
     };
-    one("clean, 512 MiB".into(), Bench::new(), None, &bulk);
+    one("clean, 512 MiB".into(), Bench::new(), None, &[], &bulk);
+    // A flow that the kernel sends on, but for its first megabyte.
+    let bypass =
+        ["af-packet.0.bypass=yes", "af-packet.1.bypass=yes", "stream.bypass=yes", "stream.reassembly.depth=1mb"];
+    one("clean, 512 MiB, bypassed".into(), Bench::new(), None, &bypass, &bulk);
+    let links = std::env::var("MARGAY_BENCH_LINKS").unwrap_or_default();
+    if links == "bulk" {
+        return;
+    }
     let many = |client: &Ns| downloads(client, SERVER4, 20, 20, 50_000);
-    one("clean, 400 x 50 kB".into(), Bench::new(), None, &many);
-    if std::env::var("MARGAY_BENCH_LINKS").is_ok_and(|l| l == "clean") {
+    one("clean, 400 x 50 kB".into(), Bench::new(), None, &[], &many);
+    if links == "clean" {
         return;
     }
     for (delay, times) in [(0, 20), (5, 3)] {
@@ -520,7 +531,7 @@ fn inner_harm() {
         for permille in [0, 10, 30, 50] {
             let (bench, bad) = bad_bench([permille; 3], Duration::from_millis(delay));
             let percent = permille as f64 / 10.0;
-            one(format!("{percent} % bad, 2 x {delay} ms, {} x 50 kB", 20 * times), bench, Some(bad), &some);
+            one(format!("{percent} % bad, 2 x {delay} ms, {} x 50 kB", 20 * times), bench, Some(bad), &[], &some);
         }
     }
 }

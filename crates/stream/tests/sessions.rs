@@ -697,3 +697,22 @@ fn data_of_a_syn_that_does_not_count_is_not_counted_either() {
     assert_eq!(b.state(), TcpState::SynRecv);
     assert_eq!(b.engine.counters.reassembly_memuse, 0);
 }
+
+/// Of a connection that is not followed any more: what may be the next packet's number.
+#[test]
+fn numbers_that_may_be_next() {
+    for base in [5000u32, u32::MAX - 20] {
+        let mut b = Bench::new(StreamConfig::default());
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, SYN | ACK, base.wrapping_sub(1), 1001, b""));
+        b.send(&pkt(ToServer, ACK, 1001, base, b""));
+        b.send(&pkt(ToClient, ACK, base, 1001, &[b'x'; 100]));
+        let s = b.session.as_deref().unwrap();
+        let may = |n: i64, bytes| s.may_be_next(ToClient, base.wrapping_add(n as u32), bytes);
+        assert!(may(0, 0) && may(100, 0) && may(100 + 65_535, 0));
+        assert!(!may(-1, 0) && !may(100 + 65_536, 0));
+        assert!(may(100 + 65_536, 1) && may(3_000_000_000, 3_000_000_000) && !may(-1, 1 << 31));
+        assert!(may(-1, 1 << 32));
+        assert!(s.may_be_next(ToServer, 1001, 0) && !s.may_be_next(ToServer, 1000, 0));
+    }
+}

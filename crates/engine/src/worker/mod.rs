@@ -5,6 +5,7 @@
 
 mod app;
 pub(crate) mod bypass;
+mod closing;
 mod detection;
 mod end;
 pub(crate) mod engines;
@@ -48,6 +49,8 @@ pub(crate) struct FlowExt {
     pub(crate) tcp: Option<Box<TcpSession>>,
     /// The application layer, from the first data on.
     pub(crate) app: Option<Box<app::FlowApp>>,
+    /// What was seen of its end while it is bypassed.
+    pub(crate) closing: Option<Box<closing::Closing>>,
     /// Exception policies that took effect.
     pub(crate) exceptions: Vec<(Condition, Policy)>,
     /// Ethernet addresses, where an output wants them: to the server and to the client.
@@ -521,8 +524,14 @@ impl Lane {
                 return rest.inspect_alone(packet, fate);
             }
         };
+        if flows.get(at).is_some_and(|f| f.core.over)
+            && let Some(new) = self.opened_again(packet, key, at, fate)
+        {
+            (at, direction) = (new, Direction::ToServer);
+        }
+        let Lane { flows, rest, .. } = self;
         let mut seen = tcp::Seen::default();
-        let Some(flow) = flows.get_mut(at) else { return };
+        let Some(flow) = flows.get_mut(at) else { return rest.inspect_alone(packet, fate) };
         rest.at_flow(flow);
         let core = &flow.core;
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
@@ -557,8 +566,11 @@ impl Lane {
         if bypassed {
             // Of what a frame carries only a part may need no more looking.
             rest.frame.bypassed = packet.source == PacketSource::Wire;
-            if rest.kernel.is_some() {
-                rest.came_all_the_same(packet, flow, direction);
+            if packet.is_tcp()
+                && let Some(over) = rest.look_for_the_end(packet, flow, direction)
+            {
+                rest.over_in_kernel(&mut flow.core, at, over);
+                flows.set_over(at, over);
             }
             return;
         }
@@ -621,7 +633,9 @@ impl Lane {
         rest.log_frames(packet, flow, dir, false);
         rest.log_app(packet, flow, false);
         rest.script_packet(packet, Some(flow));
-        if seen.bypass || seen.heard.bypass || rest.take_bypass() {
+        // What follows of a flow that is dropped is looked at as far as it takes to drop it.
+        let dropped = rest.ips && flow.core.action == FlowAction::Drop;
+        if (rest.take_bypass() || seen.bypass || seen.heard.bypass) && !dropped {
             rest.frame.bypassed = packet.source == PacketSource::Wire;
             let state = rest.bypass(&flow.core, at);
             flows.set_state(at, state);
