@@ -242,6 +242,9 @@ pub struct FlowCore {
     pub bypassed: [(u64, u64); 2],
     /// State.
     pub state: FlowState,
+    /// It is bypassed, and what it carried is over: it may be silent no longer than one that is closed
+    /// ([`crate::FlowTable::set_over`]).
+    pub over: bool,
     /// What was decided for the rest of it.
     pub action: FlowAction,
     /// Firewall mode: rules for threat detection look at it no more; `action` is what the firewall decided.
@@ -284,6 +287,7 @@ impl FlowCore {
             bytes: [0; 2],
             bypassed: [(0, 0); 2],
             state: FlowState::New,
+            over: false,
             action: FlowAction::None,
             td_passed: false,
             alerted: false,

@@ -26,6 +26,7 @@
 
 pub(crate) mod block;
 mod bridge;
+mod patience;
 pub(crate) mod ring;
 pub(crate) mod send;
 

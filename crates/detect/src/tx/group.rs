@@ -43,6 +43,38 @@ impl Slot {
     }
 }
 
+/// A rule without a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Always {
+    /// The progress from which on it is looked at.
+    pub(crate) progress: u8,
+    pub(crate) rule: u32,
+    /// [`super::TxRule::payload_sought`], where that may be all that is asked.
+    pub(crate) sought: bool,
+    /// What of a buffer is asked before it becomes a candidate.
+    pub(crate) gate: Option<Gate>,
+}
+
+/// Something about a buffer that is quick to see. Once the transaction is past `progress`, or complete, a rule whose gate does
+/// not hold never will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Gate {
+    pub(crate) slot: u16,
+    pub(crate) progress: u8,
+    /// The buffer must be there, with at least and at most so many bytes.
+    pub(crate) len: (u32, u32),
+    /// And with this byte in it.
+    pub(crate) byte: Option<u8>,
+}
+
+impl Gate {
+    /// Whether it holds for the bytes of the buffer.
+    pub(crate) fn holds(&self, data: &[u8]) -> bool {
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        len >= self.len.0 && len <= self.len.1 && self.byte.is_none_or(|b| memchr::memchr(b, data).is_some())
+    }
+}
+
 /// What the rules of one protocol and direction share.
 #[derive(Debug, Default)]
 pub(crate) struct TxGroup {
@@ -50,7 +82,7 @@ pub(crate) struct TxGroup {
     /// Slots with a matcher, by progress.
     pub(crate) searched: Box<[u16]>,
     /// Rules without a pattern, by the progress from which on they are looked at.
-    pub(crate) always: Box<[(u8, u32)]>,
+    pub(crate) always: Box<[Always]>,
     /// Rules that are candidates with a file.
     pub(crate) files: Box<[u32]>,
     /// Rules that are candidates with an event, sorted by it.
@@ -81,7 +113,7 @@ pub(super) struct GroupBuilder {
     slots: Vec<Slot>,
     patterns: Vec<Vec<(Literal, u32)>>,
     numbers: HashMap<(SlotSource, String), u16>,
-    always: Vec<(u8, u32)>,
+    always: Vec<Always>,
     files: Vec<u32>,
     events: Vec<(u8, u32)>,
 }
@@ -111,14 +143,17 @@ impl GroupBuilder {
     }
 
     /// Takes up a rule by the plan that it has here.
-    pub(super) fn add(&mut self, rule: u32, plan: &Plan) {
+    pub(super) fn add(&mut self, rule: u32, plan: &Plan, sought: bool) {
         match &plan.trigger {
             TxTrigger::Pattern(slot, pattern) => {
                 if let Some(list) = self.patterns.get_mut(usize::from(*slot)) {
                     list.push((pattern.clone(), rule));
                 }
             }
-            TxTrigger::Progress(p) => self.always.push((*p, rule)),
+            TxTrigger::Progress(progress) => {
+                let always = Always { progress: *progress, rule, sought: sought && plan.looks, gate: plan.gate };
+                self.always.push(always);
+            }
             TxTrigger::File => self.files.push(rule),
             TxTrigger::Event(e) => self.events.push((*e, rule)),
             TxTrigger::Never => {}

@@ -7,8 +7,10 @@ use margay_flow::Direction;
 use margay_rules::ast::{Action, ActionScope, NumberTest, Which};
 
 use super::file::FileOutcome;
+use super::group::Always;
 use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
 use crate::detect::Detect;
+use crate::group::OF_TRANSACTION;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
@@ -51,12 +53,36 @@ pub(crate) struct TxScratch {
     one: Vec<u8>,
     candidates: Vec<u32>,
     waiting: Vec<(u32, u64)>,
+    /// Rules whose pattern is in the payload or the stream of the packet at hand, sorted: of those for which it was looked for
+    /// because the flow has the protocol `payload_of`.
+    in_payload: Vec<u32>,
+    payload_of: Option<AppProto>,
 }
 
 impl TxScratch {
     /// Makes room for groups of `slots`.
     pub(crate) fn prepare(&mut self, slots: usize) {
         self.slots.resize_with(slots, Cached::default);
+    }
+
+    /// Nothing was looked for in the packet yet.
+    pub(crate) const fn start(&mut self) {
+        self.payload_of = None;
+    }
+
+    /// Takes what was found in a packet of a flow with this protocol off the end of `candidates`, which are sorted.
+    pub(crate) fn take_payload(&mut self, proto: AppProto, candidates: &mut Vec<u32>) {
+        self.payload_of = Some(proto);
+        self.in_payload.clear();
+        if candidates.last().is_some_and(|&c| c >= OF_TRANSACTION) {
+            let at = candidates.partition_point(|&c| c < OF_TRANSACTION);
+            self.in_payload.extend(candidates.drain(at..).map(|c| c & !OF_TRANSACTION));
+        }
+    }
+
+    /// Whether a rule's pattern may be in the payload or the stream: it is, or it was not looked for with the rules of `proto`.
+    fn has_payload(&self, rule: u32, proto: AppProto) -> bool {
+        self.payload_of != Some(proto) || self.in_payload.binary_search(&rule).is_ok()
     }
 
     /// Forgets what was put together for another look at a transaction.
@@ -260,12 +286,14 @@ impl<W: Watch> State<W> {
         let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
         // One more than the progress up to which it was done before.
-        let from = group.always.partition_point(|a| a.0 < seen.begun);
-        for &(p, rule) in group.always.get(from..).unwrap_or(&[]) {
-            if p > progress {
+        let from = group.always.partition_point(|a| a.progress < seen.begun);
+        for always in group.always.get(from..).unwrap_or(&[]) {
+            if always.progress > progress {
                 break;
             }
-            out.push(rule);
+            if W::CHECKS || self.may_hold(always, proto, view) {
+                out.push(always.rule);
+            }
         }
         seen.begun = seen.begun.max(progress.saturating_add(1));
         let has_files = base.files.of(dir).next().is_some();
@@ -325,6 +353,21 @@ impl<W: Watch> State<W> {
         seen.searched |= searched;
     }
 
+    /// Whether what is quick to see speaks against a rule without a pattern for good.
+    fn may_hold(&mut self, always: &Always, proto: AppProto, view: View<'_>) -> bool {
+        let State { tx: scratch, context, transforms, .. } = self;
+        if always.sought && view.complete && !scratch.has_payload(always.rule, proto) {
+            return false;
+        }
+        match &always.gate {
+            Some(gate) if view.complete || view.progress > gate.progress => {
+                let Some((def, cached)) = slot_of(view, scratch, gate.slot) else { return true };
+                whole(cached, def, view, context, transforms).is_some_and(|f| gate.holds(f.data))
+            }
+            _ => true,
+        }
+    }
+
     /// Whether a rule's header, and its checks of packet and flow, hold.
     pub(crate) fn tx_applies(
         &mut self,
@@ -381,6 +424,20 @@ impl<W: Watch> State<W> {
         if state & MATCHED != 0 {
             return if plan.repeats == Some(view.progress) { Eval::Match(None) } else { Eval::Fail };
         }
+        // Most rules that wait wait for more of the stream. What they ask besides is asked when it comes, if it is as it is for good.
+        if !W::CHECKS && txr.payload_sought && plan.looks && !self.tx.has_payload(number, plan.proto) {
+            let stays = |s: &Step| match s.what {
+                What::Buffer { kind: BufferKind::Single, .. } | What::Length { .. } => view.progress > s.progress,
+                What::Payload => true,
+                _ => false,
+            };
+            if view.complete {
+                return Eval::Fail;
+            }
+            if state == 0 && plan.steps.iter().all(stays) {
+                return Eval::Wait(0);
+            }
+        }
         self.context.clear_results();
         // Those held when the rule became a candidate: just what alerts show of them is asked for.
         for (buffer, i) in rule.headers.iter().filter(|(_, i)| i.checks.has_context()) {
@@ -403,11 +460,8 @@ impl<W: Watch> State<W> {
             }
             let outcome = match &step.what {
                 What::Payload => {
-                    if self.payload_holds(rule, input).is_some() {
-                        Outcome::Holds
-                    } else {
-                        Outcome::Later
-                    }
+                    let there = W::CHECKS || !txr.payload_sought || self.tx.has_payload(number, plan.proto);
+                    if there && self.payload_holds(rule, input).is_some() { Outcome::Holds } else { Outcome::Later }
                 }
                 What::File(tests) => {
                     let mut found = Outcome::Later;

@@ -4,6 +4,7 @@
 
 #[path = "../process/mod.rs"]
 mod process;
+pub(crate) mod raw;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

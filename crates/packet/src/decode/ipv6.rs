@@ -6,7 +6,7 @@ use crate::bytes::{array_at, u8_at, u16_at, u32_at};
 use crate::decoder::{Decoder, bad, note};
 use crate::defrag::Fragment;
 use crate::event::DecodeEvent as E;
-use crate::packet::{L3, Packet, PacketSink, ipv6_ext};
+use crate::packet::{L3, Packet, PacketSink, Refused, ipv6_ext};
 
 /// The fixed header.
 const FIXED: usize = 40;
@@ -105,6 +105,7 @@ impl Decoder {
                             self.fragment(p, f, sink);
                         } else {
                             p.fragment = true;
+                            p.refused = self.config.defrag.inline.then_some(Refused::Unsound);
                             self.counters.defrag_ipv6_fragments += 1;
                         }
                         return;
