@@ -13,6 +13,7 @@
 mod digits;
 mod finder;
 mod grams;
+mod memo;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::fast_pattern::FastPattern;
 use crate::mpm::{Matcher, MatcherCache, Pattern, Regex, Scratch};
 
 use finder::Finder;
+pub(crate) use memo::Memo;
 use place::Place;
 
 /// A pattern that stands for a rule, and where in the buffer it may lie.

@@ -72,7 +72,7 @@ fn expressions_that_are_not_there() {
         r.buffers[0].checks = vec![pcre(pattern)];
         r
     };
-    let mut lab = lab(vec![of(1, "card \\d{16}"), of(2, "[a-c]+1"), of(3, "no \\d{5}")]);
+    let mut lab = lab(vec![of(1, "rd \\d{16}"), of(2, "[a-c]+1"), of(3, "no \\d{5}")]);
     lab.payload(b"card 123456789, no more");
     lab.payload(b"card 1234567890123456");
     lab.payload(b"no card");
