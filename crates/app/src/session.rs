@@ -99,6 +99,8 @@ pub struct AppSession {
     past_txs: u64,
     /// By direction: a parser was told something since [`AppSession::take_changed`].
     changed: [bool; 2],
+    /// The same, since [`AppSession::take_stirred`].
+    stirred: bool,
 }
 
 /// What came of feeding a session.
@@ -160,7 +162,7 @@ impl AppSession {
             self.took(dir, data.len());
             return Fed { consumed: data.len(), again: before != self.proto };
         };
-        self.changed = [true; 2];
+        (self.changed, self.stirred) = ([true; 2], true);
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
         self.took(dir, consumed);
@@ -168,6 +170,11 @@ impl AppSession {
         // What the other direction held back may be wanted now.
         fed.again |= before != self.proto || waited;
         fed
+    }
+
+    /// A parser is told something.
+    const fn stir(&mut self) {
+        (self.changed, self.stirred) = ([true; 2], true);
     }
 
     fn took(&mut self, dir: Direction, bytes: usize) {
@@ -206,7 +213,7 @@ impl AppSession {
         }
         match self.parsers.last_mut().filter(|_| self.parsing) {
             Some(parser) => {
-                self.changed = [true; 2];
+                (self.changed, self.stirred) = ([true; 2], true);
                 let outcome = parser.gap(cx, dir, len);
                 if outcome == Outcome::Failed
                     && let Some(n) = cx.shared.counters.gaps.get_mut(self.proto as usize)
@@ -233,7 +240,7 @@ impl AppSession {
     }
 
     fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
-        self.changed = [true; 2];
+        self.stir();
         match outcome {
             Outcome::More => Fed { consumed, again: false },
             Outcome::Done => {
@@ -366,7 +373,7 @@ impl AppSession {
             parser.truncated(cx, dir);
         }
         self.ended[dir.index()] = true;
-        self.changed = [true; 2];
+        self.stir();
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
             let mut from = 0;
@@ -437,6 +444,11 @@ impl AppSession {
     /// Whether a parser was told anything since the last call for that direction: where not, no transaction has changed.
     pub const fn take_changed(&mut self, dir: Direction) -> bool {
         std::mem::replace(&mut self.changed[dir.index()], false)
+    }
+
+    /// Whether a parser was told anything since the last call, for who looks at both directions.
+    pub const fn take_stirred(&mut self) -> bool {
+        std::mem::replace(&mut self.stirred, false)
     }
 
     /// Whether there is a transaction.

@@ -15,21 +15,37 @@ pub struct WindowLimits {
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     data: Buffer,
-    /// Offset of `data[0]` in all that streamed by.
+    /// Bytes at the front of `data` that are freed but not yet moved out.
+    head: usize,
+    /// Offset of `data[head]` in all that streamed by.
     start: u64,
     /// Everything before this was looked at.
     inspected: u64,
+    /// Bytes that will stream by, as far as is known; else 0.
+    announced: u64,
 }
 
 impl Window {
+    /// So many bytes will stream by, as was announced: memory is made for them when the first come.
+    pub const fn announce(&mut self, bytes: u64) {
+        self.announced = bytes;
+    }
+
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) {
-        self.data.append(bytes);
+        let total = self.announced.saturating_sub(self.start);
+        if self.data.append_behind(self.head, bytes, usize::try_from(total).unwrap_or(0)) {
+            self.head = 0;
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.data.get(self.head..).unwrap_or(&[])
     }
 
     /// Bytes that streamed by.
     pub fn total(&self) -> u64 {
-        self.start.saturating_add(self.data.len() as u64)
+        self.start.saturating_add(self.bytes().len() as u64)
     }
 
     /// Bytes of memory that it holds.
@@ -44,7 +60,7 @@ impl Window {
 
     /// What is held, with its offset.
     pub fn held(&self) -> (&[u8], u64) {
-        (&self.data, self.start)
+        (self.bytes(), self.start)
     }
 
     /// What is due for inspection, with its offset: nothing before there is enough of it or it is `at_end`; then what is new
@@ -57,7 +73,7 @@ impl Window {
             return None;
         }
         let from = self.inspected.saturating_sub(u64::from(limits.window)).max(self.start);
-        Some((self.data.get((from - self.start) as usize..).unwrap_or(&[]), from))
+        Some((self.bytes().get((from - self.start) as usize..).unwrap_or(&[]), from))
     }
 
     /// All of it was looked at, as far as [`Window::due`] gave it; frees what no further look needs.
@@ -67,12 +83,17 @@ impl Window {
         }
         self.inspected = self.total();
         let keep = self.inspected.saturating_sub(u64::from(limits.window));
-        // Moves each byte at most once for every byte freed.
+        // What is left is moved when more comes that needs the room; that should be worth it.
         let free = keep.saturating_sub(self.start) as usize;
-        let held = self.data.len();
+        let held = self.bytes().len();
         if free > 0 && free * 2 >= held {
-            self.data.drain(..free.min(held));
+            let free = free.min(held);
+            self.head += free;
             self.start = self.start.saturating_add(free as u64);
+        }
+        if self.head == self.data.len() {
+            self.data.clear();
+            self.head = 0;
         }
     }
 
@@ -80,12 +101,14 @@ impl Window {
     pub fn discard(&mut self) {
         self.start = self.total();
         self.inspected = self.start;
-        self.data = Buffer::default();
+        (self.data, self.head) = (Buffer::default(), 0);
     }
 
     /// Nothing more will come: gives back the memory that no byte is in.
     pub fn shrink(&mut self) {
-        self.data.shrink(0);
+        if self.data.shrink(self.head) {
+            self.head = 0;
+        }
     }
 
     /// Bytes that are missing here; what is behind them is not joined to what is before.
@@ -93,6 +116,7 @@ impl Window {
         self.start = self.total().saturating_add(bytes);
         self.inspected = self.start;
         self.data.clear();
+        self.head = 0;
     }
 }
 

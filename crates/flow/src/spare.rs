@@ -10,6 +10,9 @@ use std::ops::{Deref, DerefMut};
 /// Smaller buffers are not worth keeping, larger ones are rare.
 const MIN: usize = 8 << 10;
 const MAX: usize = 64 << 10;
+/// What data grows to that goes on beyond its first packet: few sizes, no more than three times apart, so that what one grew
+/// fits the next.
+const SIZES: [usize; 3] = [MIN, 24 << 10, MAX];
 /// A spare buffer is not taken for less than this part of it, …
 const FITS: usize = 3;
 /// …and looked for among so many.
@@ -18,8 +21,10 @@ const TRIES: usize = 12;
 const KEPT: usize = 64;
 /// Data of so many bytes has grown beyond a packet, and will grow on.
 const GROWS: usize = 1024;
-/// Up to so many bytes it grows by more than what is needed.
-const LARGE: usize = 12 << 10;
+/// Of data whose size was announced so much memory is made at once, and then no more than [`TRUST`] times what there is: who
+/// announces much and sends little shall not take much.
+const ANNOUNCED: usize = 32 << 10;
+const TRUST: usize = 4;
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -33,11 +38,35 @@ impl Buffer {
     /// Appends `bytes`; grows into a spare buffer where there is one.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) {
+        self.append_of(bytes, 0);
+    }
+
+    /// As [`Buffer::append`], where it will hold `total` bytes in all, as far as is known: memory is made for them, so that they
+    /// need not be moved.
+    #[inline]
+    pub fn append_of(&mut self, bytes: &[u8], total: usize) {
         let data = &mut self.0;
-        if data.capacity() - data.len() < bytes.len() && data.len() + bytes.len() > GROWS {
-            grow(data, bytes.len());
+        let needed = data.len() + bytes.len();
+        if data.capacity() < needed && (needed > GROWS || total > needed) {
+            grow(data, 0, bytes.len(), total);
         }
         data.extend_from_slice(bytes);
+    }
+
+    /// As [`Buffer::append_of`], where what is before `from` is not needed, nor counted in `total`. Whether that was freed, for
+    /// what is kept had to be moved: then the bytes begin with that at `from`.
+    #[inline]
+    pub fn append_behind(&mut self, from: usize, bytes: &[u8], total: usize) -> bool {
+        let data = &mut self.0;
+        let moves = from > 0 && data.capacity() - data.len() < bytes.len();
+        if moves {
+            make_room(data, from.min(data.len()), bytes.len(), total);
+            data.extend_from_slice(bytes);
+        } else {
+            // Where something is before `from` there is room.
+            self.append_of(bytes, total);
+        }
+        moves
     }
 
     /// Nothing more will come, and what is before `from` is not needed: gives back the memory that no other byte is in, where
@@ -79,26 +108,42 @@ impl Drop for Buffer {
     }
 }
 
+/// Makes room for `more` bytes behind what is from `from` on, in place where that is worth it.
 #[cold]
-fn grow(data: &mut Vec<u8>, more: usize) {
-    let needed = data.len() + more;
-    let fits = |v: &Vec<u8>| v.capacity() >= needed && v.capacity() / FITS <= needed;
+fn make_room(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
+    let live = data.len() - from;
+    if live <= from && live + more <= data.capacity() {
+        // Each byte moves once at most for every byte freed.
+        data.drain(..from);
+    } else {
+        grow(data, from, more, total);
+    }
+}
+
+/// Makes room for `more` bytes behind what is from `from` on, which is all that is kept.
+#[cold]
+fn grow(data: &mut Vec<u8>, from: usize, more: usize, total: usize) {
+    let live = data.get(from..).unwrap_or(&[]);
+    let needed = live.len() + more;
+    let announced = total.min(ANNOUNCED.max(TRUST * needed));
+    let (size, fits) = if announced > needed {
+        (announced, announced..=announced + announced / 4)
+    } else if live.len() < GROWS {
+        // What fits a packet.
+        (needed, needed..=FITS * needed)
+    } else {
+        (SIZES.into_iter().find(|s| *s >= needed).unwrap_or(needed.max(2 * live.len())), needed..=FITS * needed)
+    };
+    let fits = |v: &Vec<u8>| fits.contains(&v.capacity());
     let spare = SPARE.try_with(|s| {
         let mut spare = s.try_borrow_mut().ok()?;
         let at = spare.iter().rev().take(TRIES).position(fits)?;
         let at = spare.len() - 1 - at;
         Some(spare.swap_remove(at))
     });
-    let spare = spare.ok().flatten();
-    match spare {
-        Some(mut spare) => {
-            spare.extend_from_slice(data);
-            give(std::mem::replace(data, spare));
-        }
-        // Not to be moved at every doubling.
-        None if (GROWS..LARGE).contains(&data.len()) => data.reserve(more.max(3 * data.len())),
-        None => data.reserve(more),
-    }
+    let mut new = spare.ok().flatten().unwrap_or_else(|| Vec::with_capacity(size));
+    new.extend_from_slice(live);
+    give(std::mem::replace(data, new));
 }
 
 /// Keeps the memory of a buffer that nobody needs, if it is worth it.
@@ -138,26 +183,28 @@ mod tests {
         let (capacity, at) = (a.capacity(), a.as_ptr());
         assert!((MIN..=MAX).contains(&capacity));
         drop(a);
-        assert_eq!(kept(), 1);
+        assert_eq!(kept(), 2, "and what it grew out of");
         let mut b = Buffer::default();
         b.append(&[2; 600]);
-        assert_eq!(kept(), 1, "what fits a packet needs none");
+        assert_eq!(kept(), 2, "what fits a packet needs none");
         b.append(&[3; 600]);
-        assert_eq!(kept(), 1, "it would be far too large");
+        assert_eq!(kept(), 2, "they would be far too large");
         b.append(&[4; 12_000]);
-        assert_eq!((kept(), b.capacity(), b.as_ptr()), (0, capacity, at));
+        assert_eq!((kept(), b.capacity(), b.as_ptr()), (1, capacity, at));
         assert!(b[..600] == [2; 600] && b[600..1200] == [3; 600] && b[1200..] == [4; 12_000]);
-        // None is left, and what is too large or too small is not kept.
+        // None is left, and what is too large or too small is not kept; what was grown out of is.
         let mut c = b.clone();
         c.append(&[5; MAX]);
+        assert_eq!((kept(), c.len()), (2, 13_200 + MAX));
         drop(c);
         drop(Buffer::from(vec![0; 100]));
-        assert_eq!(kept(), 0);
+        assert_eq!(kept(), 2);
+        SPARE.with_borrow_mut(Vec::clear);
         // A spare one that is too small stays.
         drop(b);
         let mut d = Buffer::from(vec![6; MAX]);
         d.append(&[7; 2000]);
-        assert_eq!((kept(), d.len()), (1, MAX + 2000));
+        assert_eq!((kept(), d.len()), (2, MAX + 2000));
     }
 
     #[test]
@@ -169,6 +216,48 @@ mod tests {
         assert!(a.shrink(MIN - 102));
         assert_eq!((a.as_slice(), a.capacity(), kept()), (&[1, 2][..], 2, 1));
         assert!(!a.shrink(0) && a.shrink(5) && a.is_empty());
+    }
+
+    #[test]
+    fn what_was_announced_is_not_moved() {
+        let mut a = Buffer::default();
+        a.append_of(&[1; 100], 700);
+        assert_eq!(a.capacity(), 700);
+        let mut b = Buffer::default();
+        b.append_of(&[1; 1400], 12_000);
+        let at = b.as_ptr();
+        for n in 2..=8 {
+            b.append_of(&[n; 1400], 12_000);
+        }
+        assert_eq!((b.capacity(), b.as_ptr()), (12_000, at));
+        assert!(!b.shrink(0));
+        // No more is believed than a few times what came.
+        let mut c = Buffer::default();
+        c.append_of(&[1; 10], usize::MAX);
+        assert_eq!(c.capacity(), ANNOUNCED);
+        c.append_of(&[2; ANNOUNCED], usize::MAX);
+        assert_eq!((c.capacity(), c.len()), (TRUST * (ANNOUNCED + 10), ANNOUNCED + 10));
+        // Nor is less made than is needed.
+        let mut d = Buffer::default();
+        d.append_of(&[1; 5000], 100);
+        assert!(d[..] == [1; 5000]);
+    }
+
+    #[test]
+    fn what_is_freed_is_not_moved_along() {
+        let mut a = Buffer::from(Vec::with_capacity(MIN));
+        a.append(&[1; 6000]);
+        a.append(&[2; 2000]);
+        assert!(!a.append_behind(6000, &[3; 100], 0), "there is room");
+        assert!(a.append_behind(6000, &[4; 1000], 0));
+        assert_eq!((a.len(), a.capacity()), (3100, MIN));
+        assert!(a[..2000] == [2; 2000] && a[2000..2100] == [3; 100] && a[2100..] == [4; 1000]);
+        // More is kept than freed: it grows, without what is freed.
+        assert!(a.append_behind(100, &[5; 6000], 0));
+        assert_eq!((a.len(), a.capacity()), (9000, SIZES[1]));
+        assert!(a[..1900] == [2; 1900] && a[3000..] == [5; 6000]);
+        assert!(!a.append_behind(0, &[6; SIZES[1]], 0));
+        assert_eq!((a.len(), a.capacity()), (9000 + SIZES[1], SIZES[2]));
     }
 
     #[test]

@@ -130,6 +130,7 @@ impl Chain {
             to: at(to, 80),
             ttl: 64,
             broken: false,
+            sizeless: false,
             extensions: &[],
         })
     }
@@ -400,7 +401,21 @@ fn segments(way: Way) {
                 sink.settled(&host, &format!("{extensions:?}{port}"));
                 sink.reads(c.port, read);
             }
+            // A fragment that is all there is (RFC 6946).
+            port += 1;
+            let c = host.connect(port, &SEGMENT);
+            c.fragments(&HELLO, port, &[(0, usize::MAX)]);
+            sink.reads(port, "hello ");
+            c.fragments(&WHOLE, port, &[(0, usize::MAX)]);
+            host.fragments(UDP, &host.datagram(port, b"an ATTACK-UDP"), port, &[(0, usize::MAX)]);
             host.udp(port, b"an ATTACK-UDP");
+            // No lengths, for hosts that do not need them.
+            host.udp_sizeless(port, b"an ATTACK-UDP");
+            host.sizeless = extensions.first() == Some(&HOP_BY_HOP);
+            host.udp(port, b"an ATTACK-UDP");
+            host.sizeless = false;
+            sink.settled(&host, &format!("whole {extensions:?}"));
+            assert_eq!(sink.stream(port), "hello ");
             let benign = format!("benign {extensions:?}");
             host.udp(port + 1, benign.as_bytes());
             wait_for("it comes", || sink.received(benign.as_bytes()));

@@ -392,3 +392,23 @@ fn inline_what_came_first_counts() {
     d.decode(&frame, &mut |p: &Packet<'_>| hit = p.defrag_memcap_hit);
     assert!(hit, "the oldest of all is not over");
 }
+
+/// Some hosts take what does not say how long it is for all that came.
+#[test]
+fn inline_what_has_no_length_is_all_there_is() {
+    let udp = [0, 1, 0, 2, 0, 0, 0x12, 0x34, b'h', b'i'];
+    let mut packet = vec![0x60, 0, 0, 0, 0, 0, 0, 64];
+    packet.extend_from_slice(&[0xfd; 32]);
+    packet.extend_from_slice(&[17, 0, 1, 4, 0, 0, 0, 0]);
+    packet.extend_from_slice(&udp);
+    let frame =
+        Frame { data: &packet, wire_len: packet.len() as u32, time: Time::new(1, 0), link: LinkType::RAW, number: 1 };
+    let mut payload = Vec::new();
+    inline().decode(&frame, &mut |p: &Packet<'_>| payload.extend_from_slice(p.payload()));
+    assert_eq!(payload, b"hi");
+    // A fragment header behind one that stands for nothing.
+    let mut packet = vec![0x60, 0, 0, 0, 0, 24, 44, 64];
+    packet.extend_from_slice(&[0xfd; 32]);
+    packet.extend_from_slice(&[44, 0, 0, 0, 0, 0, 0, 1, 17, 0, 0, 1, 0, 0, 0, 2, 0, 1, 0, 2, 0, 8, 0, 0]);
+    assert_eq!(look(&mut inline(), &packet, 1, false).0, Some(Refused::Unsound));
+}

@@ -46,6 +46,13 @@ impl Block {
         let (a, b) = (from.max(self.start) - self.start, to.min(self.end()).saturating_sub(self.start));
         self.data.get_mut(self.head + a as usize..self.head + b as usize).unwrap_or(&mut [])
     }
+    /// Adds bytes behind.
+    #[inline]
+    fn append(&mut self, part: &[u8]) {
+        if self.data.append_behind(self.head, part, 0) {
+            self.head = 0;
+        }
+    }
     /// Adds bytes in front.
     fn prepend(&mut self, part: &[u8]) {
         if part.len() > self.head {
@@ -61,8 +68,8 @@ impl Block {
         self.head = to;
         self.start -= part.len() as u64;
     }
-    /// Frees what is before `floor`.
-    fn release(&mut self, floor: u64) {
+    /// Frees what is before `floor`; whether that gave memory back.
+    fn release(&mut self, floor: u64) -> bool {
         let n = floor.saturating_sub(self.start).min(self.len() as u64);
         self.start += n;
         self.head += n as usize;
@@ -71,12 +78,14 @@ impl Block {
             self.head = 0;
             if self.data.capacity() > KEEP {
                 self.data = Buffer::default();
+                return true;
             }
         } else if self.head > 4096 && self.head * 2 > self.data.len() {
             // Each byte moves once at most for every byte freed.
             self.data.drain(..self.head);
             self.head = 0;
         }
+        false
     }
     /// Gives back the memory that no byte is in.
     fn shrink(&mut self) {
@@ -154,7 +163,7 @@ impl StreamBuffer {
             && block.end() == start
             && start >= self.floor
         {
-            block.data.append(bytes);
+            block.append(bytes);
             self.pieces.push_back(Piece { start, end, segment: (start, end) });
             self.limit_pieces();
             done.new = bytes.len() as u32;
@@ -237,9 +246,9 @@ impl StreamBuffer {
             if i > 0 && self.blocks.get(i - 1).is_some_and(|b| b.end() == at) {
                 let joined = if stop == next { Some(self.blocks.remove(i)) } else { None };
                 if let Some(b) = self.blocks.get_mut(i - 1) {
-                    b.data.append(part);
+                    b.append(part);
                     if let Some(j) = joined {
-                        b.data.append(j.bytes());
+                        b.append(j.bytes());
                     }
                 }
             } else if stop == next && next != u64::MAX {
@@ -310,10 +319,19 @@ impl StreamBuffer {
         self.pieces = joined;
     }
 
+    /// The first block that ends behind `at`.
+    #[inline]
+    fn first_after(&self, at: u64) -> Option<&Block> {
+        match self.blocks.as_slice() {
+            // As it is for most.
+            [block] => Some(block).filter(|b| b.end() > at),
+            blocks => blocks.get(blocks.partition_point(|b| b.end() <= at)),
+        }
+    }
+
     /// The bytes from `at` on that are there without a hole, up to `limit`; empty where there are none.
     pub fn contiguous(&self, at: u64, limit: u64) -> &[u8] {
-        let i = self.blocks.partition_point(|b| b.end() <= at);
-        match self.blocks.get(i) {
+        match self.first_after(at) {
             Some(b) if b.start <= at && at < limit => b.range(at, limit),
             _ => &[],
         }
@@ -321,8 +339,7 @@ impl StreamBuffer {
 
     /// Offset of the first byte held at or after `at`.
     pub fn next_at(&self, at: u64) -> Option<u64> {
-        let i = self.blocks.partition_point(|b| b.end() <= at);
-        self.blocks.get(i).filter(|b| b.len() > 0).map(|b| b.start.max(at))
+        self.first_after(at).filter(|b| b.len() > 0).map(|b| b.start.max(at))
     }
 
     /// Start of the data without a hole that holds the byte before `at`; `at` where there is none.
@@ -347,21 +364,16 @@ impl StreamBuffer {
         }
     }
 
-    /// Frees data before `before`, which is at or before the floor.
-    pub fn release(&mut self, before: u64) {
+    /// Frees data before `before`, which is at or before the floor. Whether that gave memory back.
+    pub fn release(&mut self, before: u64) -> bool {
         self.released = self.released.max(before);
+        if let [block] = self.blocks.as_mut_slice() {
+            return block.release(before);
+        }
         let whole = self.blocks.iter().take_while(|b| b.end() <= before).count();
-        match (whole, self.blocks.len()) {
-            (0, 0) => {}
-            (1, 1) => {}
-            (n, all) => {
-                // The last one stays, empty: in-order data goes on there.
-                self.blocks.drain(..n.min(all - 1));
-            }
-        }
-        if let Some(b) = self.blocks.first_mut() {
-            b.release(before);
-        }
+        // The last one stays, empty: in-order data goes on there.
+        let gone = self.blocks.drain(..whole.min(self.blocks.len().saturating_sub(1))).count() > 0;
+        self.blocks.first_mut().is_some_and(|b| b.release(before)) || gone
     }
 
     /// Gives back the memory that no byte is in: not much will come any more.

@@ -219,7 +219,15 @@ impl StreamEngine {
     }
 
     /// Counts the memory of a session's data again, after its readers consumed some.
+    #[inline]
     pub fn account(&mut self, session: &mut TcpSession) {
+        // What took memory was accounted for when it did.
+        if std::mem::take(&mut session.freed) {
+            self.account_anew(session);
+        }
+    }
+
+    fn account_anew(&mut self, session: &mut TcpSession) {
         for p in &mut session.peers {
             if let Some(d) = &mut p.data {
                 account(&mut self.counters, d);

@@ -245,6 +245,8 @@ pub struct TcpSession {
     pub(crate) flags: u16,
     pub(crate) peers: [Peer; 2],
     pub(crate) queue: Vec<Queued>,
+    /// Memory of its data was given back since it was accounted for.
+    pub(crate) freed: bool,
     /// Bytes of each direction that are put together, where that is not what the settings say; 0 means all.
     pub(crate) depth: Option<u64>,
 }
@@ -632,9 +634,16 @@ impl TcpSession {
         let keep = if inline { keep.min(d.acked) } else { keep };
         let keep = d.keep.map_or(keep, |k| keep.min(k));
         d.buffer.set_floor(settled.max(keep));
-        d.buffer.release(keep);
-        if closed {
-            d.buffer.shrink();
+        self.freed |= d.buffer.release(keep);
+    }
+
+    /// The packet at hand was looked at in full: where the connection is closed, gives back the memory that no byte is in.
+    pub fn shrink_closed(&mut self) {
+        if self.state == TcpState::Closed {
+            for d in self.peers.iter_mut().filter_map(|p| p.data.as_mut()) {
+                d.buffer.shrink();
+            }
+            self.freed = true;
         }
     }
 }

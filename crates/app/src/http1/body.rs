@@ -90,6 +90,15 @@ impl Body {
         }
     }
 
+    /// So many bytes of it will come, as its message says.
+    pub(crate) fn announce(&mut self, bytes: u64, server: &ServerConfig, dir: Direction) {
+        // How many come out of its coding is not known.
+        if self.decoder.is_none() {
+            let limit = server.body_limit.get(dir.index()).copied().unwrap_or(0);
+            self.window.announce(if limit == 0 { bytes } else { bytes.min(limit) });
+        }
+    }
+
     /// Bytes of the body without its framing.
     pub(crate) fn data(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, data: &[u8]) {
         self.transferred = self.transferred.saturating_add(data.len() as u64);

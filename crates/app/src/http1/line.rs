@@ -33,7 +33,8 @@ pub(super) struct Line {
 pub(super) fn next_line(data: &[u8], scan: &mut usize, lenient: bool, end: bool) -> Option<Line> {
     let from = (*scan).min(data.len());
     let rest = data.get(from..)?;
-    let found = rest.iter().position(|&b| b == b'\n' || (lenient && b == b'\r')).map(|i| from + i);
+    let found =
+        if lenient { memchr::memchr2(b'\n', b'\r', rest) } else { memchr::memchr(b'\n', rest) }.map(|i| from + i);
     let line = match found {
         None => None,
         Some(at) if data.get(at) == Some(&b'\n') => after_lf(data, at, lenient, end),

@@ -285,7 +285,7 @@ impl Http1Parser {
     }
 
     /// A body begins.
-    pub(super) fn begin_body(&mut self, cx: &mut Parse<'_>, dir: Direction, framing: Framing) {
+    pub(super) fn begin_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, framing: Framing) {
         if matches!(framing, Framing::None | Framing::Length(0)) {
             self.complete(cx, dir);
             return;
@@ -295,6 +295,9 @@ impl Http1Parser {
         side.state = State::Body;
         if let Some(tx) = self.current(dir) {
             tx.base.advance(dir, BODY);
+            if let Framing::Length(bytes) = framing {
+                tx.message_mut(dir).body.announce(bytes, server, dir);
+            }
         }
     }
 
@@ -597,7 +600,8 @@ impl Parser for Http1Parser {
             self.end_frame(cx, dir, data.len() as u64);
         }
         // What was finished was counted then.
-        for id in [before, self.side(dir).tx] {
+        let now = self.side(dir).tx;
+        for id in [Some(before), Some(now).filter(|id| *id != before)].into_iter().flatten() {
             if let Some(tx) = self.get(id) {
                 tx.count(&mut cx.shared.counters.http_memory);
             }

@@ -117,7 +117,7 @@ impl Http1Parser {
         tx.response.body.file = FileWish { wanted: true, name: tx.path(server), ..FileWish::default() };
         tx.base.advance(DIR, HEADERS);
         self.response.scan = 0;
-        self.begin_body(cx, DIR, Framing::Close);
+        self.begin_body(cx, server, DIR, Framing::Close);
         Step::Used(0)
     }
 
@@ -201,7 +201,7 @@ impl Http1Parser {
         if self.request.state == State::Connect {
             self.request.state = State::Start;
         }
-        self.begin_body(cx, DIR, framing);
+        self.begin_body(cx, server, DIR, framing);
         Outcome::More
     }
 

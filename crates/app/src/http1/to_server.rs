@@ -158,7 +158,7 @@ impl Http1Parser {
             self.request.state = State::Connect;
             return Outcome::More;
         }
-        self.begin_body(cx, DIR, framing);
+        self.begin_body(cx, server, DIR, framing);
         Outcome::More
     }
 }

@@ -21,7 +21,6 @@ mod search;
 mod tests;
 
 pub(crate) use base64::decode as decode_base64;
-pub(crate) use search::frequency;
 
 use std::sync::Arc;
 

@@ -90,7 +90,7 @@ impl NoCase {
 }
 
 /// How common a byte is in traffic, roughly: only the order matters.
-pub(crate) fn frequency(b: u8) -> u8 {
+fn frequency(b: u8) -> u8 {
     match b {
         0 => 255,
         b' ' | b'e' | b't' | b'a' | b'o' => 240,

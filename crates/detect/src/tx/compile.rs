@@ -18,9 +18,9 @@ use super::{FileTest, Gate, Plan, SlotSource, Step, TxGroups, TxRule, TxTrigger,
 use crate::checks::{CheckEnv, ProtoSet};
 use crate::dataset::Datasets;
 use crate::fast_pattern;
-use crate::head::{Head, long, range};
+use crate::head::{long, range};
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
-use crate::inspect::{CompiledBuffer, InspectLimits, frequency, order_counts};
+use crate::inspect::{CompiledBuffer, InspectLimits, order_counts};
 use crate::kind;
 use crate::lua;
 use crate::mpm::MatcherCache;
@@ -351,10 +351,7 @@ impl TxBuilder {
                 _ => TxTrigger::Progress(latest),
             },
         };
-        let gate = match trigger {
-            TxTrigger::Progress(_) if looks && !both => gate(rule, &slots, &steps),
-            _ => None,
-        };
+        let gates = if looks && !both && !rule.firewall { gates(rule, &slots, &steps) } else { Box::default() };
         let repeats = hook.filter(|_| matches!(steps.as_slice(), [Step { what: What::Reached, .. }]));
         let full = (1u64 << steps.len()) - 1;
         Ok(Some(Plan {
@@ -364,37 +361,35 @@ impl TxBuilder {
             streamed,
             repeats,
             trigger,
-            gate,
+            gates,
             looks,
             steps: steps.into_boxed_slice(),
         }))
     }
 }
 
-/// What is quick to see of a plan's steps: the length that one of them asks for, or a rare byte.
-fn gate(rule: &Rule, slots: &[Option<u16>], steps: &[Step]) -> Option<Gate> {
-    let length = steps.iter().find_map(|s| match &s.what {
+/// What is quick to see of a plan's steps.
+fn gates(rule: &Rule, slots: &[Option<u16>], steps: &[Step]) -> Box<[Gate]> {
+    let of_lengths = steps.iter().filter_map(|s| match &s.what {
         What::Length { slot, value } => {
             let (from, to) = range(value);
-            Some(Gate { slot: *slot, progress: s.progress, len: (long(from), long(to)), byte: None })
+            Some(Gate::of_length(*slot, s.progress, (long(from), long(to))))
         }
         _ => None,
     });
-    let single = |slot: u16| {
-        steps.iter().find(|s| matches!(s.what, What::Buffer { slot: n, kind: BufferKind::Single, .. } if n == slot))
+    let progress = |slot: u16| {
+        let is = |s: &&Step| matches!(s.what, What::Buffer { slot: n, kind: BufferKind::Single, .. } if n == slot);
+        steps.iter().find(is).map(|s| s.progress)
     };
-    let gates = rule.buffers.iter().zip(slots).filter_map(|(b, slot)| {
-        let slot = slot.filter(|_| b.absent.is_none())?;
-        let progress = single(slot)?.progress;
-        let bytes = b.checks.iter().filter_map(|c| match c {
-            BufferCheck::Content(c) if !c.negated && !c.nocase => c.bytes.iter().copied().min_by_key(|&b| frequency(b)),
-            _ => None,
-        });
-        Some(Gate { slot, progress, len: Head::of(&b.checks).lengths(), byte: bytes.min_by_key(|&b| frequency(b)) })
+    let of_buffers = rule.buffers.iter().zip(slots).filter(|(b, _)| b.absent.is_none()).filter_map(|(b, slot)| {
+        let slot = (*slot)?;
+        Some(Gate::of_checks(slot, progress(slot)?, &b.checks))
     });
-    let tells = |g: &Gate| g.byte.map_or(u8::MAX, frequency);
-    length.or_else(|| gates.min_by_key(tells)).filter(|g| g.byte.is_some() || g.len != (0, u32::MAX))
+    of_lengths.chain(of_buffers).take(GATES_MAX).collect()
 }
+
+/// More of them are not asked.
+const GATES_MAX: usize = 4;
 
 /// The rare literal that stands for the payload checks of a rule on transactions, where they have one.
 pub(crate) fn payload_pattern(rule: &Rule) -> Option<Literal> {

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
-use margay_rules::ast::Transform;
+use margay_rules::ast::{BufferCheck, Transform};
 
 use super::{Plan, TxTrigger};
+use crate::head::Head;
 use crate::inspect::CompileError;
+use crate::literals;
 use crate::mpm::MatcherCache;
 use crate::pcre::PcreLimits;
 use crate::prefilter::{Literal, Prefilter};
@@ -44,34 +46,92 @@ impl Slot {
 }
 
 /// A rule without a pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Always {
     /// The progress from which on it is looked at.
     pub(crate) progress: u8,
     pub(crate) rule: u32,
     /// [`super::TxRule::payload_sought`], where that may be all that is asked.
     pub(crate) sought: bool,
-    /// What of a buffer is asked before it becomes a candidate.
-    pub(crate) gate: Option<Gate>,
+    /// [`Plan::gates`].
+    pub(crate) gates: Box<[Gate]>,
 }
 
-/// Something about a buffer that is quick to see. Once the transaction is past `progress`, or complete, a rule whose gate does
-/// not hold never will.
+/// What is quick to see of a buffer that there is one of: that it is there, how long it is, and which bytes are in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Summary {
+    there: bool,
+    len: u32,
+    bytes: ByteSet,
+}
+
+/// A bit for each value of a byte.
+type ByteSet = [u64; 4];
+
+fn add(set: &mut ByteSet, b: u8) {
+    set[usize::from(b / 64)] |= 1 << (b % 64);
+}
+
+/// Of longer buffers it is not asked which bytes are in them.
+const SUMMARY_MAX: usize = 128;
+
+impl Summary {
+    pub(crate) fn of(data: Option<&[u8]>) -> Summary {
+        let there = data.is_some();
+        let data = data.unwrap_or_default();
+        let mut bytes = [u64::MAX; 4];
+        if data.len() <= SUMMARY_MAX {
+            bytes = [0; 4];
+            data.iter().for_each(|&b| add(&mut bytes, b));
+        }
+        Summary { there, len: u32::try_from(data.len()).unwrap_or(u32::MAX), bytes }
+    }
+}
+
+/// What one of a plan's steps asks of a buffer's [`Summary`]. Once the transaction is past `progress`, or complete, a rule for
+/// which it does not hold never matches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Gate {
     pub(crate) slot: u16,
     pub(crate) progress: u8,
-    /// The buffer must be there, with at least and at most so many bytes.
-    pub(crate) len: (u32, u32),
-    /// And with this byte in it.
-    pub(crate) byte: Option<u8>,
+    /// Fewest and most bytes.
+    len: (u32, u32),
+    /// Bytes that must be in it.
+    bytes: ByteSet,
 }
 
 impl Gate {
-    /// Whether it holds for the bytes of the buffer.
-    pub(crate) fn holds(&self, data: &[u8]) -> bool {
-        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        len >= self.len.0 && len <= self.len.1 && self.byte.is_none_or(|b| memchr::memchr(b, data).is_some())
+    /// For the length of a buffer.
+    pub(crate) const fn of_length(slot: u16, progress: u8, len: (u32, u32)) -> Gate {
+        Gate { slot, progress, len, bytes: [0; 4] }
+    }
+
+    /// For checks of it.
+    pub(crate) fn of_checks(slot: u16, progress: u8, checks: &[BufferCheck]) -> Gate {
+        let mut gate = Gate::of_length(slot, progress, Head::of(checks).lengths());
+        let mut literal = |bytes: &[u8], nocase: bool| {
+            bytes.iter().filter(|b| !nocase || !b.is_ascii_alphabetic()).for_each(|&b| add(&mut gate.bytes, b));
+        };
+        for c in checks {
+            match c {
+                BufferCheck::Content(c) if !c.negated => literal(&c.bytes, c.nocase),
+                BufferCheck::Pcre(p) if !p.negated => {
+                    let (all, nocase) = literals::of_pattern(&p.pattern, &p.options);
+                    all.iter().for_each(|l| literal(l, nocase));
+                }
+                _ => {}
+            }
+        }
+        gate
+    }
+
+    /// Whether it holds.
+    #[inline]
+    pub(crate) fn holds(&self, s: &Summary) -> bool {
+        s.there
+            && s.len >= self.len.0
+            && s.len <= self.len.1
+            && self.bytes.iter().zip(&s.bytes).all(|(want, have)| want & !have == 0)
     }
 }
 
@@ -151,8 +211,8 @@ impl GroupBuilder {
                 }
             }
             TxTrigger::Progress(progress) => {
-                let always = Always { progress: *progress, rule, sought: sought && plan.looks, gate: plan.gate };
-                self.always.push(always);
+                let gates = plan.gates.clone();
+                self.always.push(Always { progress: *progress, rule, sought: sought && plan.looks, gates });
             }
             TxTrigger::File => self.files.push(rule),
             TxTrigger::Event(e) => self.events.push((*e, rule)),

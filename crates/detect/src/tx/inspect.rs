@@ -7,8 +7,7 @@ use margay_flow::Direction;
 use margay_rules::ast::{Action, ActionScope, NumberTest, Which};
 
 use super::file::FileOutcome;
-use super::group::Always;
-use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
+use super::{Always, Gate, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, What};
 use crate::detect::Detect;
 use crate::group::OF_TRANSACTION;
 use crate::header::PacketKey;
@@ -43,6 +42,8 @@ enum Held {
 #[derive(Debug, Default)]
 struct Cached {
     held: Held,
+    /// What is quick to see of it, once it was asked.
+    summary: Option<Summary>,
     raw: Vec<u8>,
     out: Vec<u8>,
 }
@@ -92,6 +93,7 @@ impl TxScratch {
     pub(crate) fn forget(&mut self, group: &TxGroup) {
         for c in self.slots.iter_mut().take(group.slots.len()) {
             c.held = Held::Unknown;
+            c.summary = None;
         }
     }
 }
@@ -217,6 +219,15 @@ impl<W: Watch> State<W> {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
             let Some(txr) = rule.tx.as_deref() else { continue };
             let Some(plan) = txr.plan(proto, dir) else { continue };
+            if fresh && !W::CHECKS && !matches!(plan.trigger, TxTrigger::Progress(_)) {
+                let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
+                if !self.gates_hold(&plan.gates, view) {
+                    if plan.streamed && !complete {
+                        settle.push(number);
+                    }
+                    continue;
+                }
+            }
             let look = Look::Transaction { proto, dir, id, progress, complete };
             self.context.watch.begin(number, look);
             if fresh && !self.tx_applies(detect, rule, input, key) {
@@ -357,19 +368,32 @@ impl<W: Watch> State<W> {
         seen.searched |= searched;
     }
 
-    /// Whether what is quick to see speaks against a rule without a pattern for good.
+    /// Whether nothing that is quick to see speaks for good against a rule without a pattern.
     fn may_hold(&mut self, always: &Always, proto: AppProto, view: View<'_>) -> bool {
-        let State { tx: scratch, context, transforms, .. } = self;
-        if always.sought && view.complete && !scratch.has_payload(always.rule, proto) {
+        if always.sought && view.complete && !self.tx.has_payload(always.rule, proto) {
             return false;
         }
-        match &always.gate {
-            Some(gate) if view.complete || view.progress > gate.progress => {
-                let Some((def, cached)) = slot_of(view, scratch, gate.slot) else { return true };
-                whole(cached, def, view, context, transforms).is_some_and(|f| gate.holds(f.data))
+        self.gates_hold(&always.gates, view)
+    }
+
+    /// Whether nothing that is quick to see of buffers speaks for good against a rule.
+    fn gates_hold(&mut self, gates: &[Gate], view: View<'_>) -> bool {
+        let State { tx: scratch, context, transforms, .. } = self;
+        gates.iter().all(|gate| {
+            if !view.complete && view.progress <= gate.progress {
+                return true;
             }
-            _ => true,
-        }
+            let Some((def, cached)) = slot_of(view, scratch, gate.slot) else { return true };
+            let summary = match cached.summary {
+                Some(s) => s,
+                None => {
+                    let s = Summary::of(whole(cached, def, view, context, transforms).map(|f| f.data));
+                    cached.summary = Some(s);
+                    s
+                }
+            };
+            gate.holds(&summary)
+        })
     }
 
     /// Whether a rule's header, and its checks of packet and flow, hold.
@@ -707,7 +731,7 @@ fn whole<'x, 'v: 'x, W>(
     transforms: &mut TransformScratch,
 ) -> Option<Found<'x>> {
     let SlotSource::Buffer(id) = slot.source else { return None };
-    let Cached { held, raw, out } = cached;
+    let Cached { held, raw, out, .. } = cached;
     if *held == Held::Unknown {
         raw.clear();
         out.clear();

@@ -10,6 +10,9 @@
 //! a matcher for the patterns of its rules. Rules without a pattern become candidates when the transaction reaches the
 //! progress that they need, with the first file, or with the event that they ask for. What no rule asks for costs nothing.
 //!
+//! Of what is common to most transactions (a method, a browser's name) many rules are candidates. Before anything else is asked
+//! of them their [`Gate`]s are: lengths of buffers, and bytes that must be in them, which are put together once for a look.
+//!
 //! `=>` rules have a plan for both directions; each holds by itself, and the rule matches when both do.
 
 mod compile;
@@ -27,7 +30,7 @@ use crate::inspect::CompiledBuffer;
 
 pub(crate) use compile::{TxBuilder, payload_pattern, state_of};
 pub(crate) use file::FileTest;
-pub(crate) use group::{Gate, Slot, SlotSource, TxGroup, TxGroups};
+pub(crate) use group::{Always, Gate, Slot, SlotSource, Summary, TxGroup, TxGroups};
 pub(crate) use inspect::{Eval, MATCHED, TxScratch, View};
 
 /// The part of a rule that looks at transactions.
@@ -69,8 +72,8 @@ pub(crate) struct Plan {
     /// The state that it is hooked to, where it asks nothing else: it matches with each look at that state.
     pub(crate) repeats: Option<u8>,
     pub(crate) trigger: TxTrigger,
-    /// What is quick to see of one of its steps, for a plan that nothing else stands for.
-    pub(crate) gate: Option<Gate>,
+    /// What is quick to see of its steps.
+    pub(crate) gates: Box<[Gate]>,
     /// Whether its steps do nothing but look, so that those behind one that does not hold, or before it, can be left out.
     pub(crate) looks: bool,
 }

@@ -25,6 +25,8 @@ use super::{FlowExt, Rest};
 /// Most pieces that one packet hands over in one direction: stretches between holes.
 const PIECES_MAX: usize = 1024;
 
+const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
+
 /// Most bytes before a hole that wait for what is behind it: lines are shorter.
 const HELD_MAX: usize = 128 << 10;
 
@@ -56,6 +58,8 @@ pub(crate) struct FlowApp {
     pub(crate) events: u8,
     /// What its parsers ask of the engine.
     pub(crate) wishes: Wishes,
+    /// Logging left nothing to do with its transactions until they change, and whether rules looked at the flow then.
+    quiet: Option<bool>,
 }
 
 /// What a packet's data came to.
@@ -93,6 +97,23 @@ impl FlowApp {
         *next > before
     }
 
+    /// Whether the stream has nothing in a direction that it was not offered: all that it holds was, and waits for more.
+    fn has_all(&self, tcp: &TcpSession, d: Direction) -> bool {
+        match tcp.app_data(d, false) {
+            None => true,
+            Some(AppData::Gap(_)) => false,
+            Some(AppData::Data { offset, bytes }) => {
+                let end = offset + bytes.len() as u64;
+                self.offered[d.index()] == end && !tcp.app_gap_at(d, end, false)
+            }
+        }
+    }
+
+    /// Its transactions may have changed, other than by what parsers were told.
+    pub(super) const fn stir(&mut self) {
+        self.quiet = None;
+    }
+
     /// Whether there is something of a direction that detection did not look at.
     pub(super) fn has_news(&self, d: Direction) -> bool {
         let parsers = self.session.parsers().iter();
@@ -109,10 +130,14 @@ impl FlowApp {
 
     /// The flow's protocols, as events name them.
     pub(crate) fn names(&self) -> AppProtos<'static> {
-        let s = &self.session;
-        let name = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
-        AppProtos::new(name(s.proto), s.side.map(name), name(s.original), None)
+        names(&scripts::protocols(self))
     }
+}
+
+/// A flow's protocols, as events name them.
+fn names(protocols: &margay_detect::checks::AppProtos) -> AppProtos<'static> {
+    let name = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
+    AppProtos::new(name(protocols.flow), protocols.side.map(name), name(protocols.original), None)
 }
 
 /// The transactions of a parser that were not freed.
@@ -385,6 +410,22 @@ impl Rest {
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
         }
+        // Most packets bring nothing: they only acknowledge, or wait to be acknowledged.
+        if !all
+            && announced.is_none()
+            && tcp.state() != TcpState::Closed
+            && DIRECTIONS.iter().all(|d| {
+                !tcp.depth_reached(*d)
+                    && app.as_ref().map_or_else(|| tcp.app_data(*d, false).is_none(), |a| a.has_all(tcp, *d))
+            })
+        {
+            return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
+                events: std::mem::take(&mut a.events) | a.session.take_events(),
+                detected: a.session.take_news(dir),
+                turn: false,
+                bypass: a.wishes.bypass,
+            });
+        }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
         self.app.shared.frames.flow = app.as_mut().map(|a| std::mem::take(&mut a.frames)).unwrap_or_default();
         self.app.shared.wishes = app.as_ref().map(|a| a.wishes).unwrap_or_default();
@@ -492,20 +533,22 @@ impl Rest {
     pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
         let passed = flow.core.action == margay_flow::FlowAction::Pass;
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
-        if !app.session.has_txs() {
-            return;
-        }
         let detects = self.detect.is_some() && !passed;
         // Nothing more will come that its files could be logged with.
         let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
+        if !app.session.take_stirred() && app.quiet == Some(detects) && !over {
+            return;
+        }
+        app.quiet = None;
+        if !app.session.has_txs() {
+            return;
+        }
         let mut storing = false;
-        let about = About {
-            core: &flow.core,
-            parent: flow.ext.parent,
-            packet: p,
-            names: app.names(),
-            protocols: scripts::protocols(app),
-        };
+        // What is stored is seen to with every packet.
+        let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();
+        let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
+        // Most packets come without anything to log.
+        let about = || About { core, parent, packet: p, names: names(&protocols), protocols };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -517,36 +560,42 @@ impl Rest {
                 let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
                 let inspected = !detects || base.detect.iter().all(|d| d.done);
                 let mut free = end || (whole && inspected);
-                storing |= base.files.is_storing();
                 if !base.files.is_empty() {
-                    let open = [Direction::ToServer, Direction::ToClient].iter().any(|d| base.files.is_open(*d));
-                    self.log_tx_files(&about, tx, over || (free && open));
+                    storing |= base.files.is_storing();
+                    let open = DIRECTIONS.iter().any(|d| base.files.is_open(*d));
+                    self.log_tx_files(&about, (core, p), tx, over || (free && open));
                     // Files are logged with a packet of their direction.
-                    free &= tx.base().files.due_for_log().next().is_none();
+                    let due = tx.base().files.due_for_log().next().is_some();
+                    free &= !due;
+                    quiet &= !due;
                 }
-                if tx.base().events.has_new() {
-                    self.log_tx_events(&about, protocol, tx);
+                let base = tx.base();
+                let certificates = base.store_certificates != [false; 2];
+                let logs = !base.logged && (end || tx.is_loggable(whole));
+                if base.events.has_new() {
+                    self.log_tx_events(&about(), protocol, tx);
                 }
-                if tx.base().store_certificates != [false; 2] {
+                if certificates {
                     let occasion = Occasion {
-                        flow: about.core,
+                        flow: core,
                         time: p.time,
                         number: Some(p.number).filter(|n| *n > 0 && self.file.is_some()),
                     };
-                    for dir in [Direction::ToServer, Direction::ToClient] {
+                    for dir in DIRECTIONS {
                         if std::mem::take(&mut tx.base_mut().store_certificates[dir.index()]) {
                             tx.store_certificates(dir, &mut self.app.shared.certificates, &occasion);
                         }
                     }
                 }
-                if !tx.base().logged && (end || tx.is_loggable(whole)) {
-                    self.log_tx(&about, protocol, tx);
+                if logs {
+                    self.log_tx(&about(), protocol, tx);
                 }
                 if free {
                     parser.free_tx(&mut self.app.shared, id);
                 }
             }
         }
+        app.quiet = quiet.then_some(detects);
         app.session.tidy();
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
             let depth = self.app.config.files.store_depth();
@@ -571,14 +620,20 @@ impl Rest {
     }
 
     /// Logs what a transaction's files have come to; what goes for the packet's direction only, unless it is `free`d.
-    fn log_tx_files(&mut self, about: &About<'_>, tx: &mut dyn Transaction, free: bool) {
-        let (core, p) = (about.core, about.packet);
+    fn log_tx_files<'a>(
+        &mut self,
+        about: &impl Fn() -> About<'a>,
+        (core, p): (&FlowCore, &Packet<'_>),
+        tx: &mut dyn Transaction,
+        free: bool,
+    ) {
         let of_client = p.src == core.src && p.sport == core.sport;
         let way = if of_client { Direction::ToServer } else { Direction::ToClient };
         let only = (!free).then_some(way);
         if !self.app.files_due(tx, only) {
             return;
         }
+        let about = about();
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
         let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.scene());

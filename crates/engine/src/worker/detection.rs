@@ -56,6 +56,11 @@ impl Rest {
         let source = FrameSource { tcp: session, dir, payload: packet.payload() };
         let (mut txs, mut txs_changed, mut frames, mut no_payload) = (None, false, None, false);
         if let Some(a) = app.as_deref_mut() {
+            // The firewall may leave a change for a later packet.
+            txs_changed = a.session.take_changed(dir) || detect.is_firewall();
+            if txs_changed {
+                a.stir();
+            }
             no_payload = a.wishes.no_payload;
             let ended = seen.flush || a.session.is_ended(dir);
             if self.app.shared.frames.watched && !a.frames.of(dir).is_empty() {
@@ -68,8 +73,6 @@ impl Rest {
                     end: ended || session.is_none(),
                 });
             }
-            // The firewall may leave a change for a later packet.
-            txs_changed = a.session.take_changed(dir) || detect.is_firewall();
             txs = Some(a.session.parsers_mut());
         }
         if self.scripts.any() {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
+use margay_stream::TcpState;
 
 use super::app::{Heard, is_over};
 use super::tcp::{Seen, is_established};
@@ -61,6 +62,16 @@ impl Rest {
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
         if news || tcp.needs_flush(dir) {
             self.flush(flow, dir, Heard::default());
+        }
+    }
+
+    /// Where a connection is closed, what is left of its streams may wait long for the flow's end: it shall take no more memory
+    /// than it needs.
+    #[inline]
+    pub(super) fn shrink_closed(&mut self, flow: &mut Flow<FlowExt>) {
+        if let Some(tcp) = flow.ext.tcp.as_deref_mut().filter(|t| t.state() == TcpState::Closed) {
+            tcp.shrink_closed();
+            self.stream.account(tcp);
         }
     }
 

@@ -632,6 +632,7 @@ impl Lane {
         }
         rest.log_frames(packet, flow, dir, false);
         rest.log_app(packet, flow, false);
+        rest.shrink_closed(flow);
         rest.script_packet(packet, Some(flow));
         // What follows of a flow that is dropped is looked at as far as it takes to drop it.
         let dropped = rest.ips && flow.core.action == FlowAction::Drop;

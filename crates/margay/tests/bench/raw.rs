@@ -183,6 +183,8 @@ pub(crate) struct Raw<'a> {
     pub(crate) ttl: u8,
     /// The checksum of its IPv4 headers is wrong.
     pub(crate) broken: bool,
+    /// The length in its IPv6 headers is 0.
+    pub(crate) sizeless: bool,
     /// Extension headers of what it sends over IPv6: an option of 6 bytes that is to be skipped in each.
     pub(crate) extensions: &'a [u8],
 }
@@ -262,7 +264,7 @@ impl<'a> Raw<'a> {
                 let body = extended(extensions, proto, &body);
                 let first = extensions.first().copied().unwrap_or(proto);
                 let mut h = vec![0x60, 0, 0, 0];
-                h.extend((body.len() as u16).to_be_bytes());
+                h.extend(if self.sizeless { 0 } else { body.len() as u16 }.to_be_bytes());
                 h.extend([first, ttl]);
                 h.extend(src.octets());
                 h.extend(dst.octets());
@@ -293,6 +295,15 @@ impl<'a> Raw<'a> {
         let check = sum(&[&pseudo(self.src, self.to.ip(), UDP, len), &d]);
         d[6..8].copy_from_slice(&if check == 0 { 0xffff } else { check }.to_be_bytes());
         d
+    }
+
+    /// A datagram that does not say how long it is.
+    pub(crate) fn udp_sizeless(&self, port: u16, words: &[u8]) {
+        let mut d = self.datagram(port, words);
+        d[4..8].fill(0);
+        let check = sum(&[&pseudo(self.src, self.to.ip(), UDP, d.len()), &d]);
+        d[6..8].copy_from_slice(&check.to_be_bytes());
+        self.send(&self.ip(UDP, &d, self.ttl, 1, None));
     }
 
     pub(crate) fn udp(&self, port: u16, words: &[u8]) {
@@ -396,7 +407,7 @@ impl Connection<'_, '_> {
     pub(crate) fn forged_ack(&self, at: i64, next: [u8; 6]) {
         let own = self.raw;
         let (src, to) = (own.to.ip(), SocketAddr::new(own.src, self.port));
-        let server = Raw { tap: own.tap, next, src, to, ttl: 64, broken: false, extensions: &[] };
+        let server = Raw { tap: own.tap, next, src, to, ttl: 64, broken: false, sizeless: false, extensions: &[] };
         let ack = server.segment(own.to.port(), self.ack, self.seq(at), &Segment { flags: ACK, ..SEGMENT });
         server.send(&server.ip(TCP, &ack, 64, 1, None));
     }
