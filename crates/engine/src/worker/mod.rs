@@ -41,29 +41,30 @@ use scripts::Scene;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
 use wire::Wire;
 
-/// What the engine keeps with a flow.
+/// What the engine keeps with a flow: first what every packet touches.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct FlowExt {
     /// The TCP session, from the first packet that made one.
     pub(crate) tcp: Option<Box<TcpSession>>,
     /// The application layer, from the first data on.
     pub(crate) app: Option<Box<app::FlowApp>>,
-    /// Exception policies that took effect.
-    pub(crate) exceptions: Vec<(Condition, Policy)>,
-    /// Ethernet addresses, where an output wants them: to the server and to the client.
-    pub(crate) macs: Option<Box<[MacList; 2]>>,
-    /// Number of the flow that announced this one.
-    pub(crate) parent: Option<u64>,
+    /// The rules that last looked at it: what they left is in their numbers.
+    rules: RulesMark,
+    /// Whose it is.
+    tenant: u32,
     /// Whether the session was told what nobody will ask of it.
     session_told: bool,
     /// Who dropped it, where it is dropped.
     dropped_by: FlowDropBy,
     /// Whether a drop was logged, by direction.
     drop_logged: [bool; 2],
-    /// Whose it is.
-    tenant: u32,
-    /// The rules that last looked at it: what they left is in their numbers.
-    rules: RulesMark,
+    /// Exception policies that took effect.
+    pub(crate) exceptions: Vec<(Condition, Policy)>,
+    /// Ethernet addresses, where an output wants them: to the server and to the client.
+    pub(crate) macs: Option<Box<[MacList; 2]>>,
+    /// Number of the flow that announced this one.
+    pub(crate) parent: Option<u64>,
 }
 
 /// Ethernet addresses of one side of a flow, most ten.
