@@ -258,10 +258,10 @@ impl CompiledCheck {
     /// A packet's being the first of its flow's direction (`tcp:flow_start`).
     pub(crate) const FLOW_START: CompiledCheck = CompiledCheck(Kind::FlowStart);
 
-    /// The bits of which the flow must have one, where that is what it asks.
-    pub(crate) fn bits(&self) -> Option<&[u32]> {
+    /// The bits of which the flow must have one set, or one not set, where that is what it asks.
+    pub(crate) fn bits(&self) -> Option<(&[u32], bool)> {
         match &self.0 {
-            Kind::FlowBits { names, set: true } => Some(names),
+            Kind::FlowBits { names, set } => Some((names, *set)),
             _ => None,
         }
     }

@@ -73,11 +73,12 @@ fn key(stretch: &[u8]) -> u64 {
     u64::from_le_bytes(key)
 }
 
-/// Whether a literal is in most traffic of its kind: a part of what protocols always say, in any case, or zeros and next to nothing
-/// else.
+/// Whether a literal is in most traffic of its kind: a part of what protocols always say, in any case; zeros and next to nothing
+/// else; or one byte again and again, with which things are filled up, and which is what zeros are in base64 (`A`): where that is, it
+/// is at thousands of places.
 pub(crate) fn is(literal: &[u8]) -> bool {
     let zeros = literal.iter().filter(|&&b| b == 0).count();
-    if zeros + 1 >= literal.len() {
+    if zeros + 1 >= literal.len() || literal.windows(2).all(|w| matches!(w, [a, b] if a == b)) {
         return true;
     }
     if let Some(stretches) = STRETCHES.get(literal.len()) {
@@ -105,10 +106,14 @@ mod tests {
             b"\0\0\0\x01",
             b"\0\0\0\0\0\0\0\0\0\0",
             b"x",
+            b"AAAAAAAAAAAAAAAA",
+            b"\x90\x90\x90\x90",
         ] {
             assert!(is(literal), "{}", literal.escape_ascii());
         }
-        for literal in [&b"User-Agent: Anti"[..], b"evil", b"\0\x01\x02", b"MSIE 7.5", b"<html><head><script>x"] {
+        for literal in
+            [&b"User-Agent: Anti"[..], b"evil", b"\0\x01\x02", b"MSIE 7.5", b"<html><head><script>x", b"AAAAAAAB"]
+        {
             assert!(!is(literal), "{}", literal.escape_ascii());
         }
     }

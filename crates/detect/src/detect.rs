@@ -17,7 +17,7 @@ use crate::facts::RuleFacts;
 use crate::firewall::{Firewall, FirewallPolicies, is_before_flow};
 use crate::frame::{FrameBuilder, FrameGroups};
 use crate::geoip::Countries;
-use crate::group::{GroupCounts, GroupRule, Groups};
+use crate::group::{GroupCounts, GroupRule, Groups, OF_TRANSACTION, Source, Trigger};
 use crate::header::{Sets, SetsBuilder};
 use crate::hostvars::Tables;
 use crate::inspect::InspectLimits;
@@ -32,7 +32,7 @@ use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
 use crate::shareable::Shared;
 use crate::threshold::{Counts, Thresholds};
-use crate::tx::{TxBuilder, TxGroups};
+use crate::tx::{TxBuilder, TxGroups, payload_pattern};
 
 /// What came of compiling rules.
 #[derive(Debug, Default)]
@@ -134,22 +134,20 @@ impl Gathered {
             match c.kind {
                 RuleKind::IpOnly => self.ip_only.push(IpOnlyRule {
                     rule: number,
+                    transports: c.header.transports,
                     src: rule.src.clone(),
                     dst: rule.dst.clone(),
-                    both: c.header.both,
-                }),
-                RuleKind::AppTransaction => {}
-                _ => self.grouped.push(GroupRule {
-                    rule: number,
-                    header: c.header,
                     sport: rule.sport.clone(),
                     dport: rule.dport.clone(),
-                    app: match &rule.protocol {
-                        RuleProtocol::App(name) => Some(ProtoSet::named(name)),
-                        _ => None,
-                    },
-                    trigger: c.trigger(rule),
+                    both: c.header.both,
                 }),
+                RuleKind::AppTransaction if c.tx.as_ref().is_some_and(|t| t.payload_sought) => {
+                    let sources = vec![Source::Payload, Source::Stream];
+                    let trigger = payload_pattern(rule).map(|p| Trigger::Pattern(sources, p));
+                    self.grouped.extend(trigger.map(|t| grouped(rule, c, number | OF_TRANSACTION, t)));
+                }
+                RuleKind::AppTransaction => {}
+                _ => self.grouped.push(grouped(rule, c, number, c.trigger(rule))),
             }
         }
         if !rule.thresholds.is_empty() {
@@ -161,6 +159,21 @@ impl Gathered {
                 self.buffers.insert(b.buffer.as_str().into());
             }
         }
+    }
+}
+
+/// What the groups need to know of `rule`, which was compiled to `c`.
+fn grouped(rule: &Rule, c: &CompiledRule, number: u32, trigger: Trigger) -> GroupRule {
+    GroupRule {
+        rule: number,
+        header: c.header,
+        sport: rule.sport.clone(),
+        dport: rule.dport.clone(),
+        app: match &rule.protocol {
+            RuleProtocol::App(name) => Some(ProtoSet::named(name)),
+            _ => None,
+        },
+        trigger,
     }
 }
 
@@ -328,7 +341,7 @@ impl Detect {
         let Gathered { grouped, ip_only, of_firewall, before_flow, thresholds, files, buffers } = of;
         report.loaded = facts.len();
         report.ip_only = ip_only.len();
-        report.prefiltered = grouped.iter().filter(|g| g.trigger.is_pattern()).count();
+        report.prefiltered = grouped.iter().filter(|g| g.rule < OF_TRANSACTION && g.trigger.is_pattern()).count();
         let mut cache = MatcherCache::new(config.mpm_algo);
         if let Some(settings) = &config.cache {
             cache = cache.with_store(settings);

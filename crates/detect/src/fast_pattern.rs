@@ -8,7 +8,7 @@
 use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Content, Rule, Side, Value};
 use margay_rules::info;
 
-use crate::commonplace;
+use crate::{commonplace, literals};
 
 /// The chosen literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,23 +62,49 @@ fn literals<'r>(
 }
 
 /// As [`choose`], for the prefilter: where what that chose (by its length, or as the rule says) is in most traffic, and the
-/// rule has something that is not, that is looked for. All of a rule's literals are checked in the end, whichever is looked for.
+/// rule has something that is not, in a regular expression maybe, that is looked for. All of a rule's literals are checked in the
+/// end, whichever is looked for.
 pub(crate) fn to_look_for(
     rule: &Rule,
     prefilterable: &dyn Fn(usize) -> bool,
     priority: &dyn Fn(usize) -> u8,
 ) -> Option<FastPattern> {
-    let chosen = choose(rule, prefilterable, priority)?;
-    if !commonplace::is(&chosen.bytes) {
-        return Some(chosen);
+    let chosen = choose(rule, prefilterable, priority);
+    if chosen.as_ref().is_some_and(|c| !commonplace::is(&c.bytes)) {
+        return chosen;
     }
-    let rare = |l: &(usize, usize, &Content)| l.2.bytes.len() >= RARE_MIN && !commonplace::is(&l.2.bytes);
-    let rank = |l: &(usize, usize, &Content)| (priority(l.0), rare(l), rank(l.2));
-    let best = literals(rule, prefilterable)
-        .filter(|l| rare(l) || has_place(&pattern(l.0, l.1, l.2)))
-        .filter(|l| priority(l.0) >= priority(chosen.buffer))
-        .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best });
-    Some(best.map_or(chosen, |(buffer, check, content)| pattern(buffer, check, content)))
+    let least = chosen.as_ref().map_or(0, |c| priority(c.buffer));
+    // A rare one is as good in a buffer that tells little otherwise.
+    let contents = literals(rule, prefilterable)
+        .map(|l| pattern(l.0, l.1, l.2))
+        .filter(|f| is_rare(&f.bytes) || (has_place(f) && priority(f.buffer) >= least));
+    let rank = |f: &FastPattern| (is_rare(&f.bytes), priority(f.buffer), f.bytes.len(), strength(&f.bytes, f.nocase));
+    contents
+        .chain(of_expressions(rule, prefilterable))
+        .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
+        .or(chosen)
+}
+
+/// Rare literals that are in whatever the regular expressions of `rule` match.
+fn of_expressions<'r>(
+    rule: &'r Rule,
+    prefilterable: &'r dyn Fn(usize) -> bool,
+) -> impl Iterator<Item = FastPattern> + 'r {
+    let buffers = rule.buffers.iter().enumerate().filter(|(b, buffer)| buffer.absent.is_none() && prefilterable(*b));
+    let checks = buffers.flat_map(|(b, buffer)| buffer.checks.iter().enumerate().map(move |(c, check)| (b, c, check)));
+    checks.flat_map(|(buffer, check, what)| {
+        let (all, nocase) = match what {
+            BufferCheck::Pcre(p) if !p.negated => literals::of_pattern(&p.pattern, &p.options),
+            _ => (Vec::new(), false),
+        };
+        let rare = all.into_iter().filter(|l| is_rare(l));
+        rare.map(move |bytes| FastPattern { buffer, check, bytes, nocase, offset: 0, end: None, only: false })
+    })
+}
+
+/// Whether a literal is in little traffic, as far as can be said.
+pub(crate) fn is_rare(bytes: &[u8]) -> bool {
+    bytes.len() >= RARE_MIN && !commonplace::is(bytes)
 }
 
 /// A literal of fewer bytes is not rare, whatever they are.

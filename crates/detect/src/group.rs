@@ -2,8 +2,9 @@
 //!
 //! Rules that name few ports are in the group of each of these ports, source or destination, whichever are fewer; all others
 //! are in one group for every packet. Rules for an application protocol are in that protocol's group, with those for every
-//! packet: to start the search of a buffer costs more than a few hundred patterns more. So a packet meets at most three
-//! groups, and most have but the first. What a group leaves open the header check decides.
+//! packet: to start the search of a buffer costs more than a few hundred patterns more. Where a protocol is on its usual port
+//! (HTTP on 80), one group has the rules of both, for the same reason. So a packet meets at most three groups, and most have
+//! but the first. What a group leaves open the header check decides.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +13,8 @@ use margay_flow::FlowVars;
 use margay_rules::ast::{Check, Compare, FlagMode, PortSet};
 
 use crate::checks::ProtoSet;
-use crate::header::{Header, PacketKey, TO_CLIENT, TO_SERVER, transport};
+use crate::head::{Head, long, range};
+use crate::header::{Header, PacketKey, PortPair, Sets, TO_CLIENT, TO_SERVER, transport};
 use crate::mpm::{MatcherCache, MpmError, Regex, Scratch};
 use crate::prefilter::{Literal, Prefilter, PrefilterBuilder};
 
@@ -52,9 +54,14 @@ pub(crate) struct Quick {
     /// TCP flags that are looked at, and what they must be; no flags where it is not TCP.
     pub(crate) flags: (u8, u8),
     pub(crate) ranges: Ranges,
-    /// Bits of which the flow must have one, by number; none where that is not asked.
-    pub(crate) bits: Box<[u32]>,
+    /// Of the payload, where the rule looks at nothing else.
+    pub(crate) head: Head,
+    /// What it asks of the bits of the flow; all must hold.
+    pub(crate) bits: Box<[BitTest]>,
 }
+
+/// Numbers of bits, one of which must be set, or one of which must not.
+pub(crate) type BitTest = (Box<[u32]>, bool);
 
 /// Smallest and largest values that a rule takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,19 +91,6 @@ impl Ranges {
     }
 }
 
-/// The values for which `c` may hold.
-const fn range(c: &Compare) -> (u64, u64) {
-    match *c {
-        Compare::Equal(v) => (v, v),
-        Compare::Less(v) => (0, v.saturating_sub(1)),
-        Compare::LessEqual(v) => (0, v),
-        Compare::Greater(v) => (v.saturating_add(1), u64::MAX),
-        Compare::GreaterEqual(v) => (v, u64::MAX),
-        Compare::Between(a, b) => (a.saturating_add(1), b.saturating_sub(1)),
-        _ => (0, u64::MAX),
-    }
-}
-
 impl Quick {
     /// Most bytes of payload that the rule takes.
     pub(crate) const fn payload_max(&self) -> u32 {
@@ -105,10 +99,10 @@ impl Quick {
 
     /// From the checks of a rule.
     pub(crate) fn of(checks: &[Check]) -> Quick {
-        let mut q = Quick { needs: Needs::NOTHING, flags: (0, 0), ranges: Ranges::ALL, bits: Box::default() };
+        let mut q =
+            Quick { needs: Needs::NOTHING, flags: (0, 0), ranges: Ranges::ALL, head: Head::ALL, bits: Box::default() };
         let short = |v: u64| u16::try_from(v).unwrap_or(u16::MAX);
         let byte = |v: u64| u8::try_from(v).unwrap_or(u8::MAX);
-        let long = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
         for c in checks {
             match *c {
                 Check::TcpFlags { bits, ignore, mode: FlagMode::Exact } => q.flags = (!ignore, bits & !ignore),
@@ -156,6 +150,8 @@ pub(crate) struct Has<'a> {
     pub(crate) flags: u8,
     /// Bytes of payload.
     pub(crate) payload: u32,
+    /// How it begins ([`crate::head::first_of`]); `None` where rules are to be looked at whatever that is.
+    pub(crate) head: Option<u64>,
     /// Time to live, or hop limit; 0 where it is not IP.
     pub(crate) ttl: u8,
     /// Identification of the IPv4 header; 0 where it is not IPv4.
@@ -164,6 +160,12 @@ pub(crate) struct Has<'a> {
     pub(crate) window: u16,
     /// What the flow has of bits; `None` without a flow.
     pub(crate) vars: Option<&'a FlowVars>,
+}
+
+impl Has<'_> {
+    const fn word(&self) -> u32 {
+        self.needs.word(self.flags)
+    }
 }
 
 /// What a packet must have for a rule without a pattern, one bit each; all must be there.
@@ -195,8 +197,14 @@ impl Needs {
     /// An acknowledgement number of 0.
     pub(crate) const NO_ACK: Needs = Needs(1 << 10);
 
+    #[inline]
     pub(crate) const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
+    }
+    /// Itself where `yes`, else nothing.
+    #[inline]
+    pub(crate) const fn if_so(self, yes: bool) -> Needs {
+        Needs(self.0 * yes as u16)
     }
     /// What is needed, in words.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
@@ -212,14 +220,19 @@ impl Needs {
         NAMES.into_iter().filter(move |(n, _)| self.0 & n.0 != 0).map(|(_, name)| name)
     }
 
-    /// Whether a packet that has `self` has all that `need` asks for.
-    pub(crate) const fn has(self, need: Needs) -> bool {
-        need.0 & !self.0 == 0
+    /// Together with TCP's flags, or a mask of them.
+    const fn word(self, flags: u8) -> u32 {
+        self.0 as u32 | (flags as u32) << 16
     }
 }
 
+/// Bit of the number of a rule on transactions whose pattern in payload or stream is looked for: it is no candidate for the
+/// packet.
+pub(crate) const OF_TRANSACTION: u32 = 1 << 31;
+
 /// What the groups need to know of one rule.
 pub(crate) struct GroupRule {
+    /// Its number; with [`OF_TRANSACTION`] where that is what it looks at.
     pub(crate) rule: u32,
     pub(crate) header: Header,
     pub(crate) sport: PortSet,
@@ -233,23 +246,134 @@ pub(crate) struct GroupRule {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     prefilters: Vec<(Source, Prefilter)>,
-    always: Vec<Bucket>,
+    always: Box<[Block]>,
+    waiting: Waiting,
 }
 
 /// Rules without a pattern that need the same.
 #[derive(Debug)]
 struct Bucket {
-    needs: Needs,
-    flags: (u8, u8),
-    rules: Members,
+    ports: PortPair,
+    /// Those that ask for nothing else that is quick to see.
+    plain: Box<[u32]>,
+    /// The others, and the values that each takes.
+    rules: Box<[(u32, Ranges, Head)]>,
 }
 
-/// Rules, the values that each takes, and the bits of which its flow must have one.
-type Members = Vec<(u32, Ranges, Box<[u32]>)>;
+/// What many rules without a pattern have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Common {
+    mask: Mask,
+    ports: PortPair,
+}
+
+/// What must be there, and how TCP's flags must be: [`Has::word`] under a mask, and what it must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Mask(u32, u32);
+
+impl Mask {
+    fn new(needs: Needs, flags: (u8, u8)) -> Mask {
+        Mask(needs.word(flags.0), needs.word(flags.1))
+    }
+
+    #[inline]
+    const fn holds(self, word: u32) -> bool {
+        word & self.0 == self.1
+    }
+}
+
+fn holds(head: &Head, has: &Has<'_>) -> bool {
+    has.head.is_none_or(|first| head.holds(has.payload, first))
+}
+
+/// Up to eight buckets, and what they need, compared at once: for most packets that is all of them that is looked at.
+#[derive(Debug)]
+struct Block {
+    mask: [u32; 8],
+    value: [u32; 8],
+    buckets: Box<[Bucket]>,
+}
+
+impl Block {
+    fn new(buckets: Vec<(Mask, Bucket)>) -> Block {
+        // Where there is none nothing fits.
+        let (mut mask, mut value) = ([0; 8], [1; 8]);
+        for ((m, v), (needs, _)) in mask.iter_mut().zip(&mut value).zip(&buckets) {
+            (*m, *v) = (needs.0, needs.1);
+        }
+        Block { mask, value, buckets: buckets.into_iter().map(|b| b.1).collect() }
+    }
+
+    /// A bit for each that holds.
+    #[inline]
+    fn which(&self, word: u32) -> u32 {
+        // Written so that the processor does four or more at once.
+        let bits: [u32; 8] = std::array::from_fn(|n| if word & self.mask[n] == self.value[n] { 1 << n } else { 0 });
+        bits.iter().fold(0, |all, bit| all | bit)
+    }
+}
+
+/// Rules without a pattern that ask for bits of the flow. Most flows have few bits: rules are found by those.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By number, modulo how many there are here: whether some rule waits for a bit.
+    some: Box<[u64; 16]>,
+    /// Rules by a bit that must be set, in the order of bits.
+    set: Box<[(u32, Box<[Asking]>)]>,
+    /// Rules that ask just for bits that are not set.
+    unset: Box<[Asking]>,
+}
+
+/// A rule that asks for bits.
+#[derive(Debug, Clone)]
+struct Asking {
+    rule: u32,
+    common: Common,
+    ranges: Ranges,
+    head: Head,
+    bits: Box<[BitTest]>,
+}
+
+impl Asking {
+    fn holds(&self, has: &Has<'_>, key: &PacketKey, sets: &Sets, vars: &FlowVars) -> bool {
+        self.bits.iter().all(|(names, set)| names.iter().any(|&n| vars.bit(n) == *set))
+            && self.common.mask.holds(has.word())
+            && self.ranges.hold(has)
+            && holds(&self.head, has)
+            && self.common.ports.fits(key, sets)
+    }
+}
+
+impl Waiting {
+    const fn place(bit: u32) -> (usize, u64) {
+        ((bit / 64 % 16) as usize, 1 << (bit % 64))
+    }
+
+    fn new(rules: Vec<Asking>) -> Waiting {
+        let mut out = Waiting::default();
+        let mut set: BTreeMap<u32, Vec<Asking>> = BTreeMap::new();
+        let mut unset = Vec::new();
+        for r in rules {
+            let Some((names, _)) = r.bits.iter().find(|b| b.1) else {
+                unset.push(r);
+                continue;
+            };
+            for &bit in names {
+                let (word, mask) = Self::place(bit);
+                out.some[word] |= mask;
+                set.entry(bit).or_default().push(r.clone());
+            }
+        }
+        out.set = set.into_iter().map(|(bit, rules)| (bit, rules.into_boxed_slice())).collect();
+        out.unset = unset.into_boxed_slice();
+        out
+    }
+}
 
 impl Group {
     fn new(rules: &[&GroupRule], streams: bool, cache: &mut MatcherCache) -> Group {
-        let mut always: BTreeMap<(Needs, (u8, u8)), Members> = BTreeMap::new();
+        let mut always: BTreeMap<Common, (Vec<u32>, Vec<_>)> = BTreeMap::new();
+        let mut asking = Vec::new();
         let mut lists: BTreeMap<Source, PrefilterBuilder<'_>> = BTreeMap::new();
         // Without streams all data is payload.
         let real = |s: Source| if s == Source::Stream && !streams { Source::Payload } else { s };
@@ -269,11 +393,36 @@ impl Group {
                 }
                 Trigger::Regex(_, _, quick) | Trigger::Always(quick) => quick,
             };
-            always.entry((quick.needs, quick.flags)).or_default().push((r.rule, quick.ranges, quick.bits.clone()));
+            let common = Common { mask: Mask::new(quick.needs, quick.flags), ports: r.header.port_pair() };
+            let Quick { ranges, head, .. } = *quick;
+            if !quick.bits.is_empty() {
+                asking.push(Asking { rule: r.rule, common, ranges, head, bits: quick.bits.clone() });
+                continue;
+            }
+            let (plain, others) = always.entry(common).or_default();
+            if (ranges, head) == (Ranges::ALL, Head::ALL) {
+                plain.push(r.rule);
+            } else {
+                others.push((r.rule, ranges, head));
+            }
         }
-        let prefilters = lists.into_iter().map(|(s, l)| (s, l.finish(cache))).collect();
-        let always = always.into_iter().map(|((needs, flags), rules)| Bucket { needs, flags, rules }).collect();
-        Group { prefilters, always }
+        let mut buckets: Vec<(Mask, Bucket)> = always
+            .into_iter()
+            .map(|(common, (plain, rules))| {
+                let ports = common.ports;
+                (common.mask, Bucket { ports, plain: plain.into_boxed_slice(), rules: rules.into_boxed_slice() })
+            })
+            .collect();
+        let mut blocks = Vec::new();
+        while !buckets.is_empty() {
+            let rest = buckets.split_off(buckets.len().min(8));
+            blocks.push(Block::new(std::mem::replace(&mut buckets, rest)));
+        }
+        Group {
+            prefilters: lists.into_iter().map(|(s, l)| (s, l.finish(cache))).collect(),
+            always: blocks.into_boxed_slice(),
+            waiting: Waiting::new(asking),
+        }
     }
 
     /// Adds the rules whose pattern is in `data`.
@@ -290,19 +439,50 @@ impl Group {
         self.prefilters.iter().filter_map(|(s, _)| if let Source::Header(h) = s { Some(*h) } else { None })
     }
 
-    /// Adds the rules that need no pattern. Those that would be candidates if their flow had a bit go to `later`: another rule
-    /// may set it.
-    pub(crate) fn always(&self, has: &Has<'_>, out: &mut Vec<u32>, later: &mut Vec<u32>) {
-        for b in &self.always {
-            if !has.needs.has(b.needs) || has.flags & b.flags.0 != b.flags.1 {
-                continue;
-            }
-            for (rule, ranges, bits) in &b.rules {
-                if !ranges.hold(has) {
+    /// Adds the rules that need no pattern, nor any bit of the flow.
+    pub(crate) fn always(&self, has: &Has<'_>, key: &PacketKey, sets: &Sets, out: &mut Vec<u32>) {
+        let word = has.word();
+        for block in &self.always {
+            let mut which = block.which(word);
+            while which != 0 {
+                let Some(b) = block.buckets.get(which.trailing_zeros() as usize) else { break };
+                which &= which - 1;
+                if !b.ports.fits(key, sets) {
                     continue;
                 }
-                let now = bits.is_empty() || has.vars.is_some_and(|v| bits.iter().any(|&n| v.bit(n)));
-                if now { out.push(*rule) } else { later.push(*rule) }
+                for &rule in &b.plain {
+                    out.push(rule);
+                }
+                for (rule, ranges, head) in &b.rules {
+                    if ranges.hold(has) && holds(head, has) {
+                        out.push(*rule);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls `out` with the rules that need no pattern, and for which the flow has the bits now; with some twice. When a rule
+    /// changes bits there may be others.
+    pub(crate) fn waiting(&self, has: &Has<'_>, key: &PacketKey, sets: &Sets, out: &mut impl FnMut(u32)) {
+        let Some(vars) = has.vars else { return };
+        let w = &self.waiting;
+        let mut add = |rules: &[Asking]| {
+            for r in rules.iter().filter(|r| r.holds(has, key, sets, vars)) {
+                out(r.rule);
+            }
+        };
+        add(&w.unset);
+        if w.set.is_empty() {
+            return;
+        }
+        for &bit in vars.bits() {
+            let (word, mask) = Waiting::place(bit);
+            if w.some[word] & mask != 0
+                && let Ok(at) = w.set.binary_search_by_key(&bit, |x| x.0)
+                && let Some((_, rules)) = w.set.get(at)
+            {
+                add(rules);
             }
         }
     }
@@ -326,6 +506,23 @@ struct PortMap {
     apps: [GroupId; PROTOS],
     /// The groups of source ports, and of destination ports.
     ports: [Ports; 2],
+    /// For each application protocol the group of its usual port, which is the server's, and the one that stands for that and
+    /// its own.
+    joined: [(GroupId, GroupId); PROTOS],
+}
+
+/// On what port most of a protocol's traffic is.
+const fn usual_port(proto: AppProto) -> Option<u16> {
+    Some(match proto {
+        AppProto::Http1 => 80,
+        AppProto::Tls => 443,
+        AppProto::Dns => 53,
+        AppProto::Smtp => 25,
+        AppProto::Ftp => 21,
+        AppProto::Ssh => 22,
+        AppProto::Smb => 445,
+        _ => return None,
+    })
 }
 
 /// Groups of ports.
@@ -426,15 +623,29 @@ impl Groups {
                 let ported = matches!(t, transport::TCP | transport::UDP);
                 let (any, segments) = if ported { split(&here, max) } else { (here, <[Vec<_>; 2]>::default()) };
                 let for_all = group(any.clone(), streams, &mut out.groups)?;
-                let mut map = PortMap { apps: [for_all; PROTOS], ports: <[Ports; 2]>::default() };
+                let mut map = PortMap {
+                    apps: [for_all; PROTOS],
+                    ports: <[Ports; 2]>::default(),
+                    joined: [(NO_GROUP, NO_GROUP); PROTOS],
+                };
                 for proto in AppProto::all() {
                     let mut list: Vec<_> =
                         apps.iter().copied().filter(|r| r.app.is_some_and(|set| set.has(proto))).collect();
-                    if !list.is_empty() {
-                        list.extend(&any);
-                        list.sort_by_key(|r| r.rule);
-                        map.apps[proto as usize] = group(list, streams, &mut out.groups)?;
+                    if list.is_empty() {
+                        continue;
                     }
+                    list.extend(&any);
+                    list.sort_by_key(|r| r.rule);
+                    // The server's port is that which packets to the client come from.
+                    let of_server = segments.get(usize::from(!to_client)).into_iter().flatten();
+                    let usual = |s: &&Segment<'_>| usual_port(proto).is_some_and(|p| s.0 <= p && p <= s.1);
+                    if let Some((.., of_port)) = of_server.into_iter().find(usual) {
+                        let mut both: Vec<_> = list.iter().chain(of_port).copied().collect();
+                        both.sort_by_key(|r| r.rule);
+                        let port = group(of_port.clone(), streams, &mut out.groups)?;
+                        map.joined[proto as usize] = (port, group(both, streams, &mut out.groups)?);
+                    }
+                    map.apps[proto as usize] = group(list, streams, &mut out.groups)?;
                 }
                 for (ports, segments) in map.ports.iter_mut().zip(segments) {
                     for (from, to, list) in segments {
@@ -453,11 +664,14 @@ impl Groups {
     pub(crate) fn of(&self, k: &PacketKey, to_client: bool, app: AppProto) -> GroupIds {
         let Some(map) = self.maps.get(slot(k.transport, to_client)) else { return [NO_GROUP; 3] };
         let [source, destination] = &map.ports;
-        [
-            map.apps.get(app as usize).copied().unwrap_or(NO_GROUP),
-            source.get(k.sport).unwrap_or(NO_GROUP),
-            destination.get(k.dport).unwrap_or(NO_GROUP),
-        ]
+        let source = source.get(k.sport).unwrap_or(NO_GROUP);
+        let destination = destination.get(k.dport).unwrap_or(NO_GROUP);
+        let own = map.apps.get(app as usize).copied().unwrap_or(NO_GROUP);
+        match map.joined.get(app as usize) {
+            Some(&(port, both)) if port != NO_GROUP && to_client && port == source => [both, NO_GROUP, destination],
+            Some(&(port, both)) if port != NO_GROUP && !to_client && port == destination => [both, source, NO_GROUP],
+            _ => [own, source, destination],
+        }
     }
 
     /// Those of them that there are.

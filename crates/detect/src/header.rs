@@ -416,6 +416,33 @@ impl Header {
     }
 
     fn ports(&self, k: &PacketKey, sets: &Sets, sport: u16, dport: u16) -> bool {
+        self.port_pair().fits_as(k, sets, sport, dport)
+    }
+
+    /// What it asks of ports.
+    pub(crate) const fn port_pair(&self) -> PortPair {
+        PortPair { sport: self.sport, dport: self.dport, turns: self.both || self.transaction }
+    }
+}
+
+/// What a header asks of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PortPair {
+    sport: SetId,
+    dport: SetId,
+    /// The other way round will do as well.
+    turns: bool,
+}
+
+impl PortPair {
+    /// Whether a packet's ports leave one of the header's ways.
+    #[inline]
+    pub(crate) fn fits(&self, k: &PacketKey, sets: &Sets) -> bool {
+        self.fits_as(k, sets, k.sport, k.dport) || self.turns && self.fits_as(k, sets, k.dport, k.sport)
+    }
+
+    #[inline]
+    fn fits_as(&self, k: &PacketKey, sets: &Sets, sport: u16, dport: u16) -> bool {
         if self.sport == ANY && self.dport == ANY {
             return true;
         }

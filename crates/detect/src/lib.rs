@@ -11,7 +11,7 @@
 //!
 //! 1. **Candidates.** IP-only rules come from a table of addresses (`iponly`), for the first packet of a flow's direction.
 //!    The others come from groups (`group`): those with a pattern when a multi-pattern matcher ([`mpm`]) finds it in the
-//!    payload, the stream or a header; those without when the packet has what they need.
+//!    payload, the stream or a header; those without when the packet has what they need, and the flow the bits.
 //! 2. **Checks**, in the order of rules and cheapest first: header, packet and flow state ([`checks`]), buffers
 //!    ([`inspect`]). A rule that matches has its effects ([`effect`]) at once, so that rules after it see them.
 //! 3. **Decision**, again in order: thresholds (`threshold`), the alert queue, actions. A `pass` ends it.
@@ -19,7 +19,8 @@
 //!
 //! Stream rules look at the chunks of stream data that come with a packet; at the packet's payload only where it went into
 //! no stream. Rules on transactions (`tx`) look at those of the packet's direction that changed, after the packet's own
-//! rules: with the buffers that are there now, remembering what held for when the others come. Rules that need what this
+//! rules: with the buffers that are there now, remembering what held for when the others come. What they ask of payload or
+//! stream is asked where the search of the packet found a pattern of it. Rules that need what this
 //! build does not have are set aside when rules are compiled, with the reason.
 //!
 //! What happens can be watched (`watch`): for one rule with every check, or for all of them with the time that each takes.
@@ -47,6 +48,7 @@ pub mod firewall;
 mod frame;
 pub mod geoip;
 mod group;
+mod head;
 mod header;
 pub mod hostvars;
 mod input;
@@ -55,6 +57,7 @@ mod iponly;
 pub mod iprep;
 mod kind;
 pub mod lineage;
+mod literals;
 pub mod lua;
 pub mod mpm;
 mod order;

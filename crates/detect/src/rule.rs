@@ -1,7 +1,8 @@
 //! A rule, compiled: everything that is looked at once it is a candidate.
 
 use margay_rules::ast::{
-    Action, ActionScope, AppProtoMode, BufferCheck, Check, Effect, Protocol, Rule, Side, Tag, Threshold, ThresholdKind,
+    Action, ActionScope, AppProtoMode, BitOp, BufferCheck, BufferChecks, Check, Effect, Protocol, Rule, Side, Tag,
+    Threshold, ThresholdKind,
 };
 
 use crate::buffer::PacketBuffer;
@@ -11,6 +12,7 @@ use crate::fast_pattern;
 use crate::firewall;
 use crate::frame::{self, FrameBuilder, FrameRule};
 use crate::group::{Needs, Quick, Source, Trigger};
+use crate::head::Head;
 use crate::header::{Header, SetsBuilder, transport};
 use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
@@ -37,6 +39,8 @@ pub(crate) struct CompiledRule {
     /// Checks of headers.
     pub(crate) headers: Box<[(PacketBuffer, Inspection)]>,
     pub(crate) effects: Box<[CompiledEffect]>,
+    /// What it does to bits of the flow.
+    pub(crate) bits: ChangesBits,
     pub(crate) tags: Box<[Tag]>,
     /// What it asks of transactions.
     pub(crate) tx: Option<Box<TxRule>>,
@@ -46,6 +50,29 @@ pub(crate) struct CompiledRule {
     pub(crate) stream_only: bool,
     /// What it asks of scripts.
     pub(crate) lua: Option<Box<RuleLua>>,
+}
+
+/// What a rule that matches does to bits of the flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangesBits {
+    /// Nothing.
+    No,
+    /// It sets some, which may be set already.
+    Sets,
+    /// It also clears some.
+    Any,
+}
+
+impl ChangesBits {
+    fn of(rule: &Rule) -> ChangesBits {
+        let ops =
+            || rule.effects.iter().filter_map(|e| if let Effect::FlowBit { op, .. } = e { Some(*op) } else { None });
+        match ops().next() {
+            None => ChangesBits::No,
+            Some(_) if ops().all(|op| op == BitOp::Set) => ChangesBits::Sets,
+            Some(_) => ChangesBits::Any,
+        }
+    }
 }
 
 /// The checks of one buffer, and what is done to the buffer before.
@@ -184,6 +211,7 @@ impl CompiledRule {
             payload: payload.into_boxed_slice(),
             headers: headers.into_boxed_slice(),
             effects: effects.into_boxed_slice(),
+            bits: ChangesBits::of(rule),
             tags: tags.into_boxed_slice(),
             tx,
             frame,
@@ -220,12 +248,25 @@ impl CompiledRule {
                 return Trigger::Pattern(vec![Source::Header(h.index())], pattern);
             }
         }
-        let bits = self.checks.iter().find_map(CompiledCheck::bits).unwrap_or_default();
-        let quick = Quick { needs: quick.needs.and(self.needs(rule)), bits: bits.into(), ..quick };
+        let sources = self.sources();
+        let head = match sources.as_slice() {
+            [Source::Payload] => self.head(rule),
+            _ => Head::ALL,
+        };
+        let bits = self.checks.iter().filter_map(CompiledCheck::bits).map(|(names, set)| (names.into(), set)).collect();
+        let quick = Quick { needs: quick.needs.and(self.needs(rule)), bits, head, ..quick };
         match self.regex(rule) {
-            Some(regex) => Trigger::Regex(self.sources(), regex, quick),
+            Some(regex) => Trigger::Regex(sources, regex, quick),
             None => Trigger::Always(quick),
         }
+    }
+
+    /// What the payload must be like, of a rule that looks at nothing else.
+    fn head(&self, rule: &Rule) -> Head {
+        let plain = |b: &&BufferChecks| kind::is_payload(&b.buffer) && b.transforms.is_empty();
+        let mut all = rule.buffers.iter().filter(plain).map(|b| Head::of(&b.checks));
+        // Of several buffers, which are all the payload, one says enough.
+        all.find(|h| *h != Head::ALL).unwrap_or(Head::ALL)
     }
 
     /// In what the rule's patterns are looked for.

@@ -17,6 +17,7 @@ use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
 use crate::firewall::FirewallState;
 use crate::group::{Group, GroupIds, Has, Needs, Source};
+use crate::head::first_of;
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, Input, StreamChunk, Verdict, of_flow};
@@ -24,7 +25,7 @@ use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
 use crate::lua::WorkerScripts;
 use crate::mpm::{MpmError, Scratch};
-use crate::rule::{CompiledRule, Inspection};
+use crate::rule::{ChangesBits, CompiledRule, Inspection};
 use crate::shareable::InOrder;
 use crate::tag::{Tagged, Tags};
 use crate::threshold::ThresholdState;
@@ -63,8 +64,6 @@ pub(crate) struct State<W = Off> {
     pub(crate) scripts: WorkerScripts,
     pub(crate) cache: SetCache,
     pub(crate) candidates: Vec<u32>,
-    /// Rules that are candidates as soon as a rule before them sets a bit of the flow.
-    later: Vec<u32>,
     /// Whether the packet is the first of its flow's direction.
     pub(crate) flow_start: bool,
     pub(crate) matches: Vec<Match>,
@@ -99,7 +98,6 @@ impl<W: Watch> State<W> {
             scripts: WorkerScripts::default(),
             cache: SetCache::default(),
             candidates: Vec::with_capacity(1024),
-            later: Vec::new(),
             flow_start: false,
             matches: Vec::with_capacity(256),
             alerts: Vec::with_capacity(c.alert_max()),
@@ -201,6 +199,7 @@ impl<W: Watch> State<W> {
         self.replacements.clear();
         self.packet_vars.clear();
         self.contexts.clear();
+        self.tx.start();
         if let Some(firewall) = &detect.firewall {
             return self.inspect_firewall(detect, firewall, input);
         }
@@ -234,17 +233,16 @@ impl<W: Watch> State<W> {
     ) {
         if self.flow_start {
             self.candidates.clear();
-            detect.ip_only.candidates(key.src, key.dst, &mut self.candidates);
+            detect.ip_only.candidates(key, &mut self.candidates);
             #[cfg(test)]
             self.add_everything(detect, true);
-            self.run(detect, input, key, verdict);
+            self.run(detect, input, key, verdict, None);
         }
         self.candidates.clear();
-        self.later.clear();
-        self.collect(detect, input, key);
+        let groups = self.collect(detect, input, key);
         #[cfg(test)]
         self.add_everything(detect, false);
-        self.run(detect, input, key, verdict);
+        self.run(detect, input, key, verdict, Some(groups));
         if W::CHECKS {
             while let Some(rule) = self.context.watch.silent().and_then(|n| detect.compiled.get(n as usize)) {
                 self.state_holds(detect, rule, input);
@@ -299,15 +297,16 @@ impl<W: Watch> State<W> {
     }
 
     /// Gathers the rules that may hold, from the groups of the packet.
-    fn collect(&mut self, detect: &Detect, input: &Input<'_>, key: &PacketKey) {
+    fn collect(&mut self, detect: &Detect, input: &Input<'_>, key: &PacketKey) -> GroupIds {
         let packet = input.packet;
         let to_client = input.dir == Some(Direction::ToClient);
         let groups = detect.groups.of(key, to_client, input.app.flow);
         let payload = if input.no_payload { &[] } else { payload_of(packet) };
-        let has = has(input, payload);
+        let has = has::<W>(input, payload);
         let ahead = !W::CHECKS && self.searched_ahead(detect, input, groups, payload);
         for group in detect.groups.each(groups) {
-            group.always(&has, &mut self.candidates, &mut self.later);
+            group.always(&has, key, &detect.sets, &mut self.candidates);
+            group.waiting(&has, key, &detect.sets, &mut |rule| self.candidates.push(rule));
             if !payload.is_empty() && !ahead {
                 self.context.watch.searching();
                 self.scan(group, Source::Payload, payload);
@@ -324,6 +323,7 @@ impl<W: Watch> State<W> {
             self.scan_headers(group, packet);
         }
         self.scratch.forget();
+        groups
     }
 
     /// Takes over what another thread found in the payload, if one looked.
@@ -348,10 +348,21 @@ impl<W: Watch> State<W> {
         }
     }
 
-    /// Checks the candidates in the order of rules; each rule once.
-    fn run(&mut self, detect: &Detect, input: &mut Input<'_>, key: &PacketKey, verdict: &mut Verdict) {
+    /// Checks the candidates in the order of rules; each rule once. `groups` are those that rules may come from besides, when
+    /// a rule before them changes bits of the flow.
+    fn run(
+        &mut self,
+        detect: &Detect,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+        groups: Option<GroupIds>,
+    ) {
         self.candidates.sort_unstable();
         self.candidates.dedup();
+        if groups.is_some() {
+            self.tx.take_payload(input.app.flow, &mut self.candidates);
+        }
         self.counters.candidates += self.candidates.len() as u64;
         let mut candidates = std::mem::take(&mut self.candidates);
         let mut next = 0;
@@ -366,9 +377,13 @@ impl<W: Watch> State<W> {
                 self.keep_entropy(input.flow.as_deref_mut());
                 if let Some(stream) = held {
                     self.keep_captures(input.flow.as_deref_mut());
+                    let before = bits_set(input);
                     self.apply(rule, input, verdict, None);
-                    if !rule.effects.is_empty() {
-                        self.add_later(number, &mut candidates, next);
+                    if let Some(groups) = groups
+                        && rule.bits != ChangesBits::No
+                        && (rule.bits == ChangesBits::Any || bits_set(input) != before)
+                    {
+                        add_waiting::<W>(detect, groups, input, key, number, &mut candidates, next);
                     }
                     let context = self.keep_contexts();
                     self.matches.push(Match {
@@ -384,16 +399,6 @@ impl<W: Watch> State<W> {
             }
         }
         self.candidates = candidates;
-    }
-
-    /// Puts rules after `number` that wait for a bit among the candidates, those from `next` on: `number` may have set it.
-    fn add_later(&mut self, number: u32, candidates: &mut Vec<u32>, next: usize) {
-        for rule in self.later.drain(..).filter(|&r| r > number) {
-            let rest = candidates.get(next..).unwrap_or_default();
-            if let Err(at) = rest.binary_search(&rule) {
-                candidates.insert(next + at, rule);
-            }
-        }
     }
 
     /// What the rule does besides its action; thresholds have no say in it.
@@ -585,32 +590,59 @@ impl<W: Watch> State<W> {
     }
 }
 
+/// How many bits the flow has.
+fn bits_set(input: &Input<'_>) -> usize {
+    input.flow.as_ref().map_or(0, |f| f.vars.bits().len())
+}
+
+/// Puts rules after `number` for which the flow has the bits among the candidates, those from `next` on: `number` changed some.
+fn add_waiting<W: Watch>(
+    detect: &Detect,
+    groups: GroupIds,
+    input: &Input<'_>,
+    key: &PacketKey,
+    number: u32,
+    candidates: &mut Vec<u32>,
+    next: usize,
+) {
+    let payload = if input.no_payload { &[] } else { payload_of(input.packet) };
+    let has = has::<W>(input, payload);
+    for group in detect.groups.each(groups) {
+        group.waiting(&has, key, &detect.sets, &mut |rule| {
+            let rest = candidates.get(next..).unwrap_or_default();
+            if rule > number
+                && let Err(at) = rest.binary_search(&rule)
+            {
+                candidates.insert(next + at, rule);
+            }
+        });
+    }
+}
+
 /// What the packet has that rules without a pattern may need.
-fn has<'a>(input: &'a Input<'_>, payload: &[u8]) -> Has<'a> {
-    let mut needs = Needs::NOTHING;
-    let mut add = |yes: bool, what: Needs| {
-        if yes {
-            needs = needs.and(what);
-        }
-    };
-    add(!payload.is_empty() || !input.chunks.is_empty(), Needs::DATA);
-    add(input.flow.is_some(), Needs::FLOW);
-    add(input.established, Needs::ESTABLISHED);
-    add(input.stream_events != 0, Needs::STREAM_EVENT);
-    add(!input.packet.events.is_empty(), Needs::DECODE_EVENT);
-    add(input.protocol_detected, Needs::PROTOCOL);
-    add(input.app.flow.is_known(), Needs::APP);
+fn has<'a, W: Watch>(input: &'a Input<'_>, payload: &[u8]) -> Has<'a> {
     let (packet, tcp) = (input.packet, input.packet.tcp());
-    add(packet.is_ip() && packet.src == packet.dst, Needs::SAME_IP);
-    add(matches!(packet.l3, L3::Ipv4 { options, .. } if options != 0), Needs::IP_OPTIONS);
-    add(header::frag_word(packet).is_some_and(|w| w & 0xbfff != 0) || packet.fragment, Needs::FRAGMENT);
-    add(tcp.is_some_and(|t| t.ack() == 0), Needs::NO_ACK);
+    let ip = header::ip_fields(packet);
+    let needs = Needs::DATA
+        .if_so(!payload.is_empty() || !input.chunks.is_empty())
+        .and(Needs::FLOW.if_so(input.flow.is_some()))
+        .and(Needs::ESTABLISHED.if_so(input.established))
+        .and(Needs::STREAM_EVENT.if_so(input.stream_events != 0))
+        .and(Needs::DECODE_EVENT.if_so(!packet.events.is_empty()))
+        .and(Needs::PROTOCOL.if_so(input.protocol_detected))
+        .and(Needs::APP.if_so(input.app.flow.is_known()))
+        .and(Needs::SAME_IP.if_so(packet.is_ip() && packet.src == packet.dst))
+        .and(Needs::IP_OPTIONS.if_so(matches!(packet.l3, L3::Ipv4 { options, .. } if options != 0)))
+        .and(Needs::FRAGMENT.if_so(ip.fragment & 0xbfff != 0 || packet.fragment))
+        .and(Needs::NO_ACK.if_so(tcp.is_some_and(|t| t.ack() == 0)));
     Has {
         needs,
         flags: tcp.map_or(0, |t| t.flags()),
         payload: u32::try_from(payload.len()).unwrap_or(u32::MAX),
-        ttl: header::ttl(packet).unwrap_or(0),
-        id: header::ip_id(packet).unwrap_or(0),
+        // Who watches wants to be told which check does not hold.
+        head: (!W::CHECKS).then(|| first_of(payload)),
+        ttl: ip.ttl,
+        id: ip.id,
         window: tcp.map_or(0, |t| t.window()),
         vars: input.flow.as_deref().map(|f| &f.vars),
     }

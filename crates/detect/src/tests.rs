@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use margay_app::AppProto;
 use margay_flow::{Direction, FlowAction, FlowCore, FlowState};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, PacketSource, Time, tcp};
 use margay_rules::ast::*;
 use proptest::prelude::*;
 
+use crate::checks::AppProtos;
 use crate::mpm::MpmAlgo;
 use crate::state::State;
 use crate::watch::trace::Tracer;
@@ -112,6 +114,7 @@ pub(crate) struct Lab<W = Off> {
     pub(crate) detect: Arc<Detect>,
     pub(crate) state: State<W>,
     flow: FlowCore,
+    app: AppProto,
     ips: bool,
 }
 
@@ -140,7 +143,7 @@ impl<W: Watch> Lab<W> {
         assert_eq!(report.set_aside, []);
         let detect = Arc::new(detect);
         let state = State::watched(&detect, watch(&detect)).unwrap();
-        Lab { detect, state, flow: flow(40000, 80), ips: false }
+        Lab { detect, state, flow: flow(40000, 80), app: AppProto::Unknown, ips: false }
     }
 
     fn ips(mut self) -> Self {
@@ -165,6 +168,7 @@ impl<W: Watch> Lab<W> {
         input.in_stream = in_stream;
         input.chunks = &chunks;
         input.ips = self.ips;
+        input.app = AppProtos { side: [self.app; 2], flow: self.app, original: self.app };
         let v = self.state.inspect(&self.detect, &mut input);
         let rules = self.detect.rules();
         (self.state.alerts().iter().map(|a| rules[a.rule as usize].sid).collect(), v)
@@ -435,7 +439,7 @@ fn any_content() -> impl Strategy<Value = Content> {
 fn any_rule() -> impl Strategy<Value = Rule> {
     let protocol = prop_oneof![
         4 => Just(Protocol::Tcp), 1 => Just(Protocol::TcpPacket), 1 => Just(Protocol::TcpStream), 1 => Just(Protocol::Ip),
-        1 => Just(Protocol::Udp)
+        1 => Just(Protocol::Udp), 1 => Just(Protocol::App("http".into())), 1 => Just(Protocol::App("tls".into()))
     ];
     let action = prop_oneof![6 => Just(Action::Alert), 1 => Just(Action::Pass), 1 => Just(Action::Drop)];
     let checks = proptest::option::of(prop_oneof![
@@ -533,7 +537,8 @@ proptest! {
             (proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'b'), Just(b'B'), Just(b'c')], 0..10), any::<bool>(), any::<bool>()), 1..6),
         port in prop_oneof![Just(80u16), Just(81), Just(443), Just(9)],
         ac in any::<bool>(),
-        groups in 0usize..4,
+        groups in prop_oneof![0usize..4, Just(40)],
+        app in prop_oneof![Just(AppProto::Unknown), Just(AppProto::Http1), Just(AppProto::Tls)],
     ) {
         for (sid, r) in (1..).zip(&mut rules) {
             r.sid = sid;
@@ -547,6 +552,7 @@ proptest! {
         fast.flow.dport = port;
         slow.flow.dport = port;
         told.flow.dport = port;
+        (fast.app, slow.app, told.app) = (app, app, app);
         let mut sent = 0;
         let mut stream = Vec::new();
         for (payload, to_client, in_stream) in packets {

@@ -235,6 +235,8 @@ pub struct FlowCore {
     pub dst: IpAddr,
     /// Tunnel depth.
     pub recursion: u8,
+    /// Emergency mode was on when it was made or ended.
+    pub emergency: bool,
     /// Bits and integers.
     pub vars: FlowVars,
     /// Its number in events (`flow_id`): unique in a run.
@@ -247,6 +249,9 @@ pub struct FlowCore {
     pub bytes: [u64; 2],
     /// State.
     pub state: FlowState,
+    /// It is bypassed, and what it carried is over: it may be silent no longer than one that is closed
+    /// ([`crate::FlowTable::set_over`]).
+    pub over: bool,
     /// What was decided for the rest of it.
     pub action: FlowAction,
     /// Firewall mode: rules for threat detection look at it no more; `action` is what the firewall decided.
@@ -259,8 +264,6 @@ pub struct FlowCore {
     pub tcp_flags: [u8; 2],
     /// Smallest and largest TTL or hop limit seen, by [`Direction::index`].
     pub ttl: [(u8, u8); 2],
-    /// Emergency mode was on when it was made or ended.
-    pub emergency: bool,
     /// Whether it is an elephant ([`crate::RateConfig`]), by [`Direction::index`]; once it is, it stays one.
     pub elephant: [bool; 2],
     /// IP protocol.
@@ -287,6 +290,7 @@ impl FlowCore {
             bytes: [0; 2],
             bypassed: [(0, 0); 2],
             state: FlowState::New,
+            over: false,
             action: FlowAction::None,
             td_passed: false,
             alerted: false,

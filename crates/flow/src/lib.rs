@@ -47,4 +47,4 @@ pub use hash::{Seeded, SeededHasher};
 pub use host::{HostConfig, HostCounters, HostTable, IpPair};
 pub use key::{Ends, FlowKey, icmpv4_counterpart, icmpv6_counterpart};
 pub use rate::{Rate, RateConfig, SLOTS as RATE_SLOTS};
-pub use table::{EndReason, Flow, FlowRef, FlowTable, Leaving, Lookup};
+pub use table::{EndReason, Flow, FlowRef, FlowTable, Leaving, Lookup, OVER_MIN};

@@ -22,6 +22,8 @@ const NONE: u32 = u32::MAX;
 /// Slots of the wheel, one second each. Later deadlines wait in the last one and are looked at again.
 const SLOTS: usize = 1024;
 const SECOND: i64 = 1_000_000;
+/// What the capture counts of a flow may be known only after a second or two.
+pub const OVER_MIN: u32 = 4;
 /// Flows looked at, at most, to find one to evict.
 const EVICT_TRIES: usize = 16;
 
@@ -345,11 +347,26 @@ impl<X> FlowTable<X> {
             return;
         }
         flow.core.state = state;
-        let deadline = self.deadline(at.0);
-        let armed = self.slots.get(at.0).map_or(0, |s| self.slot_time(s.wheel));
+        self.rearm(at.0);
+    }
+
+    /// Says of a flow that is bypassed whether what it carried is over: then it may be silent no longer than one that is closed
+    /// (`flow-timeouts.tcp.closed`, at least [`OVER_MIN`] seconds).
+    pub fn set_over(&mut self, at: FlowRef, over: bool) {
+        let Some(Some(flow)) = self.flows.get_mut(at.0) else { return };
+        if flow.core.over != over {
+            flow.core.over = over;
+            self.rearm(at.0);
+        }
+    }
+
+    /// A flow's timeout changed: one that is longer now is noticed when its turn comes.
+    fn rearm(&mut self, at: u32) {
+        let deadline = self.deadline(at);
+        let armed = self.slots.get(at).map_or(0, |s| self.slot_time(s.wheel));
         if deadline / SECOND < armed {
-            self.unlink(at.0);
-            self.link(at.0, deadline);
+            self.unlink(at);
+            self.link(at, deadline);
         }
     }
 
@@ -599,7 +616,10 @@ impl<X> FlowTable<X> {
     fn timeout_of(&self, core: &FlowCore, emergency: bool) -> i64 {
         let pair = self.config.timeouts.of(core.proto);
         let timeouts = if emergency { &pair.emergency } else { &pair.normal };
-        i64::from(timeouts.of(core.state)) * SECOND
+        let seconds = timeouts.of(core.state);
+        let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
+        let seconds = if core.over && bypassed { seconds.min(timeouts.closed.max(OVER_MIN)) } else { seconds };
+        i64::from(seconds) * SECOND
     }
 
     fn deadline(&self, at: u32) -> i64 {

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowRef, FlowState, FlowTable, Lookup};
+use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowRef, FlowState, FlowTable, Lookup, OVER_MIN};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
 
 fn frame(data: &[u8], seconds: i64) -> Packet<'_> {
@@ -198,6 +198,33 @@ fn a_state_with_a_shorter_timeout_counts_at_once() {
     b.expire(1502);
     assert_eq!(b.table.len(), 0);
     assert_eq!(b.table.counters.end_state, [0, 0, 1, 0, 0]);
+}
+
+#[test]
+fn a_bypassed_flow_that_is_over_waits_no_longer_than_a_closed_one() {
+    for (over, closed, last) in [(false, 10, 100), (true, 10, 10), (true, 0, i64::from(OVER_MIN)), (true, 500, 100)] {
+        let mut config = FlowConfig::default();
+        config.timeouts.udp.normal.closed = closed;
+        let mut t = Bench::new(config);
+        let at = t.made(&udp("10.0.0.1", "10.0.0.2", 1, 2, 1000));
+        t.table.set_state(at, FlowState::CaptureBypassed);
+        t.table.set_over(at, !over);
+        t.table.set_over(at, over);
+        t.expire(1000 + last - 1);
+        assert_eq!(t.ended.len(), 0, "{over} {closed}");
+        t.expire(1000 + last + 1);
+        assert_eq!(t.ended.len(), 1, "{over} {closed}");
+    }
+    // It goes on by what the capture counts.
+    let mut t = Bench::new(FlowConfig::default());
+    let at = t.made(&udp("10.0.0.1", "10.0.0.2", 1, 2, 1000));
+    t.table.set_state(at, FlowState::CaptureBypassed);
+    t.table.set_over(at, true);
+    t.table.get_mut(at).unwrap().core.last = Time::new(1009, 0);
+    t.expire(1011);
+    assert_eq!(t.ended.len(), 0);
+    t.expire(1015);
+    assert_eq!(t.ended.len(), 1);
 }
 
 #[test]

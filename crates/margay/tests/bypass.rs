@@ -17,6 +17,8 @@ in_namespace! {
     an_elephant_passes_by_and_is_counted: inner_elephant,
     a_flow_lasts_as_long_as_its_packets: inner_lasting,
     what_the_kernel_refuses_is_done_here: inner_refused,
+    what_is_over_ends_in_the_kernel: inner_over_kernel,
+    what_is_over_ends_in_user_space: inner_over_local,
 }
 
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
@@ -137,6 +139,13 @@ fn inner_elephant() {
         let mut all = elephant.take();
         sender.send(&all);
         wait("the flow is entered", || counter(&e, &["capture", "bypass", "flows"]) == 1);
+        let told = serde_json::json!({
+            "ipv4_maps_count": 2, "ipv4_success": 1, "ipv4_fail": 0,
+            "ipv6_maps_count": 0, "ipv6_success": 0, "ipv6_fail": 0,
+        });
+        for command in ["iface-bypassed-stat", "ebpf-bypassed-stat"] {
+            assert_eq!(e.ask(&[command]), serde_json::json!({"vb": told}));
+        }
         // What comes in the meantime, of this flow and of another one.
         for _ in 0..5000 {
             elephant.packet(0, ACK, &[b'a'; 100]);
@@ -261,4 +270,152 @@ fn inner_refused() {
     let stats = last_stats(&second);
     assert_eq!(stats["flow_bypassed"]["local_pkts"], 20);
     assert_eq!(events(&second).iter().filter(|e| e["alert"]["signature_id"] == 2).count(), 0);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_over_kernel() {
+    connections_that_end(true);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_over_local() {
+    connections_that_end(false);
+}
+
+/// Bypassed connections that are closed, reset, and opened again; and those of which somebody else says so.
+fn connections_that_end(in_kernel: bool) {
+    pair("va", "vb");
+    let dir = folder(&format!("bypass-over-{in_kernel}"));
+    rules(&dir);
+    let set = |s: &str| ["--set".to_owned(), format!("flow-timeouts.tcp.{s}")];
+    let closed: Vec<String> = ["closed=4", "emergency-closed=4"].iter().flat_map(|s| set(s)).collect();
+    let closed: Vec<&str> = closed.iter().map(String::as_str).collect();
+    let bypass = if in_kernel { "af-packet.1.bypass=yes" } else { "af-packet.1.bypass=no" };
+    let e = Engine::start(&dir, &[&LIVE[..], &["--set", bypass], &closed].concat());
+    let mut sender = Sender::on("va");
+    let mut seen = 0;
+    // Bypassed, with some packets of both sides since; what was sent.
+    let mut begin = |port: u16, sender: &mut Sender| {
+        let mut c = Connection::new(port);
+        c.packet(0, ACK, b"GET LETMEPASS");
+        let mut all = c.take();
+        sender.send(&all);
+        seen += 1;
+        match in_kernel {
+            true => wait("the flow is entered", || counter(&e, &["capture", "bypass", "flows"]) == seen),
+            false => wait("the flow is bypassed", || alerts_of(&dir, 1) == seen as usize),
+        }
+        for _ in 0..20 {
+            c.packet(0, ACK, &[b'a'; 100]);
+            c.packet(1, ACK, &[b'b'; 1000]);
+        }
+        let more = c.take();
+        sender.send(&more);
+        all.extend(more);
+        (c, all)
+    };
+    let (mut finished, mut all) = begin(7000, &mut sender);
+    let (mut again, _) = begin(7001, &mut sender);
+    let (mut doubted, _) = begin(7002, &mut sender);
+    let (mut guessed, _) = begin(7003, &mut sender);
+    let began = std::time::Instant::now();
+    // Closed by both sides; the last acknowledgement may be with the kernel.
+    finished.packet(0, FIN, b"");
+    finished.packet(1, FIN, b"bye");
+    finished.packet(0, ACK, b"");
+    let end = finished.take();
+    sender.send(&end);
+    all.extend(end);
+    // Reset, and another connection of the same ends, which is looked at.
+    again.packet(1, RST | ACK, b"");
+    sender.send(&again.take());
+    if in_kernel {
+        wait("the kernel is rid of both", || e.ask(&["iface-bypassed-stat"])["vb"]["ipv4_maps_count"] == 4);
+    }
+    let mut other = Connection::new(7001);
+    other.packet(0, ACK, b"a needle");
+    sender.send(&other.take());
+    // Somebody who does not see the connection guesses its number, and is wrong.
+    let next = guessed.next;
+    guessed.next = [next[0], next[1].wrapping_add(0x1234_5678)];
+    guessed.packet(1, RST | ACK, b"");
+    sender.send(&guessed.take());
+    guessed.next = next;
+    // Or is right, but the host does not believe it.
+    let next = doubted.next;
+    doubted.packet(1, RST | ACK, b"");
+    doubted.next = next;
+    let mut sent_on = 0;
+    while began.elapsed().as_secs() < 10 {
+        doubted.packet(0, ACK, b"more");
+        sender.send(&doubted.take());
+        sent_on += 1;
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    wait("it ends", || !flows(&dir, 7000).is_empty());
+    assert!(began.elapsed().as_secs() < 90, "the bypass would have lasted longer");
+    let [there, back] = sums(&all);
+    let record = flows(&dir, 7000).pop().expect("a record");
+    let flow = &record["flow"];
+    assert_eq!((flow["reason"].as_str(), flow["state"].as_str()), (Some("timeout"), Some("bypassed")), "{record}");
+    assert_eq!((flow["pkts_toserver"].as_u64(), flow["bytes_toserver"].as_u64()), (Some(there.0), Some(there.1)));
+    assert_eq!((flow["pkts_toclient"].as_u64(), flow["bytes_toclient"].as_u64()), (Some(back.0), Some(back.1)));
+    wait("the other one is looked at", || alerts_of(&dir, 2) == 1);
+    let first = flows(&dir, 7001).remove(0);
+    assert_eq!(
+        (first["flow"]["reason"].as_str(), first["flow"]["pkts_toclient"].as_u64()),
+        (Some("tcp_reuse"), Some(22)),
+        "{first}"
+    );
+    for port in [7002, 7003] {
+        assert!(flows(&dir, port).is_empty(), "{port}");
+    }
+    // They are bypassed as before.
+    if in_kernel {
+        assert_eq!(e.ask(&["iface-bypassed-stat"])["vb"]["ipv4_maps_count"], 4);
+    }
+    let looked_at = counter(&e, &["decoder", "pkts"]);
+    for c in [&mut doubted, &mut guessed] {
+        c.packet(0, ACK, b"a needle");
+        sender.send(&c.take());
+    }
+    if !in_kernel {
+        assert_eq!(e.decoded(looked_at + 2), 4 * 44 + 3 + 5 + 2 + sent_on + 2);
+    }
+    let words = e.stop();
+    assert!(said(&words, "received = inspected + lost"), "{words:?}");
+    assert_eq!(alerts_of(&dir, 2), 1);
+    if in_kernel {
+        assert_eq!(last_stats(&dir)["decoder"]["pkts"], looked_at);
+        assert_eq!(last_stats(&dir)["capture"]["bypass"]["flows"], 4);
+    }
+    for (port, packets) in [(7002, 24 + sent_on), (7003, 24)] {
+        let record = flows(&dir, port).pop().expect("a record");
+        assert_eq!(record["flow"]["reason"], "shutdown", "{record}");
+        assert_eq!(record["flow"]["pkts_toserver"].as_u64(), Some(packets), "{record}");
+    }
+}
+
+fn alerts_of(dir: &Path, sid: u64) -> usize {
+    events(dir).iter().filter(|e| e["alert"]["signature_id"] == sid).count()
+}
+
+/// A rule that drops a flow and bypasses it drops it.
+#[test]
+fn what_is_dropped_is_not_let_through_by_a_bypass() {
+    let dir = folder("bypass-dropped");
+    let rule = "drop tcp any any -> any 80 (msg:\"no\"; flow:to_server; content:\"evil\"; bypass; sid:1;)\n";
+    std::fs::write(dir.join("a.rules"), rule).expect("rules");
+    let mut c = Connection::new(8000);
+    c.packet(0, ACK, b"this is evil");
+    (0..5).for_each(|_| c.packet(0, ACK, b"and this is more of it"));
+    let file = dir.join("all.pcap");
+    wire::write(&file, &c.take());
+    let mut read = wire::command(&dir, &["--simulate-ips", "-r", &file.display().to_string()]);
+    assert!(read.status().expect("the engine runs").success());
+    let ips = &last_stats(&dir)["ips"];
+    assert_eq!((ips["blocked"].as_u64(), ips["accepted"].as_u64()), (Some(6), Some(3)), "{ips}");
+    assert_eq!(flows(&dir, 8000)[0]["flow"]["action"], "drop");
 }

@@ -35,7 +35,9 @@ const RULES: &str = "drop tcp any any -> any any (msg:\"evil\"; content:\"EVIL-A
     drop udp any any -> any any (msg:\"evil\"; content:\"EVIL-ATTACK\"; sid:3;)\n\
     alert tcp any any -> any any (msg:\"marked\"; content:\"MARK-ME\"; nfq_set_mark:0x40/0xc0; sid:4;)\n\
     pass tcp any any -> any any (msg:\"enough\"; content:\"LOOK-NO-MORE\"; bypass; sid:5;)\n\
-    alert tcp-pkt any any -> any any (msg:\"other\"; content:\"colour-a\"; replace:\"colour-b\"; sid:6;)\n";
+    alert tcp-pkt any any -> any any (msg:\"other\"; content:\"colour-a\"; replace:\"colour-b\"; sid:6;)\n\
+    reject udp any any -> any any (msg:\"told\"; content:\"REJECT-ME\"; sid:7;)\n\
+    alert udp any any -> any any (msg:\"other\"; content:\"colour-a\"; replace:\"colour-b\"; sid:8;)\n";
 
 /// The loopback of the namespace, and a folder with rules.
 fn prepare(name: &str) -> std::path::PathBuf {
@@ -206,10 +208,27 @@ fn inner_long() {
 #[ignore = "runs in a namespace"]
 fn inner_attack() {
     let dir = prepare("nfq-attack");
-    rule("-A INPUT -p tcp -j NFQUEUE --queue-num 7");
-    rule("-A INPUT -p udp -j NFQUEUE --queue-num 7");
+    for to in ["127.0.0.0/8", "::1"] {
+        rule(&format!("-A INPUT -d {to} -p tcp -j NFQUEUE --queue-num 7"));
+        rule(&format!("-A INPUT -d {to} -p udp -j NFQUEUE --queue-num 7"));
+    }
     let e = Engine::start(&dir, &["-q", "7", "--set", "nfq.batchcount=20"]);
-    let (address, _server) = server("127.0.0.1:0");
+    for own in ["127.0.0.1:0", "[::1]:0"] {
+        attacks_to(own);
+    }
+    e.explained();
+    let events = events(&dir);
+    let of = |kind: &str, sid: u64| {
+        events.iter().filter(|e| e["event_type"] == kind && e["alert"]["signature_id"] == sid).count()
+    };
+    assert_eq!((of("alert", 1), of("alert", 3), of("alert", 7)), (10, 4, 2));
+    assert!(count(&dir, "ips", "blocked") >= 14);
+    assert!(count(&dir, "ips", "replaced") >= 4);
+    assert_eq!(count(&dir, "ips", "rejected"), 2);
+}
+
+fn attacks_to(own: &str) {
+    let (address, _server) = server(own);
     for _ in 0..5 {
         let mut bad = connect(address);
         assert_eq!(echo(&bad, b"good morning"), b"good morning");
@@ -217,7 +236,7 @@ fn inner_attack() {
         let good = connect(address);
         assert_eq!(echo(&good, b"good evening"), b"good evening");
     }
-    let (a, b) = (UdpSocket::bind("127.0.0.1:0").expect("a socket"), UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    let (a, b) = (UdpSocket::bind(own).expect("a socket"), UdpSocket::bind(own).expect("a socket"));
     let to = b.local_addr().expect("an address");
     for words in ["one", "an EVIL-ATTACK", "another EVIL-ATTACK"] {
         a.send_to(words.as_bytes(), to).expect("it is sent");
@@ -229,14 +248,17 @@ fn inner_attack() {
     assert!(b.recv(&mut bytes).is_err(), "the others do not");
     let changed = connect(address);
     assert_eq!(echo(&changed, b"it is colour-a"), b"it is colour-b");
-    e.explained();
-    let events = events(&dir);
-    let of = |kind: &str, sid: u64| {
-        events.iter().filter(|e| e["event_type"] == kind && e["alert"]["signature_id"] == sid).count()
-    };
-    assert_eq!((of("alert", 1), of("alert", 3)), (5, 2));
-    assert!(count(&dir, "ips", "blocked") >= 7);
-    assert!(count(&dir, "ips", "replaced") >= 1);
+    let c = UdpSocket::bind(own).expect("a socket");
+    c.connect(to).expect("an address");
+    c.send(b"it is colour-a").expect("it is sent");
+    b.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let got = b.recv(&mut bytes).expect("it comes");
+    assert_eq!(&bytes[..got], b"it is colour-b");
+    // Who sent it is told, by its own system.
+    c.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    c.send(b"REJECT-ME").expect("it is sent");
+    let told = c.recv(&mut bytes).expect_err("an error").kind();
+    assert!(!matches!(told, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{told:?}");
 }
 
 #[test]

@@ -117,6 +117,9 @@ pub struct DefragConfig {
     pub hosts: Vec<(IpAddr, u8, Policy)>,
     /// The policy of every other destination.
     pub default_policy: Policy,
+    /// Fragments go on to their destination as they come, unless they are refused ([`crate::Packet::refused`]): what a host
+    /// could put together in another way than it is done here is, and no datagram is forgotten to make room for others.
+    pub inline: bool,
 }
 
 impl Default for DefragConfig {
@@ -130,6 +133,7 @@ impl Default for DefragConfig {
             vlan_tracking: true,
             hosts: Vec::new(),
             default_policy: Policy::Bsd,
+            inline: false,
         }
     }
 }

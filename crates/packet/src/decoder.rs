@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use crate::config::DecodeConfig;
 use crate::counters::DecodeCounters;
-use crate::defrag::Defrag;
+use crate::defrag::{Defrag, Whole};
 use crate::event::DecodeEvent;
 use crate::packet::{Frame, L3, LinkType, Packet, PacketSink, PacketSource};
 
@@ -164,7 +164,9 @@ impl Decoder {
         } else {
             self.counters.defrag_ipv4_fragments += 1;
         }
-        let Some((whole, ip_at)) = self.defrag.add(p, &f, &mut self.counters) else { return };
+        let Some(Whole { data: whole, ip: ip_at, completed }) = self.defrag.add(p, &f, &mut self.counters) else {
+            return;
+        };
         if is_v6 {
             self.counters.defrag_ipv6_reassembled += 1;
         } else {
@@ -182,6 +184,7 @@ impl Decoder {
         r.vlans = p.vlans;
         r.ethernet = p.ethernet;
         r.layers = p.layers + 1;
+        r.completed = completed;
         let len = whole.len();
         let sound = if is_v6 { self.ipv6(&mut r, ip_at, len, sink) } else { self.ipv4(&mut r, ip_at, len, sink) };
         if sound {
@@ -190,6 +193,9 @@ impl Decoder {
             p.has_inner = had_inner;
         }
         self.defrag.give_back(whole);
+        if sink.dropped() {
+            self.defrag.refuse(p, &f, &mut self.counters);
+        }
     }
 }
 

@@ -46,6 +46,6 @@ pub use counters::DecodeCounters;
 pub use decoder::Decoder;
 pub use event::DecodeEvent;
 pub use packet::{
-    Ethernet, Frame, L3, L4, LinkType, MAX_EVENTS, Packet, PacketEvents, PacketSink, PacketSource, Time, Vlans,
-    ipv4_option, ipv6_ext,
+    Completed, Ethernet, Frame, L3, L4, LinkType, MAX_EVENTS, Packet, PacketEvents, PacketSink, PacketSource, Refused,
+    Time, Vlans, ipv4_option, ipv6_ext,
 };

@@ -320,6 +320,27 @@ impl PacketEvents {
     }
 }
 
+/// Why a fragment is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Its datagram was dropped when it was whole ([`PacketSink::dropped`]), or went on as it was then, and would be another
+    /// one with this.
+    Datagram,
+    /// Inline: it does not fit those of before, or hosts do not agree on what it is.
+    Unsound,
+}
+
+/// What the fragment that completed a datagram brought of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completed {
+    /// Where that is in the datagram's [`Packet::data`].
+    pub start: u32,
+    /// How many bytes.
+    pub len: u32,
+    /// Where it is in the fragment's own data: that of [`Packet::outer`].
+    pub at: u32,
+}
+
 /// One decoded packet: a captured frame, what a tunnel carried, or a datagram put together from fragments.
 ///
 /// All offsets count from the start of [`Packet::data`]. A packet of which a layer could not be understood has
@@ -381,6 +402,10 @@ pub struct Packet<'a> {
     /// Whether this fragment was not kept because the memory for fragments (`defrag.memcap`) or the trackers ran out:
     /// `defrag.memcap-policy` says what to do with it.
     pub defrag_memcap_hit: bool,
+    /// This fragment was not kept, and must not go on where packets do.
+    pub refused: Option<Refused>,
+    /// Of a datagram put together from fragments of which none overlaps another: what came last.
+    pub completed: Option<Completed>,
     /// Headers walked so far, those of the packets outside this one included (`decoder.max-layers` limits it).
     pub layers: u8,
 }
@@ -416,6 +441,8 @@ impl<'a> Packet<'a> {
             has_inner: false,
             ignore_checksums: false,
             defrag_memcap_hit: false,
+            refused: None,
+            completed: None,
             layers: 0,
         }
     }
@@ -481,6 +508,13 @@ impl<'a> Packet<'a> {
 pub trait PacketSink {
     /// Called once for each packet, inner ones first.
     fn packet(&mut self, packet: &Packet<'_>);
+
+    /// Called after a datagram that was put together from fragments, and all that it carried, was handed over: whether it
+    /// is dropped. Its other fragments are on their way already, so that nothing that would complete it may follow: what
+    /// comes of it until it is forgotten is [`Refused::Datagram`].
+    fn dropped(&mut self) -> bool {
+        false
+    }
 }
 
 impl<F: FnMut(&Packet<'_>)> PacketSink for F {

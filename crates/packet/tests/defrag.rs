@@ -3,7 +3,8 @@
 mod common;
 
 use margay_packet::{
-    DecodeConfig, DecodeEvent, Decoder, Frame, LinkType, Packet, PacketSource, Policy, Time, checksum,
+    DecodeConfig, DecodeEvent, Decoder, Frame, LinkType, Packet, PacketSink, PacketSource, Policy, Refused, Time,
+    checksum,
 };
 use proptest::prelude::*;
 
@@ -282,4 +283,132 @@ fn overlaps_are_events() {
     feed(&mut d, &ipv6_fragment(1, 9, (0, 3, b'a'), 253), 1);
     assert_eq!(d.counters.event(DecodeEvent::Ipv4FragOverlap), 1);
     assert_eq!(d.counters.event(DecodeEvent::Ipv6FragOverlap), 1);
+}
+
+/// As [`decoder`], of what is inline.
+fn inline() -> Decoder {
+    let mut config = DecodeConfig::default();
+    config.defrag.inline = true;
+    config.defrag.trackers = 4;
+    Decoder::new(config)
+}
+
+/// Fragments of IPv4 and IPv6, with right checksums.
+fn fragment(v6: bool, id: u16, units: usize, piece: Piece, ttl: u8) -> Vec<u8> {
+    if v6 {
+        let mut b = ipv6_fragment(id.into(), units, piece, 253);
+        b[7] = ttl;
+        return b;
+    }
+    let mut b = ipv4_fragment(id, units, piece, 253);
+    b[8] = ttl;
+    let sum = checksum::internet(&b[..20]);
+    b[10..12].copy_from_slice(&sum.to_be_bytes());
+    b
+}
+
+/// What became of fragments: whether they are refused, and which datagrams came out; each is dropped where `dropped` says so.
+struct Looks(Option<Option<Refused>>, usize, bool);
+
+impl PacketSink for Looks {
+    fn packet(&mut self, p: &Packet<'_>) {
+        match p.source {
+            PacketSource::Defrag => self.1 += 1,
+            _ => self.0 = Some(p.refused),
+        }
+    }
+    fn dropped(&mut self) -> bool {
+        self.2
+    }
+}
+
+fn look(decoder: &mut Decoder, bytes: &[u8], time: i64, dropped: bool) -> (Option<Refused>, usize) {
+    let frame =
+        Frame { data: bytes, wire_len: bytes.len() as u32, time: Time::new(time, 0), link: LinkType::RAW, number: 1 };
+    let mut looks = Looks(None, 0, dropped);
+    decoder.decode(&frame, &mut looks);
+    (looks.0.expect("the captured packet"), looks.1)
+}
+
+#[test]
+fn nothing_more_of_a_dropped_datagram() {
+    for v6 in [false, true] {
+        let mut d = inline();
+        let [a, b] = [(0, 2, b'a'), (2, 4, b'b')].map(|p| fragment(v6, 1, 4, p, 64));
+        assert_eq!(look(&mut d, &a, 10, true), (None, 0));
+        assert_eq!(look(&mut d, &b, 10, true), (None, 1));
+        for time in [11, 69] {
+            assert_eq!(look(&mut d, &b, time, false), (Some(Refused::Datagram), 0));
+            assert_eq!(look(&mut d, &a, time, false), (Some(Refused::Datagram), 0));
+        }
+        // Another one, and the same number when it is forgotten.
+        assert_eq!(look(&mut d, &fragment(v6, 2, 4, (0, 2, b'a'), 64), 69, false), (None, 0));
+        assert_eq!(look(&mut d, &a, 71, false), (None, 0));
+        assert_eq!(look(&mut d, &b, 71, false), (None, 1));
+        // Where it was let through it may come again.
+        assert_eq!(look(&mut d, &b, 71, false), (None, 0));
+    }
+}
+
+#[test]
+fn inline_what_came_first_counts() {
+    for v6 in [false, true] {
+        let mut d = inline();
+        let mut feed = |piece, units, ttl| look(&mut d, &fragment(v6, 1, units, piece, ttl), 10, false);
+        assert_eq!(feed((0, 2, b'a'), 6, 64), (None, 0));
+        assert_eq!(feed((0, 2, b'x'), 6, 64), (Some(Refused::Unsound), 0));
+        assert_eq!(feed((1, 3, b'x'), 6, 64), (Some(Refused::Unsound), 0));
+        assert_eq!(feed((0, 2, b'a'), 6, 64), (None, 0), "the same again");
+        assert_eq!(feed((4, 6, b'c'), 6, 64), (None, 0));
+        assert_eq!(feed((2, 3, b'x'), 3, 64), (Some(Refused::Unsound), 0), "another end");
+        assert_eq!(feed((6, 8, b'x'), 9, 64), (Some(Refused::Unsound), 0), "behind the end");
+        // It took another way: it is whole, and stays what it is.
+        assert_eq!(feed((2, 4, b'b'), 6, 3), (None, 1));
+        assert_eq!(feed((2, 4, b'x'), 6, 64), (Some(Refused::Datagram), 0));
+        assert_eq!(feed((2, 4, b'b'), 6, 64), (None, 0));
+        assert_eq!(d.counters.defrag_memcap, 0);
+    }
+    let mut d = inline();
+    let mut odd = fragment(false, 1, 4, (0, 2, b'a'), 64);
+    odd[11] ^= 1;
+    assert_eq!(look(&mut d, &odd, 10, false), (Some(Refused::Unsound), 0), "a wrong checksum");
+    // Another protocol in the first.
+    let first = fragment(true, 9, 4, (0, 2, b'a'), 64);
+    let mut other = first.clone();
+    other[40] = 59;
+    assert_eq!(look(&mut d, &first, 10, false), (None, 0));
+    assert_eq!(look(&mut d, &other, 10, false), (Some(Refused::Unsound), 0));
+    // Without room the new ones do not go on; what is over makes room.
+    for id in 20..23 {
+        assert_eq!(look(&mut d, &fragment(false, id, 4, (0, 2, b'a'), 64), 10, false), (None, 0));
+    }
+    let mut hit = false;
+    let late = fragment(false, 30, 4, (0, 2, b'a'), 64);
+    let frame =
+        Frame { data: &late, wire_len: late.len() as u32, time: Time::new(10, 0), link: LinkType::RAW, number: 1 };
+    d.decode(&frame, &mut |p: &Packet<'_>| hit = p.defrag_memcap_hit);
+    assert!(hit);
+    assert_eq!(look(&mut d, &fragment(false, 20, 4, (2, 4, b'b'), 64), 10, true), (None, 1));
+    d.decode(&frame, &mut |p: &Packet<'_>| hit = p.defrag_memcap_hit);
+    assert!(hit, "the oldest of all is not over");
+}
+
+/// Some hosts take what does not say how long it is for all that came.
+#[test]
+fn inline_what_has_no_length_is_all_there_is() {
+    let udp = [0, 1, 0, 2, 0, 0, 0x12, 0x34, b'h', b'i'];
+    let mut packet = vec![0x60, 0, 0, 0, 0, 0, 0, 64];
+    packet.extend_from_slice(&[0xfd; 32]);
+    packet.extend_from_slice(&[17, 0, 1, 4, 0, 0, 0, 0]);
+    packet.extend_from_slice(&udp);
+    let frame =
+        Frame { data: &packet, wire_len: packet.len() as u32, time: Time::new(1, 0), link: LinkType::RAW, number: 1 };
+    let mut payload = Vec::new();
+    inline().decode(&frame, &mut |p: &Packet<'_>| payload.extend_from_slice(p.payload()));
+    assert_eq!(payload, b"hi");
+    // A fragment header behind one that stands for nothing.
+    let mut packet = vec![0x60, 0, 0, 0, 0, 24, 44, 64];
+    packet.extend_from_slice(&[0xfd; 32]);
+    packet.extend_from_slice(&[44, 0, 0, 0, 0, 0, 0, 1, 17, 0, 0, 1, 0, 0, 0, 2, 0, 1, 0, 2, 0, 8, 0, 0]);
+    assert_eq!(look(&mut inline(), &packet, 1, false).0, Some(Refused::Unsound));
 }

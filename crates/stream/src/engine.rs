@@ -177,13 +177,15 @@ impl StreamEngine {
                 out.accepted = self.existing(session, &s, &mut out);
                 if out.accepted {
                     self.after(session, &s, &mut out);
-                } else if self.config.inline
-                    && self.config.drop_invalid
-                    && !out.events.is_empty()
-                    && !(self.config.spare_harmless && is_harmless(session, &s))
-                {
-                    // What is merely not understood in this state is let through.
-                    out.drop = true;
+                } else if self.config.inline && self.config.drop_invalid {
+                    // What is merely not understood in this state is let through; but not data, once there is a connection:
+                    // a host may take it that knows nothing of the reset or the end that was seen here.
+                    out.drop = if self.config.spare_harmless {
+                        let unseen = session.state >= TcpState::Established && !s.payload.is_empty();
+                        (unseen || !out.events.is_empty()) && !is_harmless(session, &s)
+                    } else {
+                        !out.events.is_empty()
+                    };
                 }
                 if session.state != before {
                     out.state = Some(session.state.flow_state());
@@ -322,6 +324,7 @@ impl StreamEngine {
             && next <= d.acked
         {
             d.gap_seen = next;
+            d.first_gap.get_or_insert(at);
             peer.flags |= peer_flag::GAP;
             self.counters.reassembly_gap += 1;
             self.event(out, StreamEvent::ReassemblySeqGap);
@@ -477,7 +480,13 @@ fn is_harmless(session: &TcpSession, s: &Segment<'_>) -> bool {
     if session.state < TcpState::Established {
         return false;
     }
-    if seq::leq(s.end(), sender.last_ack) {
+    // Of a connection that was followed from its start, what was acknowledged was seen here, unless somebody else acknowledged it.
+    let seen = || {
+        let gap = sender.data.as_deref().and_then(|d| d.first_gap);
+        seq::leq(s.end(), sender.next_seq)
+            && gap.is_none_or(|gap| u64::try_from(sender.offset(s.end())).is_ok_and(|end| end <= gap))
+    };
+    if seq::leq(s.end(), sender.last_ack) && (session.flags & (flag::MIDSTREAM | flag::ASYNC) != 0 || seen()) {
         return true;
     }
     // Its end has to be where it was.
@@ -485,7 +494,7 @@ fn is_harmless(session: &TcpSession, s: &Segment<'_>) -> bool {
     if s.flags & (tcp::SYN | tcp::URG | tcp::RST) != 0 || (s.has(tcp::FIN) && !again) {
         return false;
     }
-    let from = seq::max(s.seq, sender.last_ack);
+    let from = if seq::gt(s.end(), sender.last_ack) { seq::max(s.seq, sender.last_ack) } else { s.seq };
     let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(from))) else { return false };
     let Some(open) = s.payload.get(from.wrapping_sub(s.seq) as usize..).filter(|_| d.oob.is_empty()) else {
         return false;

@@ -25,6 +25,11 @@ pub(crate) const fn geq(a: u32, b: u32) -> bool {
 pub(crate) const fn max(a: u32, b: u32) -> u32 {
     if lt(a, b) { b } else { a }
 }
+/// The earlier of both.
+#[inline]
+pub(crate) const fn min(a: u32, b: u32) -> u32 {
+    if lt(a, b) { a } else { b }
+}
 
 #[cfg(test)]
 mod tests {
@@ -33,6 +38,6 @@ mod tests {
     #[test]
     fn wraps() {
         assert!(lt(0xffff_fff0, 5) && gt(5, 0xffff_fff0) && leq(7, 7) && geq(7, 7));
-        assert_eq!(max(0xffff_fff0, 5), 5);
+        assert_eq!((max(0xffff_fff0, 5), min(5, 0xffff_fff0)), (5, 0xffff_fff0));
     }
 }

@@ -163,6 +163,8 @@ pub(crate) struct Assembly {
     pub(crate) packet: (u64, u64),
     /// Holes up to here were reported.
     pub(crate) gap_seen: u64,
+    /// Where the first hole began.
+    pub(crate) first_gap: Option<u64>,
     /// Bytes of memory that are accounted for.
     pub(crate) accounted: u64,
     pub(crate) chunk_size: u32,
@@ -232,6 +234,9 @@ pub struct SideState {
     /// Shift of that window.
     pub wscale: u8,
 }
+
+/// The largest window without a scale.
+const WINDOW: u32 = 65_535;
 
 /// A TCP connection. Index 0 is the client, 1 the server; data is indexed by the direction that it goes.
 #[derive(Debug, Clone, Default)]
@@ -341,6 +346,15 @@ impl TcpSession {
     pub fn stream_size(&self, direction: Direction) -> u64 {
         let p = &self.peers[direction.index()];
         p.next_off - u64::from(p.has(peer_flag::FIN) && p.next_off > 0)
+    }
+    /// Whether a packet with sequence number `seq` may be a direction's next, where that carried `bytes`, headers and all, since
+    /// the session was last told of a packet: it is not before what is acknowledged, and not beyond all of them and a window.
+    pub fn may_be_next(&self, direction: Direction, seq: u32, bytes: u64) -> bool {
+        let p = &self.peers[direction.index()];
+        let from = crate::seq::min(p.last_ack, p.next_seq);
+        let to = crate::seq::max(p.last_ack, p.next_seq);
+        let span = u64::from(to.wrapping_sub(from)) + u64::from(p.window.max(WINDOW)) + bytes;
+        u64::from(seq.wrapping_sub(from)) <= span
     }
     /// Initial sequence number of a direction's sender.
     pub const fn isn(&self, direction: Direction) -> u32 {

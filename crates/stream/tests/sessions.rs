@@ -174,6 +174,38 @@ fn late_copies_are_spared_and_other_words_are_not() {
     assert_eq!(b.read(ToServer, false), "hello world");
 }
 
+/// A reset or an end may be seen here, and not by the host that they are sent to: what comes after it must not go by.
+#[test]
+fn nothing_new_after_the_end() {
+    let inline = StreamConfig { inline: true, spare_harmless: true, ..StreamConfig::default() };
+    for flags in [RST, RST | ACK] {
+        let mut b = Bench::connected(inline.clone());
+        b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello"));
+        b.send(&pkt(ToClient, ACK, 5001, 1006, b""));
+        assert!(!b.send(&pkt(ToServer, flags, 1006, 5001, b"")).drop);
+        for _ in 0..3 {
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1006, 5001, b"att")).drop);
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1009, 5001, b"ack")).drop);
+            assert!(!b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello")).drop, "it was seen");
+            assert!(!b.send(&pkt(ToClient, ACK, 5001, 1006, b"")).drop);
+        }
+    }
+    // Nor what somebody acknowledged before it was sent.
+    for ahead in [false, true] {
+        let mut b = Bench::connected(inline.clone());
+        b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello"));
+        if ahead {
+            b.send(&pkt(ToServer, PSH | ACK, 1016, 5001, b"0123456789"));
+        }
+        b.send(&pkt(ToClient, ACK, 5001, 1026, b""));
+        assert!(!b.send(&pkt(ToServer, PSH | ACK, 1001, 5001, b"hello")).drop, "it was seen");
+        for _ in 0..3 {
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1006, 5001, b"att")).drop, "{ahead}");
+            assert!(b.send(&pkt(ToServer, PSH | ACK, 1009, 5001, b"ack")).drop, "{ahead}");
+        }
+    }
+}
+
 /// A keep-alive sends the byte before the next one anew, and not always as it was: that is no overlap.
 #[test]
 fn keep_alives_are_no_data() {
@@ -664,4 +696,23 @@ fn data_of_a_syn_that_does_not_count_is_not_counted_either() {
     b.send(&pkt(ToClient, SYN | ACK, 5000, 2001, b""));
     assert_eq!(b.state(), TcpState::SynRecv);
     assert_eq!(b.engine.counters.reassembly_memuse, 0);
+}
+
+/// Of a connection that is not followed any more: what may be the next packet's number.
+#[test]
+fn numbers_that_may_be_next() {
+    for base in [5000u32, u32::MAX - 20] {
+        let mut b = Bench::new(StreamConfig::default());
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, SYN | ACK, base.wrapping_sub(1), 1001, b""));
+        b.send(&pkt(ToServer, ACK, 1001, base, b""));
+        b.send(&pkt(ToClient, ACK, base, 1001, &[b'x'; 100]));
+        let s = b.session.as_deref().unwrap();
+        let may = |n: i64, bytes| s.may_be_next(ToClient, base.wrapping_add(n as u32), bytes);
+        assert!(may(0, 0) && may(100, 0) && may(100 + 65_535, 0));
+        assert!(!may(-1, 0) && !may(100 + 65_536, 0));
+        assert!(may(100 + 65_536, 1) && may(3_000_000_000, 3_000_000_000) && !may(-1, 1 << 31));
+        assert!(may(-1, 1 << 32));
+        assert!(s.may_be_next(ToServer, 1001, 0) && !s.may_be_next(ToServer, 1000, 0));
+    }
 }

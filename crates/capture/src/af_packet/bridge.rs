@@ -33,9 +33,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::block::{self, Trust, VLAN_TAG};
+use super::patience::Patience;
 use super::ring::{SlotRing, poll_all};
 use super::send::{Offload, Out, Sender, TOGETHER};
-use super::{Interface, NOTHING, Opening, Settings, let_in};
+use super::{Interface, NOTHING, Opening, Settings, let_in_others};
+use crate::bypass::{Bypass, SocketFilter};
 use crate::link::{LOOK, State};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, Side, Verdict};
 use crate::reader::{Batch, Meta};
@@ -95,6 +97,8 @@ struct End {
     ring: Option<SlotRing>,
     /// Sends out of this interface what came in at the other.
     sender: Option<Sender>,
+    /// Leaves out what the kernel sends on.
+    filter: Option<SocketFilter>,
     state: State,
     /// Packets are let in.
     open: bool,
@@ -162,6 +166,13 @@ impl Bridge {
         Ok(bridge)
     }
 
+    /// From the start on packets of flows that are bypassed in the kernel do not come here. To be called before.
+    pub fn leave_out(&mut self, bypass: &Bypass) {
+        for end in &mut self.ends {
+            end.filter = bypass.filter(&end.name);
+        }
+    }
+
     /// Opens an end whose interface is there again, once it is this worker's turn.
     fn open_again(&mut self, at: usize) -> bool {
         let mut places = self.agreement.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +189,7 @@ impl Bridge {
                 && !end.open
                 && all
             {
-                let_in(&end.name, &ring.socket, None)?;
+                let_in_others(&end.name, &ring.socket, end.filter.as_ref())?;
                 end.open = true;
             }
         }
@@ -411,45 +422,6 @@ impl Bridge {
 /// How often the rings are looked at between two looks at the clock.
 const SPINS: u32 = 32;
 
-/// For how long packets are looked for before the thread sleeps (`busy-poll`): twice as long as the last time where that found
-/// some, half as long where it did not. While nothing comes, nothing is burnt.
-#[derive(Debug, Clone, Copy)]
-struct Patience {
-    most: u32,
-    now: u32,
-    /// How often it was not tried since.
-    skipped: u32,
-}
-
-impl Patience {
-    /// Below so many microseconds it is not tried at all, but every so many waits.
-    const LEAST: u32 = 4;
-    const AGAIN: u32 = 16;
-
-    fn of(most: u32) -> Patience {
-        Patience { most, now: most, skipped: 0 }
-    }
-
-    fn time(&mut self) -> Option<Duration> {
-        if self.most == 0 {
-            return None;
-        }
-        if self.now < Patience::LEAST {
-            self.skipped += 1;
-            if self.skipped < Patience::AGAIN {
-                return None;
-            }
-            self.now = self.most;
-        }
-        self.skipped = 0;
-        Some(Duration::from_micros(u64::from(self.now)))
-    }
-
-    fn was_worth_it(&mut self, yes: bool) {
-        self.now = if yes { self.now.saturating_mul(2).min(self.most) } else { self.now / 2 };
-    }
-}
-
 /// Frames on their way out.
 struct Post<'a> {
     sender: Option<&'a Sender>,
@@ -517,6 +489,7 @@ impl End {
             interface,
             ring: None,
             sender: None,
+            filter: None,
             open: false,
             metas: Vec::new(),
             offloads: Vec::new(),
@@ -739,31 +712,5 @@ impl LiveSource for Bridge {
         let Some(end) = self.ends.get_mut(end) else { return LiveCounters::default() };
         end.count();
         end.counters
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_idle_link_is_not_looked_at_for_long() {
-        let mut p = Patience::of(50);
-        let mut looked = 0;
-        for _ in 0..1000 {
-            if let Some(time) = p.time() {
-                looked += time.as_micros();
-                p.was_worth_it(false);
-            }
-        }
-        assert!(looked < 1000 * 10, "{looked} of {} microseconds", 1000 * 50);
-        // Where packets come it is soon looked for them as long as may be.
-        for _ in 0..Patience::AGAIN + 8 {
-            if p.time().is_some() {
-                p.was_worth_it(true);
-            }
-        }
-        assert_eq!(p.time(), Some(Duration::from_micros(50)));
-        assert_eq!(Patience::of(0).time(), None);
     }
 }

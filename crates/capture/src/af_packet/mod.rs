@@ -26,6 +26,7 @@
 
 pub(crate) mod block;
 mod bridge;
+mod patience;
 pub(crate) mod ring;
 pub(crate) mod send;
 
@@ -34,6 +35,7 @@ use std::time::{Duration, Instant};
 use margay_packet::LinkType;
 
 use crate::bpf::Raw;
+use crate::bypass::SocketFilter;
 use crate::ebpf::sys::{Program, ProgramType};
 use crate::ebpf::{Purpose, programs};
 use crate::filter::Filter;
@@ -540,6 +542,16 @@ fn let_in(name: &str, socket: &Socket, program: Option<&[Raw]>) -> Result<(), Li
     result.map_err(|source| LiveError::System {
         interface: name.to_owned(),
         what: "cannot attach the filter (bpf-filter)",
+        source,
+    })
+}
+
+/// The same with the program that leaves out flows which the kernel sends on, if there is one.
+fn let_in_others(name: &str, socket: &Socket, but: Option<&SocketFilter>) -> Result<(), LiveError> {
+    let Some(program) = but else { return let_in(name, socket, None) };
+    socket.attach_loaded(program.fd()).map_err(|source| LiveError::System {
+        interface: name.to_owned(),
+        what: "cannot attach the program that leaves out bypassed flows (bypass)",
         source,
     })
 }

@@ -69,6 +69,11 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &libc::sock_fprog { len, filter: code.as_mut_ptr() })
     }
 
+    /// As [`Socket::attach`], of a program that the kernel has already.
+    pub(crate) fn attach_loaded(&self, program: libc::c_int) -> io::Result<()> {
+        self.set_int(libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program)
+    }
+
     pub(crate) fn detach(&self) -> io::Result<()> {
         self.set_int(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
     }

@@ -84,6 +84,10 @@ pub(crate) enum When {
 #[repr(i32)]
 pub(crate) enum Helper {
     MapLookup = 1,
+    /// Sends a packet out of an interface by its number.
+    Redirect = 23,
+    /// Copies bytes of a packet, wherever they are, to the stack; not 0 where there are none.
+    SkbLoadBytes = 26,
     RedirectMap = 51,
     /// Nanoseconds of the monotonic clock, to a tick; since Linux 5.11.
     KtimeCoarse = 160,
@@ -241,6 +245,12 @@ impl Asm {
         self.push(0, 0, 0, 0, 0);
     }
 
+    /// `dst` = a constant of 64 bits.
+    pub(crate) fn constant(&mut self, dst: Reg, value: u64) {
+        self.push(LD_IMM64, dst as u8, 0, 0, value as u32 as i32);
+        self.push(0, 0, 0, 0, (value >> 32) as u32 as i32);
+    }
+
     /// The program.
     ///
     /// # Errors
@@ -284,13 +294,14 @@ mod tests {
         a.big_endian16(Reg::R3);
         a.map(Reg::R1, 9);
         a.call(Helper::MapLookup);
+        a.constant(Reg::R2, 0x1122_3344_f566_7788);
         a.bind(out);
         a.exit();
-        let want: [[u8; 8]; 12] = [
+        let want: [[u8; 8]; 14] = [
             [0xb7, 0x00, 0, 0, 2, 0, 0, 0],
             [0x61, 0x17, 4, 0, 0, 0, 0, 0],
-            [0x2d, 0x87, 8, 0, 0, 0, 0, 0],
-            [0x46, 0x04, 7, 0, 7, 0, 0, 0],
+            [0x2d, 0x87, 10, 0, 0, 0, 0, 0],
+            [0x46, 0x04, 9, 0, 7, 0, 0, 0],
             [0x6b, 0x3a, 0xf4, 0xff, 0, 0, 0, 0],
             [0x7a, 0x0a, 0xd0, 0xff, 0, 0, 0, 0],
             [0x67, 0x03, 0, 0, 2, 0, 0, 0],
@@ -298,6 +309,8 @@ mod tests {
             [0x18, 0x11, 0, 0, 9, 0, 0, 0],
             [0, 0, 0, 0, 0, 0, 0, 0],
             [0x85, 0, 0, 0, 1, 0, 0, 0],
+            [0x18, 0x02, 0, 0, 0x88, 0x77, 0x66, 0xf5],
+            [0, 0, 0, 0, 0x44, 0x33, 0x22, 0x11],
             [0x95, 0, 0, 0, 0, 0, 0, 0],
         ];
         assert_eq!(bytes(&a.finish().unwrap()), want);

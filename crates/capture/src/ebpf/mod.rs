@@ -1,17 +1,20 @@
 //! eBPF: small programs of our own that the kernel runs over packets before anybody else sees them.
 //!
 //! Programs are written with an assembler (`asm`), so that neither a compiler nor a file is needed at run time, and given to
-//! the kernel together with the maps through which they and this process speak (`sys`). What there is (`programs`):
+//! the kernel together with the maps through which they and this process speak (`sys`). What there is (`programs`, `passing`):
 //!
 //! | program | where | for |
 //! | --- | --- | --- |
 //! | to sockets | XDP | hands each packet to the AF_XDP socket of its queue, and counts it: [`crate::af_xdp`] |
+//! | spread | fan-out groups | chooses a socket by the addresses inside of tunnels: [`crate::af_packet`] |
 //! | bypass | XDP | drops or forwards packets of flows that need no more looking, and counts them: [`crate::bypass`] |
+//! | leave out, send on | sockets of AF_PACKET; tc | the same of bridged interfaces, without touching the packets |
 //!
-//! A program is held at an interface by a link (`bpf_link`, Linux 5.9), which goes with the process that made it, however
-//! that ends: none stays behind. Where another program is at the interface already it stays there, and ours is refused.
+//! A program is held at an interface by a link (`bpf_link`, Linux 5.9; at tc 6.6), which goes with the process that made it, however
+//! that ends: none stays behind. Where another program of XDP is at the interface already it stays there, and ours is refused.
 
 pub(crate) mod asm;
+pub(crate) mod passing;
 pub(crate) mod programs;
 pub(crate) mod sys;
 

@@ -23,6 +23,9 @@ const LINK_CREATE: u32 = 28;
 const ENOTSUPP: i32 = 524;
 /// `enum bpf_attach_type`
 const ATTACH_XDP: u32 = 37;
+const ATTACH_TCX_INGRESS: u32 = 46;
+/// Of programs that stand one after the other: before all others.
+const BEFORE: u32 = 1 << 3;
 /// The flags of [`Map::update`]: only where there is none yet.
 const NOEXIST: u64 = 1;
 /// How much the verifier may say of a program that it refuses.
@@ -32,6 +35,7 @@ const LOG: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum MapType {
+    Array = 2,
     PercpuHash = 5,
     PercpuArray = 6,
     Devmap = 14,
@@ -43,6 +47,7 @@ pub(crate) enum MapType {
 #[repr(u32)]
 pub(crate) enum ProgramType {
     SocketFilter = 1,
+    SchedCls = 3,
     Xdp = 6,
 }
 
@@ -321,9 +326,15 @@ impl Program {
         self.fd.as_raw_fd()
     }
 
-    /// Runs it over a packet, as if that came in: what it returns, and the packet after it.
+    /// Runs it over a packet, as if that came in; what it returns.
     #[cfg(test)]
     pub(crate) fn run(&self, packet: &[u8]) -> io::Result<u32> {
+        self.run_with(packet, &mut [])
+    }
+
+    /// The same with a context (`struct __sk_buff`), which it may change; the interface is the loopback.
+    #[cfg(test)]
+    pub(crate) fn run_with(&self, packet: &[u8], context: &mut [u8]) -> io::Result<u32> {
         let mut out = vec![0; packet.len() + 256];
         let mut attr = Attr::new()
             .fd(0, &self.fd)
@@ -331,7 +342,12 @@ impl Program {
             .u32(12, out.len() as u32)
             .to(16, packet)
             .out(24, &mut out);
-        // SAFETY: packet and output are as large as said and live on; the output is borrowed for this alone.
+        let before = context.to_vec();
+        if !context.is_empty() {
+            let len = context.len() as u32;
+            attr = attr.u32(40, len).u32(44, len).to(48, &before).out(56, context);
+        }
+        // SAFETY: packet, output and contexts are as large as said and live on; what is written to is borrowed for this alone.
         unsafe { attr.call(PROG_TEST_RUN) }?;
         Ok(attr.read_u32(4))
     }
@@ -360,6 +376,15 @@ impl Link {
             XdpMode::Driver => 4,
         };
         let mut attr = Attr::new().fd(0, &program.fd).put(4, &index.to_ne_bytes()).u32(8, ATTACH_XDP).u32(12, flags);
+        // SAFETY: the command has no addresses, and returns a descriptor.
+        Ok(Link { _fd: unsafe { attr.call_fd(LINK_CREATE) }? })
+    }
+
+    /// Puts the program where packets come in at the interface with this number (tc ingress, TCX: Linux 6.6), before others that
+    /// are there.
+    pub(crate) fn ingress(program: &Program, index: i32) -> io::Result<Link> {
+        let mut attr =
+            Attr::new().fd(0, &program.fd).put(4, &index.to_ne_bytes()).u32(8, ATTACH_TCX_INGRESS).u32(12, BEFORE);
         // SAFETY: the command has no addresses, and returns a descriptor.
         Ok(Link { _fd: unsafe { attr.call_fd(LINK_CREATE) }? })
     }

@@ -47,6 +47,26 @@ pub(crate) fn ip_id(p: &Packet<'_>) -> Option<u16> {
     ipv4(p).and_then(|h| u16_at(h, 4))
 }
 
+/// Fields of the IP header, all at once; 0 where there is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct IpFields {
+    pub(crate) ttl: u8,
+    pub(crate) id: u16,
+    /// Flags and fragment offset of the IPv4 header.
+    pub(crate) fragment: u16,
+}
+
+/// Those of a packet: what [`ttl`], [`ip_id`] and [`frag_word`] say.
+#[inline]
+pub(crate) fn ip_fields(p: &Packet<'_>) -> IpFields {
+    match ipv4(p) {
+        Some(&[_, _, _, _, id0, id1, f0, f1, ttl, ..]) => {
+            IpFields { ttl, id: u16::from_be_bytes([id0, id1]), fragment: u16::from_be_bytes([f0, f1]) }
+        }
+        None => IpFields { ttl: ipv6(p).map_or(0, |h| h[7]), ..IpFields::default() },
+    }
+}
+
 pub(super) fn ip_option(p: &Packet<'_>, o: IpOption) -> bool {
     match (p.l3, o) {
         (L3::Ipv4 { options, .. }, IpOption::Any) => options != 0,

@@ -30,6 +30,7 @@ use margay_rules::ast::{
 };
 
 use crate::dataset::{Datasets, SetCheck, SetHit, SetTest};
+use crate::head::Head;
 use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
 use crate::shareable::InOrder;
 use crate::watch::{Off, Watch};
@@ -172,6 +173,8 @@ pub struct CompiledBuffer {
     replaces: Vec<Arc<[u8]>>,
     limit: u32,
     asn1_frames: u32,
+    /// What of a buffer's length and beginning the checks leave; anything where they do more than look.
+    head: Head,
 }
 
 /// What a captured text is.
@@ -309,6 +312,7 @@ impl CompiledBuffer {
             replaces: Vec::new(),
             limit: limits.recursion,
             asn1_frames: limits.asn1_frames,
+            head: if acts(&buffer.checks) { Head::ALL } else { Head::of(&buffer.checks) },
         };
         out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
         Ok(out)
@@ -505,6 +509,10 @@ impl CompiledBuffer {
 
     /// The same, watched or not.
     pub(crate) fn inspect<W: Watch>(&self, data: &[u8], ctx: &mut InspectContext<W>) -> bool {
+        // Most buffers are not as long, or do not begin, as the checks want it. Who watches is told which of them fails.
+        if !W::CHECKS && !self.head.fits(data) {
+            return false;
+        }
         ctx.steps = 0;
         let marks = ctx.marks();
         let matched = self.run(&self.ops, data, 0, ctx) == run::Outcome::Match;
@@ -529,6 +537,12 @@ impl CompiledBuffer {
     /// Variables that captures of [`Capture::index`] go to, and of which kind.
     pub fn captures(&self) -> &[(CaptureKind, Arc<str>)] {
         &self.captures
+    }
+
+    /// Leaves nothing out by length or beginning.
+    #[cfg(test)]
+    pub(crate) const fn look_anyway(&mut self) {
+        self.head = Head::ALL;
     }
 
     /// The bytes that a [`Replacement`] puts in place.
@@ -586,6 +600,27 @@ pub(crate) fn own_checks(checks: &[BufferCheck]) -> Vec<BufferCheck> {
         }
     }
     out
+}
+
+/// Whether one of the checks leaves something behind, whatever becomes of the others: an entry of a set, a measure.
+fn acts(checks: &[BufferCheck]) -> bool {
+    checks.iter().any(|c| match c {
+        BufferCheck::Entropy { .. } | BufferCheck::Dataset(_) | BufferCheck::Lua(_) | BufferCheck::Other { .. } => true,
+        BufferCheck::Base64 { data, .. } => acts(data),
+        _ => false,
+    })
+}
+
+/// Whether it makes a difference to other buffers of a rule when the checks are looked at: they leave something behind, or fill
+/// variables.
+pub(crate) fn order_counts(checks: &[BufferCheck]) -> bool {
+    acts(checks)
+        || checks.iter().any(|c| match c {
+            BufferCheck::ByteExtract(_) | BufferCheck::ByteMath(_) | BufferCheck::DataRep(_) => true,
+            BufferCheck::Pcre(p) => !p.captures.is_empty(),
+            BufferCheck::Base64 { data, .. } => order_counts(data),
+            _ => false,
+        })
 }
 
 /// Whether the check makes the literal before it be tried at every place.

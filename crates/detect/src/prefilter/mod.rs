@@ -13,6 +13,7 @@
 mod digits;
 mod finder;
 mod grams;
+mod memo;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::fast_pattern::FastPattern;
 use crate::mpm::{Matcher, MatcherCache, Pattern, Regex, Scratch};
 
 use finder::Finder;
+pub(crate) use memo::Memo;
 use place::Place;
 
 /// A pattern that stands for a rule, and where in the buffer it may lie.
@@ -109,6 +111,19 @@ fn entries(mut list: Vec<(&Literal, u32)>) -> Vec<Entry> {
         .collect()
 }
 
+/// How many digits in a row there must be for an expression to be looked for; 0 where it is in any case.
+pub(crate) fn digits_of(regex: &Regex) -> usize {
+    match digits::of_pattern(regex.pattern()) {
+        n if n >= DIGITS_MIN => n,
+        _ => 0,
+    }
+}
+
+/// The longest row of digits in `data`.
+pub(crate) fn longest_row(data: &[u8]) -> usize {
+    data.split(|b| !b.is_ascii_digit()).map(<[u8]>::len).max().unwrap_or(0)
+}
+
 /// The patterns of one buffer.
 #[derive(Debug)]
 pub(crate) struct Prefilter {
@@ -148,14 +163,10 @@ impl<'a> PrefilterBuilder<'a> {
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> Prefilter {
         let mut out = Prefilter::new(self.literals, cache);
         // Those that ask for a row of digits are looked for where there is one.
-        let (numbers, others): (Vec<_>, Vec<_>) = self
-            .regexes
-            .into_iter()
-            .map(|(r, rules)| (digits::of_pattern(r.pattern()), r, rules))
-            .partition(|r| r.0 >= DIGITS_MIN);
+        let (numbers, others): (Vec<_>, Vec<_>) =
+            self.regexes.into_iter().map(|(r, rules)| (digits_of(r), r, rules)).partition(|r| r.0 > 0);
         for part in [numbers, others] {
             let Some(digits) = part.iter().map(|r| r.0).min() else { continue };
-            let digits = if digits >= DIGITS_MIN { digits } else { 0 };
             let (list, rules): (Vec<_>, Vec<_>) =
                 part.into_iter().map(|(_, r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
             out.regexes.push(Regexes { matcher: cache.regexes(list), digits, rules: rules.into_boxed_slice() });

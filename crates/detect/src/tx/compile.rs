@@ -14,12 +14,13 @@ use margay_rules::ast::{
 };
 
 use super::group::GroupsBuilder;
-use super::{FileTest, Plan, SlotSource, Step, TxGroups, TxRule, TxTrigger, What};
+use super::{FileTest, Gate, Plan, SlotSource, Step, TxGroups, TxRule, TxTrigger, What};
 use crate::checks::{CheckEnv, ProtoSet};
 use crate::dataset::Datasets;
 use crate::fast_pattern;
+use crate::head::{long, range};
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
-use crate::inspect::{CompiledBuffer, InspectLimits};
+use crate::inspect::{CompiledBuffer, InspectLimits, order_counts};
 use crate::kind;
 use crate::lua;
 use crate::mpm::MatcherCache;
@@ -94,7 +95,8 @@ impl TxBuilder {
         env: &mut CheckEnv<'_>,
         limits: &InspectLimits,
     ) -> Result<TxRule, Refused> {
-        let mut out = TxRule { plans: Box::default(), checks: Box::default(), both: rule.arrow == Arrow::Transaction };
+        let both = rule.arrow == Arrow::Transaction;
+        let mut out = TxRule { plans: Box::default(), checks: Box::default(), both, payload_sought: false };
         let mut checks = Vec::new();
         let mut numbers = Vec::with_capacity(rule.buffers.len());
         for b in &rule.buffers {
@@ -133,11 +135,18 @@ impl TxBuilder {
                 "no protocol of this build has all that the rule asks for in one direction".into(),
             ));
         }
-        // Those of the firewall are in its tables.
-        for p in plans.iter().filter(|_| !rule.firewall) {
-            self.groups.get(p.proto, p.dir).add(number, p);
-        }
         (out.plans, out.checks) = (plans.into_boxed_slice(), checks.into_boxed_slice());
+        // Where the rule is a candidate anyway whenever a rare pattern is there, another one says little more.
+        let rare = |p: &Plan| matches!(&p.trigger, TxTrigger::Pattern(_, l) if fast_pattern::is_rare(&l.pattern.bytes));
+        out.payload_sought = named.is_some()
+            && !out.both
+            && !rule.firewall
+            && !out.plans.iter().all(rare)
+            && payload_pattern(rule).is_some();
+        // Those of the firewall are in its tables.
+        for p in out.plans.iter().filter(|_| !rule.firewall) {
+            self.groups.get(p.proto, p.dir).add(number, p, out.payload_sought);
+        }
         Ok(out)
     }
 
@@ -210,7 +219,7 @@ impl TxBuilder {
             };
             let shows =
                 kind != BufferKind::Stream && numbers.get(i).copied().flatten().is_some() && shows(&b.checks, env.sets);
-            steps.push(Step { progress, what, shows });
+            steps.push(Step { progress, what, shows, cost: cost(b, kind) });
         }
         if payload {
             steps.push(Step::new(0, What::Payload));
@@ -305,7 +314,13 @@ impl TxBuilder {
             }
         }
         let asks_file = (!files.is_empty() || stores_one(rule, dir)) && !(both && dir == Direction::ToServer);
-        steps.sort_by_key(|s| s.progress);
+        let scripts = steps.iter().any(|s| matches!(s.what, What::Lua { .. }));
+        let looks = !scripts && !rule.buffers.iter().any(|b| order_counts(&b.checks));
+        if looks {
+            steps.sort_by_key(Step::rank);
+        } else {
+            steps.sort_by_key(|s| s.progress);
+        }
         if asks_file {
             steps.push(Step::new(0, What::File(files.clone())));
         }
@@ -336,10 +351,66 @@ impl TxBuilder {
                 _ => TxTrigger::Progress(latest),
             },
         };
+        let gates = if looks && !both && !rule.firewall { gates(rule, &slots, &steps) } else { Box::default() };
         let repeats = hook.filter(|_| matches!(steps.as_slice(), [Step { what: What::Reached, .. }]));
         let full = (1u64 << steps.len()) - 1;
-        Ok(Some(Plan { proto: protocol.proto, dir, full, streamed, repeats, trigger, steps: steps.into_boxed_slice() }))
+        Ok(Some(Plan {
+            proto: protocol.proto,
+            dir,
+            full,
+            streamed,
+            repeats,
+            trigger,
+            gates,
+            looks,
+            steps: steps.into_boxed_slice(),
+        }))
     }
+}
+
+/// What is quick to see of a plan's steps.
+fn gates(rule: &Rule, slots: &[Option<u16>], steps: &[Step]) -> Box<[Gate]> {
+    let of_lengths = steps.iter().filter_map(|s| match &s.what {
+        What::Length { slot, value } => {
+            let (from, to) = range(value);
+            Some(Gate::of_length(*slot, s.progress, (long(from), long(to))))
+        }
+        _ => None,
+    });
+    let progress = |slot: u16| {
+        let is = |s: &&Step| matches!(s.what, What::Buffer { slot: n, kind: BufferKind::Single, .. } if n == slot);
+        steps.iter().find(is).map(|s| s.progress)
+    };
+    let of_buffers = rule.buffers.iter().zip(slots).filter(|(b, _)| b.absent.is_none()).filter_map(|(b, slot)| {
+        let slot = (*slot)?;
+        Some(Gate::of_checks(slot, progress(slot)?, &b.checks))
+    });
+    of_lengths.chain(of_buffers).take(GATES_MAX).collect()
+}
+
+/// More of them are not asked.
+const GATES_MAX: usize = 4;
+
+/// The rare literal that stands for the payload checks of a rule on transactions, where they have one.
+pub(crate) fn payload_pattern(rule: &Rule) -> Option<Literal> {
+    let plain = |i: usize| {
+        rule.buffers.get(i).is_some_and(|b| kind::is_payload(&b.buffer) && !b.app && b.transforms.is_empty())
+    };
+    let found = fast_pattern::to_look_for(rule, &plain, &|_| 0)?;
+    fast_pattern::is_rare(&found.bytes).then(|| Literal::from(found)).filter(Literal::is_useful)
+}
+
+/// How much work the checks of a buffer are, beside those of others: literals are quick to look for, and lengths need not be.
+fn cost(b: &BufferChecks, kind: BufferKind) -> u8 {
+    let asks = |f: &dyn Fn(&BufferCheck) -> bool| b.checks.iter().any(f);
+    let of_checks = match () {
+        () if asks(&|c| matches!(c, BufferCheck::Bsize(_))) => 1,
+        () if asks(&|c| matches!(c, BufferCheck::Content(c) if !c.negated && fast_pattern::is_rare(&c.bytes))) => 2,
+        () if !asks(&|c| matches!(c, BufferCheck::Pcre(_))) => 3,
+        () if asks(&|c| matches!(c, BufferCheck::Content(c) if !c.negated)) => 4,
+        () => 5,
+    };
+    if kind == BufferKind::Single { of_checks } else { of_checks + 10 }
 }
 
 /// Whether alerts show what one of these checks finds in a set.

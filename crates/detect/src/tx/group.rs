@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use margay_app::{AppProto, BufferKind};
 use margay_flow::Direction;
-use margay_rules::ast::Transform;
+use margay_rules::ast::{BufferCheck, Transform};
 
 use super::{Plan, TxTrigger};
+use crate::head::Head;
 use crate::inspect::CompileError;
+use crate::literals;
 use crate::mpm::MatcherCache;
 use crate::pcre::PcreLimits;
 use crate::prefilter::{Literal, Prefilter};
@@ -43,6 +45,96 @@ impl Slot {
     }
 }
 
+/// A rule without a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Always {
+    /// The progress from which on it is looked at.
+    pub(crate) progress: u8,
+    pub(crate) rule: u32,
+    /// [`super::TxRule::payload_sought`], where that may be all that is asked.
+    pub(crate) sought: bool,
+    /// [`Plan::gates`].
+    pub(crate) gates: Box<[Gate]>,
+}
+
+/// What is quick to see of a buffer that there is one of: that it is there, how long it is, and which bytes are in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Summary {
+    there: bool,
+    len: u32,
+    bytes: ByteSet,
+}
+
+/// A bit for each value of a byte.
+type ByteSet = [u64; 4];
+
+fn add(set: &mut ByteSet, b: u8) {
+    set[usize::from(b / 64)] |= 1 << (b % 64);
+}
+
+/// Of longer buffers it is not asked which bytes are in them.
+const SUMMARY_MAX: usize = 128;
+
+impl Summary {
+    pub(crate) fn of(data: Option<&[u8]>) -> Summary {
+        let there = data.is_some();
+        let data = data.unwrap_or_default();
+        let mut bytes = [u64::MAX; 4];
+        if data.len() <= SUMMARY_MAX {
+            bytes = [0; 4];
+            data.iter().for_each(|&b| add(&mut bytes, b));
+        }
+        Summary { there, len: u32::try_from(data.len()).unwrap_or(u32::MAX), bytes }
+    }
+}
+
+/// What one of a plan's steps asks of a buffer's [`Summary`]. Once the transaction is past `progress`, or complete, a rule for
+/// which it does not hold never matches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Gate {
+    pub(crate) slot: u16,
+    pub(crate) progress: u8,
+    /// Fewest and most bytes.
+    len: (u32, u32),
+    /// Bytes that must be in it.
+    bytes: ByteSet,
+}
+
+impl Gate {
+    /// For the length of a buffer.
+    pub(crate) const fn of_length(slot: u16, progress: u8, len: (u32, u32)) -> Gate {
+        Gate { slot, progress, len, bytes: [0; 4] }
+    }
+
+    /// For checks of it.
+    pub(crate) fn of_checks(slot: u16, progress: u8, checks: &[BufferCheck]) -> Gate {
+        let mut gate = Gate::of_length(slot, progress, Head::of(checks).lengths());
+        let mut literal = |bytes: &[u8], nocase: bool| {
+            bytes.iter().filter(|b| !nocase || !b.is_ascii_alphabetic()).for_each(|&b| add(&mut gate.bytes, b));
+        };
+        for c in checks {
+            match c {
+                BufferCheck::Content(c) if !c.negated => literal(&c.bytes, c.nocase),
+                BufferCheck::Pcre(p) if !p.negated => {
+                    let (all, nocase) = literals::of_pattern(&p.pattern, &p.options);
+                    all.iter().for_each(|l| literal(l, nocase));
+                }
+                _ => {}
+            }
+        }
+        gate
+    }
+
+    /// Whether it holds.
+    #[inline]
+    pub(crate) fn holds(&self, s: &Summary) -> bool {
+        s.there
+            && s.len >= self.len.0
+            && s.len <= self.len.1
+            && self.bytes.iter().zip(&s.bytes).all(|(want, have)| want & !have == 0)
+    }
+}
+
 /// What the rules of one protocol and direction share.
 #[derive(Debug, Default)]
 pub(crate) struct TxGroup {
@@ -50,7 +142,7 @@ pub(crate) struct TxGroup {
     /// Slots with a matcher, by progress.
     pub(crate) searched: Box<[u16]>,
     /// Rules without a pattern, by the progress from which on they are looked at.
-    pub(crate) always: Box<[(u8, u32)]>,
+    pub(crate) always: Box<[Always]>,
     /// Rules that are candidates with a file.
     pub(crate) files: Box<[u32]>,
     /// Rules that are candidates with an event, sorted by it.
@@ -81,7 +173,7 @@ pub(super) struct GroupBuilder {
     slots: Vec<Slot>,
     patterns: Vec<Vec<(Literal, u32)>>,
     numbers: HashMap<(SlotSource, String), u16>,
-    always: Vec<(u8, u32)>,
+    always: Vec<Always>,
     files: Vec<u32>,
     events: Vec<(u8, u32)>,
 }
@@ -111,14 +203,17 @@ impl GroupBuilder {
     }
 
     /// Takes up a rule by the plan that it has here.
-    pub(super) fn add(&mut self, rule: u32, plan: &Plan) {
+    pub(super) fn add(&mut self, rule: u32, plan: &Plan, sought: bool) {
         match &plan.trigger {
             TxTrigger::Pattern(slot, pattern) => {
                 if let Some(list) = self.patterns.get_mut(usize::from(*slot)) {
                     list.push((pattern.clone(), rule));
                 }
             }
-            TxTrigger::Progress(p) => self.always.push((*p, rule)),
+            TxTrigger::Progress(progress) => {
+                let gates = plan.gates.clone();
+                self.always.push(Always { progress: *progress, rule, sought: sought && plan.looks, gates });
+            }
             TxTrigger::File => self.files.push(rule),
             TxTrigger::Event(e) => self.events.push((*e, rule)),
             TxTrigger::Never => {}

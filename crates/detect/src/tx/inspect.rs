@@ -7,12 +7,14 @@ use margay_flow::Direction;
 use margay_rules::ast::{Action, ActionScope, NumberTest, Which};
 
 use super::file::FileOutcome;
-use super::{Plan, Slot, SlotSource, Step, TxGroup, TxRule, What};
+use super::{Always, Gate, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, What};
 use crate::detect::Detect;
+use crate::group::OF_TRANSACTION;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
 use crate::lua::ScriptCall;
+use crate::prefilter::Memo;
 use crate::rule::CompiledRule;
 use crate::state::{Match, State};
 use crate::transform::TransformScratch;
@@ -40,6 +42,8 @@ enum Held {
 #[derive(Debug, Default)]
 struct Cached {
     held: Held,
+    /// What is quick to see of it, once it was asked.
+    summary: Option<Summary>,
     raw: Vec<u8>,
     out: Vec<u8>,
 }
@@ -51,6 +55,12 @@ pub(crate) struct TxScratch {
     one: Vec<u8>,
     candidates: Vec<u32>,
     waiting: Vec<(u32, u64)>,
+    /// What was found in values of transactions before.
+    memo: Memo,
+    /// Rules whose pattern is in the payload or the stream of the packet at hand, sorted: of those for which it was looked for
+    /// because the flow has the protocol `payload_of`.
+    in_payload: Vec<u32>,
+    payload_of: Option<AppProto>,
 }
 
 impl TxScratch {
@@ -59,10 +69,31 @@ impl TxScratch {
         self.slots.resize_with(slots, Cached::default);
     }
 
+    /// Nothing was looked for in the packet yet.
+    pub(crate) const fn start(&mut self) {
+        self.payload_of = None;
+    }
+
+    /// Takes what was found in a packet of a flow with this protocol off the end of `candidates`, which are sorted.
+    pub(crate) fn take_payload(&mut self, proto: AppProto, candidates: &mut Vec<u32>) {
+        self.payload_of = Some(proto);
+        self.in_payload.clear();
+        if candidates.last().is_some_and(|&c| c >= OF_TRANSACTION) {
+            let at = candidates.partition_point(|&c| c < OF_TRANSACTION);
+            self.in_payload.extend(candidates.drain(at..).map(|c| c & !OF_TRANSACTION));
+        }
+    }
+
+    /// Whether a rule's pattern may be in the payload or the stream: it is, or it was not looked for with the rules of `proto`.
+    fn has_payload(&self, rule: u32, proto: AppProto) -> bool {
+        self.payload_of != Some(proto) || self.in_payload.binary_search(&rule).is_ok()
+    }
+
     /// Forgets what was put together for another look at a transaction.
     pub(crate) fn forget(&mut self, group: &TxGroup) {
         for c in self.slots.iter_mut().take(group.slots.len()) {
             c.held = Held::Unknown;
+            c.summary = None;
         }
     }
 }
@@ -188,6 +219,15 @@ impl<W: Watch> State<W> {
             let Some(rule) = detect.compiled.get(number as usize) else { continue };
             let Some(txr) = rule.tx.as_deref() else { continue };
             let Some(plan) = txr.plan(proto, dir) else { continue };
+            if fresh && !W::CHECKS && !matches!(plan.trigger, TxTrigger::Progress(_)) {
+                let view = View { tx: &*tx, group, dir, progress, complete, engine: input.files.as_deref(), limits };
+                if !self.gates_hold(&plan.gates, view) {
+                    if plan.streamed && !complete {
+                        settle.push(number);
+                    }
+                    continue;
+                }
+            }
             let look = Look::Transaction { proto, dir, id, progress, complete };
             self.context.watch.begin(number, look);
             if fresh && !self.tx_applies(detect, rule, input, key) {
@@ -260,12 +300,14 @@ impl<W: Watch> State<W> {
         let View { tx, group, dir, progress, complete, .. } = view;
         let base = tx.base();
         // One more than the progress up to which it was done before.
-        let from = group.always.partition_point(|a| a.0 < seen.begun);
-        for &(p, rule) in group.always.get(from..).unwrap_or(&[]) {
-            if p > progress {
+        let from = group.always.partition_point(|a| a.progress < seen.begun);
+        for always in group.always.get(from..).unwrap_or(&[]) {
+            if always.progress > progress {
                 break;
             }
-            out.push(rule);
+            if W::CHECKS || self.may_hold(always, proto, view) {
+                out.push(always.rule);
+            }
         }
         seen.begun = seen.begun.max(progress.saturating_add(1));
         let has_files = base.files.of(dir).next().is_some();
@@ -299,22 +341,23 @@ impl<W: Watch> State<W> {
                 continue;
             }
             let State { tx: scratch, context, transforms, scratch: mpm, .. } = self;
+            let TxScratch { slots, one, memo, .. } = scratch;
             let place = Searched::Slot(proto, dir, n, slot);
             if slot.is_one() {
-                let Some(cached) = scratch.slots.get_mut(usize::from(n)) else { continue };
+                let Some(cached) = slots.get_mut(usize::from(n)) else { continue };
                 match whole(cached, slot, view, context, transforms) {
                     Some(f) => {
                         context.watch.searched(place, Some(f.data));
-                        prefilter.scan(f.data, mpm, out);
+                        memo.scan(prefilter, f.data, mpm, out);
                     }
                     None => context.watch.searched(place, None),
                 }
             } else {
                 let mut any = false;
-                each(&mut scratch.one, slot, view, context, transforms, &mut |data, _, context| {
+                each(one, slot, view, context, transforms, &mut |data, _, context| {
                     any = true;
                     context.watch.searched(place, Some(data));
-                    prefilter.scan(data, mpm, out);
+                    memo.scan(prefilter, data, mpm, out);
                     false
                 });
                 if W::CHECKS && !any {
@@ -323,6 +366,34 @@ impl<W: Watch> State<W> {
             }
         }
         seen.searched |= searched;
+    }
+
+    /// Whether nothing that is quick to see speaks for good against a rule without a pattern.
+    fn may_hold(&mut self, always: &Always, proto: AppProto, view: View<'_>) -> bool {
+        if always.sought && view.complete && !self.tx.has_payload(always.rule, proto) {
+            return false;
+        }
+        self.gates_hold(&always.gates, view)
+    }
+
+    /// Whether nothing that is quick to see of buffers speaks for good against a rule.
+    fn gates_hold(&mut self, gates: &[Gate], view: View<'_>) -> bool {
+        let State { tx: scratch, context, transforms, .. } = self;
+        gates.iter().all(|gate| {
+            if !view.complete && view.progress <= gate.progress {
+                return true;
+            }
+            let Some((def, cached)) = slot_of(view, scratch, gate.slot) else { return true };
+            let summary = match cached.summary {
+                Some(s) => s,
+                None => {
+                    let s = Summary::of(whole(cached, def, view, context, transforms).map(|f| f.data));
+                    cached.summary = Some(s);
+                    s
+                }
+            };
+            gate.holds(&summary)
+        })
     }
 
     /// Whether a rule's header, and its checks of packet and flow, hold.
@@ -381,6 +452,20 @@ impl<W: Watch> State<W> {
         if state & MATCHED != 0 {
             return if plan.repeats == Some(view.progress) { Eval::Match(None) } else { Eval::Fail };
         }
+        // Most rules that wait wait for more of the stream. What they ask besides is asked when it comes, if it is as it is for good.
+        if !W::CHECKS && txr.payload_sought && plan.looks && !self.tx.has_payload(number, plan.proto) {
+            let stays = |s: &Step| match s.what {
+                What::Buffer { kind: BufferKind::Single, .. } | What::Length { .. } => view.progress > s.progress,
+                What::Payload => true,
+                _ => false,
+            };
+            if view.complete {
+                return Eval::Fail;
+            }
+            if state == 0 && plan.steps.iter().all(stays) {
+                return Eval::Wait(0);
+            }
+        }
         self.context.clear_results();
         // Those held when the rule became a candidate: just what alerts show of them is asked for.
         for (buffer, i) in rule.headers.iter().filter(|(_, i)| i.checks.has_context()) {
@@ -403,11 +488,8 @@ impl<W: Watch> State<W> {
             }
             let outcome = match &step.what {
                 What::Payload => {
-                    if self.payload_holds(rule, input).is_some() {
-                        Outcome::Holds
-                    } else {
-                        Outcome::Later
-                    }
+                    let there = W::CHECKS || !txr.payload_sought || self.tx.has_payload(number, plan.proto);
+                    if there && self.payload_holds(rule, input).is_some() { Outcome::Holds } else { Outcome::Later }
                 }
                 What::File(tests) => {
                     let mut found = Outcome::Later;
@@ -649,7 +731,7 @@ fn whole<'x, 'v: 'x, W>(
     transforms: &mut TransformScratch,
 ) -> Option<Found<'x>> {
     let SlotSource::Buffer(id) = slot.source else { return None };
-    let Cached { held, raw, out } = cached;
+    let Cached { held, raw, out, .. } = cached;
     if *held == Held::Unknown {
         raw.clear();
         out.clear();

@@ -10,6 +10,9 @@
 //! a matcher for the patterns of its rules. Rules without a pattern become candidates when the transaction reaches the
 //! progress that they need, with the first file, or with the event that they ask for. What no rule asks for costs nothing.
 //!
+//! Of what is common to most transactions (a method, a browser's name) many rules are candidates. Before anything else is asked
+//! of them their [`Gate`]s are: lengths of buffers, and bytes that must be in them, which are put together once for a look.
+//!
 //! `=>` rules have a plan for both directions; each holds by itself, and the rule matches when both do.
 
 mod compile;
@@ -25,9 +28,9 @@ use margay_rules::ast::{Compare, InterfaceTest, NumberTest, Which};
 
 use crate::inspect::CompiledBuffer;
 
-pub(crate) use compile::{TxBuilder, state_of};
+pub(crate) use compile::{TxBuilder, payload_pattern, state_of};
 pub(crate) use file::FileTest;
-pub(crate) use group::{Slot, SlotSource, TxGroup, TxGroups};
+pub(crate) use group::{Always, Gate, Slot, SlotSource, Summary, TxGroup, TxGroups};
 pub(crate) use inspect::{Eval, MATCHED, TxScratch, View};
 
 /// The part of a rule that looks at transactions.
@@ -39,6 +42,9 @@ pub(crate) struct TxRule {
     pub(crate) checks: Box<[CompiledBuffer]>,
     /// Whether both directions must hold (`=>`).
     pub(crate) both: bool,
+    /// Whether a pattern of its checks of payload and stream is looked for with each packet whose flow's protocol is that of the
+    /// plan: without it they do not hold.
+    pub(crate) payload_sought: bool,
 }
 
 impl TxRule {
@@ -57,7 +63,7 @@ impl TxRule {
 pub(crate) struct Plan {
     pub(crate) proto: AppProto,
     pub(crate) dir: Direction,
-    /// Sorted by progress; step n has bit n.
+    /// In the order in which they are looked at ([`Step::rank`]); step n has bit n.
     pub(crate) steps: Box<[Step]>,
     /// The bits of all steps.
     pub(crate) full: u64,
@@ -66,6 +72,10 @@ pub(crate) struct Plan {
     /// The state that it is hooked to, where it asks nothing else: it matches with each look at that state.
     pub(crate) repeats: Option<u8>,
     pub(crate) trigger: TxTrigger,
+    /// What is quick to see of its steps.
+    pub(crate) gates: Box<[Gate]>,
+    /// Whether its steps do nothing but look, so that those behind one that does not hold, or before it, can be left out.
+    pub(crate) looks: bool,
 }
 
 /// How a plan becomes a candidate.
@@ -91,11 +101,19 @@ pub(crate) struct Step {
     pub(crate) what: What,
     /// Whether alerts show what was found: then it is looked at each time, and not remembered.
     pub(crate) shows: bool,
+    /// How much work it is, beside others of its progress.
+    pub(crate) cost: u8,
 }
 
 impl Step {
     pub(crate) const fn new(progress: u8, what: What) -> Step {
-        Step { progress, what, shows: false }
+        Step { progress, what, shows: false, cost: 0 }
+    }
+
+    /// What has the lower one is looked at first: what is there earlier, and then what is quick. Payload and stream, which may
+    /// hold with any packet and so decide nothing, come last.
+    pub(crate) const fn rank(&self) -> (bool, u8, u8) {
+        (matches!(self.what, What::Payload), self.progress, self.cost)
     }
 }
 

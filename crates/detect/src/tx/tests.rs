@@ -13,6 +13,7 @@ use margay_app::{
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 use margay_rules::{Context, Loader};
+use proptest::prelude::*;
 
 use crate::tests::{flow, packet, tcp_bytes};
 use crate::{Alert, Detect, DetectConfig, DetectState, Environment, Input, Verdict};
@@ -140,6 +141,10 @@ pub(crate) struct Lab {
     pub(crate) flow: FlowCore,
     tx: Tx,
     ips: bool,
+    /// Of the packets that come with a look.
+    payload: Vec<u8>,
+    /// What the flow is recognised as.
+    app: AppProto,
     pub(crate) verdict: Verdict,
 }
 
@@ -196,7 +201,8 @@ impl Lab {
         assert_eq!((report.errors, report.set_aside), (vec![], vec![]));
         let state = DetectState::new(&detect).expect("scratch");
         let verdict = Verdict::default();
-        Lab { detect, state, flow: flow(40000, 80), tx: Tx::default(), ips: false, verdict }
+        let (payload, app) = (b"GET".to_vec(), AppProto::Unknown);
+        Lab { detect, state, flow: flow(40000, 80), tx: Tx::default(), ips: false, payload, app, verdict }
     }
 
     /// Sets a buffer.
@@ -228,7 +234,7 @@ impl Lab {
     }
 
     pub(crate) fn look(&mut self, dir: Direction) -> Vec<Alert> {
-        let bytes = tcp_bytes(b"GET");
+        let bytes = tcp_bytes(&self.payload);
         let p = packet(&bytes, dir, 40000, 80);
         let mut parsers: Vec<Box<dyn Parser>> = vec![Box::new(Fake { txs: vec![std::mem::take(&mut self.tx)] })];
         let mut input = Input::new(&p);
@@ -236,6 +242,7 @@ impl Lab {
         input.dir = Some(dir);
         input.established = true;
         input.ips = self.ips;
+        input.app.flow = self.app;
         input.txs = Some(&mut parsers);
         self.verdict = self.state.inspect(&self.detect, &mut input);
         // The parser gives its transaction back for the next look.
@@ -272,6 +279,73 @@ impl Lab {
 }
 
 const ANY: &str = "any any -> any any";
+
+fn any_rule() -> impl Strategy<Value = String> {
+    let word = || prop_oneof![Just("wxyz"), Just("GET"), Just("/"), Just("evil"), Just("/evil"), Just("EV"), Just("a")];
+    let content = move || {
+        let more =
+            prop_oneof![Just(""), Just(" nocase;"), Just(" startswith;"), Just(" bsize:5;"), Just(" isdataat:5;")];
+        (any::<[bool; 3]>(), word(), more).prop_map(|([a, b, c], w, m)| {
+            let m = if m == " bsize:5;" && c { "" } else { m };
+            format!("content:{}\"{w}\";{m}", if a && b { "!" } else { "" })
+        })
+    };
+    let pcre = prop_oneof![Just("/e.il/"), Just("/evil$/i"), Just("/^.evil/"), Just("/(wx|ev)[yi]/")];
+    let check = || prop_oneof![3 => content(), 1 => pcre.clone().prop_map(|p| format!("pcre:\"{p}\";"))];
+    let buffer = prop_oneof![Just("http.method"), Just("http.uri"), Just("http.header"), Just("http.request_body")];
+    let part = prop_oneof![
+        4 => (buffer, proptest::collection::vec(check(), 1..3)).prop_map(|(b, c)| format!("{b}; {}", c.concat())),
+        1 => (5..11).prop_map(|n| format!("urilen:{n};")),
+        1 => (0..7).prop_map(|n| format!("urilen:>{n};")),
+    ];
+    let payload = proptest::collection::vec(content().prop_filter("of a payload", |c| !c.contains("bsize")), 0..2);
+    (payload, proptest::collection::vec(part, 1..4), any::<bool>()).prop_map(|(payload, parts, http)| {
+        let proto = if http { "http" } else { "tcp" };
+        format!("alert {proto} {ANY} ({} {}", payload.concat(), parts.join(" "))
+    })
+}
+
+proptest! {
+    /// What is asked before a rule is a candidate, and the order of its steps, change nothing of what is found: watched, where
+    /// nothing is asked before, it is the same.
+    #[test]
+    fn gates_lose_nothing(
+        rules in proptest::collection::vec(any_rule(), 1..12),
+        lines in (prop_oneof![Just("GET"), Just("POST"), Just("EVIL")], prop_oneof![Just("/"), Just("/evil"), Just("/EVIL/wxyz"), Just("")]),
+        header in prop_oneof![Just(None), Just(Some("")), Just(Some("Host: evil GET / wxyz"))],
+        looks in proptest::collection::vec(
+            (0u8..3, prop_oneof![Just(""), Just("GET /evil"), Just("wxyz"), Just("a")], any::<bool>()), 1..6),
+        known: bool,
+    ) {
+        let numbered: Vec<String> = rules.iter().zip(1..).map(|(r, sid)| format!("{r} sid:{sid};)")).collect();
+        let text = numbered.join("\n");
+        let mut fast = Lab::new(&text);
+        let mut told = Lab::new(&text);
+        let all: Vec<u32> = (0..rules.len() as u32).collect();
+        told.state = DetectState::explaining(&Arc::new(Lab::new(&text).detect), &all).expect("scratch");
+        let mut progress = 0;
+        for (on, payload, body) in looks {
+            progress = (progress + on).min(5);
+            let [a, b] = [&mut fast, &mut told].map(|l| {
+                if known {
+                    l.app = AppProto::Http1;
+                }
+                l.payload = payload.into();
+                if progress >= 1 {
+                    l.set(METHOD, lines.0).set(URI, lines.1);
+                }
+                if let Some(h) = header.filter(|_| progress >= 2) {
+                    l.set(HEADER, h);
+                }
+                if body && progress >= 3 {
+                    l.data(REQUEST_BODY, payload);
+                }
+                l.at(SERVER, progress)
+            });
+            prop_assert_eq!(a, b, "{}", text);
+        }
+    }
+}
 
 #[test]
 fn buffers_as_they_come() {

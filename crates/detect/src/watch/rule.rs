@@ -14,7 +14,7 @@ use crate::header::Misfit;
 use crate::inspect::{CompiledBuffer, own_checks};
 use crate::kind::RuleKind;
 use crate::mpm::Pattern;
-use crate::prefilter::Literal;
+use crate::prefilter::{Literal, digits_of};
 use crate::tx::{SlotSource, TxTrigger};
 
 /// Looks that are kept for one reason, and of matches.
@@ -67,8 +67,9 @@ pub(super) struct Buffer {
 pub(super) enum Way {
     /// By a pattern in the packet.
     Pattern(Vec<Source>, Literal),
-    /// By an expression in the packet, where the matcher can look for it.
-    Regex,
+    /// By an expression in the packet, where the matcher can look for it; and how many digits in a row it takes, where it is not
+    /// looked for without.
+    Regex(Vec<Source>, usize),
     /// With what a packet has.
     Needs(Needs),
     /// By the plans of its transactions.
@@ -151,7 +152,7 @@ impl Own {
             RuleKind::IpOnly => Way::IpOnly,
             _ => match compiled.trigger(rule) {
                 Trigger::Pattern(sources, l) => Way::Pattern(sources, l),
-                Trigger::Regex(..) => Way::Regex,
+                Trigger::Regex(sources, regex, _) => Way::Regex(sources, digits_of(&regex)),
                 Trigger::Always(quick) => Way::Needs(quick.needs),
             },
         };

@@ -53,6 +53,53 @@ fn patterns_that_are_not_there() {
     assert_eq!(line.excerpt.as_ref().map(|e| (e.size, e.mark)), Some((24, (11, 15))));
 }
 
+/// An expression of digits is not looked for where there are too few of them: that is what is said.
+#[test]
+fn expressions_that_are_not_there() {
+    let pcre = |pattern: &str| {
+        BufferCheck::Pcre(Pcre {
+            pattern: pattern.into(),
+            negated: false,
+            options: String::new(),
+            relative: false,
+            raw: false,
+            override_limits: false,
+            captures: Vec::new(),
+        })
+    };
+    let of = |sid, pattern| {
+        let mut r = with_content(rule(sid, Action::Alert, Protocol::Tcp), vec![content(b"x")]);
+        r.buffers[0].checks = vec![pcre(pattern)];
+        r
+    };
+    let mut lab = lab(vec![of(1, "rd \\d{16}"), of(2, "[a-c]+1"), of(3, "no \\d{5}")]);
+    lab.payload(b"card 123456789, no more");
+    lab.payload(b"card 1234567890123456");
+    lab.payload(b"no card");
+    lab.payload(b"");
+    let t = trace(&lab, 1);
+    assert_eq!((t.looks, t.matched), (1, 1));
+    let said = reason(t, ReasonKind::Prefilter);
+    assert!(
+        said.text.starts_with("the expression of its pcre cannot match: it takes 16 digits in a row, which are not in"),
+        "{}",
+        said.text
+    );
+    let detail = |n: usize| {
+        let line = &said.first[n].lines[0];
+        (line.check.as_str(), line.detail.as_str())
+    };
+    assert_eq!(detail(0), ("16 digits in a row", "the longest row in the 23 bytes has 9"));
+    assert_eq!(detail(1), ("16 digits in a row", "there is none in the 7 bytes"));
+    assert_eq!(said.count, 2);
+    assert!(reason(t, ReasonKind::NotInspected).text.contains("nothing to look for the expression"));
+    // One without digits, and one whose digits are there while the rest is not.
+    for (sid, packets) in [(2, 3), (3, 2)] {
+        let said = trace(&lab, sid).reasons.iter().find(|r| r.text.contains("matches nowhere in")).expect("is said");
+        assert_eq!((said.kind, said.count), (ReasonKind::Prefilter, packets), "{sid}");
+    }
+}
+
 /// The furthest try is told, with what held before it.
 #[test]
 fn the_check_that_failed() {

@@ -14,7 +14,9 @@ use super::describe::buffer_check;
 use super::hints;
 use super::report::{Excerpt, FateCount, Line, LineCame, LookReport, PacketRef, ReasonKind, RuleTrace};
 use super::rule::{Current, KEPT, REASONS_MAX, Seen, Way, Work, address, pattern_text, slot_name, source_name};
-use super::words::{MISSING, frame_name, held_lines, misfit_text, search_line, side, state_name, step_text};
+use super::words::{
+    MISSING, WHOLE_REGEX, frame_name, held_lines, misfit_text, regex_line, search_line, side, state_name, step_text,
+};
 use super::{At, Came, End, Fate, Look, OpSeen, Searched, StepCame, Watch};
 use crate::checks::CheckInput;
 use crate::detect::Detect;
@@ -143,16 +145,28 @@ impl Tracer {
                     format!("the fast pattern {} is not in the frame", pattern_text(&p.pattern)),
                 ),
                 Way::Frames(_) => silent("no frame that this rule looks at was due with the packet"),
-                Way::Needs(_) | Way::Regex if quick.iter().any(|l| l.came == LineCame::Failed) => {
+                Way::Needs(_) | Way::Regex(..) if quick.iter().any(|l| l.came == LineCame::Failed) => {
                     let failed = quick.iter().find(|l| l.came == LineCame::Failed).map_or("", |l| l.check.as_str());
                     let text = format!("{failed} does not hold");
                     t.reason(ReasonKind::Check, text, report(quick.clone(), 1000 + quick.len() as u32 * 10 - 10));
                     continue;
                 }
-                Way::Regex => (
-                    ReasonKind::Prefilter,
-                    "the expression of its pcre matches nowhere in the payload or the stream".to_owned(),
+                Way::Regex(..) if searches.is_empty() => silent(
+                    "there is nothing to look for the expression of its pcre in: no payload, and no stream data is due",
                 ),
+                Way::Regex(_, digits) => {
+                    // Where there are too few of them nobody looks for it.
+                    let by_digits = searches.iter().all(|s| s.0.check != WHOLE_REGEX);
+                    let places: Vec<&str> = searches.iter().map(|s| s.0.place.as_str()).collect();
+                    let places = places.join(" or ");
+                    let text = match by_digits {
+                        true => format!(
+                            "{WHOLE_REGEX} cannot match: it takes {digits} digits in a row, which are not in {places}"
+                        ),
+                        false => format!("{WHOLE_REGEX} matches nowhere in {places}"),
+                    };
+                    (ReasonKind::Prefilter, text)
+                }
                 Way::Needs(needs) => {
                     let asked: Vec<&str> = needs.names().collect();
                     let text = format!("the packet has not all that it must have: {}", asked.join(", "));
@@ -235,7 +249,7 @@ impl Watch for Tracer {
     fn silent(&mut self) -> Option<u32> {
         self.take_quick();
         let is = |t: &RuleTrace| {
-            let waits = matches!(t.own.trigger, Way::Needs(_) | Way::Regex);
+            let waits = matches!(t.own.trigger, Way::Needs(_) | Way::Regex(..));
             waits && !t.work.told && t.work.misfit.is_none() && t.work.quick.is_none()
         };
         let at = self.traces.iter().position(is)?;
@@ -259,6 +273,11 @@ impl Watch for Tracer {
                     if sources.contains(&s) || (s == Source::Payload && self.packet.is_some_and(|p| p.proto != 6)) =>
                 {
                     search_line(p, source_name(s), data)
+                }
+                (Searched::Packet(s), Way::Regex(sources, digits))
+                    if sources.contains(&s) || (s == Source::Payload && self.packet.is_some_and(|p| p.proto != 6)) =>
+                {
+                    regex_line(*digits, source_name(s), data.unwrap_or_default())
                 }
                 (Searched::Slot(proto, dir, n, slot), Way::Transactions) => {
                     let plan = compiled.and_then(|c| c.tx.as_ref()?.plan(proto, dir));

@@ -10,7 +10,7 @@ use super::report::{Excerpt, Line, LineCame};
 use super::rule::{Buffer, Own, Seen, address, pattern_text, slot_name};
 use crate::detect::Detect;
 use crate::header::Misfit;
-use crate::prefilter::Literal;
+use crate::prefilter::{Literal, longest_row};
 use crate::tx::{FileTest, Plan, Step, View, What};
 
 pub(super) fn state_name(proto: AppProto, dir: Direction, progress: u8) -> &'static str {
@@ -88,6 +88,25 @@ pub(super) fn search_line(l: &Literal, place: String, data: Option<&[u8]>) -> (L
         line.excerpt = Some(Excerpt::of(data, (at, at + len)));
     }
     (line, tenths(len, p.bytes.len()) + 1)
+}
+
+/// An expression that was looked for.
+pub(super) const WHOLE_REGEX: &str = "the expression of its pcre";
+
+/// Where an expression was looked for, or was not because there are not so many `digits` in a row; what of them there are.
+pub(super) fn regex_line(digits: usize, place: String, data: &[u8]) -> (Line, u32) {
+    let longest = longest_row(data);
+    if longest < digits {
+        let detail = match longest {
+            0 => format!("there is none in the {} bytes", data.len()),
+            n => format!("the longest row in the {} bytes has {n}", data.len()),
+        };
+        let line = Line::new(format!("{digits} digits in a row"), LineCame::Failed, place, detail);
+        return (line, tenths(longest, digits));
+    }
+    // The matcher tells no more than where it is.
+    let line = Line::new(WHOLE_REGEX, LineCame::Failed, place, format!("not in the {} bytes", data.len()));
+    (line, tenths(1, 1))
 }
 
 pub(super) fn held_lines(own: &Buffer, path: &[Seen]) -> Vec<Line> {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use margay_capture::af_packet::Interface;
-use margay_capture::bypass::{Bypass, BypassCount, BypassKey, BypassPort, Refusal};
+use margay_capture::bypass::{Bypass, BypassCount, BypassKey, BypassPort, Place, Refusal};
 use margay_capture::ebpf::XdpMode;
 use margay_flow::FlowRef;
 use margay_output::{error, info, notice, warning};
@@ -101,12 +101,27 @@ impl Table {
         let ports: Vec<BypassPort> = names.iter().enumerate().map(port).collect();
         match Bypass::new(&ports, Some(mode)) {
             Ok(kernel) => {
-                for (interface, mode) in kernel.modes() {
-                    let place = match mode {
-                        Some(XdpMode::Driver) => "the driver",
-                        _ => "the network stack",
+                if let Some(e) = kernel.instead() {
+                    notice!(
+                        "af-packet",
+                        "bypass: {e}; the program is one of XDP in the network stack, for which the kernel copies every large packet"
+                    );
+                }
+                for (interface, place) in kernel.places() {
+                    let tc = place == Some(Place::Ingress);
+                    let place = match place {
+                        Some(Place::Driver) => "the driver (XDP)",
+                        Some(Place::Ingress) => "the network stack (tc)",
+                        _ => "the network stack (XDP)",
                     };
-                    info!("af-packet", "{interface}: flows that need no more looking are bypassed in {place} (XDP)");
+                    info!("af-packet", "{interface}: flows that need no more looking are bypassed in {place}");
+                    if !tc && Interface::takes_tags_out(&interface) && Interface::is_physical(&interface) {
+                        warning!(
+                            "af-packet",
+                            "{interface}: bypass: the card takes VLAN tags out of frames, so that flows with tags are bypassed in user \
+                             space alone: `ethtool -K {interface} rxvlan off` keeps them"
+                        );
+                    }
                 }
                 let (owners, full, refused, broken) = Default::default();
                 Some(Arc::new(Table { kernel, owners, full, refused, broken }))
@@ -116,6 +131,11 @@ impl Table {
                 None
             }
         }
+    }
+
+    /// The programs and what they look in.
+    pub(super) fn kernel(&self) -> &Bypass {
+        &self.kernel
     }
 
     /// Has the kernel bypass a flow from here on.

@@ -528,13 +528,6 @@ impl<'a> Entry<'a> {
             );
             return Ok(None);
         }
-        if wanted && Interface::takes_tags_out(name) && Interface::is_physical(name) {
-            warning!(
-                "af-packet",
-                "{name}: bypass: the card takes VLAN tags out of frames, so that flows with tags are bypassed in user space alone: \
-                 `ethtool -K {name} rxvlan off` keeps them"
-            );
-        }
         Ok(wanted.then_some(mode))
     }
 

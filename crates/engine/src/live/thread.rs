@@ -179,8 +179,11 @@ impl Seat {
                 Ok(Box::new(source))
             }
             Medium::Bridge(ends, agreement) => {
-                let source = Bridge::open(*ends.clone(), agreement, self.device.workers)
+                let mut source = Bridge::open(*ends.clone(), agreement, self.device.workers)
                     .map_err(|e| Failed::new("af-packet", e.to_string()))?;
+                if let Some(table) = &self.bypass {
+                    source.leave_out(table.kernel());
+                }
                 Ok(Box::new(source))
             }
             Medium::Nfqueue(settings) => {

@@ -4,11 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_capture::bypass::{BypassCount, BypassKey, Refusal};
-use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowRef, FlowState};
-use margay_packet::Packet;
-use margay_packet::tcp::flag;
+use margay_flow::{FlowAction, FlowCore, FlowRef, FlowState};
 
-use super::{FlowExt, Lane, Rest};
+use super::{Lane, Rest, closing};
 use crate::control::post::Post;
 use crate::live::bypass::{Counted, Table};
 
@@ -23,10 +21,21 @@ pub(crate) struct InKernel {
     late: (u64, u64),
     /// All packets that the kernel has counted.
     packets: u64,
-    /// Flows that were entered; for which there was no room; that the kernel did not take for another reason.
-    entered: u64,
-    full: u64,
-    refused: u64,
+    /// Of each version of IP, 4 first.
+    families: [Family; 2],
+}
+
+/// What became of flows of one version of IP that were to be bypassed in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Family {
+    /// Flows that are there now.
+    pub(crate) there: u64,
+    /// Flows that were entered.
+    pub(crate) entered: u64,
+    /// Flows for which there was no room.
+    pub(crate) full: u64,
+    /// Flows that the kernel did not take for another reason.
+    pub(crate) refused: u64,
 }
 
 /// A flow that was entered.
@@ -34,20 +43,19 @@ struct Entered {
     keys: [BypassKey; 2],
     /// What the flow has of it already.
     seen: [BypassCount; 2],
-    /// Directions that were closed.
-    closed: [bool; 2],
 }
 
 impl InKernel {
     pub(crate) fn new(table: Arc<Table>, post: Arc<Post>) -> InKernel {
-        InKernel { table, post, flows: HashMap::new(), late: (0, 0), packets: 0, entered: 0, full: 0, refused: 0 }
+        InKernel { table, post, flows: HashMap::new(), late: (0, 0), packets: 0, families: Default::default() }
     }
 
     /// Gives its counters.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&str, u64)) {
-        f("capture.bypass.flows", self.entered);
-        f("capture.bypass.full", self.full);
-        f("capture.bypass.refused", self.refused);
+        let [v4, v6] = self.families;
+        f("capture.bypass.flows", v4.entered + v6.entered);
+        f("capture.bypass.full", v4.full + v6.full);
+        f("capture.bypass.refused", v4.refused + v6.refused);
     }
 
     /// Packets that were bypassed in the kernel.
@@ -55,8 +63,13 @@ impl InKernel {
         self.packets
     }
 
-    /// Enters a flow; whether the kernel bypasses it from here on.
-    fn enter(&mut self, core: &FlowCore, at: FlowRef) -> bool {
+    /// What became of flows of IPv4 and of IPv6.
+    pub(crate) const fn families(&self) -> [Family; 2] {
+        self.families
+    }
+
+    /// Enters a flow, which may have been there before (`again`); whether the kernel bypasses it from here on.
+    fn enter(&mut self, core: &FlowCore, at: FlowRef, again: bool) -> bool {
         // What is inside a tunnel the program does not see; what is dropped must not be sent on.
         if core.recursion > 0 || core.action == FlowAction::Drop {
             return false;
@@ -65,19 +78,20 @@ impl InKernel {
         let key = |from, to| BypassKey::new(from, to, core.proto, core.vlans.as_slice());
         let (Some(there), Some(back)) = (key(client, server), key(server, client)) else { return false };
         let keys = [there, back];
+        let family = &mut self.families[usize::from(core.src.is_ipv6())];
         match self.table.enter(&keys, at, core.id, &self.post) {
             Ok(()) => {
-                self.entered += 1;
-                let (seen, closed) = Default::default();
-                self.flows.insert(core.id, Entered { keys, seen, closed });
+                family.entered += u64::from(!again);
+                family.there += 1;
+                self.flows.insert(core.id, Entered { keys, seen: Default::default() });
                 true
             }
             Err(Refusal::Full) => {
-                self.full += 1;
+                family.full += 1;
                 false
             }
             Err(_) => {
-                self.refused += 1;
+                family.refused += 1;
                 false
             }
         }
@@ -87,6 +101,8 @@ impl InKernel {
     fn take(&mut self, core: &mut FlowCore) -> (u64, u64) {
         let Some(mut entered) = self.flows.remove(&core.id) else { return (0, 0) };
         let counts = self.table.take(&entered.keys);
+        let family = &mut self.families[usize::from(core.src.is_ipv6())];
+        family.there = family.there.saturating_sub(1);
         let mut new = (0, 0);
         for (direction, count) in counts.into_iter().enumerate() {
             let (packets, bytes) = entered.count(core, direction, count);
@@ -120,23 +136,24 @@ impl Rest {
     /// How a flow that needs no more looking is bypassed: in the kernel where that can be.
     #[cold]
     pub(super) fn bypass(&mut self, core: &FlowCore, at: FlowRef) -> FlowState {
-        match self.kernel.as_mut().is_some_and(|k| k.enter(core, at)) {
+        match self.kernel.as_mut().is_some_and(|k| k.enter(core, at, false)) {
             true => FlowState::CaptureBypassed,
             false => FlowState::LocalBypassed,
         }
     }
 
-    /// A packet of a flow that is bypassed in the kernel came here: where it ends the connection the kernel is rid of it. What
-    /// follows, if something does, comes here.
-    pub(super) fn came_all_the_same(&mut self, packet: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction) {
-        let Some(kernel) = &mut self.kernel else { return };
-        let Some(flags) = packet.tcp().map(|t| t.flags()) else { return };
-        let Some(entered) = kernel.flows.get_mut(&flow.core.id) else { return };
-        if flags & flag::FIN != 0 {
-            entered.closed[dir.index()] = true;
-        }
-        if flags & flag::RST != 0 || entered.closed == [true; 2] {
-            kernel.take(&mut flow.core);
+    /// The connection of a bypassed flow is over, or is not after all: the kernel is rid of it, or has it again.
+    #[cold]
+    pub(super) fn over_in_kernel(&mut self, core: &mut FlowCore, at: FlowRef, over: bool) {
+        if core.state == FlowState::CaptureBypassed
+            && let Some(kernel) = &mut self.kernel
+        {
+            match over {
+                true => drop(kernel.take(core)),
+                // Where there is no room any more its packets come here.
+                false if !kernel.flows.contains_key(&core.id) => drop(kernel.enter(core, at, true)),
+                false => {}
+            }
         }
     }
 
@@ -158,8 +175,12 @@ impl Lane {
         let Some(kernel) = &mut self.rest.kernel else { return };
         for c in list {
             let Some(flow) = self.flows.get_mut(c.at).filter(|f| f.core.id == c.flow) else { continue };
-            if let Some(entered) = kernel.flows.get_mut(&c.flow) {
-                kernel.packets += entered.count(&mut flow.core, c.direction, c.count).0;
+            let Some(entered) = kernel.flows.get_mut(&c.flow) else { continue };
+            kernel.packets += entered.count(&mut flow.core, c.direction, c.count).0;
+            // With what came a FIN may be one of this connection.
+            if flow.ext.closing.is_some() && closing::is_over(flow, c.count.last) {
+                kernel.take(&mut flow.core);
+                self.flows.set_over(c.at, true);
             }
         }
     }

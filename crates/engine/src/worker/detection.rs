@@ -20,13 +20,7 @@ impl Rest {
         let Some((detect, state)) = &mut self.detect else { return };
         let mut input = Input { ips: self.ips, td_passed: fate.pass, ..Input::new(packet) };
         let verdict = state.inspect(detect, &mut input);
-        // A capture file's packets go nowhere: what would be replaced is counted.
-        if self.ips && !state.replacements().is_empty() {
-            self.counters.ips.replaced();
-            if let Some(wire) = &mut self.wire {
-                wire.replace(packet, state.replacements().iter().map(|(at, bytes)| (*at, &bytes[..])));
-            }
-        }
+        self.replace(packet, fate);
         self.carry_out(packet, None, verdict, fate);
     }
 
@@ -124,13 +118,9 @@ impl Rest {
         if let Some(a) = app {
             a.files = self.app.shared.files.flow;
         }
-        if self.ips && !state.replacements().is_empty() {
-            self.counters.ips.replaced();
-            if let Some(wire) = &mut self.wire {
-                wire.replace(packet, state.replacements().iter().map(|(at, bytes)| (*at, &bytes[..])));
-            }
-        }
+        self.replace(packet, fate);
         if self.shown > 0
+            && let Some((_, state)) = &self.detect
             && state.alerts().iter().any(|a| a.stream)
             && let Some(s) = session
         {
@@ -151,6 +141,22 @@ impl Rest {
             }
             self.stream.account(s);
         }
+    }
+
+    /// Has the packet go on with what the rules that matched put in; where that is not possible it does not go on.
+    fn replace(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
+        let Some((_, state)) = &self.detect else { return };
+        if !self.ips || state.replacements().is_empty() {
+            return;
+        }
+        // A capture file's packets go nowhere: what would be replaced is counted.
+        if let Some(wire) = self.wire.as_mut().filter(|w| w.inline)
+            && !wire.replace(packet, state.replacements().iter().map(|(at, bytes)| (*at, &bytes[..])))
+        {
+            fate.drop = fate.drop.or(Some(DropReason::NotReplaced));
+            return;
+        }
+        self.counters.ips.replaced();
     }
 
     /// What the verdict means for the packet; writes the alerts.

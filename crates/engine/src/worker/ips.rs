@@ -28,7 +28,7 @@ const FW_REASONS: [(&str, DropReason); 6] = [
     ("pre_stream_hook", DropReason::Firewall(Detect::PreStreamHook)),
 ];
 
-const REASONS: [(&str, DropReason); 12] = [
+const REASONS: [(&str, DropReason); 15] = [
     ("applayer_error", DropReason::Exception(Condition::AppLayerError)),
     ("defrag_memcap", DropReason::Exception(Condition::DefragMemcap)),
     ("flow_memcap", DropReason::Exception(Condition::FlowMemcap)),
@@ -41,6 +41,9 @@ const REASONS: [(&str, DropReason); 12] = [
     ("stream_urgent", DropReason::StreamUrgent),
     ("threshold_detection_filter", DropReason::Threshold),
     ("stream_reassembly", DropReason::Exception(Condition::ReassemblyMemcap)),
+    ("defrag_error", DropReason::DefragError),
+    ("datagram_drop", DropReason::DatagramDrop),
+    ("not_replaced", DropReason::NotReplaced),
 ];
 
 impl IpsCounters {

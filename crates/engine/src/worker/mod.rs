@@ -5,6 +5,7 @@
 
 mod app;
 pub(crate) mod bypass;
+mod closing;
 mod detection;
 mod end;
 pub(crate) mod engines;
@@ -27,7 +28,7 @@ use margay_detect::{InOrder, RulesMark};
 use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
-use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Time, Vlans};
+use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Refused, Time, Vlans};
 use margay_stream::{StreamEngine, TcpSession};
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
@@ -59,6 +60,8 @@ pub(crate) struct FlowExt {
     dropped_by: FlowDropBy,
     /// Whether a drop was logged, by direction.
     drop_logged: [bool; 2],
+    /// What was seen of its end while it is bypassed.
+    pub(crate) closing: Option<Box<closing::Closing>>,
     /// Exception policies that took effect.
     pub(crate) exceptions: Vec<(Condition, Policy)>,
     /// Ethernet addresses, where an output wants them: to the server and to the client.
@@ -125,6 +128,12 @@ pub(crate) enum DropReason {
     FirewallFlowDrop,
     /// An exception policy dropped its flow.
     ExceptionFlowDrop,
+    /// A fragment of a datagram of which nothing more is let through.
+    DatagramDrop,
+    /// A fragment that does not fit others of its datagram.
+    DefragError,
+    /// It could not be sent on with what a rule has put in.
+    NotReplaced,
 }
 
 impl DropReason {
@@ -139,6 +148,9 @@ impl DropReason {
             DropReason::Firewall(reason) => reason.name(),
             DropReason::FirewallFlowDrop => "firewall flow drop",
             DropReason::ExceptionFlowDrop => "exception policy flow drop",
+            DropReason::DatagramDrop => "datagram drop",
+            DropReason::DefragError => "defrag error",
+            DropReason::NotReplaced => "not replaced",
         }
     }
 
@@ -456,6 +468,12 @@ impl PacketSink for Lane {
             let policy = self.policies.of(Condition::DefragMemcap);
             self.rest.apply(Condition::DefragMemcap, policy, &mut fate, None);
         }
+        if let Some(why) = packet.refused.filter(|_| self.rest.ips) {
+            fate.drop = Some(match why {
+                Refused::Datagram => DropReason::DatagramDrop,
+                Refused::Unsound => DropReason::DefragError,
+            });
+        }
         let before =
             if self.rest.looks_before_flow() { self.rest.before_flow(packet, &mut fate) } else { BeforeFlow::Next };
         match before {
@@ -475,6 +493,10 @@ impl PacketSink for Lane {
             wire.reject(packet, fate, self.rest.now);
         }
         self.rest.log_pcap(packet);
+    }
+
+    fn dropped(&mut self) -> bool {
+        self.rest.ips && self.rest.frame.drop.is_some()
     }
 }
 
@@ -503,8 +525,14 @@ impl Lane {
                 return rest.inspect_alone(packet, fate);
             }
         };
+        if flows.get(at).is_some_and(|f| f.core.over)
+            && let Some(new) = self.opened_again(packet, key, at, fate)
+        {
+            (at, direction) = (new, Direction::ToServer);
+        }
+        let Lane { flows, rest, .. } = self;
         let mut seen = tcp::Seen::default();
-        let Some(flow) = flows.get_mut(at) else { return };
+        let Some(flow) = flows.get_mut(at) else { return rest.inspect_alone(packet, fate) };
         rest.at_flow(flow);
         let core = &flow.core;
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
@@ -539,8 +567,11 @@ impl Lane {
         if bypassed {
             // Of what a frame carries only a part may need no more looking.
             rest.frame.bypassed = packet.source == PacketSource::Wire;
-            if rest.kernel.is_some() {
-                rest.came_all_the_same(packet, flow, direction);
+            if packet.is_tcp()
+                && let Some(over) = rest.look_for_the_end(packet, flow, direction)
+            {
+                rest.over_in_kernel(&mut flow.core, at, over);
+                flows.set_over(at, over);
             }
             return;
         }
@@ -604,7 +635,9 @@ impl Lane {
         rest.log_app(packet, flow, false);
         rest.shrink_closed(flow);
         rest.script_packet(packet, Some(flow));
-        if seen.bypass || seen.heard.bypass || rest.take_bypass() {
+        // What follows of a flow that is dropped is looked at as far as it takes to drop it.
+        let dropped = rest.ips && flow.core.action == FlowAction::Drop;
+        if (rest.take_bypass() || seen.bypass || seen.heard.bypass) && !dropped {
             rest.frame.bypassed = packet.source == PacketSource::Wire;
             let state = rest.bypass(&flow.core, at);
             flows.set_state(at, state);

@@ -3,7 +3,9 @@
 //! Packets are inspected where they are, and are not written to. What `replace` changes, or the stream engine (inline, where
 //! a packet says something else than what was inspected already), goes into a copy of the frame, which is sent in its place.
 //! Checksums are updated by what changed (RFC 1624). In a tunnel nothing else has to be: a datagram whose checksum is right
-//! sums up to the same whatever it says, so that the outer checksum stays right.
+//! sums up to the same whatever it says, so that the outer checksum stays right. Of a datagram in fragments the last one alone
+//! is still here when it is inspected: what is in that one is replaced, where its checksum is there too. Else it is dropped, and
+//! with it the datagram.
 //!
 //! `reject` answers TCP with a reset, everything else with ICMP: the host is administratively prohibited (RFC 1122 section 3.2.2.1, RFC 4443
 //! section 3.1). It is not done where RFC 1122 section 3.2.2 forbids it, and not more than [`ANSWERS`] times in a second.
@@ -45,6 +47,23 @@ pub(crate) struct Wire {
     sent: u32,
     answer: Vec<u8>,
     counts: [u64; 4],
+}
+
+/// Bytes of a packet that are in the frame.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    /// Where in the frame the first is.
+    place: usize,
+    /// Where in the packet's data they start and end.
+    start: usize,
+    end: usize,
+}
+
+impl Stretch {
+    /// Whether these bytes of the packet are among them.
+    fn has(&self, at: usize, len: usize) -> bool {
+        at >= self.start && at.saturating_add(len) <= self.end
+    }
 }
 
 /// What became of answers that the engine itself sent, or did not.
@@ -136,17 +155,39 @@ impl Wire {
         true
     }
 
-    /// The payload of the packet goes on with these bytes at these places. `false` where it cannot be changed.
-    pub(super) fn replace<'b>(&mut self, p: &Packet<'_>, what: impl Iterator<Item = (u32, &'b [u8])>) -> bool {
-        let Some(place) = self.place(p) else { return false };
+    /// Where in the frame the packet's bytes are, and which of them: all, or of a datagram that was put together from
+    /// fragments what the last one brought. Its others went on before.
+    fn stretch(&self, p: &Packet<'_>) -> Option<Stretch> {
+        if let Some(place) = self.place(p) {
+            return Some(Stretch { place, start: 0, end: p.data.len() });
+        }
+        let c = p.completed?;
+        let place = self.place(p.outer?)?.checked_add(c.at as usize)?;
+        let start = c.start as usize;
+        Some(Stretch { place, start, end: start.checked_add(c.len as usize)? })
+    }
+
+    /// The payload of the packet goes on with these bytes at these places. `false`, and nothing is changed, where it cannot
+    /// be: then it must not go on at all.
+    pub(super) fn replace<'b>(&mut self, p: &Packet<'_>, what: impl Iterator<Item = (u32, &'b [u8])> + Clone) -> bool {
+        let Some(stretch) = self.stretch(p) else { return false };
         let (l4, field) = match p.l4 {
             L4::Tcp { offset, .. } => (offset as usize, 16),
             L4::Udp { offset } => (offset as usize, 6),
             L4::Icmpv4 { offset } | L4::Icmpv6 { offset } => (offset as usize, 2),
             _ => return false,
         };
-        if p.recursion > 0 && p.proto == 17 && p.data.get(l4 + field..l4 + field + 2) == Some(&[0, 0]) {
+        let check = l4 + field;
+        // A UDP datagram without a checksum stays one.
+        let unchecked = p.proto == 17 && p.data.get(check..check + 2) == Some(&[0, 0]);
+        if p.recursion > 0 && unchecked {
             // Without a checksum of its own the sum of what carries it would change.
+            return false;
+        }
+        let (payload, len) = (p.payload.0 as usize, p.payload.1 as usize);
+        let what = what.filter(|(at, new)| *at as usize + new.len() <= len);
+        let what = what.map(|(at, new)| (payload + at as usize, new));
+        if !(unchecked || stretch.has(check, 2)) || what.clone().any(|(at, new)| !stretch.has(at, new.len())) {
             return false;
         }
         if !self.is_changed {
@@ -155,36 +196,31 @@ impl Wire {
             self.changed.extend_from_slice(frame);
             self.is_changed = true;
         }
-        let Some(bytes) = self.changed.get_mut(place..place + p.data.len()) else { return false };
-        let (payload, len) = (p.payload.0 as usize, p.payload.1 as usize);
+        let Stretch { place, start, end } = stretch;
+        let Some(bytes) = self.changed.get_mut(place..place + (end - start)) else { return false };
         let mut sum = 0u64;
         for (at, new) in what {
-            let start = payload + at as usize;
-            if at as usize + new.len() > len {
-                continue;
-            }
-            let Some(old) = bytes.get_mut(start..start + new.len()) else { continue };
+            let Some(old) = bytes.get_mut(at - start..at - start + new.len()) else { continue };
             for (i, (old, new)) in old.iter_mut().zip(new).enumerate() {
-                let weight = if (start + i - l4).is_multiple_of(2) { 256 } else { 1 };
+                let weight = if (at + i - l4).is_multiple_of(2) { 256 } else { 1 };
                 // m' + ~m
                 sum += u64::from(*new) * weight + u64::from(0xffff - u16::from(*old) * weight as u16);
                 *old = *new;
             }
         }
-        let Some(check) = bytes.get_mut(l4 + field..l4 + field + 2) else { return false };
-        let old = u16::from_be_bytes([check[0], check[1]]);
-        // A UDP datagram without a checksum stays one.
-        if p.proto != 17 || old != 0 {
-            sum += u64::from(!old);
-            while sum > 0xffff {
-                sum = (sum & 0xffff) + (sum >> 16);
-            }
-            let mut new = !(sum as u16);
-            if p.proto == 17 && new == 0 {
-                new = 0xffff;
-            }
-            check.copy_from_slice(&new.to_be_bytes());
+        if unchecked {
+            return true;
         }
+        let Some(check) = bytes.get_mut(check - start..check - start + 2) else { return false };
+        sum += u64::from(!u16::from_be_bytes([check[0], check[1]]));
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        let mut new = !(sum as u16);
+        if p.proto == 17 && new == 0 {
+            new = 0xffff;
+        }
+        check.copy_from_slice(&new.to_be_bytes());
         true
     }
 

@@ -4,6 +4,7 @@
 
 #[path = "../process/mod.rs"]
 mod process;
+pub(crate) mod raw;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -333,7 +334,7 @@ impl Engine {
         let settings = format!(
             "%YAML 1.1\n---\ninclude: {}\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types:\n        - \
              alert:\n            verdict: yes\n        - drop:\n            alerts: yes\n            flows: all\n        - \
-             stats\n        - http\n",
+             stats\n        - http\n        - flow\n",
             process::root().join("etc/margay.yaml").display()
         );
         std::fs::write(dir.join("bench.yaml"), settings).expect("settings");

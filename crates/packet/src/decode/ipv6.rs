@@ -6,7 +6,7 @@ use crate::bytes::{array_at, u8_at, u16_at, u32_at};
 use crate::decoder::{Decoder, bad, note};
 use crate::defrag::Fragment;
 use crate::event::DecodeEvent as E;
-use crate::packet::{L3, Packet, PacketSink, ipv6_ext};
+use crate::packet::{L3, Packet, PacketSink, Refused, ipv6_ext};
 
 /// The fixed header.
 const FIXED: usize = 40;
@@ -61,7 +61,11 @@ impl Decoder {
         if b[0] >> 4 != 6 {
             return bad(p, E::Ipv6WrongIpVersion);
         }
-        let payload_len = usize::from(u16_at(b, 4));
+        let mut payload_len = usize::from(u16_at(b, 4));
+        if payload_len == 0 && b[6] == next::HOP_BY_HOP && self.config.defrag.inline {
+            // The length is said in the options (RFC 2675 section 2), or there is none: some hosts take all that came.
+            payload_len = b.len() - FIXED;
+        }
         if FIXED + payload_len > b.len() {
             return bad(p, E::Ipv6TruncPkt);
         }
@@ -96,20 +100,29 @@ impl Decoder {
                         break false;
                     }
                 }
-                next::FRAGMENT => match fragment_header(p, ip, w) {
-                    FragmentHeader::Broken => break false,
-                    FragmentHeader::Useless => {}
-                    FragmentHeader::Real(f) => {
-                        set_layer(p, ip, w);
-                        if let Some(f) = f {
-                            self.fragment(p, f, sink);
-                        } else {
-                            p.fragment = true;
-                            self.counters.defrag_ipv6_fragments += 1;
+                next::FRAGMENT => {
+                    let again = w.seen & ipv6_ext::FRAGMENT != 0;
+                    match fragment_header(p, ip, w) {
+                        FragmentHeader::Broken => break false,
+                        FragmentHeader::Useless => {
+                            // One in another is put together by some hosts, and refused by others.
+                            if again && self.config.defrag.inline {
+                                p.refused = Some(Refused::Unsound);
+                            }
                         }
-                        return;
+                        FragmentHeader::Real(f) => {
+                            set_layer(p, ip, w);
+                            if let Some(f) = f {
+                                self.fragment(p, f, sink);
+                            } else {
+                                p.fragment = true;
+                                p.refused = self.config.defrag.inline.then_some(Refused::Unsound);
+                                self.counters.defrag_ipv6_fragments += 1;
+                            }
+                            return;
+                        }
                     }
-                },
+                }
                 _ => break true,
             }
         };

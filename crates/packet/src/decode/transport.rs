@@ -71,7 +71,12 @@ impl Decoder {
             bad(p, E::UdpHlenTooSmall);
             return;
         }
-        let udp_len = usize::from(u16_at(b, 4));
+        let mut udp_len = usize::from(u16_at(b, 4));
+        if udp_len == 0 && self.config.defrag.inline && p.dst.is_ipv6() {
+            // All that there is (RFC 2675 section 4), also for hosts that do not look whether it is as long as that is for.
+            note(p, E::UdpLenInvalid);
+            udp_len = b.len();
+        }
         if udp_len > b.len() {
             bad(p, E::UdpPktTooSmall);
             return;

@@ -5,7 +5,11 @@
 //! policy of the destination can decide where fragments overlap. Trackers keep their buffers when they are reused:
 //! after a while nothing is allocated.
 //!
-//! Limits: trackers (the one that was longest without a fragment gives way), fragments and memory (what does not fit is
+//! Inline, fragments go on as they come, and a host that misses one must not put together what was not inspected: what came first
+//! counts, and what says something else is refused ([`Refused`]); so is what comes of a datagram that was dropped. One whose fragments
+//! took different ways may not have arrived whole: it is kept until it would time out, and stays what it was.
+//!
+//! Limits: trackers (the one that was longest without a fragment gives way; inline the new one), fragments and memory (what does not fit is
 //! not kept, and the packet says so), time (a datagram not whole by then is forgotten).
 
 mod segments;
@@ -17,7 +21,7 @@ use crate::checksum::internet;
 use crate::config::{DefragConfig, Policy};
 use crate::counters::DecodeCounters;
 use crate::event::DecodeEvent as E;
-use crate::packet::{L3, Packet};
+use crate::packet::{Completed, L3, Packet, Refused};
 use segments::Inserted;
 use table::{Key, Slot, Table};
 
@@ -44,6 +48,16 @@ pub(crate) struct Fragment {
     pub(crate) next_header_at: usize,
 }
 
+/// A datagram that is whole.
+pub(crate) struct Whole {
+    /// From the first fragment's link layer on.
+    pub(crate) data: Vec<u8>,
+    /// Where its IP header starts.
+    pub(crate) ip: usize,
+    /// What the last fragment brought, where none overlaps another.
+    pub(crate) completed: Option<Completed>,
+}
+
 /// The defragmenter of one decoder.
 #[derive(Debug)]
 pub(crate) struct Defrag {
@@ -53,6 +67,7 @@ pub(crate) struct Defrag {
     vlan_tracking: bool,
     memcap: usize,
     max_frags: usize,
+    inline: bool,
     /// Fragments kept now.
     frags: usize,
     /// Buffers for datagrams that are whole; more than one only where one is inside another.
@@ -72,6 +87,7 @@ impl Defrag {
             vlan_tracking: config.vlan_tracking,
             memcap: config.memcap,
             max_frags: config.max_frags,
+            inline: config.inline,
             frags: 0,
             pool: Vec::new(),
         }
@@ -82,19 +98,29 @@ impl Defrag {
         self.memcap = memcap;
     }
 
-    /// Keeps a fragment. Returns the datagram, from the first fragment's link layer on, and where its IP header starts,
-    /// when nothing of it is missing any more; [`Defrag::give_back`] takes the buffer.
-    pub(crate) fn add(
-        &mut self,
-        p: &mut Packet<'_>,
-        f: &Fragment,
-        counters: &mut DecodeCounters,
-    ) -> Option<(Vec<u8>, usize)> {
+    /// Keeps a fragment. Returns the datagram when nothing of it is missing any more; [`Defrag::give_back`] takes the
+    /// buffer.
+    pub(crate) fn add(&mut self, p: &mut Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) -> Option<Whole> {
         let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
+        let key = Key::new(p, f.id, is_v6, self.vlan_tracking);
+        if let Some(slot) = self.table.find(&key)
+            && self.table.tracker(slot).refused
+            && !self.table.timed_out(slot, p.time)
+        {
+            p.refused = Some(Refused::Datagram);
+            return None;
+        }
+        let unsound = self.inline.then_some(Refused::Unsound);
         let payload = p.data.get(f.start..f.end)?;
         // An IPv4 datagram's length includes its header, of 20 bytes at least.
         if f.offset + payload.len() + if is_v6 { 0 } else { 20 } > MAX_LEN {
             p.events.push(if is_v6 { E::Ipv6FragPktTooLarge } else { E::Ipv4FragPktTooLarge });
+            p.refused = unsound;
+            return None;
+        }
+        // Some hosts take as much of it as is a multiple of eight, others nothing; none takes what has a broken header.
+        if self.inline && ((f.more && payload.len() % 8 != 0) || p.ipv4_checksum_ok() == Some(false)) {
+            p.refused = unsound;
             return None;
         }
         let ignored = if is_v6 { E::Ipv6FragIgnored } else { E::Ipv4FragIgnored };
@@ -103,11 +129,28 @@ impl Defrag {
         }
         if self.frags >= self.max_frags {
             counters.defrag_max_frags_reached += 1;
+            p.defrag_memcap_hit = true;
             p.events.push(ignored);
             return None;
         }
-        let key = Key::new(p, f.id, is_v6, self.vlan_tracking);
-        let slot = self.tracker(&key, p, counters);
+        let Some(slot) = self.tracker(&key, p, counters) else {
+            p.defrag_memcap_hit = true;
+            p.events.push(ignored);
+            return None;
+        };
+        let next = if is_v6 { p.data.get(f.start - 8).copied().unwrap_or(59) } else { 0 };
+        let way = if self.inline { way(p, f, is_v6) } else { 0 };
+        if self.inline {
+            let t = self.table.tracker(slot);
+            if t.contradicts(f, payload, next) {
+                p.events.push(if is_v6 { E::Ipv6FragOverlap } else { E::Ipv4FragOverlap });
+                p.refused = if t.settled { Some(Refused::Datagram) } else { unsound };
+                return None;
+            }
+            if t.settled {
+                return None;
+            }
+        }
         let head = if f.offset == 0 { p.data.get(..if is_v6 { f.start - 8 } else { f.start })? } else { &[] };
         if !self.room(slot, payload.len() + head.len(), p, counters) {
             counters.defrag_memcap += 1;
@@ -124,6 +167,9 @@ impl Defrag {
         let end = f.offset + payload.len();
         let Inserted { overlap, first_byte } = t.segments.insert(t.policy, f.offset, payload);
         t.frags += 1;
+        t.overlap |= overlap;
+        t.uneven |= t.frags > 1 && t.way != way;
+        t.way = way;
         self.frags += 1;
         t.end = t.end.max(end);
         if !f.more {
@@ -133,11 +179,9 @@ impl Defrag {
             t.head.clear();
             t.head.extend_from_slice(head);
             t.ip = f.ip;
-            if is_v6 {
-                let next = p.data.get(f.start - 8).copied().unwrap_or(59);
-                if let Some(b) = t.head.get_mut(f.next_header_at) {
-                    *b = next;
-                }
+            t.next = next;
+            if is_v6 && let Some(b) = t.head.get_mut(f.next_header_at) {
+                *b = next;
             }
         }
         if overlap {
@@ -145,8 +189,13 @@ impl Defrag {
         }
         // What ends behind the last fragment is no part of a datagram: such a one never gets whole.
         let whole = t.end > 0 && t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
-        let result = if whole { self.assemble(slot, is_v6, p) } else { None };
-        if whole {
+        let result = if whole { self.assemble(slot, is_v6, p, f) } else { None };
+        // For those that are kept there is half of the memory.
+        if whole && self.inline && self.table.tracker(slot).uneven && self.table.memuse() < self.memcap / 2 {
+            let t = self.table.tracker_mut(slot);
+            t.settled = true;
+            self.frags -= std::mem::take(&mut t.frags).min(self.frags);
+        } else if whole {
             self.release(slot);
         }
         self.table.account(slot);
@@ -163,7 +212,7 @@ impl Defrag {
     }
 
     /// The datagram of a tracker that has all of it; `None`, with an event, where it is too long.
-    fn assemble(&mut self, slot: Slot, is_v6: bool, p: &mut Packet<'_>) -> Option<(Vec<u8>, usize)> {
+    fn assemble(&mut self, slot: Slot, is_v6: bool, p: &mut Packet<'_>, f: &Fragment) -> Option<Whole> {
         let t = self.table.tracker(slot);
         let ip_headers = t.head.len().saturating_sub(t.ip);
         let length = ip_headers + t.end - if is_v6 { 40.min(ip_headers) } else { 0 };
@@ -185,15 +234,32 @@ impl Defrag {
             let sum = internet(headers).to_be_bytes();
             headers.get_mut(10..12)?.copy_from_slice(&sum);
         }
-        Some((out, t.ip))
+        let completed = (!t.overlap).then(|| Completed {
+            start: (t.head.len() + f.offset) as u32,
+            len: (f.end - f.start) as u32,
+            at: f.start as u32,
+        });
+        Some(Whole { data: out, ip: t.ip, completed })
     }
 
-    /// The tracker of `key`: the one there is, or a fresh one.
-    fn tracker(&mut self, key: &Key, p: &Packet<'_>, counters: &mut DecodeCounters) -> Slot {
+    /// The datagram that this fragment completed is dropped: nothing more of it is kept until it would time out. A host
+    /// that has its other fragments forgets them no later than that (RFC 791 section 3.2, RFC 8200 section 4.5).
+    pub(crate) fn refuse(&mut self, p: &Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) {
+        let key = Key::new(p, f.id, matches!(p.l3, L3::Ipv6 { .. }), self.vlan_tracking);
+        if let Some(slot) = self.table.find(&key) {
+            self.release(slot);
+        }
+        if let Some(slot) = self.tracker(&key, p, counters) {
+            self.table.tracker_mut(slot).refused = true;
+        }
+    }
+
+    /// The tracker of `key`: the one there is, or a fresh one; inline `None` where there is no room.
+    fn tracker(&mut self, key: &Key, p: &Packet<'_>, counters: &mut DecodeCounters) -> Option<Slot> {
         if let Some(slot) = self.table.find(key) {
             if !self.table.timed_out(slot, p.time) {
                 self.table.touch(slot);
-                return slot;
+                return Some(slot);
             }
             counters.defrag_tracker_timeout += 1;
             self.release(slot);
@@ -203,6 +269,8 @@ impl Defrag {
             if let Some(oldest) = self.table.oldest() {
                 if self.table.timed_out(oldest, p.time) {
                     counters.defrag_tracker_soft_reuse += 1;
+                } else if self.inline && !self.table.tracker(oldest).is_over() {
+                    return None;
                 } else {
                     counters.defrag_tracker_hard_reuse += 1;
                 }
@@ -210,7 +278,7 @@ impl Defrag {
             }
         }
         let policy = self.policy(p.dst);
-        self.table.insert(key, policy, p.time)
+        Some(self.table.insert(key, policy, p.time))
     }
 
     /// The policy for datagrams to `dst`.
@@ -247,6 +315,17 @@ impl Defrag {
         self.frags = self.frags.saturating_sub(self.table.tracker(slot).frags);
         self.table.remove(slot);
     }
+}
+
+/// What of a fragment says which way it goes and whether it arrives, as one number: to whom, its TTL or hop limit, options.
+fn way(p: &Packet<'_>, f: &Fragment, is_v6: bool) -> u64 {
+    let (ttl, options, end) = if is_v6 { (7, 40, f.start.saturating_sub(8)) } else { (8, 20, f.start) };
+    let to = p.ethernet.map_or([0; 6], |e| e.dst);
+    let ttl = p.data.get(f.ip + ttl);
+    let options = p.data.get(f.ip + options..end).unwrap_or(&[]);
+    // FNV-1a.
+    let hash = |h: u64, &b: &u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
+    to.iter().chain(ttl).chain(options).fold(0xcbf2_9ce4_8422_2325, hash)
 }
 
 /// Whether `network`/`prefix` holds `address`.

@@ -84,6 +84,18 @@ impl Segments {
         Inserted { overlap, first_byte }
     }
 
+    /// Whether bytes are there already at `offset`, and are others than these.
+    pub(super) fn contradict(&self, offset: usize, bytes: &[u8]) -> bool {
+        let (start, end) = (offset as u32, (offset + bytes.len()) as u32);
+        let low = self.list.partition_point(|s| s.end <= start);
+        self.list.iter().skip(low).take_while(|s| s.start < end).any(|s| {
+            let part = s.part(s.start.max(start), s.end.min(end));
+            let at = part.at as usize;
+            self.store.get(at..at + (part.end - part.start) as usize)
+                != bytes.get((part.start - start) as usize..(part.end - start) as usize)
+        })
+    }
+
     /// How many bytes of the datagram are there.
     pub(super) fn covered(&self) -> usize {
         self.covered as usize

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-use super::KEEP_CAPACITY;
 use super::segments::Segments;
+use super::{Fragment, KEEP_CAPACITY};
 use crate::config::Policy;
 use crate::packet::{Packet, Time};
 
@@ -31,6 +31,26 @@ impl Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
+impl Tracker {
+    /// Whether nothing is to be put together any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.refused || self.settled
+    }
+
+    /// Whether a fragment says something else than those of before: other bytes, another end, or if it is the first one, another
+    /// protocol. `next` is what it says comes behind its fragment header.
+    pub(super) fn contradicts(&self, f: &Fragment, payload: &[u8], next: u8) -> bool {
+        let end = f.offset + payload.len();
+        let ends = if f.more {
+            self.last_end != 0 && end >= self.last_end
+        } else {
+            self.end > end || (self.last_end != 0 && end != self.last_end)
+        };
+        let head = f.offset == 0 && !self.head.is_empty() && next != self.next;
+        ends || head || self.segments.contradict(f.offset, payload)
+    }
+}
+
 /// No tracker.
 const NONE: u32 = u32::MAX;
 
@@ -44,6 +64,17 @@ pub(super) struct Tracker {
     pub(super) segments: Segments,
     /// Fragments kept.
     pub(super) frags: usize,
+    /// Whether two of them overlapped.
+    pub(super) overlap: bool,
+    /// It was whole, and was dropped.
+    pub(super) refused: bool,
+    /// Inline: it was whole, and went on; it is kept for what may follow.
+    pub(super) settled: bool,
+    /// Inline: the way of the last fragment, and whether not all had the same.
+    pub(super) way: u64,
+    pub(super) uneven: bool,
+    /// For IPv6: what the first fragment says comes behind its fragment header.
+    pub(super) next: u8,
     /// Where the last fragment (without "more fragments") ended; 0 as long as it is missing.
     pub(super) last_end: usize,
     /// Where the furthest fragment ended.
@@ -154,6 +185,12 @@ impl Table {
                     last: now,
                     segments: Segments::default(),
                     frags: 0,
+                    overlap: false,
+                    refused: false,
+                    settled: false,
+                    way: 0,
+                    uneven: false,
+                    next: 0,
                     last_end: 0,
                     end: 0,
                     head: Vec::new(),
@@ -231,6 +268,7 @@ impl Table {
         t.segments.clear(KEEP_CAPACITY);
         t.head.clear();
         t.frags = 0;
+        (t.overlap, t.uneven, t.refused, t.settled) = (false, false, false, false);
         t.last_end = 0;
         t.end = 0;
         self.account(slot);

@@ -1,5 +1,6 @@
 //! What was counted: of interfaces, of workers, of a flow.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use margay_flow::Direction;
@@ -11,6 +12,7 @@ use crate::control::message::Answer;
 use crate::control::{ANSWER, Control};
 use crate::stats::Reporter;
 use crate::worker::Worker;
+use crate::worker::bypass::Family;
 
 pub(super) fn iface_list(control: &Arc<Control>, _: &Args<'_>) -> Answer {
     let names = control.live.get().map_or(&[][..], |l| &l.interfaces);
@@ -38,9 +40,48 @@ pub(super) fn iface_stat(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     Ok(json!({"pkts": pkts, "drop": drop, "bypassed": bypassed, "invalid-checksums": invalid}))
 }
 
-/// What was cut short before it came here: nothing is.
-pub(super) fn bypassed(_: &Arc<Control>, _: &Args<'_>) -> Answer {
-    Err("No interface using bypass".into())
+/// What became of flows that were to be bypassed in the kernel, of each interface where that is wanted.
+pub(super) fn bypassed(control: &Arc<Control>, _: &Args<'_>) -> Answer {
+    let of = |w: &mut Worker, _: &mut Reporter| {
+        let rest = &w.lane.rest;
+        let families = rest.kernel.as_ref()?.families();
+        let names: Vec<String> = rest.captured.as_ref()?.ends.iter().map(|e| e.interface.clone()).collect();
+        Some((names, families))
+    };
+    // Without workers there is no interface either.
+    let workers = if control.live.get().is_some() { ask(control, of)? } else { Vec::new() };
+    in_kernel(workers.into_iter().flatten())
+}
+
+/// What the workers' flows in the kernel are together. Interfaces that are bridged have one table, and tell the same of it.
+fn in_kernel(workers: impl Iterator<Item = (Vec<String>, [Family; 2])>) -> Answer {
+    let mut all: BTreeMap<String, [Family; 2]> = BTreeMap::new();
+    for (names, families) in workers {
+        for name in names {
+            for (sum, f) in all.entry(name).or_default().iter_mut().zip(&families) {
+                sum.there += f.there;
+                sum.entered += f.entered;
+                sum.full += f.full;
+                sum.refused += f.refused;
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err("No interface using bypass".into());
+    }
+    let told = |(name, [v4, v6]): (String, [Family; 2])| {
+        // The table has an entry for each direction.
+        let told = json!({
+            "ipv4_maps_count": v4.there * 2,
+            "ipv4_success": v4.entered,
+            "ipv4_fail": v4.full + v4.refused,
+            "ipv6_maps_count": v6.there * 2,
+            "ipv6_success": v6.entered,
+            "ipv6_fail": v6.full + v6.refused,
+        });
+        (name, told)
+    };
+    Ok(Value::Object(all.into_iter().map(told).collect()))
 }
 
 /// Dotted names as nested objects.
@@ -126,5 +167,26 @@ mod tests {
         // A name that is a group as well breaks nothing.
         let odd = [("a", 1), ("a.b", 2)].map(|(n, v)| (n.to_owned(), v));
         assert_eq!(nest(&odd), json!({"a": 1}));
+    }
+
+    #[test]
+    fn flows_in_the_kernel() {
+        assert_eq!(in_kernel(std::iter::empty()), Err("No interface using bypass".into()));
+        let one = Family { there: 2, entered: 5, full: 1, refused: 2 };
+        let pair = || vec!["eth0".to_owned(), "eth1".to_owned()];
+        let workers = [
+            (pair(), [one, Family::default()]),
+            (pair(), [one, Family { there: 1, entered: 1, ..Family::default() }]),
+            (vec!["eth2".to_owned()], Default::default()),
+        ];
+        let told = |n: [u64; 6]| {
+            json!({
+                "ipv4_maps_count": n[0], "ipv4_success": n[1], "ipv4_fail": n[2],
+                "ipv6_maps_count": n[3], "ipv6_success": n[4], "ipv6_fail": n[5],
+            })
+        };
+        let both = told([8, 10, 6, 2, 1, 0]);
+        let all = json!({"eth0": both, "eth1": both, "eth2": told([0; 6])});
+        assert_eq!(in_kernel(workers.into_iter()), Ok(all));
     }
 }

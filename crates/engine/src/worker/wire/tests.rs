@@ -173,3 +173,70 @@ fn replaced_bytes_have_right_checksums() {
     let f = udp(true, b"short");
     assert_eq!(replaced(&f, &[(3, b"XYZ"), (u32::MAX, b"Q")]), Some(f.clone()));
 }
+
+/// A datagram of UDP over IPv4 or IPv6, cut at 32 bytes.
+fn cut(v4: bool, payload: &[u8]) -> [Vec<u8>; 2] {
+    let whole = udp(v4, payload);
+    let head = if v4 { 34 } else { 54 };
+    let (from, to) = addresses(v4);
+    let rest = &whole[head..];
+    [(0, &rest[..32], true), (32, &rest[32..], false)].map(|(at, part, more): (u16, &[u8], bool)| {
+        let mut f = ethernet(&[], v4);
+        let start = f.len();
+        if v4 {
+            ip(&mut f, from, to, 17, part.len());
+            let word = (at / 8) | if more { 0x2000 } else { 0 };
+            f[start + 4..start + 8].copy_from_slice(&[0, 7, (word >> 8) as u8, word as u8]);
+            f[start + 10..start + 12].fill(0);
+            let sum = checksum::internet(&f[start..]);
+            f[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
+        } else {
+            ip(&mut f, from, to, 44, part.len() + 8);
+            f.extend_from_slice(&[17, 0, 0, at as u8 | u8::from(more), 0, 0, 0, 7]);
+        }
+        f.extend_from_slice(part);
+        f
+    })
+}
+
+#[test]
+fn in_fragments_the_last_one_is_written_to() {
+    let payload = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    for v4 in [true, false] {
+        let [first, last] = cut(v4, payload);
+        // Where in the payload; whether the first fragment comes last; whether it can be.
+        for (at, first_last, done) in [(3, true, true), (3, false, false), (30, false, false), (22, true, false)] {
+            let (a, b) = if first_last { (&last, &first) } else { (&first, &last) };
+            let mut decoder = Decoder::new(DecodeConfig::default());
+            let mut wire = Wire::new(true, None);
+            decoder.decode(&frame(a), &mut |_: &Packet<'_>| {});
+            wire.begin(b);
+            let mut was = None;
+            let mut sink = |p: &Packet<'_>| {
+                if p.source == PacketSource::Defrag {
+                    was = Some(wire.replace(p, [(at, &b"XYZ"[..])].into_iter()));
+                }
+            };
+            decoder.decode(&frame(b), &mut sink);
+            assert_eq!(was, Some(done), "{v4} {at} {first_last}");
+            wire.decide(Fate::default());
+            let Some(sent) = wire.decisions.replacement(0) else {
+                assert!(!done);
+                continue;
+            };
+            assert_eq!(sent.len(), b.len());
+            let mut whole = None;
+            let mut sink = |p: &Packet<'_>| {
+                if p.source == PacketSource::Defrag {
+                    whole = Some((p.checksum_ok(), p.payload().to_vec()));
+                }
+            };
+            let mut decoder = Decoder::new(DecodeConfig::default());
+            decoder.decode(&frame(a), &mut sink);
+            decoder.decode(&frame(sent), &mut sink);
+            let mut other = payload.to_vec();
+            other[at as usize..at as usize + 3].copy_from_slice(b"XYZ");
+            assert_eq!(whole, Some((Some(true), other)));
+        }
+    }
+}

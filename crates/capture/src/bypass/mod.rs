@@ -1,10 +1,14 @@
 //! Bypass in the kernel: packets of flows that need no more looking do not come to us at all.
 //!
-//! A [`Bypass`] is a program of XDP at one interface, or at two that are bridged, and the table of flows in which it looks
+//! A [`Bypass`] is a program at one interface, or at two that are bridged, and the table of flows in which it looks
 //! ([`crate::ebpf`]). A flow is entered with the keys of both its directions ([`Bypass::enter`]); from then on its packets are
 //! dropped there, or, between bridged interfaces, sent on to the other one. The program counts what it does so, for each direction
 //! and CPU; [`Bypass::read`] reads the counts of all flows, for a thread beside the packet path, and [`Bypass::take`] removes a
 //! flow and says what it had at last.
+//!
+//! Where it stands ([`Place`]): XDP, in the driver or in the network stack; there the kernel copies each packet larger than a page for
+//! it, of whatever flow. Bridged interfaces in the network stack have it at tc instead, together with a program at their sockets
+//! (`ingress`), and no packet is touched.
 //!
 //! These packets come to us all the same:
 //! - those that open or end a TCP connection (SYN, FIN, RST), so that a flow's end is seen;
@@ -12,7 +16,8 @@
 //! - what is for the host itself: frames to the interface's own address, and to many. So whoever bypasses on an interface that is
 //!   used for something else does not cut off the host. (What the host bridges or routes does pass the interface with other
 //!   addresses: bypass is for taps, mirrors and inline pairs.)
-//! - between bridged interfaces, packets larger than the other one sends (those that the kernel put together: GRO, LRO).
+//! - between bridged interfaces, packets larger than the other one sends: with XDP those too that the kernel put together (GRO, LRO),
+//!   at tc only such as would not be cut apart.
 //!
 //! | what | limit or policy |
 //! | --- | --- |
@@ -20,9 +25,11 @@
 //! | an entry | stays until it is taken, so that no count is lost; all go with the process |
 //! | an interface that is gone | the program goes with it; [`Bypass::repair`] brings it back |
 
+mod ingress;
+
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use margay_packet::{LinkType, Time};
@@ -30,10 +37,11 @@ use margay_packet::{LinkType, Time};
 use crate::af_packet::Interface;
 use crate::af_packet::ring::Asker;
 use crate::af_xdp::attach;
-use crate::ebpf::programs::{self, Found, key, value};
+use crate::ebpf::passing::{self, Found, key, value};
 use crate::ebpf::sys::{Link, Map, MapType, NO_PREALLOC, Program, ProgramType};
 use crate::ebpf::{Purpose, XdpMode};
 use crate::live::LiveError;
+use ingress::Ingress;
 
 /// Flows that a program's table has room for.
 pub const FLOWS: u32 = 65_536;
@@ -117,13 +125,43 @@ pub struct BypassPort {
     pub to: Option<String>,
 }
 
+/// Where a program stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In the driver (XDP).
+    Driver,
+    /// In the network stack (XDP).
+    Stack,
+    /// Where packets come in to the network stack (tc), after sockets of AF_PACKET, which have a program too ([`Bypass::filter`]).
+    Ingress,
+}
+
+impl Place {
+    fn of(mode: XdpMode) -> Place {
+        match mode {
+            XdpMode::Driver => Place::Driver,
+            XdpMode::Generic => Place::Stack,
+        }
+    }
+}
+
+/// The program for sockets of AF_PACKET that keeps packets of bypassed flows out of them.
+#[derive(Debug, Clone)]
+pub struct SocketFilter(Arc<Program>);
+
+impl SocketFilter {
+    pub(crate) fn fd(&self) -> i32 {
+        self.0.fd()
+    }
+}
+
 /// A program at its interface.
 #[derive(Debug)]
 struct Standing {
     index: i32,
     /// The number of the interface that packets leave by.
     to: Option<i32>,
-    mode: XdpMode,
+    place: Place,
     _devices: Option<Map>,
     _link: Link,
 }
@@ -133,13 +171,17 @@ struct Standing {
 pub struct Bypass {
     flows: Map,
     ports: Vec<BypassPort>,
+    /// What there is at tc for each port; nothing where programs are of XDP.
+    ingress: Vec<Ingress>,
+    instead: Option<LiveError>,
     mode: Option<XdpMode>,
     standing: Mutex<Vec<Option<Standing>>>,
 }
 
 impl Bypass {
     /// Brings the program to the interfaces. `mode`: where it stands; `None`: in the driver where it can, in the stack where it
-    /// cannot.
+    /// cannot. Bridged interfaces that are to have it in the stack have it at tc ([`Place::Ingress`]) where the kernel can do that
+    /// (Linux 6.6); then all sockets through which packets are sent on otherwise need [`Bypass::filter`].
     ///
     /// # Errors
     /// [`LiveError`]; then it is at none of them.
@@ -149,18 +191,49 @@ impl Bypass {
         let flows = Map::new(MapType::PercpuHash, "bypassed", sizes, FLOWS * 2, NO_PREALLOC).map_err(|e| {
             Purpose { interface: first, needs: NEEDS }.refused("cannot have a table of bypassed flows", e)
         })?;
-        let mut standing = Vec::new();
-        for port in ports {
-            standing.push(Some(stand(&flows, port, mode)?));
+        let mut bypass = Bypass {
+            flows,
+            ports: ports.to_vec(),
+            ingress: Vec::new(),
+            instead: None,
+            mode,
+            standing: Mutex::default(),
+        };
+        if mode == Some(XdpMode::Generic) && ports.iter().all(|p| p.to.is_some()) {
+            let made: Result<_, _> = ports.iter().map(|p| Ingress::new(&bypass.flows, &p.interface)).collect();
+            match made.and_then(|i| bypass.stand_all(i)) {
+                Ok(()) => return Ok(bypass),
+                Err(e) => bypass.instead = Some(e),
+            }
         }
-        Ok(Bypass { flows, ports: ports.to_vec(), mode, standing: Mutex::new(standing) })
+        bypass.stand_all(Vec::new())?;
+        Ok(bypass)
     }
 
-    /// Where its programs stand: that in the network stack is the slowest.
-    pub fn modes(&self) -> Vec<(String, Option<XdpMode>)> {
+    fn stand_all(&mut self, ingress: Vec<Ingress>) -> Result<(), LiveError> {
+        self.ingress = ingress;
+        let all: Result<Vec<_>, _> = (0..self.ports.len()).map(|at| self.stand(at).map(Some)).collect();
+        self.standing = Mutex::new(all.inspect_err(|_| self.hold())?);
+        Ok(())
+    }
+
+    /// Where its programs stand.
+    pub fn places(&self) -> Vec<(String, Option<Place>)> {
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |(p, s): (&BypassPort, &Option<Standing>)| (p.interface.clone(), s.as_ref().map(|s| s.mode));
+        let of = |(p, s): (&BypassPort, &Option<Standing>)| (p.interface.clone(), s.as_ref().map(|s| s.place));
         self.ports.iter().zip(standing.iter()).map(of).collect()
+    }
+
+    /// Why programs that were to be at tc are of XDP.
+    pub fn instead(&self) -> Option<&LiveError> {
+        self.instead.as_ref()
+    }
+
+    /// The program that sockets of AF_PACKET at that interface need: they have packets before tc has them. `None` where there is none
+    /// at tc. It holds for as long as this is there, also for interfaces that are made anew.
+    pub fn filter(&self, interface: &str) -> Option<SocketFilter> {
+        let at = self.ports.iter().position(|p| p.interface == interface)?;
+        self.ingress.get(at).map(|i| i.filter.clone())
     }
 
     /// Has packets of a flow, of both its directions, dropped or forwarded from here on.
@@ -226,27 +299,47 @@ impl Bypass {
     pub fn repair(&self) -> Result<Vec<String>, LiveError> {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut back = Vec::new();
-        for (port, place) in self.ports.iter().zip(standing.iter_mut()) {
+        for (at, (port, place)) in self.ports.iter().zip(standing.iter_mut()).enumerate() {
             let index = |name: &str| Interface::find(name).ok().map(|i| i.index);
             let (here, there) = (index(&port.interface), port.to.as_deref().map(index));
             if place.as_ref().is_some_and(|s| Some(s.index) == here && there.is_none_or(|t| t == s.to)) {
                 continue;
             }
+            // Sockets take what nobody sends on.
+            self.ingress.get(at).inspect(|i| i.hold());
             *place = None;
             if here.is_some() && there.is_none_or(|t| t.is_some()) {
-                *place = Some(stand(&self.flows, port, self.mode)?);
+                *place = Some(self.stand(at)?);
                 back.push(port.interface.clone());
             }
         }
         Ok(back)
     }
+
+    /// Brings the program to an interface.
+    fn stand(&self, at: usize) -> Result<Standing, LiveError> {
+        let Some(port) = self.ports.get(at) else { return Err(LiveError::NoInterface(String::new())) };
+        match (self.ingress.get(at), &port.to) {
+            (Some(ingress), Some(to)) => ingress.stand(&self.flows, &port.interface, to),
+            _ => stand(&self.flows, port, self.mode),
+        }
+    }
+
+    /// Has all packets come to sockets.
+    fn hold(&self) {
+        self.ingress.iter().for_each(Ingress::hold);
+    }
 }
 
-/// Brings the program to an interface.
-fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standing, LiveError> {
-    let name = port.interface.as_str();
-    let purpose = Purpose { interface: name, needs: NEEDS };
-    let failed = |what| move |e| purpose.refused(what, e);
+impl Drop for Bypass {
+    fn drop(&mut self) {
+        // Sockets may be there for longer.
+        self.hold();
+    }
+}
+
+/// An interface of Ethernet, and its address.
+fn ethernet(name: &str, asker: &Asker) -> Result<(Interface, [u8; 6]), LiveError> {
     let interface = Interface::find(name)?;
     if interface.link != LinkType::ETHERNET || interface.loopback {
         return Err(LiveError::Setting {
@@ -255,8 +348,18 @@ fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standi
             message: "only interfaces of Ethernet can have it".to_owned(),
         });
     }
+    let own =
+        asker.address(name).map_err(|e| Purpose { interface: name, needs: NEEDS }.refused("cannot be looked at", e))?;
+    Ok((interface, own))
+}
+
+/// Brings the program of XDP to an interface.
+fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standing, LiveError> {
+    let name = port.interface.as_str();
+    let purpose = Purpose { interface: name, needs: NEEDS };
+    let failed = |what| move |e| purpose.refused(what, e);
     let asker = Asker::new().map_err(failed("cannot be looked at"))?;
-    let own = asker.address(name).map_err(failed("cannot be looked at"))?;
+    let (interface, own) = ethernet(name, &asker)?;
     let (mut devices, mut to) = (None, None);
     let found = match &port.to {
         None => Found::Drop,
@@ -270,11 +373,11 @@ fn stand(flows: &Map, port: &BypassPort, mode: Option<XdpMode>) -> Result<Standi
             Found::Forward { devices: devices.insert(map).fd(), longest: mtu.saturating_add(LINK_HEADER) }
         }
     };
-    let code = programs::bypass(flows.fd(), own, found)?;
+    let code = passing::bypass(flows.fd(), own, found)?;
     let program = Program::load(ProgramType::Xdp, "bypass", &code)
         .map_err(|r| purpose.not_taken("the program that bypasses flows is not taken by the kernel", r))?;
     let (link, mode) = attach(purpose, &program, interface.index, mode)?;
-    Ok(Standing { index: interface.index, to, mode, _devices: devices, _link: link })
+    Ok(Standing { index: interface.index, to, place: Place::of(mode), _devices: devices, _link: link })
 }
 
 /// What all CPUs have counted.
@@ -314,18 +417,18 @@ impl Clock {
 mod tests {
     use super::*;
 
-    fn v4(n: u8, port: u16) -> (IpAddr, u16) {
+    pub(super) fn v4(n: u8, port: u16) -> (IpAddr, u16) {
         (IpAddr::from([10, 0, 0, n]), port)
     }
 
-    fn v6(n: u8, port: u16) -> (IpAddr, u16) {
+    pub(super) fn v6(n: u8, port: u16) -> (IpAddr, u16) {
         let mut a = [0; 16];
         (a[0], a[15]) = (0xfd, n);
         (IpAddr::from(a), port)
     }
 
     /// An Ethernet frame to 02:00:00:00:00:09.
-    fn frame(from: (IpAddr, u16), to: (IpAddr, u16), protocol: u8, flags: u8, tags: &[u16]) -> Vec<u8> {
+    pub(super) fn frame(from: (IpAddr, u16), to: (IpAddr, u16), protocol: u8, flags: u8, tags: &[u16]) -> Vec<u8> {
         let mut f = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1];
         for (n, t) in tags.iter().enumerate() {
             f.extend_from_slice(if n == 0 && tags.len() > 1 { &[0x88, 0xa8] } else { &[0x81, 0] });
@@ -355,12 +458,12 @@ mod tests {
         f
     }
 
-    fn keys(a: (IpAddr, u16), b: (IpAddr, u16), protocol: u8, vlans: &[u16]) -> [BypassKey; 2] {
+    pub(super) fn keys(a: (IpAddr, u16), b: (IpAddr, u16), protocol: u8, vlans: &[u16]) -> [BypassKey; 2] {
         [BypassKey::new(a, b, protocol, vlans).unwrap(), BypassKey::new(b, a, protocol, vlans).unwrap()]
     }
 
     /// The table and the program, without an interface; `None` where that is not allowed.
-    fn loaded() -> Option<(Bypass, Program)> {
+    pub(super) fn loaded() -> Option<(Bypass, Program)> {
         let sizes = [key::LEN as u32, value::LEN as u32];
         let flows = match Map::new(MapType::PercpuHash, "test", sizes, 8, NO_PREALLOC) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
@@ -369,15 +472,16 @@ mod tests {
             }
             other => other.unwrap(),
         };
-        let code = programs::bypass(flows.fd(), [2, 0, 0, 0, 0, 8], Found::Drop).unwrap();
+        let code = passing::bypass(flows.fd(), [2, 0, 0, 0, 0, 8], Found::Drop).unwrap();
         let program =
             Program::load(ProgramType::Xdp, "test", &code).unwrap_or_else(|r| panic!("{}\n{}", r.error, r.log));
-        Some((Bypass { flows, ports: vec![], mode: None, standing: Mutex::default() }, program))
+        let (ports, ingress, standing) = Default::default();
+        Some((Bypass { flows, ports, ingress, instead: None, mode: None, standing }, program))
     }
 
-    const DROP: u32 = 1;
-    const PASS: u32 = 2;
-    const ACK: u8 = 0x10;
+    pub(super) const DROP: u32 = 1;
+    pub(super) const PASS: u32 = 2;
+    pub(super) const ACK: u8 = 0x10;
 
     #[test]
     fn packets_of_bypassed_flows_are_dropped_and_counted() {

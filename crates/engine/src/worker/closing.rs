@@ -1,0 +1,231 @@
+//! The end of connections that are bypassed.
+//!
+//! Of such a connection nothing is followed any more, and where the kernel bypasses it nothing comes here but what may end it
+//! (FIN, RST). When it is over, by all that can be known, the kernel is rid of it, which gives what it counted, and its flow lasts
+//! no longer than that of any connection that is closed ([`margay_flow::FlowTable::set_over`]): late packets come to it until it was
+//! silent for `flow-timeouts.tcp.closed` seconds, then it is logged.
+//!
+//! Anybody can send a FIN or an RST with the addresses of others. So
+//!
+//! | what | why |
+//! | --- | --- |
+//! | one counts where its sequence number may be the next: as far from where the session was when it was bypassed as bytes were counted since, and a window | who does not see the connection has to guess it, as for its hosts; and to have the kernel asked for something costs as much |
+//! | a connection is over with an RST, or a FIN of each side; both are forgotten where it goes on: where anything else comes [`LATE`] after them | a host that does not believe an RST goes on, and so does the bypass, in the kernel too |
+//! | the flow ends when it is silent, and not before | no packet of a connection that lives finds itself without its flow |
+//! | a connection whose session is not known lasts as long as the bypass says, and so does one of which one side was seen to close | there is nothing to judge by |
+//!
+//! What comes after the end is a flow of its own, and inspected: a SYN at once, anything else like the middle of a connection whose
+//! start was not seen (`stream.midstream`, `stream.midstream-policy`).
+
+use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowKey, FlowRef};
+use margay_packet::tcp::flag;
+use margay_packet::{Packet, Time};
+use margay_stream::TcpSession;
+
+use super::{Fate, FlowExt, Lane, Rest};
+use crate::exception::Condition;
+
+/// How long packets may be on their way that were sent before the end, in microseconds.
+const LATE: i64 = 2_000_000;
+
+/// What was seen of the end of a bypassed connection: by direction, the last that says so.
+#[derive(Debug, Default)]
+pub(crate) struct Closing([Option<Sign>; 2]);
+
+/// A FIN or an RST.
+#[derive(Debug, Clone, Copy)]
+struct Sign {
+    seq: u32,
+    reset: bool,
+    time: Time,
+}
+
+impl Sign {
+    /// Whether it may be of the connection.
+    fn fits(&self, core: &FlowCore, session: &TcpSession, direction: Direction) -> bool {
+        session.may_be_next(direction, self.seq, core.bypassed[direction.index()].1)
+    }
+}
+
+impl Closing {
+    /// Notes one. It takes the place of one before, if that was nothing or this one is something.
+    fn note(&mut self, new: Sign, core: &FlowCore, session: &TcpSession, direction: Direction) {
+        let place = &mut self.0[direction.index()];
+        let before = place.filter(|s| s.fits(core, session, direction));
+        *place = match before {
+            Some(s) if !new.fits(core, session, direction) => Some(s),
+            Some(s) => Some(Sign { reset: new.reset || s.reset, ..new }),
+            None => Some(new),
+        };
+    }
+
+    /// When the connection ended, if it did.
+    fn over(&self, core: &FlowCore, session: &TcpSession) -> Option<Time> {
+        let of = |d: Direction| self.0[d.index()].filter(|s| s.fits(core, session, d));
+        match (of(Direction::ToServer), of(Direction::ToClient)) {
+            (Some(a), Some(b)) => Some(a.time.max(b.time)),
+            (Some(s), None) | (None, Some(s)) => s.reset.then_some(s.time),
+            (None, None) => None,
+        }
+    }
+}
+
+/// Whether a flow's connection is over, now that more is known of it: something of it came at `time`, and no sign of its end is
+/// looked for in it.
+pub(super) fn is_over(flow: &mut Flow<FlowExt>, time: Time) -> bool {
+    let Flow { core, ext } = flow;
+    let (Some(closing), Some(session)) = (&ext.closing, &ext.tcp) else { return false };
+    let over = closing.over(core, session);
+    if over.is_some_and(|end| time.micros_since(end) > LATE) {
+        // It goes on.
+        ext.closing = None;
+        return false;
+    }
+    over.is_some()
+}
+
+impl Rest {
+    /// A packet of a bypassed flow came. Whether its connection is over, where that is another thing than it was.
+    pub(super) fn look_for_the_end(
+        &self,
+        packet: &Packet<'_>,
+        flow: &mut Flow<FlowExt>,
+        direction: Direction,
+    ) -> Option<bool> {
+        let tcp = packet.tcp()?;
+        let flags = tcp.flags();
+        let before = flow.core.over;
+        if flags & (flag::FIN | flag::RST) == 0 {
+            return (before && !is_over(flow, packet.time)).then_some(false);
+        }
+        // A host does not take it.
+        if self.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false) {
+            return None;
+        }
+        let Flow { core, ext } = flow;
+        let session = ext.tcp.as_deref()?;
+        let sign = Sign { seq: tcp.seq(), reset: flags & flag::RST != 0, time: packet.time };
+        let closing = ext.closing.get_or_insert_default();
+        closing.note(sign, core, session, direction);
+        let over = closing.over(core, session).is_some();
+        (over != before).then_some(over)
+    }
+}
+
+impl Lane {
+    /// A packet of a bypassed flow: where its connection is over, and the packet opens another one, the flow ends and another
+    /// begins, which is given.
+    pub(super) fn opened_again(
+        &mut self,
+        packet: &Packet<'_>,
+        key: &FlowKey,
+        at: FlowRef,
+        fate: &mut Fate,
+    ) -> Option<FlowRef> {
+        let Lane { flows, rest, policies } = self;
+        let flow = flows.get_mut(at).filter(|f| f.core.over && f.core.action != FlowAction::Drop)?;
+        let flags = packet.tcp()?.flags();
+        let opens = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
+        let broken = rest.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false);
+        if !opens || broken {
+            return None;
+        }
+        let tenant = flow.ext.tenant;
+        let new = flows.replace(at, packet, key, || FlowExt::of(tenant), &mut |f, r| rest.end_flow(f, r));
+        if new.is_none() {
+            rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_flow::FlowState;
+    use margay_packet::{Frame, L3, L4, LinkType};
+    use margay_stream::{StreamConfig, StreamEngine};
+
+    use super::*;
+    use Direction::{ToClient, ToServer};
+
+    const CLIENT: u32 = 1001;
+    const SERVER: u32 = 5001;
+
+    /// A bypassed flow whose session knows both sides' first numbers.
+    fn flow() -> Flow<FlowExt> {
+        let end = |n: u8| (std::net::IpAddr::from([10, 0, 0, n]), u16::from(n));
+        let core = FlowCore { state: FlowState::CaptureBypassed, ..FlowCore::new(1, 6, end(1), end(2), Time(0)) };
+        let mut ext = FlowExt::default();
+        let mut engine = StreamEngine::new(StreamConfig { checksum_validation: false, ..StreamConfig::default() });
+        let handshake = [
+            (ToServer, flag::SYN, CLIENT - 1, 0),
+            (ToClient, flag::SYN | flag::ACK, SERVER - 1, CLIENT),
+            (ToServer, flag::ACK, CLIENT, SERVER),
+        ];
+        for (n, (to, flags, seq, ack)) in handshake.into_iter().enumerate() {
+            let mut bytes = [0u8; 20];
+            bytes[4..8].copy_from_slice(&seq.to_be_bytes());
+            bytes[8..12].copy_from_slice(&ack.to_be_bytes());
+            (bytes[12], bytes[13]) = (0x50, flags);
+            let frame = Frame { data: &bytes, wire_len: 20, time: Time(0), link: LinkType::RAW, number: 1 };
+            let packet = Packet {
+                l3: L3::Ipv4 { offset: 0, header_len: 20, options: 0 },
+                l4: L4::Tcp { offset: 0, header_len: 20 },
+                proto: 6,
+                payload: (20, 0),
+                ..Packet::new(&frame)
+            };
+            engine.process(&mut ext.tcp, &packet, to, n == 0);
+        }
+        assert!(ext.tcp.is_some());
+        Flow { core, ext }
+    }
+
+    fn note(f: &mut Flow<FlowExt>, to: Direction, seq: u32, reset: bool, seconds: i64) -> bool {
+        let sign = Sign { seq, reset, time: Time::new(seconds, 0) };
+        let session = f.ext.tcp.as_deref().unwrap();
+        f.ext.closing.get_or_insert_default().note(sign, &f.core, session, to);
+        is_over(f, Time::new(seconds, 0))
+    }
+
+    #[test]
+    fn both_sides_close_or_one_resets() {
+        let f = &mut flow();
+        assert!(!note(f, ToServer, CLIENT, false, 10));
+        assert!(!note(f, ToServer, CLIENT, false, 11), "again");
+        assert!(note(f, ToClient, SERVER, false, 20));
+        assert!(note(&mut flow(), ToClient, SERVER, true, 10));
+    }
+
+    #[test]
+    fn what_goes_on_is_not_over() {
+        let f = &mut flow();
+        assert!(note(f, ToServer, CLIENT, true, 10));
+        assert!(is_over(f, Time::new(12, 0)), "it was on its way");
+        assert!(!is_over(f, Time::new(13, 0)));
+        assert!(!is_over(f, Time::new(13, 0)) && f.ext.closing.is_none());
+        // One side may close long before the other.
+        assert!(!note(f, ToServer, CLIENT, false, 20) && !is_over(f, Time::new(90, 0)));
+        assert!(note(f, ToClient, SERVER, false, 100));
+        // A FIN that is sent again begins the wait anew.
+        assert!(note(f, ToClient, SERVER, false, 105) && is_over(f, Time::new(106, 0)));
+    }
+
+    #[test]
+    fn numbers_that_are_guessed_do_not_count() {
+        let f = &mut flow();
+        let far = SERVER.wrapping_add(10_000_000);
+        assert!(!note(f, ToClient, far, true, 10) && !note(f, ToClient, SERVER.wrapping_sub(1), true, 10));
+        assert!(!note(f, ToServer, CLIENT, false, 10));
+        assert!(note(f, ToClient, SERVER, false, 11), "it takes the place of nothing");
+        assert!(note(f, ToClient, far, true, 12), "and keeps it");
+        // What the kernel counted is known after the FIN.
+        let f = &mut flow();
+        assert!(!note(f, ToClient, far, true, 10));
+        f.core.bypassed[ToClient.index()].1 = 10_000_000;
+        assert!(is_over(f, Time::new(10, 0)));
+        // Of nothing nothing is known.
+        f.ext.tcp = None;
+        assert!(!is_over(f, Time::new(10, 0)));
+    }
+}
