@@ -421,6 +421,11 @@ impl AppSession {
         self.ended[dir.index()]
     }
 
+    /// Whether no more of a direction is looked at ([`AppSession::truncate`]).
+    pub const fn is_truncated(&self, dir: Direction) -> bool {
+        self.truncated[dir.index()]
+    }
+
     /// Events since the last call, one bit each ([`SessionEvent::bit`]).
     pub const fn take_events(&mut self) -> u8 {
         std::mem::replace(&mut self.events, 0)

@@ -210,36 +210,43 @@ impl CapturedVars {
 }
 
 /// One flow. Addresses and ports are those of its first packet: source is the client.
+///
+/// What every packet touches is at its end, in few cache lines, and what the engine keeps with it follows.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct FlowCore {
-    /// Its number in events (`flow_id`): unique in a run.
-    pub id: u64,
-    /// Client address.
-    pub src: IpAddr,
-    /// Server address.
-    pub dst: IpAddr,
-    /// Client port; for ICMP its type.
-    pub sport: u16,
-    /// Server port; for ICMP its code.
-    pub dport: u16,
-    /// IP protocol.
-    pub proto: u8,
+    /// Time of the first packet.
+    pub start: Time,
+    /// Packets and bytes seen while bypassed, by [`Direction::index`].
+    pub bypassed: [(u64, u64); 2],
+    /// What it carried of late, where that is asked for.
+    pub rate: Option<Box<Rate>>,
     /// ESP: security parameters index.
     pub spi: u32,
     /// VLAN tags, 0 where unused.
     pub vlans: margay_packet::Vlans,
+    /// Client port; for ICMP its type.
+    pub sport: u16,
+    /// Server port; for ICMP its code.
+    pub dport: u16,
+    /// Client address.
+    pub src: IpAddr,
+    /// Server address.
+    pub dst: IpAddr,
     /// Tunnel depth.
     pub recursion: u8,
-    /// Time of the first packet.
-    pub start: Time,
+    /// Emergency mode was on when it was made or ended.
+    pub emergency: bool,
+    /// Bits and integers.
+    pub vars: FlowVars,
+    /// Its number in events (`flow_id`): unique in a run.
+    pub id: u64,
     /// Time of the latest packet.
     pub last: Time,
     /// Packets, by [`Direction::index`].
     pub pkts: [u64; 2],
     /// Bytes on the wire, by [`Direction::index`].
     pub bytes: [u64; 2],
-    /// Packets and bytes seen while bypassed, by [`Direction::index`].
-    pub bypassed: [(u64, u64); 2],
     /// State.
     pub state: FlowState,
     /// It is bypassed, and what it carried is over: it may be silent no longer than one that is closed
@@ -253,18 +260,14 @@ pub struct FlowCore {
     pub alerted: bool,
     /// Whether IP-only rules and the like have looked at each direction's first packet, by [`Direction::index`].
     pub first_seen: [bool; 2],
-    /// Bits and integers.
-    pub vars: FlowVars,
     /// TCP flags seen, by [`Direction::index`].
     pub tcp_flags: [u8; 2],
     /// Smallest and largest TTL or hop limit seen, by [`Direction::index`].
     pub ttl: [(u8, u8); 2],
-    /// Emergency mode was on when it was made or ended.
-    pub emergency: bool,
     /// Whether it is an elephant ([`crate::RateConfig`]), by [`Direction::index`]; once it is, it stays one.
     pub elephant: [bool; 2],
-    /// What it carried of late, where that is asked for.
-    pub rate: Option<Box<Rate>>,
+    /// IP protocol.
+    pub proto: u8,
 }
 
 impl FlowCore {

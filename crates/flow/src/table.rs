@@ -62,6 +62,7 @@ pub struct FlowRef(u32);
 
 /// One flow and what the engine keeps with it.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct Flow<X> {
     /// What is known of any flow.
     pub core: FlowCore,
@@ -609,12 +610,15 @@ impl<X> FlowTable<X> {
     }
 
     fn timeout(&self, at: u32, emergency: bool) -> i64 {
-        let Some(Some(flow)) = self.flows.get(at) else { return 0 };
-        let pair = self.config.timeouts.of(flow.core.proto);
+        self.get(FlowRef(at)).map_or(0, |flow| self.timeout_of(&flow.core, emergency))
+    }
+
+    fn timeout_of(&self, core: &FlowCore, emergency: bool) -> i64 {
+        let pair = self.config.timeouts.of(core.proto);
         let timeouts = if emergency { &pair.emergency } else { &pair.normal };
-        let seconds = timeouts.of(flow.core.state);
-        let bypassed = matches!(flow.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
-        let seconds = if flow.core.over && bypassed { seconds.min(timeouts.closed.max(OVER_MIN)) } else { seconds };
+        let seconds = timeouts.of(core.state);
+        let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
+        let seconds = if core.over && bypassed { seconds.min(timeouts.closed.max(OVER_MIN)) } else { seconds };
         i64::from(seconds) * SECOND
     }
 
@@ -642,8 +646,8 @@ impl<X> FlowTable<X> {
     /// Whether the flow's latest packet is too old for one of time `now` to belong to it. Packet times count here, which
     /// may have gone back since.
     fn silent_before(&self, at: u32, now: Time) -> bool {
-        let last = self.get(FlowRef(at)).map_or(now, |f| f.core.last);
-        last.0.saturating_add(self.timeout(at, self.emergency)) <= now.0
+        let Some(Flow { core, .. }) = self.get(FlowRef(at)) else { return true };
+        core.last.0.saturating_add(self.timeout_of(core, self.emergency)) <= now.0
     }
 
     /// The second at which slot `w` comes round.

@@ -410,15 +410,12 @@ impl Rest {
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
         }
-        // Most packets bring nothing: they only acknowledge, or wait to be acknowledged.
-        if !all
-            && announced.is_none()
-            && tcp.state() != TcpState::Closed
-            && DIRECTIONS.iter().all(|d| {
-                !tcp.depth_reached(*d)
-                    && app.as_ref().map_or_else(|| tcp.app_data(*d, false).is_none(), |a| a.has_all(tcp, *d))
-            })
-        {
+        // Most packets bring nothing: they only acknowledge, wait to be acknowledged, or are past the stream's depth.
+        let idle = |d: Direction| match &*app {
+            Some(a) => (!tcp.depth_reached(d) || a.session.is_truncated(d)) && a.has_all(tcp, d),
+            None => tcp.app_data(d, false).is_none(),
+        };
+        if !all && announced.is_none() && tcp.state() != TcpState::Closed && DIRECTIONS.into_iter().all(idle) {
             return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
                 events: std::mem::take(&mut a.events) | a.session.take_events(),
                 detected: a.session.take_news(dir),

@@ -191,9 +191,10 @@ impl Rest {
         self.frame.mark = verdict.mark.or(self.frame.mark);
         self.pcap.passed |= fate.pass;
         self.pcap.tagged |= verdict.tagged;
+        let alerted = self.detect.as_ref().is_some_and(|(_, s)| !s.alerts().is_empty());
         let (flow, dir) = match flow {
             Some((f, d)) => {
-                f.core.alerted |= self.alerted();
+                f.core.alerted |= alerted;
                 if f.core.action == FlowAction::Drop && verdict.drop_reason.is_some_and(|r| r.is_firewall()) {
                     f.ext.dropped_by = FlowDropBy::Firewall;
                 }
@@ -201,19 +202,17 @@ impl Rest {
                 (Some(&*f), Some(d))
             }
             None => {
-                self.pcap.alerted |= self.alerted();
+                self.pcap.alerted |= alerted;
                 (None, None)
             }
         };
-        self.log_alerts(packet, flow.zip(dir), *fate);
+        if alerted {
+            self.log_alerts(packet, flow.zip(dir), *fate);
+        }
         self.log_metadata(packet, flow.map(|f| &f.core));
         if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
             self.log_tagged(packet, flow);
         }
-    }
-
-    fn alerted(&self) -> bool {
-        self.detect.as_ref().is_some_and(|(_, s)| !s.alerts().is_empty())
     }
 
     /// Whether the packet just inspected asked for its flow to be bypassed; asked once.

@@ -42,13 +42,24 @@ use scripts::Scene;
 pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
 use wire::Wire;
 
-/// What the engine keeps with a flow.
+/// What the engine keeps with a flow: first what every packet touches.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct FlowExt {
     /// The TCP session, from the first packet that made one.
     pub(crate) tcp: Option<Box<TcpSession>>,
     /// The application layer, from the first data on.
     pub(crate) app: Option<Box<app::FlowApp>>,
+    /// The rules that last looked at it: what they left is in their numbers.
+    rules: RulesMark,
+    /// Whose it is.
+    tenant: u32,
+    /// Whether the session was told what nobody will ask of it.
+    session_told: bool,
+    /// Who dropped it, where it is dropped.
+    dropped_by: FlowDropBy,
+    /// Whether a drop was logged, by direction.
+    drop_logged: [bool; 2],
     /// What was seen of its end while it is bypassed.
     pub(crate) closing: Option<Box<closing::Closing>>,
     /// Exception policies that took effect.
@@ -57,16 +68,6 @@ pub(crate) struct FlowExt {
     pub(crate) macs: Option<Box<[MacList; 2]>>,
     /// Number of the flow that announced this one.
     pub(crate) parent: Option<u64>,
-    /// Whether the session was told what nobody will ask of it.
-    session_told: bool,
-    /// Who dropped it, where it is dropped.
-    dropped_by: FlowDropBy,
-    /// Whether a drop was logged, by direction.
-    drop_logged: [bool; 2],
-    /// Whose it is.
-    tenant: u32,
-    /// The rules that last looked at it: what they left is in their numbers.
-    rules: RulesMark,
 }
 
 /// Ethernet addresses of one side of a flow, most ten.
