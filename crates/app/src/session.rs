@@ -97,10 +97,23 @@ pub struct AppSession {
     off: bool,
     /// Transactions of parsers that are gone.
     past_txs: u64,
-    /// By direction: a parser was told something since [`AppSession::take_changed`].
+    told: Told,
+}
+
+/// Whether a parser was told something.
+#[derive(Debug, Default)]
+struct Told {
+    /// By direction: since [`AppSession::take_changed`].
     changed: [bool; 2],
-    /// The same, since [`AppSession::take_stirred`].
+    /// Since [`AppSession::take_stirred`].
     stirred: bool,
+}
+
+impl Told {
+    /// A parser is told something.
+    const fn note(&mut self) {
+        (self.changed, self.stirred) = ([true; 2], true);
+    }
 }
 
 /// What came of feeding a session.
@@ -162,7 +175,7 @@ impl AppSession {
             self.took(dir, data.len());
             return Fed { consumed: data.len(), again: before != self.proto };
         };
-        (self.changed, self.stirred) = ([true; 2], true);
+        self.told.note();
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
         self.took(dir, consumed);
@@ -170,11 +183,6 @@ impl AppSession {
         // What the other direction held back may be wanted now.
         fed.again |= before != self.proto || waited;
         fed
-    }
-
-    /// A parser is told something.
-    const fn stir(&mut self) {
-        (self.changed, self.stirred) = ([true; 2], true);
     }
 
     fn took(&mut self, dir: Direction, bytes: usize) {
@@ -213,7 +221,7 @@ impl AppSession {
         }
         match self.parsers.last_mut().filter(|_| self.parsing) {
             Some(parser) => {
-                (self.changed, self.stirred) = ([true; 2], true);
+                self.told.note();
                 let outcome = parser.gap(cx, dir, len);
                 if outcome == Outcome::Failed
                     && let Some(n) = cx.shared.counters.gaps.get_mut(self.proto as usize)
@@ -240,7 +248,7 @@ impl AppSession {
     }
 
     fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
-        self.stir();
+        self.told.note();
         match outcome {
             Outcome::More => Fed { consumed, again: false },
             Outcome::Done => {
@@ -373,7 +381,7 @@ impl AppSession {
             parser.truncated(cx, dir);
         }
         self.ended[dir.index()] = true;
-        self.stir();
+        self.told.note();
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
             let mut from = 0;
@@ -448,12 +456,12 @@ impl AppSession {
 
     /// Whether a parser was told anything since the last call for that direction: where not, no transaction has changed.
     pub const fn take_changed(&mut self, dir: Direction) -> bool {
-        std::mem::replace(&mut self.changed[dir.index()], false)
+        std::mem::replace(&mut self.told.changed[dir.index()], false)
     }
 
     /// Whether a parser was told anything since the last call, for who looks at both directions.
     pub const fn take_stirred(&mut self) -> bool {
-        std::mem::replace(&mut self.stirred, false)
+        std::mem::replace(&mut self.told.stirred, false)
     }
 
     /// Whether there is a transaction.

@@ -637,9 +637,9 @@ impl Groups {
                     list.extend(&any);
                     list.sort_by_key(|r| r.rule);
                     // The server's port is that which packets to the client come from.
-                    let of_server = segments.get(usize::from(!to_client)).into_iter().flatten();
+                    let mut of_server = segments.get(usize::from(!to_client)).into_iter().flatten();
                     let usual = |s: &&Segment<'_>| usual_port(proto).is_some_and(|p| s.0 <= p && p <= s.1);
-                    if let Some((.., of_port)) = of_server.into_iter().find(usual) {
+                    if let Some((.., of_port)) = of_server.find(usual) {
                         let mut both: Vec<_> = list.iter().chain(of_port).copied().collect();
                         both.sort_by_key(|r| r.rule);
                         let port = group(of_port.clone(), streams, &mut out.groups)?;
@@ -667,10 +667,10 @@ impl Groups {
         let source = source.get(k.sport).unwrap_or(NO_GROUP);
         let destination = destination.get(k.dport).unwrap_or(NO_GROUP);
         let own = map.apps.get(app as usize).copied().unwrap_or(NO_GROUP);
+        let (server, client) = if to_client { (source, destination) } else { (destination, source) };
         match map.joined.get(app as usize) {
-            Some(&(port, both)) if port != NO_GROUP && to_client && port == source => [both, NO_GROUP, destination],
-            Some(&(port, both)) if port != NO_GROUP && !to_client && port == destination => [both, source, NO_GROUP],
-            _ => [own, source, destination],
+            Some(&(port, both)) if port != NO_GROUP && port == server => [both, client, NO_GROUP],
+            _ => [own, server, client],
         }
     }
 

@@ -57,6 +57,19 @@ pub(crate) fn content(bytes: &[u8]) -> Content {
     Content { bytes: bytes.to_vec(), ..Default::default() }
 }
 
+/// An expression without options, and what it captures.
+pub(crate) fn pcre(pattern: &str, captures: &[(CaptureKind, &str)]) -> BufferCheck {
+    BufferCheck::Pcre(Pcre {
+        pattern: pattern.into(),
+        negated: false,
+        options: String::new(),
+        relative: false,
+        raw: false,
+        override_limits: false,
+        captures: captures.iter().map(|(k, n)| (*k, (*n).to_owned())).collect(),
+    })
+}
+
 pub(crate) fn with_content(mut r: Rule, contents: Vec<Content>) -> Rule {
     r.buffers.push(BufferChecks {
         buffer: "payload".into(),
@@ -474,17 +487,6 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 /// What expressions capture is kept with the flow or the packet once all of the rule matched, and can be looked at.
 #[test]
 fn captured_variables() {
-    let pcre = |pattern: &str, captures: &[(CaptureKind, &str)]| {
-        BufferCheck::Pcre(Pcre {
-            pattern: pattern.into(),
-            negated: false,
-            options: String::new(),
-            relative: false,
-            raw: false,
-            override_limits: false,
-            captures: captures.iter().map(|(k, n)| (*k, (*n).to_owned())).collect(),
-        })
-    };
     let with = |sid, checks: Vec<BufferCheck>| {
         let mut r = alert(sid, b"id=");
         r.buffers[0].checks.extend(checks);

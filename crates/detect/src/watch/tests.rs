@@ -6,7 +6,7 @@ use margay_rules::ast::*;
 use super::report::{LineCame, Reason, ReasonKind, RuleTrace};
 use super::trace::Tracer;
 use crate::DetectConfig;
-use crate::tests::{Lab, alert, content, rule, with_content};
+use crate::tests::{Lab, alert, content, pcre, rule, with_content};
 
 fn lab(rules: Vec<Rule>) -> Lab<Tracer> {
     Lab::explaining(rules, &DetectConfig::default())
@@ -60,20 +60,9 @@ fn expressions_that_are_not_there() {
         // Without it no expression is looked for: such a rule is looked at with every packet.
         return;
     }
-    let pcre = |pattern: &str| {
-        BufferCheck::Pcre(Pcre {
-            pattern: pattern.into(),
-            negated: false,
-            options: String::new(),
-            relative: false,
-            raw: false,
-            override_limits: false,
-            captures: Vec::new(),
-        })
-    };
     let of = |sid, pattern| {
         let mut r = with_content(rule(sid, Action::Alert, Protocol::Tcp), vec![content(b"x")]);
-        r.buffers[0].checks = vec![pcre(pattern)];
+        r.buffers[0].checks = vec![pcre(pattern, &[])];
         r
     };
     let mut lab = lab(vec![of(1, "rd \\d{16}"), of(2, "[a-c]+1"), of(3, "no \\d{5}")]);

@@ -383,19 +383,15 @@ pub(crate) struct BadLink {
     pub(crate) passed: Arc<AtomicU64>,
 }
 
-fn packet_socket(interface: &str) -> OwnedFd {
+/// A socket for all that passes an interface, with these options: each its level, name and value.
+fn packet_socket(interface: &str, options: &[(libc::c_int, libc::c_int, libc::c_int)]) -> OwnedFd {
     // SAFETY: calls of the system with numbers, and with structures that are as large as is said and live on.
     unsafe {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
         assert!(fd >= 0, "a packet socket");
         let fd = OwnedFd::from_raw_fd(fd);
-        for (level, name, value) in [
-            (libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1),
-            (libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1),
-            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 64 << 20),
-        ] {
-            let value: libc::c_int = value;
+        for &(level, name, value) in options {
             let set = libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), 4);
             assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
         }
@@ -432,7 +428,12 @@ impl BadLink {
         let (s, l, p) = (Arc::clone(&stop), Arc::clone(&lost), Arc::clone(&passed));
         let [lose, double, swap] = permille;
         let thread = ns.spawn(move || {
-            let ends = [packet_socket(a), packet_socket(b)];
+            let options = [
+                (libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1),
+                (libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1),
+                (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 64 << 20),
+            ];
+            let ends = [packet_socket(a, &options), packet_socket(b, &options)];
             let mut chance = Chance::of(seed);
             let mut held: [Option<Vec<u8>>; 2] = [None, None];
             let mut waiting: [Waiting; 2] = Default::default();

@@ -2,10 +2,10 @@
 //! system answers for; and what comes by an interface, looked at.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::{Ns, PATIENCE};
+use super::{Ns, PATIENCE, packet_socket};
 
 /// Bits of a TCP header.
 pub(crate) const FIN: u8 = 1;
@@ -30,23 +30,8 @@ pub(crate) struct Tap(OwnedFd);
 
 impl Tap {
     pub(crate) fn on(ns: &Ns, interface: &str) -> Tap {
-        // SAFETY: calls of the system with numbers, and with structures that are as large as is said and live on.
-        ns.run(|| unsafe {
-            let protocol = (libc::ETH_P_ALL as u16).to_be();
-            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
-            assert!(fd >= 0, "a packet socket");
-            let fd = OwnedFd::from_raw_fd(fd);
-            let size: libc::c_int = 16 << 20;
-            libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, (&raw const size).cast(), 4);
-            let name = std::ffi::CString::new(interface).expect("a name");
-            let mut to: libc::sockaddr_ll = std::mem::zeroed();
-            to.sll_family = libc::AF_PACKET as u16;
-            to.sll_protocol = protocol;
-            to.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
-            let bound = libc::bind(fd.as_raw_fd(), (&raw const to).cast(), size_of::<libc::sockaddr_ll>() as u32);
-            assert_eq!(bound, 0, "{interface}: {}", std::io::Error::last_os_error());
-            Tap(fd)
-        })
+        let options = [(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20)];
+        Tap(ns.run(|| packet_socket(interface, &options)))
     }
 
     pub(crate) fn send(&self, frame: &[u8]) {
