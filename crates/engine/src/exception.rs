@@ -1,5 +1,6 @@
 //! Exception policies: what happens to a packet or its flow when the engine can no longer see all of it.
 
+use margay_app::AppProto;
 use margay_config::{Config, ConfigError};
 
 /// What to do.
@@ -246,15 +247,43 @@ impl Policies {
 }
 
 /// How often each policy was applied.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct PolicyCounters {
     counts: [[u64; 7]; 6],
+    /// Of [`Condition::AppLayerError`]: by transport (TCP, UDP) and protocol. Only one policy applies to it in a run.
+    errors: [[u64; 64]; 2],
+}
+
+impl Default for PolicyCounters {
+    fn default() -> Self {
+        PolicyCounters { counts: Default::default(), errors: [[0; 64]; 2] }
+    }
 }
 
 impl PolicyCounters {
     /// Counts one application.
     pub(crate) fn count(&mut self, condition: Condition, policy: Policy) {
         self.counts[condition.index()][policy as usize] += 1;
+    }
+
+    /// Counts that a policy was applied because the parser of `proto` over a transport (6, 17) gave up, besides
+    /// [`PolicyCounters::count`].
+    pub(crate) fn count_error(&mut self, transport: u8, proto: AppProto, policy: Policy) {
+        if policy != Policy::Ignore
+            && let Some(n) = self.errors[usize::from(transport == 17)].get_mut(proto as usize)
+        {
+            *n += 1;
+        }
+    }
+
+    /// How often a policy was applied to a condition.
+    pub(crate) const fn of(&self, condition: Condition, policy: Policy) -> u64 {
+        self.counts[condition.index()][policy as usize]
+    }
+
+    /// How often `app-layer.error-policy` was applied, by transport (TCP, UDP) and protocol.
+    pub(crate) const fn errors(&self) -> &[[u64; 64]; 2] {
+        &self.errors
     }
 
     /// Calls `f` with the name and value of each counter that these policies can move; ignoring is not counted.

@@ -84,6 +84,13 @@ impl FlowExt {
         FlowExt { tenant, ..FlowExt::default() }
     }
 
+    /// Notes for the flow's record that an exception policy took effect.
+    fn note_exception(&mut self, condition: Condition, policy: Policy) {
+        if !self.exceptions.contains(&(condition, policy)) {
+            self.exceptions.push((condition, policy));
+        }
+    }
+
     /// The flow was turned round.
     fn turn_round(&mut self) {
         if let Some(tcp) = &mut self.tcp {
@@ -215,6 +222,8 @@ pub(crate) struct Rest {
     pub(crate) ips: bool,
     /// Firewall mode.
     pub(crate) firewall: bool,
+    /// What happens where a parser gives up: that of [`Lane::policies`], for where only this is at hand.
+    pub(crate) error_policy: Policy,
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<Engine>,
     /// Whose rules these are, and those of others.
@@ -584,6 +593,11 @@ impl Lane {
                 let Some(flow) = flows.get_mut(at) else { return };
                 seen.heard = rest.feed_udp(flow, direction, packet.payload());
             }
+            if let Some(proto) = seen.heard.failed
+                && let Some(flow) = flows.get_mut(at)
+            {
+                rest.parser_failed(proto, flow, fate, &mut seen);
+            }
         }
         if let Some(state) = seen.state {
             flows.set_state(at, state);
@@ -654,6 +668,7 @@ impl Rest {
         Rest {
             ips,
             firewall: false,
+            error_policy: Policy::Ignore,
             stream,
             detect: None,
             engines: Engines::default(),
@@ -704,6 +719,28 @@ impl Rest {
         }
     }
 
+    /// A parser gave up on a flow with this packet's data: applies `app-layer.error-policy`.
+    pub(super) fn parser_failed(
+        &mut self,
+        proto: margay_app::AppProto,
+        flow: &mut margay_flow::Flow<FlowExt>,
+        fate: &mut Fate,
+        seen: &mut tcp::Seen,
+    ) {
+        let policy = self.error_policy;
+        self.counters.policies.count_error(flow.core.proto, proto, policy);
+        self.apply(Condition::AppLayerError, policy, fate, Some(flow));
+        seen.bypass |= policy == Policy::Bypass;
+    }
+
+    /// A parser gave up on a flow with what was left of its stream when it ended: there is no packet any more to drop or pass.
+    fn parser_failed_at_end(&mut self, proto: margay_app::AppProto, flow: &mut margay_flow::Flow<FlowExt>) {
+        let policy = self.error_policy;
+        self.counters.policies.count(Condition::AppLayerError, policy);
+        self.counters.policies.count_error(flow.core.proto, proto, policy);
+        flow.ext.note_exception(Condition::AppLayerError, policy);
+    }
+
     /// Applies an exception policy to a packet and, where there is one, its flow.
     fn apply(
         &mut self,
@@ -731,8 +768,6 @@ impl Rest {
             Policy::PassFlow | Policy::Bypass => flow.core.action = FlowAction::Pass,
             _ => {}
         }
-        if !flow.ext.exceptions.contains(&(condition, policy)) {
-            flow.ext.exceptions.push((condition, policy));
-        }
+        flow.ext.note_exception(condition, policy);
     }
 }
