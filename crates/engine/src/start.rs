@@ -18,7 +18,7 @@ use margay_stream::StreamEngine;
 
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
-use crate::exception::{Condition, Policies};
+use crate::exception::Policies;
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
@@ -508,7 +508,7 @@ pub(crate) fn worker_of(
         options,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
-    rest.error_policy = policies.of(Condition::AppLayerError);
+    rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);

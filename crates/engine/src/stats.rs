@@ -163,7 +163,7 @@ impl Reporter {
                 add(name, 0);
             }
         }
-        let policy = rest.error_policy;
+        let [policy, _] = rest.error_policies;
         let policies = &rest.counters.policies;
         let errors = (policy != Policy::Ignore).then(|| ErrorPolicies {
             policy: policy.name(),

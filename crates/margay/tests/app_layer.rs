@@ -83,6 +83,18 @@ fn by_default_a_parser_error_drops_the_flow_inline_and_nothing_otherwise() {
     assert_eq!(ran.events("flow")[0]["flow"]["exception_policy"][0]["policy"], "ignore");
 }
 
+/// Where nothing can be dropped a policy that drops is noted, and everything is inspected.
+#[test]
+fn a_policy_that_drops_does_not_blind_a_passive_engine() {
+    for (policy, action) in [("drop-flow", Some("drop")), ("drop-packet", None), ("reject", None)] {
+        let ran = with_policy(&format!("passive-{policy}"), policy, &[]);
+        assert_eq!(ran.sids(), [1, 2], "{policy}");
+        let record = &ran.events("flow")[0]["flow"];
+        assert_eq!(record["exception_policy"][0]["policy"], policy.replace('-', "_"));
+        assert_eq!(record["action"].as_str(), action, "{policy}");
+    }
+}
+
 /// Nothing of a handshake is understood behind a hole in it.
 #[test]
 fn a_gap_that_a_parser_cannot_get_over_is_an_error() {
