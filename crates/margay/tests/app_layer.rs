@@ -4,6 +4,8 @@
 mod conversation;
 mod process;
 
+use std::io::Write;
+
 use conversation::{Capture, Client, Lost, Ran, Say, Server, Turn, run};
 
 /// A chunk's length that is none, then an attack on the same connection.
@@ -121,4 +123,25 @@ fn an_unknown_protocol_is_no_parser_error() {
     capture.connection(40_002, 9999, &[Lost(Server, 7), Say(Client, &noise), Lost(Client, 9), Say(Client, &noise)]);
     let ran = run("error-policy-unknown", &capture, "", &["--simulate-ips"]);
     assert_eq!((ran.counter("ips.blocked"), ran.counter("exception_policy.app_layer.error.drop_flow")), (0, 0));
+}
+
+/// A file of gzip with that content.
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    e.write_all(content).expect("to memory");
+    e.finish().expect("to memory")
+}
+
+/// Go, Node.js and urllib3 read all members of a body, so rules do.
+#[test]
+fn all_members_of_a_gzip_body_are_inspected() {
+    let body = [gzip(b""), gzip(b"first, "), gzip(b"an evil-payload")].concat();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut capture = Capture::new();
+    let request = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    capture.connection(40_003, 80, &[Say(Client, request), Say(Server, &[head.as_bytes(), &body].concat())]);
+    let rules = "alert http any any -> any any (file.data; content:\"first, an evil-payload\"; sid:1;)\n";
+    let ran = run("gzip-members", &capture, rules, &[]);
+    assert_eq!(ran.sids(), [1]);
+    assert_eq!(ran.events("fileinfo")[0]["fileinfo"]["size"], 22);
 }
