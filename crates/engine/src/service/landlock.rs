@@ -235,7 +235,7 @@ mod tests {
         for dir in ["/r", "/q", "/c", "/s", "/x", "/in", "/proc"] {
             assert!(p.read.contains(Path::new(dir)), "{dir}: {p:?}");
         }
-        for dir in ["/e", "/store", "/l", "/log", "/w", "/p", "/var/lib/suricata/data"] {
+        for dir in ["/e", "/store", "/l", "/log", "/w", "/p", "/var/lib/margay/data"] {
             assert!(p.write.contains(Path::new(dir)), "{dir}: {p:?}");
         }
         assert!(stores_files(&config));
