@@ -25,7 +25,7 @@ use crate::service::{self, Service};
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, Lane, Rest, Worker};
+use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -513,7 +513,7 @@ pub(crate) fn worker_of(
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
+        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest, verdict: FrameVerdict::default() },
         unswept: 0,
         swept: 0,
         told: 0,
