@@ -19,6 +19,7 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::keys::HashKeys;
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
@@ -457,6 +458,8 @@ pub(crate) fn worker_of(
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
+    let keys = HashKeys::of(options);
+    (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
     (flow.memcap, flow.hash_size, flow.prealloc) =
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
