@@ -19,13 +19,14 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::keys::HashKeys;
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, Lane, Rest, Worker};
+use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -461,6 +462,8 @@ pub(crate) fn worker_of(
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
+    let keys = HashKeys::of(options);
+    (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
     (flow.memcap, flow.hash_size, flow.prealloc) =
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
@@ -517,7 +520,7 @@ pub(crate) fn worker_of(
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
+        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest, verdict: FrameVerdict::default() },
         unswept: 0,
         swept: 0,
         told: 0,
