@@ -515,6 +515,7 @@ pub(crate) fn worker_of(
         options,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
+    rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
