@@ -19,13 +19,14 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::keys::HashKeys;
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, Lane, Rest, Worker};
+use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -353,22 +354,26 @@ impl Run<'_> {
     }
 }
 
-/// Where logs are written; it must be there and be writable.
+/// The folder that logs are written to: `-l`, else `default-log-dir`, else the current folder. A missing folder is made,
+/// except for a test of the configuration (`-T`), which writes no log.
+///
+/// # Errors
+/// The folder cannot be made, or the path names something else.
 pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     let dir = match &options.log_dir {
         Some(d) => d.clone(),
-        None => PathBuf::from(config.get("default-log-dir").unwrap_or("/var/log/suricata/")),
+        None => PathBuf::from(config.get("default-log-dir").unwrap_or(".")),
     };
-    if dir.is_dir() {
+    if dir.is_dir() || options.test {
         return Ok(dir);
     }
-    Err(Failed::new(
-        "suricata",
-        format!(
-            "The logging directory \"{}\" does not exist or is no directory; make it, or name another with -l",
-            dir.display()
-        ),
-    ))
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Failed::new(
+            "suricata",
+            format!("cannot make the logging directory \"{}\": {e}; name another with -l", dir.display()),
+        )
+    })?;
+    Ok(dir)
 }
 
 /// What rules, and outputs, want of the application layer.
@@ -457,6 +462,8 @@ pub(crate) fn worker_of(
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
+    let keys = HashKeys::of(options);
+    (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
     (flow.memcap, flow.hash_size, flow.prealloc) =
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
@@ -514,7 +521,7 @@ pub(crate) fn worker_of(
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
+        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest, verdict: FrameVerdict::default() },
         unswept: 0,
         swept: 0,
         told: 0,
