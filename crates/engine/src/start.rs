@@ -354,22 +354,26 @@ impl Run<'_> {
     }
 }
 
-/// Where logs are written; it must be there and be writable.
+/// The folder that logs are written to: `-l`, else `default-log-dir`, else the current folder. A missing folder is made,
+/// except for a test of the configuration (`-T`), which writes no log.
+///
+/// # Errors
+/// The folder cannot be made, or the path names something else.
 pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     let dir = match &options.log_dir {
         Some(d) => d.clone(),
-        None => PathBuf::from(config.get("default-log-dir").unwrap_or("/var/log/suricata/")),
+        None => PathBuf::from(config.get("default-log-dir").unwrap_or(".")),
     };
-    if dir.is_dir() {
+    if dir.is_dir() || options.test {
         return Ok(dir);
     }
-    Err(Failed::new(
-        "suricata",
-        format!(
-            "The logging directory \"{}\" does not exist or is no directory; make it, or name another with -l",
-            dir.display()
-        ),
-    ))
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Failed::new(
+            "suricata",
+            format!("cannot make the logging directory \"{}\": {e}; name another with -l", dir.display()),
+        )
+    })?;
+    Ok(dir)
 }
 
 /// What rules, and outputs, want of the application layer.
@@ -511,6 +515,7 @@ pub(crate) fn worker_of(
         options,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
+    rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);

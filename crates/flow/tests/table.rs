@@ -301,7 +301,7 @@ fn chosen_collisions_need_the_key_and_end_the_flow_that_is_oldest() {
     const FLOWS: usize = 400;
     let known = HashKey::fixed(1);
     let chosen = colliding(&known, u64::from(BUCKETS), FLOWS);
-    let mut with = |hash_key| {
+    let with = |hash_key| {
         let mut b = Bench::new(FlowConfig { hash_size: BUCKETS, prealloc: 0, hash_key, ..FlowConfig::default() });
         for (n, (host, port)) in chosen.iter().enumerate() {
             let p = udp(&format!("10.0.1.{host}"), "10.0.0.2", *port, 53, 1);

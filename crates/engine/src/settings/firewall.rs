@@ -19,7 +19,7 @@ pub(crate) fn firewall_files(config: &Config, options: &RunOptions) -> Vec<PathB
     if let Some(file) = &options.firewall_rules {
         return vec![file.clone()];
     }
-    let folder = PathBuf::from(config.get("firewall.rule-path").unwrap_or("/etc/suricata/firewall"));
+    let folder = PathBuf::from(config.get("firewall.rule-path").unwrap_or("/etc/margay/firewall"));
     let list = config.node("firewall.rule-files");
     list.map_or_else(Vec::new, |l| l.values().map(|name| folder.join(name)).collect())
 }

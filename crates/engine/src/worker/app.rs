@@ -73,6 +73,8 @@ pub(crate) struct Heard {
     pub(crate) turn: bool,
     /// Nothing more of the flow is worth a look.
     pub(crate) bypass: bool,
+    /// The protocol of a parser that gave up on the flow: `app-layer.error-policy` applies.
+    pub(crate) failed: Option<AppProto>,
 }
 
 impl FlowApp {
@@ -126,6 +128,11 @@ impl FlowApp {
         let parsers = self.session.parsers().iter();
         let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.find_map(|tx| tx.forwarded_for(header, forward))
+    }
+
+    /// The protocol of its parser, where that gave up since the last call.
+    fn take_failed(&mut self) -> Option<AppProto> {
+        self.session.take_error().map(|_| self.session.proto)
     }
 
     /// The flow's protocols, as events name them.
@@ -374,8 +381,9 @@ impl Rest {
         Heard {
             events: app.session.take_events(),
             detected: app.session.take_news(dir),
-            turn: false,
             bypass: app.wishes.bypass,
+            failed: app.take_failed(),
+            ..Heard::default()
         }
     }
 
@@ -420,8 +428,8 @@ impl Rest {
             return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
                 events: std::mem::take(&mut a.events) | a.session.take_events(),
                 detected: a.session.take_news(dir),
-                turn: false,
                 bypass: a.wishes.bypass,
+                ..Heard::default()
             });
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
@@ -496,8 +504,9 @@ impl Rest {
         Heard {
             events: std::mem::take(&mut app.events),
             detected: app.session.take_news(dir),
-            turn: false,
             bypass: wishes.bypass,
+            failed: app.take_failed(),
+            ..Heard::default()
         }
     }
 

@@ -37,6 +37,9 @@ impl Rest {
                 flow.core.turn_round();
                 heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
             }
+            if let Some(proto) = heard.failed {
+                self.parser_failed_at_end(proto, &mut flow);
+            }
             if let Some(s) = flow.ext.tcp.as_deref_mut() {
                 s.app_disable();
             }

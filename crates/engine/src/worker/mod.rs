@@ -84,6 +84,13 @@ impl FlowExt {
         FlowExt { tenant, ..FlowExt::default() }
     }
 
+    /// Notes for the flow's record that an exception policy took effect.
+    fn note_exception(&mut self, condition: Condition, policy: Policy) {
+        if !self.exceptions.contains(&(condition, policy)) {
+            self.exceptions.push((condition, policy));
+        }
+    }
+
     /// The flow was turned round.
     fn turn_round(&mut self) {
         if let Some(tcp) = &mut self.tcp {
@@ -252,6 +259,9 @@ pub(crate) struct Rest {
     pub(crate) ips: bool,
     /// Firewall mode.
     pub(crate) firewall: bool,
+    /// What happens where a parser gives up: those of [`Lane::policies`], for where only this is at hand; of flows whose
+    /// beginning was seen, and of those that were picked up midstream.
+    pub(crate) error_policies: [Policy; 2],
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<Engine>,
     /// Whose rules these are, and those of others.
@@ -612,6 +622,11 @@ impl Lane {
                 let Some(flow) = flows.get_mut(at) else { return };
                 seen.heard = rest.feed_udp(flow, direction, packet.payload());
             }
+            if let Some(proto) = seen.heard.failed
+                && let Some(flow) = flows.get_mut(at)
+            {
+                rest.parser_failed(proto, flow, fate, &mut seen);
+            }
         }
         if let Some(state) = seen.state {
             flows.set_state(at, state);
@@ -684,6 +699,7 @@ impl Rest {
         Rest {
             ips,
             firewall: false,
+            error_policies: [Policy::Ignore; 2],
             stream,
             detect: None,
             engines: Engines::default(),
@@ -731,6 +747,34 @@ impl Rest {
         }
     }
 
+    /// The policy for a parser that gives up on a flow.
+    fn error_policy(&self, flow: &margay_flow::Flow<FlowExt>) -> Policy {
+        let midstream = flow.ext.tcp.as_ref().is_some_and(|s| s.is_midstream());
+        self.error_policies[usize::from(midstream)]
+    }
+
+    /// A parser gave up on a flow with this packet's data: applies `app-layer.error-policy`.
+    pub(super) fn parser_failed(
+        &mut self,
+        proto: margay_app::AppProto,
+        flow: &mut margay_flow::Flow<FlowExt>,
+        fate: &mut Fate,
+        seen: &mut tcp::Seen,
+    ) {
+        let policy = self.error_policy(flow);
+        self.counters.policies.count_error(flow.core.proto, proto, policy);
+        self.apply(Condition::AppLayerError, policy, fate, Some(flow));
+        seen.bypass |= policy == Policy::Bypass;
+    }
+
+    /// A parser gave up on a flow with what was left of its stream when it ended: there is no packet any more to drop or pass.
+    fn parser_failed_at_end(&mut self, proto: margay_app::AppProto, flow: &mut margay_flow::Flow<FlowExt>) {
+        let policy = self.error_policy(flow);
+        self.counters.policies.count(Condition::AppLayerError, policy);
+        self.counters.policies.count_error(flow.core.proto, proto, policy);
+        flow.ext.note_exception(Condition::AppLayerError, policy);
+    }
+
     /// Applies an exception policy to a packet and, where there is one, its flow.
     fn apply(
         &mut self,
@@ -743,13 +787,17 @@ impl Rest {
         match policy {
             Policy::Ignore => {}
             Policy::DropPacket | Policy::DropFlow | Policy::Reject => {
-                fate.drop = Some(DropReason::Exception(condition));
+                // Elsewhere nothing can be dropped, and what still reaches its end is inspected.
+                if self.ips {
+                    fate.drop = Some(DropReason::Exception(condition));
+                }
                 fate.reject |= policy == Policy::Reject;
             }
             Policy::PassPacket | Policy::PassFlow | Policy::Bypass => fate.pass = true,
         }
         let Some(flow) = flow else { return };
         match policy {
+            Policy::Reject if !self.ips => {}
             Policy::DropFlow | Policy::Reject => {
                 flow.core.action = FlowAction::Drop;
                 flow.ext.dropped_by = FlowDropBy::Exception;
@@ -758,8 +806,6 @@ impl Rest {
             Policy::PassFlow | Policy::Bypass => flow.core.action = FlowAction::Pass,
             _ => {}
         }
-        if !flow.ext.exceptions.contains(&(condition, policy)) {
-            flow.ext.exceptions.push((condition, policy));
-        }
+        flow.ext.note_exception(condition, policy);
     }
 }

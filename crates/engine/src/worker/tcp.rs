@@ -100,7 +100,7 @@ impl Lane {
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
             heard = rest.feed_tcp(flow, direction, false);
         }
-        let seen = Seen {
+        let mut seen = Seen {
             heard,
             events: out.events,
             before,
@@ -112,6 +112,11 @@ impl Lane {
             rewrite: out.rewrite,
             bypass: out.bypass,
         };
+        if let Some(proto) = seen.heard.failed
+            && let Some(flow) = flows.get_mut(at)
+        {
+            rest.parser_failed(proto, flow, fate, &mut seen);
+        }
         (at, direction, seen)
     }
 }
