@@ -11,10 +11,12 @@ pub struct DetectCounters {
     pub alert_queue_overflow: u64,
     /// Alerts that thresholds kept back.
     pub alerts_suppressed: u64,
-    /// Matches that no threshold could count because the table was full; they alerted.
+    /// Entries of thresholds that went while they were in use, because the table was full.
     pub threshold_memcap: u64,
     /// Entries of thresholds now.
     pub threshold_entries: u64,
+    /// Bytes that they take.
+    pub threshold_memuse: u64,
     /// Tags that were not set because the table was full.
     pub tag_memcap: u64,
     /// Bits of hosts that were not set because the table was full.
@@ -41,6 +43,7 @@ impl DetectCounters {
             alerts_suppressed: self.alerts_suppressed + other.alerts_suppressed,
             threshold_memcap: self.threshold_memcap + other.threshold_memcap,
             threshold_entries: self.threshold_entries + other.threshold_entries,
+            threshold_memuse: self.threshold_memuse + other.threshold_memuse,
             tag_memcap: self.tag_memcap + other.tag_memcap,
             host_memcap: self.host_memcap + other.host_memcap,
             var_memcap: self.var_memcap + other.var_memcap,
@@ -58,6 +61,7 @@ impl DetectCounters {
         f("detect.alerts_suppressed", self.alerts_suppressed);
         f("detect.threshold_memcap", self.threshold_memcap);
         f("detect.threshold_entries", self.threshold_entries);
+        f("detect.threshold_memuse", self.threshold_memuse);
         f("detect.tag_memcap", self.tag_memcap);
         f("detect.host_memcap", self.host_memcap);
         f("detect.flowvar_memcap", self.var_memcap);

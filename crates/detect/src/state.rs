@@ -104,7 +104,7 @@ impl<W: Watch> State<W> {
             replacements: Vec::new(),
             contexts: Vec::new(),
             tx: TxScratch::default(),
-            thresholds: ThresholdState::new(c.threshold_entries),
+            thresholds: ThresholdState::new(c.threshold_memcap, c.threshold_hash_size),
             tags: Tags::new(c.tag_entries),
             hosts: HostVars::new(c.host_entries, c.pair_entries),
             packet_vars: CapturedVars::default(),
@@ -153,10 +153,11 @@ impl<W: Watch> State<W> {
 
     /// What was counted.
     pub(crate) fn counters(&self) -> DetectCounters {
-        let (threshold_entries, threshold_memcap) = self.thresholds.used();
+        let thresholds = self.thresholds.used();
         DetectCounters {
-            threshold_memcap,
-            threshold_entries: threshold_entries as u64,
+            threshold_memcap: thresholds.evicted,
+            threshold_entries: thresholds.entries as u64,
+            threshold_memuse: thresholds.memory,
             tag_memcap: self.tags.memcap,
             host_memcap: self.hosts.refused(),
             dataset_memcap: self.context.set_full,

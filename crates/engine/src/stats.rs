@@ -198,7 +198,7 @@ impl Reporter {
 fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
-        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.host_memcap")
+        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "detect.host_memcap")
 }
 
 /// Adds a worker's counters to those of others.
