@@ -15,6 +15,7 @@ mod info;
 mod listing;
 mod live;
 mod logging;
+mod notices;
 mod parallel;
 mod profiling;
 mod rule_check;
