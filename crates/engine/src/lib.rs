@@ -16,6 +16,7 @@ mod keys;
 mod listing;
 mod live;
 mod logging;
+mod notices;
 mod parallel;
 mod profiling;
 mod rule_check;

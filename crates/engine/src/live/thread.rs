@@ -370,20 +370,37 @@ impl Seat {
 /// (`host-mode: router`).
 fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, Failed> {
     let failed = |e: margay_capture::live::LiveError| Failed::new("respond-reject", e.to_string());
-    let router = match config.get("host-mode") {
-        None | Some("" | "auto" | "sniffer-only") => false,
-        Some("router") => true,
-        Some(other) => {
-            return Err(Failed::new(
-                "respond-reject",
-                format!("host-mode: \"{other}\" is none of auto, router and sniffer-only"),
-            ));
-        }
-    };
-    match &options.reject_dev {
-        Some(name) => Injector::device(name).map(Some).map_err(failed),
-        None if router => Injector::routed().map(Some).map_err(failed),
-        None => Ok(None),
+    match answers(config, options)? {
+        Answers::Device(name) => Injector::device(name).map(Some).map_err(failed),
+        Answers::Routed => Injector::routed().map(Some).map_err(failed),
+        Answers::Back => Ok(None),
+    }
+}
+
+/// Where the answers of `reject` go.
+#[derive(Debug)]
+pub(super) enum Answers<'a> {
+    /// Out of the interface that the packet came in at.
+    Back,
+    /// Out of this interface.
+    Device(&'a str),
+    /// By the host's routes.
+    Routed,
+}
+
+/// Reads `host-mode` and `--reject-dev`.
+///
+/// # Errors
+/// A mode that is none.
+pub(super) fn answers<'a>(config: &Config, options: &'a RunOptions) -> Result<Answers<'a>, Failed> {
+    match (&options.reject_dev, config.get("host-mode")) {
+        (Some(name), _) => Ok(Answers::Device(name)),
+        (None, None | Some("" | "auto" | "sniffer-only")) => Ok(Answers::Back),
+        (None, Some("router")) => Ok(Answers::Routed),
+        (None, Some(other)) => Err(Failed::new(
+            "respond-reject",
+            format!("host-mode: \"{other}\" is none of auto, router and sniffer-only"),
+        )),
     }
 }
 
