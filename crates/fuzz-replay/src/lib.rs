@@ -11,6 +11,7 @@ mod http2;
 mod quic;
 mod recognise;
 mod rules;
+pub mod seeds;
 mod smb;
 mod smtp;
 mod ssh;
@@ -86,21 +87,23 @@ fn check(p: &Packet<'_>) {
     assert!(p.vlans.as_slice().len() <= 3);
 }
 
+/// Link types by the number that inputs of `decode` have for them.
+pub(crate) const LINKS: [LinkType; 11] = [
+    LinkType::ETHERNET,
+    LinkType::RAW,
+    LinkType::NULL,
+    LinkType::PPP,
+    LinkType::CHDLC,
+    LinkType::LOOP,
+    LinkType::LINUX_SLL,
+    LinkType::LINUX_SLL2,
+    LinkType::IPV4,
+    LinkType::IPV6,
+    LinkType(147),
+];
+
 /// The decoder: the first byte chooses the link type, the rest is one frame.
 pub fn decode(data: &[u8]) {
-    const LINKS: [LinkType; 11] = [
-        LinkType::ETHERNET,
-        LinkType::RAW,
-        LinkType::NULL,
-        LinkType::PPP,
-        LinkType::CHDLC,
-        LinkType::LOOP,
-        LinkType::LINUX_SLL,
-        LinkType::LINUX_SLL2,
-        LinkType::IPV4,
-        LinkType::IPV6,
-        LinkType(147),
-    ];
     let Some((&first, data)) = data.split_first() else { return };
     let link = LINKS[usize::from(first) % LINKS.len()];
     let mut seen = 0u32;
