@@ -1,6 +1,6 @@
 //! `outputs` but for EVE, and `stats`.
 
-use super::reasons::{ALWAYS, NO_OFFLOAD, NO_OUTPUT, REMOVED};
+use super::reasons::{ALWAYS, NO_OUTPUT, REMOVED};
 use super::{Key, U32, flag, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "What is written, and where to. `outputs` is a list; an output that is not in it, or not \
