@@ -48,7 +48,8 @@ impl Memo {
     /// As [`Prefilter::scan`] of `prefilter`, which is to stay where it is as long as this is in use.
     pub(crate) fn scan(&mut self, prefilter: &Prefilter, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let of = std::ptr::from_ref(prefilter).addr();
-        let Some(kept) = self.values.get_mut(place(self.seed ^ of as u64, data)).filter(|_| data.len() <= LONGEST) else {
+        let Some(kept) = self.values.get_mut(place(self.seed ^ of as u64, data)).filter(|_| data.len() <= LONGEST)
+        else {
             return prefilter.scan(data, scratch, out);
         };
         if kept.of == of && kept.bytes.get(..usize::from(kept.len)) == Some(data) {

@@ -398,6 +398,8 @@ pub(crate) struct Counters {
     pub(crate) ips: IpsCounters,
     pub(crate) policies: PolicyCounters,
     pub(crate) alerts: u64,
+    /// Datagrams that no parser was given, for their checksum is wrong.
+    pub(crate) udp_invalid_checksum: u64,
 }
 
 impl Worker {
@@ -614,13 +616,13 @@ impl Lane {
             return;
         }
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
-            seen.heard = rest.feed_udp(flow, direction, packet.payload());
+            seen.heard = rest.feed_udp(flow, direction, packet);
             if seen.heard.turn {
                 flow.ext.turn_round();
                 flows.swap(at);
                 direction = direction.reverse();
                 let Some(flow) = flows.get_mut(at) else { return };
-                seen.heard = rest.feed_udp(flow, direction, packet.payload());
+                seen.heard = rest.feed_udp(flow, direction, packet);
             }
             if let Some(proto) = seen.heard.failed
                 && let Some(flow) = flows.get_mut(at)
