@@ -276,6 +276,8 @@ pub(crate) struct Rest {
     pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
+    /// It was said that the pattern matcher failed.
+    told_of_search_error: bool,
     /// Bytes of a stream that alerts show.
     shown: usize,
     /// Packet time: it stands still where packets are out of order, and goes back where it jumps.
@@ -448,6 +450,7 @@ impl Worker {
                 self.unswept = 0;
             }
         }
+        rest.tell_of_failed_searches();
         rest.outputs.end_batch();
         self.lane.count_ended();
     }
@@ -477,6 +480,7 @@ impl Worker {
                 self.swept = second;
             }
         }
+        rest.tell_of_failed_searches();
         rest.outputs.end_batch();
         self.lane.count_ended();
         std::mem::replace(&mut self.told, second) != second
@@ -706,6 +710,7 @@ impl Rest {
             detect: None,
             engines: Engines::default(),
             app,
+            told_of_search_error: false,
             shown: outputs.stream_payload(),
             outputs,
             scripts: OutputScripts::default(),
