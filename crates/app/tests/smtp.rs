@@ -176,6 +176,42 @@ fn parts_that_are_files() {
     }
 }
 
+/// A message within the message may be in a coding, as mail programs see it (though RFC 2046 section 5.2.1 forbids that).
+#[test]
+fn messages_within_in_a_coding() {
+    use base64::Engine;
+    let base64 = |text: &str, width: usize| {
+        let code = base64::engine::general_purpose::STANDARD.encode(text.replace('\n', "\r\n"));
+        code.as_bytes().chunks(width).map(|l| String::from_utf8_lossy(l).into_owned() + "\n").collect::<String>()
+    };
+    let inner = "Subject: inner\nContent-Type: multipart/mixed; boundary=CC\n\n--CC\nContent-Type: x/y; name=hidden.exe\n\
+                 Content-Transfer-Encoding: base64\n\nTVqQAA==\n--CC\nContent-Type: text/plain\n\nhttp://in.example/a\n--CC--\n";
+    let head = "Subject: outer\nContent-Type: multipart/mixed; boundary=BB\n\n--BB\n";
+    let of = |coding: &str, body: &str| {
+        format!("{head}Content-Type: message/rfc822\nContent-Transfer-Encoding: {coding}\n\n{body}\n--BB--")
+    };
+    let twice = format!("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{}", base64(inner, 60));
+    for (what, message) in [
+        ("base64", of("base64", &base64(inner, 76))),
+        ("in lines of any length", of("BASE64", &base64(inner, 1))),
+        ("behind empty lines", of("base64", &format!("\n\n{}", base64(inner, 72)))),
+        ("quoted-printable", of("quoted-printable", &inner.replace('=', "=3D"))),
+        ("only said to be", of("base64", inner)),
+        ("twice", of("base64", &base64(&twice, 76))),
+    ] {
+        let t = mail(&message);
+        assert_eq!(t.files(0), [("hidden.exe".to_owned(), 4)], "{what}: {:?}", t.events(0));
+        assert_eq!(t.buffer(0, "email.url", 0).as_deref(), Some("in.example/a"), "{what}");
+        assert_eq!(t.buffer(0, "email.subject", 0).as_deref(), Some("outer"), "{what}");
+    }
+    // They are within each other to a depth.
+    let mut deep = inner.to_owned();
+    for _ in 0..12 {
+        deep = format!("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{}", base64(&deep, 76));
+    }
+    assert!(mail(&deep).events(0).contains(&"mime_parse_failed"));
+}
+
 #[test]
 fn what_is_odd_about_a_message() {
     let long = "x".repeat(999);

@@ -175,6 +175,7 @@ impl Reporter {
                 add(name, value);
             }
         });
+        add("udp.invalid_checksum", rest.counters.udp_invalid_checksum);
         worker.lane.flows.counters.for_each(&mut add);
         if rest.ips {
             rest.counters.ips.for_each(&mut add);

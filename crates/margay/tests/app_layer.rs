@@ -6,7 +6,7 @@ mod process;
 
 use std::io::Write;
 
-use conversation::{Capture, Client, Lost, Ran, Say, Server, Turn, run};
+use conversation::{Capture, Client, Datagram, Lost, Ran, Say, Server, Turn, run};
 
 /// A chunk's length that is none, then an attack on the same connection.
 const BROKEN_CHUNK: &[Turn<'static>] = &[
@@ -144,4 +144,51 @@ fn all_members_of_a_gzip_body_are_inspected() {
     let ran = run("gzip-members", &capture, rules, &[]);
     assert_eq!(ran.sids(), [1]);
     assert_eq!(ran.events("fileinfo")[0]["fileinfo"]["size"], 22);
+}
+
+/// A query for the address of a name.
+fn query(name: &str) -> Vec<u8> {
+    let mut q = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        q.push(label.len() as u8);
+        q.extend(label.as_bytes());
+    }
+    q.extend([0, 0, 1, 0, 1]);
+    q
+}
+
+/// What its receiver discards, or does not get to read, is no part of the conversation.
+#[test]
+fn datagrams_are_what_their_receiver_reads() {
+    let query = |name: &str| query(&format!("{name}.example"));
+    let whole = |port, data| Datagram {
+        from: Client,
+        client_port: port,
+        server_port: 53,
+        data,
+        wrong_by: Some(0),
+        length: None,
+    };
+    let data = ["right", "wrong", "none", "behind", "beyond", "decoy", "real"].map(query);
+    let behind = [&data[3][..], b"more than its length says"].concat();
+    let mut capture = Capture::new();
+    capture.datagram(whole(4001, &data[0]));
+    capture.datagram(Datagram { wrong_by: Some(0x1111), ..whole(4002, &data[1]) });
+    capture.datagram(Datagram { wrong_by: None, ..whole(4003, &data[2]) });
+    capture.datagram(Datagram { length: Some(8 + data[3].len() as u16), ..whole(4004, &behind) });
+    capture.datagram(Datagram { length: Some(200), ..whole(4005, &data[4]) });
+    // A decoy, and then the same again as it arrives.
+    capture.datagram(Datagram { wrong_by: Some(1), ..whole(4006, &data[5]) });
+    capture.datagram(whole(4006, &data[6]));
+    let names = |ran: &Ran| {
+        let dns = ran.events("dns");
+        let name = |e: &serde_json::Value| e["dns"]["queries"][0]["rrname"].as_str().map(str::to_owned);
+        dns.iter().filter_map(name).map(|n| n.trim_end_matches(".example").to_owned()).collect::<Vec<_>>()
+    };
+    let ran = run("udp-checksums", &capture, "", &["-k", "all"]);
+    assert_eq!(names(&ran), ["right", "none", "behind", "real"]);
+    assert_eq!(ran.counter("udp.invalid_checksum"), 2);
+    // Where a card was to fill them in they say nothing.
+    let ran = run("udp-checksums-ignored", &capture, "", &["-k", "none"]);
+    assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real"]);
 }

@@ -347,9 +347,15 @@ enum Announced {
 }
 
 impl Rest {
-    /// Feeds the application layer of a UDP flow with a datagram.
-    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, data: &[u8]) -> Heard {
+    /// Feeds the application layer of a UDP flow with a datagram. One with a wrong checksum, which its receiver discards, is
+    /// left out where checksums are looked at.
+    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> Heard {
+        let data = packet.payload();
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
+            return Heard::default();
+        }
+        if self.stream.config().checksum_validation && packet.checksum_ok() == Some(false) {
+            self.counters.udp_invalid_checksum += 1;
             return Heard::default();
         }
         let midstream = self.stream.config().midstream;

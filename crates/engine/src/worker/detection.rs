@@ -4,6 +4,7 @@ use margay_app::Transaction;
 use margay_detect::checks::AppProtos;
 use margay_detect::{FrameInput, Input, SearchedAhead, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
+use margay_output::error;
 use margay_packet::{Packet, PacketSource};
 
 use super::app::transactions;
@@ -214,6 +215,16 @@ impl Rest {
         self.log_metadata(packet, flow.map(|f| &f.core));
         if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
             self.log_tagged(packet, flow);
+        }
+    }
+
+    /// Says once that the pattern matcher failed, where it did. Called between batches.
+    pub(super) fn tell_of_failed_searches(&mut self) {
+        if let Some((_, state)) = &self.detect
+            && let Some(e) = state.search_error()
+            && !std::mem::replace(&mut self.told_of_search_error, true)
+        {
+            error!("detect", "{e}: buffers are searched without it, which is slower; detect.search_errors counts them");
         }
     }
 }

@@ -276,6 +276,8 @@ pub(crate) struct Rest {
     pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
+    /// It was said that the pattern matcher failed.
+    told_of_search_error: bool,
     /// Bytes of a stream that alerts show.
     shown: usize,
     /// Packet time: it stands still where packets are out of order, and goes back where it jumps.
@@ -398,6 +400,8 @@ pub(crate) struct Counters {
     pub(crate) ips: IpsCounters,
     pub(crate) policies: PolicyCounters,
     pub(crate) alerts: u64,
+    /// Datagrams that no parser was given, for their checksum is wrong.
+    pub(crate) udp_invalid_checksum: u64,
 }
 
 impl Worker {
@@ -446,6 +450,7 @@ impl Worker {
                 self.unswept = 0;
             }
         }
+        rest.tell_of_failed_searches();
         rest.outputs.end_batch();
         self.lane.count_ended();
     }
@@ -475,6 +480,7 @@ impl Worker {
                 self.swept = second;
             }
         }
+        rest.tell_of_failed_searches();
         rest.outputs.end_batch();
         self.lane.count_ended();
         std::mem::replace(&mut self.told, second) != second
@@ -614,13 +620,13 @@ impl Lane {
             return;
         }
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
-            seen.heard = rest.feed_udp(flow, direction, packet.payload());
+            seen.heard = rest.feed_udp(flow, direction, packet);
             if seen.heard.turn {
                 flow.ext.turn_round();
                 flows.swap(at);
                 direction = direction.reverse();
                 let Some(flow) = flows.get_mut(at) else { return };
-                seen.heard = rest.feed_udp(flow, direction, packet.payload());
+                seen.heard = rest.feed_udp(flow, direction, packet);
             }
             if let Some(proto) = seen.heard.failed
                 && let Some(flow) = flows.get_mut(at)
@@ -704,6 +710,7 @@ impl Rest {
             detect: None,
             engines: Engines::default(),
             app,
+            told_of_search_error: false,
             shown: outputs.stream_payload(),
             outputs,
             scripts: OutputScripts::default(),
