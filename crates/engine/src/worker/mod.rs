@@ -446,7 +446,7 @@ impl Worker {
                 self.unswept = 0;
             }
         }
-        rest.outputs.end_batch();
+        rest.end_batch();
         self.lane.count_ended();
     }
 
@@ -475,7 +475,7 @@ impl Worker {
                 self.swept = second;
             }
         }
-        rest.outputs.end_batch();
+        rest.end_batch();
         self.lane.count_ended();
         std::mem::replace(&mut self.told, second) != second
     }
@@ -490,6 +490,7 @@ impl Worker {
         let Lane { flows, rest, .. } = &mut self.lane;
         flows.drain(&mut |flow, reason| rest.end_flow(flow, reason));
         rest.outputs.flush();
+        rest.app.shared.files.sync();
         self.lane.count_ended();
     }
 }
@@ -723,6 +724,13 @@ impl Rest {
             order: None,
             ended_tcp: Vec::new(),
         }
+    }
+
+    /// Hands over what is to be written of a batch of packets.
+    #[inline]
+    pub(crate) fn end_batch(&mut self) {
+        self.outputs.end_batch();
+        self.app.shared.files.end_batch();
     }
 
     /// Detection and events of a packet that has no flow.
