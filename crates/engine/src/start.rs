@@ -19,7 +19,7 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
-use crate::keys::HashKeys;
+use crate::keys::{HashKeys, reads_files};
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
@@ -466,6 +466,9 @@ pub(crate) fn worker_of(
     let quiet = matches!(watching, Watching::Explain(_));
     let mut files = part.files.clone();
     files.range_memcap = part.of(files.range_memcap);
+    if let Some(store) = &mut files.store {
+        store.waits = reads_files(options);
+    }
     let (workers, opened) = (part.workers, part.opened);
     let settings::Opened { outputs, app: shown, store_xff, scripts } = opened;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {

@@ -83,3 +83,58 @@ fn a_capture_file_gives_the_same_events_with_every_key() {
     }
     assert!(all[0].len() > 10 && all[0] == all[1] && all[0] == all[2]);
 }
+
+/// Stored files with their sizes, by their place in the store.
+fn stored(dir: &Path) -> Vec<(String, u64)> {
+    let mut all = Vec::new();
+    for folder in std::fs::read_dir(dir.join("filestore")).expect("the store").flatten() {
+        for file in std::fs::read_dir(folder.path()).expect("a folder").flatten() {
+            let path = file.path();
+            let name = path.strip_prefix(dir).expect("inside").display().to_string();
+            // Records carry the number of the file, which is given in the order that workers come to it.
+            if !name.ends_with(".json") {
+                all.push((name, file.metadata().expect("a file").len()));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn stored_files_are_there_at_the_end_however_many_workers_there_are() {
+    let capture = std::fs::read(root().join("demo/demo.pcap")).expect("the demo's capture");
+    let yaml = "%YAML 1.1\n---\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: [fileinfo: {}, stats: {}]\n  - \
+                file-store:\n      version: 2\n      enabled: yes\n      force-filestore: yes\n      write-fileinfo: yes\n      \
+                queue-size: 64kb\nstats:\n  enabled: yes\napp-layer:\n  protocols:\n    http: {enabled: yes}\n    smtp: {enabled: \
+                yes, mime: {decode-mime: yes}}\n    ftp: {enabled: yes}\n    ftp-data: {enabled: yes}\n    smb: {enabled: yes}\n";
+    let mut all = Vec::new();
+    for (n, more) in
+        [&["--runmode", "single"][..], &["--runmode", "autofp", "--set", "margay.workers=3"]].into_iter().enumerate()
+    {
+        let dir = folder(&format!("exhaustion-store-{n}"));
+        std::fs::write(dir.join("store.yaml"), yaml).expect("a configuration");
+        std::fs::write(dir.join("a.pcap"), &capture).expect("a capture");
+        std::fs::write(dir.join("a.rules"), "").expect("rules");
+        let mut c = process::engine(process::MARGAY, &dir.join("store.yaml"), &dir);
+        c.args(["--set", "unix-command.enabled=no", "-k", "none"]).args(more).arg("-r").arg(dir.join("a.pcap"));
+        let out = c.stdin(Stdio::null()).output().expect("the engine runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let stats = last_stats(&dir)["file_store"].clone();
+        assert_eq!(
+            (&stats["fs_errors"], &stats["files_lost"], &stats["open_files"]),
+            (&0.into(), &0.into(), &0.into()),
+            "{stats}"
+        );
+        let files = process::of_type(&dir, "fileinfo");
+        assert!(!files.is_empty() && files.iter().all(|e| e["fileinfo"]["stored"] == true), "{files:?}");
+        let sizes: Vec<_> = files.iter().filter_map(|e| e["fileinfo"]["size"].as_u64()).collect();
+        let stored = stored(&dir);
+        assert!(
+            stored.iter().all(|(name, size)| !name.contains("tmp") && sizes.contains(size)),
+            "{stored:?}: {sizes:?}"
+        );
+        all.push(stored);
+    }
+    assert!(!all[0].is_empty() && all[0] == all[1], "{all:?}");
+}

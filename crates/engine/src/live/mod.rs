@@ -95,6 +95,10 @@ impl Plan {
         }
         let beside = first.as_mut().map(Outputs::beside);
         let files = all::files(config, &control.dir, options)?;
+        if let Some(store) = &files.store {
+            // Its thread needs no capability.
+            privileges::without(|| store.prepare()).map_err(|e| Failed::new("filestore", e.to_string()))?;
+        }
         let cpus = Arc::new(self.cpus);
         let (ready, told) = mpsc::channel();
         let mut threads: Vec<JoinHandle<Option<Final>>> = Vec::new();

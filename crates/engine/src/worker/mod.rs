@@ -451,7 +451,7 @@ impl Worker {
             }
         }
         rest.tell_of_failed_searches();
-        rest.outputs.end_batch();
+        rest.end_batch();
         self.lane.count_ended();
     }
 
@@ -481,7 +481,7 @@ impl Worker {
             }
         }
         rest.tell_of_failed_searches();
-        rest.outputs.end_batch();
+        rest.end_batch();
         self.lane.count_ended();
         std::mem::replace(&mut self.told, second) != second
     }
@@ -496,6 +496,7 @@ impl Worker {
         let Lane { flows, rest, .. } = &mut self.lane;
         flows.drain(&mut |flow, reason| rest.end_flow(flow, reason));
         rest.outputs.flush();
+        rest.app.shared.files.sync();
         self.lane.count_ended();
     }
 }
@@ -730,6 +731,13 @@ impl Rest {
             order: None,
             ended_tcp: Vec::new(),
         }
+    }
+
+    /// Hands over what is to be written of a batch of packets.
+    #[inline]
+    pub(crate) fn end_batch(&mut self) {
+        self.outputs.end_batch();
+        self.app.shared.files.end_batch();
     }
 
     /// Detection and events of a packet that has no flow.
