@@ -4,6 +4,7 @@
 mod datasets;
 mod decompress;
 mod dhcp;
+pub mod dictionaries;
 mod dns;
 mod files;
 mod folder;
