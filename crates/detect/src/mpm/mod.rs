@@ -15,6 +15,8 @@ use std::sync::{Arc, OnceLock};
 
 pub use cache::MatcherCache;
 pub use store::{CacheSettings, CacheUse};
+#[doc(hidden)]
+pub use store::{replay, replay_written};
 
 use thiserror::Error;
 

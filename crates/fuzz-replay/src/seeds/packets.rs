@@ -7,7 +7,7 @@ use margay_packet::{DecodeConfig, Decoder, Frame, L3, L4, Packet};
 
 use super::Seed;
 use super::flows::frames;
-use crate::LINKS;
+use crate::packets::LINKS;
 
 /// Longer frames have nothing in them that a decoder has not seen before.
 const FRAME_MAX: usize = 1600;
