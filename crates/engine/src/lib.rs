@@ -11,6 +11,7 @@ mod engines;
 mod exception;
 mod explain;
 mod files;
+pub mod in_process;
 mod info;
 mod listing;
 mod live;
@@ -25,6 +26,7 @@ mod settings;
 mod signals;
 mod start;
 mod stats;
+pub mod witness;
 mod worker;
 
 pub use control::message::messages as control_messages;

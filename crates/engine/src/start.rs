@@ -506,6 +506,7 @@ pub(crate) fn worker_of(
         shared,
         record: margay_output::eve::Record::new(store_xff),
         options,
+        witness: None,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.scripts = scripts;

@@ -383,6 +383,11 @@ impl Worker {
         }
     }
 
+    /// Why the frame that was just taken is dropped, as events say it.
+    pub(crate) fn frame_drop_reason(&self) -> Option<&'static str> {
+        self.lane.rest.frame.drop.map(DropReason::text)
+    }
+
     /// What was decided of the frames of a batch, and is to be answered; [`Worker::decided`] takes it back.
     pub(crate) fn decisions(&mut self) -> Decisions {
         self.lane.rest.wire.as_mut().map(|w| std::mem::take(&mut w.decisions)).unwrap_or_default()
