@@ -461,6 +461,7 @@ pub(crate) fn worker_of(
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
     let mut decode = settings::decode(config, false)?;
+    decode.defrag.checksums = stream.checksum_validation;
     decode.defrag.inline = ips && !options.simulate_ips;
     decode.defrag.memcap = usize::try_from(part.of(decode.defrag.memcap as u64)).unwrap_or(usize::MAX);
     let mut protocols = settings::app(config)?;
