@@ -459,6 +459,7 @@ pub(crate) fn worker_of(
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
     let mut decode = settings::decode(config, false)?;
+    decode.defrag.checksums = stream.checksum_validation;
     decode.defrag.inline = ips && !options.simulate_ips;
     decode.defrag.memcap = usize::try_from(part.of(decode.defrag.memcap as u64)).unwrap_or(usize::MAX);
     let mut protocols = settings::app(config)?;
@@ -507,6 +508,7 @@ pub(crate) fn worker_of(
         shared,
         record: margay_output::eve::Record::new(store_xff),
         options: shown,
+        witness: None,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));

@@ -28,6 +28,8 @@ use crate::profiling::Profiling;
 use crate::service::privileges;
 use crate::settings as all;
 use crate::start::Watching;
+use crate::worker::Worker;
+use crate::worker::wire::Wire;
 use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
@@ -214,6 +216,12 @@ impl Plan {
             false => Ok(()),
         }
     }
+}
+
+/// Makes a worker one whose packets come as time goes by, and where what it decides goes.
+pub(crate) fn prepare(worker: &mut Worker, wire: Wire) {
+    worker.decoder.live = true;
+    worker.lane.rest.wire = Some(Box::new(wire));
 }
 
 /// Waits until each worker said that it is ready, or why it is not.

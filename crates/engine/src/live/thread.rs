@@ -133,7 +133,6 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
-        worker.decoder.live = true;
         // Packets of a queue are of whatever interface netfilter had them from.
         if !matches!(self.device.medium, Medium::Nfqueue(_)) {
             worker.lane.rest.set_interface(&self.device.name);
@@ -149,7 +148,7 @@ impl Seat {
         let reporter = Reporter::new(config, false)?;
         let source = privileges::borrowing(|| self.open())?;
         let injector = injector(config, &self.options)?;
-        worker.lane.rest.wire = Some(Box::new(Wire::new(source.is_inline() && control.ips, injector)));
+        super::prepare(&mut worker, Wire::new(source.is_inline() && control.ips, injector));
         if self.nth == 0 && !source.is_up() {
             let names: Vec<&str> = self.device.interfaces().collect();
             warning!("af-packet", "{}: is down; waiting for it to come up", names.join(" or "));

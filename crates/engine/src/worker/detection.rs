@@ -19,6 +19,9 @@ impl Rest {
     /// Inspects a packet that has no flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
         let Some((detect, state)) = &mut self.detect else { return };
+        if let Some(w) = &mut self.app.witness {
+            w.payload(packet, 0);
+        }
         let mut input = Input { ips: self.ips, td_passed: fate.pass, ..Input::new(packet) };
         let verdict = state.inspect(detect, &mut input);
         self.replace(packet, fate);
@@ -39,6 +42,12 @@ impl Rest {
         let chunk = session.and_then(|s| s.raw_chunk(dir, seen.flush));
         let chunks =
             chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if self.ips { 0 } else { c.seen } });
+        if let Some(w) = &mut self.app.witness {
+            w.payload(packet, flow.core.id);
+            if let (Some(s), Some(c)) = (session, &chunks) {
+                w.stream(&flow.core, dir, s.isn(dir), c.offset, c.data);
+            }
+        }
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
         let established = match session {
             Some(_) => seen.established,

@@ -215,6 +215,11 @@ pub(crate) struct FrameVerdict {
 }
 
 impl FrameVerdict {
+    /// Why the frame is dropped, as `drop` events name it.
+    pub(crate) fn drop_reason(&self) -> Option<&'static str> {
+        self.drop.map(DropReason::text)
+    }
+
     /// Takes in what one of the frame's packets came to.
     #[inline]
     fn add(&mut self, fate: &Fate, source: PacketSource) {
