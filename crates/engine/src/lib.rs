@@ -12,6 +12,7 @@ mod exception;
 mod explain;
 mod files;
 mod info;
+mod keys;
 mod listing;
 mod live;
 mod logging;

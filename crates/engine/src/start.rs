@@ -19,13 +19,14 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::keys::HashKeys;
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, Lane, Rest, Worker};
+use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{
     Failed, ctl, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
 };
@@ -334,25 +335,28 @@ impl Run<'_> {
     }
 }
 
-/// The folder that `-l` or the configuration names for logs.
+/// The folder that `-l` or the configuration names for logs; else the current one.
 pub(crate) fn log_folder(config: &Config, options: &RunOptions) -> PathBuf {
-    let configured = || PathBuf::from(config.get("default-log-dir").unwrap_or("/var/log/suricata/"));
-    options.log_dir.clone().unwrap_or_else(configured)
+    options.log_dir.clone().unwrap_or_else(|| PathBuf::from(config.get("default-log-dir").unwrap_or(".")))
 }
 
-/// Where logs are written; it must be there and be writable.
+/// The folder that logs are written to. A missing folder is made, except for a test of the configuration (`-T`), which writes
+/// no log.
+///
+/// # Errors
+/// The folder cannot be made, or the path names something else.
 pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
     let dir = log_folder(config, options);
-    if dir.is_dir() {
+    if dir.is_dir() || options.test {
         return Ok(dir);
     }
-    Err(Failed::new(
-        "suricata",
-        format!(
-            "The logging directory \"{}\" does not exist or is no directory; make it, or name another with -l",
-            dir.display()
-        ),
-    ))
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Failed::new(
+            "suricata",
+            format!("cannot make the logging directory \"{}\": {e}; name another with -l", dir.display()),
+        )
+    })?;
+    Ok(dir)
 }
 
 /// What rules, and outputs, want of the application layer.
@@ -449,6 +453,8 @@ pub(crate) fn worker_of(
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation)?;
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
+    let keys = HashKeys::of(options);
+    (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
     (flow.memcap, flow.hash_size, flow.prealloc) =
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
@@ -500,12 +506,13 @@ pub(crate) fn worker_of(
         options: shown,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
+    rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
+        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest, verdict: FrameVerdict::default() },
         unswept: 0,
         swept: 0,
         told: 0,

@@ -426,7 +426,8 @@ const STATS_MAX: usize = 65_536;
 
 impl Asker {
     pub(crate) fn new() -> io::Result<Asker> {
-        Ok(Asker { fd: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)? })
+        // The kernel answers these requests on any socket; the engine is allowed to make local ones while it runs.
+        Ok(Asker { fd: sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)? })
     }
 
     fn ask(&self, interface: &str, what: libc::c_ulong, value: Value) -> io::Result<Value> {

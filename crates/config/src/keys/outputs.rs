@@ -1,6 +1,6 @@
 //! `outputs` but for EVE, and `stats`.
 
-use super::reasons::{ALWAYS, NO_OFFLOAD, NO_OUTPUT, REMOVED};
+use super::reasons::{ALWAYS, NO_OUTPUT, REMOVED};
 use super::{Key, U32, flag, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "What is written, and where to. `outputs` is a list; an output that is not in it, or not \
@@ -23,7 +23,7 @@ pub(super) const KEYS: &[Key] = &[
     text("stats.decoder-events-prefix", "a name", "decoder.event", "What the names of these counters begin with."),
     flag("stats.stream-events", "no", "Whether each event of the stream engine is counted."),
     flag("stats.exception-policy.global-stats", "yes", "Whether exception policies that took effect are counted.").ignored(ALWAYS),
-    flag("stats.exception-policy.per-app-proto-errors", "no", "Whether they are counted for each protocol as well.").ignored(NO_OFFLOAD),
+    flag("stats.exception-policy.per-app-proto-errors", "no", "Whether those of parsers are counted for each protocol as well."),
     number("heartbeat.output-flush-interval", "0", (0, 60), "seconds", "How often buffered outputs are flushed.").ignored("buffered outputs are flushed every second"),
     // What all outputs of lines have.
     word("outputs.#.<written>.filetype", FILETYPES, "regular", "What kind of file it is."),

@@ -74,7 +74,7 @@ pub(super) const KEYS: &[Key] = &[
     text("umask", "a mask", "", "Permissions that new files do not get, in octal.").like("022"),
     size("coredump.max-dump", "", "How large a core dump may be, or `unlimited`.").like("1mb"),
     flag_or("unix-command.enabled", &["auto"], "auto", "Whether there is a socket for commands; `auto`: where packets come from the network."),
-    text("unix-command.filename", "a file", "suricata-command.socket", "Its name.").like("other.socket"),
+    text("unix-command.filename", "a file", "margay-command.socket", "Its name.").like("other.socket"),
     flag("security.limit-noproc", "no", "Whether other programs cannot be started."),
     flag_or("security.drop-capabilities", &["auto"], "auto", "Whether capabilities are given up; `auto`: where it is another user than root."),
     flag("security.no-new-privileges", "yes", "Whether no program that is started can gain privileges."),

@@ -23,7 +23,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("ignore-unknown-requirements", "*", "Whether rules that require what nobody knows are passed over.").ignored("they always are, with a word in the log"),
     // Firewall mode
     flag("firewall.enabled", "no", "Only what a firewall rule accepts is let through."),
-    text("firewall.rule-path", "a folder", "", "Where its rules are, instead of `/etc/margay/firewall`.").like("/tmp"),
+    text("firewall.rule-path", "a folder", "/etc/margay/firewall", "Where its rules are.").like("/tmp"),
     list("firewall.rule-files", "files", "", "Its rules, in their order.").like("[a.rules]"),
     list("firewall.policies.default-policy", "an action with its scope", "", "What becomes of what no rule matches, wherever nothing more specific is set.").like("[accept:hook]"),
     list("firewall.policies.packet.default-policy", "an action with its scope", "", "The same for packets.").like("[\"drop:packet\"]"),

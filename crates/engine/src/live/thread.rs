@@ -291,9 +291,9 @@ impl Seat {
                 let (frames, inline) = (source.batch(), source.is_inline());
                 for (i, frame) in frames.iter().enumerate() {
                     worker.decoder.unfinished_checksums = frames.trusted(i);
-                    worker.frame(&frame);
+                    let verdict = worker.frame(&frame);
                     if inline {
-                        worker.decide();
+                        worker.decide(verdict);
                     }
                 }
                 let pkts = worker.decoder.counters.pkts - before.0;

@@ -9,7 +9,7 @@ use margay_rules::ast::{SetFormat, SetOptions};
 use super::{flag, number, size};
 
 /// Where state is kept unless `--data-dir` says otherwise.
-const DATA_DIR: &str = "/var/lib/suricata/data";
+const DATA_DIR: &str = "/var/lib/margay/data";
 /// What stands in `datasets:` besides sets.
 const OTHERS: [&str; 5] = ["defaults", "limits", "rules", "enabled", "save-directory"];
 

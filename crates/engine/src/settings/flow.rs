@@ -34,7 +34,9 @@ pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
             "decoder.recursion-level.use-for-tracking",
             d.recursion_use_for_tracking,
         )?,
-        seed: d.seed,
+        // Whoever makes a table gives it keys.
+        hash_key: d.hash_key,
+        id_key: d.id_key,
     })
 }
 

@@ -88,6 +88,7 @@ detect:
   sgh-mpm-caching: yes
   profile: custom
 reputation-categories-file: categories.txt
+firewall: {enabled: yes, rule-files: [base.rules]}
 reputation-files: [base.list]
 autofp-scheduler: optimistic
 threading:

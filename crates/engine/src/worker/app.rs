@@ -73,6 +73,8 @@ pub(crate) struct Heard {
     pub(crate) turn: bool,
     /// Nothing more of the flow is worth a look.
     pub(crate) bypass: bool,
+    /// The protocol of a parser that gave up on the flow: `app-layer.error-policy` applies.
+    pub(crate) failed: Option<AppProto>,
 }
 
 impl FlowApp {
@@ -126,6 +128,11 @@ impl FlowApp {
         let parsers = self.session.parsers().iter();
         let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.find_map(|tx| tx.forwarded_for(header, forward))
+    }
+
+    /// The protocol of its parser, where that gave up since the last call.
+    fn take_failed(&mut self) -> Option<AppProto> {
+        self.session.take_error().map(|_| self.session.proto)
     }
 
     /// The flow's protocols, as events name them.
@@ -353,6 +360,7 @@ impl Rest {
             }
             app
         });
+        self.app.shared.files.flow = app.files;
         self.app.shared.frames.at = 0;
         self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
@@ -373,8 +381,9 @@ impl Rest {
         Heard {
             events: app.session.take_events(),
             detected: app.session.take_news(dir),
-            turn: false,
             bypass: app.wishes.bypass,
+            failed: app.take_failed(),
+            ..Heard::default()
         }
     }
 
@@ -419,8 +428,8 @@ impl Rest {
             return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
                 events: std::mem::take(&mut a.events) | a.session.take_events(),
                 detected: a.session.take_news(dir),
-                turn: false,
                 bypass: a.wishes.bypass,
+                ..Heard::default()
             });
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
@@ -495,8 +504,9 @@ impl Rest {
         Heard {
             events: std::mem::take(&mut app.events),
             detected: app.session.take_news(dir),
-            turn: false,
             bypass: wishes.bypass,
+            failed: app.take_failed(),
+            ..Heard::default()
         }
     }
 
@@ -527,7 +537,8 @@ impl Rest {
     }
 
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
-    pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
+    /// `inspected` says whether rules looked at `p`: only then the variables that they last captured are those of `p`.
+    pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool, inspected: bool) {
         let passed = flow.core.action == margay_flow::FlowAction::Pass;
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let detects = self.detect.is_some() && !passed;
@@ -545,7 +556,7 @@ impl Rest {
         let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();
         let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
         // Most packets come without anything to log.
-        let about = || About { core, parent, packet: p, names: names(&protocols), protocols };
+        let about = || About { core, parent, packet: p, inspected, names: names(&protocols), protocols };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -725,6 +736,8 @@ struct About<'a> {
     core: &'a FlowCore,
     parent: Option<u64>,
     packet: &'a Packet<'a>,
+    /// Rules looked at the packet.
+    inspected: bool,
     names: AppProtos<'static>,
     /// The same, for scripts.
     protocols: margay_detect::checks::AppProtos,
@@ -739,7 +752,10 @@ impl About<'_> {
     /// Variables that rules captured.
     fn vars<'s>(&'s self, detect: Option<&'s Engine>) -> HeldVars<'s> {
         match detect {
-            Some((detect, state)) => HeldVars::of(detect, Some(self.core), Some(state.packet_vars())),
+            Some((detect, state)) => {
+                let of_packet = self.inspected.then(|| state.packet_vars());
+                HeldVars::of(detect, Some(self.core), of_packet)
+            }
             None => HeldVars::default(),
         }
     }

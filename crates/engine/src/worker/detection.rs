@@ -122,10 +122,11 @@ impl Rest {
         if self.shown > 0
             && let Some((_, state)) = &self.detect
             && state.alerts().iter().any(|a| a.stream)
-            && let Some(s) = session
         {
             self.scratch.payload.clear();
-            s.payload_with_gaps(dir, 0, self.shown, &mut self.scratch.payload);
+            if let Some(s) = session {
+                s.payload_with_gaps(dir, 0, self.shown, &mut self.scratch.payload);
+            }
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);
         self.carry_out(packet, Some((flow, dir)), verdict, fate);
@@ -159,7 +160,7 @@ impl Rest {
         self.counters.ips.replaced();
     }
 
-    /// What the verdict means for the packet; writes the alerts.
+    /// Puts what the verdict means for the packet into its `fate`; writes the alerts.
     pub(super) fn carry_out(
         &mut self,
         packet: &Packet<'_>,
@@ -187,10 +188,11 @@ impl Rest {
             fate.answers = Wire::how(packet);
         }
         fate.dropped_by = verdict.dropped_by;
-        self.bypass |= verdict.bypass;
-        self.frame.mark = verdict.mark.or(self.frame.mark);
-        self.pcap.passed |= fate.pass;
-        self.pcap.tagged |= verdict.tagged;
+        fate.inspected = true;
+        fate.bypass |= verdict.bypass;
+        fate.mark = verdict.mark.or(fate.mark);
+        fate.pcap.passed |= fate.pass;
+        fate.pcap.tagged |= verdict.tagged;
         let alerted = self.detect.as_ref().is_some_and(|(_, s)| !s.alerts().is_empty());
         let (flow, dir) = match flow {
             Some((f, d)) => {
@@ -198,11 +200,11 @@ impl Rest {
                 if f.core.action == FlowAction::Drop && verdict.drop_reason.is_some_and(|r| r.is_firewall()) {
                     f.ext.dropped_by = FlowDropBy::Firewall;
                 }
-                self.pcap.alerted |= f.core.alerted;
+                fate.pcap.alerted |= f.core.alerted;
                 (Some(&*f), Some(d))
             }
             None => {
-                self.pcap.alerted |= alerted;
+                fate.pcap.alerted |= alerted;
                 (None, None)
             }
         };
@@ -213,10 +215,5 @@ impl Rest {
         if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
             self.log_tagged(packet, flow);
         }
-    }
-
-    /// Whether the packet just inspected asked for its flow to be bypassed; asked once.
-    pub(super) fn take_bypass(&mut self) -> bool {
-        std::mem::take(&mut self.bypass)
     }
 }

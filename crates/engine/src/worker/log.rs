@@ -14,6 +14,7 @@ use margay_output::event::{
     Vars, VerdictInfo,
 };
 use margay_output::json::Json;
+use margay_output::pcaplog::PacketFate;
 use margay_packet::{L3, Packet, PacketSource};
 use margay_rules::ast::Action;
 use margay_stream::StreamEvent;
@@ -143,9 +144,9 @@ impl Rest {
     }
 
     /// Hands a captured frame, which comes after all that it carried, to the capture log.
-    pub(super) fn log_pcap(&mut self, p: &Packet<'_>) {
+    pub(super) fn log_pcap(&mut self, p: &Packet<'_>, fate: PacketFate) {
         if p.source == PacketSource::Wire && self.outputs.wants_pcap() {
-            self.outputs.pcap_packet(p, self.pcap);
+            self.outputs.pcap_packet(p, fate);
         }
     }
 
