@@ -162,6 +162,7 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "groups", GroupSettings::of(config))?;
     line(o, "statistics", StatsSettings::of(config))?;
     line(o, "log", logging::outputs(config, dir).map_err(|f| f.message))?;
+    line(o, "log filter", Ok::<_, String>(logging::configured_filter(config)))?;
     line(o, "profiling", Profiling::of(config, dir))?;
     line(o, "packet costs", Ok::<_, String>(parallel::PacketCosts::is_wanted(config)))?;
     line(o, "autofp", parallel::autofp(config, &autofp(options)).map_err(|f| f.message))?;
