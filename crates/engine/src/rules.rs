@@ -465,7 +465,7 @@ pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec
         RuleFiles::Configured => {}
         RuleFiles::Added(f) | RuleFiles::Exclusive(f) => named.push((f.clone(), false)),
     }
-    find(named, config.get("default-rule-path").unwrap_or("/var/lib/margay/rules"))
+    find(named, settings::rule_folder(config))
 }
 
 /// The files that are named, those of a configuration in `folder`; and the names and patterns that fit none.

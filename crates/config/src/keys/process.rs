@@ -1,6 +1,6 @@
 //! The process: its log, its threads, its user, what it may do.
 
-use super::reasons::{ALWAYS, LOG_FORM, NO_PROFILE, NOT_YET};
+use super::reasons::{ALWAYS, LOG_FORM, NO_PROFILE};
 use super::{Key, Kind, U32, flag, flag_or, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str =
@@ -22,7 +22,7 @@ const NO_THREADS: &str = "there are workers and one thread that manages: no othe
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     word("logging.default-log-level", LEVELS, "notice", "How much is said; `-v` raises it, SC_LOG_LEVEL comes first."),
-    text("logging.default-output-filter", "an expression", "", "Only messages that match this regular expression (PCRE2); SC_LOG_OP_FILTER comes first.").like("rules").ignored(NOT_YET),
+    text("logging.default-output-filter", "an expression", "", "Only messages that match this regular expression (PCRE2); SC_LOG_OP_FILTER comes first.").like("rules"),
     text("logging.default-log-format", "a form", "%D: %S: %M", "The form of messages.").ignored(LOG_FORM),
     flag("logging.default-startup-message", "*", "Whether the start is told.").ignored(ALWAYS),
     flag("logging.stacktrace-on-signal", "*", "Whether a crash is told with its stack.").ignored("the system's core dump has it (coredump.max-dump)"),

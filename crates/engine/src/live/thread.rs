@@ -8,6 +8,7 @@ use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_capture::af_packet::{AfPacket, Bridge, Injector};
 use margay_capture::af_xdp::AfXdp;
+use margay_capture::libpcap::Libpcap;
 use margay_capture::live::{LinkChange, LiveSource, Received};
 use margay_capture::nfqueue::Nfqueue;
 use margay_config::{Config, RunOptions};
@@ -184,6 +185,10 @@ impl Seat {
                     source.leave_out(table.kernel());
                 }
                 Ok(Box::new(source))
+            }
+            Medium::Libpcap(settings) => {
+                let source = Libpcap::open(&self.device.name, settings.clone());
+                Ok(Box::new(source.map_err(|e| Failed::new("pcap", e.to_string()))?))
             }
             Medium::Nfqueue(settings) => {
                 let source = Nfqueue::open(settings.clone()).map_err(|e| Failed::new("nfq", e.to_string()))?;

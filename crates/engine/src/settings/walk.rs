@@ -88,6 +88,7 @@ detect:
   sgh-mpm-caching: yes
   profile: custom
 reputation-categories-file: categories.txt
+firewall: {enabled: yes, rule-files: [base.rules]}
 reputation-files: [base.list]
 autofp-scheduler: optimistic
 threading:
@@ -160,6 +161,7 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "groups", GroupSettings::of(config))?;
     line(o, "statistics", StatsSettings::of(config))?;
     line(o, "log", logging::outputs(config, dir).map_err(|f| f.message))?;
+    line(o, "log filter", Ok::<_, String>(logging::configured_filter(config)))?;
     line(o, "profiling", Profiling::of(config, dir))?;
     line(o, "packet costs", Ok::<_, String>(parallel::PacketCosts::is_wanted(config)))?;
     line(o, "autofp", parallel::autofp(config, &autofp(options)).map_err(|f| f.message))?;

@@ -214,7 +214,8 @@ impl Rest {
             });
             let fields = |json: &mut Json, n: usize| {
                 if let Some((app, frame, source)) = &frame {
-                    source.log(app, frame, &mut Vec::new(), json);
+                    let most = options.get(n).map_or(0, |o| o.frame_payload);
+                    source.log(app, frame, most, &mut Vec::new(), json);
                 }
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);
