@@ -8,9 +8,11 @@
 pub(crate) mod bypass;
 pub(crate) mod cpus;
 mod losses;
+mod numa;
 mod report;
 pub(crate) mod settings;
 mod thread;
+mod turns;
 mod xdp;
 
 use std::sync::{Arc, mpsc};

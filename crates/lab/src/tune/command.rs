@@ -175,11 +175,8 @@ pub(super) fn run_apply(args: &ApplyArgs) -> Outcome<ExitCode> {
     }
     let (here, folder) = (Here::now(), journal::folder());
     let desk = Desk::take(&folder, args.boot)?;
+    desk.compact(&here.boot)?;
     let mut journal = desk.journal()?;
-    if !journal.sections.is_empty() && journal.active(&here.boot).is_empty() {
-        desk.lay_aside()?;
-        journal = desk.journal()?;
-    }
     here.check(&journal)?;
     tidy(&host, &mut journal, &here)?;
     if journal.active(&here.boot).into_iter().any(|at| journal.sections[at].waits()) {

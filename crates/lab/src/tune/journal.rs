@@ -143,6 +143,22 @@ impl Section {
         self.undone.is_none() && (self.begin.kept || self.begin.boot == boot)
     }
 
+    /// The records that make it again, of one that was finished.
+    fn records(&self) -> Vec<Record> {
+        let mut out = vec![Record::Begin(self.begin.clone()), Record::Before { state: self.before.clone() }];
+        for change in &self.changes {
+            let Change { step, setting, old, want, got } = change.clone();
+            out.push(Record::Will { step, setting: setting.clone(), old, want });
+            out.extend(got.map(|got| Record::Did { setting, got }));
+        }
+        if let Some(at) = self.applied {
+            let (after, wanted, keep) = (self.after.clone(), self.wanted.clone(), self.keep.clone());
+            out.push(Record::Applied { at, after, wanted, keep });
+        }
+        out.extend(self.confirmed.clone().map(|by| Record::Confirmed { by }));
+        out
+    }
+
     /// Whether it ended before all was done.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.undone.is_none() && (self.applied.is_none() || self.undoing.is_some())
@@ -359,6 +375,30 @@ impl Desk {
         Journal::open(Memory(bytes)).map_err(|why| Problem::file("read", &path, why))
     }
 
+    /// Writes the journal anew without what is not in effect any more: what was given back, and what a restart took.
+    ///
+    /// # Errors
+    /// Where it cannot be written; it is as it was then.
+    pub(crate) fn compact(&self, boot: &str) -> Outcome<()> {
+        let journal = self.sections()?;
+        let active = journal.active(boot);
+        if active.len() == journal.sections.len() || active.iter().any(|at| journal.sections[*at].is_unfinished()) {
+            return Ok(());
+        }
+        let (path, beside) = (self.path(), self.folder.join("journal.new"));
+        let failed = |e: std::io::Error| Problem::file("write", &beside, e);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside).map_err(failed)?;
+        let mut anew = Journal::open(file).map_err(|why| Problem::file("read", &beside, why))?;
+        for record in active.into_iter().flat_map(|at| journal.sections[at].records()) {
+            anew.add(record)?;
+        }
+        std::fs::rename(&beside, &path).map_err(|e| Problem::file("rename", &beside, e))?;
+        File::open(&self.folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|e| Problem::file("write", &self.folder, e))
+    }
+
     /// Lays a journal aside in which nothing is in effect any more.
     ///
     /// # Errors
@@ -424,6 +464,14 @@ mod tests {
         journal.add(Record::Confirmed { by: "confirm".into() }).unwrap();
         journal.add(begin("a", true)).unwrap();
         assert_eq!(journal.active("b"), [1], "files outlive a restart");
+        desk.compact("a").unwrap();
+        assert_eq!(desk.sections().unwrap().sections, journal.sections, "all of it is in effect");
+        let kept = Record::Applied { at: 2.0, after: state.clone(), wanted: State::new(), keep: Vec::new() };
+        journal.add(kept).unwrap();
+        desk.compact("b").unwrap();
+        assert_eq!(desk.sections().unwrap().sections, journal.sections[1..]);
+        let mut journal = desk.journal().unwrap();
+        journal.add(begin("b", false)).unwrap();
         journal.add(Record::Undone { sections: vec![0, 1], left: Vec::new() }).unwrap();
         assert!(desk.sections().unwrap().active("a").is_empty());
         desk.lay_aside().unwrap();
