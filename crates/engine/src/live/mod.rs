@@ -9,10 +9,12 @@ pub(crate) mod bypass;
 pub(crate) mod cpus;
 mod libpcap;
 mod losses;
+mod numa;
 mod offload;
 mod report;
 pub(crate) mod settings;
 mod thread;
+mod turns;
 mod xdp;
 
 use std::sync::{Arc, mpsc};

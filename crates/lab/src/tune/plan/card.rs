@@ -26,6 +26,8 @@ pub(super) fn steps(draft: &mut Draft<'_>, port: &Port) {
         queues(draft, port, name, interface);
         ring(draft, port, name, interface);
         pause(draft, name, interface);
+        // Before merging is switched off: some drivers have nothing to fetch with then.
+        fetching(draft, name, interface);
         offloads(draft, name, interface);
         fields(draft, port, name, interface);
         hash(draft, port, name, interface);
@@ -312,6 +314,32 @@ fn quiet(draft: &mut Draft<'_>, name: &str) {
     };
     let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
     draft.step(id(name, "ipv6"), words, vec![(Knob::File(path), "1".to_owned())]);
+}
+
+/// Packets are fetched where the interrupt is, when it comes; AF_XDP arranges that otherwise for itself.
+fn fetching(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
+    let engine = draft.facts.engine.iter().flat_map(|engine| &engine.settings);
+    let by_xdp = |(setting, value): (&String, &String)| {
+        setting.starts_with("af-xdp.") && setting.ends_with(".interface") && value == name
+    };
+    if engine.into_iter().any(by_xdp) {
+        return;
+    }
+    let file = |file: &String| (Knob::File(format!("/sys/class/net/{name}/{file}")), "0".to_owned());
+    let settings: Vec<_> = interface.napi.keys().map(file).collect();
+    if settings.is_empty() {
+        return;
+    }
+    let words = Words {
+        what: "how packets are fetched",
+        why: "on the CPU of the interrupt, at each interrupt: threads that fetch would run wherever the scheduler likes, and interrupts \
+              that are deferred add to what coalescing waits already"
+            .to_owned(),
+        sources: vec![says(NAPI, "threaded NAPI, gro_flush_timeout, napi_defer_hard_irqs: off unless one asks for them")],
+        disagreement: None,
+        cuts: None,
+    };
+    draft.step(id(name, "fetching"), words, settings);
 }
 
 /// A single queue without a hash of its own: other CPUs can take a part of the kernel's work.

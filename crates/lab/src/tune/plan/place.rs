@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::sources::{CRYSTAL_EYE, GUIDE_CAPTURE, GUIDE_HIGH, SINGLE_NODE};
+use super::sources::{CRYSTAL_EYE, GUIDE_CAPTURE, GUIDE_HIGH, NUMA, SINGLE_NODE, TIANJIN};
 use super::{Draft, Mode};
 use crate::tune::facts::{Cpu, Facts, Interface, Vendor};
 use crate::tune::list;
@@ -349,7 +349,7 @@ fn why(facts: &Facts, off_node: bool, homes: &[usize]) -> (String, Vec<String>) 
         "workers and interrupts on the card's node {homes}, so that packets and flows are in near memory. One study lost a little less \
          with workers on the other node (0.53 against 0.57 % at 9 Gbit/s), less than its runs differ"
     );
-    (why, vec![GUIDE_HIGH.to_owned(), SINGLE_NODE.to_owned(), CRYSTAL_EYE.to_owned()])
+    (why, [GUIDE_HIGH, SINGLE_NODE, CRYSTAL_EYE, TIANJIN, NUMA].map(str::to_owned).to_vec())
 }
 
 /// Why there are as many queues as there are.

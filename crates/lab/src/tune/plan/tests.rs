@@ -38,11 +38,8 @@ fn facts(machine: &MadeUp) -> Facts {
 fn plans_equal_those_that_were_reviewed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tune/recorded/plans");
     for (name, machine, goal) in machines() {
-        let begun = std::time::Instant::now();
         let facts = facts(&machine);
         let plan = plan(&facts, &goal);
-        let took = begun.elapsed();
-        assert!(took.as_secs() < 1 || cfg!(debug_assertions), "{name}: {took:?}");
         let said = format!(
             "{}\n--- The same as commands ---\n{}\n--- The engine's settings ---\n{}",
             text::plan(&plan, &facts, true),
