@@ -536,6 +536,7 @@ pub(crate) fn worker_of(
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
+    rest.discards_wrong_datagrams |= options.checksums == Some(Checksums::All);
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
