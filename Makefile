@@ -33,7 +33,7 @@ build: setup ## build for release
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
 
-lint: setup ## formatting, lints, licences
+lint: setup ## formatting and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
@@ -44,7 +44,7 @@ unit: setup ## unit, integration and property tests
 doc: setup ## documentation without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
-deny: ## licences and advisories of every dependency
+deny: ## licences, sources and bans of every dependency; advisories where their database can be fetched
 	@tools/deny
 
 conformance: build ## the public cases that should pass, and the list of those that do not

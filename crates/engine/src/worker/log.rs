@@ -378,7 +378,6 @@ impl Rest {
                 FlowAction::Accept => Some("accept"),
             },
             emergency: core.emergency,
-            wrong_thread: false,
             bypass: match core.state {
                 FlowState::LocalBypassed => Some("local"),
                 FlowState::CaptureBypassed => Some("capture"),
