@@ -49,6 +49,7 @@ deny: ## licences, sources and bans of every dependency; advisories where their 
 
 conformance: build ## the public cases that should pass, and the list of those that do not
 	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)"
+	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)" protocols
 
 conformance-autofp: build ## the same with three workers, by every scheduler
 	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done

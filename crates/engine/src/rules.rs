@@ -551,6 +551,9 @@ pub(crate) fn available() -> HashSet<String> {
     features.chain(parsed).chain(recognised).collect()
 }
 
+/// Features that rules may ask for by name (`requires: feature …`, `--dump-features`).
+pub(crate) const FEATURES: [&str; 2] = ["ja3", "ja4"];
+
 /// What rules may refer to, from the configuration and the command line; classes and references come later.
 pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Context {
     let strict = match &options.strict_rule_keywords {
@@ -563,6 +566,7 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
         ports: config.port_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         strict,
         available: available(),
+        features: FEATURES.iter().map(|f| (*f).to_owned()).collect(),
         inline: ips,
         ..Context::default()
     }
