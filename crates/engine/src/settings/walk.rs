@@ -75,6 +75,8 @@ af-xdp:
   - interface: lo
 pcap:
   - interface: lo
+stream:
+  reassembly: {randomize-chunk-size: yes}
 nfq:
   route-queue: 9
   repeat-mark: 4
