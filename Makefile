@@ -46,11 +46,12 @@ unit: setup ## unit, integration and property tests
 doc: setup ## documentation without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
-deny: ## licences and advisories of every dependency
+deny: ## licences, sources and bans of every dependency; advisories where their database can be fetched
 	@tools/deny
 
 conformance: build ## the public cases that should pass, and the list of those that do not
 	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)"
+	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)" protocols
 
 conformance-autofp: build ## the same with three workers, by every scheduler
 	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done

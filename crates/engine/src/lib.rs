@@ -5,6 +5,7 @@
 //! them counted, `control` serves who asks something of the running engine. What cannot be started says so in one sentence and ends with status 1, before anything is written.
 
 mod analysis;
+mod checksums;
 mod control;
 mod ctl;
 mod engines;

@@ -53,7 +53,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Help => say(&margay_config::help()),
         Command::Version => say(&about::version()),
         Command::BuildInfo => say(&about::build()),
-        Command::DumpFeatures => say(about::features()),
+        Command::DumpFeatures => say(&about::features()),
         Command::ListRunmodes => say(about::runmodes()),
         Command::ListKeywords(what) => say(&listing::keywords(&what)),
         Command::ListRuleProtos => say(&listing::rule_protocols()),
@@ -91,7 +91,7 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     {
         return Err(Failed::new(
             "runmodes",
-            format!("there is no run mode \"{mode}\"; capture files take single and autofp"),
+            format!("there is no run mode \"{mode}\"; there are workers, autofp and single"),
         ));
     }
     Ok(())
@@ -145,8 +145,11 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             options.capture,
             Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_) | Capture::Pcap(_))
         );
-    if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
-        info!("runmodes", "capture files are read by one worker, whatever the run mode");
+    if !interfaces && options.runmode.as_deref().or(config.get("runmode")) == Some("workers") {
+        info!(
+            "runmodes",
+            "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
+        );
     }
     if interfaces && options.simulate_ips && !queues {
         return Err(Failed::new(

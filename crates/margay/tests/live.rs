@@ -21,6 +21,7 @@ in_namespace! {
     traffic_during_the_start_is_not_lost: inner_start,
     packets_are_captured_before_rules_are_loaded: inner_delayed,
     offloads_are_off_while_the_engine_runs: inner_offloads,
+    answers_go_out_of_another_interface: inner_reject_dev,
     libpcap_finds_what_the_file_has: inner_libpcap,
     libpcap_waits_for_its_interface: inner_libpcap_link,
     an_interface_may_go_and_come_back: inner_link,
@@ -170,6 +171,35 @@ fn inner_offloads() {
     // One that is killed cannot switch anything on again.
     assert!(off(&words("offload-4", "KILL")));
     assert!(!off(&words("offload-5", "INT")));
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_reject_dev() {
+    pair("va", "vb");
+    pair("vc", "vd");
+    let dir = folder("reject-dev");
+    std::fs::write(dir.join("a.rules"), "reject udp any any -> any 53 (msg:\"r\"; content:\"example\"; sid:1;)\n")
+        .expect("rules");
+    let heard = pcap::Capture::from_device("vd").and_then(|c| c.immediate_mode(true).timeout(100).open());
+    let mut heard = heard.expect("it can be listened to");
+    let e = Engine::start(&dir, &["--af-packet=vb", "--reject-dev", "vc"]);
+    Sender::on("va").send(&traffic(1)[..1]);
+    e.decoded(1);
+    // An ICMP message about the query, to who asked.
+    let end = Instant::now() + PATIENCE;
+    let answer = loop {
+        assert!(Instant::now() < end, "no answer came");
+        if let Ok(p) = heard.next_packet()
+            && p.data.get(12..14) == Some(&[8, 0])
+            && p.data.get(23) == Some(&1)
+        {
+            break p.data.to_vec();
+        }
+    };
+    assert_eq!(answer[34], 3, "unreachable: {answer:?}");
+    e.explained();
+    assert_eq!(last_stats(&dir)["capture"]["reject"]["sent"], 1);
 }
 
 #[test]

@@ -11,7 +11,7 @@ const CHECKSUMS: &[&str] = &["kernel", "auto"];
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    flag_or("pcap-file.checksum-checks", &["auto"], "auto", "Whether checksums of capture files are checked.").ignored("stream.checksum-validation and -k say it for all packets"),
+    flag_or("pcap-file.checksum-checks", &["auto"], "auto", "Whether checksums of capture files are checked: yes, no, or unless more than a tenth of the first 1,000 packets of a file have a wrong one."),
     number("pcap-file.tenant-id", "*", (0, U32), "", "The tenant of capture files.").ignored("the socket's command pcap-file names it"),
     flag("pcap-file.recursive", "no", "Folders in the folder (`-r DIR`) too; so does `--pcap-file-recursive`."),
     flag("pcap-file.continuous", "no", "Waits for more files in the folder; so does `--pcap-file-continuous`."),

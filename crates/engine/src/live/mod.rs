@@ -168,7 +168,7 @@ impl Plan {
                 go: wait,
             };
             let handle = std::thread::Builder::new()
-                .name(thread.chars().take(15).collect())
+                .name(thread.clone())
                 .stack_size(stack)
                 .spawn(move || seat.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {thread}: {e}")))?;

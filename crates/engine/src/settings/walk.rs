@@ -11,6 +11,7 @@ use margay_config::keys::{self, Effect, Key, Kind};
 use margay_config::{Config, RunOptions};
 
 use crate::analysis::GroupSettings;
+use crate::checksums::FileChecks;
 use crate::exception::Policies;
 use crate::parallel;
 use crate::profiling::Profiling;
@@ -74,6 +75,8 @@ af-xdp:
   - interface: lo
 pcap:
   - interface: lo
+stream:
+  reassembly: {randomize-chunk-size: yes}
 nfq:
   route-queue: 9
   repeat-mark: 4
@@ -167,6 +170,7 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "autofp", parallel::autofp(config, &autofp(options)).map_err(|f| f.message))?;
     line(o, "batches", files::batch_size(config).map_err(|f| f.message))?;
     line(o, "folders", files::folder(config, options, false).map_err(|f| f.message))?;
+    line(o, "checksums of files", FileChecks::of(config, options))?;
     line(o, "log folder", Ok::<_, String>(start::log_folder(config, options)))?;
     line(o, "most rules", rules::max_rules(config, margay_rules::Context::default().max_rules))?;
     rules::shown(config, options, o)?;
