@@ -194,3 +194,57 @@ fn what_may_not_be_changed_is_named() {
     let irq = plan.all.iter().find(|step| step.id == "ens19.interrupts").unwrap();
     assert!(irq.blocked.as_deref().unwrap().contains("container"));
 }
+
+use proptest::prelude::*;
+
+/// An interface with one reason to be left alone, or none.
+fn needed_by(kind: usize, name: &str) -> (String, bool) {
+    let at = format!("/sys/class/net/{name}");
+    let (line, protects) = match kind {
+        0 => (format!("{at}/master -> ../br0\n"), true),
+        1 => (format!("{at}/upper_{name}.7/\n"), true),
+        2 => (format!("{at}/bonding/\n"), true),
+        3 => (format!("[card {name}]\naddress 192.0.2.{}/24\n", name.len()), true),
+        4 => (format!("[card {name}]\nroute 198.51.100.7\n"), true),
+        5 => (format!("{at}/uevent = DEVTYPE=vlan\n"), true),
+        _ => (String::new(), false),
+    };
+    (line, protects)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_plan_touches_a_protected_interface(
+        kinds in prop::collection::vec(0usize..9, 1..6),
+        named in prop::collection::vec(any::<bool>(), 6),
+        (inline, force, any) in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let mut text = "/sys/devices/system/cpu/online = 0-7\n/proc/self/environ = SSH_CONNECTION=198.51.100.7 1 192.0.2.99 22\n".to_owned();
+        let names: Vec<String> = (0..kinds.len()).map(|at| format!("e{}", "x".repeat(at + 1))).collect();
+        let mut protected = Vec::new();
+        for (name, kind) in names.iter().zip(&kinds) {
+            text += &format!("/sys/class/net/{name}/operstate = up\n/sys/class/net/{name}/device/numa_node = 0\n");
+            text += &format!("[card {name}]\ndriver i40e\nchannels combined 2\nmost-channels combined 8\nflags up\nfeature rx-gro on\n");
+            // One route leads to the session's other end.
+            let kind = if *kind == 4 && text.contains("\nroute ") { 9 } else { *kind };
+            let (line, protects) = needed_by(kind, name);
+            text += &line;
+            protected.extend(protects.then(|| name.clone()));
+        }
+        let facts = facts(&recorded::read(&text).unwrap());
+        let asked: Vec<String> = names.iter().zip(&named).filter(|(_, named)| **named && !any).map(|(name, _)| name.clone()).collect();
+        let mode = if inline { Mode::Inline } else { Mode::Passive };
+        let plan = plan(&facts, &Goal { interfaces: asked.clone(), mode, force, keep: true, ..Goal::default() });
+        for name in touched(&plan) {
+            // By force, and by name alone.
+            let by_force = force && asked.contains(&name);
+            prop_assert!(!protected.contains(&name) || by_force, "{name} of {protected:?}");
+        }
+        for name in &asked {
+            let told = plan.refused_by_name().iter().any(|refused| refused.interface == *name);
+            prop_assert_eq!(told, protected.contains(name) && !force, "{}", name);
+        }
+    }
+}
