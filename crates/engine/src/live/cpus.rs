@@ -37,9 +37,6 @@ impl Cpus {
     /// What is no CPU, no mode, no priority.
     pub(crate) fn from_config(config: &Config) -> Result<Cpus, ConfigError> {
         let mut out = Cpus { enabled: config.bool("threading.set-cpu-affinity")?.unwrap_or(false), ..Cpus::default() };
-        if config.bool("threading.autopin")?.unwrap_or(false) {
-            warning!("threading", "threading.autopin changes nothing in this release: name the CPUs in worker-cpu-set");
-        }
         out.bind = super::numa::wanted(config)?;
         if !out.enabled {
             if out.bind {
