@@ -247,4 +247,59 @@ proptest! {
             prop_assert_eq!(told, protected.contains(name) && !force, "{}", name);
         }
     }
+
+    #[test]
+    fn every_machine_has_a_place_for_its_workers(
+        (nodes, cores, threads) in (1usize..=4, 1usize..=8, 1usize..=2),
+        (amd, inline, driver) in (any::<bool>(), any::<bool>(), prop::sample::select(vec!["i40e", "ice", "odd"])),
+        homes in prop::collection::vec((0usize..4, 1u32..40), 1..5),
+        leave in prop::collection::vec(0usize..64, 0..4),
+        rate in prop::option::of(1u64..200),
+        workers in prop::option::of(1usize..20),
+    ) {
+        let all = nodes * cores;
+        let mut text = format!("/sys/devices/system/cpu/online = 0-{}\n/proc/sys/kernel/osrelease = 6.9.0\n", all * threads - 1);
+        text += if amd { "/proc/cpuinfo = vendor_id : AuthenticAMD\n" } else { "" };
+        for node in 0..nodes {
+            let first = (node * cores, (node + 1) * cores - 1);
+            let second = if threads == 2 { format!(",{}-{}", first.0 + all, first.1 + all) } else { String::new() };
+            text += &format!("/sys/devices/system/node/node{node}/cpulist = {}-{}{second}\n", first.0, first.1);
+        }
+        for core in (0..all).filter(|_| threads == 2) {
+            text += &format!("/sys/devices/system/cpu/cpu{{{core},{}}}/topology/thread_siblings_list = {core},{}\n", core + all, core + all);
+        }
+        for (at, (home, queues)) in homes.iter().enumerate() {
+            text += &format!("/sys/class/net/e{at}/operstate = up\n/sys/class/net/e{at}/device/numa_node = {}\n", home % nodes);
+            text += &format!("[card e{at}]\ndriver {driver}\nchannels combined {queues}\nmost-channels combined {queues}\n");
+            text += &format!("rss function toeplitz key 01:02:03:04 table 64\nirqs first {} name {{card}}-TxRx-{{queue}}\n", 100 * (at + 1));
+        }
+        let facts = facts(&recorded::read(&text).unwrap());
+        let mode = if inline { Mode::Inline } else { Mode::Passive };
+        let goal = Goal { mode, leave: leave.clone(), rate: rate.map(|n| n * 1_000_000_000), workers, ..Goal::default() };
+        let plan = plan(&facts, &goal);
+        let nothing_left = (0..all * threads).all(|cpu| leave.contains(&cpu));
+        let ports = if inline { homes.len() / 2 } else { homes.len() };
+        prop_assert_eq!(plan.placement.ports.len(), if nothing_left { 0 } else { ports });
+        let shared = plan.notes.iter().any(|note| note.contains("share them"));
+        let mut seen = Vec::new();
+        for port in &plan.placement.ports {
+            prop_assert!(!port.workers.is_empty() && !port.interrupts.is_empty(), "{:?}", port);
+            for cpu in port.workers.iter().chain(&port.interrupts) {
+                prop_assert!(facts.topology.cpus.contains_key(cpu) && !leave.contains(cpu), "CPU {}: {:?}", cpu, port);
+            }
+            // One CPU, one worker; queues are the card's.
+            prop_assert!(shared || port.workers.iter().all(|cpu| !seen.contains(cpu)), "{:?}", plan.placement);
+            seen.extend(&port.workers);
+            let most = port.interfaces.iter().map(|name| facts.interfaces[name].channels.unwrap().most.receive()).min().unwrap();
+            prop_assert!(port.interrupts.len() <= most as usize, "{:?}", port);
+            match port.spread {
+                Spread::Queues => prop_assert_eq!(&port.workers, &port.interrupts),
+                Spread::Flows => prop_assert!(port.symmetry != place::Symmetry::None || port.interrupts.len() == 1, "{:?}", port),
+            }
+        }
+        if !plan.engine.is_empty() {
+            let config = margay_config::Config::from_str(&plan.engine, "tuned").unwrap();
+            prop_assert!(config.node("af-packet").unwrap().children().all(|entry| entry.int("threads").unwrap() > Some(0)));
+        }
+    }
 }
