@@ -19,7 +19,7 @@ TEST_PACKAGES := suricata-update
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
 
-.PHONY: demo test begin fresh test-live test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
+.PHONY: demo test begin fresh test-live test-ansible test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,7 +86,12 @@ fresh: ## both commands of the README on a machine that has nothing: a Debian 12
 test-live: setup ## live capture and the laboratory in network namespaces; needs root (a part of unit)
 	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test af_xdp --test bridge --test ebpf --test nfqueue
 	$(CARGO) test --locked --quiet --package margay --test live --test af_xdp --test bypass --test inline --test nfqueue --test service --test faults --test faults_inline
-	$(CARGO) test --locked --quiet --package margay-lab --test wire
+	$(CARGO) test --locked --quiet --package margay-lab --test wire --test tune
+
+test-ansible: ## the role that installs and tunes sensors: lint, and a run in a namespace; root, ansible-core, ansible-lint
+	cd ansible && ansible-lint
+	$(CARGO) build --locked --package margay-lab
+	ansible/roles/margay_sensor/tests/run target/debug/margay-lab
 
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
 	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline

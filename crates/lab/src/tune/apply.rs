@@ -106,7 +106,7 @@ impl<S: Store> Work<'_, S> {
         self.done.written += 1;
         match got {
             got if got == wanted => Ok(()),
-            Some(got) if knob.may_round() && Some(&got) != old.as_ref() => {
+            Some(got) if knob.is_as_good(want, &got) || knob.may_round() && Some(&got) != old.as_ref() => {
                 let rounded = Rounded { wanted: want.to_owned(), got };
                 self.done.rounded.insert(knob.to_string(), rounded);
                 Ok(())

@@ -3,15 +3,17 @@
 //! The journal is a file of JSON objects, one a line, each on the disk (`fsync`) before what it announces happens. A line that was
 //! not written to its end is one that announced nothing yet, and is cut off. It has sections, one for each `apply`:
 //!
-//!     begin     who, when, on which start of the machine
-//!     before    all settings that may change, with their values, those that drivers forget by themselves too
-//!     will      a setting is about to be written
-//!     did       it was, and this is what it is now
-//!     applied   all were; the values as they are now. From here the watchdog waits for
-//!     confirmed somebody is still there
-//!     failed    a step was refused; what was done is given back
-//!     undoing   values are being given back, to these
-//!     undone    they were, and what could not be
+//! ```text
+//! begin     who, when, on which start of the machine
+//! before    all settings that may change, with their values, those that drivers forget by themselves too
+//! will      a setting is about to be written
+//! did       it was, and this is what it is now
+//! applied   all were; the values as they are now. From here the watchdog waits for
+//! confirmed somebody is still there
+//! failed    a step was refused; what was done is given back
+//! undoing   values are being given back, to these
+//! undone    they were, and what could not be
+//! ```
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::card::{Answer, Cards, Channels, Coalesce, Pause, Refusal, Ring, Words, key_of, on};
+use super::card::{Answer, Cards, Channels, Coalesce, Pause, Refusal, Ring, Words, is_even_text, key_of, on};
 use super::discover::interrupts;
 use super::list;
 use super::tree::Tree;
@@ -107,6 +107,11 @@ impl Knob {
     /// Whether drivers take another number than they were given without a word.
     pub(crate) fn may_round(&self) -> bool {
         matches!(self, Knob::Ring(_) | Knob::Coalesce(_))
+    }
+
+    /// Whether what a driver made of it is as good: its own way to spread over all queues evenly.
+    pub(crate) fn is_as_good(&self, want: &str, got: &str) -> bool {
+        matches!(self, Knob::RssTable(_)) && want == "default" && is_even_text(got)
     }
 
     /// Whether it outlives a restart of the machine.

@@ -5,7 +5,7 @@ use super::sources::{
     CRYSTAL_EYE, GUIDE_CAPTURE, GUIDE_HIGH, IRQ, MARGAY, NAPI, PACKET_MMAP, SCALING, SINGLE_NODE, TIANJIN, says,
 };
 use super::{Draft, Mode, Words};
-use crate::tune::card::{Channels, Coalesce, key_text, on};
+use crate::tune::card::{Channels, Coalesce, is_even, key_text, on};
 use crate::tune::facts::Interface;
 use crate::tune::knob::Knob;
 use crate::tune::list;
@@ -18,6 +18,9 @@ const BUFFER: u64 = 2048;
 const USECS: u32 = 125;
 /// The same where packets wait for the verdict: half as much is added on the way.
 const USECS_INLINE: u32 = 62;
+
+/// Drivers without hardware, whose coalescing is of something else.
+const NO_COALESCING: [&str; 5] = ["virtio_net", "tun", "veth", "vif", "hv_netvsc"];
 
 /// All steps of a port, interface by interface.
 pub(super) fn steps(draft: &mut Draft<'_>, port: &Port) {
@@ -205,7 +208,12 @@ fn hash(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
              has not"
         }
     };
-    settings.push((Knob::RssTable(own), "default".to_owned()));
+    // A driver may spread evenly in another order.
+    let queues = wanted_queues(port, interface).unwrap_or(1);
+    let stays =
+        interface.channels.is_some_and(|channels| channels.now.receive() == queues) && is_even(&rss.table, queues);
+    let table = if stays { rss.table_text(queues) } else { "default".to_owned() };
+    settings.push((Knob::RssTable(own), table));
     let words = Words {
         what: "symmetric hash",
         why: "both directions of a flow come to the same queue, in the order in which they were on the wire".to_owned(),
@@ -227,10 +235,12 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
     }
     let mut settings = Vec::new();
     for (flow, fields) in &interface.hash {
+        let has = |letter| fields.contains(letter);
         let want = match flow.trim_end_matches(['4', '6']) {
-            "ah" if fields == "sdfn" => "sdfn",
-            "ah" => "sd",
-            _ => "sdfn",
+            "tcp" | "udp" => "sdfn",
+            // What the driver has of them, as long as it is the same both ways: most refuse ports here.
+            _ if has('s') && has('d') && has('f') == has('n') => fields,
+            _ => "sd",
         };
         settings.push((Knob::Hash(name.to_owned(), flow.clone()), want.to_owned()));
     }
@@ -239,7 +249,7 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
     }
     let words = Words {
         what: "hashed fields",
-        why: "addresses and ports of TCP, UDP and SCTP over both families spread flows best; AH and ESP have addresses alone".to_owned(),
+        why: "addresses and ports of TCP and UDP over both families spread flows best; of SCTP, AH and ESP both addresses".to_owned(),
         sources: vec![
             says(SINGLE_NODE, "sdfn for TCP, UDP, SCTP, AH, ESP"),
             says(CRYSTAL_EYE, "sdfn for TCP and UDP"),
@@ -247,7 +257,8 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
         ],
         disagreement: Some(
             "with sd fragments stay with their flow, with sdfn flows between two hosts spread. Rule: sdfn, since the engine puts \
-             fragments together itself"
+             fragments together itself. One study sets sdfn for SCTP, AH and ESP too, which most drivers refuse: what they have stays \
+             where it is the same both ways"
                 .to_owned(),
         ),
         cuts: None,
@@ -257,6 +268,10 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
 
 fn coalesce(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
     let Some(now) = interface.coalesce else { return };
+    // What these report is no time between interrupts, and cannot be set.
+    if NO_COALESCING.contains(&interface.driver.name.as_str()) && now.rx_usecs == 0 {
+        return;
+    }
     let inline = draft.plan.goal.mode == Mode::Inline;
     let rx_usecs = if inline { USECS_INLINE } else { USECS };
     let want = Coalesce { adaptive_rx: false, adaptive_tx: false, rx_usecs, ..now };
