@@ -17,6 +17,8 @@ mod live;
 mod logging;
 mod parallel;
 mod profiling;
+#[doc(hidden)]
+pub mod replay;
 mod rule_check;
 mod rules;
 mod scripts;
