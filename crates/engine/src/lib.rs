@@ -11,10 +11,13 @@ mod engines;
 mod exception;
 mod explain;
 mod files;
+pub mod in_process;
 mod info;
+mod keys;
 mod listing;
 mod live;
 mod logging;
+mod notices;
 mod parallel;
 mod profiling;
 #[doc(hidden)]
@@ -27,6 +30,7 @@ mod settings;
 mod signals;
 mod start;
 mod stats;
+pub mod witness;
 mod worker;
 
 pub use control::message::messages as control_messages;

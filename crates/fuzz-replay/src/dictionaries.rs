@@ -17,8 +17,6 @@ type Words = BTreeSet<Vec<u8>>;
 
 /// What begins a step in the scripts of conversations.
 const MARKS: [&[u8]; 4] = [b"\xff>", b"\xff<", b"\xff{", b"\xff}"];
-/// Keys of the configuration, and names that stand below them.
-const KEYS: &str = include_str!("../../config/src/known-keys.txt");
 /// Libraries and functions for scripts.
 const PRELUDE: &str = include_str!("../../lua/src/prelude.lua");
 /// Statuses of SMB: a number and a name a line. Of so many a part will do.
@@ -127,8 +125,9 @@ fn words(target: &str) -> Words {
         "lists" => w.extend(bytes_of(LISTS)),
         "config" | "include" => {
             w.extend(bytes_of(CONFIG));
-            let keys = KEYS.lines().filter(|l| !l.starts_with('#')).flat_map(|l| l.split([' ', ':', '.']));
-            w.extend(keys.filter(|k| k.len() > 2).map(|k| [k.as_bytes(), b":"].concat()));
+            let names = margay_config::keys::all().flat_map(|key| key.path.split('.'));
+            let names: BTreeSet<&str> = names.filter(|n| n.len() > 2 && !n.starts_with(['#', '*', '<'])).collect();
+            w.extend(names.into_iter().map(|n| [n.as_bytes(), b":"].concat()));
         }
         "control" => w.extend(bytes_of(CONTROL)),
         "datasets" => w.extend(bytes_of(DATASETS)),

@@ -401,7 +401,7 @@ mod tests {
         let mut s = Scratch::default();
         s.prepare(m).unwrap();
         let mut hits = Vec::new();
-        s.scan(m, data, |id, _, _| hits.push(id));
+        s.scan(m, data, |id, _, _| hits.push(id)).expect("the pattern is looked for");
         hits.sort_unstable();
         hits.dedup();
         hits

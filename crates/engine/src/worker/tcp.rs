@@ -45,7 +45,7 @@ impl Lane {
         mut direction: Direction,
         fate: &mut Fate,
     ) -> (FlowRef, Direction, Seen) {
-        let Lane { flows, rest, policies } = self;
+        let Lane { flows, rest, policies, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
@@ -75,7 +75,7 @@ impl Lane {
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         rest.new_session(flow);
         if flow.ext.tcp.as_ref().is_some_and(|s| s.depth_reached(direction)) {
-            rest.pcap.past_stream_depth = true;
+            fate.pcap.past_stream_depth = true;
         }
         if let Some(e) = out.exception {
             let condition = match e {
@@ -100,7 +100,7 @@ impl Lane {
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
             heard = rest.feed_tcp(flow, direction, false);
         }
-        let seen = Seen {
+        let mut seen = Seen {
             heard,
             events: out.events,
             before,
@@ -112,6 +112,11 @@ impl Lane {
             rewrite: out.rewrite,
             bypass: out.bypass,
         };
+        if let Some(proto) = seen.heard.failed
+            && let Some(flow) = flows.get_mut(at)
+        {
+            rest.parser_failed(proto, flow, fate, &mut seen);
+        }
         (at, direction, seen)
     }
 }
