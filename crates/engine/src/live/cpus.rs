@@ -1,7 +1,7 @@
 //! `threading:`: on which CPUs threads run, and with what priority.
 
 use margay_config::{Config, ConfigError, Node};
-use margay_output::error;
+use margay_output::{error, warning};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// The CPUs of a kind of thread.
