@@ -19,7 +19,8 @@ TEST_PACKAGES := suricata-update
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
 
-.PHONY: demo test begin fresh test-live test-ansible test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
+# Targets with a description make no file of their name.
+.PHONY: begin $(shell sed -nE 's/^([a-z-]+):.*## .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,8 +110,14 @@ lab-lossless: build ## the highest rate without loss beside Suricata's, passive 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)
 
-fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolchain and cargo-fuzz
+fuzz-seeds: ## seeds for the fuzz targets from captures, rules and lists; SEEDS="my.pcap folder"
+	@tools/fuzz-seeds $(SEEDS)
+
+fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolchain. FUZZ_TARGETS="smb quic" FUZZ_JOBS=2
 	@tools/fuzz $${FUZZ_SECONDS:-600}
+
+sanitize: setup ## unit tests and core cases with memory and threads watched; needs a nightly toolchain. SANITIZE="address thread memcheck loom"
+	@tools/sanitize $(SANITIZE)
 
 bench: build ## speed, start and memory beside Suricata's, on an idle machine; BENCH_FLAGS="--only mix --pairs 1"
 	@tools/bench $(RELEASE) $(BENCH_FLAGS)

@@ -21,6 +21,8 @@ mod logging;
 mod notices;
 mod parallel;
 mod profiling;
+#[doc(hidden)]
+pub mod replay;
 mod rule_check;
 mod rules;
 mod scripts;
