@@ -26,6 +26,7 @@ mod settings;
 mod signals;
 mod start;
 mod stats;
+mod threads;
 mod worker;
 
 pub use control::message::messages as control_messages;
