@@ -33,7 +33,8 @@ build: setup ## build for release
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
 
-lint: setup ## formatting, lints, licences
+lint: ## formatting, lints
+	@tools/setup lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 

@@ -37,10 +37,10 @@ pub struct DetectConfig {
     pub host_entries: usize,
     /// Most bits of pairs of hosts that a worker keeps; from `ippair.memcap`.
     pub pair_entries: usize,
-    /// Most port groups for one transport and direction; rules with the widest port lists are moved to the group that
-    /// every packet is looked up in until the number is kept. Suricata's `detect.profile` chooses it by name; the
-    /// number changes speed and memory, never what matches.
-    pub port_groups: usize,
+    /// Most port groups for one transport, to the server and to the client (`detect.profile`). Rules with the widest port
+    /// lists move to the group that every packet is looked up in until the number is kept. It changes speed and memory, never
+    /// what matches.
+    pub port_groups: [usize; 2],
     /// `detect.guess-applayer-tx`: rules without keywords of transactions alert with the one that is going on, where there
     /// is but one.
     pub guess_tx: bool,
@@ -76,7 +76,7 @@ impl Default for DetectConfig {
             tag_entries: 64 * 1024,
             host_entries: 256 * 1024,
             pair_entries: 64 * 1024,
-            port_groups: 1024,
+            port_groups: [1024; 2],
             guess_tx: false,
             lua: LuaConfig { allow: true, limits: margay_lua::Limits::RULES, restricted: false },
             cache: None,

@@ -25,6 +25,8 @@ pub struct DetectCounters {
     pub var_memcap: u64,
     /// Data that was not put in a set because the set was full.
     pub dataset_memcap: u64,
+    /// Buffers that the pattern matcher could not search: they were searched without it.
+    pub search_errors: u64,
     /// What went wrong in scripts.
     pub lua: LuaCounters,
     /// Packets inspected.
@@ -48,6 +50,7 @@ impl DetectCounters {
             host_memcap: self.host_memcap + other.host_memcap,
             var_memcap: self.var_memcap + other.var_memcap,
             dataset_memcap: self.dataset_memcap + other.dataset_memcap,
+            search_errors: self.search_errors + other.search_errors,
             lua: self.lua.and(other.lua),
             packets: self.packets + other.packets,
             candidates: self.candidates + other.candidates,
@@ -66,6 +69,7 @@ impl DetectCounters {
         f("detect.host_memcap", self.host_memcap);
         f("detect.flowvar_memcap", self.var_memcap);
         f("detect.dataset_memcap", self.dataset_memcap);
+        f("detect.search_errors", self.search_errors);
         f("detect.lua.errors", self.lua.errors);
         f("detect.lua.blocked_function_errors", self.lua.blocked);
         f("detect.lua.instruction_limit_errors", self.lua.instructions);

@@ -24,7 +24,7 @@ use crate::input::{Alert, Input, StreamChunk, Verdict, of_flow};
 use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
 use crate::lua::WorkerScripts;
-use crate::mpm::{MpmError, Scratch};
+use crate::mpm::{MpmError, ScanError, Scratch};
 use crate::rule::{ChangesBits, CompiledRule, Inspection};
 use crate::shareable::InOrder;
 use crate::tag::{Tagged, Tags};
@@ -140,6 +140,7 @@ impl<W: Watch> State<W> {
             self.hosts.take_over(&mut old.hosts);
         }
         self.counters = old.counters;
+        self.counters.search_errors += old.scratch.failures().0;
         self.scripts.counters = old.lua_counters();
         self.context.set_full = old.context.set_full;
         self.context.order = self.context.order.take().or(old.context.order.take());
@@ -149,6 +150,11 @@ impl<W: Watch> State<W> {
     /// The alerts of the packet inspected last, in the order of their rules.
     pub(crate) fn alerts(&self) -> &[Alert] {
         &self.alerts
+    }
+
+    /// How the first search that failed did so.
+    pub(crate) fn search_error(&self) -> Option<ScanError> {
+        self.scratch.failures().1
     }
 
     /// What was counted.
@@ -161,6 +167,7 @@ impl<W: Watch> State<W> {
             tag_memcap: self.tags.memcap,
             host_memcap: self.hosts.refused(),
             dataset_memcap: self.context.set_full,
+            search_errors: self.counters.search_errors + self.scratch.failures().0,
             lua: self.lua_counters(),
             ..self.counters
         }

@@ -3,17 +3,33 @@
 use std::path::Path;
 
 use margay_config::{Config, ConfigError, Node, RunOptions};
+use margay_output::error;
 use margay_output::log::{Level, LogOutput, LogTarget, init};
 use margay_output::settings::Facility;
-use margay_output::{error, warning};
 
 use crate::Failed;
+
+/// Who speaks in syslog, unless the configuration says otherwise.
+const IDENTITY: &str = "suricata";
 
 /// Opens what `logging.outputs` names; without it, the console.
 ///
 /// # Errors
 /// A value that cannot be read.
 pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<(), Failed> {
+    let outputs = outputs(config, dir)?;
+    // A log that cannot be written is no reason not to look at the traffic.
+    if let Err(e) = init(&outputs, Level::verbose(options.verbose)) {
+        error!("logopenfile", "{e}");
+    }
+    Ok(())
+}
+
+/// Reads `logging`; files are in `dir`.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Vec<LogOutput>, Failed> {
     // The environment wins over the configuration's default, as documented; outputs with a level of their own keep it.
     let asked = std::env::var("SC_LOG_LEVEL").ok();
     let default = match (asked.as_deref().and_then(Level::from_name), config.node("logging.default-log-level")) {
@@ -30,18 +46,25 @@ pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<
             Some(n) => level(n)?,
             None => default,
         };
-        let json = node.get("type") == Some("json");
+        let json = match node.get("type") {
+            None | Some("" | "regular") => false,
+            Some("json") => true,
+            Some(other) => return Err(node.error(format!("type: \"{other}\" is neither regular nor json")).into()),
+        };
         let target = match name {
             "console" => {
                 console = Some(enabled);
                 LogTarget::Console
             }
             "file" => LogTarget::File(dir.join(node.get("filename").unwrap_or("suricata.log"))),
-            "syslog" => LogTarget::Syslog(match node.get("facility") {
-                Some(f) => Facility::from_name(f)
-                    .ok_or_else(|| node.error(format!("facility: syslog has no facility \"{f}\"")))?,
-                None => Facility::Local5,
-            }),
+            "syslog" => LogTarget::Syslog(
+                match node.get("facility") {
+                    Some(f) => Facility::from_name(f)
+                        .ok_or_else(|| node.error(format!("facility: syslog has no facility \"{f}\"")))?,
+                    None => Facility::Local5,
+                },
+                node.get("identity").filter(|i| !i.is_empty()).unwrap_or(IDENTITY).to_owned(),
+            ),
             other => {
                 return Err(node.error(format!("logging cannot go to \"{other}\": console, file or syslog")).into());
             }
@@ -54,17 +77,7 @@ pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<
     if console.is_none() {
         outputs.insert(0, LogOutput { target: LogTarget::Console, level: default, json: false });
     }
-    // A log that cannot be written is no reason not to look at the traffic.
-    if let Err(e) = init(&outputs, Level::verbose(options.verbose)) {
-        error!("logopenfile", "{e}");
-    }
-    if let Some(format) = config.get("logging.default-log-format")
-        && !format.is_empty()
-        && format != "%D: %S: %M"
-    {
-        warning!("log", "logging.default-log-format: the console's format is fixed here (\"%D: %S: %M\")");
-    }
-    Ok(())
+    Ok(outputs)
 }
 
 fn level(node: Node<'_>) -> Result<Level, ConfigError> {

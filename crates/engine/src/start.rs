@@ -28,7 +28,7 @@ use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{
-    Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings, threads,
+    Failed, ctl, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings, threads,
 };
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -83,20 +83,11 @@ pub(crate) fn say(text: &str) -> ExitCode {
 
 /// What this release cannot do is refused by name, not ignored.
 fn refuse(options: &RunOptions) -> Result<(), Failed> {
-    let what = match &options.capture {
-        Some(Capture::Erf(_)) => Some("--erf-in"),
-        Some(Capture::Pcap(_)) => Some("--pcap"),
-        Some(Capture::Foreign(name, _)) => Some(*name),
-        _ => None,
-    };
-    if let Some(what) = what {
-        return Err(Failed::new(
-            "suricata",
-            format!(
-                "{what} is not in this release; it reads capture files (-r, --unix-socket), interfaces (-i, --af-packet, --af-xdp) and \
-                 queues of netfilter (-q)"
-            ),
-        ));
+    if let Some(what) = margay_config::unserved(options).into_iter().find(|u| u.refused) {
+        return Err(Failed::new("suricata", format!("{} is not in this release: {}", what.option, what.why)));
+    }
+    if let Some(Capture::Pcap(_)) = options.capture {
+        return Err(Failed::new("suricata", "--pcap is not in this release"));
     }
     if let Some(mode) = &options.runmode
         && !["single", "autofp", "workers"].contains(&mode.as_str())
@@ -124,7 +115,9 @@ pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
             }
         },
     };
-    Ok(Config::load_with(path, &options.includes, &options.sets)?)
+    let mut config = Config::load_with(path, &options.includes, &options.sets)?;
+    config.check_reads();
+    Ok(config)
 }
 
 fn start(options: &RunOptions) -> Result<(), Failed> {
@@ -148,22 +141,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             Level::Info => info!("conf-yaml-loader", "{note}"),
         }
     }
-    for note in config.unknown_keys() {
-        warning!("conf", "{note}");
-    }
+    notices::say(&config, options);
     service.tell();
-    if config.node("decoder.erspan.typeI").is_some() {
-        warning!(
-            "decode-erspan",
-            "ERSPAN Type I is no longer configurable and it is always enabled; ignoring settings"
-        );
-    }
-    if options.pcap_file_buffer_size.is_some() || options.pcap_buffer_size.is_some() {
-        warning!(
-            "pcap",
-            "the reader has a buffer of its own: --pcap-file-buffer-size and --pcap-buffer-size change nothing"
-        );
-    }
     let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
     let interfaces =
         queues || matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_)));
@@ -363,16 +342,18 @@ impl Run<'_> {
     }
 }
 
-/// The folder that logs are written to: `-l`, else `default-log-dir`, else the current folder. A missing folder is made,
-/// except for a test of the configuration (`-T`), which writes no log.
+/// The folder that logs are written to: `-l`, else `default-log-dir`, else the current folder.
+pub(crate) fn log_folder(config: &Config, options: &RunOptions) -> PathBuf {
+    let configured = || PathBuf::from(config.get("default-log-dir").unwrap_or("."));
+    options.log_dir.clone().unwrap_or_else(configured)
+}
+
+/// [`log_folder`], which is made where it is missing, except for a test of the configuration (`-T`), which writes no log.
 ///
 /// # Errors
 /// The folder cannot be made, or the path names something else.
 pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
-    let dir = match &options.log_dir {
-        Some(d) => d.clone(),
-        None => PathBuf::from(config.get("default-log-dir").unwrap_or(".")),
-    };
+    let dir = log_folder(config, options);
     if dir.is_dir() || options.test {
         return Ok(dir);
     }
@@ -389,14 +370,22 @@ pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, 
 ///
 /// # Errors
 /// A value of the configuration that cannot be read.
-pub(crate) fn app_wants(config: &Config, set: &EngineSet, shown: settings::JaWants) -> Result<AppWants, Failed> {
+pub(crate) fn app_wants(
+    config: &Config,
+    options: &RunOptions,
+    set: &EngineSet,
+    shown: settings::JaWants,
+) -> Result<AppWants, Failed> {
     let hassh = ["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"];
     let ja = settings::JaWants {
         ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]) || shown.ja3,
         ja4: set.uses(&["ja4.hash"]) || shown.ja4,
     };
     Ok(AppWants {
-        files: set.file_wants(),
+        files: match options.disable_hashing {
+            true => set.file_wants().without_digests(),
+            false => set.file_wants(),
+        },
         frames: set.wants_frames(),
         ssh: settings::ssh(config, set.uses(&hassh))?,
         tls: settings::tls(config, ja)?,
@@ -421,7 +410,7 @@ pub(crate) fn worker(
         true => settings::Opened::nothing()?,
         false => settings::open_outputs(config, dir)?,
     };
-    let part = Part { opened, files: settings::files(config, dir)?, workers: 1 };
+    let part = Part { opened, files: settings::files(config, dir, options)?, workers: 1 };
     worker_of(config, options, ips, policies, engines, dir, watching, part)
 }
 
@@ -468,7 +457,7 @@ pub(crate) fn worker_of(
             stream.async_oneside = true;
         }
     }
-    stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
+    stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation)?;
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
     let keys = HashKeys::of(options);
@@ -477,6 +466,7 @@ pub(crate) fn worker_of(
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
     let mut decode = settings::decode(config, false)?;
+    decode.defrag.checksums = stream.checksum_validation;
     decode.defrag.inline = ips && !options.simulate_ips;
     decode.defrag.memcap = usize::try_from(part.of(decode.defrag.memcap as u64)).unwrap_or(usize::MAX);
     let mut protocols = settings::app(config)?;
@@ -488,7 +478,7 @@ pub(crate) fn worker_of(
         store.waits = reads_files(options);
     }
     let (workers, opened) = (part.workers, part.opened);
-    let settings::Opened { outputs, app: options, store_xff, scripts } = opened;
+    let settings::Opened { outputs, app: shown, store_xff, scripts } = opened;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
         warning!("counters", "stats are enabled but no loggers are active");
     }
@@ -498,8 +488,8 @@ pub(crate) fn worker_of(
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
-    let ja4 = options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4));
-    let wants = app_wants(config, &engines, settings::JaWants { ja3: scripts.ja3, ja4 })?;
+    let ja4 = shown.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4));
+    let wants = app_wants(config, options, &engines, settings::JaWants { ja3: scripts.ja3, ja4 })?;
     settings::check_store(&files, wants.files.store);
     let certificates = match settings::certificate_folder(config, dir)? {
         Some(folder) if !quiet => CertificateStore::new(folder.clone())
@@ -524,7 +514,8 @@ pub(crate) fn worker_of(
         }),
         shared,
         record: margay_output::eve::Record::new(store_xff),
-        options,
+        options: shown,
+        witness: None,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
@@ -541,12 +532,24 @@ pub(crate) fn worker_of(
 }
 
 /// Whether TCP packets with a wrong checksum are kept out of their streams: as `-k` says, else as the configuration does.
-fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> bool {
-    match option {
+///
+/// # Errors
+/// `capture.checksum-validation` that is neither `none` nor `kernel`.
+pub(crate) fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> Result<bool, Failed> {
+    const PATH: &str = "capture.checksum-validation";
+    let validated = match config.get(PATH) {
+        None | Some("" | "kernel") => configured,
+        Some("none") => false,
+        Some(other) => {
+            let why = format!("\"{other}\" is neither none nor kernel");
+            return Err(settings::wrong(config, PATH, &why).into());
+        }
+    };
+    Ok(match option {
         Some(Checksums::All) => true,
         Some(Checksums::None) => false,
-        _ => configured && config.get("capture.checksum-validation") != Some("none"),
-    }
+        None => validated,
+    })
 }
 
 /// Whether somebody watches detection.
@@ -587,7 +590,7 @@ mod tests {
             (Some(Checksums::All), &none, false, true),
             (Some(Checksums::None), &plain, true, false),
         ] {
-            assert_eq!(validates(option, config, configured), want, "{option:?} {configured}");
+            assert_eq!(validates(option, config, configured).unwrap(), want, "{option:?} {configured}");
         }
     }
 }

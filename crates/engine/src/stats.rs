@@ -12,15 +12,48 @@ use crate::exception::{Condition, Policy};
 use crate::settings::{self, flag, number};
 use crate::worker::{Occasion, Worker};
 
+/// `stats:`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StatsSettings {
+    /// `stats.enabled`
+    pub(crate) enabled: bool,
+    /// `stats.interval`
+    pub(crate) interval: Duration,
+    /// `stats.decoder-events`
+    decoder_events: bool,
+    /// `stats.decoder-events-prefix`
+    decoder_prefix: String,
+    /// `stats.stream-events`
+    stream_events: bool,
+    /// `stats.exception-policy.per-app-proto-errors`: applications of `app-layer.error-policy` are counted for each protocol too.
+    errors_by_protocol: bool,
+}
+
+impl StatsSettings {
+    /// Reads `stats:`.
+    ///
+    /// # Errors
+    /// A value that cannot be read.
+    pub(crate) fn of(config: &Config) -> Result<StatsSettings, ConfigError> {
+        const INTERVAL: &str = "stats.interval";
+        let seconds: u32 = number(config, INTERVAL, 8)?;
+        if seconds == 0 {
+            return Err(settings::wrong(config, INTERVAL, "0 seconds are no interval; stats.enabled: no writes none"));
+        }
+        Ok(StatsSettings {
+            enabled: flag(config, "stats.enabled", true)?,
+            interval: Duration::from_secs(seconds.into()),
+            decoder_events: flag(config, "stats.decoder-events", true)?,
+            decoder_prefix: config.get("stats.decoder-events-prefix").unwrap_or("decoder.event").to_owned(),
+            stream_events: flag(config, "stats.stream-events", false)?,
+            errors_by_protocol: flag(config, "stats.exception-policy.per-app-proto-errors", false)?,
+        })
+    }
+}
+
 /// Writes statistics at their interval and at the end.
 pub(crate) struct Reporter {
-    enabled: bool,
-    interval: Duration,
-    decoder_events: bool,
-    decoder_prefix: String,
-    stream_events: bool,
-    /// Whether applications of `app-layer.error-policy` are counted for each protocol too.
-    errors_by_protocol: bool,
+    settings: StatsSettings,
     progress: bool,
     started: Instant,
     next: Instant,
@@ -38,18 +71,13 @@ impl Reporter {
     /// # Errors
     /// A value that cannot be read.
     pub(crate) fn new(config: &Config, progress: bool) -> Result<Reporter, ConfigError> {
-        let interval = Duration::from_secs(number(config, "stats.interval", 8u64)?.max(1));
+        let settings = StatsSettings::of(config)?;
         let now = Instant::now();
         Ok(Reporter {
-            enabled: flag(config, "stats.enabled", true)?,
-            interval,
-            decoder_events: flag(config, "stats.decoder-events", true)?,
-            decoder_prefix: config.get("stats.decoder-events-prefix").unwrap_or("decoder.event").to_owned(),
-            stream_events: flag(config, "stats.stream-events", false)?,
-            errors_by_protocol: flag(config, "stats.exception-policy.per-app-proto-errors", false)?,
             progress,
             started: now,
-            next: now + interval,
+            next: now + settings.interval,
+            settings,
             second: now,
             names: Vec::new(),
             last: Vec::new(),
@@ -72,7 +100,7 @@ impl Reporter {
         if now < self.next {
             return;
         }
-        self.next = now + self.interval;
+        self.next = now + self.settings.interval;
         self.write(worker);
         worker.lane.rest.outputs.flush();
     }
@@ -81,7 +109,7 @@ impl Reporter {
     pub(crate) fn write(&mut self, worker: &mut Worker) {
         let rest = &worker.lane.rest;
         let wanted = rest.outputs.wants(margay_output::event::EventType::Stats) || rest.scripts.wants(Occasion::Stats);
-        if !self.enabled || !wanted {
+        if !self.settings.enabled || !wanted {
             return;
         }
         self.collect(worker);
@@ -123,7 +151,8 @@ impl Reporter {
         let lost = worker.lane.rest.outputs.lost();
         let names = &mut self.names;
         names.clear();
-        let (events, prefix, stream_events) = (self.decoder_events, &self.decoder_prefix, self.stream_events);
+        let StatsSettings { decoder_events: events, decoder_prefix: prefix, stream_events, .. } = &self.settings;
+        let (events, stream_events) = (*events, *stream_events);
         let mut add = |name: &str, value: u64| names.push((name.to_owned(), value));
         if let Some(c) = &worker.lane.rest.captured {
             c.for_each(&mut add);
@@ -146,6 +175,7 @@ impl Reporter {
                 add(name, value);
             }
         });
+        add("udp.invalid_checksum", rest.counters.udp_invalid_checksum);
         worker.lane.flows.counters.for_each(&mut add);
         if rest.ips {
             rest.counters.ips.for_each(&mut add);
@@ -168,7 +198,7 @@ impl Reporter {
         let errors = (policy != Policy::Ignore).then(|| ErrorPolicies {
             policy: policy.name(),
             all: policies.of(Condition::AppLayerError, policy),
-            by_protocol: self.errors_by_protocol.then(|| policies.errors()),
+            by_protocol: self.settings.errors_by_protocol.then(|| policies.errors()),
         });
         app_counters(&rest.app.shared.counters, errors.as_ref(), &mut add);
         add("app_layer.expectations", rest.expected.len() as u64);

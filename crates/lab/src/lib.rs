@@ -46,7 +46,8 @@ enum Command {
     Throughput(Box<throughput::Args>),
     Compare(compare::Args),
     Parallel(parallel::Args),
-    Tune(tune::Args),
+    #[command(subcommand)]
+    Tune(tune::Tune),
     Clean(made::Args),
     #[command(hide = true)]
     SimEngine(sim::Args),
@@ -68,7 +69,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Throughput(args) => throughput::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Parallel(args) => parallel::run(&args),
-        Command::Tune(args) => tune::run(&args),
+        Command::Tune(command) => tune::run(command),
         Command::Clean(args) => made::run(&args),
         Command::SimEngine(args) => sim::run(&args),
     };

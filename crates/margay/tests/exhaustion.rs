@@ -3,7 +3,7 @@
 mod made;
 mod process;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use made::Capture;
@@ -66,7 +66,7 @@ fn collisions_of_the_flow_table_need_its_key() {
 }
 
 /// Events without what is measured.
-fn output(dir: &PathBuf) -> Vec<String> {
+fn output(dir: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
     text.lines().filter(|l| !l.contains("\"event_type\":\"stats\"")).map(str::to_owned).collect()
 }

@@ -84,8 +84,8 @@ pub enum LogTarget {
     Console,
     /// A file, appended to.
     File(PathBuf),
-    /// Syslog.
-    Syslog(Facility),
+    /// Syslog: the facility, and who speaks.
+    Syslog(Facility, String),
 }
 
 /// One of `logging.outputs`.
@@ -106,7 +106,7 @@ enum Writer {
         colour: [bool; 2],
     },
     File(std::fs::File),
-    Syslog(Option<UnixDatagram>, Facility),
+    Syslog(Option<UnixDatagram>, Facility, String),
 }
 
 #[derive(Debug)]
@@ -136,7 +136,7 @@ pub fn init(outputs: &[LogOutput], verbosity: Level) -> Result<(), String> {
                     continue;
                 }
             },
-            LogTarget::Syslog(facility) => (Writer::Syslog(syslog(), *facility), None),
+            LogTarget::Syslog(facility, identity) => (Writer::Syslog(syslog(), *facility, identity.clone()), None),
         };
         open.push(Open { writer, path, level: o.level.max(verbosity), json: o.json });
     }
@@ -228,7 +228,7 @@ impl Open {
                 let mut f = f;
                 f.write_all(&line)
             }
-            Writer::Syslog(Some(s), facility) => {
+            Writer::Syslog(Some(s), facility, identity) => {
                 let priority = (*facility as u8) << 3
                     | match said.level {
                         Level::Error => 3,
@@ -237,7 +237,7 @@ impl Open {
                         Level::Info | Level::Perf | Level::Config => 6,
                         Level::Debug => 7,
                     };
-                let mut message = format!("<{priority}>suricata[{}]: ", std::process::id()).into_bytes();
+                let mut message = format!("<{priority}>{identity}[{}]: ", std::process::id()).into_bytes();
                 if self.json {
                     message.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(&line));
                 } else {
@@ -245,7 +245,7 @@ impl Open {
                 }
                 s.send(&message).map(|_| ())
             }
-            Writer::Syslog(None, _) => Ok(()),
+            Writer::Syslog(None, ..) => Ok(()),
         };
     }
 }

@@ -33,6 +33,12 @@ impl FileWants {
     pub const NONE: FileWants =
         FileWants { data: false, magic: false, md5: false, sha1: false, sha256: false, store: false };
 
+    /// The same without digests.
+    #[must_use]
+    pub const fn without_digests(self) -> FileWants {
+        FileWants { md5: false, sha1: false, sha256: false, ..self }
+    }
+
     /// What either wants.
     #[must_use]
     pub const fn or(self, other: FileWants) -> FileWants {

@@ -156,7 +156,7 @@ impl Control {
 
     /// What rules and outputs want of the application layer.
     pub(crate) fn wants(&self, set: &EngineSet) -> Result<AppWants, Failed> {
-        start::app_wants(&self.config, set, self.shown)
+        start::app_wants(&self.config, &self.options, set, self.shown)
     }
 
     /// Makes a worker known, that will look for orders in the post returned. `take` gives it the engines that are in use
@@ -186,7 +186,7 @@ impl Control {
         let before = self.engines();
         let wants = self.wants(&set)?;
         // libmagic, where rules ask for it that did not before.
-        let files = settings::files(&self.config, &self.dir)?;
+        let files = settings::files(&self.config, &self.dir, &self.options)?;
         FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
         let set = Arc::new(set);
         let mut orders = Vec::new();

@@ -1,7 +1,7 @@
 //! `threading:`: on which CPUs threads run, and with what priority.
 
 use margay_config::{Config, ConfigError, Node};
-use margay_output::{error, warning};
+use margay_output::error;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// The CPUs of a kind of thread.
@@ -35,9 +35,6 @@ impl Cpus {
     /// What is no CPU, no mode, no priority.
     pub(crate) fn from_config(config: &Config) -> Result<Cpus, ConfigError> {
         let mut out = Cpus { enabled: config.bool("threading.set-cpu-affinity")?.unwrap_or(false), ..Cpus::default() };
-        if config.bool("threading.autopin")?.unwrap_or(false) {
-            warning!("threading", "threading.autopin changes nothing in this release: name the CPUs in worker-cpu-set");
-        }
         if !out.enabled {
             return Ok(out);
         }

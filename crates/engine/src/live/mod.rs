@@ -29,6 +29,8 @@ use crate::service::privileges;
 use crate::settings as all;
 use crate::start::Watching;
 use crate::threads::once;
+use crate::worker::Worker;
+use crate::worker::wire::Wire;
 use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
@@ -95,7 +97,7 @@ impl Plan {
             privileges::without(|| first.iter_mut().for_each(|o| o.write_aside(0)));
         }
         let beside = first.as_mut().map(Outputs::beside);
-        let files = all::files(config, &control.dir)?;
+        let files = all::files(config, &control.dir, options)?;
         if let Some(store) = &files.store {
             // Its thread needs no capability.
             privileges::without(|| store.prepare()).map_err(|e| Failed::new("filestore", e.to_string()))?;
@@ -217,6 +219,12 @@ impl Plan {
     }
 }
 
+/// Makes a worker one whose packets come as time goes by, and where what it decides goes.
+pub(crate) fn prepare(worker: &mut Worker, wire: Wire) {
+    worker.decoder.live = true;
+    worker.lane.rest.wire = Some(Box::new(wire));
+}
+
 /// Waits until each worker said that it is ready, or why it is not.
 fn all_say(told: &mpsc::Receiver<Result<(), Failed>>, workers: usize) -> Result<(), Failed> {
     let mut all = Ok(());
@@ -285,4 +293,22 @@ pub(crate) fn profile<'a>(p: &Profiling, mut all: impl Iterator<Item = &'a (Arc<
         sum.iter_mut().zip(costs).for_each(|(s, c)| s.plus(c));
     }
     p.write(detect, &sum);
+}
+
+/// What the configuration says of live capture, for the test that walks through all settings.
+#[cfg(test)]
+pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
+    use margay_config::Capture;
+    use std::fmt::Write;
+
+    let cpus = Cpus::from_config(config).map_err(|e| e.to_string())?;
+    let mode = settings::run_mode(config, options).map_err(|f| f.message)?;
+    for capture in [Capture::AfPacket(Vec::new()), Capture::Nfqueue(vec![0])] {
+        let options = RunOptions { capture: Some(capture), ..options.clone() };
+        let devices = settings::devices(config, &options, mode, &cpus).map_err(|f| f.message)?;
+        let inline = is_inline(config, &options);
+        writeln!(out, "devices: {devices:?} {inline}").map_err(|e| e.to_string())?;
+    }
+    let (xdp, answers) = (xdp::shown(config, options)?, thread::answers(config, options).map_err(|f| f.message)?);
+    writeln!(out, "cpus: {cpus:?}\nxdp: {xdp}\nanswers: {answers:?}\nrun mode: {mode:?}").map_err(|e| e.to_string())
 }

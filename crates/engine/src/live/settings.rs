@@ -430,7 +430,6 @@ impl<'a> Entry<'a> {
 
     fn device(&self, name: &str, mode: RunMode, filter: Option<&str>, cpus: &Cpus) -> Result<Device, Failed> {
         self.refuse()?;
-        self.remark(name)?;
         let distribution = match self.text("cluster-type") {
             None => Distribution::Flow,
             Some(t) => Distribution::from_name(t).ok_or_else(|| {
@@ -586,19 +585,6 @@ impl<'a> Entry<'a> {
             if self.text(key).is_some() && !(spreads && key == "ebpf-lb-file") {
                 return Err(self.wrong(key, "programs of your own are not in this release"));
             }
-        }
-        Ok(())
-    }
-
-    /// What changes nothing, and is said.
-    fn remark(&self, name: &str) -> Result<(), ConfigError> {
-        for key in ["use-mmap", "tpacket-v3"] {
-            if !self.flag(key, true)? {
-                warning!("af-packet", "{name}: {key}: packets always come through a ring of TPACKET_V3");
-            }
-        }
-        if self.flag("use-emergency-flush", false)? {
-            warning!("af-packet", "{name}: use-emergency-flush changes nothing in this release");
         }
         Ok(())
     }

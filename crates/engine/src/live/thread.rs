@@ -133,7 +133,6 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
-        worker.decoder.live = true;
         // Packets of a queue are of whatever interface netfilter had them from.
         if !matches!(self.device.medium, Medium::Nfqueue(_)) {
             worker.lane.rest.set_interface(&self.device.name);
@@ -149,7 +148,7 @@ impl Seat {
         let reporter = Reporter::new(config, false)?;
         let source = privileges::borrowing(|| self.open())?;
         let injector = injector(config, &self.options)?;
-        worker.lane.rest.wire = Some(Box::new(Wire::new(source.is_inline() && control.ips, injector)));
+        super::prepare(&mut worker, Wire::new(source.is_inline() && control.ips, injector));
         if self.nth == 0 && !source.is_up() {
             let names: Vec<&str> = self.device.interfaces().collect();
             warning!("af-packet", "{}: is down; waiting for it to come up", names.join(" or "));
@@ -370,20 +369,37 @@ impl Seat {
 /// (`host-mode: router`).
 fn injector(config: &Config, options: &RunOptions) -> Result<Option<Injector>, Failed> {
     let failed = |e: margay_capture::live::LiveError| Failed::new("respond-reject", e.to_string());
-    let router = match config.get("host-mode") {
-        None | Some("" | "auto" | "sniffer-only") => false,
-        Some("router") => true,
-        Some(other) => {
-            return Err(Failed::new(
-                "respond-reject",
-                format!("host-mode: \"{other}\" is none of auto, router and sniffer-only"),
-            ));
-        }
-    };
-    match &options.reject_dev {
-        Some(name) => Injector::device(name).map(Some).map_err(failed),
-        None if router => Injector::routed().map(Some).map_err(failed),
-        None => Ok(None),
+    match answers(config, options)? {
+        Answers::Device(name) => Injector::device(name).map(Some).map_err(failed),
+        Answers::Routed => Injector::routed().map(Some).map_err(failed),
+        Answers::Back => Ok(None),
+    }
+}
+
+/// Where the answers of `reject` go.
+#[derive(Debug)]
+pub(super) enum Answers<'a> {
+    /// Out of the interface that the packet came in at.
+    Back,
+    /// Out of this interface.
+    Device(&'a str),
+    /// By the host's routes.
+    Routed,
+}
+
+/// Reads `host-mode` and `--reject-dev`.
+///
+/// # Errors
+/// A mode that is none.
+pub(super) fn answers<'a>(config: &Config, options: &'a RunOptions) -> Result<Answers<'a>, Failed> {
+    match (&options.reject_dev, config.get("host-mode")) {
+        (Some(name), _) => Ok(Answers::Device(name)),
+        (None, None | Some("" | "auto" | "sniffer-only")) => Ok(Answers::Back),
+        (None, Some("router")) => Ok(Answers::Routed),
+        (None, Some(other)) => Err(Failed::new(
+            "respond-reject",
+            format!("host-mode: \"{other}\" is none of auto, router and sniffer-only"),
+        )),
     }
 }
 

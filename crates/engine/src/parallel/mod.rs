@@ -129,7 +129,7 @@ impl Autofp {
         let helping = self.scheduler == Scheduler::Adaptive;
         let (shared, inboxes) = Shared::new(Arc::clone(control), reading, way, workers, helping);
         let shared = Arc::new(shared);
-        let files = all::files(config, job.dir)?;
+        let files = all::files(config, job.dir, job.options)?;
         let cpus = Arc::new(Cpus::from_config(config)?);
         let stack = all::stack_size(config)?;
         let (ready, told) = mpsc::channel();

@@ -102,17 +102,34 @@ impl Places {
 
     /// Where outputs write that have a place of their own, and where their scripts are.
     fn outputs(&mut self, config: &Config, dir: &Path) {
-        for (_, node) in config.node("outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
+        for (name, node) in config.node("outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
             let Some(node) = node else { continue };
             let get = |key: &str| node.get(key).filter(|t| !t.is_empty()).map(|t| dir.join(t));
-            self.write.extend(get("filename").map(|f| folder(&f)));
-            self.write.extend(["dir", "certs-log-dir"].into_iter().filter_map(get));
-            self.read.extend(["scripts-dir"].into_iter().filter_map(get));
+            match name {
+                "fast" | "eve-log" | "stats" => self.write.extend(get("filename").map(|f| folder(&f))),
+                "pcap-log" => {
+                    let own = get("dir").unwrap_or_else(|| dir.to_owned());
+                    self.write.extend(node.get("filename").map(|f| folder(&own.join(f))));
+                    self.write.insert(own);
+                }
+                "file-store" => self.write.extend(get("dir")),
+                "tls-store" => self.write.extend(get("certs-log-dir")),
+                "lua" => self.read.extend(get("scripts-dir")),
+                _ => {}
+            }
         }
-        for node in config.node("logging.outputs").iter().flat_map(Node::children).filter_map(|i| i.entry().1) {
-            self.write.extend(node.get("filename").map(|f| folder(&dir.join(f))));
+        for (name, node) in config.node("logging.outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
+            if let ("file", Some(node)) = (name, node) {
+                self.write.extend(node.get("filename").map(|f| folder(&dir.join(f))));
+            }
         }
     }
+}
+
+/// The places of a run, as text.
+#[cfg(test)]
+pub(super) fn places(config: &Config, options: &RunOptions, settings: &Settings, dir: &Path) -> Result<String, Failed> {
+    Places::of(config, options, settings, dir).map(|p| format!("{p:?}"))
 }
 
 /// What came of it, for the log.

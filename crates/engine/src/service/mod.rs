@@ -397,6 +397,24 @@ fn absolute(options: &mut RunOptions) -> Result<(), Failed> {
     Ok(())
 }
 
+/// What the configuration says of the process, for the test that walks through all settings.
+#[cfg(test)]
+pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
+    use std::fmt::Write;
+
+    let live = RunOptions { capture: Some(Capture::AfPacket(Vec::new())), daemon: true, ..options.clone() };
+    let settings = Settings::new(config, &live).map_err(|e| e.to_string())?;
+    let places = landlock::places(config, &live, &settings, Path::new("/tmp")).map_err(|f| f.message)?;
+    let sockets: Result<Vec<_>, _> = [options, &live].into_iter().map(|o| socket::wanted(config, o)).collect();
+    let sockets = sockets.map_err(|e| e.to_string())?;
+    writeln!(
+        out,
+        "process: {settings:?}\nplaces: {places}\nsockets: {sockets:?}\nneeds: {:?}",
+        Needs::of(&live, config)
+    )
+    .map_err(|e| e.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,16 +3,17 @@
 use std::path::Path;
 
 use margay_app::file::{FileConfig, FileWants, StoreConfig};
-use margay_config::{Config, ConfigError, Node};
+use margay_config::{Config, ConfigError, Node, RunOptions};
 use margay_output::{error, notice, warning};
 
 use super::{number, size, wrong};
 
-/// Reads the settings of files; `log_dir` is what a relative directory of the store is relative to.
+/// Reads the settings of files; `log_dir` is what a relative directory of the store is relative to. With
+/// `--disable-hashing` no digest is forced; that which names files of the store is computed all the same.
 ///
 /// # Errors
 /// A value that cannot be read; a file store of another version than 2, or two of them.
-pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, ConfigError> {
+pub(crate) fn files(config: &Config, log_dir: &Path, options: &RunOptions) -> Result<FileConfig, ConfigError> {
     let mut files = FileConfig {
         magic_file: config.get("magic-file").filter(|p| !p.is_empty()).map(Into::into),
         stream_depth: size(config, "stream.reassembly.depth", margay_stream::StreamConfig::default().depth)?,
@@ -50,6 +51,9 @@ pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, Confi
                 files.force = files.force.or(forced(options)?);
             }
         }
+    }
+    if options.disable_hashing {
+        files.force = files.force.without_digests();
     }
     Ok(files)
 }
@@ -118,7 +122,19 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<FileConfig, ConfigError> {
-        files(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), Path::new("logs"))
+        read_with(text, &RunOptions::default())
+    }
+
+    fn read_with(text: &str, options: &RunOptions) -> Result<FileConfig, ConfigError> {
+        files(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), Path::new("logs"), options)
+    }
+
+    #[test]
+    fn hashing_can_be_switched_off() {
+        let text = "outputs:\n  - eve-log:\n      enabled: yes\n      types: [{files: {force-hash: [md5], force-magic: yes}}]\n";
+        let options = RunOptions { disable_hashing: true, ..RunOptions::default() };
+        let (on, off) = (read(text).unwrap().force, read_with(text, &options).unwrap().force);
+        assert!(on.md5 && on.magic && !off.md5 && off.magic);
     }
 
     #[test]

@@ -19,11 +19,13 @@ mod ssh;
 mod stream;
 mod tenants;
 mod tls;
+#[cfg(test)]
+mod walk;
 
 pub(crate) use app::app;
 pub(crate) use datasets::{configured_sets, datasets};
 pub(crate) use decode::{decode, host_policies};
-pub(crate) use detect::detect;
+pub(crate) use detect::{custom_groups, detect};
 pub(crate) use files::{check_store, files};
 pub(crate) use firewall::{firewall_files, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
@@ -45,6 +47,21 @@ use margay_config::{Config, ConfigError};
 pub(crate) fn number<T: TryFrom<i64>>(config: &Config, path: &str, default: T) -> Result<T, ConfigError> {
     let Some(n) = config.int(path)? else { return Ok(default) };
     T::try_from(n).map_err(|_| wrong(config, path, &format!("{n} is out of range")))
+}
+
+/// The same, and not 0.
+///
+/// # Errors
+/// As [`number`]; 0.
+pub(crate) fn at_least_one<T: TryFrom<i64> + PartialEq + Default>(
+    config: &Config,
+    path: &str,
+    default: T,
+) -> Result<T, ConfigError> {
+    match number(config, path, default)? {
+        n if n == T::default() => Err(wrong(config, path, "must be at least 1")),
+        n => Ok(n),
+    }
 }
 
 /// A size in bytes at `path`.
