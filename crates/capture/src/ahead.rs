@@ -62,6 +62,7 @@ impl ReadAhead {
 
 fn read(mut source: impl Read, empty: &Receiver<Vec<u8>>, full: &SyncSender<Full>) {
     while let Ok(mut buffer) = empty.recv() {
+        margay_packet::fault::point("read-ahead");
         buffer.resize(HEADROOM + READ_AHEAD, 0);
         let read = loop {
             match source.read(&mut buffer[HEADROOM..]) {

@@ -31,6 +31,7 @@ mod settings;
 mod signals;
 mod start;
 mod stats;
+mod threads;
 pub mod witness;
 mod worker;
 

@@ -28,7 +28,7 @@ use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
 use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
 use crate::{
-    Failed, ctl, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
+    Failed, ctl, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings, threads,
 };
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
@@ -119,6 +119,7 @@ pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
 
 fn start(options: &RunOptions) -> Result<(), Failed> {
     let began = Instant::now();
+    threads::tell_of_panics();
     let config = configuration(options)?;
     if options.dump_config {
         let mut out = std::io::stdout().lock();
@@ -321,10 +322,16 @@ impl Run<'_> {
         let steering = files::Steering { signals: &control.signals, post: &post, queue: control.queue.as_ref() };
         let mut costs = parallel::PacketCosts::of(config, dir)?;
         let mut beat = control.watch.join("W#01");
-        let began = files::run(input, &mut worker, &mut reporter, &steering, &mut beat, costs.as_mut());
+        let ran = threads::once(|| files::run(input, &mut worker, &mut reporter, &steering, &mut beat, costs.as_mut()));
         drop(beat);
         control.leave(&post);
         post.close(&mut worker, &mut reporter);
+        let Some(began) = ran else {
+            // Flows are left as they are: what failed once would fail again. What was written stays.
+            worker.lane.rest.end_batch();
+            worker.lane.rest.outputs.finish();
+            return Err(Failed::new("threads", "the worker failed: what follows of the capture was not inspected"));
+        };
         worker.finish();
         reporter.write(&mut worker);
         worker.lane.rest.outputs.finish();

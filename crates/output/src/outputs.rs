@@ -339,6 +339,7 @@ impl Outputs {
 
     /// Lines that could not be written so far, of all workers.
     pub fn lost(&mut self) -> u64 {
-        self.sinks().map(|s| s.lost()).sum()
+        let with_thread = self.writer.as_ref().map_or(0, |w| w.lost());
+        with_thread + self.sinks().map(|s| s.lost()).sum::<u64>()
     }
 }

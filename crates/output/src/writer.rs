@@ -6,9 +6,11 @@
 //! counted ([`Writer::waits`]). Nothing else may be done to a sink from a worker while it has lines here:
 //! [`Writer::drain`] waits until there are none.
 //!
-//! Should the thread end before its time, workers write themselves.
+//! Should the thread panic, workers write themselves from then on. The lines that it was at are lost, and counted
+//! ([`Writer::lost`]).
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -59,11 +61,15 @@ struct Queue {
     /// The thread is gone.
     gone: bool,
     waits: u64,
+    /// Lines that were lost with the thread.
+    lost: u64,
 }
 
 #[derive(Default)]
 struct Inner {
     queue: Mutex<Queue>,
+    /// Lines that the thread is at.
+    in_hand: AtomicU64,
     /// There is something to write, or nothing more will come.
     work: Condvar,
     /// Something was written.
@@ -99,8 +105,14 @@ impl Inner {
                 continue;
             };
             drop(q);
+            let lines = job.lines.iter().filter(|b| **b == b'\n').count();
+            self.in_hand.store(lines as u64, Ordering::Relaxed);
+            if lines > 0 {
+                margay_packet::fault::point("writer");
+            }
             let buffer = job.run();
             q = self.lock();
+            self.in_hand.store(0, Ordering::Relaxed);
             q.done += 1;
             if q.spare.len() < QUEUE && buffer.capacity() > 0 {
                 q.spare.push(buffer);
@@ -115,7 +127,10 @@ struct Leaving<'a>(&'a Inner);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.0.lock().gone = true;
+        let mut q = self.0.lock();
+        q.gone = true;
+        q.lost += self.0.in_hand.swap(0, Ordering::Relaxed);
+        drop(q);
         self.0.written.notify_all();
     }
 }
@@ -177,6 +192,11 @@ impl Writer {
         left.into_iter().for_each(|job| drop(job.run()));
     }
 
+    /// Lines that were lost because the thread panicked.
+    pub(crate) fn lost(&self) -> u64 {
+        self.inner.lock().lost
+    }
+
     /// How often a worker waited because too much was to be written.
     pub(crate) fn waits(&self) -> u64 {
         self.inner.lock().waits
@@ -206,7 +226,7 @@ mod tests {
 
     impl Target for Slow {
         fn write(&self, lines: &[u8]) {
-            assert_ne!(lines, b"panic");
+            assert!(!lines.starts_with(b"panic"));
             drop(self.gate.lock().unwrap());
             self.seen.lock().unwrap().extend_from_slice(lines);
         }
@@ -266,11 +286,17 @@ mod tests {
         let target: Arc<dyn Target> = slow.clone();
         let writer = Writer::start().unwrap();
         writer.put(&target, b"panic".to_vec(), None);
+        assert_eq!(writer.lost(), 0);
         while !writer.inner.lock().gone {
             std::thread::yield_now();
         }
         writer.put(&target, vec![1], None);
         writer.drain();
-        assert_eq!(*slow.seen.lock().unwrap(), [1]);
+        assert_eq!((*slow.seen.lock().unwrap()).as_slice(), [1]);
+        assert_eq!(writer.lost(), 0, "it was no whole line");
+        let writer = Writer::start().unwrap();
+        writer.put(&target, b"panic\nand another\n".to_vec(), None);
+        writer.drain();
+        assert_eq!(writer.lost(), 2);
     }
 }

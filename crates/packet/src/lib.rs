@@ -39,6 +39,8 @@ mod defrag;
 mod packet;
 
 pub mod event;
+#[doc(hidden)]
+pub mod fault;
 pub mod tcp;
 
 pub use config::{DecodeConfig, DefragConfig, Policy, UdpTunnel};

@@ -111,6 +111,9 @@ pub enum Refusal {
     /// It is there already.
     #[error("the flow is bypassed already")]
     Twice,
+    /// Nobody would read what is counted of it.
+    #[error("nobody reads the counts of flows any more")]
+    Unread,
     /// The kernel says no.
     #[error("the kernel does not take the flow: {0}")]
     System(#[from] io::Error),

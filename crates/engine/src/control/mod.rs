@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use margay_app::file::FileEngine;
 use margay_config::{Capture, Config, RunOptions};
 use margay_output::{error, notice};
+use margay_packet::fault;
 
 use crate::engines::{EngineSet, Loading};
 use crate::service::watchdog::Watch;
@@ -36,7 +37,7 @@ use crate::settings;
 use crate::signals::Signals;
 use crate::start::Watching;
 use crate::worker::engines::{AppWants, Install, Retired};
-use crate::{Failed, start};
+use crate::{Failed, start, threads};
 use post::{Post, Unanswered};
 use queue::Queue;
 
@@ -112,7 +113,13 @@ impl Control {
         let (undertaker, dead) = mpsc::channel::<Retired>();
         thread("drop", move || {
             give_way();
-            dead.iter().for_each(drop);
+            for retired in &dead {
+                // One that fails is not in the way of the others.
+                threads::once(|| {
+                    fault::point("drop");
+                    drop(retired);
+                });
+            }
         })?;
         let queue = matches!(options.capture, Some(Capture::UnixSocket(_))).then(Queue::default);
         Ok(Arc::new(Control {
@@ -232,11 +239,14 @@ impl Control {
     pub(crate) fn serve_signals(self: &Arc<Self>, mut wakes: signal_hook::iterator::Signals) -> Result<(), Failed> {
         let control = Arc::clone(self);
         thread("signals", move || {
-            for _ in &mut wakes {
-                notice!("suricata", "SIGUSR2: live rule reload");
-                // What came of it was said.
-                let _ = control.reload();
-            }
+            threads::persist("who serves signals", || {
+                for _ in &mut wakes {
+                    fault::point("signals");
+                    notice!("suricata", "SIGUSR2: live rule reload");
+                    // What came of it was said.
+                    let _ = control.reload();
+                }
+            });
         })
     }
 }
@@ -254,27 +264,30 @@ fn give_way() {
 }
 
 /// Does something that takes long in a thread of its own that gives way to the workers, and waits for it.
-fn aside<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+///
+/// # Errors
+/// Its own, and where the thread failed.
+fn aside<T: Send>(run: impl FnOnce() -> Result<T, Failed> + Send) -> Result<T, Failed> {
     let mut run = Some(run);
     let mut out = None;
-    std::thread::scope(|s| {
+    let failed = !std::thread::scope(|s| {
         let (run, out) = (&mut run, &mut out);
         let started = std::thread::Builder::new()
             .name("margay-load".into())
             .stack_size(margay_lua::STACK)
             .spawn_scoped(s, || {
                 give_way();
+                fault::point("load");
                 *out = run.take().map(|run| run());
             });
-        if let Ok(Err(panic)) = started.map(|t| t.join()) {
-            std::panic::resume_unwind(panic);
-        }
+        // A panic was told, and leaves nothing in `out`.
+        started.map(|t| t.join().is_ok()).unwrap_or(true)
     });
     match (out, run) {
         (Some(out), _) => out,
         // There is no thread to be had.
-        (None, Some(run)) => run(),
-        (None, None) => unreachable!("it ran, or it did not"),
+        (None, Some(run)) if !failed => run(),
+        (None, _) => Err(Failed::new("threads", "the thread that loads rules failed")),
     }
 }
 

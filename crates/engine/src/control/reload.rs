@@ -19,7 +19,7 @@ use margay_output::{error, notice};
 use super::{Control, aside, held, thread};
 use crate::Failed;
 use crate::engines::{self, EngineSet};
-use crate::{settings, start};
+use crate::{settings, start, threads};
 
 impl Control {
     /// Makes new engines of those in use, and puts them in place. Who else would change them waits. Returns how long the
@@ -111,7 +111,7 @@ impl Control {
         let control = Arc::clone(self);
         let started = thread("reload", move || {
             // What came of it was said.
-            let _ = control.reload();
+            threads::once(|| control.reload());
             control.reloading.store(false, Ordering::Release);
         });
         if started.is_err() {

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use margay_config::{Capture, Config, ConfigError, RunOptions};
 use margay_output::{info, notice, warning};
+use margay_packet::fault;
 
 use super::message::{Broken, Messages, Version, render, version};
 use super::{Control, commands, thread};
-use crate::Failed;
-use crate::settings;
+use crate::{Failed, settings, threads};
 
 /// Most clients at a time.
 const CLIENTS_MAX: usize = 16;
@@ -109,7 +109,9 @@ pub(crate) fn listen(control: &Arc<Control>, path: &Path) -> Result<Socket, Fail
     listener.set_nonblocking(true).map_err(|e| failed(&e.to_string()))?;
     info!("unix-manager", "unix socket '{}'", path.display());
     let control = Arc::clone(control);
-    thread("socket", move || accept(&listener, &control, &clients))?;
+    thread("socket", move || {
+        threads::persist("the unix socket", || accept(&listener, &control, &clients));
+    })?;
     Ok(socket)
 }
 
@@ -117,6 +119,7 @@ fn accept(listener: &UnixListener, control: &Arc<Control>, clients: &Arc<AtomicU
     while !control.signals.stop() {
         match listener.accept() {
             Ok((mut stream, _)) => {
+                fault::point("socket");
                 if clients.fetch_add(1, Ordering::AcqRel) >= CLIENTS_MAX {
                     clients.fetch_sub(1, Ordering::AcqRel);
                     // Who is turned away need not hear it.
@@ -126,7 +129,7 @@ fn accept(listener: &UnixListener, control: &Arc<Control>, clients: &Arc<AtomicU
                 }
                 let (control, count) = (Arc::clone(control), Arc::clone(clients));
                 let served = thread("client", move || {
-                    serve(stream, &control);
+                    threads::once(|| serve(stream, &control));
                     count.fetch_sub(1, Ordering::AcqRel);
                 });
                 if let Err(f) = served {
@@ -164,7 +167,10 @@ fn serve(mut stream: UnixStream, control: &Arc<Control>) {
                             .unwrap_or_default()
                             .to_vec()
                     }
-                    Some(v) => render(&commands::run(control, &message), v),
+                    Some(v) => {
+                        fault::point("client");
+                        render(&commands::run(control, &message), v)
+                    }
                 };
                 if stream.write_all(&answer).is_err() {
                     return;

@@ -14,6 +14,7 @@ use margay_capture::bypass::{Bypass, BypassCount, BypassKey, BypassPort, Place, 
 use margay_capture::ebpf::XdpMode;
 use margay_flow::FlowRef;
 use margay_output::{error, info, notice, warning};
+use margay_packet::fault;
 
 use super::STEP;
 use super::settings::Device;
@@ -21,6 +22,7 @@ use crate::Failed;
 use crate::control::post::Post;
 use crate::service::privileges;
 use crate::signals::Signals;
+use crate::threads;
 
 /// How often counts are read. Far less than the shortest timeout that makes sense for a flow.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -52,6 +54,8 @@ pub(crate) struct Table {
     full: AtomicBool,
     refused: AtomicBool,
     broken: AtomicBool,
+    /// The thread that reads counts has given up.
+    unread: AtomicBool,
 }
 
 /// Starts the thread that looks after the tables, if there are any, until the engine is to stop. It is one of its own because it keeps
@@ -68,13 +72,19 @@ pub(super) fn look_after(tables: Vec<Arc<Table>>, signals: &Arc<Signals>) -> Res
         if let Err(f) = privileges::keep_for_bypass() {
             error!(f.module, "{}", f.message);
         }
-        let mut next = Instant::now() + PERIOD;
-        while !signals.stop() {
-            std::thread::sleep(STEP);
-            if Instant::now() >= next {
-                next = Instant::now() + PERIOD;
-                tables.iter().for_each(|t| t.tick());
+        let looked = threads::persist("who reads what is bypassed", || {
+            let mut next = Instant::now() + PERIOD;
+            while !signals.stop() {
+                std::thread::sleep(STEP);
+                if Instant::now() >= next {
+                    next = Instant::now() + PERIOD;
+                    fault::point("bypass");
+                    tables.iter().for_each(|t| t.tick());
+                }
             }
+        });
+        if !looked {
+            tables.iter().for_each(|t| t.give_up());
         }
     };
     let thread = std::thread::Builder::new().name("bypass".to_owned()).spawn(run);
@@ -123,8 +133,8 @@ impl Table {
                         );
                     }
                 }
-                let (owners, full, refused, broken) = Default::default();
-                Some(Arc::new(Table { kernel, owners, full, refused, broken }))
+                let (owners, full, refused, broken, unread) = Default::default();
+                Some(Arc::new(Table { kernel, owners, full, refused, broken, unread }))
             }
             Err(e) => {
                 warning!("af-packet", "bypass: {e}; flows are bypassed in user space alone");
@@ -143,6 +153,9 @@ impl Table {
     /// # Errors
     /// It does not.
     pub(crate) fn enter(&self, keys: &[BypassKey; 2], at: FlowRef, flow: u64, post: &Arc<Post>) -> Result<(), Refusal> {
+        if self.unread.load(Ordering::Relaxed) {
+            return Err(Refusal::Unread);
+        }
         self.kernel.enter(keys).inspect_err(|e| {
             let said = if let Refusal::Full = e { &self.full } else { &self.refused };
             if !said.swap(true, Ordering::Relaxed) {
@@ -158,6 +171,13 @@ impl Table {
             owners.insert(*key, Owner { post: Arc::clone(post), told });
         }
         Ok(())
+    }
+
+    /// Nobody reads the counts any more: flows are bypassed in user space from here on. Those in the kernel leave it when they were
+    /// silent, as far as is known, for as long as a bypassed flow may be.
+    fn give_up(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+        error!("af-packet", "bypass: flows are bypassed in user space alone from here on");
     }
 
     /// Takes a flow out; what was counted of each direction since it was entered.

@@ -32,6 +32,7 @@ use crate::profiling::Profiling;
 use crate::service::privileges;
 use crate::settings as all;
 use crate::start::Watching;
+use crate::threads::once;
 use crate::worker::Worker;
 use crate::worker::wire::Wire;
 use bypass::Table;
@@ -250,6 +251,7 @@ fn all_say(told: &mpsc::Receiver<Result<(), Failed>>, workers: usize) -> Result<
 
 /// Until the engine is to stop, or a worker ends that should not.
 fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], report: &mut Report) -> bool {
+    let mut reports = true;
     loop {
         if control.signals.stop() {
             notice!("suricata", "Signal Received.  Stopping engine.");
@@ -265,7 +267,10 @@ fn stand_by(control: &Arc<Control>, threads: &[JoinHandle<Option<Final>>], repor
                 warning!("output", "a worker did not open its log files anew: it did not answer in time");
             }
         }
-        report.tick(control);
+        if reports && once(|| report.tick(control)).is_none() {
+            reports = false;
+            error!("counters", "statistics failed: none are written until the engine stops");
+        }
         std::thread::sleep(STEP);
     }
 }

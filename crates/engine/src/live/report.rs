@@ -85,6 +85,7 @@ impl Report {
             return;
         }
         self.next = Instant::now() + self.interval;
+        margay_packet::fault::point("stats");
         if !self.enabled {
             return;
         }

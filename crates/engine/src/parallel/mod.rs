@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 use margay_capture::{Progress, ProgressDisplay, Style};
 use margay_config::RunOptions;
 use margay_flow::FlowConfig;
-use margay_output::{info, notice, warning};
+use margay_output::{error, info, notice, warning};
 
 use crate::Failed;
 use crate::control::Control;
@@ -59,6 +59,7 @@ use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
 use crate::start::Watching;
+use crate::threads::once;
 use assign::Assigned;
 pub(crate) use costs::PacketCosts;
 use feeder::{Reading, Shared, Way};
@@ -291,6 +292,7 @@ fn stand_by(
     let mut display = ProgressDisplay::new(std::io::stderr(), style, Instant::now());
     let progress = || -> Progress { *shared.progress.lock().unwrap_or_else(PoisonError::into_inner) };
     let mut said = false;
+    let mut reports = true;
     while !threads.iter().all(JoinHandle::is_finished) {
         if control.signals.stop() && !said {
             said = true;
@@ -305,7 +307,10 @@ fn stand_by(
         if show && display.update(&progress(), Instant::now()).is_err() {
             // Nobody reads standard error any more; the capture goes on.
         }
-        report.tick(None);
+        if reports && once(|| report.tick(None)).is_none() {
+            reports = false;
+            error!("counters", "statistics failed: none are written until the end of the capture");
+        }
         // A worker that ends wakes this thread.
         std::thread::park_timeout(STEP);
     }

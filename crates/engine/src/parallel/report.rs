@@ -52,6 +52,7 @@ impl Report {
             return;
         }
         self.next = Instant::now() + self.interval;
+        margay_packet::fault::point("stats");
         // One that is late is shown with the next report.
         if self.enabled
             && let Ok(told) = self.control.ask(|w, r| r.counters(w))

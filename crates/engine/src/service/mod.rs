@@ -267,7 +267,9 @@ impl Service {
             after,
             on_stuck: self.settings.on_stuck,
         };
-        crate::control::thread("watchdog", move || dog.run())
+        crate::control::thread("watchdog", move || {
+            crate::threads::persist("the watchdog", || dog.run());
+        })
     }
 
     /// Keeps all memory from being swapped out, what there is and what will be, once it is used.

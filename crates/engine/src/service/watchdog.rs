@@ -211,7 +211,7 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     /// To the end of the process.
-    pub(super) fn run(self) {
+    pub(super) fn run(&self) {
         // systemd wants to hear something within its time, best twice.
         let ping = self.notify.patience.map(|p| p / 2);
         let step = (self.after / 8).min(ping.map_or(STEP[1], |p| p / 2)).clamp(STEP[0], STEP[1]);
@@ -220,6 +220,7 @@ impl Watchdog {
         let mut stopping = Duration::ZERO;
         loop {
             std::thread::sleep(step);
+            margay_packet::fault::point("watchdog");
             let now = Instant::now();
             // Of a longer time than was asked for this thread, and maybe all, did not run.
             let time = now.duration_since(before).min(step * 2);

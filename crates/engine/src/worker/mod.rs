@@ -416,6 +416,7 @@ pub(crate) struct Counters {
 impl Worker {
     /// Takes one captured frame all the way, and returns the verdict on it.
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> FrameVerdict {
+        margay_packet::fault::point("worker");
         self.lane.verdict = FrameVerdict::default();
         if let Some(wire) = &mut self.lane.rest.wire {
             wire.begin(frame.data);

@@ -90,6 +90,11 @@ impl Capture {
         self.ip(millis, from, 17, &u);
     }
 
+    /// As the bytes of a capture file.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Writes it to a file.
     pub(crate) fn write(&self, file: &Path) {
         std::fs::write(file, &self.0).expect("a capture is written");

@@ -43,6 +43,11 @@ pub(super) struct Counts {
     pub(super) used: AtomicU64,
 }
 
+/// Files and records that begin with a job.
+fn files(job: &Job) -> u64 {
+    job.steps.iter().filter(|s| matches!(s.what, What::Begin | What::Record { .. })).count() as u64
+}
+
 /// What the thread and workers share.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
@@ -56,6 +61,8 @@ pub(super) struct Inner {
     /// The thread is gone.
     is_gone: AtomicBool,
     pub(super) counts: Counts,
+    /// Files of the job that the thread is at.
+    in_hand: AtomicU64,
     queue: Mutex<Queue>,
     /// There is something to do, or nothing more will come.
     work: Condvar,
@@ -141,8 +148,7 @@ impl Inner {
 
     /// Nobody will do what the batch wants.
     fn abandon(&self, job: &Job) {
-        let files = job.steps.iter().filter(|s| matches!(s.what, What::Begin | What::Record { .. })).count();
-        self.counts.lost.fetch_add(files as u64, Ordering::Relaxed);
+        self.counts.lost.fetch_add(files(job), Ordering::Relaxed);
         self.queued.fetch_sub(job.reserved, Ordering::Relaxed);
     }
 
@@ -161,7 +167,10 @@ impl Inner {
         loop {
             if let Some(job) = q.jobs.pop_front() {
                 drop(q);
+                self.in_hand.store(files(&job), Ordering::Relaxed);
+                margay_packet::fault::point("file-store");
                 disk.run(&job, self);
+                self.in_hand.store(0, Ordering::Relaxed);
                 self.queued.fetch_sub(job.reserved, Ordering::Relaxed);
                 let empty = job.emptied();
                 q = self.lock();
@@ -199,6 +208,8 @@ impl Drop for Leaving<'_> {
         self.inner.is_gone.store(true, Ordering::Relaxed);
         let left = std::mem::take(&mut q.jobs);
         drop(q);
+        let in_hand = self.inner.in_hand.swap(0, Ordering::Relaxed);
+        self.inner.counts.lost.fetch_add(in_hand, Ordering::Relaxed);
         left.iter().for_each(|job| self.inner.abandon(job));
         self.inner.done.notify_all();
         if std::thread::panicking() {

@@ -1,0 +1,34 @@
+//! Faults for tests: a place in the code that panics when a test wants it to. Only in debug builds; a release has none of it.
+//!
+//! `MARGAY_FAULT=PLACE` in the environment makes the place of that name panic when it is first come to, `MARGAY_FAULT=PLACE:N` when
+//! it is come to for the Nth time, `MARGAY_FAULT=PLACE:*` each time.
+
+/// A place that may fail.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub const fn point(_place: &str) {}
+
+/// A place that may fail.
+///
+/// # Panics
+/// Where a test wants that.
+#[cfg(debug_assertions)]
+pub fn point(place: &str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// The place, and when: 0 is each time.
+    static WANTED: OnceLock<Option<(String, u64)>> = OnceLock::new();
+    static TIMES: AtomicU64 = AtomicU64::new(0);
+    let wanted = WANTED.get_or_init(|| {
+        let text = std::env::var("MARGAY_FAULT").ok()?;
+        let (place, when) = text.split_once(':').unwrap_or((&text, "1"));
+        Some((place.to_owned(), if when == "*" { 0 } else { when.parse().ok()? }))
+    });
+    if let Some((wanted, when)) = wanted
+        && wanted == place
+    {
+        let nth = TIMES.fetch_add(1, Ordering::Relaxed) + 1;
+        assert!(*when != 0 && nth != *when, "a fault that a test asked for at \"{place}\"");
+    }
+}
