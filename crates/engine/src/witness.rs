@@ -35,7 +35,7 @@ pub enum What {
         /// How many.
         len: u64,
     },
-    /// The application layer takes no more data of the flow.
+    /// The application layer takes no more data of the flow; noted for each direction.
     AppOff,
     /// A packet went to detection; these are the bytes of its payload.
     Payload(Range<usize>),
@@ -109,8 +109,10 @@ impl Witness {
         self.note(core, dir, What::AppGap { offset, len });
     }
 
-    pub(crate) fn app_off(&mut self, core: &FlowCore, dir: Direction) {
-        self.note(core, dir, What::AppOff);
+    pub(crate) fn app_off(&mut self, core: &FlowCore) {
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            self.note(core, dir, What::AppOff);
+        }
     }
 
     /// A packet that goes to detection.

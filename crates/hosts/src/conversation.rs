@@ -52,8 +52,8 @@ pub enum Step {
     Write(u16),
     /// The application shuts down its sending side.
     Shutdown,
-    /// So many seconds go by. Only the engine takes note: the kernel's clock cannot be moved. With fragments both do:
-    /// the host's timeout is [`crate::host::FRAGMENT_SECONDS`], and as much time of the engine goes by as if it were 30.
+    /// So many seconds go by. The kernel's clock cannot be moved, so that the engine alone takes note; but where it is so long that
+    /// hosts forget fragments (30 seconds, 60 of IPv6) this one does, whose time for that is [`crate::host::FRAGMENT_SECONDS`].
     Wait(u32),
 }
 

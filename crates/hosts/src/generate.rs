@@ -39,6 +39,7 @@ const CLASSES: &[(&str, u64, Make)] = &[
     ("host-connects", 4, handshake::host_connects),
     ("mixed", 12, mixed),
     ("datagram-fragments", 10, datagrams::fragments),
+    ("datagram-timeouts", 2, datagrams::timeouts),
 ];
 
 /// The names of the classes, in the order of the report.

@@ -20,11 +20,16 @@ const USAGE: &str = "usage: margay-hosts [options]\n\
       --from N                  the number of the first (0)\n\
       --class NAME              of one class\n\
       --jobs N                  threads, each with a host of its own (as many as processors)\n\
-      --keep N                  conversations that get past and are made small (5)\n\
+      --keep N                  conversations of a class that get past and are made small, at most (3)\n\
       -o DIR                    where these are written (out/hosts)\n\
       --replay FILE             holds the conversation of a file, and tells what happens; repeatable\n\
       --show N                  prints conversation number N\n\
       --list                    prints the classes\n";
+
+/// Conversations that are held together: those in which the host's time has to go by wait for it at once. Where all are of one class
+/// that may be all of them, and there is no room for as many.
+const BATCH: usize = 20_000;
+const BATCH_OF_CLASS: usize = 2000;
 
 struct Wanted {
     modes: Vec<Mode>,
@@ -48,7 +53,7 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Result<Option<Wanted>, Stri
         from: 0,
         class: None,
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
-        keep: 5,
+        keep: 3,
         out: PathBuf::from("out/hosts"),
         replay: Vec::new(),
         show: None,
@@ -140,6 +145,7 @@ fn bench(mode: Mode, nth: usize) -> Result<Bench, String> {
 struct Found {
     report: Report,
     kept: Vec<(u64, Conversation)>,
+    kept_of: std::collections::BTreeMap<String, usize>,
 }
 
 fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
@@ -150,16 +156,21 @@ fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
             scope.spawn(move || -> Result<Found, String> {
                 let mut b = bench(mode, nth)?;
                 let mut found = Found::default();
-                for i in (w.from..w.from + w.count).skip(nth).step_by(jobs) {
-                    let c = generate::conversation(w.seed, i, w.class.as_deref());
-                    let out = b.play(&c).map_err(|e| format!("conversation {i}: {e}"))?;
-                    let verdict = Verdict::of(mode, &out);
-                    found.report.add(&c.class, &out, &verdict);
-                    if let Verdict::Slipped(_) = verdict
-                        && found.kept.len() < w.keep
-                    {
-                        let small = shrink(&c, &mut |c| slips(&mut b, c));
-                        found.kept.push((i, small));
+                let numbers: Vec<u64> = (w.from..w.from + w.count).skip(nth).step_by(jobs).collect();
+                for numbers in numbers.chunks(if w.class.is_some() { BATCH_OF_CLASS } else { BATCH }) {
+                    let all: Vec<Conversation> =
+                        numbers.iter().map(|i| generate::conversation(w.seed, *i, w.class.as_deref())).collect();
+                    for ((i, c), out) in numbers.iter().zip(&all).zip(b.play_all(&all).map_err(|e| e.to_string())?) {
+                        let verdict = Verdict::of(mode, &out);
+                        found.report.add(&c.class, &out, &verdict);
+                        let kept = found.kept_of.entry(c.class.clone()).or_default();
+                        if let Verdict::Slipped(_) = verdict
+                            && *kept < w.keep
+                        {
+                            *kept += 1;
+                            let small = shrink(c, &mut |c| slips(&mut b, c));
+                            found.kept.push((*i, small));
+                        }
                     }
                 }
                 Ok(found)

@@ -6,12 +6,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 use margay_engine::in_process::{Forwarded, InProcess};
 use margay_packet::Time;
 
 use crate::conversation::{Conversation, Role, Segment, Step, flag};
-use crate::host::{HOST4, HOST6, Host, PORTS, plain};
+use crate::host::{FRAGMENT_SECONDS, HOST4, HOST6, Host, PORTS, plain};
 use crate::packet::{self, ETHERNET, End, Heard};
 use crate::seen::{Difference, How, Seen};
 use crate::sys;
@@ -61,6 +62,8 @@ const RULES: &str = "alert tcp any any -> any any (msg:\"x\"; content:\"|00 01 0
 
 /// Time between two packets, in microseconds.
 const STEP: i64 = 50;
+/// How long is waited until the host has forgotten fragments.
+const HOST_WAITS: Duration = Duration::from_millis(FRAGMENT_SECONDS * 1000 + 200);
 /// Answers that are taken of one packet, at most.
 const ANSWERS: usize = 64;
 
@@ -103,6 +106,8 @@ pub struct Outcome {
 /// One conversation in the course of being held.
 struct Talk<'a> {
     c: &'a Conversation,
+    /// The next step.
+    next: usize,
     sender: End,
     host: End,
     heard: Heard,
@@ -157,13 +162,17 @@ impl Bench {
             Step::Segment(s) => !s.pieces.is_empty(),
             _ => false,
         });
+        if fragments && !c.steps.iter().any(|s| matches!(s, Step::Wait(_))) {
+            // Those of before are forgotten.
+            self.now += 61_000_000;
+        }
         let (host, port) = match (fragments, c.role) {
             (true, Role::Server) => ((1 << 20) + n % (2 << 20), 1024 + n % 50_000),
             (false, Role::Server) => (n / 50_000 % (1 << 20), 1024 + n % 50_000),
             (_, Role::Client) => ((3 << 20) + n % (1 << 19), 80),
         };
         let address = if c.v6 {
-            IpAddr::from(Ipv6Addr::new(0xfd64, 0, 0, 0, 0, 0, (host >> 16) as u16, host as u16))
+            IpAddr::from(Ipv6Addr::new(0xfd64, 0, (host >> 16) as u16, host as u16, 0, 0, 0, 1))
         } else {
             IpAddr::from(Ipv4Addr::from(0x0a40_0000 + host as u32))
         };
@@ -175,6 +184,45 @@ impl Bench {
     /// # Errors
     /// The host is gone.
     pub fn play(&mut self, c: &Conversation) -> io::Result<Outcome> {
+        let mut all = self.play_all(std::slice::from_ref(c))?;
+        Ok(all.pop().unwrap_or_default())
+    }
+
+    /// Holds conversations: one after the other, but that all wait together where the host's time has to go by.
+    ///
+    /// # Errors
+    /// The host is gone.
+    pub fn play_all(&mut self, all: &[Conversation]) -> io::Result<Vec<Outcome>> {
+        let mut waiting = Vec::new();
+        let mut done: Vec<Option<Outcome>> = Vec::new();
+        for (i, c) in all.iter().enumerate() {
+            let mut t = self.begin(c)?;
+            let waits = self.run(&mut t)?;
+            if waits {
+                waiting.push((i, t));
+                done.push(None);
+            } else {
+                done.push(Some(self.end(t)?));
+            }
+        }
+        while !waiting.is_empty() {
+            std::thread::sleep(HOST_WAITS);
+            let longest = waiting.iter().filter_map(|(_, t)| t.waits()).max().unwrap_or(0);
+            self.now += i64::from(longest) * 1_000_000;
+            self.engine.idle(Time(self.now));
+            for (i, mut t) in std::mem::take(&mut waiting) {
+                t.next += 1;
+                if self.run(&mut t)? {
+                    waiting.push((i, t));
+                } else if let Some(place) = done.get_mut(i) {
+                    *place = Some(self.end(t)?);
+                }
+            }
+        }
+        Ok(done.into_iter().flatten().collect())
+    }
+
+    fn begin<'c>(&mut self, c: &'c Conversation) -> io::Result<Talk<'c>> {
         let sender = self.sender(c);
         let address = if c.v6 { IpAddr::from(HOST6) } else { IpAddr::from(HOST4) };
         let port = PORTS.get(c.port).copied().unwrap_or(PORTS[0]);
@@ -183,6 +231,7 @@ impl Bench {
         let waits = |s: &Step| matches!(s, Step::Wait(_));
         let mut t = Talk {
             c,
+            next: 0,
             sender,
             host: (address, port),
             heard: Heard::default(),
@@ -202,12 +251,25 @@ impl Bench {
             t.prepare(c);
             self.answers(&mut t)?;
         }
-        for step in &c.steps {
-            self.step(&mut t, step)?;
-            if t.out.difference.is_some() {
-                break;
+        Ok(t)
+    }
+
+    /// Goes on until the end, or until the host's time has to go by; whether it has.
+    fn run(&mut self, t: &mut Talk<'_>) -> io::Result<bool> {
+        while let Some(step) = t.c.steps.get(t.next).filter(|_| t.out.difference.is_none()) {
+            if self.trace {
+                println!("{step}");
             }
+            if t.waits().is_some() {
+                return Ok(true);
+            }
+            self.step(t, step)?;
+            t.next += 1;
         }
+        Ok(false)
+    }
+
+    fn end(&mut self, mut t: Talk<'_>) -> io::Result<Outcome> {
         self.read(&mut t, true);
         self.engine_ends(&mut t);
         self.close(&mut t)?;
@@ -218,9 +280,6 @@ impl Bench {
     }
 
     fn step(&mut self, t: &mut Talk<'_>, step: &Step) -> io::Result<()> {
-        if self.trace {
-            println!("{step}");
-        }
         match step {
             Step::Segment(s) => self.segment(t, s)?,
             Step::Piece(p) => {
@@ -404,7 +463,7 @@ impl Bench {
     fn engine_ends(&mut self, t: &mut Talk<'_>) {
         self.engine.finish();
         self.note(t);
-        if self.mode == Mode::Passive {
+        if self.mode == Mode::Passive && t.stream.is_some() {
             t.checked = 0;
             t.check();
         }
@@ -434,6 +493,16 @@ impl Bench {
 }
 
 impl Talk<'_> {
+    /// Seconds that go by with the next step, where they do for the host as well: it forgets its fragments.
+    fn waits(&self) -> Option<u32> {
+        let forgets = if self.c.v6 { 60 } else { 30 };
+        let fragments = self.c.steps.iter().any(|s| matches!(s, Step::Piece(_)));
+        match self.c.steps.get(self.next) {
+            Some(Step::Wait(n)) if fragments && *n > forgets => Some(*n),
+            _ => None,
+        }
+    }
+
     fn prepare(&mut self, c: &Conversation) {
         if let Some(s) = self.stream.as_ref().filter(|_| c.oob_inline) {
             let _ = sys::set(s.as_fd(), libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);

@@ -7,7 +7,16 @@ use crate::play::{Mode, Outcome};
 use crate::seen::Difference;
 
 /// What cannot be known beside the wire, by the event that says so, and why.
-const UNDECIDABLE: &[(&str, &str)] = &[];
+const UNDECIDABLE: &[(&str, &str)] = &[
+    ("ipv4.frag_again", "fragment lost behind the sensor"),
+    ("ipv6.frag_again", "fragment lost behind the sensor"),
+    ("ipv4.frag_late", "fragment at the time at which others are forgotten"),
+    ("ipv6.frag_late", "fragment at the time at which others are forgotten"),
+    ("ipv4.frag_ignored", "fragments that make no sense"),
+    ("ipv6.frag_ignored", "fragments that make no sense"),
+    ("ipv4.frag_overlap", "fragments that overlap"),
+    ("ipv6.frag_overlap", "fragments that overlap"),
+];
 
 /// What becomes of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -485,7 +485,7 @@ impl Rest {
         if app.session.is_off() {
             tcp.app_disable();
             if let Some(w) = &mut self.app.witness {
-                w.app_off(&flow.core, dir);
+                w.app_off(&flow.core);
             }
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);

@@ -94,3 +94,24 @@ pub(super) fn fragments(m: &mut Maker<'_>) {
     }
     m.c.steps.extend(sent.into_iter().map(Step::Piece));
 }
+
+/// The same, with so long a time between some of them that they are forgotten, or nearly.
+pub(super) fn timeouts(m: &mut Maker<'_>) {
+    fragments(m);
+    // Not around the time at which a host forgets: that nobody knows exactly.
+    let seconds = if m.c.v6 { m.r.pick(&[20, 50, 61, 70]) } else { m.r.pick(&[20, 27, 33, 50, 61, 70]) };
+    let place = m.r.below(m.c.steps.len() as u64 + 1) as usize;
+    let mut late = m.c.steps.split_off(place);
+    if m.r.chance(60) {
+        // What came before comes again, and says something else.
+        let again = m.c.steps.iter().filter_map(|s| match s {
+            Step::Piece(p) => Some(Step::Piece(Piece { version: p.version ^ 1, lost: false, ..*p })),
+            _ => None,
+        });
+        let again: Vec<Step> = again.collect();
+        let at = m.r.below(late.len() as u64 + 1) as usize;
+        late.splice(at..at, again);
+    }
+    m.c.steps.push(Step::Wait(seconds));
+    m.c.steps.append(&mut late);
+}

@@ -431,6 +431,7 @@ pub(super) fn idle(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
 }
 
 /// Segments are cut into fragments, which overlap, disagree, are swapped and doubled.
+#[expect(clippy::ptr_arg, reason = "every change has this form")]
 pub(super) fn fragments(m: &mut Maker<'_>, steps: &mut Vec<Step>) {
     let mut id = 1;
     for s in steps.iter_mut() {
