@@ -454,6 +454,7 @@ pub(crate) fn worker_of(
             stream.async_oneside = true;
         }
     }
+    stream.remembered = usize::try_from(part.of(stream.remembered as u64)).unwrap_or(usize::MAX);
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
@@ -513,9 +514,11 @@ pub(crate) fn worker_of(
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
+    let flows = FlowTable::new(flow);
+    rest.hasher = flows.hasher();
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest },
+        lane: Lane { policies: *policies, flows, rest },
         unswept: 0,
         swept: 0,
         told: 0,

@@ -60,7 +60,6 @@ fn settings(a: u8, b: u8) -> StreamConfig {
         raw_context: if small { 16 } else { 512 },
         bypass: b & 0x20 != 0,
         drop_invalid: b & 0x40 == 0,
-        max_regions: if small { 2 } else { 8 },
         checksum_validation: false,
         ..StreamConfig::default()
     }
@@ -290,7 +289,7 @@ fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>
         }
         read(session, (&flow.ext.sent, &mut flow.ext.read), out.flush, take);
         engine.account(session);
-        let _ = (session.stream_size(dir), session.max_regions(dir), session.has_gap(dir));
+        let _ = (session.stream_size(dir), session.max_regions(dir), session.has_gap(dir), session.urgent_bytes(dir));
     }
     if let Some(state) = out.state {
         flows.set_state(at, state);

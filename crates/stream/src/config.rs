@@ -78,8 +78,8 @@ pub struct StreamConfig {
     pub urgent_oob_limit: u16,
     /// What to do with urgent data past that (`stream.reassembly.urgent.oob-limit-policy`).
     pub urgent_oob_limit_policy: UrgentPolicy,
-    /// Stretches of a direction's data more than 256 KiB apart, at most (`stream.reassembly.max-regions`).
-    pub max_regions: u16,
+    /// Connections that timed out, at most, which are remembered and may go on (`margay.resumable-connections`); 0: none.
+    pub remembered: usize,
     /// Who reassembles how (`host-os-policy`).
     pub os_policies: HostOsPolicies,
 }
@@ -108,7 +108,7 @@ impl Default for StreamConfig {
             urgent: UrgentPolicy::Oob,
             urgent_oob_limit: 64,
             urgent_oob_limit_policy: UrgentPolicy::Drop,
-            max_regions: 8,
+            remembered: 65_536,
             os_policies: HostOsPolicies::default(),
         }
     }

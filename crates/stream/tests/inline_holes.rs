@@ -103,8 +103,9 @@ fn what_is_before_is_there_when_the_hole_is_closed() {
     b.data(0, &[b'a'; 90]);
     b.acknowledged(90);
     b.data(92, &[b'c'; 200]);
+    // As much of what is behind it as a chunk is long: that was looked at.
     let seen = b.data(90, b"BB");
-    assert_eq!(seen, [&[b'a'; 90][..], b"BB", &[b'c'; 200]].concat());
+    assert_eq!(seen, [&[b'a'; 90][..], b"BB", &[b'c'; 100]].concat());
 }
 
 #[test]

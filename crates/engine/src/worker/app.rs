@@ -411,6 +411,15 @@ impl Rest {
         }
     }
 
+    /// A flow's stream begins anew: what the application layer made of it so far is logged, and what follows is to be recognised
+    /// again.
+    pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>) {
+        if flow.ext.app.is_some() {
+            self.log_app(p, flow, true);
+            flow.ext.app = None;
+        }
+    }
+
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
     /// all that is left, for this is the flow's end.
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
@@ -420,6 +429,9 @@ impl Rest {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
+        if all || tcp.state() == TcpState::Closed {
+            tcp.finish_streams();
+        }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();

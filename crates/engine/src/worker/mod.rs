@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 use margay_capture::live::{Decisions, LiveCounters};
 use margay_detect::{InOrder, RulesMark};
-use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
+use margay_flow::{
+    Direction, FlowAction, FlowHasher, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES,
+};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
 use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Refused, Time, Vlans};
@@ -245,6 +247,8 @@ pub(crate) struct Rest {
     pcap: PacketFate,
     /// Connections that parsers announced.
     pub(crate) expected: expect::Expected,
+    /// Hashes flows as the flow table does.
+    pub(crate) hasher: FlowHasher,
     /// Flows that are bypassed in the kernel, where that is wanted.
     pub(crate) kernel: Option<Box<bypass::InKernel>>,
     /// Where its packets come from, if that is an interface.
@@ -677,6 +681,7 @@ impl Rest {
             frame: Fate::default(),
             pcap: PacketFate::default(),
             expected: expect::Expected::default(),
+            hasher: FlowHasher::default(),
             kernel: None,
             captured: None,
             wire: None,

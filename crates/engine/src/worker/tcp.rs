@@ -2,7 +2,7 @@
 
 use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
-use margay_stream::{Exception, StreamEvents, TcpState};
+use margay_stream::{Exception, FlowPrint, StreamEvents, TcpState};
 
 use super::app::Heard;
 use super::{DropReason, Fate, FlowExt, Lane, Rest};
@@ -51,18 +51,38 @@ impl Lane {
         let mut established = is_established(flow.core.state);
         let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
         let mut before = state(flow);
+        if before <= TcpState::SynSent {
+            // Its connection may be one that was silent for longer than flows live.
+            let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
+            if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {
+                before = state(flow);
+                established = true;
+                if of_client != (direction == Direction::ToServer) {
+                    flows.swap(at);
+                    direction = direction.reverse();
+                }
+            }
+        }
+        let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
+            let answered = flow.ext.tcp.as_deref().and_then(|old| rest.stream.open_answered(old, packet));
             let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| rest.end_flow(f, r)) else {
                 rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction, Seen::default());
             };
             (at, direction) = (new, Direction::ToServer);
             established = false;
+            if answered.is_some() {
+                // It is the server's answer: the flow is its client's.
+                flows.swap(at);
+                direction = Direction::ToClient;
+            }
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
             rest.at_flow(flow);
+            flow.ext.tcp = answered;
             before = state(flow);
             out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
         }
@@ -86,6 +106,12 @@ impl Lane {
             let policy = policies.of(condition);
             rest.apply(condition, policy, fate, Some(flow));
             out.bypass |= policy == Policy::Bypass;
+        }
+        if out.without_data && !rest.wire.as_mut().is_some_and(|w| w.strip(packet)) {
+            out.drop = true;
+        }
+        if out.restart {
+            rest.restart_app(packet, flow);
         }
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });

@@ -224,6 +224,46 @@ impl Wire {
         true
     }
 
+    /// The packet, a TCP segment, goes on without its payload. `false` where that cannot be: it is in a tunnel, was put together from
+    /// fragments, or was changed already.
+    #[cold]
+    pub(super) fn strip(&mut self, p: &Packet<'_>) -> bool {
+        let end = p.payload.0 as usize;
+        let whole = self.frame_of(p).filter(|_| self.inline && p.outer.is_none() && !self.is_changed);
+        let (Some(frame), L4::Tcp { offset, .. }) = (whole.and_then(|f| f.get(..end)), p.l4) else { return false };
+        self.changed.clear();
+        self.changed.extend_from_slice(frame);
+        let (length, header) = match p.l3 {
+            L3::Ipv4 { offset, header_len, .. } => {
+                (offset as usize + 2, offset as usize..offset as usize + header_len as usize)
+            }
+            L3::Ipv6 { offset, .. } => (offset as usize + 4, offset as usize..offset as usize),
+            _ => return false,
+        };
+        // What IPv6 says is without its own header.
+        let from = header.start + if header.is_empty() { 40 } else { 0 };
+        let Some(len) = end.checked_sub(from).and_then(|n| u16::try_from(n).ok()) else { return false };
+        let mut put = |at: usize, value: u16| match self.changed.get_mut(at..at + 2) {
+            Some(to) => to.copy_from_slice(&value.to_be_bytes()),
+            None => debug_assert!(false, "a header that is not there"),
+        };
+        put(length, len);
+        let check = offset as usize + 16;
+        put(check, 0);
+        if !header.is_empty() {
+            put(header.start + 10, 0);
+            let sum = self.changed.get(header.clone()).map_or(0, checksum::internet);
+            if let Some(to) = self.changed.get_mut(header.start + 10..header.start + 12) {
+                to.copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        let sum = Packet { data: &self.changed, payload: (p.payload.0, 0), ..*p }.tcp_checksum();
+        let (Some(sum), Some(to)) = (sum, self.changed.get_mut(check..check + 2)) else { return false };
+        to.copy_from_slice(&sum.to_be_bytes());
+        self.is_changed = true;
+        true
+    }
+
     /// How a packet is rejected, as events say it.
     pub(super) fn how(p: &Packet<'_>) -> &'static [&'static str] {
         if p.is_tcp() { &["tcp-reset"] } else { &["icmp-prohib"] }
