@@ -252,6 +252,11 @@ impl TcpSession {
         let span = u64::from(to.wrapping_sub(from)) + u64::from(p.window.max(WINDOW)) + bytes;
         u64::from(seq.wrapping_sub(from)) <= span
     }
+    /// The sequence number of a direction's stream offset 0. Urgent bytes that were taken out do not count.
+    pub const fn first_seq(&self, direction: Direction) -> u32 {
+        let p = &self.peers[direction.index()];
+        p.next_seq.wrapping_sub(p.next_off as u32)
+    }
     /// Initial sequence number of a direction's sender.
     pub const fn isn(&self, direction: Direction) -> u32 {
         self.peers[direction.index()].isn
@@ -558,7 +563,8 @@ impl TcpSession {
             (true, _) => raw.min(d.acked),
             (false, false) => app.max(raw).min(d.acked),
         };
-        let back = if closed && !may_go_on || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
+        let back =
+            if closed && !may_go_on || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
         let keep = if inline || may_go_on { keep.min(d.acked) } else { keep };
         let keep = d.keep.map_or(keep, |k| keep.min(k));

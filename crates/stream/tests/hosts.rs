@@ -403,9 +403,7 @@ fn urgent_bytes_as_linux_has_them() {
         ("a nearer one does not count", &[(0, Some(60_000), ""), (0, Some(3), "abXcd")], "abXcd"),
     ];
     for (name, segments, read) in cases {
-        for (inline, urgent) in
-            [(false, UrgentPolicy::Oob), (true, UrgentPolicy::Oob), (false, UrgentPolicy::Drop)]
-        {
+        for (inline, urgent) in [(false, UrgentPolicy::Oob), (true, UrgentPolicy::Oob), (false, UrgentPolicy::Drop)] {
             let mut b = Bench::connected(StreamConfig { inline, urgent, ..StreamConfig::default() });
             let mut end = 0;
             for (at, pointer, data) in *segments {
@@ -614,7 +612,10 @@ fn inline_inspection_around_early_data() {
             b.session().app_disable();
         }
         b.send(&client(1001, b"ATTA"));
-        assert_eq!((b.read(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), (if app_off { "" } else { "ATTA" }, "()ATTA|"));
+        assert_eq!(
+            (b.read(ToServer, false).as_str(), b.raw(ToServer, false).as_str()),
+            (if app_off { "" } else { "ATTA" }, "()ATTA|")
+        );
         b.send(&client(1101, b"far away"));
         assert_eq!(b.raw(ToServer, false), "()far away|");
         b.send(&client(1005, b"CK"));
