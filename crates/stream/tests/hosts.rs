@@ -380,7 +380,8 @@ fn a_new_connection_in_the_place_of_one() {
 /// Urgent bytes, as Linux hands them over to a program that reads promptly: sequence offset, urgent pointer (where there is one), data.
 #[test]
 fn urgent_bytes_as_linux_has_them() {
-    let cases: &[(&str, &[(u32, Option<u16>, &str)], &str)] = &[
+    type Urgent = (u32, Option<u16>, &'static str);
+    let cases: &[(&str, &[Urgent], &str)] = &[
         ("in the middle", &[(0, Some(3), "abXcd")], "abcd"),
         ("no pointer", &[(0, Some(0), "Xabcd")], "abcd"),
         ("at the end", &[(0, Some(5), "abcdX"), (5, None, "efg")], "abcdefg"),
@@ -403,9 +404,7 @@ fn urgent_bytes_as_linux_has_them() {
         ("a nearer one does not count", &[(0, Some(60_000), ""), (0, Some(3), "abXcd")], "abXcd"),
     ];
     for (name, segments, read) in cases {
-        for (inline, urgent) in
-            [(false, UrgentPolicy::Oob), (true, UrgentPolicy::Oob), (false, UrgentPolicy::Drop)]
-        {
+        for (inline, urgent) in [(false, UrgentPolicy::Oob), (true, UrgentPolicy::Oob), (false, UrgentPolicy::Drop)] {
             let mut b = Bench::connected(StreamConfig { inline, urgent, ..StreamConfig::default() });
             let mut end = 0;
             for (at, pointer, data) in *segments {
@@ -508,7 +507,7 @@ fn a_connection_that_goes_on_after_silence() {
         assert_eq!(b.read(ToServer, false), if at_once { "" } else { "ATTACK" });
         // What is before that was never seen by this session.
         let old = b.send(&client(1001, b"ATTACK"));
-        assert!(!old.accepted && old.drop == config.inline && old.in_stream == false, "{:?}", events(&old));
+        assert!(!old.accepted && old.drop == config.inline && !old.in_stream, "{:?}", events(&old));
         // It is silent once more, and the server speaks first.
         b.times_out();
         b.send(&pkt(ToClient, PSH | ACK, 5001, 1013, b"answer"));
@@ -614,7 +613,10 @@ fn inline_inspection_around_early_data() {
             b.session().app_disable();
         }
         b.send(&client(1001, b"ATTA"));
-        assert_eq!((b.read(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), (if app_off { "" } else { "ATTA" }, "()ATTA|"));
+        assert_eq!(
+            (b.read(ToServer, false).as_str(), b.raw(ToServer, false).as_str()),
+            (if app_off { "" } else { "ATTA" }, "()ATTA|")
+        );
         b.send(&client(1101, b"far away"));
         assert_eq!(b.raw(ToServer, false), "()far away|");
         b.send(&client(1005, b"CK"));
