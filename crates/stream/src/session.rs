@@ -503,9 +503,9 @@ impl TcpSession {
     /// Whether data of a direction is left that was not looked at: at the end of a flow the engine makes a packet for it.
     pub fn needs_flush(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction) else { return false };
-        let end = d.buffer.end();
-        (self.flags & flag::APP_OFF == 0 && d.app < end)
-            || (self.flags & flag::RAW_OFF == 0 && d.raw < end && !d.raw_has_all())
+        let left = |from: u64| d.buffer.next_at(from).is_some();
+        (self.flags & flag::APP_OFF == 0 && left(d.app))
+            || (self.flags & flag::RAW_OFF == 0 && !d.raw_has_all() && left(d.raw))
     }
 
     /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are

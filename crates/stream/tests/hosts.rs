@@ -380,7 +380,8 @@ fn a_new_connection_in_the_place_of_one() {
 /// Urgent bytes, as Linux hands them over to a program that reads promptly: sequence offset, urgent pointer (where there is one), data.
 #[test]
 fn urgent_bytes_as_linux_has_them() {
-    let cases: &[(&str, &[(u32, Option<u16>, &str)], &str)] = &[
+    type Urgent = (u32, Option<u16>, &'static str);
+    let cases: &[(&str, &[Urgent], &str)] = &[
         ("in the middle", &[(0, Some(3), "abXcd")], "abcd"),
         ("no pointer", &[(0, Some(0), "Xabcd")], "abcd"),
         ("at the end", &[(0, Some(5), "abcdX"), (5, None, "efg")], "abcdefg"),
@@ -506,7 +507,7 @@ fn a_connection_that_goes_on_after_silence() {
         assert_eq!(b.read(ToServer, false), if at_once { "" } else { "ATTACK" });
         // What is before that was never seen by this session.
         let old = b.send(&client(1001, b"ATTACK"));
-        assert!(!old.accepted && old.drop == config.inline && old.in_stream == false, "{:?}", events(&old));
+        assert!(!old.accepted && old.drop == config.inline && !old.in_stream, "{:?}", events(&old));
         // It is silent once more, and the server speaks first.
         b.times_out();
         b.send(&pkt(ToClient, PSH | ACK, 5001, 1013, b"answer"));
