@@ -227,8 +227,7 @@ impl Track {
             match self.raw.get(place) {
                 None => return wrong(How::Unseen),
                 Some((seen, _)) if seen != *b => return wrong(How::Other),
-                // A flow that was taken up in the middle begins there.
-                Some((_, chunk)) if chunk > (place + 1 - TOGETHER as i64).max(0) => return wrong(How::Apart),
+                Some((_, chunk)) if chunk > (place + 1 - TOGETHER as i64).max(first) => return wrong(How::Apart),
                 Some(_) => {}
             }
             match self.app.get(place) {
