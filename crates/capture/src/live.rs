@@ -58,8 +58,8 @@ impl Decisions {
         self.verdicts.push(Verdict::Drop);
     }
 
-    /// The next packet goes on its way as `frame`: of the same length, with the same headers but for its checksums, which are
-    /// right.
+    /// The next packet goes on its way as `frame`: of the same length, or shorter, with the same headers but for lengths and
+    /// checksums, which are right.
     pub fn replace(&mut self, frame: &[u8]) {
         let (at, len) = self.keep(frame);
         self.verdicts.push(Verdict::Replace(at, len));

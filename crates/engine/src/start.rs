@@ -14,7 +14,7 @@ use margay_flow::FlowTable;
 use margay_output::event::EventType;
 use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
-use margay_stream::StreamEngine;
+use margay_stream::{StreamEngine, UrgentPolicy};
 
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
@@ -483,7 +483,12 @@ pub(crate) fn worker_of(
         if config.get("stream.async-oneside").is_none() {
             stream.async_oneside = true;
         }
+        if config.get("stream.reassembly.urgent.policy").is_none() {
+            // Whether an application takes the urgent byte out, and when, nobody on the wire knows.
+            stream.urgent = UrgentPolicy::Clear;
+        }
     }
+    stream.remembered = usize::try_from(part.of(stream.remembered as u64)).unwrap_or(usize::MAX);
     stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation)?;
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
@@ -550,9 +555,11 @@ pub(crate) fn worker_of(
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
+    let flows = FlowTable::new(flow);
+    rest.hasher = flows.hasher();
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows: FlowTable::new(flow), rest, verdict: FrameVerdict::default() },
+        lane: Lane { policies: *policies, flows, rest, verdict: FrameVerdict::default() },
         unswept: 0,
         swept: 0,
         told: 0,

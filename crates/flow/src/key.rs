@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_packet::{L3, L4, Packet};
 
 use crate::config::FlowConfig;
-use crate::core::Direction;
+use crate::core::{Direction, FlowCore};
 use crate::hash::HashKey;
 
 /// What tells flows apart: both directions have the same key. The end with the smaller address (then port) comes first.
@@ -47,6 +47,10 @@ impl FlowKey {
     /// The hash, for steering packets to workers: equal in both directions.
     pub const fn hash(&self) -> u64 {
         self.hash
+    }
+    /// Whether the packet's source is the end that the key has second.
+    pub const fn source_is_second(&self) -> bool {
+        self.swapped
     }
     /// Whether this is an ICMP error about a packet of the flow (it counts, but does not establish the flow).
     pub const fn is_icmp_error(&self) -> bool {
@@ -229,6 +233,46 @@ pub(crate) fn of_ends(with: (&HashKey, bool), ends: &Ends, meta: u32, one_way: b
         vlans: v0 | v1 << 16 | v2 << 32 | one_way << 48,
     };
     FlowKey { key, hash: with.0.hash(key.words()), swapped, error: false }
+}
+
+/// Hashes flows as their packets are: what [`FlowKey::hash`] says of them.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowHasher {
+    key: HashKey,
+    vlans: bool,
+    recursion: bool,
+}
+
+impl Default for FlowHasher {
+    fn default() -> Self {
+        FlowHasher::new(&FlowConfig::default())
+    }
+}
+
+impl FlowHasher {
+    pub(crate) const fn new(config: &FlowConfig) -> FlowHasher {
+        FlowHasher {
+            key: config.hash_key,
+            vlans: config.vlan_use_for_tracking,
+            recursion: config.recursion_use_for_tracking,
+        }
+    }
+
+    /// The hash of a flow of TCP or UDP, and whether its client is the end that the key has second.
+    pub fn of(&self, core: &FlowCore) -> (u64, bool) {
+        let recursion = if self.recursion { u32::from(core.recursion & 0x7f) } else { 0 };
+        let ends = Ends {
+            src: address(core.src),
+            dst: address(core.dst),
+            sport: core.sport,
+            dport: core.dport,
+            proto: core.proto,
+            v6: core.src.is_ipv6(),
+            vlans: core.vlans.raw(),
+        };
+        let key = of_ends((&self.key, self.vlans), &ends, recursion << 9, false);
+        (key.hash, key.swapped)
+    }
 }
 
 /// The security parameters index of an ESP packet (RFC 4303 section 2.1), else 0.

@@ -46,6 +46,6 @@ pub use config::{FlowConfig, FlowTimeouts, TimeoutPair, Timeouts};
 pub use counters::{FlowCounters, TCP_STATES};
 pub use hash::HashKey;
 pub use host::{HostConfig, HostCounters, HostTable, IpPair};
-pub use key::{Ends, FlowKey, icmpv4_counterpart, icmpv6_counterpart};
+pub use key::{Ends, FlowHasher, FlowKey, icmpv4_counterpart, icmpv6_counterpart};
 pub use rate::{Rate, RateConfig, SLOTS as RATE_SLOTS};
 pub use table::{EndReason, Flow, FlowRef, FlowTable, Leaving, Lookup, OVER_MIN};

@@ -13,7 +13,7 @@ use crate::config::FlowConfig;
 use crate::core::{Direction, FlowCore, FlowState};
 use crate::counters::FlowCounters;
 use crate::hash::fold;
-use crate::key::{self, FlowKey, Key};
+use crate::key::{self, FlowHasher, FlowKey, Key};
 use crate::rate::{Rate, RateConfig};
 use crate::slab::Chunks;
 pub use moves::Leaving;
@@ -213,6 +213,11 @@ impl<X> FlowTable<X> {
         self.emergency
     }
 
+    /// Hashes flows as this table does, those of packets that came in on interface 0.
+    pub const fn hasher(&self) -> FlowHasher {
+        FlowHasher::new(&self.config)
+    }
+
     /// The key of a packet that came in on interface `livedev` (a number of the caller's); `None` where it has no flow.
     pub fn key(&self, packet: &Packet<'_>, livedev: u16) -> Option<FlowKey> {
         key::of(&self.config, packet, livedev)
@@ -350,7 +355,7 @@ impl<X> FlowTable<X> {
             }
             _ => {}
         }
-        if let Some(ttl) = ttl(packet) {
+        if let Some(ttl) = packet.ttl() {
             let t = &mut core.ttl[i];
             *t = if core.pkts[i] == 1 { (ttl, ttl) } else { (t.0.min(ttl), t.1.max(ttl)) };
         }
@@ -781,14 +786,6 @@ impl<X> FlowTable<X> {
         self.counters.spare += 1;
         self.counters.active -= 1;
         Some(flow)
-    }
-}
-
-fn ttl(packet: &Packet<'_>) -> Option<u8> {
-    match packet.l3 {
-        margay_packet::L3::Ipv4 { .. } => packet.l3_bytes().get(8).copied(),
-        margay_packet::L3::Ipv6 { .. } => packet.l3_bytes().get(7).copied(),
-        _ => None,
     }
 }
 

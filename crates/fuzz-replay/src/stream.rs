@@ -1,8 +1,10 @@
 //! The target `stream`: TCP segments of one flow through the flow table and the stream engine.
 
-use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowTable, Lookup};
+use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowHasher, FlowTable, Lookup};
 use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time, tcp::flag};
-use margay_stream::{AppData, HostOsPolicies, OsPolicy, Outcome, StreamConfig, StreamEngine, TcpSession, UrgentPolicy};
+use margay_stream::{
+    AppData, FlowPrint, HostOsPolicies, OsPolicy, Outcome, StreamConfig, StreamEngine, TcpSession, UrgentPolicy,
+};
 
 /// Most stretches that one direction may be handed out in at a time: no more than there are segments.
 const STRETCHES_MAX: usize = 4096;
@@ -60,7 +62,6 @@ fn settings(a: u8, b: u8) -> StreamConfig {
         raw_context: if small { 16 } else { 512 },
         bypass: b & 0x20 != 0,
         drop_invalid: b & 0x40 == 0,
-        max_regions: if small { 2 } else { 8 },
         checksum_validation: false,
         ..StreamConfig::default()
     }
@@ -196,8 +197,11 @@ fn read(session: &mut TcpSession, kept: (&[u64; 2], &mut [u64; 2]), all: bool, t
 }
 
 /// Ends a flow: everything left is read, and nothing is left after that.
-fn end(engine: &mut StreamEngine, mut flow: Flow<Kept>) {
+fn end(engine: &mut StreamEngine, hasher: FlowHasher, mut flow: Flow<Kept>) {
     let Some(mut session) = flow.ext.tcp.take() else { return };
+    let (hash, second) = hasher.of(&flow.core);
+    engine.remember(&session, FlowPrint { hash, second }, 1);
+    session.finish_streams();
     let mut out = Vec::new();
     for d in DIRECTIONS {
         session.payload_with_gaps(d, 0, 3000, &mut out);
@@ -219,6 +223,7 @@ pub fn stream(data: &[u8]) {
     let mut engine = StreamEngine::new(config);
     let mut flows: FlowTable<Kept> =
         FlowTable::new(FlowConfig { hash_size: 16, prealloc: 0, memcap: 0, ..FlowConfig::default() });
+    let hasher = flows.hasher();
     let mut decoder = Decoder::new(DecodeConfig::default());
     let mut next = ISN;
     let mut now = 1_000_000i64;
@@ -232,7 +237,7 @@ pub fn stream(data: &[u8]) {
             take = input.byte();
             now += i64::from(take >> 4) * 8_000_000;
             if take >> 4 == 15 {
-                while !flows.expire(Time(now), 4, &mut |f, _| end(&mut engine, f)) {}
+                while !flows.expire(Time(now), 4, &mut |f, _| end(&mut engine, hasher, f)) {}
             }
         }
         let frame = Frame { data: &bytes, wire_len: bytes.len() as u32, time: Time(now), link: LinkType::RAW, number };
@@ -240,7 +245,7 @@ pub fn stream(data: &[u8]) {
         // What an emptied buffer keeps for later, and one segment, may come on top.
         assert!(engine.counters.reassembly_memuse <= 4 * memcap + (256 << 10), "memory over the limit");
     }
-    flows.drain(&mut |f, _| end(&mut engine, f));
+    flows.drain(&mut |f, _| end(&mut engine, hasher, f));
     assert!(flows.is_empty());
     let c = &engine.counters;
     assert_eq!((c.memuse, c.reassembly_memuse, c.active_sessions), (0, 0, 0), "memory is left after the end");
@@ -256,18 +261,34 @@ fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>
         Lookup::Created(at) => (at, Direction::ToServer),
         Lookup::Unrelated | Lookup::NoMemory => return,
     };
+    let hasher = flows.hasher();
     for f in ended.drain(..) {
-        end(engine, f);
+        end(engine, hasher, f);
     }
     flows.update(at, p, &key, dir);
     let Some(flow) = flows.get_mut(at) else { return };
     let fresh = matches!(found, Lookup::Created(_));
+    let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
+    if let Some(of_client) = engine.resume(&mut flow.ext.tcp, p, print)
+        && of_client != (dir == Direction::ToServer)
+    {
+        flow.ext.sent.swap(0, 1);
+        flows.swap(at);
+        dir = dir.reverse();
+    }
+    let Some(flow) = flows.get_mut(at) else { return };
     let mut out: Outcome = engine.process(&mut flow.ext.tcp, p, dir, fresh);
     if out.reuse {
-        let new = flows.replace(at, p, &key, Kept::default, &mut |f, _| end(engine, f));
+        let answered = flow.ext.tcp.as_deref().and_then(|old| engine.open_answered(old, p));
+        let new = flows.replace(at, p, &key, Kept::default, &mut |f, _| end(engine, hasher, f));
         at = new.expect("memory without a limit");
         dir = Direction::ToServer;
+        if answered.is_some() {
+            flows.swap(at);
+            dir = Direction::ToClient;
+        }
         let Some(flow) = flows.get_mut(at) else { return };
+        flow.ext.tcp = answered;
         out = engine.process(&mut flow.ext.tcp, p, dir, true);
         assert!(!out.reuse, "a new flow's packet opens a new flow");
     }
@@ -280,7 +301,13 @@ fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>
     }
     let Some(flow) = flows.get_mut(at) else { return };
     flow.ext.sent[dir.index()] += p.payload().len() as u64;
+    if out.restart {
+        flow.ext.read = [0; 2];
+    }
     if let Some(session) = &mut flow.ext.tcp {
+        if out.flush {
+            session.finish_streams();
+        }
         if out.rewrite
             && let Some(seq) = p.tcp().map(|t| t.seq())
         {
@@ -290,7 +317,7 @@ fn packet(flows: &mut FlowTable<Kept>, engine: &mut StreamEngine, p: &Packet<'_>
         }
         read(session, (&flow.ext.sent, &mut flow.ext.read), out.flush, take);
         engine.account(session);
-        let _ = (session.stream_size(dir), session.max_regions(dir), session.has_gap(dir));
+        let _ = (session.stream_size(dir), session.max_regions(dir), session.has_gap(dir), session.urgent_bytes(dir));
     }
     if let Some(state) = out.state {
         flows.set_state(at, state);

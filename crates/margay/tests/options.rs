@@ -113,7 +113,7 @@ fn every_option_does_what_it_says() {
             },
             Effect::Ignored(why) => {
                 let value = if takes == Some("SIZE") { "1mb" } else { "1" };
-                let r = read("ignored", &[&option, value][..if takes.is_some() { 2 } else { 1 }].to_vec());
+                let r = read("ignored", &[&option, value][..if takes.is_some() { 2 } else { 1 }]);
                 assert!(
                     r.code() == 0 && r.said().contains(&format!("{option} has no effect: {why}")),
                     "{option}: {}",
@@ -259,7 +259,7 @@ fn acts(option: &str) -> bool {
             let r = read("firewall", args);
             assert!(r.code() == 0, "{}", r.said());
             let alone =
-                read("firewall-passive", &[option, &rules][..if option == "--firewall" { 1 } else { 2 }].as_ref());
+                read("firewall-passive", &[option, &rules][..if option == "--firewall" { 1 } else { 2 }]);
             assert!(alone.code() == 1 && alone.said().contains("firewall mode drops packets"), "{}", alone.said());
         }
         "--init-errors-fatal" => {

@@ -478,6 +478,17 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// TTL of an IPv4 header, hop limit of an IPv6 one.
+    #[inline]
+    pub fn ttl(&self) -> Option<u8> {
+        let at = match self.l3 {
+            L3::Ipv4 { offset, .. } => offset as usize + 8,
+            L3::Ipv6 { offset, .. } => offset as usize + 7,
+            _ => return None,
+        };
+        self.data.get(at).copied()
+    }
+
     /// Bytes of the transport header and what follows it, to the end of the IP payload; empty where there is none.
     pub fn l4_bytes(&self) -> &'a [u8] {
         let start = match self.l4 {

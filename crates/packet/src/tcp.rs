@@ -71,12 +71,12 @@ impl<'a> TcpHeader<'a> {
     }
 }
 
-/// The options that matter to sessions and rules. An option that occurs twice keeps its first value.
+/// The options that matter to sessions and rules. Of an option that occurs twice the last counts, as for hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpOptions {
     /// Maximum segment size (kind 2), in bytes.
     pub mss: Option<u16>,
-    /// Window scale (kind 3), a shift of 0 to 14 (larger ones read as 0: invalid).
+    /// Window scale (kind 3), a shift of 0 to 14: larger ones are read as 14 (RFC 7323 section 2.3).
     pub window_scale: Option<u8>,
     /// Whether SACK is permitted (kind 4).
     pub sack_ok: bool,

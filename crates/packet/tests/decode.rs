@@ -127,6 +127,33 @@ fn tcp_options_are_read() {
     assert!(checked);
 }
 
+/// Of options that are there twice hosts take the last one, and a window scale that is too large they take for 14.
+#[test]
+fn the_last_of_two_tcp_options_counts() {
+    let options = [
+        &[2, 4, 0, 1, 2, 4, 0, 9, 3, 3, 2, 3, 3, 15, 1, 1][..],
+        &[8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 8, 10, 0, 0, 0, 7, 0, 0, 0, 8],
+    ];
+    let frame = eth(0x800, &ipv4(6, &[], &tcp(&options.concat(), b"x")));
+    let mut d = Decoder::new(DecodeConfig::default());
+    let frame = Frame { data: &frame, wire_len: 0, time: Time(0), link: LinkType::ETHERNET, number: 1 };
+    let mut checked = false;
+    d.decode(&frame, &mut |p: &Packet<'_>| {
+        let o = p.tcp_options;
+        assert_eq!((o.mss, o.window_scale, o.timestamp), (Some(9), Some(14), Some((7, 8))));
+        assert_eq!(p.events.as_slice().iter().filter(|e| **e == E::TcpOptDuplicate).count(), 3);
+        assert_eq!(p.ttl(), Some(64));
+        checked = true;
+    });
+    assert!(checked);
+    let sack = [5, 10, 0, 0, 0, 3, 0, 0, 0, 4, 5, 10, 0, 0, 0, 5, 0, 0, 0, 6];
+    let frame = eth(0x800, &ipv4(6, &[], &tcp(&sack, b"x")));
+    let frame = Frame { data: &frame, wire_len: 0, time: Time(0), link: LinkType::ETHERNET, number: 1 };
+    d.decode(&frame, &mut |p: &Packet<'_>| {
+        assert_eq!((p.tcp_options.sack_count, p.tcp_options.sack[0]), (1, (5, 6)));
+    });
+}
+
 #[test]
 fn repeated_option_events_are_kept() {
     // Two options with lengths that are wrong for their kinds, in 12 bytes, which are no multiple of 8.

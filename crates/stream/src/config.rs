@@ -14,6 +14,9 @@ pub enum UrgentPolicy {
     Drop,
     /// Data of packets with URG is left out; the stream has a gap there.
     Gap,
+    /// Inline, the urgent pointer is taken out of packets, and its byte is in the stream like any other, whatever the host's
+    /// application would have had done with it. Where packets cannot be changed as [`UrgentPolicy::Oob`].
+    Clear,
 }
 
 impl UrgentPolicy {
@@ -24,6 +27,7 @@ impl UrgentPolicy {
             "inline" => UrgentPolicy::Inline,
             "drop" => UrgentPolicy::Drop,
             "gap" => UrgentPolicy::Gap,
+            "clear" => UrgentPolicy::Clear,
             _ => return None,
         })
     }
@@ -78,8 +82,8 @@ pub struct StreamConfig {
     pub urgent_oob_limit: u16,
     /// What to do with urgent data past that (`stream.reassembly.urgent.oob-limit-policy`).
     pub urgent_oob_limit_policy: UrgentPolicy,
-    /// Stretches of a direction's data more than 256 KiB apart, at most (`stream.reassembly.max-regions`).
-    pub max_regions: u16,
+    /// Connections that timed out, at most, which are remembered and may go on (`margay.resumable-connections`); 0: none.
+    pub remembered: usize,
     /// Who reassembles how (`host-os-policy`).
     pub os_policies: HostOsPolicies,
 }
@@ -108,7 +112,7 @@ impl Default for StreamConfig {
             urgent: UrgentPolicy::Oob,
             urgent_oob_limit: 64,
             urgent_oob_limit_policy: UrgentPolicy::Drop,
-            max_regions: 8,
+            remembered: 65_536,
             os_policies: HostOsPolicies::default(),
         }
     }

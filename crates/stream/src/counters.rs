@@ -31,6 +31,11 @@ pub struct StreamCounters {
     pub insert_data_normal_fail: u64,
     pub insert_data_overlap_fail: u64,
     pub urgent_oob_data: u64,
+    /// Connections that went on after they were taken for over.
+    pub resumed: u64,
+    /// Connections that may go on, and those that were forgotten because there was no room.
+    pub resumable: u64,
+    pub resumable_forgotten: u64,
     pub memuse: u64,
     pub reassembly_memuse: u64,
     /// How often each event was met, by [`StreamEvent`] number.
@@ -63,6 +68,9 @@ impl Default for StreamCounters {
             insert_data_normal_fail: 0,
             insert_data_overlap_fail: 0,
             urgent_oob_data: 0,
+            resumed: 0,
+            resumable: 0,
+            resumable_forgotten: 0,
             memuse: 0,
             reassembly_memuse: 0,
             events: [0; StreamEvent::ALL.len()],
@@ -107,6 +115,9 @@ impl StreamCounters {
         f("tcp.insert_data_normal_fail", self.insert_data_normal_fail);
         f("tcp.insert_data_overlap_fail", self.insert_data_overlap_fail);
         f("tcp.urgent_oob_data", self.urgent_oob_data);
+        f("tcp.resumed", self.resumed);
+        f("tcp.resumable", self.resumable);
+        f("tcp.resumable_forgotten", self.resumable_forgotten);
         f("tcp.memuse", self.memuse);
         f("tcp.reassembly_memuse", self.reassembly_memuse);
         for &e in StreamEvent::ALL {

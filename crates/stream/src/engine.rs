@@ -6,10 +6,12 @@ use margay_packet::{Packet, Time};
 
 use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
-use crate::established::is_keep_alive;
+use crate::doubt::{self, Spare};
 use crate::event::{StreamEvent, StreamEvents};
-use crate::seq;
-use crate::session::{Assembly, TcpSession, TcpState, flag, peer_flag};
+use crate::peer::Assembly;
+use crate::resume::Remembered;
+use crate::session::{Queued, TcpSession, TcpState, flag};
+use crate::states::restart;
 
 /// A condition that a policy of the configuration decides on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +47,9 @@ pub struct Outcome {
     /// The session was picked up from the server's side: turn the flow round ([`margay_flow::FlowTable::swap`]). This
     /// packet goes to the client.
     pub swap: bool,
+    /// What was read of a direction's stream was not its beginning, or the connection goes on that was taken for closed: the
+    /// application layer has to begin anew.
+    pub restart: bool,
     /// A policy has to decide.
     pub exception: Option<Exception>,
     /// Inline: drop the packet.
@@ -53,10 +58,17 @@ pub struct Outcome {
     pub drop_urgent: bool,
     /// Inline: payload overlaps with different data of before; see [`TcpSession::rewrite`].
     pub rewrite: bool,
+    /// Inline: the packet repeats what its receiver has, and cannot be compared with that any more. It may go on without its payload:
+    /// it is answered with an acknowledgment.
+    pub without_data: bool,
+    /// Inline: it goes on without its urgent pointer, so that what it points at is data like any other.
+    pub clear_urgent: bool,
     /// A direction reached the depth, and the configuration says that such flows are bypassed.
     pub bypass: bool,
     /// The checksum is wrong; the packet was kept out.
     pub bad_checksum: bool,
+    /// Why a host may discard the packet's data.
+    pub(crate) doubt: u8,
 }
 
 /// What the checks need to know of a packet.
@@ -67,6 +79,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) ack: u32,
     pub(crate) window: u16,
     pub(crate) urgent: u16,
+    /// TTL or hop limit; 0 where there is none.
+    pub(crate) ttl: u8,
     pub(crate) payload: &'a [u8],
     pub(crate) options: &'a TcpOptions,
     pub(crate) time: Time,
@@ -75,13 +89,14 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    fn new(header: &TcpHeader<'_>, packet: &'a Packet<'a>, direction: Direction) -> Self {
+    pub(crate) fn new(header: &TcpHeader<'_>, packet: &'a Packet<'a>, direction: Direction) -> Self {
         Segment {
             flags: header.flags(),
             seq: header.seq(),
             ack: header.ack(),
             window: header.window(),
             urgent: header.urgent(),
+            ttl: packet.ttl().unwrap_or(0),
             payload: packet.payload(),
             options: &packet.tcp_options,
             time: packet.time,
@@ -107,6 +122,7 @@ impl<'a> Segment<'a> {
 #[derive(Debug)]
 pub struct StreamEngine {
     pub(crate) config: StreamConfig,
+    pub(crate) remembered: Remembered,
     /// What was counted.
     pub counters: StreamCounters,
 }
@@ -114,7 +130,8 @@ pub struct StreamEngine {
 impl StreamEngine {
     /// An engine with nothing seen yet.
     pub fn new(config: StreamConfig) -> Self {
-        StreamEngine { config, counters: StreamCounters::default() }
+        let remembered = Remembered::new(config.remembered);
+        StreamEngine { config, remembered, counters: StreamCounters::default() }
     }
 
     /// The settings.
@@ -138,7 +155,7 @@ impl StreamEngine {
     ) -> Outcome {
         let mut out = Outcome::default();
         let Some(header) = packet.tcp() else { return out };
-        let s = Segment::new(&header, packet, direction);
+        let mut s = Segment::new(&header, packet, direction);
         let opens = s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN;
         if match session {
             Some(session) => is_reuse(session, &s),
@@ -166,9 +183,18 @@ impl StreamEngine {
         if !s.has(tcp::ACK) && s.ack != 0 {
             self.event(&mut out, StreamEvent::PktBrokenAck);
         }
-        if s.has(tcp::URG) && self.config.urgent == UrgentPolicy::Drop {
-            (out.drop, out.drop_urgent) = (self.config.inline, self.config.inline);
-            return out;
+        if s.has(tcp::URG) && self.config.inline {
+            match self.config.urgent {
+                UrgentPolicy::Drop => {
+                    (out.drop, out.drop_urgent) = (true, true);
+                    return out;
+                }
+                UrgentPolicy::Clear => {
+                    out.clear_urgent = true;
+                    s.flags &= !tcp::URG;
+                }
+                UrgentPolicy::Oob | UrgentPolicy::Inline | UrgentPolicy::Gap => {}
+            }
         }
         match session {
             Some(session) => {
@@ -178,14 +204,10 @@ impl StreamEngine {
                 if out.accepted {
                     self.after(session, &s, &mut out);
                 } else if self.config.inline && self.config.drop_invalid {
-                    // What is merely not understood in this state is let through; but not data, once there is a connection:
-                    // a host may take it that knows nothing of the reset or the end that was seen here.
-                    out.drop = if self.config.spare_harmless {
-                        let unseen = session.state >= TcpState::Established && !s.payload.is_empty();
-                        (unseen || !out.events.is_empty()) && !is_harmless(session, &s)
-                    } else {
-                        !out.events.is_empty()
-                    };
+                    self.reject(session, &s, &mut out);
+                }
+                if out.restart {
+                    session.flags &= !flag::APP_OFF;
                 }
                 if session.state != before {
                     out.state = Some(session.state.flow_state());
@@ -195,6 +217,37 @@ impl StreamEngine {
             None => self.first(session, packet, &s, &mut out),
         }
         out
+    }
+
+    /// Inline: what becomes of a packet that does not fit its session.
+    fn reject(&self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        if !self.config.spare_harmless {
+            out.drop |= !out.events.is_empty() || doubt::discarded(out.doubt);
+            return;
+        }
+        // What is merely not understood in this state is let through; but not data: a host may take it that knows nothing of the
+        // reset or the end that was seen here, or that has another beginning of the connection.
+        if !s.payload.is_empty() || !out.events.is_empty() {
+            match self.spare(session, s) {
+                Spare::Passes => {}
+                Spare::WithoutData => out.without_data = true,
+                Spare::No => out.drop = true,
+            }
+        }
+    }
+
+    /// Makes the session of a new connection whose SYN came on the flow of `old`, and that the server answers with `packet`
+    /// ([`Outcome::reuse`] of a packet to the client): the packet is to be processed with it. The flow is that of the client.
+    pub fn open_answered(&mut self, old: &TcpSession, packet: &Packet<'_>) -> Option<Box<TcpSession>> {
+        let header = packet.tcp()?;
+        let syn = opens_answered(old, &Segment::new(&header, packet, Direction::ToClient))?;
+        let mut new = self.create(packet, &mut Outcome::default())?;
+        let [client, server] = &mut new.peers;
+        std::mem::swap(&mut client.policy, &mut server.policy);
+        client.tcp_flags = tcp::SYN;
+        restart(&mut self.counters, &mut new, &syn);
+        new.state = TcpState::SynSent;
+        Some(new)
     }
 
     /// A session ends: its memory is no longer counted.
@@ -266,245 +319,17 @@ impl StreamEngine {
         }
         Some(session)
     }
-
-    /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
-    pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        // Data of a SYN counts with TCP fast open only (RFC 7413): hosts that do not speak it drop it.
-        let early = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.options.fast_open.is_none();
-        if s.payload.is_empty() || s.has(tcp::RST) || early {
-            // Nothing to take.
-        } else if is_keep_alive(session, s) {
-            // Its byte is none of the stream (RFC 9293 section 3.8.4): hosts send what they like there.
-            out.in_stream = true;
-        } else {
-            self.insert(session, s, out);
-            if self.config.inline {
-                // Its data is looked at now, also what the hole before it makes of it.
-                self.look_for_gap(session, s.from, out);
-            }
-        }
-        if s.has(tcp::ACK) {
-            self.acknowledged(session, s.to(), out);
-        }
-        if session.flags & flag::ASYNC != 0 {
-            let off = session.peers[s.from].next_off;
-            if let Some(d) = &mut session.peers[s.from].data {
-                d.acked = d.acked.max(d.place(off));
-                out.new_data[s.from] = true;
-            }
-        }
-    }
-
-    /// Data of `side` was acknowledged up to its `last_ack`.
-    fn acknowledged(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
-        let peer = &mut session.peers[side];
-        let Ok(acked) = u64::try_from(peer.offset(peer.last_ack)) else { return };
-        let Some(d) = &mut peer.data else { return };
-        let acked = d.place(acked);
-        if acked <= d.acked {
-            return;
-        }
-        d.acked = acked;
-        out.new_data[side] = true;
-        self.look_for_gap(session, side, out);
-    }
-
-    /// Data of `side` behind a hole that the receiver has: we never saw what was there.
-    fn look_for_gap(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
-        let (app_off, raw_off) = (session.flags & flag::APP_OFF != 0, session.flags & flag::RAW_OFF != 0);
-        let peer = &mut session.peers[side];
-        let Some(d) = &mut peer.data else { return };
-        // Who does not read stands still, while what the other has read is freed: that is no hole.
-        let app = if app_off { u64::MAX } else { d.app };
-        let raw = if raw_off || d.raw_has_all() { u64::MAX } else { d.raw };
-        let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
-        let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
-        if let Some(next) = d.buffer.next_at(at)
-            && next > at
-            && next <= d.acked
-        {
-            d.gap_seen = next;
-            d.first_gap.get_or_insert(at);
-            peer.flags |= peer_flag::GAP;
-            self.counters.reassembly_gap += 1;
-            self.event(out, StreamEvent::ReassemblySeqGap);
-        }
-    }
-
-    /// Takes a segment's data.
-    fn insert(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        let inline = self.config.inline;
-        let both_off = flag::APP_OFF | flag::RAW_OFF;
-        let dead = session.flags & both_off == both_off;
-        let chunk_size = if s.from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
-        let seed = session.peers[0].isn;
-        let depth = match session.depth.unwrap_or(self.config.depth) {
-            0 => u64::MAX,
-            n => n,
-        };
-        let peer = &mut session.peers[s.from];
-        // Where flows past their depth are bypassed, somebody has to notice.
-        if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
-            return;
-        }
-        // Fast open: data comes with the SYN, after it.
-        let seq = if s.has(tcp::SYN) { s.seq.wrapping_add(1) } else { s.seq };
-        let offset = peer.offset(seq);
-        let cut = usize::try_from(-offset).unwrap_or(0);
-        let payload = s.payload.get(cut..).unwrap_or(&[]);
-        let offset = u64::try_from(offset).unwrap_or(0);
-        let policy = if inline { crate::policy::OsPolicy::First } else { peer.policy };
-        let d = peer.data.get_or_insert_with(|| {
-            let percent = u64::from(self.config.randomize_chunk_percent.min(100));
-            let span = u64::from(chunk_size) * percent / 100;
-            let spread = u64::from(seed.wrapping_mul(0x9e37_79b1)) % (2 * span + 1);
-            Box::new(Assembly {
-                chunk_size: (u64::from(chunk_size) + spread - span) as u32,
-                context: self.config.raw_context,
-                ..Assembly::default()
-            })
-        });
-        let (payload, tail) = if s.has(tcp::URG) && cut == 0 {
-            match self.urgent(d, &mut peer.flags, offset, s, out) {
-                Some(parts) => parts,
-                None => return,
-            }
-        } else {
-            (payload, [].as_slice())
-        };
-        let mut offset = d.place(offset);
-        d.packet = (offset, offset + (payload.len() + tail.len()) as u64);
-        d.pending = true;
-        for part in [payload, tail] {
-            if part.is_empty() {
-                continue;
-            }
-            let room = depth.saturating_sub(offset).min(part.len() as u64) as usize;
-            let kept = part.get(..room).unwrap_or(part);
-            if self.config.reassembly_memcap != 0
-                && self.counters.reassembly_memuse + kept.len() as u64 > self.config.reassembly_memcap
-            {
-                self.counters.segment_memcap_drop += 1;
-                self.counters.insert_data_normal_fail += 1;
-                self.counters.event(StreamEvent::ReassemblyInsertMemcap);
-                out.events.push(StreamEvent::ReassemblyInsertMemcap);
-                out.exception = Some(Exception::ReassemblyMemcap);
-                break;
-            }
-            let done = d.buffer.insert(offset, kept, policy, self.config.max_regions);
-            self.counters.segments += 1;
-            if done.overlap {
-                self.counters.overlap += 1;
-            }
-            // Inline the packet must say what the stream has, also where that was inspected already.
-            if done.different || (inline && d.buffer.differs(offset, kept)) {
-                self.counters.overlap_diff_data += 1;
-                self.counters.event(StreamEvent::ReassemblyOverlapDifferentData);
-                out.events.push(StreamEvent::ReassemblyOverlapDifferentData);
-                out.rewrite |= inline;
-            }
-            if done.refused {
-                self.counters.insert_data_overlap_fail += u64::from(done.overlap);
-                self.counters.insert_data_normal_fail += u64::from(!done.overlap);
-                self.counters.event(StreamEvent::ReassemblyInsertLimit);
-                out.events.push(StreamEvent::ReassemblyInsertLimit);
-            } else {
-                out.in_stream = true;
-            }
-            if room < part.len() {
-                peer.flags |= peer_flag::DEPTH;
-                self.counters.stream_depth_reached += 1;
-                self.counters.event(StreamEvent::ReassemblyDepthReached);
-                out.events.push(StreamEvent::ReassemblyDepthReached);
-                break;
-            }
-            // An urgent byte between both parts takes no room in the stream.
-            offset += part.len() as u64;
-        }
-        account(&mut self.counters, d);
-        out.new_data[s.from] |= inline;
-        if self.config.bypass && session.peers.iter().any(|p| p.has(peer_flag::DEPTH)) {
-            out.bypass = true;
-        }
-    }
-
-    /// What of a segment with URG goes into the stream, as the parts before and after the urgent byte; `None` where
-    /// nothing of it does.
-    fn urgent<'a>(
-        &mut self,
-        d: &mut Assembly,
-        flags: &mut u8,
-        offset: u64,
-        s: &Segment<'a>,
-        out: &mut Outcome,
-    ) -> Option<(&'a [u8], &'a [u8])> {
-        let mut policy = self.config.urgent;
-        // RFC 6093: the pointer names the byte after the urgent one.
-        let at = usize::from(s.urgent);
-        if policy == UrgentPolicy::Oob && at > 0 && at <= s.payload.len() {
-            let byte = offset + at as u64 - 1;
-            let known = d.oob.binary_search(&byte);
-            if known.is_err() && d.oob.len() >= usize::from(self.config.urgent_oob_limit) {
-                policy = self.config.urgent_oob_limit_policy;
-                if *flags & peer_flag::OOB_LIMIT == 0 {
-                    *flags |= peer_flag::OOB_LIMIT;
-                    self.event(out, StreamEvent::ReassemblyUrgentOobLimitReached);
-                }
-            } else {
-                if let Err(i) = known {
-                    d.oob.insert(i, byte);
-                    self.counters.urgent_oob_data += 1;
-                }
-                return Some((s.payload.get(..at - 1)?, s.payload.get(at..)?));
-            }
-        }
-        match policy {
-            UrgentPolicy::Inline | UrgentPolicy::Oob => Some((s.payload, &[])),
-            UrgentPolicy::Gap => None,
-            UrgentPolicy::Drop => {
-                (out.drop, out.drop_urgent) = (self.config.inline, self.config.inline);
-                None
-            }
-        }
-    }
-}
-
-/// Whether a segment brings nothing that was not inspected: no data, or data that its receiver has acknowledged, or that is
-/// byte for byte what was inspected and waits for its acknowledgment. A host that repeats itself, late or with an old timestamp
-/// because the link doubled or delayed a packet, is no attack; one that says something else than before is not spared.
-fn is_harmless(session: &TcpSession, s: &Segment<'_>) -> bool {
-    if s.payload.is_empty() {
-        return true;
-    }
-    let sender = &session.peers[s.from];
-    if session.state < TcpState::Established {
-        return false;
-    }
-    // Of a connection that was followed from its start, what was acknowledged was seen here, unless somebody else acknowledged it.
-    let seen = || {
-        let gap = sender.data.as_deref().and_then(|d| d.first_gap);
-        seq::leq(s.end(), sender.next_seq)
-            && gap.is_none_or(|gap| u64::try_from(sender.offset(s.end())).is_ok_and(|end| end <= gap))
-    };
-    if seq::leq(s.end(), sender.last_ack) && (session.flags & (flag::MIDSTREAM | flag::ASYNC) != 0 || seen()) {
-        return true;
-    }
-    // Its end has to be where it was.
-    let again = sender.has(peer_flag::FIN) && s.end().wrapping_add(1) == sender.next_seq;
-    if s.flags & (tcp::SYN | tcp::URG | tcp::RST) != 0 || (s.has(tcp::FIN) && !again) {
-        return false;
-    }
-    let from = if seq::gt(s.end(), sender.last_ack) { seq::max(s.seq, sender.last_ack) } else { s.seq };
-    let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(from))) else { return false };
-    let Some(open) = s.payload.get(from.wrapping_sub(s.seq) as usize..).filter(|_| d.oob.is_empty()) else {
-        return false;
-    };
-    d.buffer.contiguous(at, at + open.len() as u64) == open
 }
 
 /// Whether a packet opens a new connection on a session that is over; or once more, without data, on one whose server did
 /// not take the data of the first SYN (RFC 7413 section 4.1.3.1).
 fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
+    if !s.has(tcp::SYN) {
+        return false;
+    }
+    if opens_answered(session, s).is_some() {
+        return true;
+    }
     if s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) != tcp::SYN {
         return false;
     }
@@ -512,9 +337,24 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
     if plainly && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
         return true;
     }
+    // It was picked up from a SYN/ACK that nobody asked for, and here is who opens it.
+    if session.state == TcpState::SynRecv && session.flags & flag::MIDSTREAM != 0 && s.from == 1 {
+        return true;
+    }
     (session.state == TcpState::Closed
         || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
         && s.seq != session.peers[s.from].isn
+}
+
+/// The SYN of a new connection that the server answers with this packet, while the one before is not over as far as was seen. A server
+/// does so only where that one is over for it.
+fn opens_answered(session: &TcpSession, s: &Segment<'_>) -> Option<Queued> {
+    let answers = s.from == 1
+        && s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN | tcp::ACK
+        && session.state >= TcpState::Established
+        && s.seq != session.peers[1].isn;
+    let mut syns = session.queue.iter().filter(|q| !q.syn_ack);
+    syns.find(|q| answers && s.ack == q.seq.wrapping_add(1)).copied()
 }
 
 pub(crate) fn account(counters: &mut StreamCounters, d: &mut Assembly) {

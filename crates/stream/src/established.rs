@@ -4,12 +4,15 @@ use margay_packet::tcp::flag as tcp;
 
 use crate::engine::{Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
+use crate::peer::{FLOAT, Peer, peer_flag};
 use crate::policy::OsPolicy;
-use crate::seq;
-use crate::session::{TcpSession, TcpState, flag, peer_flag};
+use crate::session::{Queued, TcpSession, TcpState, flag};
+use crate::{doubt, seq};
 
 /// Seconds after which a timestamp says nothing any more (RFC 7323 section 5.5: 24 days).
 const TIMESTAMP_AGE: u32 = 24 * 86_400;
+/// Seconds after which one says nothing to hosts whose timestamps may count microseconds (Linux since 6.7).
+const TIMESTAMP_AGE_FINE: u32 = (i32::MAX / 1_000_000) as u32;
 
 impl StreamEngine {
     /// Notes data that was sent before; whether the receiver has acknowledged it all.
@@ -22,7 +25,8 @@ impl StreamEngine {
             return false;
         }
         let p = &session.peers[s.from];
-        if is_keep_alive(session, s) {
+        // What was acknowledged before a session was picked up is not known.
+        if is_keep_alive(session, s) || p.has(peer_flag::FLOATING) {
             return false;
         }
         // Where captures have acknowledgments before the data that they are of, the data comes late but once.
@@ -41,20 +45,55 @@ impl StreamEngine {
     pub(crate) fn timestamp_ok(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let Some((value, _)) = s.options.timestamp else { return true };
         let p = &session.peers[s.from];
-        if session.flags & flag::TIMESTAMP == 0 || self.config.liberal_timestamps {
-            return true;
-        }
-        if p.last_ts == 0 || value == 0 && p.has(peer_flag::ZERO_TIMESTAMP) {
+        if session.flags & flag::TIMESTAMP == 0 || self.config.liberal_timestamps || p.last_ts == 0 {
             return true;
         }
         // Hosts with several clocks are one off now and then.
-        if seq::lt(value.wrapping_add(1), p.last_ts)
-            && (s.time.secs() as u32).wrapping_sub(p.last_ts_time) < TIMESTAMP_AGE
-        {
-            self.event(out, E::PktInvalidTimestamp);
+        let old = |noted: u32| seq::lt(value.wrapping_add(1), noted);
+        if !old(p.max_ts) {
+            return true;
+        }
+        // A host that sends none in its SYN may send none later.
+        if value == 0 && p.has(peer_flag::ZERO_TIMESTAMP) {
+            out.doubt |= doubt::TIME;
+            return true;
+        }
+        let age = (s.time.secs() as u32).wrapping_sub(p.last_ts_time);
+        if age >= TIMESTAMP_AGE {
+            return true;
+        }
+        self.event(out, E::PktInvalidTimestamp);
+        if self.config.inline || old(p.last_ts) && age < TIMESTAMP_AGE_FINE {
             return false;
         }
+        out.doubt |= doubt::TIME;
         true
+    }
+
+    /// Notes what a packet that was accepted says of timestamps (RFC 7323 section 4.3). `expected` is the sequence number that its
+    /// receiver expected before it.
+    #[inline]
+    pub(crate) fn note_timestamps(session: &mut TcpSession, s: &Segment<'_>, expected: u32) {
+        let Some((value, echo)) = s.options.timestamp.filter(|_| session.flags & flag::TIMESTAMP != 0) else { return };
+        let secs = s.time.secs() as u32;
+        let own = &mut session.peers[s.from];
+        // The receiver notes one that comes with what it has acknowledged already, or expects and has acknowledged everything before.
+        // Whether it had is not certain here before its acknowledgment was seen.
+        if seq::leq(s.seq, own.last_ack) {
+            own.note_timestamp(value, secs, true);
+        } else if seq::leq(s.seq, expected) {
+            own.note_timestamp(value, secs, false);
+        }
+        // It says itself what it has noted.
+        let other = &mut session.peers[s.to()];
+        if s.has(tcp::ACK) && other.last_ts != 0 && seq::geq(echo, other.last_ts) && seq::leq(echo, other.max_ts) {
+            if echo != other.last_ts {
+                (other.last_ts, other.last_ts_time) = (echo, secs);
+            }
+            if seq::geq(s.ack, other.next_seq) {
+                other.max_ts = echo;
+            }
+        }
     }
 
     /// Whether the acknowledgment can be: of data that was, or could have been, sent.
@@ -63,6 +102,10 @@ impl StreamEngine {
             return true;
         }
         let other = &session.peers[s.to()];
+        if other.has(peer_flag::FLOATING) {
+            // What it has was not known before.
+            return true;
+        }
         // Ahead of all that the receiver of it was allowed to send.
         if seq::gt(s.ack, seq::max(other.edge, other.next_seq)) && session.flags & flag::ASYNC == 0 {
             self.event(out, E::PktInvalidAck);
@@ -82,6 +125,9 @@ impl StreamEngine {
             return;
         }
         let window = u32::from(s.window) << session.peers[s.from].wscale;
+        if session.peers[s.to()].has(peer_flag::FLOATING) {
+            land(session, s, out);
+        }
         let other = &mut session.peers[s.to()];
         if seq::gt(s.ack, other.next_seq) && seq::gt(s.ack, other.last_ack) {
             self.counters.ack_unseen_data += 1;
@@ -130,15 +176,16 @@ impl StreamEngine {
                 (false, _) if s.seq != session.peers[from].isn => E::EstSynResendDiffSeq,
                 (false, _) => E::EstSynResend,
             };
+            self.note_syn(session, s);
             self.event(out, e);
+            return false;
+        }
+        if !s.has(tcp::ACK) {
+            // Hosts discard it, a FIN as well (RFC 9293 section 3.10.7.4).
             return false;
         }
         if s.has(tcp::FIN) {
             return self.fin(session, s, out);
-        }
-        if !s.has(tcp::ACK) {
-            // Data without an acknowledgment is not TCP (RFC 9293 section 3.10.7.4).
-            return false;
         }
         if !self.ack_ok(session, s, out) {
             self.event(out, E::EstInvalidAck);
@@ -159,11 +206,23 @@ impl StreamEngine {
         true
     }
 
+    /// Keeps the latest SYN of a client on a connection that is not over: the server may answer it.
+    fn note_syn(&self, session: &mut TcpSession, s: &Segment<'_>) {
+        if s.from == 0 && !s.has(tcp::ACK) {
+            session.queue.clear();
+            session.queue.push(Queued::of(s));
+        }
+    }
+
     /// Whether a segment is where data may be: not wholly before what was acknowledged, not beyond the window.
     fn data_ok(&mut self, session: &TcpSession, s: &Segment<'_>, before: E, beyond: E, out: &mut Outcome) -> bool {
         let p = &session.peers[s.from];
         if is_keep_alive(session, s) {
             return true;
+        }
+        if p.has(peer_flag::FLOATING) && seq::lt(s.end(), p.last_ack) {
+            // What was seen first need not be what its receiver expects.
+            return u64::from(p.last_ack.wrapping_sub(s.seq)) < FLOAT;
         }
         if seq::lt(s.end(), p.last_ack) {
             if session.flags & flag::ASYNC != 0 {
@@ -174,7 +233,9 @@ impl StreamEngine {
         }
         if session.flags & flag::ASYNC == 0 && seq::gt(s.end(), p.edge) && !is_probe(session, s) {
             self.event(out, beyond);
-            return false;
+            // Of one that begins in the window some hosts take what is in it, or all.
+            out.doubt |= doubt::BEYOND;
+            return !self.config.inline && s.len() > 0 && seq::lt(s.seq, p.edge);
         }
         true
     }
@@ -203,6 +264,12 @@ impl StreamEngine {
         // It may cut off data that was not acknowledged.
         if seq::lt(s.seq, session.peers[s.from].last_ack) && session.flags & flag::ASYNC == 0 || beyond(session, s) {
             self.event(out, E::FinOutOfWindow);
+            return false;
+        }
+        if self.config.inline && session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
+            // Data was seen behind it. A host that believes the FIN reads other bytes than one that does not.
+            self.event(out, E::FinOutOfWindow);
+            out.drop = self.config.drop_invalid;
             return false;
         }
         self.take_fin(session, s, out);
@@ -248,6 +315,7 @@ impl StreamEngine {
         let (from, to) = (s.from, s.to());
         let state = session.state;
         if s.has(tcp::SYN) {
+            self.note_syn(session, s);
             self.event(out, E::ShutdownSynResend);
             return false;
         }
@@ -269,7 +337,7 @@ impl StreamEngine {
                 E::ClosewaitPktBeforeLastAck,
             ),
         };
-        if !s.has(tcp::ACK) && !s.has(tcp::FIN) {
+        if !s.has(tcp::ACK) {
             return false;
         }
         let ack_first = matches!(state, FinWait1 | FinWait2) && !s.has(tcp::FIN);
@@ -359,8 +427,27 @@ impl StreamEngine {
         if s.has(tcp::ACK) {
             session.peers[s.from].flags |= peer_flag::RST_SENT;
         }
+        session.peers[s.from].flags |= peer_flag::RESET;
         session.state = TcpState::Closed;
         true
+    }
+}
+
+/// The other side says for the first time what it has of a side that was picked up in its middle: nothing before that is news to it.
+#[cold]
+fn land(session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+    let (at_once, inline) = (session.at_once(), session.flags & flag::INLINE != 0);
+    let other = &mut session.peers[s.to()];
+    other.last_ack = seq::min(s.ack, other.next_seq);
+    other.ahead = other.last_ack;
+    if !at_once {
+        other.begin_at(Some(s.ack));
+    } else if session.flags & flag::ASYNC == 0 {
+        let before = u64::try_from(-other.offset(s.ack)).unwrap_or(0);
+        if before > 0 {
+            out.restart |= other.data.is_some() && other.begin_before(before, inline);
+        }
+        other.flags &= !peer_flag::FLOATING;
     }
 }
 
@@ -381,14 +468,20 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     if s.has(tcp::ACK) && s.ack != 0 && seq::gt(s.ack, seq::max(other.edge, other.next_seq)) {
         return false;
     }
-    let exact = s.seq == own.next_seq || s.seq == own.last_ack;
-    // RFC 5961: only the next number expected closes at once. Older systems take any in the window.
+    // RFC 5961: only the number that is expected closes; to any other in the window a host answers, and goes on. With selective
+    // acknowledgments that of the end of what it has counts too, and once it has a FIN the number of that.
+    let expected = own.expected();
+    let exact = s.seq == expected
+        || session.flags & flag::SACK != 0 && s.seq == own.next_seq
+        || own.has(peer_flag::FIN | peer_flag::FLOATING) && s.seq == own.last_ack
+        || own.has(peer_flag::FIN) && s.seq == expected.wrapping_sub(1);
+    // Systems that are older take any in the window.
     match own.policy {
         OsPolicy::Hpux11 => seq::geq(s.seq, own.next_seq),
-        OsPolicy::OldLinux | OsPolicy::Linux | OsPolicy::Solaris => {
+        OsPolicy::OldLinux | OsPolicy::Solaris | OsPolicy::OldSolaris => {
             exact || seq::geq(s.end(), own.last_ack) && seq::leq(s.seq, seq::max(own.edge, own.next_seq))
         }
-        _ => exact || seq::geq(s.seq, own.last_ack) && seq::leq(s.seq, seq::max(own.edge, own.next_seq)),
+        _ => exact,
     }
 }
 
@@ -399,7 +492,7 @@ fn beyond(session: &TcpSession, s: &Segment<'_>) -> bool {
 }
 
 /// Whether a packet is a FIN that was seen before.
-fn again_fin(s: &Segment<'_>, p: &crate::session::Peer) -> bool {
+fn again_fin(s: &Segment<'_>, p: &Peer) -> bool {
     s.has(tcp::FIN) && p.has(peer_flag::FIN) && s.end().wrapping_add(1) == p.next_seq
 }
 
@@ -413,7 +506,7 @@ pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
 }
 
 /// Whether a segment asks whether a closed window has opened (RFC 9293 section 3.8.6.1).
-fn is_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
+pub(crate) fn is_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     s.len() == 1 && p.window == 0 && s.seq == p.next_seq
 }

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-/// Which bytes count where TCP segments overlap with different data before they are acknowledged: what an operating
-/// system does (Novak and Sturges, *Target-Based TCP Stream Reassembly*, 2007), by the names of `host-os-policy`.
+/// Which bytes count where TCP segments overlap with different data: what an operating system does (Novak and Sturges,
+/// *Target-Based TCP Stream Reassembly*, 2007), by the names of `host-os-policy`.
 ///
 /// What each does was taken from Suricata's behaviour, segment against segment, in all ways that two can overlap. There
 /// `bsd-right`, `hpux10`, `irix`, `macos`, `windows` and `windows2k3` do as `bsd`, `hpux11` and `old-solaris` as
-/// `solaris`, and `vista` as `first`.
+/// `solaris`, and `vista` as `first`. Linux 6.18 was asked as well: it does as `linux`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub enum OsPolicy {
@@ -74,6 +74,20 @@ impl OsPolicy {
     pub fn from_name(name: &str) -> Option<OsPolicy> {
         let name = name.to_ascii_lowercase().replace('_', "-");
         Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// Whether a later segment may replace bytes of an earlier one at all.
+    pub const fn replaces(self) -> bool {
+        !matches!(self, OsPolicy::First | OsPolicy::Vista)
+    }
+
+    /// Whether that is so of bytes that are in order as well. Hosts hand those to the application, and discard what repeats them;
+    /// of these systems Suricata says otherwise.
+    pub const fn replaces_in_order(self) -> bool {
+        matches!(
+            self,
+            OsPolicy::OldLinux | OsPolicy::OldSolaris | OsPolicy::Solaris | OsPolicy::Hpux11 | OsPolicy::Last
+        )
     }
 
     /// Whether a later segment's bytes replace those of an earlier one where they overlap; each as (start, end).

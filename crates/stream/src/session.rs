@@ -2,8 +2,7 @@
 
 use margay_flow::{Direction, FlowState};
 
-use crate::buffer::StreamBuffer;
-use crate::policy::OsPolicy;
+use crate::peer::{Assembly, FLOAT, Peer, peer_flag};
 
 /// State of a session (`tcp.state` in events). Named as seen from the server: the client's FIN makes `close_wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -71,135 +70,14 @@ pub(crate) mod flag {
     pub(crate) const SWAPPED: u16 = 1 << 9;
     /// The server did not take the data that came with the SYN.
     pub(crate) const DATA_IGNORED: u16 = 1 << 10;
-}
-
-/// Bits of [`Peer::flags`].
-pub(crate) mod peer_flag {
-    pub(crate) const DEPTH: u8 = 1;
-    pub(crate) const RST_SENT: u8 = 1 << 1;
-    pub(crate) const ZERO_TIMESTAMP: u8 = 1 << 2;
-    /// A byte was sent into a window of 0.
-    pub(crate) const PROBE: u8 = 1 << 3;
-    pub(crate) const TRIGGER: u8 = 1 << 4;
-    pub(crate) const GAP: u8 = 1 << 5;
-    pub(crate) const FIN: u8 = 1 << 6;
-    pub(crate) const OOB_LIMIT: u8 = 1 << 7;
-}
-
-/// One side, as a sender: its numbers, and how far the other side got with its data.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Peer {
-    pub(crate) isn: u32,
-    /// One past the last byte (or FIN) seen.
-    pub(crate) next_seq: u32,
-    /// Stream offset of `next_seq`.
-    pub(crate) next_off: u64,
-    /// Highest acknowledgment of the other side.
-    pub(crate) last_ack: u32,
-    /// The window that the other side last offered, scaled.
-    pub(crate) window: u32,
-    /// Furthest that the other side ever let this one send.
-    pub(crate) edge: u32,
-    /// Latest timestamp sent in order.
-    pub(crate) last_ts: u32,
-    /// When that was, in seconds.
-    pub(crate) last_ts_time: u32,
-    /// Shift of the windows that this side offers.
-    pub(crate) wscale: u8,
-    pub(crate) flags: u8,
-    pub(crate) tcp_flags: u8,
-    pub(crate) policy: OsPolicy,
-    pub(crate) data: Option<Box<Assembly>>,
-}
-
-impl Peer {
-    /// The stream offset of a sequence number, 0 being the first byte after the SYN; negative before that.
-    pub(crate) fn offset(&self, seq: u32) -> i64 {
-        self.next_off as i64 + i64::from(seq.wrapping_sub(self.next_seq) as i32)
-    }
-    /// Moves `next_seq` up to `seq`.
-    pub(crate) fn advance(&mut self, seq: u32) {
-        let ahead = seq.wrapping_sub(self.next_seq) as i32;
-        if ahead > 0 {
-            self.next_off += ahead as u64;
-            self.next_seq = seq;
-        }
-    }
-    /// Starts over: the stream begins after `isn`.
-    pub(crate) fn start(&mut self, isn: u32) {
-        self.isn = isn;
-        self.next_seq = isn.wrapping_add(1);
-        self.next_off = 0;
-        self.last_ack = self.next_seq;
-    }
-    pub(crate) const fn has(&self, bit: u8) -> bool {
-        self.flags & bit != 0
-    }
-    /// Takes an acknowledgment and a window of the other side.
-    pub(crate) fn acked(&mut self, ack: u32, window: u32) {
-        if crate::seq::gt(ack, self.last_ack) {
-            self.last_ack = ack;
-        }
-        self.window = window;
-        self.edge = crate::seq::max(self.edge, self.last_ack.wrapping_add(window));
-    }
-}
-
-/// One direction's data and how far its readers are, by stream offset.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Assembly {
-    pub(crate) buffer: StreamBuffer,
-    /// The application layer has everything before this.
-    pub(crate) app: u64,
-    /// Raw inspection has everything before this.
-    pub(crate) raw: u64,
-    /// Raw inspection wants nothing from here on.
-    pub(crate) raw_end: Option<u64>,
-    /// Raw inspection looks at what is before this and what is behind it apart.
-    pub(crate) border: u64,
-    /// The other side acknowledged everything before this.
-    pub(crate) acked: u64,
-    /// Where the latest packet's data was: inline inspection looks there.
-    pub(crate) packet: (u64, u64),
-    /// Holes up to here were reported.
-    pub(crate) gap_seen: u64,
-    /// Where the first hole began.
-    pub(crate) first_gap: Option<u64>,
-    /// Bytes of memory that are accounted for.
-    pub(crate) accounted: u64,
-    pub(crate) chunk_size: u32,
-    pub(crate) context: u32,
-    /// Urgent bytes taken out of the stream, by their offset were they in it, in order.
-    pub(crate) oob: Vec<u64>,
-    /// Inline: data of the latest packet was not looked at yet.
-    pub(crate) pending: bool,
-    /// Everything from here on is kept, whoever has it.
-    pub(crate) keep: Option<u64>,
-}
-
-impl Assembly {
-    /// The stream offset of a byte that is `offset` bytes of sequence space into the stream: urgent bytes do not count.
-    pub(crate) fn place(&self, offset: u64) -> u64 {
-        if self.oob.is_empty() { offset } else { offset - self.oob.partition_point(|&o| o < offset) as u64 }
-    }
-
-    /// Where the first hole begins that may still be filled: the receiver does not have what is behind it. The end of the data
-    /// where there is none.
-    pub(crate) fn filled(&self) -> u64 {
-        let mut at = self.buffer.floor();
-        loop {
-            at += self.buffer.contiguous(at, u64::MAX).len() as u64;
-            match self.buffer.next_at(at) {
-                Some(next) if next > at && next <= self.acked => at = next,
-                _ => return at,
-            }
-        }
-    }
-
-    /// Whether raw inspection has all that it wants.
-    pub(crate) fn raw_has_all(&self) -> bool {
-        self.raw_end.is_some_and(|end| self.raw >= end || self.buffer.next_at(self.raw).is_none_or(|n| n >= end))
-    }
+    /// The client's SYN was signed (RFC 2385, RFC 5925).
+    pub(crate) const SIGNED: u16 = 1 << 11;
+    /// The client's SYN offered to scale windows.
+    pub(crate) const SCALED: u16 = 1 << 12;
+    /// It went on after it was taken for over.
+    pub(crate) const RESUMED: u16 = 1 << 13;
+    /// Data came with the client's SYN.
+    pub(crate) const SYN_DATA: u16 = 1 << 14;
 }
 
 /// What the application layer gets next.
@@ -295,9 +173,10 @@ impl TcpSession {
     /// How far a direction is.
     pub fn side(&self, direction: Direction) -> SideState {
         let p = &self.peers[direction.index()];
+        let base = self.base(p);
         let (from, to) = p.data.as_ref().map_or((0, 0), |d| {
             let from = d.buffer.next_at(0).unwrap_or(d.app);
-            (from, d.buffer.end().max(from))
+            (from.saturating_sub(base), d.buffer.end().max(from).saturating_sub(base))
         });
         SideState {
             isn: p.isn,
@@ -330,13 +209,14 @@ impl TcpSession {
     pub const fn tcp_flags(&self, direction: Direction) -> u8 {
         self.peers[direction.index()].tcp_flags
     }
-    /// Whether it was picked up in the middle.
+    /// Whether it was picked up in the middle, or went on after it was taken for over: what the application layer gets first need not
+    /// be the beginning of something.
     pub const fn is_midstream(&self) -> bool {
-        self.flags & flag::MIDSTREAM != 0
+        self.flags & (flag::MIDSTREAM | flag::RESUMED) != 0
     }
-    /// Whether data came with the SYN (TCP fast open, RFC 7413) or was announced.
+    /// Whether data came with the SYN or was announced (TCP fast open, RFC 7413).
     pub const fn is_fast_open(&self) -> bool {
-        self.flags & flag::FAST_OPEN != 0
+        self.flags & (flag::FAST_OPEN | flag::SYN_DATA) != 0
     }
     /// Whether one side only was seen.
     pub const fn is_async(&self) -> bool {
@@ -358,7 +238,12 @@ impl TcpSession {
     /// Bytes that a direction sent so far, holes included (`stream_size`).
     pub fn stream_size(&self, direction: Direction) -> u64 {
         let p = &self.peers[direction.index()];
-        p.next_off - u64::from(p.has(peer_flag::FIN) && p.next_off > 0)
+        let size = p.next_off.saturating_sub(self.base(p));
+        size - u64::from(p.has(peer_flag::FIN) && size > 0)
+    }
+    /// Urgent bytes of a direction that its receiver takes out of the stream (`tcp.ts_urgent_oob_data`, `tc_urgent_oob_data`).
+    pub fn urgent_bytes(&self, direction: Direction) -> u64 {
+        self.data(direction).map_or(0, |d| d.buffer.urgent_count())
     }
     /// Whether a packet with sequence number `seq` may be a direction's next, where that carried `bytes`, headers and all, since
     /// the session was last told of a packet: it is not before what is acknowledged, and not beyond all of them and a window.
@@ -368,6 +253,11 @@ impl TcpSession {
         let to = crate::seq::max(p.last_ack, p.next_seq);
         let span = u64::from(to.wrapping_sub(from)) + u64::from(p.window.max(WINDOW)) + bytes;
         u64::from(seq.wrapping_sub(from)) <= span
+    }
+    /// The sequence number of a direction's stream offset 0. Urgent bytes that were taken out do not count.
+    pub const fn first_seq(&self, direction: Direction) -> u32 {
+        let p = &self.peers[direction.index()];
+        p.next_seq.wrapping_sub(p.next_off as u32)
     }
     /// Initial sequence number of a direction's sender.
     pub const fn isn(&self, direction: Direction) -> u32 {
@@ -389,6 +279,14 @@ impl TcpSession {
     const fn inline(&self) -> bool {
         self.flags & flag::INLINE != 0
     }
+    /// Whether data is looked at before it is acknowledged.
+    pub(crate) const fn at_once(&self) -> bool {
+        self.flags & (flag::INLINE | flag::ASYNC) != 0
+    }
+    /// The offset that a side's stream begins at while that may still move.
+    pub(crate) const fn base(&self, p: &Peer) -> u64 {
+        if p.has(peer_flag::FLOATING) && !self.at_once() { FLOAT } else { 0 }
+    }
     const fn data(&self, direction: Direction) -> Option<&Assembly> {
         match &self.peers[direction.index()].data {
             Some(d) => Some(d),
@@ -398,7 +296,7 @@ impl TcpSession {
 
     /// How far a direction's data may be looked at: what is acknowledged; inline, or with `all`, everything.
     fn limit(&self, d: &Assembly, all: bool) -> u64 {
-        if all || self.inline() || self.flags & flag::ASYNC != 0 { u64::MAX } else { d.acked }
+        if all || self.at_once() { u64::MAX } else { d.acked }
     }
 
     /// What the application layer has not had yet of a direction; `all` includes what was not acknowledged, for the end
@@ -547,8 +445,15 @@ impl TcpSession {
             let (start, end) = d.packet;
             // What a long segment repeats may be freed: what is behind that is looked at.
             let start = d.buffer.next_at(start).map_or(start, |held| held.min(end));
-            let from = d.buffer.start_of(start).max(start.saturating_sub(u64::from(d.chunk_size)));
-            let data = d.buffer.contiguous(from, end.max(d.raw));
+            let chunk = u64::from(d.chunk_size);
+            let (from, data) = if d.around.is_empty() {
+                let from = d.buffer.start_of(start).max(start.saturating_sub(chunk));
+                // What came early behind it was looked at without it.
+                let end = end.max(d.raw.min(end.saturating_add(chunk)));
+                (from, d.buffer.contiguous(from, end))
+            } else {
+                (d.around_at, d.around.as_slice())
+            };
             // A packet's own data is looked at also when it was there before: the packet may have to be dropped.
             let seen = (start.saturating_sub(from)).min(data.len() as u64) as usize;
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
@@ -588,6 +493,7 @@ impl TcpSession {
         if let Some(d) = &mut peer.data {
             d.raw = d.raw.max(end);
             d.pending = false;
+            d.around.clear();
         }
         peer.flags &= !peer_flag::TRIGGER;
         if peer.data.as_ref().is_some_and(|d| d.raw_end.is_some()) {
@@ -599,9 +505,9 @@ impl TcpSession {
     /// Whether data of a direction is left that was not looked at: at the end of a flow the engine makes a packet for it.
     pub fn needs_flush(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction) else { return false };
-        let end = d.buffer.end();
-        (self.flags & flag::APP_OFF == 0 && d.app < end)
-            || (self.flags & flag::RAW_OFF == 0 && d.raw < end && !d.raw_has_all())
+        let left = |from: u64| d.buffer.next_at(from).is_some();
+        (self.flags & flag::APP_OFF == 0 && left(d.app))
+            || (self.flags & flag::RAW_OFF == 0 && !d.raw_has_all() && left(d.raw))
     }
 
     /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are
@@ -619,17 +525,21 @@ impl TcpSession {
         }
     }
 
-    /// Inline: replaces `payload`, sent in a direction with sequence number `seq`, by what the stream has there. Returns
-    /// whether that changed something: then the packet must not go out as it came.
+    /// Inline: replaces `payload`, sent in a direction with sequence number `seq`, by what the stream has there; bytes that the
+    /// receiver has, and that were freed since, by zeros: it does not look at them. Returns whether that changed something: then the
+    /// packet must not go out as it came.
     pub fn rewrite(&self, direction: Direction, seq: u32, payload: &mut [u8]) -> bool {
         let peer = &self.peers[direction.index()];
-        match &peer.data {
-            Some(d) => match u64::try_from(peer.offset(seq)) {
-                Ok(at) => d.buffer.rewrite(d.place(at), payload),
-                Err(_) => false,
-            },
-            None => false,
+        let Some(d) = &peer.data else { return false };
+        let start = peer.offset(seq);
+        let freed = (d.buffer.sequence_of(d.buffer.freed()) as i64 - start).clamp(0, payload.len() as i64) as usize;
+        let (old, new) = payload.split_at_mut(freed);
+        let mut changed = old.iter().any(|b| *b != 0);
+        old.fill(0);
+        if let Ok(at) = u64::try_from(start.saturating_add(freed as i64)) {
+            changed |= d.buffer.rewrite(at, new);
         }
+        changed
     }
 
     /// Frees what nobody needs any more, and settles what was seen.
@@ -637,28 +547,53 @@ impl TcpSession {
         let (app_off, raw_off) = (self.flags & flag::APP_OFF != 0, self.flags & flag::RAW_OFF != 0);
         let inline = self.inline();
         let closed = self.state == TcpState::Closed;
+        // What was not acknowledged may have to be read again: not every host believes a reset.
+        let may_go_on = closed && !inline && self.peers.iter().any(|p| p.has(peer_flag::RESET));
+        let held_back = self.holds_back(&self.peers[direction.index()]);
         let Some(d) = &mut self.peers[direction.index()].data else { return };
-        let end = d.buffer.end();
-        let app = if app_off { end } else { d.app };
+        let end = d.buffer.in_order_end();
         let raw_off = raw_off || d.raw_has_all();
-        let raw = if raw_off { end } else { d.raw };
-        // Inline a segment is looked at when it comes, early ones too: a hole before them is still to be filled.
-        let (app, raw) = if inline {
-            let filled = d.filled();
-            // What the packet at hand brings is still to be looked at, with what is before it.
-            let raw = if d.pending && !raw_off { raw.min(d.packet.0) } else { raw };
-            (app.min(filled), raw.min(filled))
-        } else {
-            (app, raw)
-        };
+        // Who does not read has everything, and decides nothing. What was looked at early does not count: what is before it comes yet.
+        let app = if app_off { end } else { d.app };
+        let raw = if raw_off { end } else { d.raw.min(end) };
+        // Inline what the packet at hand brings is still to be looked at, with what is before it.
+        let raw = if inline && d.pending && !raw_off { raw.min(d.packet.0) } else { raw };
         // What one reader had cannot change under the other.
-        let settled = if inline { app.min(raw) } else { app.max(raw).min(d.acked) };
-        let back = if closed || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
+        let settled = match (app_off, raw_off) {
+            _ if inline => app.min(raw),
+            (false, true) => app.min(d.acked),
+            (true, _) => raw.min(d.acked),
+            (false, false) => app.max(raw).min(d.acked),
+        };
+        let back =
+            if closed && !may_go_on || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
-        let keep = if inline { keep.min(d.acked) } else { keep };
+        let keep = if inline || may_go_on { keep.min(d.acked) } else { keep };
         let keep = d.keep.map_or(keep, |k| keep.min(k));
-        d.buffer.set_floor(settled.max(keep));
+        if held_back {
+            return;
+        }
+        d.buffer.set_floor(if may_go_on { keep } else { settled.max(keep) });
         self.freed |= d.buffer.release(keep);
+    }
+
+    /// Nothing more of the streams will come: what is early is put in order, over what is missing. To be called before what was not
+    /// acknowledged is read.
+    pub fn finish_streams(&mut self) {
+        let floats = !self.at_once();
+        for p in &mut self.peers {
+            if floats && p.has(peer_flag::FLOATING) {
+                p.begin_at(None);
+            }
+            if let Some(d) = &mut p.data {
+                d.buffer.finish();
+            }
+        }
+    }
+
+    /// Whether a side's data may have to be read again from before what was seen first: nothing of it is freed.
+    const fn holds_back(&self, p: &Peer) -> bool {
+        p.has(peer_flag::FLOATING) && self.at_once()
     }
 
     /// The packet at hand was looked at in full: where the connection is closed, gives back the memory that no byte is in.

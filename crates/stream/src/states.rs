@@ -6,8 +6,9 @@ use margay_packet::tcp::flag as tcp;
 use crate::counters::StreamCounters;
 use crate::engine::{Exception, Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
-use crate::seq;
-use crate::session::{Queued, TcpSession, TcpState, flag, peer_flag};
+use crate::peer::{FLOAT, Peer, peer_flag};
+use crate::session::{Queued, TcpSession, TcpState, flag};
+use crate::{doubt, seq};
 
 /// Window scale assumed of sessions whose SYN was not seen: the largest (RFC 7323 section 2.3).
 const MIDSTREAM_SCALE: u8 = 14;
@@ -91,6 +92,12 @@ impl StreamEngine {
             let (from, to) = (s.from, s.to());
             new.peers[from].tcp_flags |= s.flags;
             new.peers[from].start(s.seq.wrapping_sub(1));
+            // What the other side has of it is not known before it says so.
+            new.peers[from].flags |= peer_flag::FLOATING;
+            new.peers[to].flags |= peer_flag::GUESSED;
+            if !new.at_once() {
+                new.peers[from].next_off = FLOAT;
+            }
             new.peers[from].advance(s.end());
             new.peers[to].start(s.ack.wrapping_sub(1));
             let window = u32::from(s.window) << MIDSTREAM_SCALE;
@@ -101,8 +108,9 @@ impl StreamEngine {
             new.peers[from].acked(last_ack, (u32::from(u16::MAX)) << MIDSTREAM_SCALE);
             if let Some((value, echo)) = s.options.timestamp {
                 new.flags |= flag::TIMESTAMP;
-                note_timestamp(new, from, value, s);
-                new.peers[to].last_ts = echo;
+                // Whether the other side notes it is not known.
+                new.peers[from].max_ts = value;
+                new.peers[to].note_timestamp(echo, s.time.secs() as u32, true);
             }
             if s.options.sack_count > 0 {
                 new.flags |= flag::SACK;
@@ -124,20 +132,22 @@ impl StreamEngine {
         let p = &mut session.peers[s.from];
         p.start(s.seq);
         p.wscale = s.options.window_scale.unwrap_or(0).min(MIDSTREAM_SCALE);
+        p.ttl = s.ttl;
+        set(&mut session.flags, flag::TIMESTAMP, s.options.timestamp.is_some());
         if let Some((value, _)) = s.options.timestamp {
-            p.last_ts = value;
+            (p.last_ts, p.max_ts) = (value, value);
             p.last_ts_time = s.time.secs() as u32;
-            session.flags |= flag::TIMESTAMP;
             if value == 0 {
                 p.flags |= peer_flag::ZERO_TIMESTAMP;
             }
-        } else {
-            session.flags &= !flag::TIMESTAMP;
         }
         set(&mut session.flags, flag::SACK, s.options.sack_ok);
+        set(&mut session.flags, flag::SIGNED, s.options.signed);
+        set(&mut session.flags, flag::SCALED, s.options.window_scale.is_some());
         if s.options.fast_open.is_some() {
             session.flags |= flag::FAST_OPEN;
         }
+        set_if(&mut session.flags, flag::SYN_DATA, !s.payload.is_empty());
         // What the other side may send, before it is known whether windows are scaled.
         let to = &mut session.peers[s.to()];
         to.window = u32::from(s.window);
@@ -159,12 +169,18 @@ impl StreamEngine {
                 session.state = TcpState::SynSent;
             }
         }
+        if session.peers[s.from].has(peer_flag::GUESSED) {
+            heard_of(&mut session.peers[s.from], s);
+        }
         let spurious = self.look_for_retransmission(session, s, out);
         if s.has(tcp::RST) && s.len() > 0 {
             self.event(out, E::RstWithData);
         }
         if session.state == TcpState::Closed {
-            return false;
+            if !self.goes_on(session, s) {
+                return false;
+            }
+            out.restart = true;
         }
         let late = s.from == 1 && session.state == TcpState::Established && s.flags & (tcp::RST | tcp::FIN) == 0;
         if session.state != TcpState::SynSent && !s.has(tcp::SYN) && !late && !self.timestamp_ok(session, s, out) {
@@ -187,6 +203,16 @@ impl StreamEngine {
             self.event(out, E::FinSyn);
             return false;
         }
+        let sender = &session.peers[s.from];
+        if sender.has(peer_flag::FIN) && s.len() > 0 && seq::geq(s.end(), sender.next_seq) {
+            // Linux may read it as if the FIN took no number, or was not there.
+            self.event(out, E::DataAfterFin);
+            if self.config.inline {
+                return false;
+            }
+        }
+        let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
+        out.doubt |= self.doubt(session, s);
         let ok = match session.state {
             TcpState::None => false,
             TcpState::SynSent => self.in_syn_sent(session, s, out),
@@ -195,15 +221,26 @@ impl StreamEngine {
             TcpState::Closed => false,
             _ => self.in_closing_states(session, s, out),
         };
-        if ok {
-            if let Some((value, _)) = s.options.timestamp
-                && session.flags & flag::TIMESTAMP != 0
-            {
-                note_timestamp(session, s.from, value, s);
-            }
-            return !spurious || s.len() == 0;
+        if !ok {
+            return false;
         }
-        false
+        let own = &mut session.peers[s.from];
+        if own.ttl == 0 {
+            own.ttl = s.ttl;
+        }
+        if s.len() > 0 && self.config.inline && doubt::discarded(out.doubt) {
+            if out.doubt & doubt::ACK != 0 {
+                self.event(out, E::PktInvalidAck);
+            }
+            return false;
+        }
+        if out.doubt & doubt::TTL != 0 && s.len() > 0 {
+            own.low_ttl = if own.low_ttl == 0 { s.ttl } else { own.low_ttl.min(s.ttl) };
+        }
+        if out.doubt & doubt::ACK == 0 {
+            Self::note_timestamps(session, s, expected);
+        }
+        !spurious || s.len() == 0
     }
 
     fn in_syn_sent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
@@ -238,6 +275,8 @@ impl StreamEngine {
                     d.packet = (0, 0);
                     d.pending = false;
                     crate::engine::account(&mut self.counters, &mut d);
+                    // Inline it was read at once.
+                    out.restart |= self.config.inline;
                     self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
                 }
                 let isn = p.isn;
@@ -251,9 +290,12 @@ impl StreamEngine {
         if s.has(tcp::SYN) {
             if from == 0 {
                 if s.seq != session.peers[0].isn {
+                    // Data of it would have to be kept beside that of the first.
+                    out.without_data = self.config.inline && !s.payload.is_empty();
                     return self.queue(session, Queued::of(s), out);
                 }
-                return s.payload.is_empty() || session.flags & flag::FAST_OPEN != 0;
+                set_if(&mut session.flags, flag::SYN_DATA, !s.payload.is_empty());
+                return true;
             }
             // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.
             session.flags |= flag::FOUR_WAY;
@@ -261,8 +303,7 @@ impl StreamEngine {
             p.start(s.seq);
             p.wscale = s.options.window_scale.unwrap_or(0).min(MIDSTREAM_SCALE);
             if let Some((value, _)) = s.options.timestamp {
-                p.last_ts = value;
-                p.last_ts_time = s.time.secs() as u32;
+                p.note_timestamp(value, s.time.secs() as u32, true);
             } else {
                 session.flags &= !flag::TIMESTAMP;
             }
@@ -420,7 +461,10 @@ impl StreamEngine {
                 }
                 return false;
             }
-            if self.config.inline && s.len() > 0 && session.flags & (flag::FAST_OPEN | flag::MIDSTREAM) == 0 {
+            if self.config.inline
+                && s.len() > 0
+                && session.flags & (flag::FAST_OPEN | flag::SYN_DATA | flag::MIDSTREAM) == 0
+            {
                 self.event(out, E::Hs3AckDataInject);
                 out.drop = true;
                 return false;
@@ -441,7 +485,7 @@ impl StreamEngine {
 }
 
 impl Queued {
-    fn of(s: &Segment<'_>) -> Queued {
+    pub(crate) fn of(s: &Segment<'_>) -> Queued {
         Queued {
             syn_ack: s.has(tcp::ACK),
             seq: s.seq,
@@ -461,8 +505,10 @@ fn syn_ack(session: &mut TcpSession, q: &Queued) {
     let client_window = server.window;
     server.start(q.seq);
     match q.wscale {
-        Some(scale) => server.wscale = scale.min(MIDSTREAM_SCALE),
-        None => {
+        Some(scale) if session.flags & (flag::SCALED | flag::MIDSTREAM) != 0 => {
+            server.wscale = scale.min(MIDSTREAM_SCALE);
+        }
+        _ => {
             // Both must scale, or none does (RFC 7323 section 2.2).
             server.wscale = 0;
             client.wscale = 0;
@@ -471,7 +517,7 @@ fn syn_ack(session: &mut TcpSession, q: &Queued) {
     match q.timestamp {
         Some(value) if session.flags & (flag::TIMESTAMP | flag::MIDSTREAM) != 0 => {
             session.flags |= flag::TIMESTAMP;
-            server.last_ts = value;
+            (server.last_ts, server.max_ts) = (value, value);
             if value == 0 {
                 server.flags |= peer_flag::ZERO_TIMESTAMP;
             }
@@ -489,7 +535,7 @@ fn syn_ack(session: &mut TcpSession, q: &Queued) {
 }
 
 /// A queued SYN turned out to be the one that counts.
-fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q: &Queued) {
+pub(crate) fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q: &Queued) {
     let p = &mut session.peers[0];
     p.start(q.seq);
     p.wscale = q.wscale.unwrap_or(0).min(MIDSTREAM_SCALE);
@@ -497,9 +543,25 @@ fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q: &Queued) 
         counters.reassembly_memuse = counters.reassembly_memuse.saturating_sub(d.accounted);
     }
     p.last_ts = q.timestamp.unwrap_or(0);
+    p.max_ts = p.last_ts;
+    set(&mut session.flags, flag::SCALED, q.wscale.is_some());
     set(&mut session.flags, flag::TIMESTAMP, q.timestamp.is_some());
     set(&mut session.flags, flag::SACK, q.sack);
     session.peers[1].window = q.window;
+}
+
+/// A side sends something whose numbers were known from the other side alone: what that has acknowledged need not have been sent.
+fn heard_of(own: &mut Peer, s: &Segment<'_>) {
+    if s.has(tcp::RST) {
+        return;
+    }
+    own.flags &= !peer_flag::GUESSED;
+    let alive = s.len() <= 1 && s.seq == own.next_seq.wrapping_sub(1);
+    if own.data.is_none() && seq::lt(s.seq, own.next_seq) && !alive {
+        let said = own.next_seq;
+        own.start(s.seq.wrapping_sub(1));
+        own.ahead = said;
+    }
 }
 
 /// Whether a connection is over that nobody but the client ever opened.
@@ -508,20 +570,17 @@ const fn refused(session: &TcpSession) -> bool {
     matches!(session.state, TcpState::Closed) && server.isn == 0 && server.next_seq == 0 && server.last_ack == 0
 }
 
-/// Notes a timestamp that was sent in order (RFC 7323 section 4.3).
-fn note_timestamp(session: &mut TcpSession, side: usize, value: u32, s: &Segment<'_>) {
-    let p = &mut session.peers[side];
-    if (s.payload.is_empty() || seq::leq(s.seq, p.next_seq)) && (seq::geq(value, p.last_ts) || p.last_ts == 0) {
-        p.last_ts = value;
-        p.last_ts_time = s.time.secs() as u32;
-    }
-}
-
 fn set(flags: &mut u16, bit: u16, on: bool) {
     if on {
         *flags |= bit;
     } else {
         *flags &= !bit;
+    }
+}
+
+fn set_if(flags: &mut u16, bit: u16, on: bool) {
+    if on {
+        *flags |= bit;
     }
 }
 

@@ -4,65 +4,164 @@
 use margay_stream::{OsPolicy, StreamBuffer};
 use proptest::prelude::*;
 
+/// What a byte's segment was, and whether another may replace it.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    byte: u8,
+    segment: (u64, u64),
+    weak: bool,
+    settled: bool,
+}
+
 /// Each byte with the segment it came with.
 #[derive(Clone, Default)]
-struct Model(Vec<Option<(u8, (u64, u64))>>);
+struct Model {
+    bytes: Vec<Option<Held>>,
+    /// The first byte that is not in order.
+    next: usize,
+    /// The receiver has everything before this.
+    acked: usize,
+}
 
 impl Model {
-    fn insert(&mut self, start: usize, bytes: &[u8], policy: OsPolicy, floor: usize) -> (bool, bool) {
+    fn insert(&mut self, start: usize, bytes: &[u8], policy: OsPolicy, weak: bool, floor: usize) -> (bool, bool) {
         let segment = (start as u64, (start + bytes.len()) as u64);
         let (mut overlap, mut different) = (false, false);
-        self.0.resize(self.0.len().max(start + bytes.len()), None);
-        for (i, &b) in bytes.iter().enumerate().filter(|(i, _)| start + i >= floor) {
-            let slot = &mut self.0[start + i];
-            match slot {
-                None => *slot = Some((b, segment)),
-                Some((old, owner)) => {
-                    overlap = true;
-                    different |= *old != b;
-                    if policy.later_wins(*owner, segment) {
-                        *slot = Some((b, segment));
-                    }
-                }
+        self.bytes.resize(self.bytes.len().max(start + bytes.len()), None);
+        for (i, &byte) in bytes.iter().enumerate().filter(|(i, _)| start + i >= floor) {
+            let slot = &mut self.bytes[start + i];
+            let Some(old) = slot else {
+                *slot = Some(Held { byte, segment, weak, settled: start + i < self.next.min(self.acked) });
+                continue;
+            };
+            overlap = true;
+            different |= old.byte != byte;
+            // What is in order is final, unless the receiver may not have it.
+            let final_ = start + i < self.next && !old.weak && !policy.replaces_in_order();
+            let wins = if weak == old.weak { policy.later_wins(old.segment, segment) } else { old.weak };
+            if wins && !old.settled && !final_ {
+                *old = Held { byte, segment, weak, settled: false };
             }
         }
+        self.extend();
         (overlap, different)
     }
+    fn extend(&mut self) {
+        while self.bytes.get(self.next).is_some_and(Option::is_some) {
+            self.next += 1;
+        }
+    }
+    fn acknowledge(&mut self, acked: usize) {
+        while let Some(early) = (self.next..=acked).find(|i| self.bytes.get(*i).is_some_and(Option::is_some)) {
+            self.next = early;
+            self.extend();
+        }
+        self.bytes.iter_mut().take(acked).flatten().for_each(|h| h.settled = true);
+        self.acked = self.acked.max(acked);
+    }
+    fn settle(&mut self, floor: usize) {
+        self.bytes.iter_mut().take(floor).flatten().for_each(|h| h.settled = true);
+    }
     fn contiguous(&self, at: usize) -> Vec<u8> {
-        self.0.iter().skip(at).map_while(|b| b.map(|b| b.0)).collect()
+        self.bytes.iter().skip(at).map_while(|b| b.map(|b| b.byte)).collect()
+    }
+    fn in_order(&self, at: usize) -> Vec<u8> {
+        self.contiguous(at).into_iter().take(self.next.saturating_sub(at)).collect()
     }
 }
 
-fn segments() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
-    prop::collection::vec((0usize..120, prop::collection::vec(0u8..3, 1..40)), 1..30)
+/// Everything that is there from `at` on: early data may come in several parts.
+fn all_from(buffer: &StreamBuffer, mut at: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while buffer.next_at(at) == Some(at) {
+        let part = buffer.contiguous(at, u64::MAX);
+        assert!(!part.is_empty());
+        out.extend_from_slice(part);
+        at += part.len() as u64;
+    }
+    out
+}
+
+#[derive(Clone)]
+struct Step {
+    start: usize,
+    bytes: Vec<u8>,
+    weak: bool,
+    consume: bool,
+    acknowledge: Option<usize>,
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text: String = self.bytes.iter().map(|b| char::from(b'0' + b)).collect();
+        write!(f, "{}: {text} weak {} consume {} ack {:?}", self.start, self.weak, self.consume, self.acknowledge)
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (
+        0usize..120,
+        prop::collection::vec(0u8..3, 1..40),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.3),
+        prop::option::weighted(0.2, 0usize..150),
+    );
+    let step =
+        step.prop_map(|(start, bytes, weak, consume, acknowledge)| Step { start, bytes, weak, consume, acknowledge });
+    prop::collection::vec(step, 1..30)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
-    fn holds_what_the_model_holds(
-        segments in segments(),
-        policy in prop::sample::select(OsPolicy::ALL.to_vec()),
-        consume in prop::collection::vec(any::<bool>(), 30),
-    ) {
+    fn holds_what_the_model_holds(steps in steps(), policy in prop::sample::select(OsPolicy::ALL.to_vec())) {
         let (mut buffer, mut model) = (StreamBuffer::default(), Model::default());
         let mut floor = 0usize;
-        for (n, (start, bytes)) in segments.iter().enumerate() {
-            let (overlap, different) = model.insert(*start, bytes, policy, floor);
-            let done = buffer.insert(*start as u64, bytes, policy, 8);
-            prop_assert_eq!((done.overlap, done.different, done.refused), (overlap, different, false));
-            for at in floor..model.0.len() {
-                let want = model.contiguous(at);
-                prop_assert_eq!(buffer.contiguous(at as u64, u64::MAX), &want[..]);
+        for step in &steps {
+            let (overlap, different) = model.insert(step.start, &step.bytes, policy, step.weak, floor);
+            let done = buffer.insert(step.start as u64, &step.bytes, policy, step.weak);
+            prop_assert_eq!((done.overlap, done.different), (overlap, different));
+            if let Some(acked) = step.acknowledge {
+                buffer.acknowledge(acked as u64);
+                model.acknowledge(acked);
             }
+            prop_assert_eq!(buffer.next(), model.next as u64);
+            for at in floor..model.bytes.len() {
+                prop_assert_eq!(all_from(&buffer, at as u64), model.contiguous(at), "at {}", at);
+                // What is in order is in one piece.
+                if at < model.next {
+                    prop_assert_eq!(buffer.contiguous(at as u64, u64::MAX), &model.in_order(at)[..]);
+                }
+                let early = model.bytes[at].is_some();
+                prop_assert_eq!(buffer.next_at(at as u64) == Some(at as u64), early);
+            }
+            // What is held says so.
+            let whole: Vec<u8> = step.bytes.iter().map(|b| b ^ 0x80).collect();
+            let mut rewritten = whole.clone();
+            buffer.rewrite(step.start as u64, &mut rewritten);
+            for (i, (new, old)) in rewritten.iter().zip(&whole).enumerate().filter(|(i, _)| step.start + i >= floor) {
+                let held = model.bytes[step.start + i].map_or(*old, |h| h.byte);
+                prop_assert_eq!(*new, held);
+            }
+            prop_assert!(buffer.compare(step.start as u64, &rewritten).1);
             // A reader takes half of what there is.
-            if consume[n] {
-                floor += model.contiguous(floor).len() / 2;
+            if step.consume {
+                floor += model.in_order(floor).len() / 2;
                 buffer.set_floor(floor as u64);
                 buffer.release(floor as u64);
+                model.settle(floor);
             }
         }
+        // At the end holes are stepped over.
+        buffer.finish();
+        let mut at = floor;
+        while let Some(next) = buffer.next_at(at as u64) {
+            let part = buffer.contiguous(next, u64::MAX);
+            prop_assert_eq!(part, &model.contiguous(next as usize)[..]);
+            at = next as usize + part.len();
+        }
+        prop_assert!(model.bytes.iter().skip(at).all(Option::is_none));
     }
 
     #[test]
@@ -70,46 +169,122 @@ proptest! {
         stream in prop::collection::vec(any::<u8>(), 1..400),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..60),
         policy in prop::sample::select(OsPolicy::ALL.to_vec()),
+        weak in any::<bool>(),
     ) {
         // The same bytes, in whatever pieces, repeats and order: policies do not matter.
         let mut buffer = StreamBuffer::default();
         for (a, b) in &cuts {
             let (a, b) = (a.index(stream.len()), b.index(stream.len()));
             let (a, b) = (a.min(b), a.max(b) + 1);
-            prop_assert!(!buffer.insert(a as u64, &stream[a..b], policy, 8).different);
+            prop_assert!(!buffer.insert(a as u64, &stream[a..b], policy, weak).different);
         }
-        buffer.insert(0, &stream, policy, 8);
+        buffer.insert(0, &stream, policy, false);
         prop_assert_eq!(buffer.contiguous(0, u64::MAX), &stream[..]);
         prop_assert_eq!(buffer.end(), stream.len() as u64);
+        prop_assert!(!buffer.has_early());
+    }
+
+    /// Urgent bytes are taken out wherever the pointers and the bytes come from, as long as a pointer comes before what it points at is in
+    /// order.
+    #[test]
+    fn urgent_bytes_are_taken_out(
+        stream in prop::collection::vec(any::<u8>(), 2..200),
+        pieces in prop::collection::vec((any::<prop::sample::Index>(), 1usize..20), 0..60),
+        urgent in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let mut buffer = StreamBuffer::default();
+        let (mut pending, mut taken) = (None::<u64>, Vec::new());
+        let mut urgent = urgent.iter().map(|u| u.index(stream.len()) as u64);
+        let n = stream.len();
+        let all = pieces.iter().map(|(a, n)| (a.index(stream.len()), *n)).chain([(0, n)]);
+        for (a, len) in all {
+            let b = (a + len).min(n);
+            if let Some(u) = urgent.next() {
+                let counts = u >= buffer.next() && pending.is_none_or(|p| u > p);
+                prop_assert_eq!(buffer.would_point_urgent(u), counts);
+                prop_assert_eq!(buffer.point_urgent(u), counts);
+                if counts {
+                    pending = Some(u);
+                }
+            }
+            buffer.insert(a as u64, &stream[a..b], OsPolicy::Linux, false);
+            if let Some(p) = pending.filter(|p| *p < buffer.next()) {
+                taken.push(p);
+                pending = None;
+            }
+            let want: Vec<u8> = (0..buffer.next()).filter(|n| !taken.contains(n)).map(|n| stream[n as usize]).collect();
+            prop_assert_eq!(buffer.contiguous(0, buffer.in_order_end()), &want[..]);
+            prop_assert_eq!(buffer.urgent_count(), taken.len() as u64);
+            // What repeats it is the same, and says the same.
+            prop_assert!(buffer.compare(a as u64, &stream[a..b]).1);
+            prop_assert!(!buffer.insert(a as u64, &stream[a..b], OsPolicy::Linux, false).different);
+        }
     }
 }
 
 #[test]
 fn writes_holes_as_text() {
     let mut b = StreamBuffer::default();
-    b.insert(4, b"GOOD", OsPolicy::Bsd, 8);
-    b.insert(12, b"DATA", OsPolicy::Bsd, 8);
-    let mut out = Vec::new();
-    b.with_gaps(0, u64::MAX, 100, &mut out);
-    assert_eq!(out, b"[4 bytes missing]GOOD[4 bytes missing]DATA");
-    out.clear();
-    b.with_gaps(4, u64::MAX, 6, &mut out);
-    assert_eq!(out, b"GOOD[4");
+    b.insert(4, b"GOOD", OsPolicy::Bsd, false);
+    b.insert(12, b"DATA", OsPolicy::Bsd, false);
+    for finished in [false, true] {
+        if finished {
+            b.finish();
+        }
+        let mut out = Vec::new();
+        b.with_gaps(0, u64::MAX, 100, &mut out);
+        assert_eq!(out, b"[4 bytes missing]GOOD[4 bytes missing]DATA");
+        out.clear();
+        b.with_gaps(4, u64::MAX, 6, &mut out);
+        assert_eq!(out, b"GOOD[4");
+    }
 }
 
 #[test]
-fn regions_and_blocks_have_limits() {
+fn regions_are_counted_and_nothing_is_refused() {
     let mut b = StreamBuffer::default();
-    for i in 0..8u64 {
-        assert!(!b.insert(i << 20, b"x", OsPolicy::Bsd, 8).refused);
+    for i in 0..20u64 {
+        b.insert(i << 20, b"x", OsPolicy::Bsd, false);
+        b.insert(i << 20 | 5, b"x", OsPolicy::Bsd, false);
     }
-    assert!(b.insert(9 << 20, b"x", OsPolicy::Bsd, 8).refused);
-    assert!(!b.insert(7 << 20 | 5, b"x", OsPolicy::Bsd, 8).refused);
-    assert_eq!(b.regions_seen(), 8);
+    assert_eq!(b.regions_seen(), 20);
+    for i in 0..20u64 {
+        assert_eq!((b.contiguous(i << 20, u64::MAX), b.contiguous(i << 20 | 5, u64::MAX)), (&b"x"[..], &b"x"[..]));
+    }
+    // What lies between two regions makes one of them.
     let mut b = StreamBuffer::default();
-    let refused = (0..1000u64).filter(|i| b.insert(i * 2, b"x", OsPolicy::Bsd, 8).refused).count();
-    assert_eq!(refused, 1000 - 256);
-    assert!(b.memory() < 64 << 10);
+    for at in [0, 300, 600] {
+        b.insert(at << 10, b"x", OsPolicy::Bsd, false);
+    }
+    assert_eq!(b.regions_seen(), 3);
+    b.insert(150 << 10, b"x", OsPolicy::Bsd, false);
+    b.insert(450 << 10, b"x", OsPolicy::Bsd, false);
+    b.insert(900 << 10, b"x", OsPolicy::Bsd, false);
+    assert_eq!(b.regions_seen(), 3);
+}
+
+/// Every second byte, and then those between them, from either end: what a segment costs does not grow with what is there.
+#[test]
+fn thousands_of_holes() {
+    const N: u64 = 60_000;
+    let stream: Vec<u8> = (0..N).map(|i| (i % 251) as u8).collect();
+    for fills in [0u64, 1] {
+        let mut b = StreamBuffer::default();
+        for i in (1..N).step_by(2) {
+            b.insert(i, &stream[i as usize..=i as usize], OsPolicy::Bsd, false);
+        }
+        assert!(b.memory() < 200 * N / 2, "{}", b.memory());
+        let mut rest: Vec<u64> = (0..N).step_by(2).collect();
+        if fills == 1 {
+            rest.reverse();
+        }
+        for i in rest {
+            assert_eq!(b.insert(i, &stream[i as usize..=i as usize], OsPolicy::Bsd, false).new, 1);
+        }
+        assert!(b.contiguous(0, u64::MAX) == stream && !b.has_early());
+        b.shrink();
+        assert!(b.memory() < 2 * N, "{}", b.memory());
+    }
 }
 
 #[test]
@@ -118,7 +293,7 @@ fn a_long_stream_needs_little_memory() {
     let bytes = [7u8; 1460];
     for i in 0..10_000u64 {
         let start = i * 1460;
-        assert_eq!(b.insert(start, &bytes, OsPolicy::Bsd, 8).new, 1460);
+        assert_eq!(b.insert(start, &bytes, OsPolicy::Bsd, false).new, 1460);
         let before = start.saturating_sub(512);
         b.set_floor(start + 1460);
         b.release(before);
@@ -130,9 +305,9 @@ fn a_long_stream_needs_little_memory() {
 fn data_that_comes_backwards_needs_little_memory() {
     let mut b = StreamBuffer::default();
     let stream: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
-    b.insert(60_000, &stream[60_000..], OsPolicy::Bsd, 8);
+    b.insert(60_000, &stream[60_000..], OsPolicy::First, false);
     for i in (0..60_000).rev() {
-        assert_eq!(b.insert(i as u64, &stream[i..=i], OsPolicy::Bsd, 8).new, 1);
+        assert_eq!(b.insert(i as u64, &stream[i..=i], OsPolicy::First, false).new, 1);
     }
     assert_eq!(b.contiguous(0, u64::MAX), &stream[..]);
     assert!(b.memory() < 400 << 10, "{}", b.memory());
@@ -141,14 +316,35 @@ fn data_that_comes_backwards_needs_little_memory() {
 #[test]
 fn a_segment_over_many_pieces_takes_them_all() {
     let mut b = StreamBuffer::default();
-    for i in 0..1500u64 {
-        b.insert(i, b"a", OsPolicy::Bsd, 8);
+    for i in 1..1501u64 {
+        b.insert(i, b"a", OsPolicy::Bsd, false);
     }
-    // Bsd: the later one wins where it begins before; so it does for all pieces but the first.
-    let done = b.insert(0, &[b'b'; 1501], OsPolicy::Bsd, 8);
-    assert_eq!((done.new, done.overlap, done.different), (1, true, true));
-    assert_eq!(b.contiguous(0, 3), b"abb");
-    // They are that segment's now: the same again does not win over it, one before it does.
-    assert!(b.insert(0, &[b'c'; 1501], OsPolicy::Bsd, 8).different);
-    assert_eq!(b.contiguous(0, 3), b"abb");
+    // Bsd: the later one wins where it begins before; so it does for all of them.
+    let done = b.insert(0, &[b'b'; 1502], OsPolicy::Bsd, false);
+    assert_eq!((done.new, done.overlap, done.different), (2, true, true));
+    assert_eq!(b.contiguous(0, 3), b"bbb");
+    // They are in order: nothing replaces them any more.
+    assert!(b.insert(0, &[b'c'; 1502], OsPolicy::Bsd, false).different);
+    assert_eq!(b.contiguous(0, 3), b"bbb");
+}
+
+/// What hosts do with data that they have in order, and with what is early (Linux 6.18, asked).
+#[test]
+fn overlaps_as_linux_has_them() {
+    for (segments, stream) in [
+        (&[(0u64, &b"HELLO-"[..]), (0, b"xELLOxDECOYzz")][..], &b"HELLO-DECOYzz"[..]),
+        (&[(9, b"BBBB"), (7, b"aaaa"), (0, b"1234567")], b"1234567aaaaBB"),
+        (&[(9, b"BBBB"), (9, b"cccccc"), (0, b"123456789")], b"123456789cccccc"),
+        (&[(7, b"BBBBBBBB"), (9, b"cc"), (0, b"1234567")], b"1234567BBBBBBBB"),
+        (&[(7, b"BBBB"), (9, b"cccc"), (0, b"1234567")], b"1234567BBBBcc"),
+        (&[(9, b"BB"), (7, b"cccccc"), (0, b"1234567")], b"1234567cccccc"),
+        (&[(9, b"BB"), (9, b"cc"), (0, b"123456789")], b"123456789BB"),
+        (&[(4, b"BBBB"), (0, b"aaaaaaaaaa")], b"aaaaaaaaaa"),
+    ] {
+        let mut b = StreamBuffer::default();
+        for (at, bytes) in segments {
+            b.insert(*at, bytes, OsPolicy::Linux, false);
+        }
+        assert_eq!(String::from_utf8_lossy(b.contiguous(0, u64::MAX)), String::from_utf8_lossy(stream), "{segments:?}");
+    }
 }

@@ -227,6 +227,8 @@ impl Bridge {
                 post.lost += 1;
             } else if let Some(frame) = decisions.replacement(i).filter(|_| from.drops) {
                 match offload.checksum() {
+                    // It is no longer what was to be cut into segments, or summed up.
+                    _ if frame.len() < own.len() => post.add(Out { frame, ..Out::default() }),
                     None => post.add(Out { offload, frame }),
                     Some(at) => {
                         post.flush();

@@ -28,7 +28,7 @@ pub(super) const SYSTEMS: &[&str] = &[
 const POLICIES: &[&str] =
     &["auto", "ignore", "drop-flow", "pass-flow", "bypass", "drop-packet", "pass-packet", "reject"];
 
-const URGENT: &[&str] = &["oob", "inline", "drop", "gap"];
+const URGENT: &[&str] = &["oob", "inline", "drop", "gap", "clear"];
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
@@ -113,7 +113,7 @@ pub(super) const KEYS: &[Key] = &[
     section("stream.reassembly.segments", "").ignored(REMOVED),
     flag("stream.reassembly.check-overlap-different-data", "yes", "Whether data is compared that was sent twice.").ignored(ALWAYS),
     number("stream.reassembly.max-regions", "8", (0, 65_535), "regions", "Stretches of a direction's data that are far apart."),
-    word("stream.reassembly.urgent.policy", URGENT, "oob", "What becomes of urgent data."),
+    word("stream.reassembly.urgent.policy", URGENT, "oob", "What becomes of urgent data; inline on the wire `clear` unless it is set."),
     number("stream.reassembly.urgent.oob-limit", "64", (0, 65_535), "bytes", "Urgent bytes that are taken out of a direction."),
     word("stream.reassembly.urgent.oob-limit-policy", URGENT, "drop", "What becomes of those after them."),
     // Hosts

@@ -39,7 +39,7 @@ pub(super) fn version(p: &Packet<'_>) -> Option<u8> {
 
 /// TTL or hop limit.
 pub(crate) fn ttl(p: &Packet<'_>) -> Option<u8> {
-    ipv4(p).map(|h| h[8]).or_else(|| ipv6(p).map(|h| h[7]))
+    p.ttl()
 }
 
 /// Identification of the IPv4 header.

@@ -28,7 +28,11 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
     let urgent = |key: &str, default: UrgentPolicy| match config.get(key) {
         None | Some("") => Ok(default),
         Some(name) => UrgentPolicy::from_name(name).ok_or_else(|| {
-            wrong(config, key, &format!("\"{name}\" is no policy for urgent data; there are oob, inline, drop and gap"))
+            wrong(
+                config,
+                key,
+                &format!("\"{name}\" is no policy for urgent data; there are oob, inline, drop, gap and clear"),
+            )
         }),
     };
     Ok(StreamConfig {
@@ -51,7 +55,7 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
         urgent: urgent("stream.reassembly.urgent.policy", d.urgent)?,
         urgent_oob_limit: number(config, "stream.reassembly.urgent.oob-limit", d.urgent_oob_limit)?,
         urgent_oob_limit_policy: urgent("stream.reassembly.urgent.oob-limit-policy", d.urgent_oob_limit_policy)?,
-        max_regions: number(config, "stream.reassembly.max-regions", d.max_regions)?,
+        remembered: number(config, "margay.resumable-connections", d.remembered)?,
         os_policies,
         ..d
     })

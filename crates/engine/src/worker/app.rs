@@ -215,7 +215,7 @@ impl Feeder<'_> {
                 None => break,
                 Some(AppData::Gap(n)) => {
                     if let Some(w) = &mut self.lane.witness {
-                        w.app_gap(self.core, d, tcp.app_offset(d), n);
+                        w.app_gap(self.core, d, tcp.first_seq(d), tcp.app_offset(d), n);
                     }
                     self.lane.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
@@ -230,7 +230,7 @@ impl Feeder<'_> {
                 }
                 Some(AppData::Data { offset, bytes }) => {
                     if let Some(w) = &mut self.lane.witness {
-                        w.app(self.core, d, offset, bytes);
+                        w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                     }
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
@@ -339,7 +339,7 @@ impl Feeder<'_> {
         let left = match tcp.app_data(d, self.all) {
             Some(AppData::Data { offset, bytes }) => {
                 if let Some(w) = &mut self.lane.witness {
-                    w.app(self.core, d, offset, bytes);
+                    w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                 }
                 bytes
             }
@@ -397,8 +397,7 @@ impl Rest {
             (Checksums::Unseen, false) => flow.ext.checksums[dir.index()] = Checksums::Right,
             (Checksums::Wrong, false) => {
                 flow.ext.checksums[dir.index()] = Checksums::Right;
-                self.log_app(packet, flow, true, false);
-                flow.ext.app = None;
+                self.restart_app(packet, flow);
             }
         }
         false
@@ -467,6 +466,15 @@ impl Rest {
         }
     }
 
+    /// A flow's stream begins anew: what the application layer made of it so far is logged, and what follows is to be recognised
+    /// again.
+    pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>) {
+        if flow.ext.app.is_some() {
+            self.log_app(p, flow, true, false);
+            flow.ext.app = None;
+        }
+    }
+
     /// Feeds the application layer of a TCP flow with what a packet of direction `dir` made available; with `all` with
     /// all that is left, for this is the flow's end.
     pub(super) fn feed_tcp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, all: bool) -> Heard {
@@ -476,6 +484,9 @@ impl Rest {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
+        if all || tcp.state() == TcpState::Closed {
+            tcp.finish_streams();
+        }
         let app = &mut flow.ext.app;
         if app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();

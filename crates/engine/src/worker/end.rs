@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
-use margay_stream::TcpState;
+use margay_stream::{FlowPrint, TcpState};
 
 use super::app::{Heard, is_over};
 use super::tcp::{Seen, is_established};
@@ -54,6 +54,10 @@ impl Rest {
         }
         self.log_flow(&flow, reason.name());
         if let Some(session) = &flow.ext.tcp {
+            if reason != EndReason::Shutdown {
+                let (hash, second) = self.hasher.of(&flow.core);
+                self.stream.remember(session, FlowPrint { hash, second }, self.now.secs() as u32);
+            }
             self.stream.end(session);
             self.ended_tcp.push(session.state().name());
         }

@@ -415,6 +415,7 @@ impl Rest {
             for d in [Direction::ToServer, Direction::ToClient] {
                 t.gap[d.index()] = s.has_gap(d);
                 t.max_regions[d.index()] = s.max_regions(d);
+                t.urgent_oob[d.index()] = u32::try_from(s.urgent_bytes(d)).unwrap_or(u32::MAX);
             }
         }
         t

@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 use margay_capture::live::{Decisions, LiveCounters};
 use margay_detect::{InOrder, RulesMark};
-use margay_flow::{Direction, FlowAction, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES};
+use margay_flow::{
+    Direction, FlowAction, FlowHasher, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES,
+};
 use margay_output::Outputs;
 use margay_output::pcaplog::PacketFate;
 use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, PacketSource, Refused, Time, Vlans};
@@ -297,6 +299,8 @@ pub(crate) struct Rest {
     pub(crate) file_alerts: u64,
     /// Connections that parsers announced.
     pub(crate) expected: expect::Expected,
+    /// Hashes flows as the flow table does.
+    pub(crate) hasher: FlowHasher,
     /// Flows that are bypassed in the kernel, where that is wanted.
     pub(crate) kernel: Option<Box<bypass::InKernel>>,
     /// Where its packets come from, if that is an interface.
@@ -664,6 +668,9 @@ impl Lane {
             // It would say something else than what was inspected.
             fate.drop = fate.drop.or(Some(DropReason::StreamError));
         }
+        if seen.clear_urgent && !rest.wire.as_mut().is_none_or(|w| !w.inline || w.clear_urgent(packet)) {
+            fate.drop = fate.drop.or(Some(DropReason::StreamUrgent));
+        }
         let copy;
         let packet = match &rewritten {
             Some(data) => {
@@ -734,6 +741,7 @@ impl Rest {
             file: None,
             file_alerts: 0,
             expected: expect::Expected::default(),
+            hasher: FlowHasher::default(),
             kernel: None,
             captured: None,
             wire: None,

@@ -2,7 +2,7 @@
 
 use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
-use margay_stream::{Exception, StreamEvents, TcpState};
+use margay_stream::{Exception, FlowPrint, StreamEvents, TcpState};
 
 use super::app::Heard;
 use super::{DropReason, Fate, FlowExt, Lane, Rest};
@@ -28,6 +28,8 @@ pub(crate) struct Seen {
     pub(crate) for_txs: bool,
     /// Inline: the payload has to be replaced by what the stream has.
     pub(crate) rewrite: bool,
+    /// Inline: it goes on without its urgent pointer.
+    pub(crate) clear_urgent: bool,
     /// Nothing more is to be seen of the flow.
     pub(crate) bypass: bool,
     /// What the application layer made of the data that the packet made available.
@@ -51,18 +53,38 @@ impl Lane {
         let mut established = is_established(flow.core.state);
         let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
         let mut before = state(flow);
+        if before <= TcpState::SynSent {
+            // Its connection may be one that was silent for longer than flows live.
+            let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
+            if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {
+                before = state(flow);
+                established = true;
+                if of_client != (direction == Direction::ToServer) {
+                    flows.swap(at);
+                    direction = direction.reverse();
+                }
+            }
+        }
+        let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if out.reuse {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
+            let answered = flow.ext.tcp.as_deref().and_then(|old| rest.stream.open_answered(old, packet));
             let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| rest.end_flow(f, r)) else {
                 rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction, Seen::default());
             };
             (at, direction) = (new, Direction::ToServer);
             established = false;
+            if answered.is_some() {
+                // It is the server's answer: the flow is its client's.
+                flows.swap(at);
+                direction = Direction::ToClient;
+            }
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
             rest.at_flow(flow);
+            flow.ext.tcp = answered;
             before = state(flow);
             out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
         }
@@ -87,6 +109,12 @@ impl Lane {
             rest.apply(condition, policy, fate, Some(flow));
             out.bypass |= policy == Policy::Bypass;
         }
+        if out.without_data && !rest.wire.as_mut().is_some_and(|w| w.strip(packet)) {
+            out.drop = true;
+        }
+        if out.restart {
+            rest.restart_app(packet, flow);
+        }
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });
         }
@@ -110,6 +138,7 @@ impl Lane {
             flush: out.flush,
             for_txs: false,
             rewrite: out.rewrite,
+            clear_urgent: out.clear_urgent,
             bypass: out.bypass,
         };
         if let Some(proto) = seen.heard.failed

@@ -224,6 +224,77 @@ impl Wire {
         true
     }
 
+    /// The packet, a TCP segment, goes on without its payload. `false` where that cannot be: it is in a tunnel, was put together from
+    /// fragments, or was changed already.
+    #[cold]
+    pub(super) fn strip(&mut self, p: &Packet<'_>) -> bool {
+        let end = p.payload.0 as usize;
+        let whole = self.frame_of(p).filter(|_| self.inline && p.outer.is_none() && !self.is_changed);
+        let (Some(frame), L4::Tcp { offset, .. }) = (whole.and_then(|f| f.get(..end)), p.l4) else { return false };
+        self.changed.clear();
+        self.changed.extend_from_slice(frame);
+        let (length, header) = match p.l3 {
+            L3::Ipv4 { offset, header_len, .. } => {
+                (offset as usize + 2, offset as usize..offset as usize + header_len as usize)
+            }
+            L3::Ipv6 { offset, .. } => (offset as usize + 4, offset as usize..offset as usize),
+            _ => return false,
+        };
+        // What IPv6 says is without its own header.
+        let from = header.start + if header.is_empty() { 40 } else { 0 };
+        let Some(len) = end.checked_sub(from).and_then(|n| u16::try_from(n).ok()) else { return false };
+        let mut put = |at: usize, value: u16| match self.changed.get_mut(at..at + 2) {
+            Some(to) => to.copy_from_slice(&value.to_be_bytes()),
+            None => debug_assert!(false, "a header that is not there"),
+        };
+        put(length, len);
+        let check = offset as usize + 16;
+        put(check, 0);
+        if !header.is_empty() {
+            put(header.start + 10, 0);
+            let sum = self.changed.get(header.clone()).map_or(0, checksum::internet);
+            if let Some(to) = self.changed.get_mut(header.start + 10..header.start + 12) {
+                to.copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        let sum = Packet { data: &self.changed, payload: (p.payload.0, 0), ..*p }.tcp_checksum();
+        let (Some(sum), Some(to)) = (sum, self.changed.get_mut(check..check + 2)) else { return false };
+        to.copy_from_slice(&sum.to_be_bytes());
+        self.is_changed = true;
+        true
+    }
+
+    /// The packet, a TCP segment, goes on without its urgent pointer. `false` where that cannot be: it was put together from fragments,
+    /// and its header is not in the last one.
+    #[cold]
+    pub(super) fn clear_urgent(&mut self, p: &Packet<'_>) -> bool {
+        let (Some(stretch), L4::Tcp { offset, .. }) = (self.stretch(p), p.l4) else { return false };
+        // Flags, checksum and pointer.
+        let (header, len) = (offset as usize + 12, 8);
+        if !stretch.has(header, len) {
+            return false;
+        }
+        if !self.is_changed {
+            let Some(frame) = self.frame_of(p) else { return false };
+            self.changed.clear();
+            self.changed.extend_from_slice(frame);
+            self.is_changed = true;
+        }
+        let at = stretch.place + header - stretch.start;
+        let Some(Ok(fields)) = self.changed.get_mut(at..at + len).map(<&mut [u8; 8]>::try_from) else { return false };
+        let word = |b: &[u8; 8], i: usize| u64::from(u16::from_be_bytes([b[i], b[i + 1]]));
+        // ~(~HC + ~m + m') (RFC 1624 section 3).
+        let mut sum = (0xffff - word(fields, 4)) + (0xffff - word(fields, 0)) + (0xffff - word(fields, 6));
+        fields[1] &= !flag::URG;
+        fields[6..].fill(0);
+        sum += word(fields, 0);
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        fields[4..6].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        true
+    }
+
     /// How a packet is rejected, as events say it.
     pub(super) fn how(p: &Packet<'_>) -> &'static [&'static str] {
         if p.is_tcp() { &["tcp-reset"] } else { &["icmp-prohib"] }

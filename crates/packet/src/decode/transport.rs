@@ -177,44 +177,34 @@ fn parse_tcp_options(p: &mut Packet<'_>, mut b: &[u8], found: &mut TcpOptions) {
     }
 }
 
-/// Notes one option. Returns whether its length is right, and whether it is there for the second time.
+/// Notes one option. Returns whether its length is right, and whether it is there for the second time: hosts take the last (RFC 9293
+/// section 3.1 says nothing of it; Linux and the BSDs do).
 fn take_tcp_option(kind: u8, option: &[u8], sack_seen: &mut bool, found: &mut TcpOptions) -> (bool, bool) {
     let len = option.len();
     match kind {
         kind::WINDOW_SCALE if len != 3 => (false, false),
-        kind::WINDOW_SCALE if found.window_scale.is_some() => (true, true),
         kind::WINDOW_SCALE => {
-            let shift = u8_at(option, 2);
-            found.window_scale = Some(if shift > 14 { 0 } else { shift });
-            (true, false)
+            // Larger ones count as 14 (RFC 7323 section 2.3).
+            let shift = u8_at(option, 2).min(14);
+            (true, found.window_scale.replace(shift).is_some())
         }
         kind::MSS if len != 4 => (false, false),
-        kind::MSS if found.mss.is_some() => (true, true),
-        kind::MSS => {
-            found.mss = Some(u16_at(option, 2));
-            (true, false)
-        }
+        kind::MSS => (true, found.mss.replace(u16_at(option, 2)).is_some()),
         kind::SACK_OK if len != 2 => (false, false),
         kind::SACK_OK => (true, std::mem::replace(&mut found.sack_ok, true)),
         kind::TIMESTAMP if len != 10 => (false, false),
-        kind::TIMESTAMP if found.timestamp.is_some() => (true, true),
-        kind::TIMESTAMP => {
-            found.timestamp = Some((u32_at(option, 2), u32_at(option, 6)));
-            (true, false)
-        }
+        kind::TIMESTAMP => (true, found.timestamp.replace((u32_at(option, 2), u32_at(option, 6))).is_some()),
         kind::SACK => {
             if !(2..=34).contains(&len) || len % 8 != 2 {
                 return (false, false);
             }
-            if std::mem::replace(sack_seen, true) {
-                return (true, true);
-            }
+            (found.sack, found.sack_count) = ([(0, 0); 4], 0);
             let edges = option.get(2..).unwrap_or(&[]).chunks_exact(8);
             for (slot, e) in found.sack.iter_mut().zip(edges) {
                 *slot = (u32_at(e, 0), u32_at(e, 4));
                 found.sack_count += 1;
             }
-            (true, false)
+            (true, std::mem::replace(sack_seen, true))
         }
         kind::FAST_OPEN if len > 18 || !len.is_multiple_of(2) => (false, false),
         kind::FAST_OPEN => fast_open(len - 2, found),
@@ -232,9 +222,5 @@ fn take_tcp_option(kind: u8, option: &[u8], sack_seen: &mut bool, found: &mut Tc
 
 /// TCP fast open (RFC 7413), its option's own number or that of experiments (RFC 6994): a cookie, or none to ask for one.
 fn fast_open(cookie_len: usize, found: &mut TcpOptions) -> (bool, bool) {
-    if found.fast_open.is_some() {
-        return (true, true);
-    }
-    found.fast_open = Some(cookie_len as u8);
-    (true, false)
+    (true, found.fast_open.replace(cookie_len as u8).is_some())
 }

@@ -57,7 +57,7 @@ pub(super) fn page(name: &str, table: &'static str) -> &'static str {
         Some(whole) => whole == name,
         None => name.starts_with(pattern),
     };
-    PAGES.iter().find(|(names, _)| names.iter().any(|n| fits(&n))).map_or(table, |p| p.1)
+    PAGES.iter().find(|(names, _)| names.iter().any(&fits)).map_or(table, |p| p.1)
 }
 
 #[cfg(test)]

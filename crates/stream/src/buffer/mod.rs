@@ -1,0 +1,709 @@
+//! One direction's data: what is in order, what came early, and which segment brought what.
+//!
+//! Like a receiver, the buffer knows the byte that it expects next. Data that begins there is *in order*: it goes to the end
+//! of the last run, which is all that most segments need, and the one copy that is made of their bytes. Data that begins behind
+//! it is *early*: it waits in a tree, ordered by its place, and goes to the run when what is missing before it arrives. Each byte
+//! moves once on that way. So a segment costs what its bytes cost and the depth of the tree, however many holes there are.
+//!
+//! Where the receiver acknowledged bytes that were never seen, what is behind the hole is in order all the same, in a run of its
+//! own.
+//!
+//! Bytes that a receiver has in order are final. Of early bytes a later segment may replace some, as the receiver's system
+//! decides ([`OsPolicy`]): [`owners`] knows which segment brought which. Bytes that came in a segment that the receiver may have
+//! discarded (*weak*) are replaced by those of one that it had no reason to discard, until they are acknowledged or read.
+//!
+//! There are two kinds of offsets. *Sequence offsets* count every byte from the one after the SYN on; segments and early data are
+//! placed by them. *Stream offsets* leave out the urgent bytes that the receiver takes out; runs and readers use them. Without
+//! such bytes they are the same.
+
+mod block;
+mod owners;
+mod urgent;
+
+use std::collections::BTreeMap;
+
+use block::Block;
+use owners::{Owners, Segment};
+use urgent::Urgent;
+
+use crate::policy::OsPolicy;
+
+/// Data further apart than this is in separate regions.
+const REGION: u64 = 256 << 10;
+/// Memory of a block of early data besides its bytes: its place in the tree, with what a tree leaves free, and that of an allocation.
+const BLOCK: u64 = 96;
+
+/// What became of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Inserted {
+    /// Bytes that are new to the stream.
+    pub new: u32,
+    /// Whether some bytes were there already.
+    pub overlap: bool,
+    /// Whether some of those were different.
+    pub different: bool,
+    /// Where in the stream an urgent byte was taken out.
+    pub urgent: Option<u64>,
+}
+
+/// One direction's data.
+#[derive(Debug, Clone, Default)]
+pub struct StreamBuffer {
+    /// What is in order, behind the last hole that the receiver does not have. By stream offset.
+    run: Block,
+    /// The sequence offset of the first byte that is not in order: that of the end of `run`.
+    next: u64,
+    /// What is in order before the last hole, oldest first. By stream offset.
+    older: Vec<Block>,
+    /// What is not in order, by sequence offset. No two overlap.
+    early: BTreeMap<u64, Block>,
+    /// Of the bytes that may be replaced, by whom.
+    owners: Owners,
+    /// Whether those that are in order are among them: the receiver's system says so.
+    replaces_in_order: bool,
+    /// Urgent bytes, where there were any.
+    urgent: Option<Box<Urgent>>,
+    /// Nothing before this stream offset is taken any more.
+    floor: u64,
+    /// Everything before this stream offset was freed.
+    released: u64,
+    /// Bytes of memory that early data holds.
+    early_memory: u64,
+    /// What is expected first is not known yet.
+    floats: bool,
+    /// Regions that there are besides the first.
+    far: u32,
+    /// Most regions that there were at a time.
+    regions_seen: u16,
+}
+
+/// Whether what ends at `end` and what begins at `start` are in separate regions.
+const fn apart(end: u64, start: Option<u64>) -> u32 {
+    match start {
+        Some(start) if start.saturating_sub(end) > REGION => 1,
+        _ => 0,
+    }
+}
+
+impl StreamBuffer {
+    /// A buffer of which it is not known yet what is expected first ([`StreamBuffer::begin_at`]): nothing is in order before that.
+    pub fn floating() -> StreamBuffer {
+        StreamBuffer { floats: true, ..StreamBuffer::default() }
+    }
+
+    /// Nothing is in order yet: the first byte expected is the one at the sequence offset `start`, and offsets count from there.
+    /// Nothing that is held is before it.
+    pub fn begin_at(&mut self, start: u64) {
+        self.run = Block::default();
+        self.floats = false;
+        (self.next, self.floor, self.released) = (0, 0, 0);
+        self.move_early(|at| at.saturating_sub(start));
+        self.far += apart(0, self.early.first_key_value().map(|(k, _)| *k));
+        self.absorb(&mut Inserted::default());
+    }
+
+    /// The first byte expected is `add` bytes before what was taken for the first: everything moves by that, and nothing is in order
+    /// any more. `false`, and nothing is done, where some was freed or taken out already.
+    pub fn rewind(&mut self, add: u64) -> bool {
+        if self.released > 0 || self.urgent.is_some() {
+            return false;
+        }
+        self.owners = Owners::default();
+        self.move_early(|at| at + add);
+        let runs = std::mem::take(&mut self.older).into_iter().chain([std::mem::take(&mut self.run)]);
+        for mut run in runs.filter(|r| r.len() > 0) {
+            run.start += add;
+            self.early_memory += run.memory() as u64 + BLOCK;
+            self.early.insert(run.start, run);
+        }
+        (self.next, self.floor) = (0, 0);
+        true
+    }
+
+    /// Moves early data.
+    fn move_early(&mut self, to: impl Fn(u64) -> u64) {
+        for (_, mut block) in std::mem::take(&mut self.early) {
+            block.start = to(block.start);
+            self.early.insert(block.start, block);
+        }
+        self.owners.shift(&to);
+        if let Some(u) = &mut self.urgent {
+            u.shift(&to);
+        }
+    }
+
+    /// Everything before this stream offset was freed.
+    pub const fn freed(&self) -> u64 {
+        self.released
+    }
+
+    /// The stream offset of the end of what is in order.
+    pub fn in_order_end(&self) -> u64 {
+        self.run.end()
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory(&self) -> u64 {
+        let older: usize = self.older.iter().map(Block::memory).sum();
+        let older = older + self.older.capacity() * size_of::<Block>();
+        let urgent = self.urgent.as_ref().map_or(0, |u| u.memory());
+        self.run.memory() as u64 + older as u64 + self.early_memory + self.owners.memory() + urgent
+    }
+
+    /// Most regions that there were at a time: stretches more than 256 KiB apart.
+    pub const fn regions_seen(&self) -> u16 {
+        self.regions_seen
+    }
+
+    /// Whether it holds no byte.
+    pub fn is_empty(&self) -> bool {
+        self.run.len() == 0 && self.older.is_empty() && self.early.is_empty()
+    }
+
+    /// The stream offset of the end of the last byte held.
+    pub fn end(&self) -> u64 {
+        self.early.last_key_value().map_or(self.run.end(), |(_, b)| self.stream_of(b.end()))
+    }
+
+    /// The sequence offset of the first byte that is not in order.
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether something waits for what is missing before it.
+    pub fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// How many urgent bytes were taken out.
+    pub fn urgent_count(&self) -> u64 {
+        self.urgent.as_ref().map_or(0, |u| u.count())
+    }
+
+    /// The stream offset of a sequence offset.
+    #[inline]
+    pub fn stream_of(&self, at: u64) -> u64 {
+        match &self.urgent {
+            None => at,
+            Some(u) => u.stream_of(at),
+        }
+    }
+
+    /// The sequence offset of a stream offset.
+    #[inline]
+    pub fn sequence_of(&self, at: u64) -> u64 {
+        match &self.urgent {
+            None => at,
+            Some(u) => u.sequence_of(at),
+        }
+    }
+
+    /// The byte at the sequence offset `at` is urgent: it is taken out when it gets in order. Whether the pointer counts: it points
+    /// behind what is in order, and behind what the last one pointed at.
+    pub fn point_urgent(&mut self, at: u64) -> bool {
+        self.urgent.get_or_insert_default().point(at, self.next)
+    }
+
+    /// Whether a pointer to the byte at the sequence offset `at` would count.
+    pub fn would_point_urgent(&self, at: u64) -> bool {
+        at >= self.next && self.urgent.as_ref().is_none_or(|u| u.is_behind(at))
+    }
+
+    /// Adds the bytes of a segment at the sequence offset `start`. What is before the floor is left out. Bytes that are there
+    /// already stay, but for those that the receiver replaces: `policy` says which where they are not in order. `weak`: the receiver
+    /// may have discarded the segment.
+    pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OsPolicy, weak: bool) -> Inserted {
+        // In order, and nothing came early: all there is to do for most segments.
+        if start == self.next
+            && self.early.is_empty()
+            && self.urgent.is_none()
+            && !weak
+            && !policy.replaces_in_order()
+            && !bytes.is_empty()
+        {
+            self.run.append(bytes);
+            self.next += bytes.len() as u64;
+            self.regions_seen = self.regions_seen.max(1);
+            return Inserted { new: bytes.len() as u32, ..Inserted::default() };
+        }
+        let mut done = Inserted::default();
+        self.replaces_in_order = policy.replaces_in_order();
+        let segment = Segment { start, end: start + bytes.len() as u64, weak };
+        let from = start.max(self.sequence_of(self.floor));
+        if from >= segment.end {
+            return done;
+        }
+        if from < self.next {
+            let to = segment.end.min(self.next);
+            self.again(from, between(bytes, start, from, to), segment, policy, &mut done);
+        }
+        if segment.end > self.next {
+            let from = from.max(self.next);
+            self.onward(from, between(bytes, start, from, segment.end), segment, policy, &mut done);
+        }
+        done
+    }
+
+    /// Takes bytes that are before what is expected next: they repeat what is in order, or fill a hole that was given up.
+    fn again(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
+        let end = from + bytes.len() as u64;
+        let mut at = from;
+        while at < end {
+            // Urgent bytes that were taken out have no place in the stream.
+            let taken = self.urgent.as_ref().and_then(|u| u.next_taken(at)).filter(|t| *t < end);
+            let stop = taken.unwrap_or(end);
+            if at < stop {
+                self.again_plain(at, between(bytes, from, at, stop), segment, policy, done);
+            }
+            at = if taken.is_some() { stop + 1 } else { stop };
+        }
+    }
+
+    /// As [`StreamBuffer::again`], of bytes that are all in the stream.
+    fn again_plain(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
+        let start = self.stream_of(from);
+        let end = start + bytes.len() as u64;
+        let shift = from - start;
+        let mut at = start;
+        while at < end {
+            let i = self.run_ending_after(at);
+            let runs = self.older.len();
+            let run = if i < runs { self.older.get_mut(i) } else { Some(&mut self.run) };
+            let begins = run.as_ref().map_or(u64::MAX, |r| r.start);
+            let Some(run) = run.filter(|r| r.start <= at) else {
+                let stop = begins.min(end);
+                let part = between(bytes, start, at, stop);
+                self.fill_run(i, at, part);
+                done.new += part.len() as u32;
+                at = stop;
+                continue;
+            };
+            let stop = run.end().min(end);
+            let new = between(bytes, start, at, stop);
+            done.overlap = true;
+            if run.range(at, stop) != new {
+                done.different = true;
+            }
+            if !self.owners.is_empty() {
+                self.owners.contest(at + shift, stop + shift, segment, policy, &mut |a, b| {
+                    copy(run.range_mut(a - shift, b - shift), between(bytes, from, a, b));
+                });
+                if !self.replaces_in_order {
+                    self.owners.in_order(at + shift, stop + shift);
+                }
+            }
+            if stop <= at {
+                return;
+            }
+            at = stop;
+        }
+    }
+
+    /// Puts bytes before the run `i`, where a hole was given up.
+    fn fill_run(&mut self, i: usize, at: u64, part: &[u8]) {
+        let end = at + part.len() as u64;
+        let before = i.checked_sub(1).and_then(|i| self.older.get(i)).is_some_and(|b| b.end() == at);
+        let behind = self.run_start(i) == end;
+        match (before, behind) {
+            (true, _) => {
+                if let Some(b) = self.older.get_mut(i - 1) {
+                    b.append(part);
+                }
+                if behind {
+                    let first = self.older.remove(i - 1);
+                    // What was run `i` has moved down.
+                    let second = match self.older.get_mut(i - 1) {
+                        Some(b) => b,
+                        None => &mut self.run,
+                    };
+                    let second_bytes = std::mem::replace(second, first);
+                    second.join(second_bytes);
+                }
+            }
+            (false, true) => match self.older.get_mut(i) {
+                Some(b) => b.prepend(part),
+                None => self.run.prepend(part),
+            },
+            (false, false) => self.older.insert(i.min(self.older.len()), Block::of(at, part)),
+        }
+    }
+
+    /// The first run that ends behind `at`; the last one where none does.
+    fn run_ending_after(&self, at: u64) -> usize {
+        self.older.partition_point(|b| b.end() <= at)
+    }
+
+    fn run_at(&self, i: usize) -> &Block {
+        self.older.get(i).unwrap_or(&self.run)
+    }
+
+    fn run_start(&self, i: usize) -> u64 {
+        self.run_at(i).start
+    }
+
+    /// Takes bytes from what is expected next on.
+    fn onward(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
+        let end = from + bytes.len() as u64;
+        if !self.early.is_empty() {
+            self.overlap_early(from, bytes, segment, policy, done);
+        }
+        let owned = segment.weak || policy.replaces();
+        let mut at = from;
+        while at < end {
+            let before = self.early.range(..=at).next_back().map(|(k, b)| (*k, b.end()));
+            if let Some((_, stop)) = before.filter(|b| b.1 > at) {
+                at = stop;
+                continue;
+            }
+            let behind = self.early.range(at..).next().map(|(k, _)| *k);
+            let stop = behind.map_or(end, |b| b.min(end));
+            let part = between(bytes, from, at, stop);
+            done.new += part.len() as u32;
+            let ends = match before {
+                None if self.floats => u64::MAX,
+                None => self.next,
+                Some(b) => b.1,
+            };
+            self.far = (self.far + apart(ends, Some(at)) + apart(stop, behind)).saturating_sub(apart(ends, behind));
+            if at == self.next {
+                self.append(at, part, done);
+                if segment.weak || policy.replaces_in_order() {
+                    self.owners.note(at, stop, segment);
+                }
+                self.absorb(done);
+                at = stop.max(self.next);
+                continue;
+            }
+            if owned {
+                self.owners.note(at, stop, segment);
+            }
+            self.put_early(at, part, before, behind.filter(|b| *b == stop));
+            at = stop;
+        }
+        self.regions_seen = self.regions_seen.max(u16::try_from(self.far + 1).unwrap_or(u16::MAX));
+    }
+
+    /// Decides for the bytes of a segment that came early already.
+    fn overlap_early(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
+        let end = from + bytes.len() as u64;
+        let first = self.early.range(..=from).next_back().filter(|(_, b)| b.end() > from);
+        for block in first.into_iter().map(|(_, b)| b).chain(self.early.range(from + 1..end).map(|(_, b)| b)) {
+            done.overlap = true;
+            let (a, b) = (block.start.max(from), block.end().min(end));
+            done.different |= block.range(a, b) != between(bytes, from, a, b);
+        }
+        if !done.overlap || self.owners.is_empty() {
+            return;
+        }
+        let Self { owners, early, .. } = self;
+        owners.contest(from, end, segment, policy, &mut |a, b| {
+            let mut at = a;
+            while at < b
+                && let Some((_, block)) = early.range_mut(..=at).next_back().filter(|(_, b)| b.end() > at)
+            {
+                let stop = block.end().min(b);
+                copy(block.range_mut(at, stop), between(bytes, from, at, stop));
+                at = stop;
+            }
+        });
+    }
+
+    /// Puts early bytes where none are: behind a block that ends there, in front of one that begins where they end (`behind`), or
+    /// in a block of their own.
+    fn put_early(&mut self, at: u64, part: &[u8], before: Option<(u64, u64)>, behind: Option<u64>) {
+        let memory = |b: &Block| b.memory() as u64;
+        if let Some((key, _)) = before.filter(|b| b.1 == at)
+            && let Some(block) = self.early.get_mut(&key)
+        {
+            self.early_memory -= memory(block);
+            block.append(part);
+            self.early_memory += memory(block);
+            return;
+        }
+        if let Some(mut block) = behind.and_then(|key| self.early.remove(&key)) {
+            self.early_memory -= memory(&block);
+            block.prepend(part);
+            self.early_memory += memory(&block);
+            self.early.insert(at, block);
+            return;
+        }
+        let block = Block::of(at, part);
+        self.early_memory += memory(&block) + BLOCK;
+        self.early.insert(at, block);
+    }
+
+    /// Adds bytes that are in order.
+    fn append(&mut self, at: u64, part: &[u8], done: &mut Inserted) {
+        let end = at + part.len() as u64;
+        let urgent = self.urgent.as_deref_mut().and_then(|u| u.take(at, end));
+        match urgent {
+            Some(u) => {
+                self.run.append(between(part, at, at, u));
+                done.urgent = Some(self.run.end());
+                self.run.append(between(part, at, u + 1, end));
+            }
+            None => self.run.append(part),
+        }
+        self.next = end;
+    }
+
+    /// Adds the early data that is in order now.
+    fn absorb(&mut self, done: &mut Inserted) {
+        while let Some(entry) = self.early.first_entry().filter(|e| *e.key() == self.next) {
+            let (at, block) = entry.remove_entry();
+            self.early_memory = self.early_memory.saturating_sub(block.memory() as u64 + BLOCK);
+            if !self.replaces_in_order && !self.owners.is_empty() {
+                self.owners.in_order(at, block.end());
+            }
+            self.append(at, block.bytes(), done);
+        }
+    }
+
+    /// The receiver has everything before the stream offset `acked`: holes before that are given up, and what is behind them is in
+    /// order. Bytes before it cannot be replaced any more. Returns whether weak segments were among those.
+    pub fn acknowledge(&mut self, acked: u64) -> bool {
+        while let Some((&at, _)) = self.early.first_key_value()
+            && self.stream_of(at) <= acked
+        {
+            self.skip_to(at);
+        }
+        !self.owners.is_empty() && self.owners.settle(self.sequence_of(acked))
+    }
+
+    /// Nothing more will come: what is early counts as in order, holes are given up.
+    pub fn finish(&mut self) {
+        while let Some((&at, _)) = self.early.first_key_value() {
+            self.skip_to(at);
+        }
+    }
+
+    /// Goes on with the early data at `at`, the first there is.
+    fn skip_to(&mut self, at: u64) {
+        self.far = self.far.saturating_sub(apart(self.next, Some(at)));
+        let start = self.stream_of(at);
+        let before = std::mem::replace(&mut self.run, Block::at(start));
+        if before.len() > 0 {
+            self.older.push(before);
+        }
+        self.next = at;
+        self.absorb(&mut Inserted::default());
+    }
+
+    /// The bytes from the stream offset `at` on that are there without a hole, up to `limit`; empty where there are none. Of early
+    /// bytes there may be more behind them.
+    #[inline]
+    pub fn contiguous(&self, at: u64, limit: u64) -> &[u8] {
+        if self.older.is_empty() {
+            if at < self.run.end() {
+                return if self.run.start <= at && at < limit { self.run.range(at, limit) } else { &[] };
+            }
+            if self.early.is_empty() {
+                return &[];
+            }
+        }
+        if at < limit { self.contiguous_elsewhere(at, limit) } else { &[] }
+    }
+
+    fn contiguous_elsewhere(&self, at: u64, limit: u64) -> &[u8] {
+        if at < self.run.end() {
+            let run = self.run_at(self.run_ending_after(at));
+            return if run.start <= at { run.range(at, limit) } else { &[] };
+        }
+        let (from, to) = (self.sequence_of(at), self.sequence_of(limit));
+        match self.early.range(..=from).next_back() {
+            Some((_, b)) if b.end() > from => b.range(from, to),
+            _ => &[],
+        }
+    }
+
+    /// Stream offset of the first byte held at or after `at`.
+    #[inline]
+    pub fn next_at(&self, at: u64) -> Option<u64> {
+        if self.older.is_empty() {
+            if at < self.run.end() && self.run.len() > 0 {
+                return Some(self.run.start.max(at));
+            }
+            if self.early.is_empty() {
+                return None;
+            }
+        }
+        self.next_at_elsewhere(at)
+    }
+
+    fn next_at_elsewhere(&self, at: u64) -> Option<u64> {
+        if at < self.run.end() {
+            let run = self.run_at(self.run_ending_after(at));
+            if run.len() > 0 {
+                return Some(run.start.max(at));
+            }
+        }
+        let from = self.sequence_of(at);
+        let holds = self.early.range(..=from).next_back().is_some_and(|(_, b)| b.end() > from);
+        if holds {
+            return Some(at);
+        }
+        self.early.range(from..).next().map(|(k, _)| self.stream_of(*k))
+    }
+
+    /// Start of the data in order without a hole that holds the byte before the stream offset `at`; `at` where there is none.
+    pub fn start_of(&self, at: u64) -> u64 {
+        let i = self.older.partition_point(|b| b.end() < at);
+        let run = self.run_at(i);
+        if run.start <= at && at <= run.end() { run.start } else { at }
+    }
+
+    /// Appends early bytes to `out`: those from sequence offset `start` to `end`, which are all there, with at most `around` that
+    /// are there without a hole before them, and as many behind. Returns the stream offset of the first.
+    pub fn early_around(&self, start: u64, end: u64, around: u64, out: &mut Vec<u8>) -> u64 {
+        let low = start.saturating_sub(around);
+        let high = end.saturating_add(around);
+        let mut from = start;
+        while from > low
+            && let Some((_, b)) = self.early.range(..from).next_back().filter(|(_, b)| b.end() >= from)
+        {
+            from = b.start.max(low);
+        }
+        let mut at = from;
+        while at < high
+            && let Some((_, b)) = self.early.range(..=at).next_back().filter(|(_, b)| b.end() > at)
+        {
+            let stop = b.end().min(high);
+            out.extend_from_slice(b.range(at, stop));
+            at = stop;
+        }
+        self.stream_of(from)
+    }
+
+    /// Data of before the stream offset `floor`, and of what is in order, counts as decided: it is not taken any more, nor replaced.
+    #[inline]
+    pub fn set_floor(&mut self, floor: u64) {
+        let floor = floor.min(self.run.end());
+        if floor > self.floor {
+            self.floor = floor;
+            if !self.owners.is_empty() {
+                let at = self.sequence_of(floor);
+                self.owners.settle(at);
+            }
+        }
+    }
+
+    /// Frees data before the stream offset `before`, which is at or before the floor. Whether that gave memory back.
+    #[inline]
+    pub fn release(&mut self, before: u64) -> bool {
+        self.released = self.released.max(before.min(self.run.end()));
+        if self.older.is_empty() && self.urgent.is_none() {
+            return self.run.release(before);
+        }
+        let whole = self.older.iter().take_while(|b| b.end() <= before).count();
+        let gone = self.older.drain(..whole).count() > 0;
+        let at = self.sequence_of(self.released);
+        if let Some(u) = &mut self.urgent {
+            u.forget_before(at);
+        }
+        self.older.first_mut().unwrap_or(&mut self.run).release(before) || gone
+    }
+
+    /// Gives back the memory that no byte is in: not much will come any more.
+    pub fn shrink(&mut self) {
+        self.older.iter_mut().for_each(Block::shrink);
+        self.run.shrink();
+    }
+
+    /// Calls `each` with every stretch that is held of the `len` bytes at the sequence offset `start`: where in them it begins, and
+    /// what is held.
+    fn held<'a>(&'a self, start: u64, len: usize, each: &mut dyn FnMut(usize, &'a [u8])) {
+        let end = start + len as u64;
+        let mut at = start;
+        while at < end.min(self.next) {
+            let taken = self.urgent.as_ref().and_then(|u| u.next_taken(at)).filter(|t| *t < end);
+            let stop = taken.unwrap_or(end).min(self.next);
+            let place = self.stream_of(at);
+            let to = place + (stop - at);
+            for i in self.run_ending_after(place)..=self.older.len() {
+                let run = self.run_at(i);
+                let a = run.start.max(place);
+                let bytes = run.range(a, to);
+                if a < to && !bytes.is_empty() {
+                    each((at + (a - place) - start) as usize, bytes);
+                }
+            }
+            at = if taken == Some(stop) { stop + 1 } else { stop };
+        }
+        let from = at.max(self.next);
+        if from >= end || self.early.is_empty() {
+            return;
+        }
+        let first = self.early.range(..=from).next_back().filter(|(_, b)| b.end() > from);
+        for block in first.into_iter().map(|(_, b)| b).chain(self.early.range(from + 1..end).map(|(_, b)| b)) {
+            let a = block.start.max(from);
+            each((a - start) as usize, block.range(a, end));
+        }
+    }
+
+    /// How many of `bytes`, at the sequence offset `start`, are held, and whether all that are held are the same.
+    pub fn compare(&self, start: u64, bytes: &[u8]) -> (usize, bool) {
+        let (mut count, mut same) = (0, true);
+        self.held(start, bytes.len(), &mut |at, held| {
+            count += held.len();
+            same &= bytes.get(at..at + held.len()) == Some(held);
+        });
+        (count, same)
+    }
+
+    /// Replaces `bytes`, at the sequence offset `start`, by what is held of them. Whether that changed some.
+    pub fn rewrite(&self, start: u64, bytes: &mut [u8]) -> bool {
+        let mut changed = false;
+        self.held(start, bytes.len(), &mut |at, held| {
+            if let Some(to) = bytes.get_mut(at..at + held.len())
+                && to != held
+            {
+                to.copy_from_slice(held);
+                changed = true;
+            }
+        });
+        changed
+    }
+
+    /// Appends everything held from the stream offset `from` to `to` to `out`, what was freed left out, holes as `[n bytes missing]`,
+    /// until `out` is `max` long.
+    pub fn with_gaps(&self, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
+        let mut at = from.max(self.released);
+        let runs = self.older.iter().chain([&self.run]).map(|b| (b.start, b));
+        let early = self.early.values().map(|b| (self.stream_of(b.start), b));
+        for (start, b) in runs.chain(early).filter(|(_, b)| b.len() > 0) {
+            let (a, z) = (start.max(at), (start + b.len() as u64).min(to));
+            if a >= z {
+                continue;
+            }
+            if out.len() >= max {
+                break;
+            }
+            if a > at {
+                out.extend_from_slice(format!("[{} bytes missing]", a - at).as_bytes());
+            }
+            let room = max.saturating_sub(out.len());
+            let shift = b.start - start;
+            let data = b.range(a + shift, z + shift);
+            out.extend_from_slice(data.get(..room).unwrap_or(data));
+            at = z;
+        }
+        // Where something came behind it, what is missing at the end is a hole like any other.
+        if at < to && to <= self.end() && out.len() < max {
+            out.extend_from_slice(format!("[{} bytes missing]", to - at).as_bytes());
+        }
+        out.truncate(max);
+    }
+}
+
+/// Of bytes that begin at the offset `start`, those from `from` to `to`.
+fn between(bytes: &[u8], start: u64, from: u64, to: u64) -> &[u8] {
+    let (a, b) = (from.saturating_sub(start) as usize, to.saturating_sub(start) as usize);
+    bytes.get(a..b.max(a)).unwrap_or(&[])
+}
+
+/// Copies what fits.
+fn copy(to: &mut [u8], from: &[u8]) {
+    if to.len() == from.len() {
+        to.copy_from_slice(from);
+    }
+}

@@ -1,0 +1,276 @@
+//! What becomes of a segment's data: into the buffer, urgent bytes out of it, and what the acknowledgment makes available.
+
+use margay_packet::tcp::flag as tcp;
+
+use crate::buffer::StreamBuffer;
+use crate::config::UrgentPolicy;
+use crate::doubt;
+use crate::engine::{Exception, Outcome, Segment, StreamEngine, account};
+use crate::established::is_keep_alive;
+use crate::event::StreamEvent;
+use crate::peer::{Assembly, FLOAT, Peer, peer_flag};
+use crate::policy::OsPolicy;
+use crate::seq;
+use crate::session::{TcpSession, flag};
+
+/// So much of what was read at once of a session that was picked up in its middle is kept, to be read again where data comes that was
+/// sent before it.
+const FLOAT_KEPT: u64 = 64 << 10;
+
+impl StreamEngine {
+    /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
+    pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        // Data of a SYN counts where the SYN/ACK acknowledges it: a server may take it without a cookie (RFC 7413 section 4.2). That of
+        // another SYN than the first is not kept.
+        let other = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.seq != session.peers[s.from].isn;
+        let urgent = s.has(tcp::URG) && s.flags & (tcp::SYN | tcp::RST) == 0 && out.doubt & doubt::ACK == 0;
+        let takes = !urgent || self.urgent(session, s, out);
+        if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
+            // Nothing to take.
+        } else if is_keep_alive(session, s) {
+            // Its byte is none of the stream (RFC 9293 section 3.8.4): hosts send what they like there.
+            out.in_stream = true;
+            out.rewrite |= self.config.inline && says_something_else(&session.peers[s.from], s);
+        } else {
+            self.insert(session, s, out);
+            if self.config.inline {
+                // Its data is looked at now, also what the hole before it makes of it.
+                self.look_for_gap(session, s.from, out);
+            }
+        }
+        if s.has(tcp::ACK) {
+            self.acknowledged(session, s.to(), out);
+        }
+        if session.flags & flag::ASYNC != 0 {
+            let off = session.peers[s.from].next_off;
+            if let Some(d) = &mut session.peers[s.from].data {
+                d.acked = d.acked.max(d.place(off));
+                out.new_data[s.from] = true;
+            }
+        }
+    }
+
+    /// Data of `side` was acknowledged up to its `last_ack`.
+    fn acknowledged(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
+        if session.peers[side].take_acknowledged() {
+            out.new_data[side] = true;
+            self.look_for_gap(session, side, out);
+        }
+    }
+
+    /// Data of `side` behind a hole that the receiver has: we never saw what was there.
+    fn look_for_gap(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
+        let (app_off, raw_off) = (session.flags & flag::APP_OFF != 0, session.flags & flag::RAW_OFF != 0);
+        let peer = &mut session.peers[side];
+        let Some(d) = &mut peer.data else { return };
+        // Who does not read stands still, while what the other has read is freed: that is no hole.
+        let app = if app_off { u64::MAX } else { d.app };
+        let raw = if raw_off || d.raw_has_all() { u64::MAX } else { d.raw };
+        let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
+        let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
+        if let Some(next) = d.buffer.next_at(at)
+            && next > at
+            && next <= d.acked
+        {
+            d.gap_seen = next;
+            d.first_gap.get_or_insert(at);
+            peer.flags |= peer_flag::GAP;
+            self.counters.reassembly_gap += 1;
+            self.event(out, StreamEvent::ReassemblySeqGap);
+        }
+    }
+
+    /// The direction's data, which the first segment makes.
+    fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
+        let chunk_size = if from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
+        peer.data.get_or_insert_with(|| {
+            let percent = u64::from(self.config.randomize_chunk_percent.min(100));
+            let span = u64::from(chunk_size) * percent / 100;
+            let spread = u64::from(seed.wrapping_mul(0x9e37_79b1)) % (2 * span + 1);
+            Box::new(Assembly {
+                buffer: if floats { StreamBuffer::floating() } else { StreamBuffer::default() },
+                chunk_size: (u64::from(chunk_size) + spread - span) as u32,
+                context: self.config.raw_context,
+                ..Assembly::default()
+            })
+        })
+    }
+
+    /// Takes a segment's data.
+    fn insert(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        let inline = self.config.inline;
+        let both_off = flag::APP_OFF | flag::RAW_OFF;
+        let dead = session.flags & both_off == both_off;
+        let seed = session.peers[0].isn;
+        let at_once = session.at_once();
+        let depth = match session.depth.unwrap_or(self.config.depth) {
+            0 => u64::MAX,
+            n => n,
+        };
+        let peer = &mut session.peers[s.from];
+        // Where flows past their depth are bypassed, somebody has to notice.
+        if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
+            return;
+        }
+        // Fast open: data comes with the SYN, after it.
+        let seq = if s.has(tcp::SYN) { s.seq.wrapping_add(1) } else { s.seq };
+        let mut offset = peer.offset(seq);
+        if offset < 0 && at_once && peer.has(peer_flag::FLOATING) {
+            // Sent before what was seen first, and nobody has said that it arrived: reading begins anew, with this.
+            let read = peer.data.is_some();
+            if peer.begin_before(offset.unsigned_abs(), inline) {
+                out.restart |= read;
+                offset = 0;
+            } else if inline {
+                // It was never looked at, and cannot be any more.
+                out.drop |= self.config.drop_invalid;
+                return;
+            }
+        }
+        let cut = usize::try_from(-offset).unwrap_or(0);
+        let payload = s.payload.get(cut..).unwrap_or(&[]);
+        let offset = u64::try_from(offset).unwrap_or(0);
+        let policy = if inline { OsPolicy::First } else { peer.policy };
+        let floats = peer.has(peer_flag::FLOATING) && !at_once;
+        let base = if floats { FLOAT } else { 0 };
+        let weak = out.doubt != 0 && !inline;
+        let d = self.assembly(peer, s.from, seed, floats);
+        let room = depth.saturating_sub(d.place(offset).saturating_sub(base)).min(payload.len() as u64) as usize;
+        let kept = payload.get(..room).unwrap_or(payload);
+        if self.config.reassembly_memcap != 0
+            && self.counters.reassembly_memuse + kept.len() as u64 > self.config.reassembly_memcap
+        {
+            self.counters.segment_memcap_drop += 1;
+            self.counters.insert_data_normal_fail += 1;
+            self.event(out, StreamEvent::ReassemblyInsertMemcap);
+            out.exception = Some(Exception::ReassemblyMemcap);
+            if let Some(d) = &mut session.peers[s.from].data {
+                account(&mut self.counters, d);
+            }
+            return;
+        }
+        let done = d.buffer.insert(offset, kept, policy, weak);
+        let end = offset + kept.len() as u64;
+        d.pending = true;
+        d.packet = (d.place(offset), d.place(end));
+        d.around.clear();
+        if inline && end > d.buffer.next() {
+            let around = u64::from(d.chunk_size);
+            d.around_at = d.buffer.early_around(offset.max(d.buffer.next()), end, around, &mut d.around);
+        } else if done.urgent.is_some() {
+            // What is behind it says something else without it.
+            d.packet.1 = d.buffer.in_order_end();
+        }
+        self.counters.urgent_oob_data += u64::from(done.urgent.is_some());
+        self.counters.segments += 1;
+        self.counters.overlap += u64::from(done.overlap);
+        // Inline the packet must say what the stream has, also where that was inspected already, and nothing of what was freed.
+        let different = done.different || (inline && !d.buffer.compare(offset, kept).1);
+        out.rewrite |= inline && (cut > 0 || d.place(offset) < d.buffer.freed());
+        account(&mut self.counters, d);
+        if at_once && d.buffer.end() > FLOAT_KEPT {
+            peer.flags &= !peer_flag::FLOATING;
+        }
+        // What waited for it may have been acknowledged.
+        if seq::gt(peer.last_ack, s.seq) {
+            peer.take_acknowledged();
+        }
+        if different {
+            self.counters.overlap_diff_data += 1;
+            self.event(out, StreamEvent::ReassemblyOverlapDifferentData);
+            out.rewrite |= inline;
+        }
+        out.in_stream = true;
+        out.new_data[s.from] |= inline;
+        if room < payload.len() {
+            session.peers[s.from].flags |= peer_flag::DEPTH;
+            self.counters.stream_depth_reached += 1;
+            self.event(out, StreamEvent::ReassemblyDepthReached);
+        }
+        if self.config.bypass && session.peers.iter().any(|p| p.has(peer_flag::DEPTH)) {
+            out.bypass = true;
+        }
+    }
+
+    /// Takes the urgent pointer of a segment. Whether the segment's data is to be taken.
+    fn urgent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        let seed = session.peers[0].isn;
+        let (drops, gap) = (self.config.inline, s.payload.is_empty());
+        let dead = session.flags & (flag::APP_OFF | flag::RAW_OFF) == flag::APP_OFF | flag::RAW_OFF;
+        // One that asks whether the other side is there is discarded there.
+        if dead || is_keep_alive(session, s) {
+            return true;
+        }
+        match self.config.urgent {
+            UrgentPolicy::Inline => return true,
+            UrgentPolicy::Gap => return gap,
+            // Where nothing can be dropped it reaches the host, which takes the urgent byte out.
+            UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {}
+        }
+        let at_once = session.at_once();
+        let peer = &mut session.peers[s.from];
+        // The pointer names the byte behind the urgent one (RFC 6093 section 2.1, as hosts do it); none before the first.
+        let Ok(at) = u64::try_from(peer.offset(s.seq.wrapping_add(u32::from(s.urgent.saturating_sub(1))))) else {
+            return true;
+        };
+        if peer.has(peer_flag::DEPTH) {
+            return true;
+        }
+        let limit = u64::from(self.config.urgent_oob_limit);
+        let floats = peer.has(peer_flag::FLOATING) && !at_once;
+        let d = self.assembly(peer, s.from, seed, floats);
+        if d.buffer.urgent_count() < limit || !d.buffer.would_point_urgent(at) {
+            d.buffer.point_urgent(at);
+            return true;
+        }
+        if peer.flags & peer_flag::OOB_LIMIT == 0 {
+            peer.flags |= peer_flag::OOB_LIMIT;
+            self.event(out, StreamEvent::ReassemblyUrgentOobLimitReached);
+        }
+        match self.config.urgent_oob_limit_policy {
+            UrgentPolicy::Inline => true,
+            UrgentPolicy::Gap => gap,
+            UrgentPolicy::Drop if drops => {
+                (out.drop, out.drop_urgent) = (true, true);
+                false
+            }
+            // Nothing is dropped here: the host takes it out all the same.
+            UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {
+                if let Some(d) = &mut session.peers[s.from].data {
+                    d.buffer.point_urgent(at);
+                }
+                true
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// What is before `last_ack` may be read, and stays as it is. Whether that is more than before.
+    fn take_acknowledged(&mut self) -> bool {
+        let Ok(acked) = u64::try_from(self.offset(self.last_ack)) else { return false };
+        let Some(d) = &mut self.data else { return false };
+        if self.flags & peer_flag::FLOATING != 0 {
+            return false;
+        }
+        let acked = d.place(acked);
+        if acked <= d.acked {
+            return false;
+        }
+        d.acked = acked;
+        if d.buffer.acknowledge(acked) && self.low_ttl != 0 {
+            // Packets with as few hops left as that arrive.
+            self.ttl = self.low_ttl;
+            self.low_ttl = 0;
+        }
+        true
+    }
+}
+
+/// Whether a segment differs from what is held of its bytes.
+fn says_something_else(sender: &Peer, s: &Segment<'_>) -> bool {
+    match (sender.data.as_deref(), u64::try_from(sender.offset(s.seq))) {
+        (Some(d), Ok(at)) => !d.buffer.compare(at, s.payload).1,
+        _ => false,
+    }
+}

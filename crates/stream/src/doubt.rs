@@ -1,0 +1,124 @@
+//! Whether a host takes a segment that passed the checks, and what may be sent on of one that did not.
+//!
+//! Hosts discard segments for reasons that a sensor cannot always be sure of. Such a segment's data is kept, but counts less than that
+//! of another: where both differ it gives way (`weak` in the buffer). Inline the segment is dropped where a host would not miss it.
+
+use margay_packet::tcp::flag as tcp;
+
+use crate::engine::{Segment, StreamEngine};
+use crate::peer::peer_flag;
+use crate::session::{TcpSession, TcpState, flag};
+use crate::{established, seq};
+
+/// It acknowledges what was not sent, or more than a window before what is acknowledged (RFC 9293 section 3.10.7.4, RFC 5961 section
+/// 5.2): hosts discard it.
+pub(crate) const ACK: u8 = 1;
+/// It is signed and the connection is not, or the other way round (RFC 2385, RFC 5925).
+pub(crate) const SIGNED: u8 = 1 << 1;
+/// It has fewer hops left than others of its sender that arrived.
+pub(crate) const TTL: u8 = 1 << 2;
+/// A byte that asks whether a closed window has opened: hosts drop it where it has not.
+pub(crate) const PROBE: u8 = 1 << 3;
+/// It reaches beyond the window: some hosts drop it whole, some take what is inside it, some take all.
+pub(crate) const BEYOND: u8 = 1 << 4;
+/// Its timestamp is older than one that the receiver may have noted (RFC 7323 section 5).
+pub(crate) const TIME: u8 = 1 << 5;
+
+/// Whether every host discards the data of a segment of which that is so.
+pub(crate) const fn discarded(doubt: u8) -> bool {
+    doubt & (ACK | SIGNED) != 0
+}
+
+/// What may become of a segment that does not fit its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spare {
+    /// It says what was inspected: it may pass.
+    Passes,
+    /// Its receiver has all of it, and what it says cannot be compared any more: it may pass without its data, so that its sender
+    /// gets an answer.
+    WithoutData,
+    /// It brings what was not inspected.
+    No,
+}
+
+impl StreamEngine {
+    /// Why a host may not take the data of a segment.
+    pub(crate) fn doubt(&self, session: &TcpSession, s: &Segment<'_>) -> u8 {
+        let mut doubt = 0;
+        let other = &session.peers[s.to()];
+        if s.ack.wrapping_sub(other.last_ack) > other.next_seq.wrapping_sub(other.last_ack) && is_ack_odd(session, s) {
+            doubt |= ACK;
+        }
+        if s.payload.is_empty() {
+            return doubt;
+        }
+        let signed = session.flags & flag::SIGNED != 0;
+        if s.options.signed != signed && session.flags & flag::MIDSTREAM == 0 {
+            doubt |= SIGNED;
+        }
+        if s.ttl < session.peers[s.from].ttl && s.ttl != 0 {
+            doubt |= TTL;
+        }
+        if established::is_probe(session, s) {
+            doubt |= PROBE;
+        }
+        doubt
+    }
+
+    /// What may become, inline, of a segment that was not accepted. A host that repeats itself, late or with an old timestamp because
+    /// the link doubled or delayed a packet, is no attack; one that says something else than before is not spared, nor is one that
+    /// says what was never seen, whoever acknowledged that.
+    pub(crate) fn spare(&self, session: &TcpSession, s: &Segment<'_>) -> Spare {
+        if s.payload.is_empty() {
+            return Spare::Passes;
+        }
+        if session.state < TcpState::Established {
+            return Spare::No;
+        }
+        let sender = &session.peers[s.from];
+        let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(s.seq))) else {
+            return Spare::No;
+        };
+        let (held, same) = d.buffer.compare(at, s.payload);
+        let whole = same && held == s.payload.len();
+        if seq::leq(s.end(), sender.last_ack) {
+            let end = at + u64::from(s.len());
+            // All of it was taken, and acknowledged after that.
+            let taken = end <= d.buffer.next() && d.first_gap.is_none_or(|gap| d.place(end) <= gap);
+            return match (whole, taken) {
+                (true, _) => Spare::Passes,
+                (false, true) => Spare::WithoutData,
+                (false, false) => Spare::No,
+            };
+        }
+        // Its end has to be where it was.
+        let again = sender.has(peer_flag::FIN) && s.end().wrapping_add(1) == sender.next_seq;
+        if s.flags & (tcp::SYN | tcp::URG | tcp::RST) != 0 || (s.has(tcp::FIN) && !again) {
+            return Spare::No;
+        }
+        if whole { Spare::Passes } else { Spare::No }
+    }
+}
+
+/// Whether a segment acknowledges what was not sent, or something too old.
+#[cold]
+fn is_ack_odd(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let other = &session.peers[s.to()];
+    s.has(tcp::ACK)
+        && session.state >= TcpState::Established
+        && session.flags & flag::ASYNC == 0
+        && !other.has(peer_flag::GUESSED | peer_flag::FLOATING)
+        && (seq::gt(s.ack, other.next_seq) || too_old(session, s))
+}
+
+/// Whether a segment acknowledges something so old that its receiver discards it: more than the largest window before what is
+/// acknowledged, or before the first byte that was sent.
+fn too_old(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let other = &session.peers[s.to()];
+    if seq::geq(s.ack, other.last_ack) {
+        return false;
+    }
+    let back = u64::from(other.last_ack.wrapping_sub(s.ack));
+    let sent = if session.flags & flag::MIDSTREAM == 0 { other.acked_bytes() } else { u64::MAX };
+    back > sent.min(u64::from(other.max_window))
+}

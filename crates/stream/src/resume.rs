@@ -1,0 +1,263 @@
+//! Connections that go on where they were left: after a silence longer than flows live, after they had to make room, or after a reset
+//! that their host did not believe.
+//!
+//! A host keeps a connection for as long as it likes, and a flow times out. What matters of a connection that is not over fits a cache
+//! line: what each side has acknowledged, its window and its timestamps. [`Remembered`] keeps that, in a table of fixed size; when a
+//! packet comes that fits, its session begins there. So nothing has to be guessed, as it has when a connection is picked up in its
+//! middle, and `stream.midstream` need not be on. What the application layer knew is lost.
+
+use margay_packet::Packet;
+use margay_packet::tcp::flag as tcp;
+
+use crate::engine::{Outcome, Segment, StreamEngine};
+use crate::peer::{Peer, peer_flag};
+use crate::seq;
+use crate::session::{TcpSession, TcpState, flag};
+
+/// Entries of a set.
+const WAYS: usize = 4;
+/// What of [`TcpSession::flags`] goes on.
+const KEPT: u16 = flag::TIMESTAMP | flag::SACK | flag::SIGNED | flag::SCALED;
+
+/// One side, as a sender.
+#[derive(Debug, Clone, Copy, Default)]
+struct Side {
+    isn: u32,
+    /// What the other side expects next.
+    next: u32,
+    edge: u32,
+    max_window: u32,
+    last_ts: u32,
+    last_ts_time: u32,
+}
+
+/// A connection that may go on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// The hash of its addresses and ports; 0: none.
+    print: u64,
+    /// When it was remembered, in seconds.
+    secs: u32,
+    flags: u16,
+    wscale: [u8; 2],
+    sides: [Side; 2],
+}
+
+const _: () = assert!(size_of::<Entry>() == 64);
+
+/// Whether the client is the one of both ends that a flow's key has first: the other bits of [`Entry::flags`] are those of a session.
+const CLIENT_SECOND: u16 = 1 << 15;
+
+/// Connections that may go on, by the hash of their addresses and ports. It is to be seeded: who knows it can choose which are
+/// forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    /// None before the first connection is remembered.
+    entries: Vec<[Entry; WAYS]>,
+    /// How many sets there are room for.
+    sets: usize,
+    len: usize,
+}
+
+impl Remembered {
+    /// For that many connections; 0 remembers none.
+    pub(crate) const fn new(connections: usize) -> Remembered {
+        Remembered { entries: Vec::new(), sets: connections.div_ceil(WAYS), len: 0 }
+    }
+
+    fn set(&mut self, print: u64) -> Option<&mut [Entry; WAYS]> {
+        // Other bits than those that tell a set's entries apart first.
+        let n = (u128::from(print.rotate_left(32)) * self.entries.len() as u128) >> 64;
+        self.entries.get_mut(n as usize)
+    }
+
+    /// Keeps an entry, where a set is full instead of its oldest. Whether that was another connection's.
+    fn keep(&mut self, entry: Entry) -> bool {
+        if self.entries.is_empty() {
+            self.entries = vec![[Entry::default(); WAYS]; self.sets];
+        }
+        let Some(set) = self.set(entry.print) else { return false };
+        let at = set.iter().position(|e| e.print == entry.print).or_else(|| set.iter().position(|e| e.print == 0));
+        let oldest = || set.iter().enumerate().min_by_key(|(_, e)| e.secs).map_or(0, |(i, _)| i);
+        let at = at.unwrap_or_else(oldest);
+        let Some(place) = set.get_mut(at) else { return false };
+        let before = std::mem::replace(place, entry).print;
+        self.len += usize::from(before == 0);
+        before != 0 && before != entry.print
+    }
+
+    /// The entry of a connection, which is taken out where `fits` says so.
+    fn take(&mut self, print: u64, fits: impl FnOnce(&Entry) -> bool) -> Option<Entry> {
+        let set = self.set(print)?;
+        let place = set.iter_mut().find(|e| e.print == print)?;
+        if !fits(place) {
+            return None;
+        }
+        let entry = std::mem::take(place);
+        self.len -= 1;
+        Some(entry)
+    }
+}
+
+/// The hash of a flow's key, which is never 0 here, and whether the source of a packet, or a flow's client, comes second in the key.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowPrint {
+    /// The hash: the same in both directions.
+    pub hash: u64,
+    /// Whether the source, or the client, is the end that the key has second.
+    pub second: bool,
+}
+
+impl FlowPrint {
+    const fn print(self) -> u64 {
+        if self.hash == 0 { 1 } else { self.hash }
+    }
+}
+
+impl Entry {
+    fn side(p: &Peer) -> Side {
+        Side {
+            isn: p.isn,
+            next: p.last_ack,
+            edge: p.edge,
+            max_window: p.max_window,
+            last_ts: p.last_ts,
+            last_ts_time: p.last_ts_time,
+        }
+    }
+
+    fn of(session: &TcpSession, print: FlowPrint, secs: u32) -> Entry {
+        Entry {
+            print: print.print(),
+            secs,
+            flags: session.flags & KEPT | if print.second { CLIENT_SECOND } else { 0 },
+            wscale: [session.peers[0].wscale, session.peers[1].wscale],
+            sides: [Self::side(&session.peers[0]), Self::side(&session.peers[1])],
+        }
+    }
+
+    /// Index of the sender of a packet.
+    const fn from(&self, second: bool) -> usize {
+        if second == (self.flags & CLIENT_SECOND != 0) { 0 } else { 1 }
+    }
+
+    /// Whether a packet may be the connection's next: new data in the window, or an acknowledgment of what was sent.
+    fn fits(&self, s: &Segment<'_>, second: bool) -> bool {
+        let from = self.from(second);
+        let [own, other] = if from == 0 { self.sides } else { [self.sides[1], self.sides[0]] };
+        let ack_back = u64::from(other.next.wrapping_sub(s.ack));
+        let ack = if seq::gt(s.ack, other.next) {
+            seq::leq(s.ack, other.edge)
+        } else {
+            ack_back <= u64::from(other.max_window.max(u32::from(u16::MAX)))
+        };
+        ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, own.edge)
+    }
+
+    fn restore(&self, session: &mut TcpSession) {
+        session.state = TcpState::Established;
+        session.flags |= self.flags & KEPT | flag::RESUMED;
+        for ((p, side), wscale) in session.peers.iter_mut().zip(self.sides).zip(self.wscale) {
+            p.start(side.next.wrapping_sub(1));
+            p.isn = side.isn;
+            p.edge = side.edge;
+            (p.window, p.max_window) = (side.max_window, side.max_window);
+            (p.last_ts, p.max_ts, p.last_ts_time) = (side.last_ts, side.last_ts, side.last_ts_time);
+            p.wscale = wscale;
+        }
+    }
+}
+
+impl TcpSession {
+    /// Whether the connection may go on after this: it was established, both of its sides were followed, and it is not over.
+    fn may_go_on(&self) -> bool {
+        let over = match self.state {
+            TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
+            TcpState::TimeWait | TcpState::LastAck => true,
+            state => state < TcpState::Established,
+        };
+        let known = self.peers.iter().all(|p| !p.has(peer_flag::FLOATING | peer_flag::GUESSED) && p.last_ack != 0);
+        !over && known && self.flags & flag::ASYNC == 0
+    }
+}
+
+impl StreamEngine {
+    /// Remembers a session that ends, at `secs` of packet time, where its connection may go on.
+    pub fn remember(&mut self, session: &TcpSession, print: FlowPrint, secs: u32) {
+        if session.may_go_on() && self.remembered.keep(Entry::of(session, print, secs)) {
+            self.counters.resumable_forgotten += 1;
+        }
+        self.counters.resumable = self.remembered.len as u64;
+    }
+
+    /// Resumes the connection of a packet for which there is no session, or one that nobody but its client ever opened: where it was
+    /// remembered, and the packet fits. Returns whether the packet was sent by the client.
+    pub fn resume(
+        &mut self,
+        session: &mut Option<Box<TcpSession>>,
+        packet: &Packet<'_>,
+        print: FlowPrint,
+    ) -> Option<bool> {
+        if self.remembered.len == 0 || session.as_ref().is_some_and(|s| s.state != TcpState::SynSent) {
+            return None;
+        }
+        let header = packet.tcp()?;
+        let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
+        if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
+            || s.payload.is_empty() && (session.is_some() || !self.config.midstream)
+            || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
+        {
+            return None;
+        }
+        let entry = self.remembered.take(print.print(), |e| e.fits(&s, print.second))?;
+        self.counters.resumable = self.remembered.len as u64;
+        if let Some(opened) = session.take() {
+            self.end(&opened);
+        }
+        let mut out = Outcome::default();
+        let mut new = self.create(packet, &mut out)?;
+        let from = entry.from(print.second);
+        if from == 1 {
+            let [a, b] = &mut new.peers;
+            std::mem::swap(&mut a.policy, &mut b.policy);
+        }
+        entry.restore(&mut new);
+        *session = Some(new);
+        self.counters.resumed += 1;
+        Some(from == 0)
+    }
+
+    /// A session was closed by a reset, and goes on all the same: whoever sent the reset, the host did not believe it, or did not get
+    /// it. What was not acknowledged is read again.
+    pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> bool {
+        let own = &session.peers[s.from];
+        let other = &session.peers[s.to()];
+        if session.flags & flag::INLINE != 0
+            || !own.has(peer_flag::RESET)
+            || s.flags & (tcp::SYN | tcp::RST | tcp::FIN | tcp::ACK) != tcp::ACK
+            || s.payload.is_empty()
+            || seq::gt(s.ack, other.next_seq)
+            || seq::leq(s.end(), own.last_ack)
+            || seq::geq(s.seq, own.edge)
+        {
+            return false;
+        }
+        // What was on its way before the reset says nothing.
+        let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
+        if again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true)) {
+            return false;
+        }
+        session.state = TcpState::Established;
+        session.flags |= flag::RESUMED;
+        for p in &mut session.peers {
+            p.flags &= !(peer_flag::RESET | peer_flag::RST_SENT | peer_flag::FIN);
+            if let Some(d) = &mut p.data {
+                d.app = d.app.min(d.acked);
+                d.raw = d.raw.min(d.acked);
+                d.raw_end = None;
+            }
+        }
+        self.counters.resumed += 1;
+        true
+    }
+}
