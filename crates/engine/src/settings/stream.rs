@@ -55,7 +55,7 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
         urgent: urgent("stream.reassembly.urgent.policy", d.urgent)?,
         urgent_oob_limit: number(config, "stream.reassembly.urgent.oob-limit", d.urgent_oob_limit)?,
         urgent_oob_limit_policy: urgent("stream.reassembly.urgent.oob-limit-policy", d.urgent_oob_limit_policy)?,
-        remembered: number(config, "margay.resumable-connections", d.remembered)?,
+        remembered: number::<u32>(config, "margay.resumable-connections", d.remembered as u32)? as usize,
         os_policies,
         ..d
     })
