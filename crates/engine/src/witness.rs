@@ -41,6 +41,8 @@ pub enum What {
     },
     /// The application layer takes no more data of the flow; noted for each direction.
     AppOff,
+    /// The application layer begins anew with the stream.
+    AppRestart,
     /// A packet went to detection; these are the bytes of its payload.
     Payload(Range<usize>),
     /// A decoder or stream event that rules can ask for, by its name.
@@ -116,6 +118,12 @@ impl Witness {
     pub(crate) fn app_off(&mut self, core: &FlowCore) {
         for dir in [Direction::ToServer, Direction::ToClient] {
             self.note(core, dir, What::AppOff);
+        }
+    }
+
+    pub(crate) fn app_restart(&mut self, core: &FlowCore) {
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            self.note(core, dir, What::AppRestart);
         }
     }
 

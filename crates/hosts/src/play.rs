@@ -311,7 +311,9 @@ impl Bench {
                 self.note(t);
             }
         }
-        if !t.c.lazy {
+        if t.c.lazy {
+            self.accept(t);
+        } else {
             self.read(t, false);
         }
         Ok(())
@@ -322,7 +324,7 @@ impl Bench {
         packet::segment(s, (t.sender, t.host), t.c.isn, t.c.http, t.heard, t.base, &mut |f, arrives| {
             frames.push((f.to_vec(), arrives));
         });
-        if s.has(flag::SYN) && !s.lost {
+        if s.has(flag::SYN) && s.flags & (flag::FIN | flag::RST) == 0 && !s.lost {
             t.syns.push((s.at + 1, s.len.into()));
         }
         for (frame, arrives) in frames {
@@ -377,9 +379,11 @@ impl Bench {
                 let seq = a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32;
                 println!("    answer: flags {:#x} acknowledges {seq} passed {passed}", a.flags);
             }
-            if t.first.is_none() && a.flags & (flag::ACK | flag::RST) == flag::ACK {
+            if (t.first.is_none() || a.flags & flag::SYN != 0 && t.stream.is_none())
+                && a.flags & (flag::ACK | flag::RST) == flag::ACK
+            {
                 let ack = i64::from(a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32);
-                t.first = t.syns.iter().find(|s| s.0 == ack || s.0 + s.1 == ack).map(|s| s.0);
+                t.first = t.syns.iter().rev().find(|s| s.0 == ack || s.0 + s.1 == ack).map(|s| s.0);
             }
             if passed && a.flags & flag::RST == 0 {
                 if !t.answered || a.flags & flag::SYN != 0 || (a.end.wrapping_sub(t.heard.next) as i32) > 0 {
@@ -394,13 +398,16 @@ impl Bench {
 
     fn note(&mut self, t: &mut Talk<'_>) {
         if let Some(w) = self.engine.witness().filter(|w| !w.records().is_empty()) {
+            if self.trace {
+                w.records().iter().for_each(|r| println!("      flow {} from port {}: {:?}", r.flow, r.from.1, r.what));
+            }
             t.seen.note(w, t.sender, t.host, t.c.isn);
             self.engine.clear_witness();
         }
     }
 
-    /// The application reads what there is; inline that must have been inspected by now.
-    fn read(&mut self, t: &mut Talk<'_>, all: bool) {
+    /// The application accepts the sender's connection.
+    fn accept(&mut self, t: &mut Talk<'_>) {
         if t.stream.is_none() && t.c.role == Role::Server {
             while let Some((stream, from)) = self.host.accept(t.c.port.min(2)) {
                 if plain(from) == t.sender {
@@ -412,6 +419,11 @@ impl Bench {
                 let _ = sys::close_resets(stream.as_fd());
             }
         }
+    }
+
+    /// The application reads what there is; inline that must have been inspected by now.
+    fn read(&mut self, t: &mut Talk<'_>, all: bool) {
+        self.accept(t);
         let Some(stream) = t.stream.as_ref().filter(|_| !t.over) else { return };
         loop {
             match sys::receive(stream.as_fd(), &mut self.buffer) {

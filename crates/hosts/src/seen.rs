@@ -161,6 +161,7 @@ impl Seen {
                     t.gaps.push((at, at.saturating_add_unsigned(*len)));
                 }
                 What::AppOff => t.app_off = true,
+                What::AppRestart => (t.app, t.app_off, t.gaps) = Default::default(),
                 What::Payload(_) | What::Event(_) => {}
             }
         }

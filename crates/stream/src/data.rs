@@ -165,6 +165,7 @@ impl StreamEngine {
         self.counters.segments += 1;
         self.counters.overlap += u64::from(done.overlap);
         // Inline the packet must say what the stream has, also where that was inspected already, and nothing of what was freed.
+        let full = d.place(d.buffer.next()).saturating_sub(base) >= depth;
         let different = done.different || (inline && !d.buffer.compare(offset, kept).1);
         out.rewrite |= inline && (cut > 0 || d.place(offset) < d.buffer.freed());
         account(&mut self.counters, d);
@@ -182,7 +183,8 @@ impl StreamEngine {
         }
         out.in_stream = true;
         out.new_data[s.from] |= inline;
-        if room < payload.len() {
+        // Early data beyond it ends nothing: what is before comes yet.
+        if room < payload.len() && full {
             session.peers[s.from].flags |= peer_flag::DEPTH;
             self.counters.stream_depth_reached += 1;
             self.event(out, StreamEvent::ReassemblyDepthReached);

@@ -157,10 +157,13 @@ impl StreamEngine {
         let Some(header) = packet.tcp() else { return out };
         let mut s = Segment::new(&header, packet, direction);
         let opens = s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN;
-        if match session {
+        let broken = || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false);
+        let reuses = match session {
             Some(session) => is_reuse(session, &s),
             None => opens && !fresh,
-        } {
+        };
+        // A host discards it.
+        if reuses && !broken() {
             out.reuse = true;
             return out;
         }
@@ -175,7 +178,7 @@ impl StreamEngine {
         if s.has(tcp::URG) {
             self.counters.urg += 1;
         }
-        if self.config.checksum_validation && packet.l4_checksum_ok() == Some(false) {
+        if broken() {
             self.counters.invalid_checksum += 1;
             out.bad_checksum = true;
             return out;

@@ -548,7 +548,8 @@ impl TcpSession {
         let inline = self.inline();
         let closed = self.state == TcpState::Closed;
         // What was not acknowledged may have to be read again: not every host believes a reset.
-        let may_go_on = closed && !inline && self.peers.iter().any(|p| p.has(peer_flag::RESET));
+        let reset = closed && self.peers.iter().any(|p| p.has(peer_flag::RESET));
+        let may_go_on = reset && !inline;
         let held_back = self.holds_back(&self.peers[direction.index()]);
         let Some(d) = &mut self.peers[direction.index()].data else { return };
         let end = d.buffer.in_order_end();
@@ -566,7 +567,7 @@ impl TcpSession {
             (false, false) => app.max(raw).min(d.acked),
         };
         let back =
-            if closed && !may_go_on || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
+            if closed && !reset || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
         let keep = if inline || may_go_on { keep.min(d.acked) } else { keep };
         let keep = d.keep.map_or(keep, |k| keep.min(k));

@@ -27,13 +27,13 @@ impl StreamEngine {
             return;
         }
         // The last of a connection that was in its middle: there is no more to it, but this.
-        let last_data = self.config.midstream && s.has(tcp::FIN | tcp::ACK) && !s.payload.is_empty();
+        let pickup = self.config.midstream || self.config.async_oneside;
+        let last_data = pickup && s.has(tcp::FIN | tcp::ACK) && !s.payload.is_empty();
         if s.has(tcp::FIN) && !last_data {
             self.event(out, E::FinButNoSession);
             out.exception = Some(Exception::Midstream);
             return;
         }
-        let pickup = self.config.midstream || self.config.async_oneside;
         if s.has(tcp::SYN | tcp::ACK) {
             out.exception = Some(Exception::Midstream);
             if !pickup {
@@ -147,15 +147,10 @@ impl StreamEngine {
         if s.options.fast_open.is_some() {
             session.flags |= flag::FAST_OPEN;
         }
-        set_if(&mut session.flags, flag::SYN_DATA, !s.payload.is_empty());
         // What the other side may send, before it is known whether windows are scaled.
         let to = &mut session.peers[s.to()];
         to.window = u32::from(s.window);
-        if !s.payload.is_empty() {
-            let p = &mut session.peers[s.from];
-            p.advance(s.seq.wrapping_add(1).wrapping_add(s.len()));
-            p.edge = p.next_seq;
-        }
+        with_data(session, s);
     }
 
     /// A packet of a session: whether it belongs to it.
@@ -211,6 +206,17 @@ impl StreamEngine {
                 return false;
             }
         }
+        if self.config.inline
+            && sender.has(peer_flag::FIN)
+            && s.has(tcp::FIN)
+            && s.end().wrapping_add(1) != sender.next_seq
+            && session.flags & flag::ASYNC == 0
+        {
+            // It ended elsewhere.
+            self.event(out, E::FinOutOfWindow);
+            out.drop = self.config.drop_invalid;
+            return false;
+        }
         let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
         out.doubt |= self.doubt(session, s);
         let ok = match session.state {
@@ -256,7 +262,7 @@ impl StreamEngine {
             let client = &session.peers[0];
             let first = client.isn.wrapping_add(1);
             let plain = s.ack == first;
-            let data = s.ack == client.next_seq;
+            let data = seq::gt(s.ack, first) && seq::leq(s.ack, client.next_seq) || s.ack == client.next_seq;
             if !plain && !data {
                 // Another SYN of the client may be the one that is answered.
                 let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
@@ -294,7 +300,7 @@ impl StreamEngine {
                     out.without_data = self.config.inline && !s.payload.is_empty();
                     return self.queue(session, Queued::of(s), out);
                 }
-                set_if(&mut session.flags, flag::SYN_DATA, !s.payload.is_empty());
+                with_data(session, s);
                 return true;
             }
             // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.
@@ -578,10 +584,15 @@ fn set(flags: &mut u16, bit: u16, on: bool) {
     }
 }
 
-fn set_if(flags: &mut u16, bit: u16, on: bool) {
-    if on {
-        *flags |= bit;
+/// Takes the length of the data that comes with a SYN.
+fn with_data(session: &mut TcpSession, s: &Segment<'_>) {
+    if s.payload.is_empty() {
+        return;
     }
+    session.flags |= flag::SYN_DATA;
+    let p = &mut session.peers[s.from];
+    p.advance(s.seq.wrapping_add(1).wrapping_add(s.len()));
+    p.edge = p.next_seq;
 }
 
 /// Puts a session in place, where there is one.

@@ -469,6 +469,9 @@ impl Rest {
     /// A flow's stream begins anew: what the application layer made of it so far is logged, and what follows is to be recognised
     /// again.
     pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>) {
+        if let Some(w) = &mut self.app.witness {
+            w.app_restart(&flow.core);
+        }
         if flow.ext.app.is_some() {
             self.log_app(p, flow, true, false);
             flow.ext.app = None;
