@@ -10,10 +10,16 @@ LAB_OUT ?= out/lab
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
+# Tests and tools add a line here for each test that cannot run where they are; `make test` ends with what it comes to.
+NOT_RUN := $(CURDIR)/target/not-run
+export MARGAY_NOT_RUN = $(NOT_RUN)
+# Programs that tests use beside the engine.
+TEST_PACKAGES := suricata-update
+
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
 
-.PHONY: demo test test-live test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
+.PHONY: demo test begin fresh test-live test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,11 +33,14 @@ build: setup ## build for release
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
 
-lint: setup ## formatting, lints, licences
+lint: ## formatting and lints, of the fuzz targets too
+	@tools/setup lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
 unit: setup ## unit, integration and property tests
+	@tools/setup $(TEST_PACKAGES)
 	$(CARGO) test --workspace --locked --quiet
 
 doc: setup ## documentation without a warning
@@ -63,8 +72,15 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass
+test: begin lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass, and what of it did not run
+	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
+
+begin:
+	@mkdir -p $(dir $(NOT_RUN)); rm -f $(NOT_RUN)
+
+fresh: ## both commands of the README on a machine that has nothing: a Debian 12 root made anew; needs root. FRESH="--toolchain here"
+	@tools/fresh $(FRESH)
 
 test-live: setup ## live capture and the laboratory in network namespaces; needs root (a part of unit)
 	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test af_xdp --test bridge --test ebpf --test nfqueue

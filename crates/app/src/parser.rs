@@ -11,6 +11,7 @@ use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
 use crate::proto::AppProto;
+use crate::session::ParserError;
 use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;
 
@@ -21,10 +22,12 @@ pub struct AppCounters {
     pub flows: [[u64; 64]; 2],
     /// Transactions (`app_layer.tx.*`), for TCP and UDP.
     pub txs: [[u64; 64]; 2],
-    /// Gaps that a parser could not get over (`app_layer.error.*.gap`).
+    /// Flows whose parser gave up at a gap (`app_layer.error.*.gap`): only TCP has gaps.
     pub gaps: [u64; 64],
-    /// Flows whose parser gave up (`app_layer.error.*.parser`), for TCP and UDP.
+    /// Flows whose parser could not make sense of the bytes (`app_layer.error.*.parser`), for TCP and UDP.
     pub failed: [[u64; 64]; 2],
+    /// Flows whose parser left more bytes unused than the engine keeps (`app_layer.error.*.internal`), for TCP and UDP.
+    pub internal: [[u64; 64]; 2],
     /// Transactions that were ended because a flow had too many (`*.max-tx`).
     pub tx_limit: [u64; 64],
     /// Bytes that HTTP transactions hold now (`http.memuse`).
@@ -44,6 +47,7 @@ impl Default for AppCounters {
             txs: [[0; 64]; 2],
             gaps: [0; 64],
             failed: [[0; 64]; 2],
+            internal: [[0; 64]; 2],
             tx_limit: [0; 64],
             http_memory: 0,
             http_memcap: 0,
@@ -54,6 +58,18 @@ impl Default for AppCounters {
 }
 
 impl AppCounters {
+    /// Counts a flow of that transport (6, 17) whose parser gave up.
+    pub(crate) fn failed(&mut self, transport: u8, proto: AppProto, error: ParserError) {
+        let of = match error {
+            ParserError::Gap => &mut self.gaps,
+            ParserError::Parser => &mut self.failed[usize::from(transport == 17)],
+            ParserError::Internal => &mut self.internal[usize::from(transport == 17)],
+        };
+        if let Some(n) = of.get_mut(proto as usize) {
+            *n += 1;
+        }
+    }
+
     /// Transactions of a parser leave with their flow for another worker (`leave`), or come with it: the bytes that they hold
     /// are counted there.
     pub fn moved(&mut self, parser: &dyn Parser, leave: bool) {
@@ -151,6 +167,8 @@ pub struct Parsed {
 pub enum Outcome {
     /// More of the same.
     More,
+    /// The same, and what the parser left of the other direction, waiting for this one, is to be offered again at once.
+    Resume,
     /// The parser wants no more of this flow, in either direction: what follows is none of its business (a tunnel).
     Done,
     /// It cannot make sense of it; the flow goes on without a parser.

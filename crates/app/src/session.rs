@@ -55,6 +55,17 @@ impl SessionEvent {
     }
 }
 
+/// Why a parser gave up on its flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParserError {
+    /// Bytes are missing that it cannot do without (`app_layer.error.*.gap`).
+    Gap,
+    /// It cannot make sense of the bytes (`app_layer.error.*.parser`).
+    Parser,
+    /// What it left unused, waiting for more, is longer than the engine keeps (`app_layer.error.*.internal`).
+    Internal,
+}
+
 /// A flow's application layer.
 #[derive(Debug, Default)]
 pub struct AppSession {
@@ -95,6 +106,8 @@ pub struct AppSession {
     changes: u32,
     /// Nothing more is wanted.
     off: bool,
+    /// The parser gave up, and nobody asked yet.
+    error: Option<ParserError>,
     /// Transactions of parsers that are gone.
     past_txs: u64,
     told: Told,
@@ -222,13 +235,12 @@ impl AppSession {
         match self.parsers.last_mut().filter(|_| self.parsing) {
             Some(parser) => {
                 self.told.note();
-                let outcome = parser.gap(cx, dir, len);
-                if outcome == Outcome::Failed
-                    && let Some(n) = cx.shared.counters.gaps.get_mut(self.proto as usize)
-                {
-                    *n += 1;
+                match parser.gap(cx, dir, len) {
+                    Outcome::Failed => self.parser_failed(cx, ParserError::Gap),
+                    outcome => {
+                        self.went_on(cx, outcome, 0);
+                    }
                 }
-                self.went_on(cx, outcome, 0);
             }
             // Nothing can be recognised behind a hole, and what was before it is gone.
             None => {
@@ -242,26 +254,39 @@ impl AppSession {
         }
     }
 
-    /// What waits in a direction cannot be kept: the parser gives up.
+    /// More bytes wait in a direction than can be kept: nothing more of the flow is looked at, and where it had a parser
+    /// that one failed.
     pub fn fail(&mut self, cx: &mut Parse<'_>) {
-        self.went_on(cx, Outcome::Failed, 0);
+        if self.parsing {
+            self.parser_failed(cx, ParserError::Internal);
+        } else {
+            self.off = true;
+        }
+    }
+
+    /// Nothing more of the flow is parsed: counts the error, and keeps it for [`AppSession::take_error`].
+    fn parser_failed(&mut self, cx: &mut Parse<'_>, error: ParserError) {
+        self.told.note();
+        (self.off, self.parsing) = (true, false);
+        self.error = Some(error);
+        cx.shared.counters.failed(cx.flow.proto, self.proto, error);
+        // Nothing that they wait for will come.
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            self.cut_off(cx, dir);
+        }
     }
 
     fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> Fed {
         self.told.note();
         match outcome {
             Outcome::More => Fed { consumed, again: false },
+            Outcome::Resume => Fed { consumed, again: true },
             Outcome::Done => {
                 (self.off, self.parsing) = (true, false);
                 Fed { consumed, again: false }
             }
             Outcome::Failed => {
-                (self.off, self.parsing) = (true, false);
-                let [tcp, udp] = &mut cx.shared.counters.failed;
-                let failed = if cx.flow.proto == 17 { udp } else { tcp };
-                if let Some(n) = failed.get_mut(self.proto as usize) {
-                    *n += 1;
-                }
+                self.parser_failed(cx, ParserError::Parser);
                 Fed { consumed, again: false }
             }
             Outcome::Rename(to) => {
@@ -382,6 +407,11 @@ impl AppSession {
         }
         self.ended[dir.index()] = true;
         self.told.note();
+        self.cut_off(cx, dir);
+    }
+
+    /// Ends all transactions in a direction, their files cut off.
+    fn cut_off(&mut self, cx: &mut Parse<'_>, dir: Direction) {
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
             let mut from = 0;
@@ -432,6 +462,11 @@ impl AppSession {
     /// Whether no more of a direction is looked at ([`AppSession::truncate`]).
     pub const fn is_truncated(&self, dir: Direction) -> bool {
         self.truncated[dir.index()]
+    }
+
+    /// Why the parser gave up, where it did since the last call.
+    pub const fn take_error(&mut self) -> Option<ParserError> {
+        self.error.take()
     }
 
     /// Events since the last call, one bit each ([`SessionEvent::bit`]).

@@ -261,6 +261,7 @@ fn what_is_wrong() {
         (ToServer, vec![26, 3, 3, 0, 1, 0], "invalid_ssl_record"),
         (ToServer, [hello(b""), vec![26, 3, 3, 0, 1, 0]].concat(), "invalid_record_type"),
         (ToServer, [hello(b""), vec![22, 9, 3, 0, 1, 0]].concat(), "invalid_record_version"),
+        (ToServer, [hello(b""), vec![22, 0x10, 0, 0, 1, 0]].concat(), "invalid_record_version"),
         (ToServer, vec![22, 3, 3, 0xff, 0xff], "invalid_record_length"),
         (ToServer, record(22, b""), "invalid_record_length"),
         (ToServer, record(23, b"").repeat(40), "too_many_records_in_packet"),
@@ -278,6 +279,40 @@ fn what_is_wrong() {
         let t = run(&[(*dir, bytes.clone())], usize::MAX, Encryption::Full);
         assert!(t.events().contains(event), "{event}: {:?}", t.events());
     }
+}
+
+/// What OpenSSL or Go answers with a ServerHello is read like any greeting.
+#[test]
+fn odd_records_do_not_hide_a_greeting() {
+    let hello = client_hello(b"", &server_name(b"odd.example"));
+    let of = |version: u16, body: &[u8]| {
+        let mut r = record(22, body);
+        r[1..3].copy_from_slice(&version.to_be_bytes());
+        r
+    };
+    let (first, second) = hello.split_at(40);
+    let cases: &[(&str, Vec<u8>, Option<&str>)] = &[
+        ("a version that is none", of(0x03ff, &hello), Some("invalid_record_version")),
+        ("that of SSL 2.0", of(0x0200, &hello), Some("invalid_record_version")),
+        ("version 0", of(0, &hello), Some("invalid_record_version")),
+        ("versions that change", [of(0x0301, first), of(0x03ff, second)].concat(), Some("invalid_record_version")),
+        ("an empty record", [of(0x0301, b""), of(0x0301, &hello)].concat(), Some("invalid_record_length")),
+        ("32 of them", [of(0x0301, b"").repeat(32), of(0x0301, &hello)].concat(), Some("invalid_record_length")),
+        ("an empty record within", [record(22, first), record(22, b""), record(22, second)].concat(), None),
+        ("a warning", [record(21, &[1, 90]), record(22, &hello)].concat(), None),
+        ("a warning within", [record(22, first), record(21, &[1, 90]), record(22, second)].concat(), None),
+        ("pieces of a byte", hello.iter().flat_map(|b| record(22, &[*b])).collect(), None),
+    ];
+    for (what, bytes, event) in cases {
+        for size in [usize::MAX, 1, 7] {
+            let t = run(&[(ToServer, bytes.clone())], size, Encryption::TrackOnly);
+            assert_eq!(t.outcome, Outcome::More, "{what}");
+            assert_eq!(t.buffer("tls.sni", ToServer, 0).as_deref(), Some(&b"odd.example"[..]), "{what}");
+            assert!(event.is_none_or(|e| t.events().contains(&e)), "{what}: {:?}", t.events());
+        }
+    }
+    let beyond = [of(0x0301, b"").repeat(33), of(0x0301, &hello)].concat();
+    assert_eq!(run(&[(ToServer, beyond)], usize::MAX, Encryption::TrackOnly).outcome, Outcome::Failed);
 }
 
 #[test]

@@ -476,7 +476,7 @@ fn similar(name: &str) -> Option<&'static str> {
 }
 
 /// How many letters must be added, removed or changed.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
         let mut before = i;

@@ -1,99 +1,152 @@
-//! Settings that nobody knows: most likely misspelt, and worth a word.
+//! Settings of a configuration that nobody knows, and those that change nothing.
 
 use crate::error::{Level, Note};
+use crate::keys::{self, Effect, Key};
 use crate::tree::{Config, Node};
-use std::collections::HashMap;
-use std::sync::OnceLock;
+use crate::typed;
 
-/// The names that may stand below a known one.
-#[derive(Default)]
-struct Known {
-    below: HashMap<&'static str, Known>,
-    /// Anything may stand below.
-    all: bool,
-}
+/// Most notes of a kind.
+const NOTES: usize = 1000;
 
-impl Known {
-    fn add(&mut self, path: &'static str) {
-        match path.split_once('.') {
-            _ if path == "**" => self.all = true,
-            Some((first, rest)) => self.below.entry(first).or_default().add(rest),
-            None => {
-                self.below.entry(path).or_default();
-            }
-        }
-    }
-}
-
-/// The list as a tree, made at the first call.
-fn known() -> &'static Known {
-    static KNOWN: OnceLock<Known> = OnceLock::new();
-    KNOWN.get_or_init(|| {
-        let mut root = Known::default();
-        for line in include_str!("known-keys.txt").lines().filter(|line| !line.starts_with('#')) {
-            match line.split_once(':') {
-                None => line.split_whitespace().for_each(|name| root.add(name)),
-                Some((path, names)) => {
-                    let at = path.trim().split('.').fold(&mut root, |at, name| at.below.entry(name).or_default());
-                    names.split_whitespace().for_each(|name| at.add(name));
-                }
-            }
-        }
-        root
-    })
+/// A setting of a configuration that has no effect.
+#[derive(Clone, Debug)]
+pub struct Ignored {
+    /// Its path.
+    pub path: String,
+    /// Why.
+    pub why: &'static str,
+    /// Where it stands.
+    pub place: crate::Place,
 }
 
 impl Config {
-    /// The settings that Suricata 8 has no use for, each with its place; of a section only its top. They are no
-    /// errors: say them and go on.
+    /// The settings that no row of the table knows, each with its place; of a section only its top. They are no errors: say
+    /// them and go on.
     pub fn unknown_keys(&self) -> Vec<Note> {
-        let mut notes = Vec::new();
-        let mut path = String::new();
-        check(self.root(), &[known()], &mut path, &mut notes);
-        notes
+        let mut found = Found::default();
+        walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
+        found.unknown
+    }
+
+    /// The settings without effect whose value is not the one that needs no word. What is in a section that is switched off
+    /// (`enabled: no`) is passed over.
+    pub fn ignored_keys(&self) -> Vec<Ignored> {
+        let mut found = Found::default();
+        walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
+        found.ignored
     }
 }
 
-/// Compares the children of `node` with what may stand below it: a node may be known by more than one line (`*`).
-fn check(node: Node<'_>, known: &[&'static Known], path: &mut String, notes: &mut Vec<Note>) {
+#[derive(Default)]
+struct Found {
+    unknown: Vec<Note>,
+    ignored: Vec<Ignored>,
+}
+
+/// Whether a section or an entry of a list is switched off.
+fn is_off(node: Node<'_>) -> bool {
+    node.peek("enabled").and_then(|n| n.value()).is_some_and(|v| typed::parse_bool(v) == Ok(false))
+}
+
+/// Compares the children of `node` with what may stand below it: a name may be known by more than one row (`*`).
+fn walk(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
     for child in node.children() {
-        if notes.len() >= 1000 {
+        if found.unknown.len() >= NOTES || found.ignored.len() >= NOTES {
             return;
         }
         let name = child.name();
-        let index = name.bytes().all(|b| b.is_ascii_digit());
-        // A value in a list: what it may be is its reader's business.
-        if index && child.children().next().is_none() {
-            continue;
-        }
-        let kind = if index { "#" } else { "*" };
-        let mut below: Vec<&Known> =
-            known.iter().flat_map(|k| [k.below.get(name), k.below.get(kind)]).flatten().collect();
-        if !below.is_empty() {
-            below.extend(known.iter().filter_map(|k| k.below.get("?")));
-        }
         let length = path.len();
         if length > 0 {
             path.push('.');
         }
         path.push_str(name);
-        if below.is_empty() {
-            let message = format!("nothing knows the setting '{path}'; is it misspelt?");
-            notes.push(Note { level: Level::Warning, place: child.place(), message });
-        } else if !below.iter().any(|k| k.all) {
-            check(child, &below, path, notes);
-        }
+        item(child, known, path, found);
         path.truncate(length);
     }
+}
+
+fn item(child: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
+    let name = child.name();
+    let index = name.bytes().all(|b| b.is_ascii_digit());
+    let alone = child.children().next().is_none();
+    let below: Vec<&'static keys::Level> = known.iter().flat_map(|k| k.of(name)).collect();
+    if index && alone {
+        // A value in a list: what it may be is its reader's business. One that is a name of its own, as that of a type of
+        // events, may have no effect.
+        let named: Vec<&'static keys::Level> = below.iter().flat_map(|k| k.of(child.text())).collect();
+        if let Some(row) = named.iter().find(|l| l.is_section()).and_then(|l| l.row) {
+            ignored(row, format!("{path}.{}", child.text()), child, found);
+        }
+        return;
+    }
+    if below.is_empty() {
+        let mut message = format!("nothing knows the setting '{path}'");
+        match similar(name, known) {
+            Some(other) => message.push_str(&format!("; did you mean '{other}'?")),
+            None => message.push_str("; is it misspelt?"),
+        }
+        found.unknown.push(Note { level: Level::Warning, place: child.place(), message });
+        return;
+    }
+    if is_off(child) {
+        return unknown_only(child, &below, path, found);
+    }
+    if let Some(row) = below.iter().find(|l| l.is_section()).and_then(|l| l.row) {
+        return ignored(row, path.clone(), child, found);
+    }
+    if let Some(row) = below.iter().find_map(|l| l.row) {
+        let same = match alone {
+            true => row.is_default(child.text()),
+            false => {
+                row.default == "*" || row.is_default(&format!("[{}]", child.values().collect::<Vec<_>>().join(", ")))
+            }
+        };
+        if !same {
+            ignored(row, path.clone(), child, found);
+        }
+    }
+    walk(child, &below, path, found);
+}
+
+/// Misspelt names are told in what is switched off as well.
+fn unknown_only(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
+    if known.iter().any(|l| l.is_section()) {
+        return;
+    }
+    let mut inner = Found { unknown: std::mem::take(&mut found.unknown), ignored: Vec::new() };
+    walk(node, known, path, &mut inner);
+    found.unknown = inner.unknown;
+}
+
+fn ignored(row: &'static Key, path: String, node: Node<'_>, found: &mut Found) {
+    if let Effect::Ignored(why) = row.effect {
+        found.ignored.push(Ignored { path, why, place: node.place() });
+    }
+}
+
+/// The known name that is most like this one.
+fn similar(name: &str, known: &[&'static keys::Level]) -> Option<&'static str> {
+    if name.len() > 64 {
+        return None;
+    }
+    let near = |other: &&'static str| crate::cli::distance(name, other) <= 1 + name.len().min(other.len()) / 4;
+    known.iter().flat_map(|k| k.names()).filter(near).min_by_key(|other| (crate::cli::distance(name, other), *other))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn config(text: &str) -> Config {
+        Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t.yaml").unwrap()
+    }
+
     fn unknown(text: &str) -> Vec<String> {
-        let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t.yaml").unwrap();
-        config.unknown_keys().iter().map(ToString::to_string).collect()
+        config(text).unknown_keys().iter().map(ToString::to_string).collect()
+    }
+
+    fn ignored(text: &str) -> Vec<String> {
+        config(text).ignored_keys().into_iter().map(|i| i.path).collect()
     }
 
     #[test]
@@ -101,7 +154,7 @@ mod tests {
         assert_eq!(
             unknown("stream:\n  memcap: 1\n  memkap: 2\nfoobar:\n  a: 1\n  b: {c: 2}\n"),
             [
-                "t.yaml:5:3: nothing knows the setting 'stream.memkap'; is it misspelt?",
+                "t.yaml:5:3: nothing knows the setting 'stream.memkap'; did you mean 'memcap'?",
                 "t.yaml:6:1: nothing knows the setting 'foobar'; is it misspelt?",
             ]
         );
@@ -112,7 +165,9 @@ mod tests {
         let text = "outputs:\n  - eve-log:\n      types:\n        - ftp\n        - http:\n            extended: yes\n            extendet: yes\n";
         assert_eq!(
             unknown(text),
-            ["t.yaml:9:13: nothing knows the setting 'outputs.0.eve-log.types.1.http.extendet'; is it misspelt?"]
+            [
+                "t.yaml:9:13: nothing knows the setting 'outputs.0.eve-log.types.1.http.extendet'; did you mean 'extended'?"
+            ]
         );
     }
 
@@ -133,7 +188,40 @@ mod tests {
         config.set("stream.midstraem=true").unwrap();
         assert_eq!(
             config.unknown_keys()[0].to_string(),
-            "--set: nothing knows the setting 'stream.midstraem'; is it misspelt?"
+            "--set: nothing knows the setting 'stream.midstraem'; did you mean 'midstream'?"
         );
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told_unless_it_is_the_default() {
+        let none: [&str; 0] = [];
+        assert_eq!(
+            ignored("stream: {prealloc-sessions: 2048}\nflow: {managers: 1}\nmax-pending-packets: 1024\n"),
+            none
+        );
+        assert_eq!(
+            ignored("stream: {prealloc-sessions: 4k, memcap: 1mb}\nflow: {managers: 2}\n"),
+            ["stream.prealloc-sessions", "flow.managers"]
+        );
+        assert_eq!(ignored("default-packet-size: 1514\ndefrag: {prealloc: true}\n"), none);
+        assert_eq!(ignored("plugins:\n  - /a.so\n"), ["plugins"]);
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_told() {
+        let text = |on| {
+            format!("outputs:\n  - http-log: {{enabled: {on}, filename: a}}\nprofiling:\n  locks: {{enabled: {on}}}\n")
+        };
+        assert_eq!(ignored(&text("no")), [""; 0]);
+        assert_eq!(ignored(&text("yes")), ["outputs.0.http-log", "profiling.locks"]);
+        assert_eq!(unknown("outputs:\n  - fast: {enabled: no, filenam: a}\n").len(), 1);
+    }
+
+    #[test]
+    fn types_of_events_that_nothing_writes_are_told() {
+        let text = "outputs:\n  - eve-log:\n      enabled: yes\n      types: [alert, mqtt, {rfb: {enabled: no}}, {snmp: {}}, {ike: {enabled: yes}}]\n";
+        let paths = ignored(text);
+        assert_eq!(paths.len(), 3, "{paths:?}");
+        assert!(paths[0].ends_with(".mqtt") && paths[1].ends_with(".snmp") && paths[2].ends_with(".ike"));
     }
 }

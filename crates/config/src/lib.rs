@@ -11,8 +11,10 @@
 //! Files may be hostile or merely broken: size, depth, number of settings and what aliases expand to are limited, and
 //! every error has its file, line and column.
 //!
-//! [`Config::unknown_keys`] names what is most likely misspelt: a list of the settings that Suricata 8 knows
-//! (`known-keys.txt`) is part of the crate, and a new setting needs a word there.
+//! [`keys`] is the table of all settings: what each may be, what holds without it, and whether it acts. [`Config::unknown_keys`]
+//! names what is not in it and most likely misspelt, [`Config::ignored_keys`] what changes nothing, and `docs/configuration.md`
+//! is made from it. A new setting needs a row there: in debug builds asking a configuration for another one is an error
+//! ([`Config::check_reads`]).
 //!
 //! Then the command line: [`Cli::parse`] turns arguments into a [`Command`], for the most part
 //! [`Command::Run`] with one field for each of Suricata's options, so that the engine can say which it cannot serve.
@@ -25,16 +27,20 @@
 
 mod cli;
 mod error;
+pub mod keys;
 mod known;
 mod load;
 mod options;
 mod plain;
 mod tree;
 pub mod typed;
+mod watch;
 mod yaml;
 
 pub use cli::{Capture, Checksums, Cli, CliError, Command, Keywords, Own, RuleFiles, RunOptions, Strict};
 pub use error::{ConfigError, Level, Note, Place};
-pub use options::help;
+pub use known::Ignored;
+pub use options::{Unserved, help, rows as option_rows, unserved};
 pub use plain::{Value, Yaml};
 pub use tree::{Config, Node};
+pub use watch::Reads;

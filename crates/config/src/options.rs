@@ -1,4 +1,7 @@
-//! The table of command line options: what the parser takes and the help shows.
+//! The table of command line options: what the parser takes, the help shows and start says of them.
+
+use crate::cli::{Capture, RunOptions};
+use crate::keys::Effect;
 
 /// What an option is followed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,15 +88,80 @@ pub(crate) struct Opt {
     pub(crate) takes: Takes,
     /// What it does; none: taken, not shown.
     pub(crate) text: Option<&'static str>,
+    /// Whether it does it here.
+    pub(crate) effect: Effect,
+    /// Whether a run was given it, for options that do nothing or are refused.
+    given: Option<fn(&RunOptions) -> bool>,
+}
+
+impl Opt {
+    /// As it is written on a command line: `--data-dir`, `-r`.
+    pub(crate) fn name(&self) -> String {
+        match (self.long, self.short) {
+            (Some(long), _) => format!("--{long}"),
+            (None, Some(short)) => format!("-{short}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// The same in the reference, with its letter and what it takes.
+    pub(crate) fn shown(&self) -> String {
+        let short = self.short.filter(|_| self.long.is_some()).map(|s| format!("-{s}, ")).unwrap_or_default();
+        let takes = match self.takes {
+            Takes::Nothing => String::new(),
+            Takes::Value(what) => format!(" {what}"),
+            Takes::Perhaps(what) => format!("[={what}]"),
+        };
+        format!("`{short}{}{takes}`", self.name())
+    }
+
+    /// What it does, or why it does nothing.
+    pub(crate) fn meaning(&self) -> String {
+        let text = self.text.unwrap_or("capture of another kind");
+        match self.effect {
+            Effect::Acts => text.to_owned(),
+            Effect::Ignored(why) => format!("{text}: has no effect, because {why}"),
+            Effect::Refused(why) => format!("{text}: refused, because {why}"),
+        }
+    }
+
+    /// It is accepted and changes nothing.
+    const fn ignored(mut self, given: fn(&RunOptions) -> bool, why: &'static str) -> Opt {
+        self.effect = Effect::Ignored(why);
+        self.given = Some(given);
+        self
+    }
+
+    /// It ends the start.
+    const fn refused(mut self, given: fn(&RunOptions) -> bool, why: &'static str) -> Opt {
+        self.effect = Effect::Refused(why);
+        self.given = Some(given);
+        self
+    }
 }
 
 const fn opt(id: Id, short: Option<char>, long: Option<&'static str>, takes: Takes, text: &'static str) -> Opt {
-    Opt { id, short, long, takes, text: Some(text) }
+    Opt { id, short, long, takes, text: Some(text), effect: Effect::Acts, given: None }
 }
 
+/// Why other ways of capture are refused.
+const OTHER_CAPTURE: &str = "this release reads capture files (-r, --unix-socket), interfaces (-i, --af-packet, --af-xdp, --pcap) \
+                             and queues of netfilter (-q)";
+
 /// Of Suricata, for hardware and systems that others have.
-const fn foreign(id: Id, short: Option<char>, long: Option<&'static str>, takes: Takes) -> Opt {
-    Opt { id, short, long, takes, text: None }
+const fn foreign(
+    id: Id,
+    short: Option<char>,
+    long: Option<&'static str>,
+    takes: Takes,
+    given: fn(&RunOptions) -> bool,
+) -> Opt {
+    Opt { id, short, long, takes, text: None, effect: Effect::Refused(OTHER_CAPTURE), given: Some(given) }
+}
+
+/// Whether packets come from there.
+fn from(run: &RunOptions, name: &str) -> bool {
+    matches!(&run.capture, Some(Capture::Foreign(n, _)) if *n == name)
 }
 
 use Takes::{Nothing, Perhaps, Value};
@@ -116,8 +184,10 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
         opt(Id::FileRecursive, None, Some("pcap-file-recursive"), Nothing, "read directories in the directory as well"),
         opt(Id::FilePreload, None, Some("pcap-preload"), Nothing, "read a capture file into memory before its first packet"),
         opt(Id::FileDelete, None, Some("pcap-file-delete"), Nothing, "remove each file once it has been read"),
-        opt(Id::FileBuffer, None, Some("pcap-file-buffer-size"), Value("SIZE"), "read files in steps of SIZE (4kb to 64mb)"),
-        opt(Id::ErfIn, None, Some("erf-in"), Value("FILE"), "read a file in ERF format"),
+        opt(Id::FileBuffer, None, Some("pcap-file-buffer-size"), Value("SIZE"), "read files in steps of SIZE (4kb to 64mb)")
+            .ignored(|r| r.pcap_file_buffer_size.is_some(), "files are read a megabyte at a time, in a buffer of the engine's"),
+        opt(Id::ErfIn, None, Some("erf-in"), Value("FILE"), "read a file in ERF format")
+            .refused(|r| matches!(r.capture, Some(Capture::Erf(_))), "files in ERF format are not read; editcap -F pcap makes capture files of them"),
     ]),
     ("Packets from the network", &[
         opt(Id::Interface, Some('i'), None, Value("IF"), "capture from an interface in the best way there is"),
@@ -129,17 +199,17 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
         opt(Id::UnixSocket, None, Some("unix-socket"), Perhaps("FILE"), "wait for commands on a socket"),
         opt(Id::FilterFile, Some('F'), None, Value("FILE"), "read the BPF filter from FILE"),
         opt(Id::Checksums, Some('k'), None, Value("all|none"), "check all checksums, or none"),
-        foreign(Id::Nflog, None, Some("nflog"), Perhaps("GROUP")),
-        foreign(Id::Netmap, None, Some("netmap"), Perhaps("IF")),
-        foreign(Id::Pfring, None, Some("pfring"), Perhaps("IF")),
-        foreign(Id::PfringCluster, None, Some("pfring-cluster-id"), Value("ID")),
-        foreign(Id::PfringBalance, None, Some("pfring-cluster-type"), Value("TYPE")),
-        foreign(Id::Dpdk, None, Some("dpdk"), Nothing),
-        foreign(Id::Dag, None, Some("dag"), Value("DEVICE")),
-        foreign(Id::Napatech, None, Some("napatech"), Nothing),
-        foreign(Id::Divert, Some('d'), None, Value("PORT")),
-        foreign(Id::CapturePlugin, None, Some("capture-plugin"), Value("NAME")),
-        foreign(Id::CapturePluginArgs, None, Some("capture-plugin-args"), Value("ARGS")),
+        foreign(Id::Nflog, None, Some("nflog"), Perhaps("GROUP"), |r| from(r, "nflog")),
+        foreign(Id::Netmap, None, Some("netmap"), Perhaps("IF"), |r| from(r, "netmap")),
+        foreign(Id::Pfring, None, Some("pfring"), Perhaps("IF"), |r| from(r, "pfring")),
+        foreign(Id::PfringCluster, None, Some("pfring-cluster-id"), Value("ID"), |r| r.pfring_cluster_id.is_some()),
+        foreign(Id::PfringBalance, None, Some("pfring-cluster-type"), Value("TYPE"), |r| r.pfring_cluster_type.is_some()),
+        foreign(Id::Dpdk, None, Some("dpdk"), Nothing, |r| from(r, "dpdk")),
+        foreign(Id::Dag, None, Some("dag"), Value("DEVICE"), |r| from(r, "dag")),
+        foreign(Id::Napatech, None, Some("napatech"), Nothing, |r| from(r, "napatech")),
+        foreign(Id::Divert, Some('d'), None, Value("PORT"), |r| from(r, "d")),
+        foreign(Id::CapturePlugin, None, Some("capture-plugin"), Value("NAME"), |r| from(r, "capture-plugin")),
+        foreign(Id::CapturePluginArgs, None, Some("capture-plugin-args"), Value("ARGS"), |r| r.capture_plugin_args.is_some()),
     ]),
     ("Rules", &[
         opt(Id::Rules, Some('s'), None, Value("FILE"), "load FILE besides the rule files of the configuration"),
@@ -176,6 +246,40 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
         opt(Id::ListRunmodes, None, Some("list-runmodes"), Nothing, "list the run modes"),
     ]),
 ];
+
+/// An option that a run was given and that does not do what it says: its name, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unserved {
+    /// As it is written: `--dpdk`.
+    pub option: String,
+    /// Why.
+    pub why: &'static str,
+    /// Whether the run ends for it; otherwise the option is accepted and changes nothing.
+    pub refused: bool,
+}
+
+/// The options of a run that do nothing, and those that end it.
+pub fn unserved(run: &RunOptions) -> Vec<Unserved> {
+    let given = all().filter(|o| o.given.is_some_and(|given| given(run)));
+    given
+        .filter_map(|o| match o.effect {
+            Effect::Acts => None,
+            Effect::Ignored(why) => Some(Unserved { option: o.name(), why, refused: false }),
+            Effect::Refused(why) => Some(Unserved { option: o.name(), why, refused: true }),
+        })
+        .collect()
+}
+
+/// Every option as the table has it: its name as on a command line, what it takes, what it does here.
+pub fn rows() -> impl Iterator<Item = (String, Option<&'static str>, Effect)> {
+    all().map(|o| {
+        let takes = match o.takes {
+            Nothing => None,
+            Value(what) | Perhaps(what) => Some(what),
+        };
+        (o.name(), takes, o.effect)
+    })
+}
 
 /// Every option.
 pub(crate) fn all() -> impl Iterator<Item = &'static Opt> {

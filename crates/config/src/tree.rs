@@ -2,6 +2,7 @@
 
 use crate::error::{ConfigError, Note, Place};
 use crate::typed;
+use crate::watch::Watch;
 use crate::yaml::MAX_DEPTH;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -25,6 +26,8 @@ pub struct Config {
     pub(crate) files: Vec<Arc<str>>,
     pub(crate) notes: Vec<Note>,
     bytes: usize,
+    /// Who is told of the settings that are asked for.
+    pub(crate) watch: Watch,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -41,6 +44,8 @@ pub(crate) struct Data {
     file: u32,
     line: u32,
     column: u32,
+    /// The node that this one is below; its own number at the top.
+    parent: u32,
 }
 
 impl Default for Config {
@@ -52,7 +57,13 @@ impl Default for Config {
 impl Config {
     /// An empty configuration.
     pub fn new() -> Config {
-        Config { nodes: vec![Data::default()], files: vec![Arc::from("--set")], notes: Vec::new(), bytes: 0 }
+        Config {
+            nodes: vec![Data::default()],
+            files: vec![Arc::from("--set")],
+            notes: Vec::new(),
+            bytes: 0,
+            watch: Watch::Nobody,
+        }
     }
 
     /// What was noticed while reading: included files, sections defined twice, old spellings.
@@ -151,6 +162,19 @@ impl Config {
         Ok(())
     }
 
+    /// The path of a node, with `#` for the items of lists.
+    pub(crate) fn path_of(&self, mut id: u32) -> String {
+        let mut parts = Vec::new();
+        // As deep as the tree at most.
+        while id != 0 {
+            let data = self.data(id);
+            parts.push(if self.data(data.parent).sequence { "#" } else { &data.name });
+            id = data.parent;
+        }
+        parts.reverse();
+        parts.join(".")
+    }
+
     pub(crate) fn data(&self, id: u32) -> &Data {
         self.nodes.get(id as usize).unwrap_or(&self.nodes[0])
     }
@@ -187,7 +211,7 @@ impl Config {
         self.count_bytes(name.len(), at)?;
         let id = self.nodes.len() as u32;
         let At { file, line, column } = at;
-        self.nodes.push(Data { name: name.into(), file, line, column, ..Data::default() });
+        self.nodes.push(Data { name: name.into(), file, line, column, parent, ..Data::default() });
         let indexed: Option<Vec<(Box<str>, u32)>> = {
             let data = self.node_mut(parent);
             data.children.push(id);
@@ -308,7 +332,7 @@ impl<'a> Node<'a> {
     /// A list item such as `- fast: {enabled: yes}` or `- ftp`: its name (`fast`, `ftp`) and its settings, if any.
     pub fn entry(&self) -> (&'a str, Option<Node<'a>>) {
         let name = self.text();
-        (name, self.child(name))
+        (name, self.peek(name))
     }
 
     /// The first item of this list whose setting `key` has this value, as `interface: eth0` in `af-packet`.
@@ -318,13 +342,20 @@ impl<'a> Node<'a> {
 
     /// The child called `name` (one part, no dots).
     pub fn child(&self, name: &str) -> Option<Node<'a>> {
-        let id = self.config.find(self.id, name)?;
-        Some(Node { config: self.config, id })
+        self.config.asked(self.id, name);
+        self.peek(name)
     }
 
     /// The node at `path` below this one.
     pub fn node(&self, path: &str) -> Option<Node<'a>> {
-        path.split('.').try_fold(*self, |n, part| n.child(part))
+        self.config.asked(self.id, path);
+        path.split('.').try_fold(*self, |n, part| n.peek(part))
+    }
+
+    /// The child called `name`, whoever watches what is asked for.
+    pub(crate) fn peek(&self, name: &str) -> Option<Node<'a>> {
+        let id = self.config.find(self.id, name)?;
+        Some(Node { config: self.config, id })
     }
 
     /// The value at `path` below this one.

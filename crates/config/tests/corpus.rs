@@ -7,18 +7,6 @@ use std::path::{Path, PathBuf};
 /// Settings in the cases that are misspelt or made up; everything else there is known.
 const MISSPELT: &[&str] = &["app-layer.protocols.tls.encrypt-handling", "foobar"];
 
-fn cases() -> Option<PathBuf> {
-    let dir = match std::env::var_os("CONFORMANCE_CASES") {
-        Some(dir) => PathBuf::from(dir),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases"),
-    };
-    if !dir.is_dir() {
-        eprintln!("the conformance cases are not here; CONFORMANCE_CASES names their directory");
-        return None;
-    }
-    Some(dir)
-}
-
 fn find(dir: &Path, wanted: &dyn Fn(&str) -> bool, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -32,7 +20,7 @@ fn find(dir: &Path, wanted: &dyn Fn(&str) -> bool, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn every_configuration_is_read_and_known() {
-    let Some(dir) = cases() else { return };
+    let Some(dir) = margay_testing::conformance_cases() else { return };
     let mut files = Vec::new();
     find(&dir, &|name| name.ends_with(".yaml") && name != "test.yaml", &mut files);
     assert!(files.len() > 300, "{} files", files.len());
@@ -47,7 +35,7 @@ fn every_configuration_is_read_and_known() {
 
 #[test]
 fn every_command_line_is_understood() {
-    let Some(dir) = cases() else { return };
+    let Some(dir) = margay_testing::conformance_cases() else { return };
     let mut files = Vec::new();
     find(&dir, &|name| name == "test.yaml", &mut files);
     let mut runs = 0;

@@ -41,3 +41,112 @@ fn nothing_in_it_is_unknown() {
     let unknown: Vec<String> = shipped().unknown_keys().iter().map(ToString::to_string).collect();
     assert_eq!(unknown, [""; 0]);
 }
+
+/// Settings of Suricata's own configurations.
+fn of_suricata() -> impl Iterator<Item = &'static str> {
+    include_str!("suricata-keys.txt").lines().filter(|l| !l.starts_with('#'))
+}
+
+#[test]
+fn every_setting_of_suricata_has_a_row() {
+    let missing: Vec<&str> = of_suricata().filter(|path| !margay_config::keys::is_known(path)).collect();
+    assert_eq!(missing, [""; 0]);
+    assert!(of_suricata().count() > 900);
+}
+
+/// The shipped configuration with the settings that are shown as comments: lines with a `#` right before a name, and after
+/// such a line those with a `#` and at least two blanks. One blank is for words.
+fn with_comments() -> Config {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/margay.yaml")).unwrap();
+    // The files that are included as an example are not there.
+    let text = text.replace("#include:", "# include:");
+    let mut out = String::new();
+    let mut block = None;
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let Some(rest) = line.trim_start().strip_prefix('#') else {
+            block = None;
+            out.push_str(&format!("{line}\n"));
+            continue;
+        };
+        if !rest.is_empty() && !rest.starts_with(' ') {
+            block = Some(indent);
+        } else if !rest.starts_with("  ") {
+            block = None;
+        }
+        if block == Some(indent) {
+            out.push_str(&format!("{:indent$}{rest}\n", ""));
+        }
+    }
+    Config::from_str(&out, "margay.yaml with its comments").unwrap()
+}
+
+#[test]
+fn the_shipped_configuration_shows_every_setting_that_acts() {
+    let config = with_comments();
+    let mut shown = std::collections::HashSet::new();
+    paths(config.root(), "", &mut |path| {
+        if let Some(row) = margay_config::keys::row(path) {
+            shown.insert(row.path);
+        }
+    });
+    assert_eq!(config.unknown_keys(), []);
+    let hidden = |row: &&margay_config::keys::Key| {
+        row.effect == margay_config::keys::Effect::Acts && !shown.contains(row.path) && !ELSEWHERE.contains(&row.path)
+    };
+    let missing: Vec<&str> = margay_config::keys::all().filter(hidden).map(|row| row.path).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
+fn the_shipped_configuration_shows_nothing_without_effect() {
+    let mut shown = Vec::new();
+    paths(with_comments().root(), "", &mut |path| {
+        let row = margay_config::keys::row(path);
+        // What says for which release the file is, and words in front of a tenant's settings.
+        let to_come = |r: &&margay_config::keys::Key| r.path == "pcap-file.checksum-checks";
+        let row = row.filter(|r| !to_come(r));
+        if let Some(row) = row.filter(|r| r.effect != margay_config::keys::Effect::Acts && r.default != "*") {
+            shown.push(row.path);
+        }
+    });
+    assert_eq!(shown, [""; 0]);
+}
+
+/// Settings that act and are not shown: other names and places of settings that are.
+const ELSEWHERE: &[&str] = &[
+    "include",
+    "outputs.#.file-store.force-md5",
+    "outputs.#.<written>.type",
+    "outputs.#.stats.zero-valued-counters",
+    "outputs.#.eve-log.types.#.alert.reference",
+    "outputs.#.eve-log.types.#.http.xff.enabled",
+    "outputs.#.eve-log.types.#.http.xff.mode",
+    "outputs.#.eve-log.types.#.http.xff.deployment",
+    "outputs.#.eve-log.types.#.http.xff.header",
+    "outputs.#.eve-log.types.#.files.force-md5",
+    "outputs.#.eve-log.types.#.files.xff.enabled",
+    "outputs.#.eve-log.types.#.files.xff.mode",
+    "outputs.#.eve-log.types.#.files.xff.deployment",
+    "outputs.#.eve-log.types.#.files.xff.header",
+    "outputs.#.eve-log.types.#.dns.query",
+    "outputs.#.eve-log.types.#.dns.answer",
+    "outputs.#.eve-log.types.#.dns.custom",
+    "outputs.#.eve-log.types.#.stats.zero-valued-counters",
+    "datasets.*.enrichment-key",
+    "detect.grouping.tcp-whitelist",
+    "detect.grouping.udp-whitelist",
+    "multi-detect.#",
+];
+
+fn paths(node: margay_config::Node<'_>, above: &str, found: &mut dyn FnMut(&str)) {
+    for child in node.children() {
+        let path = if above.is_empty() { child.name().to_owned() } else { format!("{above}.{}", child.name()) };
+        found(&path);
+        // A name in a list stands for a section without settings.
+        if child.children().next().is_none() && child.name().bytes().all(|b| b.is_ascii_digit()) {
+            found(&format!("{path}.{}.enabled", child.text()));
+        }
+        paths(child, &path, found);
+    }
+}

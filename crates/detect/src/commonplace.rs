@@ -1,9 +1,8 @@
 //! What is in most traffic of its kind, and so no way to tell it apart.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
-
-use margay_flow::Seeded;
 
 /// What requests, answers and pages consist of, in lower case.
 const PHRASES: &[&[u8]] = &[
@@ -56,11 +55,29 @@ const PHRASES: &[&[u8]] = &[
 /// Longer stretches of the phrases are not kept by their bytes.
 const KEPT: usize = 8;
 
+/// A hash for keys that are whole words. Rules are looked up by it when they are loaded, never what is in a packet: it needs
+/// no key.
+#[derive(Default)]
+struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
+    }
+    fn write_u64(&mut self, v: u64) {
+        let product = u128::from(self.0 ^ v ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
 /// The stretches of the phrases, by their length.
-static STRETCHES: LazyLock<[HashSet<u64, Seeded>; KEPT + 1]> = LazyLock::new(|| {
+static STRETCHES: LazyLock<[HashSet<u64, BuildHasherDefault<WordHasher>>; KEPT + 1]> = LazyLock::new(|| {
     std::array::from_fn(|len| {
         let stretches = PHRASES.iter().flat_map(|p| p.windows(len.max(1)));
-        let mut all = HashSet::with_hasher(Seeded(0));
+        let mut all = HashSet::default();
         all.extend(stretches.filter(|s| s.len() == len).map(key));
         all
     })

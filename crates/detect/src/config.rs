@@ -27,18 +27,20 @@ pub struct DetectConfig {
     pub pcre_match_limit_recursion: u32,
     /// `asn1-max-frames`: most outermost elements that `asn1` looks at.
     pub asn1_frames: u32,
-    /// Most entries of thresholds that a worker keeps; from `detect.thresholds.memcap`.
-    pub threshold_entries: usize,
+    /// `detect.thresholds.memcap`: most bytes of what thresholds count, of all workers that count together.
+    pub threshold_memcap: u64,
+    /// `detect.thresholds.hash-size`: entries that the table has places for from the start on; it grows.
+    pub threshold_hash_size: usize,
     /// Most tagged hosts, and most tagged flows, that a worker keeps.
     pub tag_entries: usize,
     /// Most bits of hosts that a worker keeps; from `host.memcap`.
     pub host_entries: usize,
     /// Most bits of pairs of hosts that a worker keeps; from `ippair.memcap`.
     pub pair_entries: usize,
-    /// Most port groups for one transport and direction; rules with the widest port lists are moved to the group that
-    /// every packet is looked up in until the number is kept. Suricata's `detect.profile` chooses it by name; the
-    /// number changes speed and memory, never what matches.
-    pub port_groups: usize,
+    /// Most port groups for one transport, to the server and to the client (`detect.profile`). Rules with the widest port
+    /// lists move to the group that every packet is looked up in until the number is kept. It changes speed and memory, never
+    /// what matches.
+    pub port_groups: [usize; 2],
     /// `detect.guess-applayer-tx`: rules without keywords of transactions alert with the one that is going on, where there
     /// is but one.
     pub guess_tx: bool,
@@ -69,11 +71,12 @@ impl Default for DetectConfig {
             pcre_match_limit: 3500,
             pcre_match_limit_recursion: 1500,
             asn1_frames: crate::inspect::asn1::FRAMES,
-            threshold_entries: 256 * 1024,
+            threshold_memcap: 16 << 20,
+            threshold_hash_size: 16384,
             tag_entries: 64 * 1024,
             host_entries: 256 * 1024,
             pair_entries: 64 * 1024,
-            port_groups: 1024,
+            port_groups: [1024; 2],
             guess_tx: false,
             lua: LuaConfig { allow: true, limits: margay_lua::Limits::RULES, restricted: false },
             cache: None,

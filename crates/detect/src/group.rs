@@ -590,10 +590,11 @@ fn width(p: &PortSet) -> u32 {
 }
 
 impl Groups {
-    /// Sorts `rules`, which are in their final order, into groups: at most `max` of them for a transport and direction.
+    /// Sorts `rules`, which are in their final order, into groups: for a transport at most `max` of
+    /// them, to the server and to the client.
     pub(crate) fn new(
         rules: &[GroupRule],
-        max: usize,
+        max: [usize; 2],
         cache: &mut MatcherCache,
     ) -> Result<(Groups, GroupCounts), MpmError> {
         let mut out = Groups::default();
@@ -621,7 +622,8 @@ impl Groups {
                 let streams = t == transport::TCP;
                 let (apps, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|r| r.app.is_some());
                 let ported = matches!(t, transport::TCP | transport::UDP);
-                let (any, segments) = if ported { split(&here, max) } else { (here, <[Vec<_>; 2]>::default()) };
+                let (any, segments) =
+                    if ported { split(&here, max[usize::from(to_client)]) } else { (here, <[Vec<_>; 2]>::default()) };
                 let for_all = group(any.clone(), streams, &mut out.groups)?;
                 let mut map = PortMap {
                     apps: [for_all; PROTOS],

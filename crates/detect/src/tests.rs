@@ -546,7 +546,7 @@ proptest! {
             r.sid = sid;
         }
         let algo = if ac { MpmAlgo::AhoCorasick } else { MpmAlgo::Auto };
-        let config = DetectConfig { mpm_algo: algo, port_groups: groups, ..Default::default() };
+        let config = DetectConfig { mpm_algo: algo, port_groups: [groups; 2], ..Default::default() };
         let mut fast = Lab::with(rules.clone(), &config).ips();
         let mut told = Lab::explaining(rules.clone(), &config).ips();
         let mut slow = Lab::with(rules, &config).ips();

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use margay_detect::iprep::IpReputationBuilder;
@@ -14,13 +14,6 @@ use margay_flow::{Direction, FlowAction, FlowCore, FlowState};
 use margay_packet::{DecodeConfig, Decoder, Frame, L4, LinkType, Packet, Time};
 use margay_rules::ast::Action;
 use margay_rules::{Context, FEATURES, Loader};
-
-fn cases() -> Option<PathBuf> {
-    let dir = std::env::var_os("CONFORMANCE_CASES")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases"), PathBuf::from);
-    let near = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/conformance/cases");
-    [dir, near].into_iter().find(|d| d.is_dir())
-}
 
 /// Link type and frames of a classic capture file in either byte order.
 fn frames(path: &Path) -> (LinkType, Vec<(Time, u32, Vec<u8>)>) {
@@ -141,10 +134,7 @@ fn run(dir: &Path, case: &Case<'_>) -> Outcome {
 
 #[test]
 fn alerts_of_conformance_cases() {
-    let Some(dir) = cases() else {
-        println!("no conformance cases; set CONFORMANCE_CASES to run them");
-        return;
-    };
+    let Some(dir) = margay_testing::conformance_cases() else { return };
     use Action::{Alert as A, Drop as D, Pass as P, Reject as R};
     let plain = |rules, capture| Case { rules, capture, ..Case::default() };
     let ips = |rules, capture, order| Case { rules, capture, ips: true, order, ..Case::default() };
@@ -307,10 +297,7 @@ fn alerts_of_conformance_cases() {
 
 #[test]
 fn tags_and_drops_of_conformance_cases() {
-    let Some(dir) = cases() else {
-        println!("no conformance cases; set CONFORMANCE_CASES to run them");
-        return;
-    };
+    let Some(dir) = margay_testing::conformance_cases() else { return };
     let ssh = "ssh-banner-only/input.pcap";
     for (case, want) in [("eve-tag-03", 8), ("eve-tag-04", 8), ("eve-tag-05", 14), ("eve-tag-06", 14)] {
         let rules = format!("{case}/test.rules");

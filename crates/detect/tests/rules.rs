@@ -4,7 +4,7 @@
 //! ../shared/conformance/cases beside the repository); it says so when they are not.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use margay_detect::buffer::PacketBuffer;
 use margay_detect::checks::{CheckEnv, CheckInput, CompiledCheck, Names};
@@ -149,17 +149,6 @@ fn fast_patterns_of_rule_text() {
     assert_eq!(best("pcre:\"/a/\";"), None);
 }
 
-fn cases() -> Option<PathBuf> {
-    let dir = std::env::var_os("CONFORMANCE_CASES")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases"), PathBuf::from);
-    if dir.is_dir() {
-        Some(dir)
-    } else {
-        eprintln!("skipped: no conformance cases at {} (set CONFORMANCE_CASES)", dir.display());
-        None
-    }
-}
-
 /// The link type and frames of a classic pcap file in either byte order.
 fn pcap(path: &Path) -> (LinkType, Vec<Vec<u8>>) {
     let bytes = std::fs::read(path).expect("a capture");
@@ -184,7 +173,7 @@ type Case = (&'static str, &'static str, &'static [(u32, u32)]);
 /// Cases of which every rule looks at single packets: the rules, the capture, and how often each must match.
 #[test]
 fn conformance_cases_of_packets() {
-    let Some(dir) = cases() else { return };
+    let Some(dir) = margay_testing::conformance_cases() else { return };
     let table: &[Case] = &[
         (
             "byte-extract-01/test.rules",
@@ -234,7 +223,7 @@ fn conformance_cases_of_packets() {
 /// What the checks of every rule of the cases come to: they compile, or this build names what it does not have.
 #[test]
 fn rules_of_all_cases_compile() {
-    let Some(dir) = cases() else { return };
+    let Some(dir) = margay_testing::conformance_cases() else { return };
     let mut ctx = Context::default();
     ctx.available.extend(margay_rules_features());
     let (mut rules, mut buffers, mut unsupported) = (0, 0, BTreeMap::new());

@@ -20,7 +20,7 @@ fn help() -> String {
     let mut out = String::from(
         "Usage: margay ctl [--socket FILE] COMMAND [ARGUMENT]...\n\n\
          Asks a running engine over its unix socket, and prints the answer as one JSON object.\n\n  \
-           --socket FILE    the socket (default: /var/run/suricata/suricata-command.socket)\n  \
+           --socket FILE    the socket (default: /run/margay/margay-command.socket)\n  \
            -h, --help       this text\n\nCommands:\n",
     );
     for c in COMMANDS {

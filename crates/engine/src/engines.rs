@@ -102,7 +102,7 @@ pub(crate) struct Loading<'a> {
 }
 
 /// The settings of detection for a run.
-fn detection(config: &Config, options: &RunOptions) -> Result<DetectConfig, ConfigError> {
+pub(crate) fn detection(config: &Config, options: &RunOptions) -> Result<DetectConfig, ConfigError> {
     let mut settings = settings::detect(config)?;
     if options.no_cache {
         settings.cache = None;

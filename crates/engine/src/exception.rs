@@ -1,5 +1,6 @@
 //! Exception policies: what happens to a packet or its flow when the engine can no longer see all of it.
 
+use margay_app::AppProto;
 use margay_config::{Config, ConfigError};
 
 /// What to do.
@@ -147,6 +148,10 @@ pub(crate) struct Policies {
     policies: [Policy; 6],
     /// Whether the midstream policy was asked for, rather than following from the mode.
     pub(crate) midstream_set: bool,
+    /// Whether the same is true of the policy for parser errors.
+    error_set: bool,
+    /// Whether flows that were picked up midstream are spared the policies that nobody asked for.
+    spares_midstream: bool,
 }
 
 impl Policies {
@@ -178,6 +183,7 @@ impl Policies {
                     p = Self::midstream(config, p, set, ips, midstream)?;
                 }
                 Condition::FlowMemcap | Condition::DefragMemcap => p = p.for_packet(),
+                Condition::AppLayerError => out.error_set = set,
                 _ => {}
             }
             if !ips && matches!(p, Policy::DropPacket | Policy::DropFlow | Policy::Reject) && !set {
@@ -188,12 +194,24 @@ impl Policies {
         Ok(out)
     }
 
-    /// On the wire connections may have begun before the engine did. Unless somebody asked for it they are let through.
+    /// On the wire connections may have begun before the engine did. Unless somebody asked for it they are let through, and
+    /// a parser that fails on such a connection, because it began in the middle of a message, does not end it.
     pub(crate) fn spare_midstream(&mut self, config: &Config) {
-        let auto = matches!(config.get("exception-policy"), None | Some("" | "auto"));
-        if !self.midstream_set && auto {
+        if !matches!(config.get("exception-policy"), None | Some("" | "auto")) {
+            return;
+        }
+        self.spares_midstream = true;
+        if !self.midstream_set {
             self.policies[Condition::Midstream.index()] = Policy::Ignore;
         }
+    }
+
+    /// The policy for a parser that fails, on a flow that was picked up `midstream` or not.
+    pub(crate) const fn of_error(&self, midstream: bool) -> Policy {
+        if midstream && self.spares_midstream && !self.error_set {
+            return Policy::Ignore;
+        }
+        self.of(Condition::AppLayerError)
     }
 
     /// The policy of `condition`.
@@ -221,7 +239,9 @@ impl Policies {
         let fits = match (p, enabled) {
             (Policy::Ignore | Policy::PassFlow, _) => true,
             (Policy::Bypass, false) => true,
-            (Policy::DropFlow | Policy::Reject, false) => ips,
+            // A packet can be answered wherever packets can be sent.
+            (Policy::Reject, false) => true,
+            (Policy::DropFlow, false) => ips,
             _ => false,
         };
         if fits {
@@ -246,15 +266,43 @@ impl Policies {
 }
 
 /// How often each policy was applied.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct PolicyCounters {
     counts: [[u64; 7]; 6],
+    /// Of [`Condition::AppLayerError`]: by transport (TCP, UDP) and protocol. Only one policy applies to it in a run.
+    errors: [[u64; 64]; 2],
+}
+
+impl Default for PolicyCounters {
+    fn default() -> Self {
+        PolicyCounters { counts: Default::default(), errors: [[0; 64]; 2] }
+    }
 }
 
 impl PolicyCounters {
     /// Counts one application.
     pub(crate) fn count(&mut self, condition: Condition, policy: Policy) {
         self.counts[condition.index()][policy as usize] += 1;
+    }
+
+    /// Counts that a policy was applied because the parser of `proto` over a transport (6, 17) gave up, besides
+    /// [`PolicyCounters::count`].
+    pub(crate) fn count_error(&mut self, transport: u8, proto: AppProto, policy: Policy) {
+        if policy != Policy::Ignore
+            && let Some(n) = self.errors[usize::from(transport == 17)].get_mut(proto as usize)
+        {
+            *n += 1;
+        }
+    }
+
+    /// How often a policy was applied to a condition.
+    pub(crate) const fn of(&self, condition: Condition, policy: Policy) -> u64 {
+        self.counts[condition.index()][policy as usize]
+    }
+
+    /// How often `app-layer.error-policy` was applied, by transport (TCP, UDP) and protocol.
+    pub(crate) const fn errors(&self) -> &[[u64; 64]; 2] {
+        &self.errors
     }
 
     /// Calls `f` with the name and value of each counter that these policies can move; ignoring is not counted.
@@ -287,6 +335,23 @@ mod tests {
     }
 
     #[test]
+    fn parsers_that_begin_midstream_may_fail_on_the_wire() {
+        for (text, spared) in [
+            ("a: b", true),
+            ("exception-policy: auto", true),
+            ("exception-policy: drop-flow", false),
+            ("app-layer:\n  error-policy: drop-flow", false),
+        ] {
+            let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "test").unwrap();
+            let mut p = Policies::from_config(&config, true, false).unwrap();
+            assert_eq!([false, true].map(|m| p.of_error(m)), [Policy::DropFlow; 2], "{text}");
+            p.spare_midstream(&config);
+            assert_eq!(p.of_error(false), Policy::DropFlow, "{text}");
+            assert_eq!(p.of_error(true) == Policy::Ignore, spared, "{text}");
+        }
+    }
+
+    #[test]
     fn midstream_takes_what_makes_sense() {
         for (text, ips, midstream, ok) in [
             ("drop-flow", false, false, false),
@@ -298,6 +363,8 @@ mod tests {
             ("ignore", false, true, true),
             ("pass-flow", false, true, true),
             ("drop-flow", true, false, true),
+            ("reject", false, false, true),
+            ("reject", false, true, false),
             ("reject", true, true, false),
             ("nonsense", true, true, false),
         ] {

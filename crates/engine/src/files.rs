@@ -46,9 +46,25 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuou
     if let Some(e) = &expression {
         Filter::compile(e, LinkType::ETHERNET).map_err(|e| Failed::new("pcap", e.to_string()))?;
     }
+    let (dir, policy) = folder(config, options, continuous)?;
+    let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
+        .map_err(|e| Failed::new("suricata", e.to_string()))?
+        .preloading(options.pcap_preload);
+    Ok(Input { source, delete: policy, batch: batch_size(config)? })
+}
+
+/// How folders are read, and what becomes of files that were: `pcap-file` and the options of the command line.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(crate) fn folder(
+    config: &Config,
+    options: &RunOptions,
+    continuous: bool,
+) -> Result<(DirOptions, DeletePolicy), Failed> {
     let defaults = DirOptions::default();
-    let seconds = |key: &str, d: std::time::Duration| -> Result<std::time::Duration, Failed> {
-        Ok(config.int(key)?.and_then(|s| u64::try_from(s).ok()).map_or(d, std::time::Duration::from_secs))
+    let seconds = |key: &str, d: Duration| -> Result<Duration, Failed> {
+        Ok(Duration::from_secs(settings::number::<u32>(config, key, d.as_secs() as u32)?.into()))
     };
     let dir = DirOptions {
         recursive: options.pcap_file_recursive || config.bool("pcap-file.recursive")?.unwrap_or(false),
@@ -66,10 +82,7 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuou
             })?,
         }
     };
-    let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
-        .map_err(|e| Failed::new("suricata", e.to_string()))?
-        .preloading(options.pcap_preload);
-    Ok(Input { source, delete: policy, batch: batch_size(config)? })
+    Ok((dir, policy))
 }
 
 /// Frames handed out at a time.

@@ -8,7 +8,7 @@ use margay_config::{Config, ConfigError};
 use margay_detect::{Detect, RuleCosts};
 use margay_json::Json;
 use margay_json::time::Clock;
-use margay_output::{error, info, warning};
+use margay_output::{error, info};
 
 use crate::settings::{self, flag, number, wrong};
 
@@ -46,9 +46,6 @@ pub(crate) struct Profiling {
     json: bool,
 }
 
-/// Sections of `profiling` that this engine has nothing for.
-const OTHERS: [&str; 6] = ["keywords", "prefilter", "rulegroups", "packets", "locks", "pcap-log"];
-
 impl Profiling {
     /// Reads `profiling`; files without a folder are in `dir`.
     ///
@@ -61,15 +58,6 @@ impl Profiling {
                 info!("profiling", "rules are not profiled: profiling.rules.active is not set");
             }
             return Ok(None);
-        }
-        let mut others = Vec::new();
-        for name in OTHERS {
-            if flag(config, &format!("profiling.{name}.enabled"), false)? {
-                others.push(name);
-            }
-        }
-        if !others.is_empty() {
-            warning!("profiling", "this release profiles rules, and not {}", others.join(", "));
         }
         let every: u32 = number(config, "profiling.sample-rate", 1)?;
         if !every.is_power_of_two() {

@@ -135,7 +135,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     let Source { config, rules: named_in, options, ips, settings, dir, tenant, previous, sets, explain } = *source;
     let fatal = options.init_errors_fatal || options.test;
     let mut ctx = context(named_in, options, ips);
-    ctx.max_rules = settings::number(config, "detect.max-rules", ctx.max_rules)?;
+    ctx.max_rules = max_rules(config, ctx.max_rules)?;
     // A tenant that names no classes or references has those of the engine.
     let of = |key: &str| if named_in.get(key).is_some() { named_in } else { config };
     let bad = classes_and_references(of("classification-file"), of("reference-config-file"), &mut ctx);
@@ -368,6 +368,14 @@ fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalT
     Ok(entries)
 }
 
+/// `detect.max-rules`.
+///
+/// # Errors
+/// No number.
+pub(crate) fn max_rules<T: TryFrom<i64>>(config: &Config, default: T) -> Result<T, margay_config::ConfigError> {
+    settings::number(config, "detect.max-rules", default)
+}
+
 /// The sets of the configuration.
 fn datasets<'p>(
     config: &Config,
@@ -402,22 +410,22 @@ fn errors(builder: &mut DatasetsBuilder<'_>) -> Vec<Message> {
 /// `reputation-categories-file`, and `reputation-files` in `default-reputation-path`.
 fn reputation(config: &Config) -> Result<Arc<IpReputation>, Failed> {
     let mut builder = IpReputationBuilder::default();
-    let (categories, lists) = (config.get("reputation-categories-file"), config.node("reputation-files"));
-    if let (Some(categories), Some(lists)) = (categories, lists) {
-        let dir = config.get("default-reputation-path").map(Path::new);
-        for list in lists.values() {
-            info!(
-                "reputation",
-                "Loading reputation file: {}",
-                dir.map_or(PathBuf::from(list), |d| d.join(list)).display()
-            );
+    if let Some((categories, lists, dir)) = reputation_files(config) {
+        for list in &lists {
+            info!("reputation", "Loading reputation file: {}", dir.map_or(list.clone(), |d| d.join(list)).display());
         }
-        let lists: Vec<PathBuf> = lists.values().map(PathBuf::from).collect();
-        for (place, reason) in builder.files(Path::new(categories), &lists, dir) {
+        for (place, reason) in builder.files(categories, &lists, dir) {
             error!("reputation", "{}: line {}: {reason}", place.file, place.line);
         }
     }
     Ok(Arc::new(builder.build()))
+}
+
+/// The file of categories, the lists, and the folder of these; none without the first two.
+fn reputation_files(config: &Config) -> Option<(&Path, Vec<PathBuf>, Option<&Path>)> {
+    let (categories, lists) = (config.get("reputation-categories-file")?, config.node("reputation-files")?);
+    let folder = config.get("default-reputation-path").map(Path::new);
+    Some((Path::new(categories), lists.values().map(PathBuf::from).collect(), folder))
 }
 
 /// `geoip-database`.
@@ -457,7 +465,7 @@ pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec
         RuleFiles::Configured => {}
         RuleFiles::Added(f) | RuleFiles::Exclusive(f) => named.push((f.clone(), false)),
     }
-    find(named, config.get("default-rule-path").unwrap_or("/etc/suricata/rules"))
+    find(named, settings::rule_folder(config))
 }
 
 /// The files that are named, those of a configuration in `folder`; and the names and patterns that fit none.
@@ -552,6 +560,37 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
         inline: ips,
         ..Context::default()
     }
+}
+
+/// What the configuration says of rules, for the test that walks through all settings.
+#[cfg(test)]
+pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
+    use std::fmt::Write;
+
+    let mut ctx = context(config, options, false);
+    let (addresses, ports) = (ctx.addresses.clone(), ctx.ports.clone());
+    let sorted =
+        |map: std::collections::HashMap<String, String>| map.into_iter().collect::<std::collections::BTreeMap<_, _>>();
+    let bad = classes_and_references(config, config, &mut ctx);
+    let thresholds = thresholds(config, &ctx, true).map_err(|f| f.message);
+    let reputation: Vec<String> = match reputation_files(config) {
+        Some((categories, lists, folder)) => vec![format!("{categories:?} {lists:?} {folder:?}")],
+        None => Vec::new(),
+    };
+    let countries = countries(config, true).map(|c| c.is_some()).map_err(|f| f.message);
+    writeln!(
+        out,
+        "variables: {:?} {:?}\nclasses: {} {} {}\nstrict: {:?}\nthresholds: {thresholds:?}\nreputation: {reputation:?}\n\
+         countries: {countries:?}\nfiles: {:?}",
+        sorted(addresses),
+        sorted(ports),
+        ctx.classes.len(),
+        ctx.references.len(),
+        bad.len(),
+        ctx.strict,
+        files(config, options),
+    )
+    .map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

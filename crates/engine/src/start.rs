@@ -19,14 +19,17 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
+use crate::keys::{HashKeys, reads_files};
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
 use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::engines::{AppWants, Install};
-use crate::worker::{AppLane, Lane, Rest, Worker};
-use crate::{Failed, ctl, engines, explain, files, info as about, listing, live, logging, rule_check, settings};
+use crate::worker::{AppLane, FrameVerdict, Lane, Rest, Worker};
+use crate::{
+    Failed, ctl, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
+};
 
 /// Serves a command line (without the program's name). The exit status is Suricata's: 0, or 1 with a sentence that says
 /// why.
@@ -80,20 +83,8 @@ pub(crate) fn say(text: &str) -> ExitCode {
 
 /// What this release cannot do is refused by name, not ignored.
 fn refuse(options: &RunOptions) -> Result<(), Failed> {
-    let what = match &options.capture {
-        Some(Capture::Erf(_)) => Some("--erf-in"),
-        Some(Capture::Pcap(_)) => Some("--pcap"),
-        Some(Capture::Foreign(name, _)) => Some(*name),
-        _ => None,
-    };
-    if let Some(what) = what {
-        return Err(Failed::new(
-            "suricata",
-            format!(
-                "{what} is not in this release; it reads capture files (-r, --unix-socket), interfaces (-i, --af-packet, --af-xdp) and \
-                 queues of netfilter (-q)"
-            ),
-        ));
+    if let Some(what) = margay_config::unserved(options).into_iter().find(|u| u.refused) {
+        return Err(Failed::new("suricata", format!("{} is not in this release: {}", what.option, what.why)));
     }
     if let Some(mode) = &options.runmode
         && !["single", "autofp", "workers"].contains(&mode.as_str())
@@ -121,7 +112,9 @@ pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
             }
         },
     };
-    Ok(Config::load_with(path, &options.includes, &options.sets)?)
+    let mut config = Config::load_with(path, &options.includes, &options.sets)?;
+    config.check_reads();
+    Ok(config)
 }
 
 fn start(options: &RunOptions) -> Result<(), Failed> {
@@ -144,25 +137,14 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
             Level::Info => info!("conf-yaml-loader", "{note}"),
         }
     }
-    for note in config.unknown_keys() {
-        warning!("conf", "{note}");
-    }
+    notices::say(&config, options);
     service.tell();
-    if config.node("decoder.erspan.typeI").is_some() {
-        warning!(
-            "decode-erspan",
-            "ERSPAN Type I is no longer configurable and it is always enabled; ignoring settings"
-        );
-    }
-    if options.pcap_file_buffer_size.is_some() || options.pcap_buffer_size.is_some() {
-        warning!(
-            "pcap",
-            "the reader has a buffer of its own: --pcap-file-buffer-size and --pcap-buffer-size change nothing"
-        );
-    }
     let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
-    let interfaces =
-        queues || matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_)));
+    let interfaces = queues
+        || matches!(
+            options.capture,
+            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_) | Capture::Pcap(_))
+        );
     if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
         info!("runmodes", "capture files are read by one worker, whatever the run mode");
     }
@@ -216,7 +198,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     // Before the rules are read, which takes its time.
     let signal = |e: std::io::Error| Failed::new("suricata", format!("cannot take signals: {e}"));
     let wakes = Signals::reloads().map_err(signal)?;
-    let engines = if options.disable_detection {
+    let late = delayed(&config, options, devices.is_some())?;
+    let engines = if options.disable_detection || late {
         settings::detect(&config)?;
         EngineSet::default()
     } else {
@@ -263,7 +246,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         let alerts = run.read(&control, input, &control.dir, 0)?;
         info!("counters", "Alerts: {alerts}");
     } else if let Some(plan) = devices {
-        plan.run(&control, options, &policies)?;
+        plan.run(&control, options, &policies, late)?;
     } else {
         control.ready()?;
         notice!("threads", "Threads created ->   Engine started.");
@@ -277,7 +260,30 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         error!("datasets", "{problem}");
     }
     info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
-    Ok(())
+    match control.failed.get() {
+        Some(f) => Err(Failed::new(f.module, f.message.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Whether rules are loaded while packets are captured already (`detect.delayed-detect`).
+///
+/// # Errors
+/// No truth value; firewall mode, in which nothing may pass before its rules are there.
+fn delayed(config: &Config, options: &RunOptions, live: bool) -> Result<bool, Failed> {
+    const PATH: &str = "detect.delayed-detect";
+    if !settings::flag(config, PATH, false)? || options.disable_detection || options.test || options.engine_analysis {
+        return Ok(false);
+    }
+    if !live {
+        info!("detect", "{PATH} is for live capture: the packets of capture files wait for the rules");
+        return Ok(false);
+    }
+    if settings::is_firewall(config, options)? {
+        let why = "packets would pass before the rules of firewall mode are there; remove it";
+        return Err(settings::wrong(config, PATH, why).into());
+    }
+    Ok(true)
 }
 
 /// What stays the same from one capture file to the next.
@@ -353,36 +359,50 @@ impl Run<'_> {
     }
 }
 
-/// Where logs are written; it must be there and be writable.
+/// The folder that `-l` or the configuration names for logs; else the current one.
+pub(crate) fn log_folder(config: &Config, options: &RunOptions) -> PathBuf {
+    options.log_dir.clone().unwrap_or_else(|| PathBuf::from(config.get("default-log-dir").unwrap_or(".")))
+}
+
+/// The folder that logs are written to. A missing folder is made, except for a test of the configuration (`-T`), which writes
+/// no log.
+///
+/// # Errors
+/// The folder cannot be made, or the path names something else.
 pub(crate) fn log_dir(config: &Config, options: &RunOptions) -> Result<PathBuf, Failed> {
-    let dir = match &options.log_dir {
-        Some(d) => d.clone(),
-        None => PathBuf::from(config.get("default-log-dir").unwrap_or("/var/log/suricata/")),
-    };
-    if dir.is_dir() {
+    let dir = log_folder(config, options);
+    if dir.is_dir() || options.test {
         return Ok(dir);
     }
-    Err(Failed::new(
-        "suricata",
-        format!(
-            "The logging directory \"{}\" does not exist or is no directory; make it, or name another with -l",
-            dir.display()
-        ),
-    ))
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Failed::new(
+            "suricata",
+            format!("cannot make the logging directory \"{}\": {e}; name another with -l", dir.display()),
+        )
+    })?;
+    Ok(dir)
 }
 
 /// What rules, and outputs, want of the application layer.
 ///
 /// # Errors
 /// A value of the configuration that cannot be read.
-pub(crate) fn app_wants(config: &Config, set: &EngineSet, shown: settings::JaWants) -> Result<AppWants, Failed> {
+pub(crate) fn app_wants(
+    config: &Config,
+    options: &RunOptions,
+    set: &EngineSet,
+    shown: settings::JaWants,
+) -> Result<AppWants, Failed> {
     let hassh = ["ssh.hassh", "ssh.hassh.server", "ssh.hassh.string", "ssh.hassh.server.string"];
     let ja = settings::JaWants {
         ja3: set.uses(&["ja3.hash", "ja3.string", "ja3s.hash", "ja3s.string"]) || shown.ja3,
         ja4: set.uses(&["ja4.hash"]) || shown.ja4,
     };
     Ok(AppWants {
-        files: set.file_wants(),
+        files: match options.disable_hashing {
+            true => set.file_wants().without_digests(),
+            false => set.file_wants(),
+        },
         frames: set.wants_frames(),
         ssh: settings::ssh(config, set.uses(&hassh))?,
         tls: settings::tls(config, ja)?,
@@ -407,7 +427,7 @@ pub(crate) fn worker(
         true => settings::Opened::nothing()?,
         false => settings::open_outputs(config, dir)?,
     };
-    let part = Part { opened, files: settings::files(config, dir)?, workers: 1 };
+    let part = Part { opened, files: settings::files(config, dir, options)?, workers: 1 };
     worker_of(config, options, ips, policies, engines, dir, watching, part)
 }
 
@@ -455,13 +475,16 @@ pub(crate) fn worker_of(
         }
     }
     stream.remembered = usize::try_from(part.of(stream.remembered as u64)).unwrap_or(usize::MAX);
-    stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation);
+    stream.checksum_validation = validates(options.checksums, config, stream.checksum_validation)?;
     (stream.memcap, stream.reassembly_memcap) = (part.of(stream.memcap), part.of(stream.reassembly_memcap));
     let mut flow = settings::flow(config)?;
+    let keys = HashKeys::of(options);
+    (flow.hash_key, flow.id_key) = (keys.table, keys.ids);
     (flow.memcap, flow.hash_size, flow.prealloc) =
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
     let mut decode = settings::decode(config, false)?;
+    decode.defrag.checksums = stream.checksum_validation;
     decode.defrag.inline = ips && !options.simulate_ips;
     decode.defrag.memcap = usize::try_from(part.of(decode.defrag.memcap as u64)).unwrap_or(usize::MAX);
     let mut protocols = settings::app(config)?;
@@ -469,8 +492,11 @@ pub(crate) fn worker_of(
     let quiet = matches!(watching, Watching::Explain(_));
     let mut files = part.files.clone();
     files.range_memcap = part.of(files.range_memcap);
+    if let Some(store) = &mut files.store {
+        store.waits = reads_files(options);
+    }
     let (workers, opened) = (part.workers, part.opened);
-    let settings::Opened { outputs, app: options, store_xff, scripts } = opened;
+    let settings::Opened { outputs, app: shown, store_xff, scripts } = opened;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
         warning!("counters", "stats are enabled but no loggers are active");
     }
@@ -480,8 +506,8 @@ pub(crate) fn worker_of(
     if let Some(store) = &files.store {
         store.prepare().map_err(|e| Failed::new("filestore", e.to_string()))?;
     }
-    let ja4 = options.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4));
-    let wants = app_wants(config, &engines, settings::JaWants { ja3: scripts.ja3, ja4 })?;
+    let ja4 = shown.iter().any(|o| o.tls.fields.has(margay_app::tls::Field::Ja4));
+    let wants = app_wants(config, options, &engines, settings::JaWants { ja3: scripts.ja3, ja4 })?;
     settings::check_store(&files, wants.files.store);
     let certificates = match settings::certificate_folder(config, dir)? {
         Some(folder) if !quiet => CertificateStore::new(folder.clone())
@@ -506,9 +532,11 @@ pub(crate) fn worker_of(
         }),
         shared,
         record: margay_output::eve::Record::new(store_xff),
-        options,
+        options: shown,
+        witness: None,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
+    rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);
@@ -516,7 +544,7 @@ pub(crate) fn worker_of(
     rest.hasher = flows.hasher();
     Ok(Worker {
         decoder: Decoder::new(decode),
-        lane: Lane { policies: *policies, flows, rest },
+        lane: Lane { policies: *policies, flows, rest, verdict: FrameVerdict::default() },
         unswept: 0,
         swept: 0,
         told: 0,
@@ -524,12 +552,24 @@ pub(crate) fn worker_of(
 }
 
 /// Whether TCP packets with a wrong checksum are kept out of their streams: as `-k` says, else as the configuration does.
-fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> bool {
-    match option {
+///
+/// # Errors
+/// `capture.checksum-validation` that is neither `none` nor `kernel`.
+pub(crate) fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> Result<bool, Failed> {
+    const PATH: &str = "capture.checksum-validation";
+    let validated = match config.get(PATH) {
+        None | Some("" | "kernel") => configured,
+        Some("none") => false,
+        Some(other) => {
+            let why = format!("\"{other}\" is neither none nor kernel");
+            return Err(settings::wrong(config, PATH, &why).into());
+        }
+    };
+    Ok(match option {
         Some(Checksums::All) => true,
         Some(Checksums::None) => false,
-        _ => configured && config.get("capture.checksum-validation") != Some("none"),
-    }
+        None => validated,
+    })
 }
 
 /// Whether somebody watches detection.
@@ -570,7 +610,7 @@ mod tests {
             (Some(Checksums::All), &none, false, true),
             (Some(Checksums::None), &plain, true, false),
         ] {
-            assert_eq!(validates(option, config, configured), want, "{option:?} {configured}");
+            assert_eq!(validates(option, config, configured).unwrap(), want, "{option:?} {configured}");
         }
     }
 }

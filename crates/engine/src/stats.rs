@@ -8,16 +8,53 @@ use margay_output::event::{Counter, StatsEvent};
 use margay_app::{AppCounters, AppProto, PROTOCOLS};
 use margay_detect::DetectCounters;
 
+use crate::exception::{Condition, Policy};
 use crate::settings::{self, flag, number};
 use crate::worker::{Occasion, Worker};
 
+/// `stats:`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StatsSettings {
+    /// `stats.enabled`
+    pub(crate) enabled: bool,
+    /// `stats.interval`
+    pub(crate) interval: Duration,
+    /// `stats.decoder-events`
+    decoder_events: bool,
+    /// `stats.decoder-events-prefix`
+    decoder_prefix: String,
+    /// `stats.stream-events`
+    stream_events: bool,
+    /// `stats.exception-policy.per-app-proto-errors`: whether applications of `app-layer.error-policy` are counted for each
+    /// protocol too.
+    errors_by_protocol: bool,
+}
+
+impl StatsSettings {
+    /// Reads `stats:`.
+    ///
+    /// # Errors
+    /// A value that cannot be read.
+    pub(crate) fn of(config: &Config) -> Result<StatsSettings, ConfigError> {
+        const INTERVAL: &str = "stats.interval";
+        let seconds: u32 = number(config, INTERVAL, 8)?;
+        if seconds == 0 {
+            return Err(settings::wrong(config, INTERVAL, "0 seconds are no interval; stats.enabled: no writes none"));
+        }
+        Ok(StatsSettings {
+            enabled: flag(config, "stats.enabled", true)?,
+            interval: Duration::from_secs(seconds.into()),
+            decoder_events: flag(config, "stats.decoder-events", true)?,
+            decoder_prefix: config.get("stats.decoder-events-prefix").unwrap_or("decoder.event").to_owned(),
+            stream_events: flag(config, "stats.stream-events", false)?,
+            errors_by_protocol: flag(config, "stats.exception-policy.per-app-proto-errors", false)?,
+        })
+    }
+}
+
 /// Writes statistics at their interval and at the end.
 pub(crate) struct Reporter {
-    enabled: bool,
-    interval: Duration,
-    decoder_events: bool,
-    decoder_prefix: String,
-    stream_events: bool,
+    settings: StatsSettings,
     progress: bool,
     started: Instant,
     next: Instant,
@@ -35,17 +72,13 @@ impl Reporter {
     /// # Errors
     /// A value that cannot be read.
     pub(crate) fn new(config: &Config, progress: bool) -> Result<Reporter, ConfigError> {
-        let interval = Duration::from_secs(number(config, "stats.interval", 8u64)?.max(1));
+        let settings = StatsSettings::of(config)?;
         let now = Instant::now();
         Ok(Reporter {
-            enabled: flag(config, "stats.enabled", true)?,
-            interval,
-            decoder_events: flag(config, "stats.decoder-events", true)?,
-            decoder_prefix: config.get("stats.decoder-events-prefix").unwrap_or("decoder.event").to_owned(),
-            stream_events: flag(config, "stats.stream-events", false)?,
             progress,
             started: now,
-            next: now + interval,
+            next: now + settings.interval,
+            settings,
             second: now,
             names: Vec::new(),
             last: Vec::new(),
@@ -68,7 +101,7 @@ impl Reporter {
         if now < self.next {
             return;
         }
-        self.next = now + self.interval;
+        self.next = now + self.settings.interval;
         self.write(worker);
         worker.lane.rest.outputs.flush();
     }
@@ -77,7 +110,7 @@ impl Reporter {
     pub(crate) fn write(&mut self, worker: &mut Worker) {
         let rest = &worker.lane.rest;
         let wanted = rest.outputs.wants(margay_output::event::EventType::Stats) || rest.scripts.wants(Occasion::Stats);
-        if !self.enabled || !wanted {
+        if !self.settings.enabled || !wanted {
             return;
         }
         self.collect(worker);
@@ -119,7 +152,8 @@ impl Reporter {
         let lost = worker.lane.rest.outputs.lost();
         let names = &mut self.names;
         names.clear();
-        let (events, prefix, stream_events) = (self.decoder_events, &self.decoder_prefix, self.stream_events);
+        let StatsSettings { decoder_events: events, decoder_prefix: prefix, stream_events, .. } = &self.settings;
+        let (events, stream_events) = (*events, *stream_events);
         let mut add = |name: &str, value: u64| names.push((name.to_owned(), value));
         if let Some(c) = &worker.lane.rest.captured {
             c.for_each(&mut add);
@@ -142,6 +176,7 @@ impl Reporter {
                 add(name, value);
             }
         });
+        add("udp.invalid_checksum", rest.counters.udp_invalid_checksum);
         worker.lane.flows.counters.for_each(&mut add);
         if rest.ips {
             rest.counters.ips.for_each(&mut add);
@@ -159,7 +194,14 @@ impl Reporter {
                 add(name, 0);
             }
         }
-        app_counters(&rest.app.shared.counters, &mut add);
+        let [policy, _] = rest.error_policies;
+        let policies = &rest.counters.policies;
+        let errors = (policy != Policy::Ignore).then(|| ErrorPolicies {
+            policy: policy.name(),
+            all: policies.of(Condition::AppLayerError, policy),
+            by_protocol: self.settings.errors_by_protocol.then(|| policies.errors()),
+        });
+        app_counters(&rest.app.shared.counters, errors.as_ref(), &mut add);
         add("app_layer.expectations", rest.expected.len() as u64);
         add("app_layer.expectations_refused", rest.expected.refused);
         add("app_layer.frames_dropped", rest.app.shared.frames.refused);
@@ -187,7 +229,7 @@ impl Reporter {
 fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
-        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.host_memcap")
+        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }
 
 /// Adds a worker's counters to those of others.
@@ -251,8 +293,18 @@ fn percent(used: u64, limit: u64) -> u64 {
     used.saturating_mul(100).checked_div(limit).unwrap_or(0)
 }
 
+/// How often `app-layer.error-policy` was applied.
+pub(crate) struct ErrorPolicies<'a> {
+    /// Name of the policy: `drop_flow`.
+    policy: &'static str,
+    /// For all protocols together.
+    all: u64,
+    /// By transport (TCP, UDP) and protocol, where that is shown.
+    by_protocol: Option<&'a [[u64; 64]; 2]>,
+}
+
 /// Gives the application layer's counters in the order they are shown: those of the protocols that there are parsers for.
-pub(crate) fn app_counters(counters: &AppCounters, f: &mut dyn FnMut(&str, u64)) {
+pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies<'_>>, f: &mut dyn FnMut(&str, u64)) {
     let at = |list: &[u64; 64], proto: AppProto| list.get(proto as usize).copied().unwrap_or(0);
     let over = |[tcp, udp]: &[[u64; 64]; 2], proto: AppProto, transport: usize| {
         at(if transport == 0 { tcp } else { udp }, proto)
@@ -284,12 +336,18 @@ pub(crate) fn app_counters(counters: &AppCounters, f: &mut dyn FnMut(&str, u64))
         if *transport == 0 {
             f(&format!("app_layer.error.{name}.gap"), at(&counters.gaps, *proto));
         }
-        // Memory that cannot be had ends the process, and there is no other way to fail: both stay 0.
+        // Memory that cannot be had ends the process.
         f(&format!("app_layer.error.{name}.alloc"), 0);
         f(&format!("app_layer.error.{name}.parser"), over(&counters.failed, *proto, *transport));
-        f(&format!("app_layer.error.{name}.internal"), 0);
+        f(&format!("app_layer.error.{name}.internal"), over(&counters.internal, *proto, *transport));
+        if let Some(ErrorPolicies { policy, by_protocol: Some(errors), .. }) = errors {
+            f(&format!("app_layer.error.{name}.exception_policy.{policy}"), over(errors, *proto, *transport));
+        }
     }
     f("app_layer.error.failed_tcp.gap", at(&counters.gaps, AppProto::Failed));
+    if let Some(e) = errors {
+        f(&format!("app_layer.error.exception_policy.{}", e.policy), e.all);
+    }
     f("http.memuse", counters.http_memory);
     f("http.memcap", counters.http_memcap);
     f("ftp.memuse", counters.ftp_memory);
@@ -330,9 +388,13 @@ mod tests {
         c.txs[1][AppProto::Dns as usize] = 6;
         c.gaps[AppProto::Http1 as usize] = 1;
         c.failed[0][AppProto::Http1 as usize] = 4;
+        c.internal[0][AppProto::Http1 as usize] = 1;
         c.http_memcap = 5;
         let mut seen = Vec::new();
-        app_counters(&c, &mut |name, value| seen.push((name.to_owned(), value)));
+        let mut by_protocol = [[0; 64]; 2];
+        by_protocol[0][AppProto::Http1 as usize] = 4;
+        let errors = ErrorPolicies { policy: "drop_flow", all: 5, by_protocol: Some(&by_protocol) };
+        app_counters(&c, Some(&errors), &mut |name, value| seen.push((name.to_owned(), value)));
         let at = |name: &str| seen.iter().position(|s| s.0 == name).unwrap_or_else(|| panic!("no {name}"));
         for (name, value) in [
             ("app_layer.flow.http", 3),
@@ -344,7 +406,10 @@ mod tests {
             ("app_layer.error.http.gap", 1),
             ("app_layer.error.http.alloc", 0),
             ("app_layer.error.http.parser", 4),
-            ("app_layer.error.http.internal", 0),
+            ("app_layer.error.http.internal", 1),
+            ("app_layer.error.http.exception_policy.drop_flow", 4),
+            ("app_layer.error.dns_udp.exception_policy.drop_flow", 0),
+            ("app_layer.error.exception_policy.drop_flow", 5),
             ("app_layer.error.failed_tcp.gap", 0),
             ("http.memuse", 0),
             ("http.memcap", 5),
@@ -357,5 +422,8 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), seen.len(), "a name is there twice");
+        let mut plain = Vec::new();
+        app_counters(&c, None, &mut |name, _| plain.push(name.to_owned()));
+        assert!(plain.iter().all(|name| !name.contains("exception_policy")), "a policy that ignores counts nothing");
     }
 }

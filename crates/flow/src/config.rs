@@ -1,5 +1,6 @@
 //! Settings of the flow table, with the defaults of Suricata 8 (`flow:`, `flow-timeouts:`, `vlan:`, `livedev:`, `decoder.recursion-level:`).
 
+use crate::hash::HashKey;
 use crate::{FlowState, RateConfig};
 
 /// How long a flow of one protocol may be silent, in seconds.
@@ -101,9 +102,11 @@ pub struct FlowConfig {
     pub livedev_use_for_tracking: bool,
     /// Whether the tunnel depth tells flows apart (`decoder.recursion-level.use-for-tracking`).
     pub recursion_use_for_tracking: bool,
-    /// Seed of the hash. Live captures should give a random one, so that nobody outside can choose what collides; flow
-    /// identifiers follow from it.
-    pub seed: u64,
+    /// The key of the table's hash. A random one ([`HashKey::random`]) keeps the senders of packets from choosing what collides.
+    pub hash_key: HashKey,
+    /// The key that flow identifiers come from. With a fixed one the same packets have the same identifiers in every run,
+    /// whatever the key of the table.
+    pub id_key: HashKey,
 }
 
 impl Default for FlowConfig {
@@ -118,7 +121,8 @@ impl Default for FlowConfig {
             vlan_use_for_tracking: true,
             livedev_use_for_tracking: true,
             recursion_use_for_tracking: true,
-            seed: 0x4d61_7267_6179_0001,
+            hash_key: HashKey::fixed(0),
+            id_key: HashKey::fixed(0),
         }
     }
 }

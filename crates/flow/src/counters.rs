@@ -27,6 +27,8 @@ pub struct FlowCounters {
     pub get_used_eval_reject: u64,
     /// No flow to evict was found.
     pub get_used_failed: u64,
+    /// Flows evicted because too many were in one bucket of the table.
+    pub chain_evicted: u64,
     /// Flows that ended, by their last state.
     pub end_state: [u64; 5],
     /// TCP flows that ended, by the state of their session; set by the engine with [`FlowCounters::tcp_end`].
@@ -130,6 +132,7 @@ impl FlowCounters {
         f("flow.get_used_eval_reject", self.get_used_eval_reject);
         f("flow.get_used_eval_busy", 0);
         f("flow.get_used_failed", self.get_used_failed);
+        f("flow.chain_evicted", self.chain_evicted);
         // A table has one owner: nothing is handed between threads, and spare flows are its own.
         f("flow.wrk.spare_sync_avg", 0);
         f("flow.wrk.spare_sync", 0);

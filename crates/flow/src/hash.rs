@@ -1,4 +1,12 @@
-//! The hash of flow keys and addresses: 64-bit folded multiplication, seeded.
+//! The keyed hash of flow keys.
+//!
+//! What chooses a bucket comes from packets, so the sender of packets could choose what collides, if the hash were known.
+//! [`HashKey::hash`] is NH (J. Black et al., "UMAC: Fast and Secure Message Authentication", 1999, section 4) with words of
+//! 64 bits: each pair of words is added to a pair of key words and multiplied to 128 bits, and the products are summed. For
+//! any two different inputs at most one key in 2^64 makes the sums equal. Two folded multiplications with further key words
+//! make 64 bits of the sum. A hash is never shown to anybody outside.
+
+use std::hash::{BuildHasher, RandomState};
 
 /// Mixes two words: the two halves of their 128-bit product, folded.
 #[inline]
@@ -7,56 +15,122 @@ pub(crate) const fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-const K: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
+/// Words that a hash takes.
+const WORDS: usize = 6;
 
-/// Hashes words with a seed.
-#[inline]
-pub(crate) fn words(seed: u64, words: &[u64]) -> u64 {
-    let mut h = seed ^ K[0];
-    for &w in words {
-        h = fold(h ^ w, K[1]) ^ h.rotate_left(23);
-    }
-    fold(h ^ K[2], h.rotate_left(32) ^ K[0])
+/// The key of the hash. Whoever does not know it cannot choose what collides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashKey {
+    /// What is added to each word.
+    words: [u64; WORDS],
+    /// What the sum is mixed with.
+    last: [u64; 4],
 }
 
-/// A seeded [`std::hash::BuildHasher`] for tables of addresses.
-#[derive(Debug, Clone, Copy)]
-pub struct Seeded(pub u64);
-
-/// State of [`Seeded`].
-#[derive(Debug, Clone, Copy)]
-pub struct SeededHasher(u64);
-
-impl std::hash::BuildHasher for Seeded {
-    type Hasher = SeededHasher;
-    fn build_hasher(&self) -> SeededHasher {
-        SeededHasher(self.0 ^ K[0])
+impl std::fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HashKey(secret)")
     }
 }
 
-impl std::hash::Hasher for SeededHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        let (chunks, rest) = bytes.as_chunks::<8>();
-        for c in chunks {
-            self.write_u64(u64::from_le_bytes(*c));
+impl HashKey {
+    /// A key that nobody outside knows: from 128 random bits of the operating system.
+    pub fn random() -> HashKey {
+        let state = RandomState::new();
+        HashKey::of(|n| state.hash_one(n))
+    }
+
+    /// Always the same key for the same number: for tests, and for runs that are compared (`--no-random`).
+    pub fn fixed(number: u64) -> HashKey {
+        // SplitMix64 (G. Steele et al., 2014).
+        HashKey::of(|n| {
+            let z = number.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        })
+    }
+
+    fn of(word: impl Fn(u64) -> u64) -> HashKey {
+        HashKey {
+            words: std::array::from_fn(|n| word(n as u64)),
+            // An even factor would lose bits.
+            last: std::array::from_fn(|n| word((WORDS + n) as u64) | 1),
         }
-        let mut last = [0u8; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        self.write_u64(u64::from_le_bytes(last) ^ (rest.len() as u64) << 56);
     }
-    fn write_u8(&mut self, v: u8) {
-        self.write_u64(u64::from(v));
+
+    /// The hash of six words. All of its bits are equally good.
+    #[inline]
+    pub fn hash(&self, words: [u64; WORDS]) -> u64 {
+        let [a, b, c, d, e, f] = words;
+        let [ka, kb, kc, kd, ke, kf] = self.words;
+        let product = |x: u64, kx: u64, y: u64, ky: u64| {
+            u128::from(x.wrapping_add(kx)).wrapping_mul(u128::from(y.wrapping_add(ky)))
+        };
+        let sum = product(a, ka, b, kb).wrapping_add(product(c, kc, d, kd)).wrapping_add(product(e, ke, f, kf));
+        let [l0, l1, l2, l3] = self.last;
+        let mixed = fold(sum as u64 ^ l0, (sum >> 64) as u64 ^ l1);
+        // The sum is the only other word that depends on the input: a product of 0 is not the same hash for all.
+        fold(mixed ^ sum as u64 ^ l2, l3)
     }
-    fn write_u16(&mut self, v: u16) {
-        self.write_u64(u64::from(v));
+
+    /// A word of the key, for hashes of another shape. Words 0 to 3 are odd.
+    pub const fn word(&self, number: usize) -> u64 {
+        if number < self.last.len() { self.last[number] } else { self.words[number % WORDS] }
     }
-    fn write_u32(&mut self, v: u32) {
-        self.write_u64(u64::from(v));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_decides() {
+        let words = [0, 0x0a00_0001, 0, 0x0a00_0002, 0x0035_03e8, 0];
+        let fixed = HashKey::fixed(1);
+        assert_eq!(fixed.hash(words), HashKey::fixed(1).hash(words));
+        assert_ne!(fixed.hash(words), HashKey::fixed(2).hash(words));
+        assert_ne!(HashKey::random().hash(words), HashKey::random().hash(words));
+        assert_eq!(format!("{fixed:?}"), "HashKey(secret)");
     }
-    fn write_u64(&mut self, v: u64) {
-        self.0 = fold(self.0 ^ v, K[1]) ^ self.0.rotate_left(23);
+
+    /// Inputs that differ in little, as addresses and ports of a scan do, spread over buckets as chance would have it.
+    #[test]
+    fn neighbours_spread() {
+        for key in [HashKey::fixed(0), HashKey::fixed(7), HashKey::random()] {
+            for place in 0..WORDS {
+                for shift in [0, 16, 32, 48] {
+                    let mut buckets = [0u32; 256];
+                    for n in 0..256 * 64u64 {
+                        let mut words = [1, 2, 3, 4, 5, 6];
+                        words[place] ^= n << shift;
+                        // As the flow table takes its bucket: the upper bits of the lower half.
+                        buckets[(key.hash(words) as u32 >> 24) as usize] += 1;
+                    }
+                    // 64 expected; far outside of what chance gives (8 standard deviations).
+                    let (least, most) = (buckets.iter().min().unwrap(), buckets.iter().max().unwrap());
+                    assert!(*least > 8 && *most < 128, "word {place}, bit {shift}: {least} to {most}");
+                }
+            }
+        }
     }
-    fn finish(&self) -> u64 {
-        fold(self.0 ^ K[2], self.0.rotate_left(32) ^ K[0])
+
+    /// Each bit of the input turns about half of the bits of the hash.
+    #[test]
+    fn every_bit_counts() {
+        let key = HashKey::fixed(3);
+        let before = [0u64; WORDS];
+        for place in 0..WORDS {
+            for bit in 0..64 {
+                let mut turned = 0;
+                for n in 0..64u64 {
+                    let mut a = before.map(|w| w.wrapping_add(n.wrapping_mul(0x9e37_79b9)));
+                    let h = key.hash(a);
+                    a[place] ^= 1 << bit;
+                    turned += (h ^ key.hash(a)).count_ones();
+                }
+                assert!((24 * 64..40 * 64).contains(&turned), "word {place}, bit {bit}: {turned} of {}", 64 * 64);
+            }
+        }
     }
 }

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 
 use margay_packet::Time;
 
-use crate::hash::Seeded;
-
 /// A key without order: the same whichever comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IpPair(IpAddr, IpAddr);
@@ -32,13 +30,11 @@ pub struct HostConfig {
     pub hash_size: u32,
     /// Entries allocated at once (`prealloc`).
     pub prealloc: u32,
-    /// Seed of the hash: see [`crate::FlowConfig::seed`].
-    pub seed: u64,
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        HostConfig { memcap: 32 << 20, hash_size: 4096, prealloc: 1000, seed: 0x4d61_7267_6179_0002 }
+        HostConfig { memcap: 32 << 20, hash_size: 4096, prealloc: 1000 }
     }
 }
 
@@ -73,7 +69,8 @@ struct Entry<K, V> {
 /// Values by key. Each has a time from which it counts as gone.
 #[derive(Debug)]
 pub struct HostTable<K, V> {
-    places: HashMap<K, u32, Seeded>,
+    /// Keyed at random (SipHash-1-3), and probed openly: there are no chains.
+    places: HashMap<K, u32>,
     entries: Vec<Entry<K, V>>,
     cursor: usize,
     limit: usize,
@@ -97,7 +94,7 @@ impl<K: Hash + Eq + Copy, V> HostTable<K, V> {
         let prealloc = (config.prealloc as usize).min(limit);
         let expected = prealloc.max((config.hash_size as usize).min(limit));
         HostTable {
-            places: HashMap::with_capacity_and_hasher(expected, Seeded(config.seed)),
+            places: HashMap::with_capacity(expected),
             entries: Vec::with_capacity(prealloc),
             cursor: 0,
             limit,

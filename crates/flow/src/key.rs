@@ -6,7 +6,7 @@ use margay_packet::{L3, L4, Packet};
 
 use crate::config::FlowConfig;
 use crate::core::{Direction, FlowCore};
-use crate::hash;
+use crate::hash::HashKey;
 
 /// What tells flows apart: both directions have the same key. The end with the smaller address (then port) comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,13 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) const EMPTY: Key = Key { low: [0; 2], high: [0; 2], ports: 0, meta: 0, vlans: 0 };
+
+    /// All of it, for hashing.
+    #[inline]
+    pub(crate) const fn words(&self) -> [u64; 6] {
+        let [low, high] = [self.low, self.high];
+        [low[0], low[1], high[0], high[1], self.ports as u64 | (self.meta as u64) << 32, self.vlans]
+    }
 }
 
 /// A packet's place in the flow table.
@@ -172,7 +179,7 @@ pub(crate) fn of(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Opti
     let recursion = if config.recursion_use_for_tracking { u32::from(packet.recursion & 0x7f) } else { 0 };
     let livedev = if config.livedev_use_for_tracking { u32::from(livedev) } else { 0 };
     let ends = Ends { src: address(src), dst: address(dst), sport, dport, proto, v6, vlans: packet.vlans.raw() };
-    let with = (config.seed, config.vlan_use_for_tracking);
+    let with = (&config.hash_key, config.vlan_use_for_tracking);
     Some(FlowKey { error, ..of_ends(with, &ends, recursion << 9 | livedev << 16, one_way) })
 }
 
@@ -196,17 +203,17 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// A hash that is the same in both directions, and differs for any two flows that a table tells apart (but for chance: what
-    /// collides cannot be chosen by who does not know the seed). `vlans` says whether tags tell flows apart.
-    pub fn hash(&self, seed: u64, vlans: bool) -> u64 {
-        of_ends((seed, vlans), self, 0, false).hash
+    /// A hash that is the same in both directions, and differs for any two flows that a table tells apart (but for chance: whoever
+    /// does not know the key cannot choose what collides). `vlans` says whether tags tell flows apart.
+    pub fn hash(&self, key: &HashKey, vlans: bool) -> u64 {
+        of_ends((key, vlans), self, 0, false).hash
     }
 }
 
-/// The key of what has these ends. `with` is the seed, and whether VLAN tags tell flows apart; `meta` has tunnel depth and
+/// The key of what has these ends. `with` is the key of the hash, and whether VLAN tags tell flows apart; `meta` has tunnel depth and
 /// interface in their places.
 #[inline]
-pub(crate) fn of_ends(with: (u64, bool), ends: &Ends, meta: u32, one_way: bool) -> FlowKey {
+pub(crate) fn of_ends(with: (&HashKey, bool), ends: &Ends, meta: u32, one_way: bool) -> FlowKey {
     let Ends { src: s, dst: d, sport, dport, proto, v6, vlans } = *ends;
     let swapped = (s, sport) > (d, dport);
     let (low, high, ports) = if swapped {
@@ -225,25 +232,27 @@ pub(crate) fn of_ends(with: (u64, bool), ends: &Ends, meta: u32, one_way: bool) 
         meta: u32::from(proto) | u32::from(v6) << 8 | meta,
         vlans: v0 | v1 << 16 | v2 << 32 | one_way << 48,
     };
-    let hash = hash::words(
-        with.0,
-        &[low[0], low[1], high[0], high[1], u64::from(ports) | u64::from(key.meta) << 32, key.vlans],
-    );
-    FlowKey { key, hash, swapped, error: false }
+    FlowKey { key, hash: with.0.hash(key.words()), swapped, error: false }
 }
 
 /// Hashes flows as their packets are: what [`FlowKey::hash`] says of them.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct FlowHasher {
-    seed: u64,
+    key: HashKey,
     vlans: bool,
     recursion: bool,
+}
+
+impl Default for FlowHasher {
+    fn default() -> FlowHasher {
+        FlowHasher::new(&FlowConfig::default())
+    }
 }
 
 impl FlowHasher {
     pub(crate) const fn new(config: &FlowConfig) -> FlowHasher {
         FlowHasher {
-            seed: config.seed,
+            key: config.hash_key,
             vlans: config.vlan_use_for_tracking,
             recursion: config.recursion_use_for_tracking,
         }
@@ -261,7 +270,7 @@ impl FlowHasher {
             v6: core.src.is_ipv6(),
             vlans: core.vlans.raw(),
         };
-        let key = of_ends((self.seed, self.vlans), &ends, recursion << 9, false);
+        let key = of_ends((&self.key, self.vlans), &ends, recursion << 9, false);
         (key.hash, key.swapped)
     }
 }

@@ -23,6 +23,7 @@
 //! | what | limit | where it is reached |
 //! | --- | --- | --- |
 //! | flows | `flow.memcap` | one of the flows next to time out goes; `flow.get_used`, `flow.emerg_mode_entered` |
+//! | flows of one bucket | 16, and 8 more for each time that the places for flows exceed the buckets | the flow of that bucket that was silent longest goes; `flow.chain_evicted` |
 //! | hosts, pairs | `host.memcap`, `ippair.memcap` | the new one is not made; `host.memcap` |
 
 mod clock;
@@ -43,7 +44,7 @@ pub use crate::core::{
 pub use clock::JUMP_BACK;
 pub use config::{FlowConfig, FlowTimeouts, TimeoutPair, Timeouts};
 pub use counters::{FlowCounters, TCP_STATES};
-pub use hash::{Seeded, SeededHasher};
+pub use hash::HashKey;
 pub use host::{HostConfig, HostCounters, HostTable, IpPair};
 pub use key::{Ends, FlowHasher, FlowKey, icmpv4_counterpart, icmpv6_counterpart};
 pub use rate::{Rate, RateConfig, SLOTS as RATE_SLOTS};

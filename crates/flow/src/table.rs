@@ -27,6 +27,11 @@ pub const OVER_MIN: u32 = 4;
 /// Flows looked at, at most, to find one to evict.
 const EVICT_TRIES: usize = 16;
 
+/// Flows that a bucket may have at least, and how many more for each time that the places for flows exceed the buckets. With a
+/// hash that nobody can predict a bucket never has as many: that one has 16 where 1 is expected comes once in 10^14.
+const CHAIN: u32 = 16;
+const CHAIN_LOAD: u32 = 8;
+
 /// Why a flow ended (`flow.reason`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndReason {
@@ -111,6 +116,8 @@ pub struct FlowTable<X> {
     free: u32,
     /// Flows that memory allows.
     limit: u32,
+    /// Flows that a bucket may have.
+    chain_max: u32,
     wheel: Vec<u32>,
     /// One bit a slot of the wheel: not empty.
     occupied: [u64; SLOTS / 64],
@@ -147,6 +154,7 @@ impl<X> FlowTable<X> {
             flows: Chunks::new(),
             free: NONE,
             limit,
+            chain_max: CHAIN,
             wheel: vec![NONE; SLOTS],
             occupied: [0; SLOTS / 64],
             second: 0,
@@ -249,22 +257,30 @@ impl<X> FlowTable<X> {
     ) -> Lookup {
         let now = self.clock.advance(packet.time);
         let mut previous_id = 0;
-        if let Some(at) = self.find(key) {
-            if self.silent_before(at, packet.time) {
+        let mut crowded = false;
+        match self.find(key) {
+            Ok(at) if self.silent_before(at, packet.time) => {
                 self.counters.wrk_flows_evicted += 1;
                 if let Some(flow) = self.remove(at) {
                     previous_id = flow.core.id;
                     ended(flow, EndReason::Timeout);
                 }
-            } else if let Some(slot) = self.slots.get_mut(at) {
-                if !key.error {
-                    slot.touched = now;
-                }
-                return Lookup::Found(FlowRef(at), key.direction(slot.client_is_high));
             }
+            Ok(at) => {
+                if let Some(slot) = self.slots.get_mut(at) {
+                    if !key.error {
+                        slot.touched = now;
+                    }
+                    return Lookup::Found(FlowRef(at), key.direction(slot.client_is_high));
+                }
+            }
+            Err(length) => crowded = length >= self.chain_max,
         }
         if key.error {
             return Lookup::Unrelated;
+        }
+        if crowded {
+            self.shorten(key.hash as u32, now, ended);
         }
         match self.insert(packet, key, now, previous_id, make, ended) {
             Some(at) => Lookup::Created(at),
@@ -465,17 +481,42 @@ impl<X> FlowTable<X> {
         (0..self.slots.len() as u32).filter_map(|at| self.get(FlowRef(at)).map(|f| (FlowRef(at), f)))
     }
 
+    /// The place of the flow of that key.
+    ///
+    /// # Errors
+    /// There is none: how many flows are in its bucket.
     #[inline]
-    fn find(&self, key: &FlowKey) -> Option<u32> {
+    fn find(&self, key: &FlowKey) -> Result<u32, u32> {
         let hash = key.hash as u32;
-        let mut at = *self.buckets.get(self.bucket(hash))?;
+        let mut length = 0;
+        let mut at = self.buckets.get(self.bucket(hash)).copied().unwrap_or(NONE);
         while let Some(slot) = self.slots.get(at) {
             if slot.hash == hash && slot.key == key.key {
-                return Some(at);
+                return Ok(at);
+            }
+            length += 1;
+            at = slot.chain;
+        }
+        Err(length)
+    }
+
+    /// A bucket has as many flows as it may have: the one that was silent longest ends.
+    #[cold]
+    fn shorten(&mut self, hash: u32, now: i64, ended: &mut dyn FnMut(Flow<X>, EndReason)) {
+        let mut oldest: Option<(i64, u32)> = None;
+        let mut at = self.buckets.get(self.bucket(hash)).copied().unwrap_or(NONE);
+        while let Some(slot) = self.slots.get(at) {
+            if oldest.is_none_or(|(touched, _)| slot.touched < touched) {
+                oldest = Some((slot.touched, at));
             }
             at = slot.chain;
         }
-        None
+        let Some((_, at)) = oldest else { return };
+        let reason = if self.timed_out(at, now) { EndReason::Timeout } else { EndReason::Forced };
+        if let Some(flow) = self.remove(at) {
+            self.counters.chain_evicted += 1;
+            ended(flow, reason);
+        }
     }
 
     fn insert(
@@ -491,7 +532,8 @@ impl<X> FlowTable<X> {
         self.fill(at, key.key, key.hash as u32, key.swapped, now)?;
         let emergency = self.emergency;
         // 51 bits: a JSON number keeps them.
-        let id = fold(key.hash ^ previous_id.rotate_left(32), packet.time.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) >> 13;
+        let hash = self.config.id_key.hash(key.key.words());
+        let id = fold(hash ^ previous_id.rotate_left(32), packet.time.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) >> 13;
         let mut core = new_core(packet, id.max(1));
         core.emergency = emergency;
         self.put(at, Flow { core, ext: make() });
@@ -568,6 +610,8 @@ impl<X> FlowTable<X> {
         });
         self.flows.push(None);
         self.free = n as u32;
+        let load = u32::try_from(n / self.buckets.len().max(1)).unwrap_or(u32::MAX);
+        self.chain_max = load.saturating_mul(CHAIN_LOAD).saturating_add(CHAIN);
         self.counters.spare += 1;
         self.counters.memuse += Self::flow_size(&self.config);
         true

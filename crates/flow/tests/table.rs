@@ -3,7 +3,9 @@
 
 use std::net::IpAddr;
 
-use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowRef, FlowState, FlowTable, Lookup, OVER_MIN};
+use margay_flow::{
+    Direction, EndReason, Ends, Flow, FlowConfig, FlowRef, FlowState, FlowTable, HashKey, Lookup, OVER_MIN,
+};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
 
 fn frame(data: &[u8], seconds: i64) -> Packet<'_> {
@@ -273,4 +275,71 @@ fn a_new_connection_replaces_the_old() {
     assert_eq!(reason, Some(EndReason::TcpReuse));
     assert_ne!(b.table.get(new).unwrap().core.id, id);
     assert_eq!((b.table.len(), b.table.counters.tcp_reuse), (1, 1));
+}
+
+/// Client addresses and ports of flows to 10.0.0.2:53 that a table of so many buckets has in one of them, if this is its key.
+fn colliding(key: &HashKey, buckets: u64, count: usize) -> Vec<(u8, u16)> {
+    let every = (0..=255u8).flat_map(|host| (1..=u16::MAX).map(move |port| (host, port)));
+    let with = every.filter(|&(host, sport)| {
+        let ends = Ends {
+            src: [0, 0x0a00_0100 + u64::from(host)],
+            dst: [0, 0x0a00_0002],
+            sport,
+            dport: 53,
+            proto: 17,
+            v6: false,
+            vlans: [0; 3],
+        };
+        (u64::from(ends.hash(key, true) as u32) * buckets) >> 32 == 0
+    });
+    with.take(count).collect()
+}
+
+#[test]
+fn chosen_collisions_need_the_key_and_end_the_flow_that_is_oldest() {
+    const BUCKETS: u32 = 512;
+    const FLOWS: usize = 400;
+    let known = HashKey::fixed(1);
+    let chosen = colliding(&known, u64::from(BUCKETS), FLOWS);
+    let with = |hash_key| {
+        let mut b = Bench::new(FlowConfig { hash_size: BUCKETS, prealloc: 0, hash_key, ..FlowConfig::default() });
+        for (n, (host, port)) in chosen.iter().enumerate() {
+            let p = udp(&format!("10.0.1.{host}"), "10.0.0.2", *port, 53, 1);
+            b.made(&p);
+            // The first stays in use, so that it is never the oldest.
+            if n > 0 {
+                let (host, port) = chosen[0];
+                b.see(&udp(&format!("10.0.1.{host}"), "10.0.0.2", port, 53, 1));
+            }
+        }
+        b
+    };
+    // Who knows the key makes all of them collide: a bucket has 16 flows all the same.
+    let b = with(known);
+    assert_eq!((b.table.len(), b.table.counters.chain_evicted), (16, FLOWS as u64 - 16));
+    assert!(b.ended.iter().all(|e| e.2 == EndReason::Forced) && b.ended.iter().all(|e| e.1 != chosen[0].1));
+    // The same packets with a key that nobody knows.
+    let b = with(HashKey::random());
+    assert_eq!((b.table.len(), b.table.counters.chain_evicted, b.ended.len()), (FLOWS, 0, 0));
+}
+
+#[test]
+fn buckets_that_are_few_hold_all_flows_that_memory_allows() {
+    let mut b =
+        Bench::new(FlowConfig { hash_size: 16, prealloc: 0, hash_key: HashKey::random(), ..FlowConfig::default() });
+    for n in 0..5000u16 {
+        b.made(&udp("10.0.0.1", "10.0.0.2", n, 53, 1));
+    }
+    assert_eq!((b.table.len(), b.table.counters.chain_evicted), (5000, 0));
+}
+
+#[test]
+fn identifiers_are_those_of_their_key_whatever_the_table_is_keyed_with() {
+    let ids = |id_key| {
+        let mut b = Bench::new(FlowConfig { hash_key: HashKey::random(), id_key, ..FlowConfig::default() });
+        (1..50u16).map(|n| b.made(&udp("10.0.0.1", "10.0.0.2", n, 53, 1))).for_each(drop);
+        b.table.iter().map(|(_, f)| f.core.id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(HashKey::fixed(4)), ids(HashKey::fixed(4)));
+    assert_ne!(ids(HashKey::random()), ids(HashKey::random()));
 }

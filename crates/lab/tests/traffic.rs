@@ -136,12 +136,7 @@ fn a_profile_of_trex_is_read_as_it_is() {
 
 #[test]
 fn the_mix_of_the_studies() {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures/sfr/sfr_delay_10_1g.yaml");
-    let given = std::env::var_os("SHARED").map(|s| Path::new(&s).join("captures/sfr/sfr_delay_10_1g.yaml"));
-    let Some(profile) = given.into_iter().chain([shared]).find(|p| p.exists()) else {
-        eprintln!("skipped: captures/sfr is not in ../shared (nor $SHARED)");
-        return;
-    };
+    let Some(profile) = margay_testing::shared("captures/sfr/sfr_delay_10_1g.yaml") else { return };
     let dir = tempfile::tempdir().unwrap();
     let (out, o) = path(&dir, "sfr.pcap");
     let (report, r) = path(&dir, "sfr.json");
@@ -215,7 +210,7 @@ impl Pair {
                 && ip(format!("-n {name}b link set {link}1 up"));
         }
         if !made {
-            eprintln!("skipped: network namespaces cannot be made here (it takes root and 'ip')");
+            margay_testing::not_run("network namespaces need root and iproute2");
             return None;
         }
         Some(pair)
@@ -324,7 +319,7 @@ fn every_thread_has_a_queue_where_there_are_so_many() {
     };
     let (methods, said) = send("x0");
     if methods[0] != "AF_XDP" {
-        return eprintln!("skipped: no AF_XDP here: {said}");
+        return margay_testing::not_run(&format!("the kernel has no AF_XDP: {said}"));
     }
     assert_eq!(methods, serde_json::json!(["AF_XDP", "AF_XDP"]), "{said}");
     assert!(!said.contains("transmit queue"), "{said}");

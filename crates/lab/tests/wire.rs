@@ -13,12 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 /// One test at a time: they all want the processors.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// None where interfaces cannot be made, which is said.
-fn alone(test: &str) -> Option<MutexGuard<'static, ()>> {
+/// None where interfaces cannot be made; the test is recorded as not run.
+fn alone() -> Option<MutexGuard<'static, ()>> {
     let name = format!("mlt-{}", std::process::id());
     let guard = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if !ip(&["netns", "add", &name]) || !ip(&["netns", "del", &name]) {
-        eprintln!("{test}: not tested: network namespaces need root and iproute2");
+        margay_testing::not_run("network namespaces need root and iproute2");
         return None;
     }
     Some(guard)
@@ -59,7 +59,7 @@ fn left(session: &str, state: &Path) -> Vec<String> {
 
 #[test]
 fn every_packet_on_the_wire_is_accounted_for() {
-    let Some(_alone) = alone("every_packet_on_the_wire_is_accounted_for") else { return };
+    let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let to = out.to_str().unwrap();
@@ -103,7 +103,7 @@ period: 100ms
 
 #[test]
 fn engines_are_compared_over_the_wire() {
-    let Some(_alone) = alone("engines_are_compared_over_the_wire") else { return };
+    let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let file = folder.path().join("two.yaml");
@@ -143,7 +143,7 @@ fn lasting(out: &Path, state: &Path) -> std::process::Child {
 
 #[test]
 fn an_interface_that_vanishes_ends_the_run() {
-    let Some(_alone) = alone("an_interface_that_vanishes_ends_the_run") else { return };
+    let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let run = lasting(&out, &state);
@@ -163,7 +163,7 @@ fn an_interface_that_vanishes_ends_the_run() {
 
 #[test]
 fn an_engine_that_is_killed_ends_the_run() {
-    let Some(_alone) = alone("an_engine_that_is_killed_ends_the_run") else { return };
+    let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let run = lasting(&out, &state);
@@ -181,7 +181,7 @@ fn an_engine_that_is_killed_ends_the_run() {
 
 #[test]
 fn clean_removes_what_a_killed_run_left() {
-    let Some(_alone) = alone("clean_removes_what_a_killed_run_left") else { return };
+    let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let mut run = lasting(&out, &state);
@@ -203,7 +203,7 @@ fn clean_removes_what_a_killed_run_left() {
 
 #[test]
 fn an_interrupted_search_goes_on() {
-    let Some(_alone) = alone("an_interrupted_search_goes_on") else { return };
+    let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     let to = out.to_str().unwrap();
@@ -260,7 +260,7 @@ fn without_root_what_cannot_be_done_is_named() {
     };
     let output = match lab(&["traffic", "gen", "--preset", "office", "--duration", "300ms", "-q", "-o", "few.pcap"]) {
         Ok(output) => output,
-        Err(error) => return eprintln!("not tested: nothing can be started as another user here: {error}"),
+        Err(error) => return margay_testing::not_run(&format!("nothing can be started as another user here: {error}")),
     };
     assert!(output.status.success(), "{}", text(&output));
     let run = |arguments: &[&str]| lab(arguments).unwrap();

@@ -106,9 +106,9 @@ fn what_is_missing_is_said_in_one_sentence() {
     assert_eq!(o.status.code(), Some(1));
     assert!(stderr(&o).contains("bad.yaml:"), "{}", stderr(&o));
 
-    let o = run(&dir, &root().join("demo/demo.pcap"), &["-l", "/no/such/folder"]);
+    let o = run(&dir, &root().join("demo/demo.pcap"), &["-l", "/dev/null/folder"]);
     assert_eq!(o.status.code(), Some(1));
-    assert!(stderr(&o).contains("/no/such/folder"), "{}", stderr(&o));
+    assert!(stderr(&o).contains("/dev/null/folder"), "{}", stderr(&o));
 
     let o = margay(&["--no-such-option"]);
     assert_eq!(o.status.code(), Some(1));
@@ -143,7 +143,7 @@ fn rules_that_cannot_load_say_where_and_why() {
 #[test]
 fn a_full_disk_is_said_and_survived() {
     if !Path::new("/dev/full").exists() {
-        eprintln!("no /dev/full here: not tested");
+        margay_testing::not_run("/dev/full is not here");
         return;
     }
     let dir = folder("full");
@@ -160,13 +160,36 @@ fn help_and_version_are_there() {
         assert!(o.status.success() && !o.stdout.is_empty(), "{arg}");
     }
     let config = root().join("etc/margay.yaml").display().to_string();
-    // What this release does not have is said.
-    let o = margay(&["--erf-in", "x.erf", "-c", &config]);
+    let logs = folder("help").display().to_string();
+    // An option that is not supported is refused by name.
+    let o = margay(&["--erf-in", "x.erf", "-c", &config, "-l", &logs]);
     assert_eq!(o.status.code(), Some(1));
     assert!(stderr(&o).contains("--erf-in"), "{}", stderr(&o));
-    let o = margay(&["-i", "no-such-card", "-c", &config]);
+    let o = margay(&["-i", "no-such-card", "-c", &config, "-l", &logs]);
     assert_eq!(o.status.code(), Some(1));
     assert!(stderr(&o).contains("no-such-card"), "{}", stderr(&o));
+}
+
+#[test]
+fn the_logging_folder_is_made() {
+    let (dir, demo) = (folder("logs"), root().join("demo/demo.pcap").display().to_string());
+    std::fs::write(dir.join("a.yaml"), "%YAML 1.1\n---\noutputs:\n- eve-log: {enabled: yes, types: [flow]}\n")
+        .expect("a file");
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
+        command.args(["-c", "a.yaml", "--disable-detection"]).args(more).current_dir(&dir).output().expect("it starts")
+    };
+    // A test of the configuration writes nothing.
+    let o = run(&["-T", "-l", "never"]);
+    assert!(o.status.success() && !dir.join("never").exists(), "{}", stderr(&o));
+    let o = run(&["-r", &demo, "-l", "new/logs"]);
+    assert!(o.status.success() && dir.join("new/logs/eve.json").exists(), "{}", stderr(&o));
+    // With no folder named anywhere logs go to the current one.
+    let o = run(&["-r", &demo]);
+    assert!(o.status.success() && dir.join("eve.json").exists(), "{}", stderr(&o));
+    // A name that is taken by a file is an error that says so.
+    let o = run(&["-r", &demo, "-l", "a.yaml"]);
+    assert!(o.status.code() == Some(1) && stderr(&o).contains("a.yaml"), "{}", stderr(&o));
 }
 
 /// Writes some rules, and gives their path.

@@ -262,7 +262,7 @@ fn a_bomb_is_cut() {
     let turns: [(bool, &[u8]); 2] = [(false, b"GET /bomb HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
     capture.connection(20_000, &turns, &mut || 1460);
     let dir = folder("http-bomb");
-    let (took, peak) = measure(&dir, &capture, &NO_LIMITS);
+    let (_, peak) = measure(&dir, &capture, &NO_LIMITS);
     let anomalies = events(&dir, "anomaly");
     let bombs = anomalies.iter().filter(|a| a["anomaly"]["event"] == "COMPRESSION_BOMB").count();
     assert_eq!(bombs, 1, "{anomalies:?}");
@@ -272,10 +272,8 @@ fn a_bomb_is_cut() {
     let files = events(&dir, "fileinfo");
     assert_eq!(files[0]["fileinfo"]["state"], "TRUNCATED");
     let size = files[0]["fileinfo"]["size"].as_u64().expect("a size");
-    // 100 ms of inflating, as `decompression-time-limit` has them.
+    // `decompression-time-limit` is a number of bytes: 512 for each of its 100,000 microseconds.
     assert!((1 << 20..64 << 20).contains(&size), "{size}");
-    // Without optimisation it takes what it takes.
-    assert!(cfg!(debug_assertions) || took < Duration::from_secs(1), "{took:?}");
     if let (Some(peak), Some(small)) = (peak, small_run("http-bomb-small")) {
         assert!(peak < small + MORE_MEMORY, "{peak} KiB, and {small} KiB of a small run");
     }

@@ -365,15 +365,12 @@ fn real_packets() {
     assert!(events > 5);
 }
 
-/// Captures of real applications and attacks, where they are (`REAL_CAPTURES`, or beside the project); all of them with
+/// Captures of real applications and attacks, where they are (`../shared/captures/real`); all of them with
 /// `MARGAY_ALL_CASES`.
 #[test]
 fn real_captures() {
-    let named = std::env::var_os("REAL_CAPTURES").map(PathBuf::from);
-    let dir = named.unwrap_or(root().join("../shared/captures/real"));
-    let Ok(entries) = std::fs::read_dir(&dir) else {
-        return eprintln!("no captures at {}: not tested", dir.display());
-    };
+    let Some(dir) = margay_testing::shared("captures/real") else { return };
+    let entries = std::fs::read_dir(&dir).expect("the folder can be read");
     let mut captures: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     captures.retain(|p| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng"));
     captures.sort();

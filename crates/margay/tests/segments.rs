@@ -189,9 +189,21 @@ fn tricks() -> Vec<Trick> {
     let len = text.len();
     let marked = |pointer: u16, s: Segment| Segment { urgent: pointer, flags: s.flags | URG, ..s };
     all.push(urgent("an urgent byte", vec![marked(10, client(NEXT, &text))], len));
-    all.push(urgent("one in the next segment", vec![marked(10, client(NEXT, &text[..8])), client(NEXT + 8, &text[8..])], len));
-    all.push(urgent("one that is announced", vec![marked(10, flags(ACK, client(NEXT, b""))), client(NEXT, &text)], len));
-    all.push(urgent("one behind early data", vec![client(NEXT + 12, &text[12..]), marked(10, client(NEXT, &text[..12]))], len));
+    all.push(urgent(
+        "one in the next segment",
+        vec![marked(10, client(NEXT, &text[..8])), client(NEXT + 8, &text[8..])],
+        len,
+    ));
+    all.push(urgent(
+        "one that is announced",
+        vec![marked(10, flags(ACK, client(NEXT, b""))), client(NEXT, &text)],
+        len,
+    ));
+    all.push(urgent(
+        "one behind early data",
+        vec![client(NEXT + 12, &text[12..]), marked(10, client(NEXT, &text[..12]))],
+        len,
+    ));
     let first = |name, pointer| {
         let text = [b"X", ATTACK].concat();
         urgent(name, vec![marked(pointer, client(NEXT, &text))], text.len())
@@ -223,9 +235,7 @@ fn tricks() -> Vec<Trick> {
             after(probe)
         })
     });
-    all.push(trick("beyond the end of the window", {
-        after(vec![client(NEXT, &[DECOY, &[b' '; 65_200]].concat())])
-    }));
+    all.push(trick("beyond the end of the window", { after(vec![client(NEXT, &[DECOY, &[b' '; 65_200]].concat())]) }));
     // A connection that is over for the host.
     all.push(trick("another connection in the place of one", another()));
     // What was acknowledged before anybody looked at it, sent again with something else in it.
@@ -268,7 +278,10 @@ fn tricks() -> Vec<Trick> {
             silent(answered(vec![syn, first.clone(), second.clone()], ATTACK.len()))
         }),
         trick("silence, and the server speaks", {
-            silent(answered(vec![server(NEXT, b"HTTP/1.1 408 Timeout\r\n\r\n"), first.clone(), second.clone()], ATTACK.len()))
+            silent(answered(
+                vec![server(NEXT, b"HTTP/1.1 408 Timeout\r\n\r\n"), first.clone(), second.clone()],
+                ATTACK.len(),
+            ))
         }),
     ]);
     // Picked up in its middle.
@@ -362,7 +375,8 @@ impl Capture {
         p.extend(options);
         p.extend(&s.data);
         self.micros += 1000 + u64::from(s.after) * 1_000_000;
-        for word in [(self.micros / 1_000_000) as u32, (self.micros % 1_000_000) as u32, p.len() as u32, p.len() as u32] {
+        for word in [(self.micros / 1_000_000) as u32, (self.micros % 1_000_000) as u32, p.len() as u32, p.len() as u32]
+        {
             self.bytes.extend(word.to_le_bytes());
         }
         self.bytes.extend(p);

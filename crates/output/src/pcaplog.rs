@@ -157,6 +157,16 @@ pub struct PacketFate {
     pub tagged: bool,
 }
 
+impl PacketFate {
+    /// Adds what is known of another packet of the same frame.
+    pub const fn add(&mut self, other: PacketFate) {
+        self.past_stream_depth |= other.past_stream_depth;
+        self.passed |= other.passed;
+        self.alerted |= other.alerted;
+        self.tagged |= other.tagged;
+    }
+}
+
 /// Numbers for `pcap_log.*`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PcapLogCounters {

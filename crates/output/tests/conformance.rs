@@ -9,14 +9,7 @@ use margay_output::pcaplog::{PacketFate, PcapLog, PcapLogCounters, PcapLogSettin
 use margay_packet::Packet;
 
 fn case(name: &str) -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance/cases");
-    let cases = std::env::var_os("CONFORMANCE_CASES").map_or_else(|| PathBuf::from(beside), PathBuf::from);
-    let case = cases.join(name);
-    if !case.is_dir() {
-        println!("not run: no conformance case {}", case.display());
-        return None;
-    }
-    Some(case)
+    margay_testing::conformance_cases().map(|cases| cases.join(name))
 }
 
 #[test]

@@ -8,12 +8,6 @@ use margay_rules::{Context, Loader};
 /// Cases with rules that are meant to fail although the run itself succeeds.
 const MEANT_TO_FAIL: &[&str] = &["test-bad-", "test-content-limits"];
 
-fn cases() -> Option<PathBuf> {
-    let named = std::env::var_os("CONFORMANCE_CASES").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases");
-    named.into_iter().chain([beside]).find(|p| p.is_dir())
-}
-
 fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
     for e in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let p = e.path();
@@ -27,10 +21,7 @@ fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
 
 #[test]
 fn rules_of_the_cases() {
-    let Some(root) = cases() else {
-        eprintln!("no conformance cases here: set CONFORMANCE_CASES to their folder");
-        return;
-    };
+    let Some(root) = margay_testing::conformance_cases() else { return };
     let ctx = Context::customary();
     let mut files = Vec::new();
     walk(&root, &mut files);

@@ -436,6 +436,8 @@ impl TcpSession {
                 return None;
             }
             let (start, end) = d.packet;
+            // What a long segment repeats may be freed: what is behind that is looked at.
+            let start = d.buffer.next_at(start).map_or(start, |held| held.min(end));
             let chunk = u64::from(d.chunk_size);
             let (from, data) = if d.around.is_empty() {
                 let from = d.buffer.start_of(start).max(start.saturating_sub(chunk));
@@ -547,6 +549,8 @@ impl TcpSession {
         // Who does not read has everything, and decides nothing. What was looked at early does not count: what is before it comes yet.
         let app = if app_off { end } else { d.app };
         let raw = if raw_off { end } else { d.raw.min(end) };
+        // Inline what the packet at hand brings is still to be looked at, with what is before it.
+        let raw = if inline && d.pending && !raw_off { raw.min(d.packet.0) } else { raw };
         // What one reader had cannot change under the other.
         let settled = match (app_off, raw_off) {
             _ if inline => app.min(raw),

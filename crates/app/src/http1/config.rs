@@ -132,8 +132,6 @@ pub struct ServerConfig {
     pub max_tx: u32,
     /// `headers-limit`: most headers of a message.
     pub headers_limit: u32,
-    /// `randomize-inspection-sizes` and its range are accepted, and sizes are taken as they are: same input, same alerts.
-    pub randomize: bool,
 }
 
 /// `swf-decompression`.
@@ -166,7 +164,6 @@ impl Default for ServerConfig {
             field_limit: 18_000,
             max_tx: 512,
             headers_limit: 1024,
-            randomize: false,
         }
     }
 }

@@ -56,6 +56,61 @@ fn http_by_its_methods_and_versions() {
     }
 }
 
+/// What OpenSSL or Go takes for a ClientHello is one, on any port, before the server answers.
+#[test]
+fn tls_by_a_greeting_in_odd_records() {
+    let record = |kind: u8, version: u16, body: &[u8]| {
+        [&[kind][..], &version.to_be_bytes(), &(body.len() as u16).to_be_bytes(), body].concat()
+    };
+    let hello = |version| record(22, version, &[1, 0, 0, 40, 3, 3]);
+    for version in [0x0300, 0x0304, 0x0305, 0x03ff, 0x0200, 0x0400, 0x0000] {
+        let bytes = hello(version);
+        for port in [443, 5555] {
+            assert_eq!(look(&flow(TCP, 40000, port), TO_SERVER, &bytes), is(AppProto::Tls), "{version:04x}");
+        }
+    }
+    let f = flow(TCP, 40000, 5555);
+    let (empty, warning) = (record(22, 0x0305, b""), record(21, 0x0301, &[1, 90]));
+    for before in [empty.clone(), warning.clone(), empty.repeat(32), [warning, empty.clone()].concat()] {
+        let bytes = [before, hello(0x0301)].concat();
+        assert_eq!(look(&f, TO_SERVER, &bytes), is(AppProto::Tls));
+        // Byte by byte it is not told sooner than it can be, nor differently.
+        let mut state = RecogniseState::default();
+        let all = Recogniser::default();
+        let told = (1..=bytes.len()).find_map(|n| match all.recognise(&mut state, &f, TO_SERVER, &bytes[..n], false) {
+            Recognised::More => None,
+            other => Some(other),
+        });
+        assert_eq!(told, Some(is(AppProto::Tls)));
+    }
+    let no = [
+        hello(0x1000),
+        hello(0x1603),
+        record(22, 0x0400, &[2, 0, 0, 40]),
+        record(21, 0x0303, &[2, 40]),
+        [empty.repeat(33), hello(0x0305)].concat(),
+    ];
+    // Longer than any pattern.
+    let more = |bytes: Vec<u8>| [bytes, vec![0; 100]].concat();
+    for bytes in no {
+        assert_eq!(look(&f, TO_SERVER, &more(bytes.clone())), Recognised::Failed, "{bytes:?}");
+    }
+    assert_eq!(look(&f, TO_CLIENT, &more(hello(0x0305))), Recognised::Failed);
+}
+
+/// No probe is left out, however many protocols there are (more than fit in a word do not compile).
+#[test]
+fn every_probe_is_asked() {
+    let mut settings = RecogniseSettings::default();
+    for k in known() {
+        for transport in [TCP, UDP] {
+            settings.set(k.proto, transport, ProtocolSettings { mode: Some(Mode::On), ..Default::default() });
+        }
+    }
+    let all = Recogniser::new(&settings);
+    assert_eq!(all.probes.each_ref().map(Vec::len), [TCP, UDP].map(probes_of));
+}
+
 #[test]
 fn given_up_behind_the_longest_pattern() {
     let f = flow(TCP, 40000, 8888);

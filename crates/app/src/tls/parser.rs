@@ -23,7 +23,7 @@ use super::{
 
 /// Most bytes of one message of the handshake that are put together; a longer one is an event and not looked at.
 const MESSAGE_MAX: usize = 128 << 10;
-/// Most records without content in a row: nobody sends several.
+/// Most records without content in a row, as in OpenSSL.
 const EMPTY_MAX: u8 = 32;
 
 /// One direction.
@@ -129,11 +129,17 @@ impl TlsParser {
             return self.fail(dir, Event::InvalidRecordType);
         }
         if !head.version.is_of_record() {
-            return self.fail(dir, Event::InvalidRecordVersion);
+            if !head.version.is_read() {
+                return self.fail(dir, Event::InvalidRecordVersion);
+            }
+            self.event(dir, Event::InvalidRecordVersion);
         }
-        // Only data may be empty (RFC 8446 section 5.1).
-        if head.len > RECORD_MAX || (head.len == 0 && head.kind != kind::DATA) {
+        if head.len > RECORD_MAX {
             return self.fail(dir, Event::InvalidRecordLength);
+        }
+        // Only data may be empty (RFC 8446 section 5.1), but OpenSSL passes over 32 empty records of any type.
+        if head.len == 0 && head.kind != kind::DATA {
+            self.event(dir, Event::InvalidRecordLength);
         }
         self.record(cx, dir, head, data, at)
     }
@@ -170,6 +176,7 @@ impl TlsParser {
         let body = data.get(HEAD_LEN..total).unwrap_or(&[]);
         match head.kind {
             kind::HANDSHAKE => self.handshake(cx, dir, body),
+            _ if body.is_empty() => {}
             kind::CHANGE_CIPHER => self.change_cipher(dir),
             kind::HEARTBEAT => self.heartbeat(dir, body),
             _ => {}

@@ -1,10 +1,16 @@
 //! How TLS is recognised: by the head of its first record (RFC 8446 section 5.1 and those before it), a handshake to the
-//! server, and to the client an alert or data as well; and by the greeting of SSL 2.0 that offers SSL 3.0 or TLS (RFC 5246
-//! appendix E.2), or SSL 2.0 itself.
+//! server, and to the client an alert or data as well; by a ClientHello in a record of an odd version, or behind records that
+//! servers pass over; and by the greeting of SSL 2.0 that offers SSL 3.0 or TLS (RFC 5246 appendix E.2), or SSL 2.0 itself.
 
 use margay_flow::Direction;
 
 use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP};
+
+use super::handshake::kind::CLIENT_HELLO;
+use super::record::{HEAD_LEN, Head, RECORD_MAX, kind};
+
+/// Level of an alert that ends nothing (RFC 5246 section 7.2).
+const WARNING: u8 = 1;
 
 const fn ts(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToServer, bytes)
@@ -34,8 +40,44 @@ const PATTERNS: &[Pattern] = &[
     tc(b"\x17\x03\x03"),
 ];
 
-pub(super) const RECOGNITION: Recognition =
-    Recognition { patterns: PATTERNS, probes: &[Probe { transport: TCP, ports: &[443], probe: sslv2_hello }] };
+pub(super) const RECOGNITION: Recognition = Recognition {
+    patterns: PATTERNS,
+    probes: &[
+        Probe { transport: TCP, ports: &[443], probe: sslv2_hello },
+        Probe { transport: TCP, ports: &[], probe: client_hello },
+    ],
+};
+
+/// Most records before the one with the greeting: OpenSSL passes over 32 empty ones, Go over 15 warnings.
+const RECORDS_BEFORE: usize = 32;
+
+/// On any port: a ClientHello, in a record of any version that a server reads. Before it may be what servers pass over:
+/// records without content, and alerts that are warnings.
+fn client_hello(dir: Direction, data: &[u8]) -> Probed {
+    if dir != Direction::ToServer {
+        return Probed::No;
+    }
+    let mut rest = data;
+    for _ in 0..=RECORDS_BEFORE {
+        if rest.first().is_some_and(|k| !matches!(*k, kind::ALERT | kind::HANDSHAKE)) {
+            return Probed::No;
+        }
+        let Some(head) = Head::read(rest) else { return Probed::More };
+        if !head.version.is_read() || head.len > RECORD_MAX {
+            return Probed::No;
+        }
+        let body = rest.get(HEAD_LEN..).unwrap_or(&[]);
+        match (head.kind, head.len, body.first()) {
+            (_, 0, _) => {}
+            (_, _, None) => return Probed::More,
+            (kind::HANDSHAKE, _, Some(&CLIENT_HELLO)) => return Probed::Yes { reverse: false },
+            (kind::ALERT, 2, Some(&WARNING)) => {}
+            _ => return Probed::No,
+        }
+        rest = body.get(head.len..).unwrap_or(&[]);
+    }
+    Probed::No
+}
 
 /// On the port of TLS: an SSL 2.0 greeting that offers SSL 3.0 or TLS.
 fn sslv2_hello(dir: Direction, data: &[u8]) -> Probed {

@@ -26,9 +26,15 @@ impl Version {
         self.0 == 0x0304 || matches!(self.0 >> 8, 0x7f | 0xfb)
     }
 
-    /// Whether a record may have it: SSL 3.0 to TLS 1.3, and drafts of the latter.
+    /// Whether a record has it by the book: SSL 3.0 to TLS 1.3, and drafts of the latter.
     pub const fn is_of_record(self) -> bool {
         matches!(self.0, 0x0300..=0x0304) || matches!(self.0 >> 8, 0x7f | 0xfb)
+    }
+
+    /// Whether some implementation reads a record with it. RFC 8446 section 5.1 has the version of a record ignored:
+    /// OpenSSL takes any with the major version 3, and Go any below 0x1000 before a version is agreed on.
+    pub const fn is_read(self) -> bool {
+        self.0 < 0x1000 || self.is_of_record()
     }
 
     /// Whether it is one of the values that are sent to be ignored (RFC 8701).

@@ -339,6 +339,19 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// A ring over a copy of `bytes`, cut to whole blocks, in place of memory that the kernel writes to. Its socket is none.
+    pub(super) fn over(bytes: &[u8], block_size: usize) -> io::Result<Ring> {
+        let len = bytes.len() - bytes.len() % block_size.max(1);
+        if len == 0 || !block_size.is_multiple_of(4) || block_size <= STATUS + 4 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let map = Map::new(-1, len, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+        // SAFETY: both are `len` bytes long, and the mapping is new: they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.at.as_ptr(), len) };
+        let socket = Socket { fd: std::fs::File::open("/dev/null")?.into() };
+        Ok(Ring { map, block_size, next: 0, socket })
+    }
+
     fn base(&self) -> *mut u8 {
         // SAFETY: `next` is below the number of blocks, so that the whole block is in the mapping.
         unsafe { self.map.at.as_ptr().add(self.next * self.block_size) }
@@ -426,7 +439,8 @@ const STATS_MAX: usize = 65_536;
 
 impl Asker {
     pub(crate) fn new() -> io::Result<Asker> {
-        Ok(Asker { fd: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)? })
+        // The kernel answers these requests on any socket; the engine is allowed to make local ones while it runs.
+        Ok(Asker { fd: sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)? })
     }
 
     fn ask(&self, interface: &str, what: libc::c_ulong, value: Value) -> io::Result<Value> {
@@ -486,10 +500,20 @@ impl Asker {
 
     /// Whether the card takes VLAN tags out of frames.
     pub(crate) fn takes_tags_out(&self, interface: &str) -> io::Result<bool> {
-        // struct ethtool_value
-        let mut v = [ETHTOOL_GFLAGS, 0];
+        Ok(self.number(interface, ETHTOOL_GFLAGS)? & ETH_FLAG_RXVLAN != 0)
+    }
+
+    /// Asks with a command of `ethtool` that answers with one number (`struct ethtool_value`).
+    pub(crate) fn number(&self, interface: &str, command: u32) -> io::Result<u32> {
+        let mut v = [command, 0];
         self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() })?;
-        Ok(v[1] & ETH_FLAG_RXVLAN != 0)
+        Ok(v[1])
+    }
+
+    /// Sets with a command of `ethtool` that takes one number.
+    pub(crate) fn set_number(&self, interface: &str, command: u32, number: u32) -> io::Result<()> {
+        let mut v = [command, number];
+        self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() }).map(drop)
     }
 
     /// What the driver counts, by its own names. Empty where it counts nothing.

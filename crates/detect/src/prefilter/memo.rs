@@ -4,6 +4,8 @@
 //! but its bytes. So what was found in the last few is kept. A value is compared with what is kept, byte for byte; one that is
 //! not there costs that much more, and takes the place of another.
 
+use std::hash::{BuildHasher, RandomState};
+
 use super::Prefilter;
 use crate::mpm::Scratch;
 
@@ -18,6 +20,8 @@ const ROOM: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Memo {
     values: Box<[Kept]>,
+    /// At random, so that nobody can choose values that always take each other's place.
+    seed: u64,
 }
 
 /// A value: three lines of the processor's cache.
@@ -36,7 +40,7 @@ const NOTHING: Kept = Kept { of: 0, len: 0, found: 0, bytes: [0; LONGEST], rules
 
 impl Default for Memo {
     fn default() -> Memo {
-        Memo { values: vec![NOTHING; VALUES].into_boxed_slice() }
+        Memo { values: vec![NOTHING; VALUES].into_boxed_slice(), seed: RandomState::new().hash_one(0) }
     }
 }
 
@@ -44,7 +48,8 @@ impl Memo {
     /// As [`Prefilter::scan`] of `prefilter`, which is to stay where it is as long as this is in use.
     pub(crate) fn scan(&mut self, prefilter: &Prefilter, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let of = std::ptr::from_ref(prefilter).addr();
-        let Some(kept) = self.values.get_mut(place(of, data)).filter(|_| data.len() <= LONGEST) else {
+        let Some(kept) = self.values.get_mut(place(self.seed ^ of as u64, data)).filter(|_| data.len() <= LONGEST)
+        else {
             return prefilter.scan(data, scratch, out);
         };
         if kept.of == of && kept.bytes.get(..usize::from(kept.len)) == Some(data) {
@@ -62,12 +67,13 @@ impl Memo {
     }
 }
 
-/// Where a value is kept. It need not be hard to guess: all that can be done with it is to make values take each other's place.
-fn place(of: usize, data: &[u8]) -> usize {
+/// Where a value is kept. What an outsider could do with values that collide is make them take each other's place, so that each
+/// is searched as if nothing were kept; the seed keeps that a matter of chance.
+fn place(seed: u64, data: &[u8]) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |h: u64, word: u64| (h ^ word).wrapping_mul(SPREAD).rotate_left(29);
     let (words, rest) = data.as_chunks::<8>();
-    let mut h = (of as u64).wrapping_mul(SPREAD) ^ data.len() as u64;
+    let mut h = seed.wrapping_mul(SPREAD) ^ data.len() as u64;
     // Of what is long the beginning will do: that is too long to be kept.
     for word in words.iter().take(LONGEST / 8 + 1) {
         h = mix(h, u64::from_le_bytes(*word));
@@ -106,7 +112,7 @@ mod tests {
             let both = [prefilter(&["aa", "ab", "bba"], &mut cache), prefilter(&many, &mut cache)];
             let mut scratch = Scratch::default();
             cache.finish().unwrap().0.iter().for_each(|m| scratch.prepare(m).unwrap());
-            let mut memo = Memo { values: vec![NOTHING; VALUES].into_boxed_slice() };
+            let mut memo = Memo::default();
             for _ in 0..2 {
                 for (first, repeat, text, far) in &values {
                     let p = &both[usize::from(*first)];

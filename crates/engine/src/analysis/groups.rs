@@ -27,7 +27,8 @@ pub(crate) struct GroupSettings {
 }
 
 impl GroupSettings {
-    /// Reads `detect.profile`, `detect.custom-values`, `detect.grouping` and `detect.profiling.grouping`.
+    /// Reads `detect.profile`, `detect.custom-values`, `detect.grouping` and `detect.profiling.grouping`. The numbers of groups
+    /// are those of Suricata, whose report this is.
     ///
     /// # Errors
     /// A value that cannot be read.
@@ -36,14 +37,23 @@ impl GroupSettings {
         let (client, server) = match config.get("detect.profile") {
             Some("low") => (15, 25),
             Some("high") => (75, 75),
-            Some("custom") => (
-                settings::number(config, "detect.custom-values.toclient-groups", 20)?,
-                settings::number(config, "detect.custom-values.toserver-groups", 40)?,
-            ),
+            Some("custom") => {
+                let [server, client] = settings::custom_groups(config)?;
+                (client, server)
+            }
             _ => (20, 40),
         };
-        let ports = |key: &str, default: &str| -> Vec<u16> {
-            config.get(key).unwrap_or(default).split(',').filter_map(|p| p.trim().parse().ok()).collect()
+        // Of both names the one that Suricata 8 has comes first.
+        let ports = |transport: &str, default: &str| -> Result<Vec<u16>, ConfigError> {
+            let [key, old] = ["priority-ports", "whitelist"].map(|n| format!("detect.grouping.{transport}-{n}"));
+            let (path, text) = match (config.get(&key), config.get(&old)) {
+                (Some(text), _) => (&key, text),
+                (None, text) => (&old, text.unwrap_or(default)),
+            };
+            let listed = text.split(',').map(str::trim).filter(|t| !t.is_empty());
+            listed
+                .map(|p| p.parse().map_err(|_| settings::wrong(config, path, &format!("\"{p}\" is no port"))))
+                .collect()
         };
         Ok(GroupSettings {
             dump: flag("dump-to-disk")?,
@@ -51,8 +61,8 @@ impl GroupSettings {
             include_mpm_stats: flag("include-mpm-stats")?,
             max: [server, client],
             favoured: [
-                ports("detect.grouping.tcp-whitelist", "53, 80, 139, 443, 445, 1433, 3306, 3389, 6666, 6667, 8080"),
-                ports("detect.grouping.udp-whitelist", "53, 135, 5060"),
+                ports("tcp", "53, 80, 139, 443, 445, 1433, 3306, 3389, 6666, 6667, 8080")?,
+                ports("udp", "53, 135, 5060")?,
             ],
         })
     }

@@ -77,6 +77,8 @@ pub(crate) struct Control {
     pub(crate) watch: Arc<Watch>,
     /// What the process is beyond a run; none in tests.
     pub(crate) service: OnceLock<Arc<Service>>,
+    /// Why the engine stops before somebody asks it to.
+    pub(crate) failed: OnceLock<Failed>,
 }
 
 /// What is captured from, where it is interfaces.
@@ -135,6 +137,7 @@ impl Control {
             live: OnceLock::new(),
             watch: Arc::default(),
             service: OnceLock::new(),
+            failed: OnceLock::new(),
         }))
     }
 
@@ -149,7 +152,7 @@ impl Control {
 
     /// What rules and outputs want of the application layer.
     pub(crate) fn wants(&self, set: &EngineSet) -> Result<AppWants, Failed> {
-        start::app_wants(&self.config, set, self.shown)
+        start::app_wants(&self.config, &self.options, set, self.shown)
     }
 
     /// Makes a worker known, that will look for orders in the post returned. `take` gives it the engines that are in use
@@ -179,7 +182,7 @@ impl Control {
         let before = self.engines();
         let wants = self.wants(&set)?;
         // libmagic, where rules ask for it that did not before.
-        let files = settings::files(&self.config, &self.dir)?;
+        let files = settings::files(&self.config, &self.dir, &self.options)?;
         FileEngine::new(&files, wants.files).map_err(|e| Failed::new("files", e.to_string()))?;
         let set = Arc::new(set);
         let mut orders = Vec::new();

@@ -116,13 +116,8 @@ fn the_demo() {
 /// Some of the public cases, all with MARGAY_ALL_CASES; with as many reloads as go into a moment.
 #[test]
 fn public_cases() {
-    let named = std::env::var_os("CONFORMANCE_CASES").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
-    let cases = named.unwrap_or(beside).join("cases");
-    let Ok(entries) = std::fs::read_dir(&cases) else {
-        eprintln!("the public cases are not at {}: not tested", cases.display());
-        return;
-    };
+    let Some(cases) = margay_testing::conformance_cases() else { return };
+    let entries = std::fs::read_dir(&cases).expect("the folder can be read");
     let step = if std::env::var_os("MARGAY_ALL_CASES").is_some() { 1 } else { 40 };
     let mut dirs: Vec<PathBuf> =
         entries.flatten().map(|e| e.path()).filter(|p| p.join("test.rules").exists()).collect();

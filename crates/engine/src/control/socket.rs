@@ -26,9 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a thread looks whether the engine stops.
 const STEP: Duration = Duration::from_millis(200);
 /// Where sockets with a relative name are.
-pub(crate) const FOLDER: &str = "/var/run/suricata";
+pub(crate) const FOLDER: &str = "/run/margay";
 /// The socket's name unless the configuration says another.
-const NAME: &str = "suricata-command.socket";
+const NAME: &str = "margay-command.socket";
 
 /// The socket of `name` as the configuration and the command line have it.
 pub(crate) fn path_of(name: Option<&Path>) -> PathBuf {

@@ -18,7 +18,7 @@ use crate::exception::Policies;
 use crate::signals::Signals;
 use crate::start::{self, Watching};
 use crate::stats::Reporter;
-use crate::worker::Worker;
+use crate::worker::{FrameVerdict, Worker};
 
 /// An engine without a capture, in a folder of its own.
 struct Bench {
@@ -115,8 +115,8 @@ impl Bench {
         self.beside(move |c| commands::run(c, message.as_object().expect("an object")))
     }
 
-    /// A packet of a connection, from its client or its server.
-    fn send(&mut self, c: &mut Connection, server: bool, flags: u8, payload: &[u8]) {
+    /// A packet of a connection, from its client or its server; the verdict on it.
+    fn send(&mut self, c: &mut Connection, server: bool, flags: u8, payload: &[u8]) -> FrameVerdict {
         let (from, to) = (usize::from(server), usize::from(!server));
         let mut b = Vec::new();
         b.extend_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
@@ -145,8 +145,9 @@ impl Bench {
         let frame =
             Frame { data: &b, wire_len: b.len() as u32, time: Time(self.time), link: LinkType::ETHERNET, number: 1 };
         let (worker, ..) = self.worker.as_mut().expect("a worker");
-        worker.frame(&frame);
+        let verdict = worker.frame(&frame);
         worker.expire();
+        verdict
     }
 
     fn connect(&mut self, port: u16, vlan: Option<u16>) -> Connection {
@@ -198,6 +199,31 @@ fn sids(events: &[Value]) -> Vec<u64> {
 }
 
 const ANY: &str = "any any -> any any";
+
+#[test]
+fn the_end_of_a_flow_is_not_in_the_verdict_on_the_packet_that_notices_it() {
+    let rules = format!(
+        "alert tcp {ANY} (flow:established,to_server,only_stream; content:\"the unseen end\"; nfq_set_mark:0x7/0xf; bypass; \
+         tag:session,9,packets; sid:1;)\n\
+         alert tcp-pkt {ANY} (content:\"mark me\"; nfq_set_mark:0x2/0xf; sid:2;)\n"
+    );
+    let mut b = Bench::new("verdict", "", &rules);
+    let mut c = b.connect(1025, None);
+    // Nobody acknowledges it.
+    b.send(&mut c, false, ACK | PUSH, b"the unseen end");
+    // Long after the first connection timed out, another one with the same ports.
+    b.time += 4_000_000_000;
+    let mut c = Connection { vlan: None, port: 1025, seq: [700_000, 900_000] };
+    let v = b.send(&mut c, false, SYN, b"");
+    assert_eq!((v.mark, v.bypassed, v.drop, v.reject), (None, false, None, false));
+    assert_eq!((v.pcap.alerted, v.pcap.tagged, v.pcap.passed), (false, false, false));
+    b.send(&mut c, true, SYN | ACK, b"");
+    let v = b.send(&mut c, false, ACK | PUSH, b"mark me");
+    assert_eq!((v.mark, v.bypassed, v.pcap.alerted), (Some((2, 15)), false, true), "its own verdict it has");
+    let v = b.send(&mut c, false, ACK | PUSH, b"nothing");
+    assert_eq!((v.mark, v.pcap.alerted), (None, true), "a mark is of one packet, an alert of the flow");
+    assert_eq!(sids(&b.finish()), [1, 2]);
+}
 
 #[test]
 fn a_flow_goes_on_over_a_reload() {

@@ -7,10 +7,14 @@
 
 pub(crate) mod bypass;
 pub(crate) mod cpus;
+mod libpcap;
 mod losses;
+mod numa;
+mod offload;
 mod report;
 pub(crate) mod settings;
 mod thread;
+mod turns;
 mod xdp;
 
 use std::sync::{Arc, mpsc};
@@ -28,6 +32,8 @@ use crate::profiling::Profiling;
 use crate::service::privileges;
 use crate::settings as all;
 use crate::start::Watching;
+use crate::worker::Worker;
+use crate::worker::wire::Wire;
 use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
@@ -76,11 +82,17 @@ impl Plan {
         Ok(Plan { devices: devices.into_iter().map(Arc::new).collect(), cpus, mode })
     }
 
-    /// Captures until the engine is to stop.
+    /// Captures until the engine is to stop. With `late` the rules are loaded once packets come in.
     ///
     /// # Errors
     /// What keeps a worker from starting.
-    pub(crate) fn run(self, control: &Arc<Control>, options: &RunOptions, policies: &Policies) -> Result<(), Failed> {
+    pub(crate) fn run(
+        self,
+        control: &Arc<Control>,
+        options: &RunOptions,
+        policies: &Policies,
+        late: bool,
+    ) -> Result<(), Failed> {
         let config = &control.config;
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
         let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
@@ -94,7 +106,11 @@ impl Plan {
             privileges::without(|| first.iter_mut().for_each(|o| o.write_aside(0)));
         }
         let beside = first.as_mut().map(Outputs::beside);
-        let files = all::files(config, &control.dir)?;
+        let files = all::files(config, &control.dir, options)?;
+        if let Some(store) = &files.store {
+            // Its thread needs no capability.
+            privileges::without(|| store.prepare()).map_err(|e| Failed::new("filestore", e.to_string()))?;
+        }
         let cpus = Arc::new(self.cpus);
         let (ready, told) = mpsc::channel();
         let mut threads: Vec<JoinHandle<Option<Final>>> = Vec::new();
@@ -114,6 +130,8 @@ impl Plan {
             }
         }
         let stack = all::stack_size(config)?;
+        // Packets of netfilter are of whatever interface they came in at.
+        let _offloads = if queues { None } else { offload::off(config, &interfaces)? };
         let tables: Vec<Option<Arc<Table>>> = self.devices.iter().map(|d| Table::of(d)).collect();
         let mut table = tables.iter();
         let (mut group, mut bypass) = (Arc::default(), None);
@@ -176,7 +194,8 @@ impl Plan {
             return Err(f);
         }
         let looking = bypass::look_after(tables.into_iter().flatten().collect(), &control.signals);
-        if let Err(f) = looking.and_then(|()| control.ready()) {
+        let ready = looking.and_then(|()| control.ready());
+        if let Err(f) = ready.and_then(|()| if late { control.load_beside() } else { Ok(()) }) {
             control.signals.ask_to_stop();
             threads.into_iter().for_each(|t| drop(t.join()));
             return Err(f);
@@ -210,6 +229,12 @@ impl Plan {
             false => Ok(()),
         }
     }
+}
+
+/// Makes a worker one whose packets come as time goes by, and where what it decides goes.
+pub(crate) fn prepare(worker: &mut Worker, wire: Wire) {
+    worker.decoder.live = true;
+    worker.lane.rest.wire = Some(Box::new(wire));
 }
 
 /// Waits until each worker said that it is ready, or why it is not.
@@ -276,4 +301,22 @@ pub(crate) fn profile<'a>(p: &Profiling, mut all: impl Iterator<Item = &'a (Arc<
         sum.iter_mut().zip(costs).for_each(|(s, c)| s.plus(c));
     }
     p.write(detect, &sum);
+}
+
+/// What the configuration says of live capture, for the test that walks through all settings.
+#[cfg(test)]
+pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
+    use margay_config::Capture;
+    use std::fmt::Write;
+
+    let cpus = Cpus::from_config(config).map_err(|e| e.to_string())?;
+    let mode = settings::run_mode(config, options).map_err(|f| f.message)?;
+    for capture in [Capture::AfPacket(Vec::new()), Capture::Nfqueue(vec![0]), Capture::Pcap(Vec::new())] {
+        let options = RunOptions { capture: Some(capture), ..options.clone() };
+        let devices = settings::devices(config, &options, mode, &cpus).map_err(|f| f.message)?;
+        let inline = is_inline(config, &options);
+        writeln!(out, "devices: {devices:?} {inline}").map_err(|e| e.to_string())?;
+    }
+    let (xdp, answers) = (xdp::shown(config, options)?, thread::answers(config, options).map_err(|f| f.message)?);
+    writeln!(out, "cpus: {cpus:?}\nxdp: {xdp}\nanswers: {answers:?}\nrun mode: {mode:?}").map_err(|e| e.to_string())
 }

@@ -12,7 +12,8 @@ use super::losses::{Host, Row};
 use super::thread::Final;
 use crate::Failed;
 use crate::control::Control;
-use crate::settings::{flag, now, number};
+use crate::settings::now;
+use crate::stats::StatsSettings;
 use crate::stats::{self, shown};
 use crate::worker::{End, Occasion};
 
@@ -62,10 +63,10 @@ impl Report {
         outputs: Outputs,
         interfaces: Vec<(String, Host)>,
     ) -> Result<Report, Failed> {
-        let interval = Duration::from_secs(number(config, "stats.interval", 8u64)?.max(1));
+        let StatsSettings { enabled, interval, .. } = StatsSettings::of(config)?;
         Ok(Report {
             control: Arc::clone(control),
-            enabled: flag(config, "stats.enabled", true)?,
+            enabled,
             interval,
             next: Instant::now() + interval,
             outputs,

@@ -147,6 +147,15 @@ impl Entry<'_> {
     }
 }
 
+/// The settings of the first interface, as text.
+#[cfg(test)]
+pub(super) fn shown(config: &Config, options: &RunOptions) -> Result<String, String> {
+    let entries = Entries::of(config, SECTION);
+    let of = entries.of_interface(&entries.interfaces().into_iter().next().unwrap_or_default());
+    let settings = of.xdp_settings(options.filter.as_deref()).map_err(|f| f.message)?;
+    Ok(format!("{settings:?}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

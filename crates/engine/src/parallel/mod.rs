@@ -40,7 +40,6 @@ mod sync;
 mod turns;
 mod whereabouts;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -55,6 +54,7 @@ use crate::Failed;
 use crate::control::Control;
 use crate::exception::Policies;
 use crate::files::Input;
+use crate::keys::HashKeys;
 use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
@@ -67,7 +67,7 @@ use report::Report;
 use seat::{Final, Seat};
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp};
-use steer::{Exact, Steering};
+use steer::{Exact, Keys, Steering};
 
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(20);
@@ -104,13 +104,15 @@ impl Autofp {
         }
         let decode = all::decode(config, false)?;
         let config_flow = all::flow(config)?;
+        let keys = HashKeys::of(job.options);
         let steering = Steering {
             pairs: self.scheduler == Scheduler::IpPair,
             tunnels: vec![decode.vxlan, decode.geneve, decode.teredo],
             exact: match self.scheduler {
-                Scheduler::Moving(..) => Some(Exact { seed: seed(), vlans: config_flow.vlan_use_for_tracking }),
+                Scheduler::Moving(..) => Some(Exact { key: keys.table, vlans: config_flow.vlan_use_for_tracking }),
                 _ => None,
             },
+            keys: Keys::of(&keys.table),
         };
         let reading = Reading { source: input.source, delete: input.delete, batch: input.batch };
         let life = longest_life(&config_flow);
@@ -126,7 +128,7 @@ impl Autofp {
         let helping = self.scheduler == Scheduler::Adaptive;
         let (shared, inboxes) = Shared::new(Arc::clone(control), reading, way, workers, helping);
         let shared = Arc::new(shared);
-        let files = all::files(config, job.dir)?;
+        let files = all::files(config, job.dir, job.options)?;
         let cpus = Arc::new(Cpus::from_config(config)?);
         let stack = all::stack_size(config)?;
         let (ready, told) = mpsc::channel();
@@ -264,11 +266,6 @@ impl Autofp {
         }
         Ok(finals.iter().map(|f| f.alerts).sum())
     }
-}
-
-/// What nobody outside knows.
-fn seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// Seconds of silence after which no flow is remembered.

@@ -21,7 +21,7 @@
 //! All packets of a flow before *n* are inspected by the giver, in order, before it gives; all from *n* on by the taker, in order, after it
 //! took. So each packet finds the state that it would find at one worker. What goes with a flow is told in [`crate::worker::moving`].
 //! What moves is one flow of the table: its ends come from the headers of the frame that decided, and the hash that the feeder knows it
-//! by is that of these ends, with a seed of its own ([`super::steer::Exact`]); no two flows have the same.
+//! by is that of these ends, with a key of its own ([`super::steer::Exact`]); no two flows have the same.
 //! Flows of which fragments were seen stay where they are from then on, and so does all that goes by its addresses: tunnels, FTP and what
 //! it announces, protocols without ports.
 //!

@@ -10,8 +10,9 @@ use margay_output::event::{Counter, EventType, StatsEvent};
 use super::feeder::FeedCounters;
 use super::seat::Final;
 use crate::control::Control;
-use crate::settings::{flag, now, number};
+use crate::settings::now;
 use crate::stats;
+use crate::stats::StatsSettings;
 use crate::worker::Occasion;
 
 type Counters = Vec<(String, u64)>;
@@ -32,10 +33,10 @@ impl Report {
     /// # Errors
     /// A value that cannot be read.
     pub(super) fn new(config: &Config, control: &Arc<Control>, outputs: Outputs) -> Result<Report, ConfigError> {
-        let interval = Duration::from_secs(number(config, "stats.interval", 8u64)?.max(1));
+        let StatsSettings { enabled, interval, .. } = StatsSettings::of(config)?;
         Ok(Report {
             control: Arc::clone(control),
-            enabled: flag(config, "stats.enabled", true)?,
+            enabled,
             interval,
             next: Instant::now() + interval,
             outputs,

@@ -16,7 +16,7 @@
 //! VLAN tags are not looked at: flows that differ by nothing else go to the same worker. Where flows may move to other workers
 //! ([`Exact`]) a hash is that of one flow: there tags count, and so does the version of IP.
 
-use margay_flow::Ends;
+use margay_flow::{Ends, HashKey};
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
 use super::whereabouts::Whose;
@@ -48,35 +48,61 @@ pub(super) struct Steering {
     pub(super) tunnels: Vec<UdpTunnel>,
     /// No two flows have the same hash, but for what goes by its addresses.
     pub(super) exact: Option<Exact>,
+    /// What hashes are keyed with.
+    pub(super) keys: Keys,
 }
 
 /// How flows are told apart as their table does.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exact {
     /// Nobody outside knows it.
-    pub(super) seed: u64,
+    pub(super) key: HashKey,
     /// VLAN tags tell flows apart (`vlan.use-for-tracking`).
     pub(super) vlans: bool,
 }
 
-const K: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
+/// What the hashes of addresses and ports are keyed with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keys([u64; 3]);
+
+impl Default for Keys {
+    /// Always the same.
+    fn default() -> Keys {
+        Keys([0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f])
+    }
+}
+
+impl Keys {
+    /// Those of a key.
+    pub(super) fn of(key: &HashKey) -> Keys {
+        Keys([key.word(4), key.word(5), key.word(6)])
+    }
+
+    /// One end of a flow.
+    #[inline]
+    const fn end(&self, address: [u64; 2], port: u16) -> u64 {
+        let [k0, k1, _] = self.0;
+        fold(address[0] ^ k0, address[1] ^ k1 ^ (port as u64) << 48)
+    }
+
+    /// The same for both orders of the ends.
+    #[inline]
+    const fn both(&self, a: u64, b: u64, proto: u8) -> u64 {
+        let [k0, _, k2] = self.0;
+        fold(a.wrapping_add(b) ^ k2, (a ^ b) ^ k0 ^ proto as u64)
+    }
+
+    /// Two hosts, in either order.
+    #[inline]
+    const fn pair(&self, a: [u64; 2], b: [u64; 2]) -> u64 {
+        self.both(self.end(a, 0), self.end(b, 0), 0)
+    }
+}
 
 #[inline]
 const fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128).wrapping_mul(b as u128);
     (product as u64) ^ ((product >> 64) as u64)
-}
-
-/// One end of a flow.
-#[inline]
-fn end(address: [u64; 2], port: u16) -> u64 {
-    fold(address[0] ^ K[0], address[1] ^ K[1] ^ u64::from(port) << 48)
-}
-
-/// The same for both orders of the ends.
-#[inline]
-const fn both(a: u64, b: u64, proto: u8) -> u64 {
-    fold(a.wrapping_add(b) ^ K[2], (a ^ b) ^ K[0] ^ proto as u64)
 }
 
 #[inline]
@@ -144,7 +170,7 @@ impl Steering {
 
     #[inline]
     fn find(&self, inner: &Inner<'_>) -> Option<Place> {
-        let alone = || both(end(inner.src, 0), end(inner.dst, 0), 0);
+        let alone = || self.keys.pair(inner.src, inner.dst);
         if self.pairs {
             return Some(Place::Flow(alone()));
         }
@@ -165,7 +191,8 @@ impl Steering {
         // Not the same for both directions: their datagrams are others.
         // A protocol tells IPv4's apart (RFC 791), not IPv6's (RFC 8200 section 4.5).
         let proto = if inner.v6 { 0 } else { inner.proto };
-        let datagram = fold(end(inner.src, 0) ^ u64::from(id), end(inner.dst, 1) ^ u64::from(proto) << 56);
+        let datagram =
+            fold(self.keys.end(inner.src, 0) ^ u64::from(id), self.keys.end(inner.dst, 1) ^ u64::from(proto) << 56);
         let first = (offset == 0).then(|| self.flow(inner)).flatten();
         Some(Place::Fragment { datagram, first, alone: alone() })
     }
@@ -178,7 +205,7 @@ impl Steering {
             TCP | UDP | SCTP => {
                 let (s, d) = (u16_at(rest, 0)?, u16_at(rest, 2)?);
                 if proto == TCP && is_ftp(rest) {
-                    return Some(both(end(src, 0), end(dst, 0), 0));
+                    return Some(self.keys.pair(src, dst));
                 }
                 if proto == UDP && self.tunnels.iter().any(|t| t.matches(s, d)) {
                     return None;
@@ -193,8 +220,8 @@ impl Steering {
     #[inline]
     fn hash(&self, inner: &Inner<'_>, s: u16, d: u16) -> u64 {
         match self.exact {
-            None => both(end(inner.src, s), end(inner.dst, d), inner.proto),
-            Some(e) => inner.ends(s, d).hash(e.seed, e.vlans),
+            None => self.keys.both(self.keys.end(inner.src, s), self.keys.end(inner.dst, d), inner.proto),
+            Some(e) => inner.ends(s, d).hash(&e.key, e.vlans),
         }
     }
 
@@ -211,7 +238,7 @@ impl Steering {
         }
         let (s, d) = (u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?);
         if inner.proto == TCP && is_ftp(inner.rest) {
-            return Some(both(end(inner.src, 0), end(inner.dst, 0), 0));
+            return Some(self.keys.pair(inner.src, inner.dst));
         }
         Some(self.hash(&inner, s, d))
     }
@@ -464,7 +491,7 @@ mod tests {
     fn where_flows_move_a_hash_is_that_of_one_flow() {
         let exact = |vlans| Steering {
             tunnels: vec![UdpTunnel::on(4789)],
-            exact: Some(Exact { seed: 5, vlans }),
+            exact: Some(Exact { key: HashKey::fixed(5), vlans }),
             ..Steering::default()
         };
         let with = |steering: &Steering, head: &[u8], ip: &[u8]| {
@@ -494,7 +521,7 @@ mod tests {
         let frame = Frame { data: &b, wire_len: 60, time: Time(0), link: LinkType::ETHERNET, number: 1 };
         let ends = exact(true).ends(&frame).unwrap();
         assert_eq!((ends.sport, ends.dport, ends.proto, ends.v6, ends.vlans), (1000, 80, TCP, false, [5, 0, 0]));
-        assert_eq!(Place::Plain(ends.hash(5, true)), with(&exact(true), tagged, &ip));
+        assert_eq!(Place::Plain(ends.hash(&HashKey::fixed(5), true)), with(&exact(true), tagged, &ip));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
 use margay_capture::af_xdp::Port;
@@ -19,7 +19,7 @@ use super::settings::Settings;
 use crate::Failed;
 use crate::control::socket;
 use crate::live::xdp_interfaces;
-use crate::settings::{datasets, detect, tenants};
+use crate::settings::{datasets, detect, firewall_folder, is_firewall, rule_folder, tenants};
 
 /// Rights that are known here; an older kernel holds fewer of them.
 const KNOWN: ABI = ABI::V6;
@@ -51,7 +51,11 @@ impl Places {
         p.read.extend(settings.read.iter().cloned());
         p.read.extend(config.files().map(|f| folder(Path::new(f))));
         p.read.extend(options.includes.iter().map(|f| folder(f)));
-        for key in ["default-rule-path", "firewall.rule-path", "default-reputation-path", "multi-detect.config-path"] {
+        p.read.insert(rule_folder(config).into());
+        if is_firewall(config, options)? {
+            p.read.insert(firewall_folder(config).into());
+        }
+        for key in ["default-reputation-path", "multi-detect.config-path"] {
             p.read.extend(said(key));
         }
         for key in [
@@ -102,17 +106,34 @@ impl Places {
 
     /// Where outputs write that have a place of their own, and where their scripts are.
     fn outputs(&mut self, config: &Config, dir: &Path) {
-        for (_, node) in config.node("outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
+        for (name, node) in config.node("outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
             let Some(node) = node else { continue };
             let get = |key: &str| node.get(key).filter(|t| !t.is_empty()).map(|t| dir.join(t));
-            self.write.extend(get("filename").map(|f| folder(&f)));
-            self.write.extend(["dir", "certs-log-dir"].into_iter().filter_map(get));
-            self.read.extend(["scripts-dir"].into_iter().filter_map(get));
+            match name {
+                "fast" | "eve-log" | "stats" => self.write.extend(get("filename").map(|f| folder(&f))),
+                "pcap-log" => {
+                    let own = get("dir").unwrap_or_else(|| dir.to_owned());
+                    self.write.extend(node.get("filename").map(|f| folder(&own.join(f))));
+                    self.write.insert(own);
+                }
+                "file-store" => self.write.extend(get("dir")),
+                "tls-store" => self.write.extend(get("certs-log-dir")),
+                "lua" => self.read.extend(get("scripts-dir")),
+                _ => {}
+            }
         }
-        for node in config.node("logging.outputs").iter().flat_map(Node::children).filter_map(|i| i.entry().1) {
-            self.write.extend(node.get("filename").map(|f| folder(&dir.join(f))));
+        for (name, node) in config.node("logging.outputs").iter().flat_map(Node::children).map(|i| i.entry()) {
+            if let ("file", Some(node)) = (name, node) {
+                self.write.extend(node.get("filename").map(|f| folder(&dir.join(f))));
+            }
         }
     }
+}
+
+/// The places of a run, as text.
+#[cfg(test)]
+pub(super) fn places(config: &Config, options: &RunOptions, settings: &Settings, dir: &Path) -> Result<String, Failed> {
+    Places::of(config, options, settings, dir).map(|p| format!("{p:?}"))
 }
 
 /// What came of it, for the log.
@@ -177,7 +198,10 @@ fn enforce(places: &Places, moves: bool) -> Result<RulesetStatus, String> {
             .map_err(|_| "the file store needs Landlock of Linux 5.19 (ABI 2), which is not here".to_owned())?
             .set_compatibility(CompatLevel::BestEffort);
     }
-    let mut rules = rules.handle_access(AccessFs::from_all(KNOWN)).and_then(|r| r.create()).map_err(said)?;
+    // No port is allowed: the engine neither serves nor calls anybody over TCP (Linux 6.7).
+    let rules =
+        rules.handle_access(AccessFs::from_all(KNOWN)).and_then(|r| r.handle_access(AccessNet::from_all(KNOWN)));
+    let mut rules = rules.and_then(|r| r.create()).map_err(said)?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     // Nothing is executed, and no devices are made.
     let write = AccessFs::from_all(KNOWN)
@@ -235,7 +259,7 @@ mod tests {
         for dir in ["/r", "/q", "/c", "/s", "/x", "/in", "/proc"] {
             assert!(p.read.contains(Path::new(dir)), "{dir}: {p:?}");
         }
-        for dir in ["/e", "/store", "/l", "/log", "/w", "/p", "/var/lib/suricata/data"] {
+        for dir in ["/e", "/store", "/l", "/log", "/w", "/p", "/var/lib/margay/data"] {
             assert!(p.write.contains(Path::new(dir)), "{dir}: {p:?}");
         }
         assert!(stores_files(&config));

@@ -113,7 +113,7 @@ impl Service {
         if self.account.is_some() {
             may_write(&dir, &self.who())?;
         }
-        if self.settings.landlock {
+        if self.restricts_files(config)? {
             let r = landlock::restrict(config, &self.options, &self.settings, &dir)?;
             for path in &r.missing {
                 self.warn("landlock", format!("security.landlock.directories: {path} is not there"));
@@ -121,6 +121,18 @@ impl Service {
             self.words.push((!r.holds, "landlock", r.words));
         }
         Ok(())
+    }
+
+    /// Whether Landlock is switched on. Left to the engine (`auto`), it is where packets come from the network: then everything
+    /// that is read and written later is named by the configuration. Absolute paths in rules (`dataset:…,load /a/b`) are not.
+    fn restricts_files(&self, config: &Config) -> Result<bool, Failed> {
+        Ok(match self.settings.landlock {
+            Switch::On => true,
+            Switch::Off => false,
+            Switch::Auto => {
+                self.live && !crate::settings::flag(config, "datasets.rules.allow-absolute-filenames", false)?
+            }
+        })
     }
 
     fn warn(&mut self, module: &'static str, words: impl Into<String>) {
@@ -187,7 +199,9 @@ impl Service {
     fn own_folder(&self, config: &Config) -> Result<(), Failed> {
         let Some(path) = socket::wanted(config, &self.options)? else { return Ok(()) };
         let folder = path.parent().filter(|f| !f.as_os_str().is_empty() && !f.exists());
-        let (Some(folder), true) = (folder, self.account.is_some() || self.settings.landlock) else { return Ok(()) };
+        let (Some(folder), true) = (folder, self.account.is_some() || self.restricts_files(config)?) else {
+            return Ok(());
+        };
         let made = std::fs::create_dir_all(folder).and_then(|()| match &self.account {
             Some(a) => std::os::unix::fs::chown(folder, Some(a.uid.as_raw()), Some(a.gid.as_raw())),
             None => Ok(()),
@@ -379,4 +393,45 @@ fn absolute(options: &mut RunOptions) -> Result<(), Failed> {
         *f = here.join(&*f).display().to_string();
     }
     Ok(())
+}
+
+/// What the configuration says of the process, for the test that walks through all settings.
+#[cfg(test)]
+pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
+    use std::fmt::Write;
+
+    let live = RunOptions { capture: Some(Capture::AfPacket(Vec::new())), daemon: true, ..options.clone() };
+    let settings = Settings::new(config, &live).map_err(|e| e.to_string())?;
+    let places = landlock::places(config, &live, &settings, Path::new("/tmp")).map_err(|f| f.message)?;
+    let sockets: Result<Vec<_>, _> = [options, &live].into_iter().map(|o| socket::wanted(config, o)).collect();
+    let sockets = sockets.map_err(|e| e.to_string())?;
+    writeln!(
+        out,
+        "process: {settings:?}\nplaces: {places}\nsockets: {sockets:?}\nneeds: {:?}",
+        Needs::of(&live, config)
+    )
+    .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_restricted_where_packets_come_from_the_network() {
+        let restricts = |capture: Capture, text: &str| {
+            let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "t").expect("a configuration");
+            // A test of the configuration changes nothing of the process.
+            let options = RunOptions { capture: Some(capture), test: true, ..RunOptions::default() };
+            let service = Service::begin(&config, &options).unwrap_or_else(|e| panic!("{}", e.message));
+            service.restricts_files(&config).unwrap_or_else(|e| panic!("{}", e.message))
+        };
+        let live = || Capture::AfPacket(vec!["eth0".into()]);
+        assert!(restricts(live(), "") && restricts(Capture::Nfqueue(vec![0]), ""));
+        assert!(!restricts(Capture::File("a.pcap".into()), "") && !restricts(Capture::UnixSocket(None), ""));
+        assert!(!restricts(live(), "security: {landlock: {enabled: no}}"));
+        assert!(restricts(Capture::File("a.pcap".into()), "security: {landlock: {enabled: yes}}"));
+        // Rules may then name any file.
+        assert!(!restricts(live(), "datasets: {rules: {allow-absolute-filenames: yes}}"));
+    }
 }

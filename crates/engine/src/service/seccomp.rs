@@ -253,8 +253,8 @@ fn engine(live: bool) -> Result<Rules, String> {
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![new]).map_err(|e| e.to_string())?]);
     let mut families = vec![libc::AF_UNIX];
     if live {
-        // Interfaces are opened again and looked at; packets may be answered.
-        families.extend([libc::AF_PACKET, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_XDP]);
+        // An interface that comes back is opened again. Internet sockets, which `reject` sends through, are made before this.
+        families.extend([libc::AF_PACKET, libc::AF_NETLINK, libc::AF_XDP]);
         // A program of the kernel's may have to be loaded again; without the capability for it this comes to nothing.
         rules.insert(libc::SYS_bpf, Vec::new());
     }

@@ -60,7 +60,7 @@ pub(super) struct Settings {
     pub(super) seccomp: Switch,
     pub(super) refusal: Refusal,
     /// `security.landlock`
-    pub(super) landlock: bool,
+    pub(super) landlock: Switch,
     pub(super) read: Vec<PathBuf>,
     pub(super) write: Vec<PathBuf>,
     /// `margay.lock-memory`
@@ -132,7 +132,7 @@ impl Settings {
             limit_noproc: flag(config, "security.limit-noproc", false)?,
             seccomp: switch(config, "security.seccomp.enabled")?,
             refusal,
-            landlock: flag(config, "security.landlock.enabled", false)?,
+            landlock: switch(config, "security.landlock.enabled")?,
             read: folders("security.landlock.directories.read"),
             write: folders("security.landlock.directories.write"),
             lock_memory: flag(config, "margay.lock-memory", false)?,
@@ -176,7 +176,10 @@ mod tests {
     #[test]
     fn security() {
         let s = read("security:\n  limit-noproc: true\n", &RunOptions::default()).unwrap();
-        assert_eq!((s.limit_noproc, s.seccomp, s.landlock, s.no_new_privileges), (true, Switch::Auto, false, true));
+        assert_eq!(
+            (s.limit_noproc, s.seccomp, s.landlock, s.no_new_privileges),
+            (true, Switch::Auto, Switch::Auto, true)
+        );
         let s = read(
             "security:\n  seccomp: {enabled: yes, action: kill}\n  drop-capabilities: no\n  landlock:\n    enabled: yes\n    \
              directories:\n      write: [/a, /b]\n      read: [/c]\n",
@@ -184,7 +187,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((s.seccomp, s.refusal, s.drop_capabilities), (Switch::On, Refusal::Kill, Switch::Off));
-        assert_eq!((s.write.len(), s.read, s.landlock), (2, vec![PathBuf::from("/c")], true));
+        assert_eq!((s.write.len(), s.read, s.landlock), (2, vec![PathBuf::from("/c")], Switch::On));
     }
 
     #[test]

@@ -17,7 +17,6 @@ const HTTP: &str = "app-layer.protocols.http";
 /// # Errors
 /// A value that cannot be read, a personality or network that is none.
 pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
-    super::dns::warn(config);
     let http1 = http(config)?;
     Ok(AppConfig {
         http2: super::http2::http2(config, &http1.default)?,
@@ -105,8 +104,6 @@ fn server(node: Node<'_>, server: &mut ServerConfig) -> Result<(), ConfigError> 
     set(bytes(node, "meta-field-limit")?, &mut server.field_limit);
     set(count(node, "max-tx")?, &mut server.max_tx);
     set(count(node, "headers-limit")?, &mut server.headers_limit);
-    set(node.bool("randomize-inspection-sizes")?, &mut server.randomize);
-    node.percent("randomize-inspection-range")?;
     path(node, &mut server.path)
 }
 

@@ -9,7 +9,7 @@ use margay_rules::ast::{SetFormat, SetOptions};
 use super::{flag, number, size};
 
 /// Where state is kept unless `--data-dir` says otherwise.
-const DATA_DIR: &str = "/var/lib/suricata/data";
+const DATA_DIR: &str = "/var/lib/margay/data";
 /// What stands in `datasets:` besides sets.
 const OTHERS: [&str; 5] = ["defaults", "limits", "rules", "enabled", "save-directory"];
 
@@ -19,7 +19,12 @@ const OTHERS: [&str; 5] = ["defaults", "limits", "rules", "enabled", "save-direc
 /// A value that cannot be read.
 pub(crate) fn datasets(config: &Config, options: &RunOptions, strict: bool) -> Result<DatasetsConfig, ConfigError> {
     let d = DatasetsConfig::default();
-    let hashes = |path: &str, default: u64| number::<i64>(config, path, default as i64).map(|n| n.max(0) as u64);
+    let hashes = |path: &str, default: u64| -> Result<u64, ConfigError> {
+        Ok(match config.int(path)? {
+            None => default,
+            Some(_) => number::<u32>(config, path, 0)?.into(),
+        })
+    };
     let data_dir =
         options.data_dir.clone().unwrap_or_else(|| PathBuf::from(config.get("data-dir").unwrap_or(DATA_DIR)));
     Ok(DatasetsConfig {
@@ -59,7 +64,9 @@ pub(crate) fn configured_sets(config: &Config) -> Result<Vec<(String, SetOptions
 fn set(name: &str, node: Node<'_>) -> Result<SetOptions, ConfigError> {
     let mut options = SetOptions::default();
     for child in node.children() {
-        let key = child.name();
+        // As rules write it; a configuration has hyphens, whatever was written.
+        let key = child.name().replace('-', "_");
+        let key = key.as_str();
         // Here it is a truth value, in rules a word.
         if key == "remove_key" {
             options.remove_key = margay_config::typed::parse_bool(child.text())

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_config::{Config, ConfigError, Node};
 use margay_packet::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 
-use super::{flag, number, ports, size};
+use super::{at_least_one, flag, number, ports, size};
 
 /// The decoder's settings.
 ///
@@ -14,12 +14,12 @@ use super::{flag, number, ports, size};
 pub(crate) fn decode(config: &Config, ignore_checksums: bool) -> Result<DecodeConfig, ConfigError> {
     let d = DecodeConfig::default();
     Ok(DecodeConfig {
-        max_layers: number(config, "decoder.max-layers", d.max_layers)?,
+        max_layers: at_least_one(config, "decoder.max-layers", d.max_layers)?,
         vxlan: tunnel(config, "decoder.vxlan", 4789)?,
         geneve: tunnel(config, "decoder.geneve", 6081)?,
         teredo: tunnel(config, "decoder.teredo", 3544)?,
         vntag: flag(config, "decoder.vntag.enabled", d.vntag)?,
-        erspan_type1: flag(config, "decoder.erspan.typeI.enabled", d.erspan_type1)?,
+        erspan_type1: d.erspan_type1,
         ignore_checksums,
         defrag: defrag(config)?,
     })
@@ -40,15 +40,19 @@ fn defrag(config: &Config) -> Result<DefragConfig, ConfigError> {
             .ok_or_else(|| node.error(format!("host-os-policy: \"{name}\" is no operating system that is known")))?;
         hosts.push((addr, prefix, policy));
     }
+    let many = |path: &str, default: usize| -> Result<usize, ConfigError> {
+        at_least_one(config, path, u32::try_from(default).unwrap_or(u32::MAX)).map(|n| n as usize)
+    };
     Ok(DefragConfig {
         memcap: usize::try_from(size(config, "defrag.memcap", d.memcap as u64)?).unwrap_or(usize::MAX),
-        hash_size: number(config, "defrag.hash-size", d.hash_size)?,
-        trackers: number(config, "defrag.trackers", d.trackers)?,
-        max_frags: number(config, "defrag.max-frags", d.max_frags)?,
+        hash_size: many("defrag.hash-size", d.hash_size)?,
+        trackers: many("defrag.trackers", d.trackers)?,
+        max_frags: many("defrag.max-frags", d.max_frags)?,
         timeout: number(config, "defrag.timeout", d.timeout)?,
         vlan_tracking: flag(config, "vlan.use-for-tracking", d.vlan_tracking)?,
         hosts,
         default_policy: d.default_policy,
+        checksums: d.checksums,
         inline: d.inline,
     })
 }

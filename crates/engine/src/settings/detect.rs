@@ -24,14 +24,6 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
             wrong(config, "mpm-algo", &format!("\"{name}\" is no pattern matcher; there are auto, hs and ac"))
         })?,
     };
-    // Every rule without a pattern has its header values tested first here, which is what `auto` asks for; what matches is
-    // the same either way.
-    match config.get("detect.prefilter.default") {
-        None | Some("" | "mpm" | "auto") => {}
-        Some(other) => {
-            return Err(wrong(config, "detect.prefilter.default", &format!("\"{other}\" is neither mpm nor auto")));
-        }
-    }
     let entries = |path: &str, default: usize| -> Result<usize, ConfigError> {
         Ok(match config.size(path)? {
             Some(bytes) => usize::try_from(bytes / HOST_ENTRY).unwrap_or(usize::MAX).max(1),
@@ -46,15 +38,49 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         pcre_match_limit: limit(config, "pcre.match-limit", d.pcre_match_limit)?,
         pcre_match_limit_recursion: limit(config, "pcre.match-limit-recursion", d.pcre_match_limit_recursion)?,
         asn1_frames: number(config, "asn1-max-frames", d.asn1_frames)?,
-        threshold_entries: entries("detect.thresholds.memcap", d.threshold_entries)?,
+        threshold_memcap: size(config, "detect.thresholds.memcap", d.threshold_memcap)?,
+        threshold_hash_size: number::<u32>(config, "detect.thresholds.hash-size", d.threshold_hash_size as u32)?
+            as usize,
         tag_entries: d.tag_entries,
         host_entries: entries("host.memcap", d.host_entries)?,
         pair_entries: entries("ippair.memcap", d.pair_entries)?,
-        port_groups: d.port_groups,
+        port_groups: port_groups(config)?.unwrap_or(d.port_groups),
         guess_tx: flag(config, "detect.guess-applayer-tx", d.guess_tx)?,
         lua: lua(config, d.lua)?,
         cache: cache(config)?,
     })
+}
+
+/// Most groups of rules by port, to the server and to the client (`detect.profile`); none for `medium`.
+///
+/// # Errors
+/// A profile that is none; with `custom` a number that is not 1 to 65535.
+fn port_groups(config: &Config) -> Result<Option<[usize; 2]>, ConfigError> {
+    Ok(match config.get("detect.profile") {
+        None | Some("" | "medium") => None,
+        Some("low") => Some([256; 2]),
+        Some("high") => Some([8192; 2]),
+        Some("custom") => Some(custom_groups(config)?),
+        Some(other) => {
+            let why = format!("\"{other}\" is no profile; there are low, medium, high and custom");
+            return Err(wrong(config, "detect.profile", &why));
+        }
+    })
+}
+
+/// `detect.custom-values`: groups to the server and to the client.
+///
+/// # Errors
+/// A number that is not 1 to 65535.
+pub(crate) fn custom_groups(config: &Config) -> Result<[usize; 2], ConfigError> {
+    let of = |name: &str, default: u16| {
+        let path = format!("detect.custom-values.{name}-groups");
+        match number::<u16>(config, &path, default)? {
+            0 => Err(wrong(config, &path, "rules need a group: give 1 to 65535")),
+            n => Ok(usize::from(n)),
+        }
+    };
+    Ok([of("toserver", 40)?, of("toclient", 20)?])
 }
 
 /// Where compiled patterns are kept, if nothing else is said.
@@ -117,11 +143,14 @@ fn lua(config: &Config, d: LuaConfig) -> Result<LuaConfig, ConfigError> {
 }
 
 /// A limit of the regular expressions; 0 and negative numbers stand for the default.
+///
+/// # Errors
+/// A number beyond 32 bits.
 fn limit(config: &Config, path: &str, default: u32) -> Result<u32, ConfigError> {
-    Ok(match config.int(path)? {
-        Some(n) => u32::try_from(n).ok().filter(|&n| n > 0).unwrap_or(default),
-        None => default,
-    })
+    match config.int(path)? {
+        Some(n) if n > 0 => number(config, path, default),
+        _ => Ok(default),
+    }
 }
 
 fn action_order(config: &Config) -> Result<Option<Vec<Action>>, ConfigError> {

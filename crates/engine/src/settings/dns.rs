@@ -1,28 +1,10 @@
 //! `dns` of an `eve-log`, and what of `app-layer.protocols.dns` has no meaning any more.
 
 use margay_app::dns::{LogOptions, Version, rrtype};
-use margay_config::{Config, ConfigError, Node};
-
-use margay_output::warning;
+use margay_config::{ConfigError, Node};
 
 /// The version where none is configured, as in Suricata.
 const VERSION_ENV: &str = "SURICATA_EVE_DNS_VERSION";
-
-/// Settings that Suricata dropped, and why nothing is missing.
-const GONE: [(&str, &str); 3] = [
-    ("request-flood", "requests do not wait for their responses"),
-    ("state-memcap", "messages are freed as soon as they were looked at and logged"),
-    ("global-memcap", "messages are freed as soon as they were looked at and logged"),
-];
-
-/// Warns of settings without effect.
-pub(super) fn warn(config: &Config) {
-    for (key, why) in GONE {
-        if let Some(node) = config.node(&format!("app-layer.protocols.dns.{key}")) {
-            warning!("app-layer", "{}: dns: {key} has no effect: {why}; remove it", node.place());
-        }
-    }
-}
 
 /// What an `eve-log` shows of DNS.
 ///
@@ -109,6 +91,8 @@ fn at<'a>(node: Node<'a>, name: &str) -> Node<'a> {
 
 #[cfg(test)]
 mod tests {
+    use margay_config::Config;
+
     use super::*;
 
     fn read(dns: &str, default: Option<&str>) -> (LogOptions, Vec<String>) {

@@ -3,16 +3,17 @@
 use std::path::Path;
 
 use margay_app::file::{FileConfig, FileWants, StoreConfig};
-use margay_config::{Config, ConfigError, Node};
-use margay_output::warning;
+use margay_config::{Config, ConfigError, Node, RunOptions};
+use margay_output::{error, notice, warning};
 
 use super::{number, size, wrong};
 
-/// Reads the settings of files; `log_dir` is what a relative directory of the store is relative to.
+/// Reads the settings of files; `log_dir` is what a relative directory of the store is relative to. With
+/// `--disable-hashing` no digest is forced; that which names files of the store is computed all the same.
 ///
 /// # Errors
 /// A value that cannot be read; a file store of another version than 2, or two of them.
-pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, ConfigError> {
+pub(crate) fn files(config: &Config, log_dir: &Path, options: &RunOptions) -> Result<FileConfig, ConfigError> {
     let mut files = FileConfig {
         magic_file: config.get("magic-file").filter(|p| !p.is_empty()).map(Into::into),
         stream_depth: size(config, "stream.reassembly.depth", margay_stream::StreamConfig::default().depth)?,
@@ -50,6 +51,9 @@ pub(crate) fn files(config: &Config, log_dir: &Path) -> Result<FileConfig, Confi
                 files.force = files.force.or(forced(options)?);
             }
         }
+    }
+    if options.disable_hashing {
+        files.force = files.force.without_digests();
     }
     Ok(files)
 }
@@ -91,6 +95,9 @@ fn store(node: Node<'_>, log_dir: &Path, stream: u64) -> Result<StoreConfig, Con
     let mut s = StoreConfig::new(log_dir.join(node.get("dir").filter(|d| !d.is_empty()).unwrap_or("filestore")));
     s.force = node.bool("force-filestore")?.unwrap_or(false);
     s.write_fileinfo = node.bool("write-fileinfo")?.unwrap_or(false);
+    s.say = [|text| error!("filestore", "{text}"), |text| notice!("filestore", "{text}")];
+    s.quota = node.size("quota")?.unwrap_or(0);
+    s.queue = node.size("queue-size")?.unwrap_or(StoreConfig::QUEUE);
     let open = node.int("max-open-files")?.unwrap_or(0);
     s.max_open_files = u32::try_from(open).map_err(|_| {
         node.node("max-open-files").unwrap_or(node).error(format!("max-open-files: {open} is out of range"))
@@ -115,19 +122,33 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<FileConfig, ConfigError> {
-        files(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), Path::new("logs"))
+        read_with(text, &RunOptions::default())
+    }
+
+    fn read_with(text: &str, options: &RunOptions) -> Result<FileConfig, ConfigError> {
+        files(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), Path::new("logs"), options)
+    }
+
+    #[test]
+    fn hashing_can_be_switched_off() {
+        let text = "outputs:\n  - eve-log:\n      enabled: yes\n      types: [{files: {force-hash: [md5], force-magic: yes}}]\n";
+        let options = RunOptions { disable_hashing: true, ..RunOptions::default() };
+        let (on, off) = (read(text).unwrap().force, read_with(text, &options).unwrap().force);
+        assert!(on.md5 && on.magic && !off.md5 && off.magic);
     }
 
     #[test]
     fn reads_a_store() {
         let f = read(
             "outputs:\n  - file-store:\n      version: 2\n      enabled: yes\n      write-fileinfo: yes\n      \
-             force-filestore: yes\n      stream-depth: 0\n      max-open-files: 100\n      force-hash: [SHA1, md5]\n",
+             force-filestore: yes\n      stream-depth: 0\n      max-open-files: 100\n      quota: 1gb\n      queue-size: 1mb\n      \
+             force-hash: [SHA1, md5]\n",
         )
         .unwrap();
         let s = f.store.unwrap();
         assert_eq!(s.dir, Path::new("logs/filestore"));
         assert_eq!((s.force, s.write_fileinfo, s.stream_depth, s.max_open_files), (true, true, Some(0), 100));
+        assert_eq!((s.quota, s.queue), (1 << 30, 1 << 20));
         assert_eq!(f.force, FileWants { md5: true, sha1: true, ..FileWants::NONE });
     }
 

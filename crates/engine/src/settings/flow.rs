@@ -3,13 +3,14 @@
 use margay_config::{Config, ConfigError};
 use margay_flow::{FlowConfig, RateConfig, TimeoutPair, Timeouts};
 
-use super::{flag, number, size, wrong};
+use super::{at_least_one, flag, number, size, wrong};
 
 /// The flow table's settings.
 ///
 /// # Errors
 /// A value that cannot be read.
 pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
+    const RECOVERY: &str = "flow.emergency-recovery";
     let d = FlowConfig::default();
     let mut timeouts = d.timeouts;
     timeouts.default = pair(config, "default", timeouts.default)?;
@@ -18,9 +19,12 @@ pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
     timeouts.icmp = pair(config, "icmp", timeouts.icmp)?;
     Ok(FlowConfig {
         memcap: size(config, "flow.memcap", d.memcap)?,
-        hash_size: number(config, "flow.hash-size", d.hash_size)?,
+        hash_size: at_least_one(config, "flow.hash-size", d.hash_size)?,
         prealloc: number(config, "flow.prealloc", d.prealloc)?,
-        emergency_recovery: number(config, "flow.emergency-recovery", d.emergency_recovery)?,
+        emergency_recovery: match at_least_one(config, RECOVERY, d.emergency_recovery)? {
+            n if n > 100 => return Err(wrong(config, RECOVERY, &format!("{n} percent are more than all flows"))),
+            n => n,
+        },
         timeouts,
         rate: rate(config)?,
         vlan_use_for_tracking: flag(config, "vlan.use-for-tracking", d.vlan_use_for_tracking)?,
@@ -30,7 +34,9 @@ pub(crate) fn flow(config: &Config) -> Result<FlowConfig, ConfigError> {
             "decoder.recursion-level.use-for-tracking",
             d.recursion_use_for_tracking,
         )?,
-        seed: d.seed,
+        // Whoever makes a table gives it keys.
+        hash_key: d.hash_key,
+        id_key: d.id_key,
     })
 }
 

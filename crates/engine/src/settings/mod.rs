@@ -19,13 +19,15 @@ mod ssh;
 mod stream;
 mod tenants;
 mod tls;
+#[cfg(test)]
+mod walk;
 
 pub(crate) use app::app;
 pub(crate) use datasets::{configured_sets, datasets};
 pub(crate) use decode::{decode, host_policies};
-pub(crate) use detect::detect;
+pub(crate) use detect::{custom_groups, detect};
 pub(crate) use files::{check_store, files};
-pub(crate) use firewall::{firewall_files, firewall_policies, is_firewall};
+pub(crate) use firewall::{firewall_files, firewall_folder, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{
     Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
@@ -38,6 +40,11 @@ pub(crate) use tls::{JaWants, certificate_folder, tls};
 
 use margay_config::{Config, ConfigError};
 
+/// The folder of rules, output scripts too, that are named without a path (`default-rule-path`).
+pub(crate) fn rule_folder(config: &Config) -> &str {
+    config.get("default-rule-path").filter(|f| !f.is_empty()).unwrap_or("/var/lib/margay/rules")
+}
+
 /// A whole number at `path` that fits `T`; `default` where it is not set.
 ///
 /// # Errors
@@ -45,6 +52,21 @@ use margay_config::{Config, ConfigError};
 pub(crate) fn number<T: TryFrom<i64>>(config: &Config, path: &str, default: T) -> Result<T, ConfigError> {
     let Some(n) = config.int(path)? else { return Ok(default) };
     T::try_from(n).map_err(|_| wrong(config, path, &format!("{n} is out of range")))
+}
+
+/// The same, and not 0.
+///
+/// # Errors
+/// As [`number`]; 0.
+pub(crate) fn at_least_one<T: TryFrom<i64> + PartialEq + Default>(
+    config: &Config,
+    path: &str,
+    default: T,
+) -> Result<T, ConfigError> {
+    match number(config, path, default)? {
+        n if n == T::default() => Err(wrong(config, path, "must be at least 1")),
+        n => Ok(n),
+    }
 }
 
 /// A size in bytes at `path`.

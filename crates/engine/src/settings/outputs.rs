@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use margay_app::AppLogOptions;
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
-use margay_output::pcaplog::{Compression, Conditional, PcapLogSettings, PcapMode};
+use margay_output::pcaplog::{Compression, Conditional, MIN_LIMIT, PcapLogSettings, PcapMode};
 use margay_output::settings::{
     AlertOptions, AnomalyOptions, DropOptions, EveSettings, Facility, FlowOptions, SinkKind, SinkSettings,
     StatsLogSettings, StatsOptions, StreamOptions, SyslogLevel, Xff,
@@ -80,10 +80,8 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
             "lua" => lua(config, node, &mut specs)?,
             // Read with the settings of TLS.
             "tls-store" => {}
-            // These have nothing to write in this release.
-            "http-log" | "tls-log" | "tcp-data" | "http-body-data" | "alert-debug" | "syslog" | "alert-syslog" => {
-                specs.warnings.push(not_here(node, name))
-            }
+            // The table of settings says so at start.
+            other if is_ignored(other) => {}
             other => return Err(node.error(format!("there is no output called \"{other}\""))),
         }
     }
@@ -92,21 +90,18 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
 
 /// Scripts that write logs: in `scripts-dir`, else in the folder of rules.
 fn lua(config: &Config, node: Node<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
-    let folder = node.get("scripts-dir").or_else(|| config.get("default-rule-path")).unwrap_or("/etc/suricata/rules");
+    let folder = node.get("scripts-dir").unwrap_or_else(|| super::rule_folder(config));
     if let Some(list) = node.node("scripts") {
         specs.scripts.files.extend(list.values().filter(|f| !f.is_empty()).map(|f| Path::new(folder).join(f)));
     }
     specs.scripts.path = node.get("path").map(str::to_owned);
-    if node.get("cpath").is_some_and(|p| !p.is_empty()) {
-        specs
-            .warnings
-            .push(format!("{}: scripts cannot load modules written in C: cpath changes nothing", node.place()));
-    }
     Ok(())
 }
 
-fn not_here(node: Node<'_>, name: &str) -> String {
-    format!("{}: the output \"{name}\" is not in this release and writes nothing", node.place())
+/// Whether an output is known to have no effect.
+fn is_ignored(name: &str) -> bool {
+    let row = margay_config::keys::row(&format!("outputs.0.{name}"));
+    row.is_some_and(|r| matches!(r.effect, margay_config::keys::Effect::Ignored(_)))
 }
 
 /// `filename` of an output: as given where absolute, else in the log folder.
@@ -240,9 +235,12 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     }
     if let Some(limit) = node.size("limit")? {
         s.limit = limit;
+        if (1..MIN_LIMIT).contains(&limit) {
+            return Err(bad("limit", &format!("{limit}, less than {MIN_LIMIT} bytes,")));
+        }
     }
     if let Some(n) = node.int("max-files")? {
-        s.max_files = usize::try_from(n).map_err(|_| node.error("max-files must not be negative"))?;
+        s.max_files = u32::try_from(n).map_err(|_| bad("max-files", &n.to_string()))? as usize;
     }
     if let Some(format) = node.get("ts-format") {
         s.usec = match format {
@@ -345,6 +343,9 @@ fn eve(
     for item in types.children() {
         let (name, options) = item.entry();
         let Some(kind) = EventType::from_name(name) else {
+            if is_ignored_type(name) {
+                continue;
+            }
             warnings.push(format!("{}: there is no event type called \"{name}\"", item.place()));
             continue;
         };
@@ -376,7 +377,13 @@ fn eve(
                 if let Some(o) = options {
                     eve.drop = DropOptions {
                         alerts: o.bool("alerts")?.unwrap_or(false),
-                        all: o.get("flows") == Some("all"),
+                        all: match o.get("flows") {
+                            None | Some("" | "start") => false,
+                            Some("all") => true,
+                            Some(other) => {
+                                return Err(o.error(format!("drop: flows: \"{other}\" is neither all nor start")));
+                            }
+                        },
                         verdict: o.bool("verdict")?.unwrap_or(false),
                     };
                 }
@@ -403,6 +410,11 @@ fn eve(
     }
     eve.xff = app.xff.clone();
     Ok((eve, app))
+}
+
+/// Whether a type of events is known to have no effect.
+fn is_ignored_type(name: &str) -> bool {
+    margay_config::keys::row(&format!("outputs.0.eve-log.types.0.{name}")).is_some()
 }
 
 fn alert(node: Option<Node<'_>>) -> Result<AlertOptions, ConfigError> {

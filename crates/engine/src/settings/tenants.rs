@@ -7,6 +7,8 @@ use margay_config::{Config, ConfigError, Node};
 
 use super::{flag, number, wrong};
 
+/// Most threads that load tenants' rules.
+const LOADERS_MAX: usize = 64;
 /// Largest VLAN identifier of a mapping.
 pub(crate) const VLAN_MAX: u16 = 4094;
 
@@ -66,7 +68,10 @@ pub(crate) fn tenants(config: &Config) -> Result<TenantSettings, ConfigError> {
     }
     out.enabled = true;
     out.default = flag(config, "multi-detect.default", true)?;
-    out.loaders = number(config, "multi-detect.loaders", 1usize)?.clamp(1, 64);
+    out.loaders = number(config, "multi-detect.loaders", 1usize)?;
+    if !(1..=LOADERS_MAX).contains(&out.loaders) {
+        return Err(wrong(config, "multi-detect.loaders", &format!("must be between 1 and {LOADERS_MAX} threads")));
+    }
     out.mappings.selector = match config.get("multi-detect.selector") {
         None | Some("" | "direct") => Selector::Direct,
         Some("vlan") => Selector::Vlan,

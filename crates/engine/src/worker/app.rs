@@ -21,6 +21,7 @@ use super::expect::Answer;
 use super::log::{HeldVars, addresses};
 use super::scripts::{self, Scene};
 use super::{FlowExt, Rest};
+use crate::witness::Witness;
 
 /// Most pieces that one packet hands over in one direction: stretches between holes.
 const PIECES_MAX: usize = 1024;
@@ -38,6 +39,8 @@ pub(crate) struct AppLane {
     pub(crate) options: Vec<AppLogOptions>,
     /// Makes records of stored files.
     pub(crate) record: Record,
+    /// Notes what is inspected; none but in tests.
+    pub(crate) witness: Option<Box<Witness>>,
 }
 
 /// A flow's application layer, and how far it was fed.
@@ -73,6 +76,8 @@ pub(crate) struct Heard {
     pub(crate) turn: bool,
     /// Nothing more of the flow is worth a look.
     pub(crate) bypass: bool,
+    /// The protocol of a parser that gave up on the flow: `app-layer.error-policy` applies.
+    pub(crate) failed: Option<AppProto>,
 }
 
 impl FlowApp {
@@ -126,6 +131,11 @@ impl FlowApp {
         let parsers = self.session.parsers().iter();
         let mut txs = parsers.flat_map(|p| transactions(&**p));
         txs.find_map(|tx| tx.forwarded_for(header, forward))
+    }
+
+    /// The protocol of its parser, where that gave up since the last call.
+    fn take_failed(&mut self) -> Option<AppProto> {
+        self.session.take_error().map(|_| self.session.proto)
     }
 
     /// The flow's protocols, as events name them.
@@ -192,6 +202,9 @@ impl Feeder<'_> {
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
+                    if let Some(w) = &mut self.lane.witness {
+                        w.app_gap(self.core, d, tcp.app_offset(d), n);
+                    }
                     self.lane.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
@@ -204,6 +217,9 @@ impl Feeder<'_> {
                     }
                 }
                 Some(AppData::Data { offset, bytes }) => {
+                    if let Some(w) = &mut self.lane.witness {
+                        w.app(self.core, d, offset, bytes);
+                    }
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
                     self.lane.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
@@ -309,7 +325,12 @@ impl Feeder<'_> {
         }
         self.lane.shared.frames.at = tcp.app_offset(d);
         let left = match tcp.app_data(d, self.all) {
-            Some(AppData::Data { bytes, .. }) => bytes,
+            Some(AppData::Data { offset, bytes }) => {
+                if let Some(w) = &mut self.lane.witness {
+                    w.app(self.core, d, offset, bytes);
+                }
+                bytes
+            }
             _ => &[],
         };
         if app.held[d.index()].is_empty() {
@@ -340,9 +361,15 @@ enum Announced {
 }
 
 impl Rest {
-    /// Feeds the application layer of a UDP flow with a datagram.
-    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, data: &[u8]) -> Heard {
+    /// Feeds the application layer of a UDP flow with a datagram. One with a wrong checksum, which its receiver discards, is
+    /// left out where checksums are looked at.
+    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> Heard {
+        let data = packet.payload();
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
+            return Heard::default();
+        }
+        if self.stream.config().checksum_validation && packet.checksum_ok() == Some(false) {
+            self.counters.udp_invalid_checksum += 1;
             return Heard::default();
         }
         let midstream = self.stream.config().midstream;
@@ -353,6 +380,7 @@ impl Rest {
             }
             app
         });
+        self.app.shared.files.flow = app.files;
         self.app.shared.frames.at = 0;
         self.app.shared.frames.flow = std::mem::take(&mut app.frames);
         let mut feeder = Feeder {
@@ -373,8 +401,9 @@ impl Rest {
         Heard {
             events: app.session.take_events(),
             detected: app.session.take_news(dir),
-            turn: false,
             bypass: app.wishes.bypass,
+            failed: app.take_failed(),
+            ..Heard::default()
         }
     }
 
@@ -401,7 +430,7 @@ impl Rest {
     /// again.
     pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>) {
         if flow.ext.app.is_some() {
-            self.log_app(p, flow, true);
+            self.log_app(p, flow, true, false);
             flow.ext.app = None;
         }
     }
@@ -431,8 +460,8 @@ impl Rest {
             return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
                 events: std::mem::take(&mut a.events) | a.session.take_events(),
                 detected: a.session.take_news(dir),
-                turn: false,
                 bypass: a.wishes.bypass,
+                ..Heard::default()
             });
         }
         self.app.shared.files.flow = app.as_ref().map(|a| a.files).unwrap_or_default();
@@ -482,6 +511,9 @@ impl Rest {
         }
         if app.session.is_off() {
             tcp.app_disable();
+            if let Some(w) = &mut self.app.witness {
+                w.app_off(&flow.core);
+            }
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if !self.app.shared.expected.is_empty() {
@@ -507,8 +539,9 @@ impl Rest {
         Heard {
             events: std::mem::take(&mut app.events),
             detected: app.session.take_news(dir),
-            turn: false,
             bypass: wishes.bypass,
+            failed: app.take_failed(),
+            ..Heard::default()
         }
     }
 
@@ -539,7 +572,8 @@ impl Rest {
     }
 
     /// Logs what transactions of a flow have come to, and frees those that nobody needs any more; at the flow's `end` all.
-    pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool) {
+    /// `inspected` says whether rules looked at `p`: only then the variables that they last captured are those of `p`.
+    pub(super) fn log_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, end: bool, inspected: bool) {
         let passed = flow.core.action == margay_flow::FlowAction::Pass;
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let detects = self.detect.is_some() && !passed;
@@ -557,7 +591,7 @@ impl Rest {
         let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();
         let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
         // Most packets come without anything to log.
-        let about = || About { core, parent, packet: p, names: names(&protocols), protocols };
+        let about = || About { core, parent, packet: p, inspected, names: names(&protocols), protocols };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -737,6 +771,8 @@ struct About<'a> {
     core: &'a FlowCore,
     parent: Option<u64>,
     packet: &'a Packet<'a>,
+    /// Rules looked at the packet.
+    inspected: bool,
     names: AppProtos<'static>,
     /// The same, for scripts.
     protocols: margay_detect::checks::AppProtos,
@@ -751,7 +787,10 @@ impl About<'_> {
     /// Variables that rules captured.
     fn vars<'s>(&'s self, detect: Option<&'s Engine>) -> HeldVars<'s> {
         match detect {
-            Some((detect, state)) => HeldVars::of(detect, Some(self.core), Some(state.packet_vars())),
+            Some((detect, state)) => {
+                let of_packet = self.inspected.then(|| state.packet_vars());
+                HeldVars::of(detect, Some(self.core), of_packet)
+            }
             None => HeldVars::default(),
         }
     }

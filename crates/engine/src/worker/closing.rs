@@ -122,7 +122,7 @@ impl Lane {
         at: FlowRef,
         fate: &mut Fate,
     ) -> Option<FlowRef> {
-        let Lane { flows, rest, policies } = self;
+        let Lane { flows, rest, policies, .. } = self;
         let flow = flows.get_mut(at).filter(|f| f.core.over && f.core.action != FlowAction::Drop)?;
         let flags = packet.tcp()?.flags();
         let opens = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;

@@ -4,6 +4,7 @@ use margay_app::Transaction;
 use margay_detect::checks::AppProtos;
 use margay_detect::{FrameInput, Input, SearchedAhead, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
+use margay_output::error;
 use margay_packet::{Packet, PacketSource};
 
 use super::app::transactions;
@@ -18,6 +19,9 @@ impl Rest {
     /// Inspects a packet that has no flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
         let Some((detect, state)) = &mut self.detect else { return };
+        if let Some(w) = &mut self.app.witness {
+            w.payload(packet, 0);
+        }
         let mut input = Input { ips: self.ips, td_passed: fate.pass, ..Input::new(packet) };
         let verdict = state.inspect(detect, &mut input);
         self.replace(packet, fate);
@@ -38,6 +42,12 @@ impl Rest {
         let chunk = session.and_then(|s| s.raw_chunk(dir, seen.flush));
         let chunks =
             chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if self.ips { 0 } else { c.seen } });
+        if let Some(w) = &mut self.app.witness {
+            w.payload(packet, flow.core.id);
+            if let (Some(s), Some(c)) = (session, &chunks) {
+                w.stream(&flow.core, dir, s.isn(dir), c.offset, c.data);
+            }
+        }
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
         let established = match session {
             Some(_) => seen.established,
@@ -122,10 +132,11 @@ impl Rest {
         if self.shown > 0
             && let Some((_, state)) = &self.detect
             && state.alerts().iter().any(|a| a.stream)
-            && let Some(s) = session
         {
             self.scratch.payload.clear();
-            s.payload_with_gaps(dir, 0, self.shown, &mut self.scratch.payload);
+            if let Some(s) = session {
+                s.payload_with_gaps(dir, 0, self.shown, &mut self.scratch.payload);
+            }
         }
         let end = chunk.map(|c| c.offset + c.data.len() as u64);
         self.carry_out(packet, Some((flow, dir)), verdict, fate);
@@ -159,7 +170,7 @@ impl Rest {
         self.counters.ips.replaced();
     }
 
-    /// What the verdict means for the packet; writes the alerts.
+    /// Puts what the verdict means for the packet into its `fate`; writes the alerts.
     pub(super) fn carry_out(
         &mut self,
         packet: &Packet<'_>,
@@ -187,10 +198,11 @@ impl Rest {
             fate.answers = Wire::how(packet);
         }
         fate.dropped_by = verdict.dropped_by;
-        self.bypass |= verdict.bypass;
-        self.frame.mark = verdict.mark.or(self.frame.mark);
-        self.pcap.passed |= fate.pass;
-        self.pcap.tagged |= verdict.tagged;
+        fate.inspected = true;
+        fate.bypass |= verdict.bypass;
+        fate.mark = verdict.mark.or(fate.mark);
+        fate.pcap.passed |= fate.pass;
+        fate.pcap.tagged |= verdict.tagged;
         let alerted = self.detect.as_ref().is_some_and(|(_, s)| !s.alerts().is_empty());
         let (flow, dir) = match flow {
             Some((f, d)) => {
@@ -198,11 +210,11 @@ impl Rest {
                 if f.core.action == FlowAction::Drop && verdict.drop_reason.is_some_and(|r| r.is_firewall()) {
                     f.ext.dropped_by = FlowDropBy::Firewall;
                 }
-                self.pcap.alerted |= f.core.alerted;
+                fate.pcap.alerted |= f.core.alerted;
                 (Some(&*f), Some(d))
             }
             None => {
-                self.pcap.alerted |= alerted;
+                fate.pcap.alerted |= alerted;
                 (None, None)
             }
         };
@@ -215,8 +227,13 @@ impl Rest {
         }
     }
 
-    /// Whether the packet just inspected asked for its flow to be bypassed; asked once.
-    pub(super) fn take_bypass(&mut self) -> bool {
-        std::mem::take(&mut self.bypass)
+    /// Says once that the pattern matcher failed, where it did. Called between batches.
+    pub(super) fn tell_of_failed_searches(&mut self) {
+        if let Some((_, state)) = &self.detect
+            && let Some(e) = state.search_error()
+            && !std::mem::replace(&mut self.told_of_search_error, true)
+        {
+            error!("detect", "{e}: buffers are searched without it, which is slower; detect.search_errors counts them");
+        }
     }
 }

@@ -17,15 +17,19 @@ const HEADERS: usize = 60;
 
 impl Rest {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
+    ///
+    /// A packet of another flow may be what noticed that the flow is over. The packets that are made up here have fates of
+    /// their own, which end here, so that nothing of this reaches the verdict on that packet.
     pub(super) fn end_flow(&mut self, mut flow: Flow<FlowExt>, reason: EndReason) {
         self.at_flow(&mut flow);
         self.end_in_kernel(&mut flow.core);
         // What was not let through was not said.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
+        let mut inspected = false;
         if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass && !dropped {
             // What was heard before is looked at before what the end brings.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
-                self.flush(&mut flow, Direction::ToServer, Heard::default());
+                inspected |= self.flush(&mut flow, Direction::ToServer, Heard::default());
             }
             let mut heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
             if heard.turn {
@@ -33,17 +37,20 @@ impl Rest {
                 flow.core.turn_round();
                 heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
             }
+            if let Some(proto) = heard.failed {
+                self.parser_failed_at_end(proto, &mut flow);
+            }
             if let Some(s) = flow.ext.tcp.as_deref_mut() {
                 s.app_disable();
             }
             for dir in [Direction::ToServer, Direction::ToClient] {
-                self.flush(&mut flow, dir, heard);
+                inspected |= self.flush(&mut flow, dir, heard);
             }
         }
         if dropped {
             self.discard_app(&mut flow);
         } else {
-            self.end_app(&mut flow);
+            self.end_app(&mut flow, inspected);
         }
         self.log_flow(&flow, reason.name());
         if let Some(session) = &flow.ext.tcp {
@@ -79,15 +86,16 @@ impl Rest {
         }
     }
 
-    /// Inspects what is left of one direction, with a packet made up for it.
-    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) {
+    /// Inspects what is left of one direction, with packets made up for it. Returns whether there was anything to inspect.
+    fn flush(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, mut heard: Heard) -> bool {
+        let mut inspected = false;
         let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
         let closed = flow.core.state == FlowState::Closed;
         // A hole divides what is left: one packet for each stretch, and no more than can be honest.
         for _ in 0..FLUSHES_MAX {
             let left = flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir));
             if self.detect.is_none() || !(left || std::mem::take(&mut txs)) {
-                return;
+                return inspected;
             }
             let mut bytes = [0u8; HEADERS];
             let packet = pseudo(&flow.core, dir, self.now, &mut bytes);
@@ -102,13 +110,15 @@ impl Rest {
             };
             let mut fate = Fate::default();
             self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
+            inspected = true;
         }
+        inspected
     }
 }
 
 impl Rest {
     /// Logs what is left of a flow's transactions.
-    fn end_app(&mut self, flow: &mut Flow<FlowExt>) {
+    fn end_app(&mut self, flow: &mut Flow<FlowExt>, inspected: bool) {
         if flow.ext.app.is_some() {
             let mut bytes = [0u8; HEADERS];
             let core = flow.core.clone();
@@ -120,7 +130,7 @@ impl Rest {
             if self.ips && core.action == FlowAction::Drop {
                 return;
             }
-            self.log_app(&packet, flow, true);
+            self.log_app(&packet, flow, true, inspected);
         }
     }
 }

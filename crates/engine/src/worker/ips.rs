@@ -2,7 +2,7 @@
 
 use margay_detect::DropReason as Detect;
 
-use super::{DropReason, Fate};
+use super::{DropReason, FrameVerdict};
 use crate::exception::Condition;
 
 /// `ips.*`: what became of captured frames.
@@ -48,9 +48,9 @@ const REASONS: [(&str, DropReason); 15] = [
 
 impl IpsCounters {
     /// Counts a frame. What the `firewall` blocked nobody else saw.
-    pub(crate) fn count(&mut self, fate: Fate, firewall: bool) {
+    pub(crate) fn count(&mut self, verdict: FrameVerdict, firewall: bool) {
         if firewall {
-            if let Some(reason @ (DropReason::Firewall(_) | DropReason::FirewallFlowDrop)) = fate.drop {
+            if let Some(reason @ (DropReason::Firewall(_) | DropReason::FirewallFlowDrop)) = verdict.drop {
                 self.fw_blocked += 1;
                 if let Some(i) = FW_REASONS.iter().position(|r| r.1 == reason) {
                     self.fw_reasons[i] += 1;
@@ -59,10 +59,10 @@ impl IpsCounters {
             }
             self.fw_accepted += 1;
         }
-        match fate.drop {
+        match verdict.drop {
             None => self.accepted += 1,
             Some(reason) => {
-                if fate.reject {
+                if verdict.reject {
                     self.rejected += 1;
                 }
                 self.blocked += 1;

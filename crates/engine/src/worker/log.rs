@@ -14,6 +14,7 @@ use margay_output::event::{
     Vars, VerdictInfo,
 };
 use margay_output::json::Json;
+use margay_output::pcaplog::PacketFate;
 use margay_packet::{L3, Packet, PacketSource};
 use margay_rules::ast::Action;
 use margay_stream::StreamEvent;
@@ -143,15 +144,21 @@ impl Rest {
     }
 
     /// Hands a captured frame, which comes after all that it carried, to the capture log.
-    pub(super) fn log_pcap(&mut self, p: &Packet<'_>) {
+    pub(super) fn log_pcap(&mut self, p: &Packet<'_>, fate: PacketFate) {
         if p.source == PacketSource::Wire && self.outputs.wants_pcap() {
-            self.outputs.pcap_packet(p, self.pcap);
+            self.outputs.pcap_packet(p, fate);
         }
     }
 
     /// Logs the decoder's and the stream engine's events of a packet.
     pub(super) fn log_anomalies(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>, stream: &[StreamEvent]) {
-        if (p.events.is_empty() && stream.is_empty()) || !self.outputs.wants(EventType::Anomaly) {
+        if p.events.is_empty() && stream.is_empty() {
+            return;
+        }
+        if let Some(w) = &mut self.app.witness {
+            w.events(p, flow.map_or(0, |f| f.core.id), stream);
+        }
+        if !self.outputs.wants(EventType::Anomaly) {
             return;
         }
         let held;
@@ -207,7 +214,8 @@ impl Rest {
             });
             let fields = |json: &mut Json, n: usize| {
                 if let Some((app, frame, source)) = &frame {
-                    source.log(app, frame, &mut Vec::new(), json);
+                    let most = options.get(n).map_or(0, |o| o.frame_payload);
+                    source.log(app, frame, most, &mut Vec::new(), json);
                 }
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);

@@ -86,6 +86,13 @@ impl FlowExt {
         FlowExt { tenant, ..FlowExt::default() }
     }
 
+    /// Notes for the flow's record that an exception policy took effect.
+    fn note_exception(&mut self, condition: Condition, policy: Policy) {
+        if !self.exceptions.contains(&(condition, policy)) {
+            self.exceptions.push((condition, policy));
+        }
+    }
+
     /// The flow was turned round.
     fn turn_round(&mut self) {
         if let Some(tcp) = &mut self.tcp {
@@ -166,7 +173,8 @@ impl DropReason {
     }
 }
 
-/// What becomes of a packet.
+/// What becomes of a packet: the result of every stage that looked at it. It belongs to this packet and its flow alone;
+/// a packet that is made up at the end of a flow has its own.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Fate {
     /// Dropped, and why.
@@ -183,8 +191,46 @@ pub(crate) struct Fate {
     pub(crate) dropped_by: Option<u32>,
     /// The bits of its mark that a rule sets, and which they are.
     pub(crate) mark: Option<(u32, u32)>,
-    /// Its flow needs no more looking.
+    /// A rule asks for its flow to be bypassed.
+    pub(crate) bypass: bool,
+    /// Its flow is bypassed.
     pub(crate) bypassed: bool,
+    /// Rules inspected it: variables that they captured belong to its events.
+    pub(crate) inspected: bool,
+    /// What decides whether the capture log keeps it.
+    pub(crate) pcap: PacketFate,
+}
+
+/// The verdict on a captured frame: what the packets that it carried come to together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FrameVerdict {
+    /// Dropped, and why: the first reason of any of its packets.
+    pub(crate) drop: Option<DropReason>,
+    /// Rejected as well.
+    pub(crate) reject: bool,
+    /// The bits of its mark that a rule sets, and which they are: those of the last packet that has any.
+    pub(crate) mark: Option<(u32, u32)>,
+    /// The flow of the frame itself, not of a packet inside it, is bypassed.
+    pub(crate) bypassed: bool,
+    /// What decides whether the capture log keeps it.
+    pub(crate) pcap: PacketFate,
+}
+
+impl FrameVerdict {
+    /// Why the frame is dropped, as `drop` events name it.
+    pub(crate) fn drop_reason(&self) -> Option<&'static str> {
+        self.drop.map(DropReason::text)
+    }
+
+    /// Takes in what one of the frame's packets came to.
+    #[inline]
+    fn add(&mut self, fate: &Fate, source: PacketSource) {
+        self.drop = self.drop.or(fate.drop);
+        self.reject |= fate.reject;
+        self.mark = fate.mark.or(self.mark);
+        self.bypassed |= fate.bypassed && source == PacketSource::Wire;
+        self.pcap.add(fate.pcap);
+    }
 }
 
 /// One worker.
@@ -209,6 +255,9 @@ pub(crate) struct Lane {
     pub(crate) policies: Policies,
     pub(crate) flows: FlowTable<FlowExt>,
     pub(crate) rest: Rest,
+    /// The verdict on the frame that is being decoded, collected from its packets. [`Worker::frame`] returns it; nothing
+    /// that has only [`Rest`], such as the end of a flow, can reach it.
+    pub(crate) verdict: FrameVerdict,
 }
 
 /// What may be needed while a flow is borrowed.
@@ -217,6 +266,9 @@ pub(crate) struct Rest {
     pub(crate) ips: bool,
     /// Firewall mode.
     pub(crate) firewall: bool,
+    /// What happens where a parser gives up: those of [`Lane::policies`], for where only this is at hand; of flows whose
+    /// beginning was seen, and of those that were picked up midstream.
+    pub(crate) error_policies: [Policy; 2],
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<Engine>,
     /// Whose rules these are, and those of others.
@@ -231,20 +283,16 @@ pub(crate) struct Rest {
     pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
+    /// It was said that the pattern matcher failed.
+    told_of_search_error: bool,
     /// Bytes of a stream that alerts show.
     shown: usize,
-    /// The packet being inspected asked for its flow to be bypassed.
-    bypass: bool,
     /// Packet time: it stands still where packets are out of order, and goes back where it jumps.
     pub(crate) now: Time,
     /// Capture file being read.
     pub(crate) file: Option<String>,
     /// Alerts of the current capture file.
     pub(crate) file_alerts: u64,
-    /// Fate of the captured frame.
-    frame: Fate,
-    /// What the capture log wants to know of it.
-    pcap: PacketFate,
     /// Connections that parsers announced.
     pub(crate) expected: expect::Expected,
     /// Hashes flows as the flow table does.
@@ -361,29 +409,30 @@ pub(crate) struct Counters {
     pub(crate) ips: IpsCounters,
     pub(crate) policies: PolicyCounters,
     pub(crate) alerts: u64,
+    /// Datagrams that no parser was given, for their checksum is wrong.
+    pub(crate) udp_invalid_checksum: u64,
 }
 
 impl Worker {
-    /// Takes one captured frame all the way.
-    pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
-        self.lane.rest.frame = Fate::default();
-        self.lane.rest.pcap = PacketFate::default();
+    /// Takes one captured frame all the way, and returns the verdict on it.
+    pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> FrameVerdict {
+        self.lane.verdict = FrameVerdict::default();
         if let Some(wire) = &mut self.lane.rest.wire {
             wire.begin(frame.data);
         }
         self.unswept = self.unswept.saturating_add(1);
         self.decoder.decode(frame, &mut self.lane);
+        let verdict = self.lane.verdict;
         if self.lane.rest.ips {
-            let fate = self.lane.rest.frame;
-            self.lane.rest.counters.ips.count(fate, self.lane.rest.firewall);
+            self.lane.rest.counters.ips.count(verdict, self.lane.rest.firewall);
         }
+        verdict
     }
 
-    /// Says what becomes of the frame that was just taken.
-    pub(crate) fn decide(&mut self) {
-        let rest = &mut self.lane.rest;
-        if let Some(wire) = &mut rest.wire {
-            wire.decide(rest.frame);
+    /// Notes for the source what becomes of the frame that was just taken.
+    pub(crate) fn decide(&mut self, verdict: FrameVerdict) {
+        if let Some(wire) = &mut self.lane.rest.wire {
+            wire.decide(verdict);
         }
     }
 
@@ -410,7 +459,8 @@ impl Worker {
                 self.unswept = 0;
             }
         }
-        rest.outputs.end_batch();
+        rest.tell_of_failed_searches();
+        rest.end_batch();
         self.lane.count_ended();
     }
 
@@ -439,7 +489,8 @@ impl Worker {
                 self.swept = second;
             }
         }
-        rest.outputs.end_batch();
+        rest.tell_of_failed_searches();
+        rest.end_batch();
         self.lane.count_ended();
         std::mem::replace(&mut self.told, second) != second
     }
@@ -454,6 +505,7 @@ impl Worker {
         let Lane { flows, rest, .. } = &mut self.lane;
         flows.drain(&mut |flow, reason| rest.end_flow(flow, reason));
         rest.outputs.flush();
+        rest.app.shared.files.sync();
         self.lane.count_ended();
     }
 }
@@ -489,18 +541,17 @@ impl PacketSink for Lane {
             BeforeFlow::Dropped => {}
         }
         // The captured frame shares the fate of the worst of what it carried.
-        self.rest.frame.drop = self.rest.frame.drop.or(fate.drop);
-        self.rest.frame.reject |= fate.reject;
+        self.verdict.add(&fate, packet.source);
         if (fate.reject || fate.rejected.is_some())
             && let Some(wire) = &mut self.rest.wire
         {
             wire.reject(packet, fate, self.rest.now);
         }
-        self.rest.log_pcap(packet);
+        self.rest.log_pcap(packet, self.verdict.pcap);
     }
 
     fn dropped(&mut self) -> bool {
-        self.rest.ips && self.rest.frame.drop.is_some()
+        self.rest.ips && self.verdict.drop.is_some()
     }
 }
 
@@ -517,7 +568,7 @@ impl Lane {
 
     /// A packet that belongs to a flow.
     fn in_flow(&mut self, packet: &Packet<'_>, key: &FlowKey, fate: &mut Fate) {
-        let Lane { flows, rest, policies } = self;
+        let Lane { flows, rest, policies, .. } = self;
         let tenant = rest.engines.tenant();
         let found = flows.lookup(packet, key, || FlowExt::of(tenant), &mut |f, r| rest.end_flow(f, r));
         let (mut at, mut direction) = match found {
@@ -569,8 +620,7 @@ impl Lane {
             macs[direction.reverse().index()].add(e.dst);
         }
         if bypassed {
-            // Of what a frame carries only a part may need no more looking.
-            rest.frame.bypassed = packet.source == PacketSource::Wire;
+            fate.bypassed = true;
             if packet.is_tcp()
                 && let Some(over) = rest.look_for_the_end(packet, flow, direction)
             {
@@ -580,13 +630,18 @@ impl Lane {
             return;
         }
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
-            seen.heard = rest.feed_udp(flow, direction, packet.payload());
+            seen.heard = rest.feed_udp(flow, direction, packet);
             if seen.heard.turn {
                 flow.ext.turn_round();
                 flows.swap(at);
                 direction = direction.reverse();
                 let Some(flow) = flows.get_mut(at) else { return };
-                seen.heard = rest.feed_udp(flow, direction, packet.payload());
+                seen.heard = rest.feed_udp(flow, direction, packet);
+            }
+            if let Some(proto) = seen.heard.failed
+                && let Some(flow) = flows.get_mut(at)
+            {
+                rest.parser_failed(proto, flow, fate, &mut seen);
             }
         }
         if let Some(state) = seen.state {
@@ -636,13 +691,15 @@ impl Lane {
             rest.log_drop(packet, Some((flow, dir)), *fate);
         }
         rest.log_frames(packet, flow, dir, false);
-        rest.log_app(packet, flow, false);
+        rest.log_app(packet, flow, false, fate.inspected);
         rest.shrink_closed(flow);
         rest.script_packet(packet, Some(flow));
+        fate.pcap.alerted |= flow.core.alerted;
+        fate.pcap.passed |= flow.core.action == FlowAction::Pass;
         // What follows of a flow that is dropped is looked at as far as it takes to drop it.
         let dropped = rest.ips && flow.core.action == FlowAction::Drop;
-        if (rest.take_bypass() || seen.bypass || seen.heard.bypass) && !dropped {
-            rest.frame.bypassed = packet.source == PacketSource::Wire;
+        if (fate.bypass || seen.bypass || seen.heard.bypass) && !dropped {
+            fate.bypassed = true;
             let state = rest.bypass(&flow.core, at);
             flows.set_state(at, state);
         }
@@ -658,10 +715,12 @@ impl Rest {
         Rest {
             ips,
             firewall: false,
+            error_policies: [Policy::Ignore; 2],
             stream,
             detect: None,
             engines: Engines::default(),
             app,
+            told_of_search_error: false,
             shown: outputs.stream_payload(),
             outputs,
             scripts: OutputScripts::default(),
@@ -669,12 +728,9 @@ impl Rest {
             scratch: log::Scratch::default(),
             texts: Arc::default(),
             ethernet: false,
-            bypass: false,
             now: Time::default(),
             file: None,
             file_alerts: 0,
-            frame: Fate::default(),
-            pcap: PacketFate::default(),
             expected: expect::Expected::default(),
             hasher: FlowHasher::default(),
             kernel: None,
@@ -685,6 +741,13 @@ impl Rest {
             order: None,
             ended_tcp: Vec::new(),
         }
+    }
+
+    /// Hands over what is to be written of a batch of packets.
+    #[inline]
+    pub(crate) fn end_batch(&mut self) {
+        self.outputs.end_batch();
+        self.app.shared.files.end_batch();
     }
 
     /// Detection and events of a packet that has no flow.
@@ -709,6 +772,34 @@ impl Rest {
         }
     }
 
+    /// The policy for a parser that gives up on a flow.
+    fn error_policy(&self, flow: &margay_flow::Flow<FlowExt>) -> Policy {
+        let midstream = flow.ext.tcp.as_ref().is_some_and(|s| s.is_midstream());
+        self.error_policies[usize::from(midstream)]
+    }
+
+    /// A parser gave up on a flow with this packet's data: applies `app-layer.error-policy`.
+    pub(super) fn parser_failed(
+        &mut self,
+        proto: margay_app::AppProto,
+        flow: &mut margay_flow::Flow<FlowExt>,
+        fate: &mut Fate,
+        seen: &mut tcp::Seen,
+    ) {
+        let policy = self.error_policy(flow);
+        self.counters.policies.count_error(flow.core.proto, proto, policy);
+        self.apply(Condition::AppLayerError, policy, fate, Some(flow));
+        seen.bypass |= policy == Policy::Bypass;
+    }
+
+    /// A parser gave up on a flow with what was left of its stream when it ended: there is no packet any more to drop or pass.
+    fn parser_failed_at_end(&mut self, proto: margay_app::AppProto, flow: &mut margay_flow::Flow<FlowExt>) {
+        let policy = self.error_policy(flow);
+        self.counters.policies.count(Condition::AppLayerError, policy);
+        self.counters.policies.count_error(flow.core.proto, proto, policy);
+        flow.ext.note_exception(Condition::AppLayerError, policy);
+    }
+
     /// Applies an exception policy to a packet and, where there is one, its flow.
     fn apply(
         &mut self,
@@ -721,13 +812,17 @@ impl Rest {
         match policy {
             Policy::Ignore => {}
             Policy::DropPacket | Policy::DropFlow | Policy::Reject => {
-                fate.drop = Some(DropReason::Exception(condition));
+                // Elsewhere nothing can be dropped, and what still reaches its end is inspected.
+                if self.ips {
+                    fate.drop = Some(DropReason::Exception(condition));
+                }
                 fate.reject |= policy == Policy::Reject;
             }
             Policy::PassPacket | Policy::PassFlow | Policy::Bypass => fate.pass = true,
         }
         let Some(flow) = flow else { return };
         match policy {
+            Policy::Reject if !self.ips => {}
             Policy::DropFlow | Policy::Reject => {
                 flow.core.action = FlowAction::Drop;
                 flow.ext.dropped_by = FlowDropBy::Exception;
@@ -736,8 +831,6 @@ impl Rest {
             Policy::PassFlow | Policy::Bypass => flow.core.action = FlowAction::Pass,
             _ => {}
         }
-        if !flow.ext.exceptions.contains(&(condition, policy)) {
-            flow.ext.exceptions.push((condition, policy));
-        }
+        flow.ext.note_exception(condition, policy);
     }
 }

@@ -45,18 +45,20 @@ impl Lane {
         mut direction: Direction,
         fate: &mut Fate,
     ) -> (FlowRef, Direction, Seen) {
-        let Lane { flows, rest, policies } = self;
+        let Lane { flows, rest, policies, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let fresh = flow.core.pkts == [0; 2];
         let mut established = is_established(flow.core.state);
         let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
         let mut before = state(flow);
+        let mut resumed = false;
         if before <= TcpState::SynSent {
             // Its connection may be one that was silent for longer than flows live.
             let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
             if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {
                 before = state(flow);
-                established = true;
+                (resumed, established) = (true, true);
+                flow.ext.session_told = false;
                 if of_client != (direction == Direction::ToServer) {
                     flows.swap(at);
                     direction = direction.reverse();
@@ -65,6 +67,9 @@ impl Lane {
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
+        if resumed {
+            out.state = out.state.or(Some(FlowState::Established));
+        }
         if out.reuse {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
@@ -95,7 +100,7 @@ impl Lane {
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         rest.new_session(flow);
         if flow.ext.tcp.as_ref().is_some_and(|s| s.depth_reached(direction)) {
-            rest.pcap.past_stream_depth = true;
+            fate.pcap.past_stream_depth = true;
         }
         if let Some(e) = out.exception {
             let condition = match e {
@@ -126,7 +131,7 @@ impl Lane {
             let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
             heard = rest.feed_tcp(flow, direction, false);
         }
-        let seen = Seen {
+        let mut seen = Seen {
             heard,
             events: out.events,
             before,
@@ -138,6 +143,11 @@ impl Lane {
             rewrite: out.rewrite,
             bypass: out.bypass,
         };
+        if let Some(proto) = seen.heard.failed
+            && let Some(flow) = flows.get_mut(at)
+        {
+            rest.parser_failed(proto, flow, fate, &mut seen);
+        }
         (at, direction, seen)
     }
 }

@@ -18,7 +18,7 @@ use margay_detect::Reject;
 use margay_packet::tcp::flag;
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time, checksum};
 
-use super::Fate;
+use super::{Fate, FrameVerdict};
 
 /// Answers in a second of packet time that a worker sends at most.
 const ANSWERS: u32 = 1000;
@@ -92,18 +92,18 @@ impl Wire {
         self.copy = None;
     }
 
-    /// It was inspected.
+    /// Notes the verdict on the frame, for the source.
     #[inline]
-    pub(super) fn decide(&mut self, fate: Fate) {
-        match fate.drop {
+    pub(super) fn decide(&mut self, verdict: FrameVerdict) {
+        match verdict.drop {
             Some(_) => self.decisions.drop(),
             None if self.is_changed => self.decisions.replace(&self.changed),
             None => self.decisions.accept(),
         }
-        if let Some((value, mask)) = fate.mark {
+        if let Some((value, mask)) = verdict.mark {
             self.decisions.mark(value, mask);
         }
-        if fate.bypassed {
+        if verdict.bypassed {
             self.decisions.bypass();
         }
     }

@@ -25,12 +25,12 @@ pub struct Leaving<X> {
 impl<X> FlowTable<X> {
     /// The key of a plain flow: the same in tables with the same settings.
     pub fn key_of(&self, ends: &Ends) -> FlowKey {
-        key::of_ends((self.config.seed, self.config.vlan_use_for_tracking), ends, 0, false)
+        key::of_ends((&self.config.hash_key, self.config.vlan_use_for_tracking), ends, 0, false)
     }
 
     /// Takes out the flow of that key, which does not end. `None` where there is none.
     pub fn leave(&mut self, key: &FlowKey) -> Option<Leaving<X>> {
-        let at = self.find(key)?;
+        let at = self.find(key).ok()?;
         let slot = self.slots.get(at)?;
         let (key, hash, client_is_high, touched) = (slot.key, slot.hash, slot.client_is_high, slot.touched);
         let age = self.clock.now().saturating_sub(touched).max(0);
@@ -52,7 +52,7 @@ impl<X> FlowTable<X> {
     ) -> Result<FlowRef, Box<Flow<X>>> {
         let Leaving { flow, key, hash, client_is_high, touched, capture } = leaving;
         let stale = FlowKey { key, hash: u64::from(hash), swapped: false, error: false };
-        if let Some(at) = self.find(&stale)
+        if let Ok(at) = self.find(&stale)
             && let Some(old) = self.remove(at)
         {
             ended(old, EndReason::Timeout);
@@ -81,7 +81,7 @@ mod tests {
     use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
 
     use super::*;
-    use crate::{FlowConfig, FlowState, Lookup};
+    use crate::{FlowConfig, FlowState, HashKey, Lookup};
 
     fn ends(port: u16, vlan: u16) -> Ends {
         let address = |n: u64| [0, 0x0a00_0000 + n];
@@ -92,12 +92,12 @@ mod tests {
     fn the_hash_is_as_fine_as_the_key() {
         let a = ends(1000, 0);
         let back = Ends { src: a.dst, dst: a.src, sport: a.dport, dport: a.sport, ..a };
-        assert_eq!(a.hash(7, true), back.hash(7, true));
+        assert_eq!(a.hash(&HashKey::fixed(7), true), back.hash(&HashKey::fixed(7), true));
         for other in [ends(1001, 0), ends(1000, 5), Ends { v6: true, ..a }, Ends { proto: 17, ..a }] {
-            assert_ne!(a.hash(7, true), other.hash(7, true));
+            assert_ne!(a.hash(&HashKey::fixed(7), true), other.hash(&HashKey::fixed(7), true));
         }
-        assert_eq!(a.hash(7, false), ends(1000, 5).hash(7, false));
-        assert_ne!(a.hash(7, true), a.hash(8, true));
+        assert_eq!(a.hash(&HashKey::fixed(7), false), ends(1000, 5).hash(&HashKey::fixed(7), false));
+        assert_ne!(a.hash(&HashKey::fixed(7), true), a.hash(&HashKey::fixed(8), true));
     }
 
     fn packet(port: u16, time: i64) -> Packet<'static> {

@@ -146,7 +146,7 @@ fn replaced(f: &[u8], what: &[(u32, &[u8])]) -> Option<Vec<u8>> {
     let mut done = true;
     let mut sink = |p: &Packet<'_>| done &= wire.replace(p, what.iter().copied());
     Decoder::new(DecodeConfig::default()).decode(&frame(f), &mut sink);
-    wire.decide(Fate::default());
+    wire.decide(FrameVerdict::default());
     wire.decisions.replacement(0).map(<[u8]>::to_vec).filter(|_| done)
 }
 
@@ -219,7 +219,7 @@ fn in_fragments_the_last_one_is_written_to() {
             };
             decoder.decode(&frame(b), &mut sink);
             assert_eq!(was, Some(done), "{v4} {at} {first_last}");
-            wire.decide(Fate::default());
+            wire.decide(FrameVerdict::default());
             let Some(sent) = wire.decisions.replacement(0) else {
                 assert!(!done);
                 continue;

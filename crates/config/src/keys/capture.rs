@@ -1,0 +1,112 @@
+//! Where packets come from.
+
+use super::reasons::{NO_POOL, OTHER_CAPTURE, OWN_PROGRAMS, REMOVED, TPACKET_V3};
+use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
+
+pub(super) const ABOUT: &str = "Capture files, interfaces and queues. The entry `interface: default` of a list holds for \
+                                what the interface's own entry does not say.";
+
+/// Whose checksums are believed.
+const CHECKSUMS: &[&str] = &["kernel", "auto"];
+
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    flag_or("pcap-file.checksum-checks", &["auto"], "auto", "Whether checksums of capture files are checked.").ignored("stream.checksum-validation and -k say it for all packets"),
+    number("pcap-file.tenant-id", "*", (0, U32), "", "The tenant of capture files.").ignored("the socket's command pcap-file names it"),
+    flag("pcap-file.recursive", "no", "Folders in the folder (`-r DIR`) too; so does `--pcap-file-recursive`."),
+    flag("pcap-file.continuous", "no", "Waits for more files in the folder; so does `--pcap-file-continuous`."),
+    number("pcap-file.poll-interval", "5", (0, U32), "seconds", "How often it looks for them."),
+    number("pcap-file.delay", "30", (0, U32), "seconds", "How long a file must have been left alone."),
+    flag_or("pcap-file.delete-when-done", &["non-alerts"], "no", "Whether files are removed once they are read; so does `--pcap-file-delete`."),
+    size("pcap-file.buffer-size", "*", "How much is read at a time.").ignored("files are read a megabyte at a time, in a buffer of the engine's"),
+    flag("pcap-file.delayed-detect", "no", "The old place of `detect.delayed-detect`.").ignored("it would lose the alerts of a file's first packets"),
+    // AF_PACKET
+    text("af-packet.#.interface", "an interface", "", "Which one; `default` is for all others.").shown_by("engine/src/live/settings.rs::an_interface_has_what_is_said_of_it_or_of_all"),
+    flag_or("af-packet.#.threads", &["auto"], "auto", "Workers of the interface, 1 to 256; `auto` is one for each processor it may use.").like("3"),
+    number("af-packet.#.cluster-id", "", (0, 65535), "", "The fan-out group; without it one that nobody has.").like("7"),
+    word("af-packet.#.cluster-type", &[ "cluster_flow", "cluster_cpu", "cluster_qm", "cluster_rollover", "cluster_rnd", "cluster_round_robin", "cluster_ebpf", ], "cluster_flow", "How packets come to workers."),
+    flag("af-packet.#.defrag", "yes", "Whether the kernel puts fragments together before it chooses a worker."),
+    flag("af-packet.#.rollover", "no", "Whether a worker without room leaves packets to the next one."),
+    number("af-packet.#.ring-size", "16384", (1, 1 << 21), "packets", "The ring of a worker, at 2 KiB for each packet."),
+    size("af-packet.#.block-size", "128kb", "Into which blocks it is cut: whole pages.").within(4096, 1 << 31),
+    number("af-packet.#.block-timeout", "10", (0, U32), "milliseconds", "After which a block is handed over that is not full."),
+    size("af-packet.#.buffer-size", "0", "The socket's receive buffer; 0 is the system's.").within(0, U32 as u64),
+    number("af-packet.#.busy-poll", "50", (0, 10_000), "microseconds", "How long a worker between two interfaces looks for packets before it sleeps."),
+    flag("af-packet.#.disable-promisc", "no", "Whether only packets to the host itself are captured."),
+    flag_or("af-packet.#.checksum-checks", CHECKSUMS, "kernel", "Whose checksums are believed: those of packets that the kernel has not finished, none (`yes`), all (`no`), or as it turns out."),
+    text("af-packet.#.bpf-filter", "a filter", "", "Only packets that match it.").like("tcp"),
+    word("af-packet.#.copy-mode", &["none", "ips", "tap"], "none", "Inline: what comes in goes out of `copy-iface`, unless it is dropped (`ips`), or whatever is decided (`tap`).").shown_by("engine/src/live/settings.rs::two_interfaces_are_bridged"),
+    text("af-packet.#.copy-iface", "an interface", "", "Where to; it needs an entry that names this one.").shown_by("engine/src/live/settings.rs::two_interfaces_are_bridged"),
+    flag("af-packet.#.bypass", "no", "Flows that need no more inspection are bypassed in the kernel."),
+    word("af-packet.#.xdp-mode", &["soft", "driver"], "soft", "Where the program for it runs.").shown_by("engine/src/live/settings.rs::what_cannot_be_is_said"),
+    text("af-packet.#.xdp-filter-file", "a file", "", "A program of your own; with `bypass: yes` that of the engine takes its place.").like("a.bpf").refused(OWN_PROGRAMS),
+    text("af-packet.#.ebpf-filter-file", "a file", "", "A program of your own.").like("a.bpf").refused(OWN_PROGRAMS),
+    text("af-packet.#.ebpf-lb-file", "a file", "", "A program of your own; with `cluster_ebpf` that of the engine takes its place.").like("a.bpf").refused(OWN_PROGRAMS),
+    list("af-packet.#.xdp-cpu-redirect", "processors", "none", "Processors that XDP moves packets to.").like("[1, 2]").refused("packets are not moved to other processors: the card's queues distribute them"),
+    flag("af-packet.#.pinned-maps", "no", "Whether the table of bypassed flows outlives the engine.").ignored("it goes with the engine; with bypass: yes it is refused"),
+    text("af-packet.#.pinned-maps-name", "a name", "*", "Where it is.").ignored("the table of bypassed flows goes with the engine"),
+    flag("af-packet.#.no-percpu-hash", "*", "The table's form.").ignored("the table of bypassed flows has the form that counts best"),
+    flag("af-packet.#.use-percpu-hash", "*", "The table's form.").ignored("the table of bypassed flows has the form that counts best"),
+    flag("af-packet.#.gpu-bypass", "*", "").ignored(REMOVED),
+    flag("af-packet.#.offload-bypass", "*", "").ignored(REMOVED),
+    flag("af-packet.#.use-mmap", "yes", "A memory-mapped ring.").ignored(TPACKET_V3),
+    flag("af-packet.#.mmap-locked", "no", "Whether the ring may be swapped out.").ignored("margay.lock-memory keeps all memory"),
+    flag("af-packet.#.tpacket-v3", "yes", "The ring's version.").ignored(TPACKET_V3),
+    size("af-packet.#.v2-block-size", "131072", "Blocks of version 2.").ignored(TPACKET_V3),
+    flag("af-packet.#.use-emergency-flush", "no", "Leaves packets out when the ring is full.").ignored("the kernel counts and drops what does not fit"),
+    // AF_XDP
+    text("af-xdp.#.interface", "an interface", "", "Which one; `default` is for all others.").shown_by("engine/src/live/settings.rs::an_interface_has_what_is_said_of_it_or_of_all"),
+    flag_or("af-xdp.#.threads", &["auto"], "auto", "Workers; at most as many as the card has queues.").shown_by("margay/tests/af_xdp.rs::alerts_are_those_of_the_file"),
+    flag("af-xdp.#.disable-promisc", "no", "Whether only packets to the host itself are captured."),
+    word("af-xdp.#.force-xdp-mode", &["none", "drv", "skb"], "none", "Where the program runs."),
+    word("af-xdp.#.force-bind-mode", &["none", "zero", "copy"], "none", "Whether packets are copied."),
+    flag("af-xdp.#.mem-unaligned", "no", "Whether chunks may begin anywhere."),
+    flag("af-xdp.#.enable-busy-poll", "yes", "Whether workers poll the driver."),
+    number("af-xdp.#.busy-poll-time", "20", (0, U32), "microseconds", "How long."),
+    number("af-xdp.#.busy-poll-budget", "64", (1, 65535), "packets", "How many at a time."),
+    number("af-xdp.#.gro-flush-timeout", "", (0, i64::MAX), "nanoseconds", "How long the driver's interrupt waits, set in `/sys`.").like("1000000"),
+    number("af-xdp.#.napi-defer-hard-irq", "", (0, i64::MAX), "times", "How often, set in `/sys`.").like("3"),
+    text("af-xdp.#.bpf-filter", "a filter", "", "Only packets that match it.").like("tcp"),
+    flag_or("af-xdp.#.checksum-checks", CHECKSUMS, "kernel", "As for `af-packet`; the kernel has nothing to tell here, so `kernel` believes none."),
+    // libpcap
+    text("pcap.#.interface", "an interface", "", "Which one; `any` for all at once, `default` is for all others.").shown_by("engine/src/live/libpcap.rs::an_interface_has_what_is_said_of_it_or_of_all"),
+    size("pcap.#.buffer-size", "0", "libpcap's buffer; 0 is its own choice. `--pcap-buffer-size` comes first.").within(0, i32::MAX as u64),
+    text("pcap.#.bpf-filter", "a filter", "", "Only packets that match it.").like("tcp"),
+    flag_or("pcap.#.checksum-checks", &["auto"], "auto", "Whether checksums are checked: yes, no, or as it turns out."),
+    number("pcap.#.threads", "1", (1, 1), "workers", "Workers of the interface.").ignored("a handle of libpcap is one worker, since it does not divide flows; af-packet has several"),
+    flag("pcap.#.promisc", "yes", "Whether packets to other hosts are captured as well."),
+    number("pcap.#.snaplen", "0", (0, 262_144), "bytes", "How much of a packet is captured; 0 is all."),
+    // NFQUEUE
+    word("nfq.mode", &["accept", "repeat", "route"], "accept", "Where accepted packets go.").like("route"),
+    number("nfq.repeat-mark", "", (0, U32), "", "The mark of packets that begin the chain anew.").like("1"),
+    number("nfq.repeat-mask", "", (0, U32), "", "Its bits.").like("1").shown_by("engine/src/live/settings/nfqueue.rs::every_queue_is_served_the_same"),
+    number("nfq.bypass-mark", "", (0, U32), "", "The mark of packets of bypassed flows.").like("1"),
+    number("nfq.bypass-mask", "", (0, U32), "", "Its bits.").like("1").shown_by("engine/src/live/settings/nfqueue.rs::every_queue_is_served_the_same"),
+    number("nfq.accept-mark", "*", (0, U32), "", "A mark of accepted packets.").ignored(REMOVED),
+    number("nfq.route-queue", "", (0, 65535), "", "The queue that packets go to with `mode: route`.").like("2").shown_by("engine/src/live/settings/nfqueue.rs::every_queue_is_served_the_same"),
+    number("nfq.batchcount", "64", (0, 256), "packets", "How many verdicts go back together; 0 is one by one."),
+    flag("nfq.fail-open", "no", "Whether the kernel lets packets pass when the queue is full."),
+    number("nfq.queue-length", "4096", (1, U32), "packets", "How many wait in the kernel."),
+    size("nfq.buffer-size", "16mb", "The socket's buffer.").within(1 << 17, (1 << 30) - 1),
+    flag("nfq.gso", "yes", "Whether large packets come as they are, before they are cut up."),
+    // All
+    flag("capture.disable-offloading", "no", "Whether offloads of a captured interface (LRO, GRO and their kin) are off while the engine runs.").shown_by("margay/tests/live.rs::offloads_are_off_while_the_engine_runs"),
+    word("capture.checksum-validation", &["none", "kernel"], "kernel", "`none`: as `-k none`.").like("none"),
+    flag("vlan.use-for-tracking", "yes", "Whether flows of other VLANs are other flows."),
+    flag("livedev.use-for-tracking", "yes", "Whether flows of other interfaces are other flows."),
+    number("max-pending-packets", "1024", (1, U32), "packets", "Packets in memory at a time.").ignored(NO_POOL),
+    size("default-packet-size", "1514", "Memory for one packet.").ignored(NO_POOL),
+    number("max-packets", "*", (0, U32), "packets", "").ignored(REMOVED),
+    text("interface", "an interface", "*", "").ignored(REMOVED),
+    // Others' ways.
+    section("dpdk", "Capture with DPDK (`--dpdk`).").refused(OTHER_CAPTURE),
+    section("netmap", "Capture with Netmap (`--netmap`).").refused(OTHER_CAPTURE),
+    section("pfring", "Capture with PF_RING (`--pfring`).").refused(OTHER_CAPTURE),
+    section("napatech", "Capture with Napatech's cards (`--napatech`).").refused(OTHER_CAPTURE),
+    section("nflog", "Packets of netfilter's log (`--nflog`).").refused(OTHER_CAPTURE),
+    section("ipfw", "Packets of FreeBSD's divert sockets (`-d`).").refused(OTHER_CAPTURE),
+    section("windivert", "Packets of Windows.").refused(OTHER_CAPTURE),
+    section("endace", "Capture with Endace's cards (`--dag`).").refused(OTHER_CAPTURE),
+    // Margay's own.
+    number("margay.batch-size", "256", (1, 65536), "packets", "Packets handed to a worker at a time. What is found does not depend on it."),
+];

@@ -1,0 +1,126 @@
+//! Decoding, fragments, flows, TCP, hosts.
+
+use super::reasons::{ALWAYS, GROWS, HOST_TABLE, NO_MANAGER, NO_OFFLOAD, REMOVED};
+use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
+
+pub(super) const ABOUT: &str = "What is remembered of the traffic, how much, and for how long. Memory is divided among the \
+                                workers.";
+
+/// Operating systems of `host-os-policy`.
+pub(super) const SYSTEMS: &[&str] = &[
+    "bsd",
+    "bsd-right",
+    "hpux10",
+    "hpux11",
+    "irix",
+    "linux",
+    "macos",
+    "old-linux",
+    "old-solaris",
+    "solaris",
+    "vista",
+    "windows",
+    "windows2k3",
+    "first",
+    "last",
+];
+
+const POLICIES: &[&str] =
+    &["auto", "ignore", "drop-flow", "pass-flow", "bypass", "drop-packet", "pass-packet", "reject"];
+
+const URGENT: &[&str] = &["oob", "inline", "drop", "gap"];
+
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    list("host-os-policy.<os>", "networks", "", "Which networks overlapping fragments and segments are read for as this system reads them.").like("[10.0.0.0/8]"),
+    // Decoding
+    number("decoder.max-layers", "16", (1, 255), "headers", "Most headers of a packet."),
+    flag("decoder.teredo.enabled", "yes", "Whether Teredo is looked for."),
+    text("decoder.teredo.ports", "ports", "3544", "Its ports, or `any`.").like("3545"),
+    flag("decoder.vxlan.enabled", "yes", "Whether VXLAN is looked for."),
+    text("decoder.vxlan.ports", "ports", "4789", "Its ports, or `any`.").like("4790"),
+    flag("decoder.vxlan.reserved-bits-check", "*", "Whether reserved bits must be 0.").ignored(NO_OFFLOAD),
+    flag("decoder.geneve.enabled", "yes", "Whether Geneve is looked for."),
+    text("decoder.geneve.ports", "ports", "6081", "Its ports, or `any`.").like("6082"),
+    flag("decoder.vntag.enabled", "no", "Whether VN-Tags are followed."),
+    flag("decoder.erspan.typeI.enabled", "", "Whether ERSPAN type I is followed.").ignored("ERSPAN Type I is no longer configurable and always enabled"),
+    flag("decoder.recursion-level.use-for-tracking", "yes", "Whether a flow inside a tunnel is another one than outside."),
+    flag("decoder.arp.enabled", "*", "Whether ARP is decoded.").ignored(ALWAYS),
+    flag("decoder.cdp.enabled", "*", "Whether CDP is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv4.ipip.enabled", "*", "Whether IP in IP is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv4.ipip.track-parent-flow", "*", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv4.enabled", "*", "Whether IPv4 in IPv6 is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv4.track-parent-flow", "*", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv6.enabled", "*", "Whether IPv6 in IPv6 is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv6.track-parent-flow", "*", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
+    // Fragments
+    size("defrag.memcap", "32mb", "Memory for fragments."),
+    word("defrag.memcap-policy", POLICIES, "auto", "What happens at that limit.").like("pass-packet"),
+    number("defrag.hash-size", "65536", (1, U32), "buckets", "The table of datagrams."),
+    number("defrag.trackers", "65535", (1, U32), "datagrams", "Most that are put together at a time."),
+    number("defrag.max-frags", "65535", (1, U32), "fragments", "Most that are kept."),
+    flag("defrag.prealloc", "yes", "Whether memory is taken at start.").ignored(GROWS),
+    number("defrag.timeout", "60", (0, U32), "seconds", "How long a datagram waits for its fragments."),
+    number("defrag.host-config.#.*.timeout", "*", (0, U32), "seconds", "The same for some hosts.").ignored("defrag.timeout holds for all"),
+    list("defrag.host-config.#.*.address", "networks", "*", "Which.").ignored("defrag.timeout holds for all"),
+    // Flows
+    size("flow.memcap", "128mb", "Memory for flows; 0 is no limit."),
+    word("flow.memcap-policy", POLICIES, "auto", "What happens at that limit.").like("pass-packet"),
+    number("flow.hash-size", "65536", (1, U32), "buckets", "The table of flows."),
+    number("flow.prealloc", "10000", (0, U32), "flows", "Flows that memory is taken for at start."),
+    number("flow.emergency-recovery", "30", (1, 100), "percent", "Flows that end before the emergency is over."),
+    number("flow.managers", "1", (1, 1024), "threads", "Threads that end flows.").ignored(NO_MANAGER),
+    number("flow.recyclers", "1", (1, 1024), "threads", "Threads that log flows.").ignored(NO_MANAGER),
+    number("flow.prune-flows", "*", (0, U32), "flows", "").ignored(REMOVED),
+    flag("flow.timeout-checks", "*", "").ignored(REMOVED),
+    text("flow.end-flow-policy", "", "*", "").ignored(REMOVED),
+    size("flow.rate-tracking.bytes", "", "An elephant flow: so many bytes to one side …").like("1gb").shown_by("engine/src/settings/flow.rs::elephants"),
+    number("flow.rate-tracking.interval", "", (1, U32), "seconds", "… within so many seconds.").like("10").shown_by("engine/src/settings/flow.rs::elephants"),
+    number("flow-timeouts.<timeouts>.new", "30", (0, U32), "seconds", "After which a flow ends of which one side was seen (TCP: 60)."),
+    number("flow-timeouts.<timeouts>.established", "300", (0, U32), "seconds", "Of which both were (TCP: 600)."),
+    number("flow-timeouts.<timeouts>.closed", "0", (0, U32), "seconds", "That was closed (TCP: 10)."),
+    number("flow-timeouts.<timeouts>.bypassed", "100", (0, U32), "seconds", "That was bypassed."),
+    number("flow-timeouts.<timeouts>.emergency-new", "10", (0, U32), "seconds", "When memory runs out, of one side (TCP: 5)."),
+    number("flow-timeouts.<timeouts>.emergency-established", "100", (0, U32), "seconds", "Of both."),
+    number("flow-timeouts.<timeouts>.emergency-closed", "0", (0, U32), "seconds", "Closed (TCP: 10)."),
+    number("flow-timeouts.<timeouts>.emergency-bypassed", "50", (0, U32), "seconds", "Bypassed."),
+    // TCP
+    size("stream.memcap", "64mb", "Memory for sessions; 0 is no limit."),
+    word("stream.memcap-policy", POLICIES, "auto", "What happens at that limit.").like("pass-packet"),
+    flag("stream.checksum-validation", "yes", "Whether segments with a wrong checksum are left out."),
+    number("stream.prealloc-sessions", "2048", (0, U32), "sessions", "Sessions that memory is taken for at start.").ignored(GROWS),
+    number("stream.max-sessions", "*", (0, U32), "sessions", "").ignored(REMOVED),
+    flag("stream.midstream", "no", "Whether sessions are picked up whose beginning was not seen."),
+    word("stream.midstream-policy", POLICIES, "auto", "What becomes of them.").like("pass-flow"),
+    flag("stream.async-oneside", "no", "Whether sessions are followed of which one direction is seen; inline the default is yes."),
+    flag_or("stream.inline", &["auto"], "auto", "Whether data is inspected before it is acknowledged; `auto`: when inline."),
+    flag("stream.drop-invalid", "yes", "Whether invalid segments are dropped when inline."),
+    number("stream.max-syn-queued", "10", (0, 255), "segments", "SYNs of a session that are remembered."),
+    number("stream.max-synack-queued", "5", (0, 255), "segments", "SYN/ACKs of a session that are remembered."),
+    flag("stream.bypass", "no", "Whether a flow is bypassed once `reassembly.depth` is reached."),
+    flag("stream.liberal-timestamps", "no", "Whether odd timestamps are let pass."),
+    size("stream.reassembly.memcap", "256mb", "Memory for the data of streams; 0 is no limit."),
+    word("stream.reassembly.memcap-policy", POLICIES, "auto", "What happens at that limit.").like("pass-packet"),
+    word("stream.reassembly.memcap-exception-policy", POLICIES, "*", "").ignored(REMOVED),
+    size("stream.reassembly.depth", "1mb", "How much of each direction is put together; 0 is all."),
+    size("stream.reassembly.toserver-chunk-size", "2560", "How much is gathered before rules without an application keyword look at it.").within(0, U32 as u64),
+    size("stream.reassembly.toclient-chunk-size", "2560", "The same to the client.").within(0, U32 as u64),
+    flag("stream.reassembly.randomize-chunk-size", "yes", "Whether these sizes vary from session to session.").ignored("the same traffic has the same alerts"),
+    number("stream.reassembly.randomize-chunk-range", "10", (0, 100), "percent", "By how much.").ignored("the same traffic has the same alerts"),
+    flag("stream.reassembly.raw", "yes", "Whether rules without an application keyword look at streams at all."),
+    number("stream.reassembly.segment-prealloc", "2048", (0, U32), "segments", "Segments that memory is taken for at start.").ignored(GROWS),
+    number("stream.reassembly.chunk-prealloc", "*", (0, U32), "chunks", "").ignored(REMOVED),
+    section("stream.reassembly.segments", "").ignored(REMOVED),
+    flag("stream.reassembly.check-overlap-different-data", "yes", "Whether data is compared that was sent twice.").ignored(ALWAYS),
+    number("stream.reassembly.max-regions", "8", (0, 65_535), "regions", "Stretches of a direction's data that are far apart.").ignored("early data is kept wherever it is, up to `stream.reassembly.memcap`"),
+    word("stream.reassembly.urgent.policy", URGENT, "oob", "What becomes of urgent data; `drop` is `oob` where packets are not dropped."),
+    number("stream.reassembly.urgent.oob-limit", "64", (0, 65_535), "bytes", "Urgent bytes that are taken out of a direction."),
+    word("stream.reassembly.urgent.oob-limit-policy", URGENT, "drop", "What becomes of those after them."),
+    // Hosts
+    size("host.memcap", "64mb", "Memory for what is counted by host, at 256 bytes each."),
+    number("host.hash-size", "4096", (1, U32), "buckets", "The table of hosts.").ignored(HOST_TABLE),
+    number("host.prealloc", "1000", (0, U32), "hosts", "Hosts that memory is taken for at start.").ignored(HOST_TABLE),
+    size("ippair.memcap", "16mb", "Memory for what is counted by pair of hosts, at 256 bytes each."),
+    number("ippair.hash-size", "4096", (1, U32), "buckets", "The table of pairs.").ignored(HOST_TABLE),
+    number("ippair.prealloc", "1000", (0, U32), "pairs", "Pairs that memory is taken for at start.").ignored(HOST_TABLE),
+];

@@ -1,0 +1,247 @@
+//! Every setting: its path, its type, its default and what it does. The one table that start, tests and the reference share.
+//!
+//! A row of the table is a [`Key`]. Its path has parts separated by dots; `#` is any item of a list, `*` any one name, `**`
+//! everything from there on, and a word in angle brackets (`<protocol>`) one of a named list ([`SETS`]).
+//!
+//! Start walks the configuration with [`crate::Config::unknown_keys`] and [`crate::Config::ignored_keys`]: what no row knows is
+//! a warning, what a row says has no effect is a notice. `docs/configuration.md` is [`reference()`]. The tests of the engine
+//! change the value of every row that [`Effect::Acts`] and compare the typed settings, and the getters of
+//! [`crate::Config`] report each path they are asked for, so that a setting that is read and not here fails a test.
+
+mod app_layer;
+mod capture;
+mod eve;
+mod flow;
+mod general;
+mod http;
+mod lookup;
+mod outputs;
+mod process;
+mod reasons;
+mod reference;
+mod rules;
+
+pub use lookup::{is_known, row};
+pub use reference::reference;
+
+pub(crate) use lookup::{Level, top};
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name from the top of the configuration.
+    pub path: &'static str,
+    /// What its value may be.
+    pub kind: Kind,
+    /// What holds where it is not set, written as in a configuration; empty where nothing holds. For settings without effect
+    /// the value that needs no word at start, which is that of the configuration Suricata installs; `*` is any value.
+    pub default: &'static str,
+    /// What it does here.
+    pub effect: Effect,
+    /// What it is for, in one sentence.
+    pub text: &'static str,
+    /// A value other than the default that is accepted, where the kind alone does not give one.
+    pub example: Option<&'static str>,
+    /// Whether a value that cannot be is a warning, and the default holds; otherwise it ends the start.
+    pub lenient: bool,
+    /// The test that shows its effect, as `crate/tests/file.rs::name`, where the typed settings do not.
+    pub shown_by: Option<&'static str>,
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `yes` or `no`.
+    Flag,
+    /// `yes`, `no` or one of these words.
+    FlagOr(&'static [&'static str]),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A whole number from `least` to `most`, of `unit` (which may be empty).
+    Number {
+        /// The smallest one.
+        least: i64,
+        /// The largest one.
+        most: i64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// Bytes, from `least` to `most`; with a unit (`kb`, `mb`, `gb`) or without.
+    Size {
+        /// The smallest one.
+        least: u64,
+        /// The largest one.
+        most: u64,
+    },
+    /// A number with a fraction.
+    Fraction,
+    /// A percentage.
+    Percent,
+    /// Text: what it stands for.
+    Text(&'static str),
+    /// A list: what of.
+    List(&'static str),
+    /// A section that counts as a whole, with whatever is in it.
+    Section,
+}
+
+/// What a setting does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It changes what the engine does.
+    Acts,
+    /// It is accepted and changes nothing, for this reason; start says so where its value is not the default.
+    Ignored(&'static str),
+    /// A value other than the default ends the start, for this reason.
+    Refused(&'static str),
+}
+
+impl Key {
+    const fn new(path: &'static str, kind: Kind, default: &'static str, text: &'static str) -> Key {
+        Key { path, kind, default, effect: Effect::Acts, text, example: None, lenient: false, shown_by: None }
+    }
+
+    /// It has no effect, for this reason.
+    const fn ignored(mut self, why: &'static str) -> Key {
+        self.effect = Effect::Ignored(why);
+        self
+    }
+
+    /// It is refused, for this reason.
+    const fn refused(mut self, why: &'static str) -> Key {
+        self.effect = Effect::Refused(why);
+        self
+    }
+
+    /// A value to try.
+    const fn like(mut self, example: &'static str) -> Key {
+        self.example = Some(example);
+        self
+    }
+
+    /// What it cannot be is a warning.
+    const fn lenient(mut self) -> Key {
+        self.lenient = true;
+        self
+    }
+
+    /// Its effect is shown by a test of its own.
+    const fn shown_by(mut self, test: &'static str) -> Key {
+        self.shown_by = Some(test);
+        self
+    }
+
+    /// Sizes from `least` to `most` bytes alone.
+    const fn within(mut self, least: u64, most: u64) -> Key {
+        self.kind = Kind::Size { least, most };
+        self
+    }
+
+    /// Whether `value` says what holds anyway.
+    pub fn is_default(&self, value: &str) -> bool {
+        let (value, default) = (value.trim(), self.default.trim());
+        if default == "*" || value.is_empty() || value.eq_ignore_ascii_case(default) {
+            return true;
+        }
+        let same = |read: fn(&str) -> Option<f64>| read(value).is_some_and(|v| read(default) == Some(v));
+        match self.kind {
+            Kind::Flag | Kind::FlagOr(_) => same(|t| crate::typed::parse_bool(t).ok().map(|b| f64::from(u8::from(b)))),
+            Kind::Size { .. } => same(|t| crate::typed::parse_size(t).ok().map(|n| n as f64)),
+            Kind::Number { .. } => same(|t| crate::typed::parse_int(t).ok().map(|n| n as f64)),
+            Kind::Fraction => same(|t| crate::typed::parse_float(t).ok()),
+            Kind::Percent => same(|t| crate::typed::parse_percent(t).ok()),
+            Kind::Word(_) | Kind::Text(_) | Kind::List(_) | Kind::Section => false,
+        }
+    }
+}
+
+/// `yes` or `no`.
+const fn flag(path: &'static str, default: &'static str, text: &'static str) -> Key {
+    Key::new(path, Kind::Flag, default, text)
+}
+
+/// `yes`, `no`, or a word.
+const fn flag_or(path: &'static str, words: &'static [&'static str], default: &'static str, text: &'static str) -> Key {
+    Key::new(path, Kind::FlagOr(words), default, text)
+}
+
+/// One of several words.
+const fn word(path: &'static str, words: &'static [&'static str], default: &'static str, text: &'static str) -> Key {
+    Key::new(path, Kind::Word(words), default, text)
+}
+
+/// A whole number.
+const fn number(
+    path: &'static str,
+    default: &'static str,
+    range: (i64, i64),
+    unit: &'static str,
+    text: &'static str,
+) -> Key {
+    Key::new(path, Kind::Number { least: range.0, most: range.1, unit }, default, text)
+}
+
+/// A number of bytes, as many as 64 bits hold.
+const fn size(path: &'static str, default: &'static str, text: &'static str) -> Key {
+    Key::new(path, Kind::Size { least: 0, most: u64::MAX }, default, text)
+}
+
+/// A text that stands for `what`.
+const fn text(path: &'static str, what: &'static str, default: &'static str, text: &'static str) -> Key {
+    Key::new(path, Kind::Text(what), default, text)
+}
+
+/// A list of `what`.
+const fn list(path: &'static str, what: &'static str, default: &'static str, text: &'static str) -> Key {
+    Key::new(path, Kind::List(what), default, text)
+}
+
+/// All that is below a name.
+const fn section(path: &'static str, text: &'static str) -> Key {
+    Key::new(path, Kind::Section, "", text)
+}
+
+/// As large as 32 bits are.
+const U32: i64 = u32::MAX as i64;
+
+/// Names that a part of a path in angle brackets stands for.
+pub const SETS: &[(&str, &[&str])] = &[
+    ("protocol", app_layer::PROTOCOLS),
+    ("transport", &["tcp", "udp"]),
+    ("timeouts", &["default", "tcp", "udp", "icmp"]),
+    ("os", flow::SYSTEMS),
+    ("cpu-set", &["management-cpu-set", "worker-cpu-set"]),
+    (
+        "other-cpu-set",
+        &[
+            "receive-cpu-set",
+            "verdict-cpu-set",
+            "detect-cpu-set",
+            "stream-cpu-set",
+            "decode-cpu-set",
+            "output-cpu-set",
+            "reject-cpu-set",
+        ],
+    ),
+    ("written", &["fast", "eve-log", "stats"]),
+    ("type", eve::TYPES),
+    ("unwritten-type", eve::UNWRITTEN),
+];
+
+/// The table, a part for each chapter of the reference: its name, a few words on it, its settings.
+pub const CHAPTERS: &[(&str, &str, &[Key])] = &[
+    ("Networks and folders", general::ABOUT, general::KEYS),
+    ("Outputs", outputs::ABOUT, outputs::KEYS),
+    ("EVE", eve::ABOUT, eve::KEYS),
+    ("Packets", capture::ABOUT, capture::KEYS),
+    ("Protocols", app_layer::ABOUT, app_layer::KEYS),
+    ("HTTP", http::ABOUT, http::KEYS),
+    ("Rules", rules::ABOUT, rules::KEYS),
+    ("Flows, streams, fragments", flow::ABOUT, flow::KEYS),
+    ("The process", process::ABOUT, process::KEYS),
+];
+
+/// Every setting.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    CHAPTERS.iter().flat_map(|c| c.2)
+}

@@ -1,0 +1,121 @@
+//! What start says of settings and options that are not known, or that change nothing.
+
+use std::collections::BTreeSet;
+
+use margay_app::PROTOCOLS;
+use margay_app::recognise::configurable;
+use margay_config::{Config, Ignored, RunOptions};
+use margay_output::{notice, warning};
+
+/// Most settings that one line names.
+const NAMED: usize = 12;
+
+/// Says it: a warning for each setting that nothing knows, and a notice for each reason why settings or options have no effect.
+pub(crate) fn say(config: &Config, options: &RunOptions) {
+    for note in config.unknown_keys() {
+        warning!("conf", "{note}");
+    }
+    for line in lines(config, options) {
+        notice!("conf", "{line}");
+    }
+}
+
+/// The notices.
+fn lines(config: &Config, options: &RunOptions) -> Vec<String> {
+    let given = margay_config::unserved(options).into_iter().filter(|u| !u.refused);
+    let mut lines: Vec<String> = given.map(|u| format!("{} has no effect: {}", u.option, u.why)).collect();
+    lines.extend(ignored(&config.ignored_keys()));
+    lines.extend(unparsed(config));
+    lines
+}
+
+/// A line for each reason, in the order of the configuration.
+fn ignored(all: &[Ignored]) -> Vec<String> {
+    let mut reasons: Vec<&'static str> = Vec::new();
+    for i in all {
+        if !reasons.contains(&i.why) {
+            reasons.push(i.why);
+        }
+    }
+    let line = |why: &&'static str| {
+        let of: Vec<&Ignored> = all.iter().filter(|i| i.why == *why).collect();
+        let names: Vec<&str> = of.iter().map(|i| i.path.as_str()).collect();
+        let place = of.first().map_or_else(String::new, |i| format!("{}: ", i.place));
+        let has = if names.len() == 1 { "has" } else { "have" };
+        format!("{place}{} {has} no effect: {why}", named(&names))
+    };
+    reasons.iter().map(line).collect()
+}
+
+/// The names, as many as a line takes.
+fn named(names: &[&str]) -> String {
+    let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Protocols that the configuration wants parsed and that are recognised at most.
+fn unparsed(config: &Config) -> Option<String> {
+    let mut names = BTreeSet::new();
+    for (proto, key) in configurable().filter(|(p, _)| PROTOCOLS.iter().all(|known| known.proto != *p)) {
+        let of = |below: &str| config.get(&format!("app-layer.protocols.{key}{below}.enabled"));
+        let wanted = [of(""), of(".tcp"), of(".udp")];
+        if wanted.into_iter().flatten().any(|t| margay_config::typed::parse_bool(t) == Ok(true)) {
+            names.insert((key, proto.rule_name()));
+        }
+    }
+    let names: Vec<&str> = names.into_iter().map(|(key, _)| key).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "app-layer.protocols: {} are recognised and not parsed in this release (enabled: detection-only says the same)",
+            names.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Vec<String> {
+        let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t.yaml").unwrap();
+        lines(&config, &RunOptions::default())
+    }
+
+    #[test]
+    fn one_line_for_each_reason() {
+        let said = said(
+            "stream: {prealloc-sessions: 5}\nflow: {managers: 3, recyclers: 2}\nspm-algo: bm\nmax-pending-packets: 1024\n",
+        );
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(
+            said[1].starts_with("t.yaml:4:8: flow.managers, flow.recyclers have no effect: each worker"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn protocols_without_a_parser() {
+        let said = said(
+            "app-layer: {protocols: {sip: {enabled: yes}, tls: {enabled: yes}, ldap: {udp: {enabled: yes}}, rfb: {enabled: detection-only}}}\n",
+        );
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains(": ldap, sip are recognised and not parsed"), "{said:?}");
+    }
+
+    #[test]
+    fn options_without_effect() {
+        let options = RunOptions { pcap_file_buffer_size: Some(1 << 20), ..RunOptions::default() };
+        let said = lines(&Config::new(), &options);
+        assert!(said.len() == 1 && said[0].starts_with("--pcap-file-buffer-size has no effect: "), "{said:?}");
+    }
+
+    #[test]
+    fn the_shipped_configuration_needs_no_word() {
+        let config =
+            Config::load(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/margay.yaml")).unwrap();
+        assert_eq!(lines(&config, &RunOptions::default()), [""; 0]);
+    }
+}

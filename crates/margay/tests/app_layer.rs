@@ -1,0 +1,194 @@
+//! The application layer from packets to events: what becomes of a flow whose parser gives up, and that nothing of what hosts
+//! read slips past.
+
+mod conversation;
+mod process;
+
+use std::io::Write;
+
+use conversation::{Capture, Client, Datagram, Lost, Ran, Say, Server, Turn, run};
+
+/// A chunk's length that is none, then an attack on the same connection.
+const BROKEN_CHUNK: &[Turn<'static>] = &[
+    Say(Client, b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n"),
+    Say(Server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+    Say(Client, b"GET /evil-attack HTTP/1.1\r\nHost: x\r\n\r\n"),
+    Say(Server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+];
+
+/// A rule for the packet with which the parser fails, one for what follows, and one for both.
+const RULES: &str = "\
+    alert tcp any any -> any 80 (msg:\"the packet itself\"; content:\"hello\"; sid:1;)\n\
+    alert tcp any any -> any 80 (msg:\"what follows\"; content:\"evil-attack\"; sid:2;)\n";
+
+fn with_policy(name: &str, policy: &str, more: &[&str]) -> Ran {
+    let mut capture = Capture::new();
+    capture.connection(40_000, 80, BROKEN_CHUNK);
+    let set = format!("app-layer.error-policy={policy}");
+    let mut args = vec!["--set", &set, "--set", "stats.exception-policy.per-app-proto-errors=yes"];
+    args.extend(more);
+    run(&format!("error-policy-{name}"), &capture, RULES, &args)
+}
+
+/// The packet and the sid of each alert.
+fn alerts(ran: &Ran) -> Vec<(u64, u64)> {
+    let of = |e: &serde_json::Value| Some((e["pcap_cnt"].as_u64()?, e["alert"]["signature_id"].as_u64()?));
+    ran.events("alert").iter().filter_map(of).collect()
+}
+
+/// Packets 4 (the broken chunk) to the last are 4 to 14, of which 5 come from the server.
+#[test]
+fn a_parser_error_is_answered_as_the_policy_says() {
+    // Policy; whether what follows is inspected; packets blocked because of the error, and because of their flow; the flow's action.
+    let cases: [(&str, bool, [u64; 2], Option<&str>); 7] = [
+        ("drop-flow", false, [1, 10], Some("drop")),
+        ("reject", false, [1, 10], Some("drop")),
+        ("drop-packet", true, [1, 0], None),
+        ("pass-packet", true, [0, 0], None),
+        ("pass-flow", false, [0, 0], Some("pass")),
+        ("bypass", false, [0, 0], Some("pass")),
+        ("ignore", true, [0, 0], None),
+    ];
+    for (policy, inspected, [error, flow], action) in cases {
+        let ran = with_policy(policy, policy, &["--simulate-ips"]);
+        let alerts: Vec<(u64, u64)> = alerts(&ran);
+        assert_eq!(alerts.iter().any(|a| a.1 == 2), inspected, "{policy}: {alerts:?}");
+        // The packet itself is not inspected unless the error is ignored.
+        assert_eq!(alerts.contains(&(4, 1)), policy == "ignore", "{policy}: {alerts:?}");
+        let dropped =
+            ["applayer_error", "exception_policy_flow_drop"].map(|r| ran.counter(&format!("ips.drop_reason.{r}")));
+        assert_eq!(dropped, [error, flow], "{policy}");
+        let record = &ran.events("flow")[0];
+        assert_eq!(record["flow"]["action"].as_str(), action, "{policy}: {record}");
+        let name = policy.replace('-', "_");
+        let took_effect = &record["flow"]["exception_policy"][0];
+        assert_eq!((&took_effect["target"], &took_effect["policy"]), (&"app_layer_error".into(), &name.clone().into()));
+        assert_eq!(ran.counter("app_layer.error.http.parser"), 1, "{policy}");
+        let counted = (policy != "ignore").then_some(1);
+        for counter in [
+            "exception_policy.app_layer.error",
+            "app_layer.error.exception_policy",
+            "app_layer.error.http.exception_policy",
+        ] {
+            assert_eq!(ran.find_counter(&format!("{counter}.{name}")), counted, "{policy}: {counter}");
+        }
+        assert_eq!(ran.counter("ips.rejected"), u64::from(policy == "reject"));
+    }
+}
+
+#[test]
+fn by_default_a_parser_error_drops_the_flow_inline_and_nothing_otherwise() {
+    let ran = with_policy("auto-inline", "auto", &["--simulate-ips"]);
+    assert_eq!((ran.sids(), ran.counter("ips.drop_reason.applayer_error")), (vec![], 1));
+    let ran = with_policy("auto-passive", "auto", &[]);
+    assert_eq!(ran.sids(), [1, 2]);
+    assert_eq!(ran.events("flow")[0]["flow"]["exception_policy"][0]["policy"], "ignore");
+}
+
+/// Where nothing can be dropped a policy that drops is noted, and everything is inspected.
+#[test]
+fn a_policy_that_drops_does_not_blind_a_passive_engine() {
+    for (policy, action) in [("drop-flow", Some("drop")), ("drop-packet", None), ("reject", None)] {
+        let ran = with_policy(&format!("passive-{policy}"), policy, &[]);
+        assert_eq!(ran.sids(), [1, 2], "{policy}");
+        let record = &ran.events("flow")[0]["flow"];
+        assert_eq!(record["exception_policy"][0]["policy"], policy.replace('-', "_"));
+        assert_eq!(record["action"].as_str(), action, "{policy}");
+    }
+}
+
+/// Nothing of a handshake is understood behind a hole in it.
+#[test]
+fn a_gap_that_a_parser_cannot_get_over_is_an_error() {
+    let hello = [&[0x16, 3, 1, 0, 0x2d, 1, 0, 0, 0x29, 3, 3][..], &[0; 32], &[0, 0, 2, 0, 0x2f, 1, 0]].concat();
+    let data = b"\x17\x03\x03\x00\x14later an evil-attack";
+    let mut capture = Capture::new();
+    capture.connection(
+        40_001,
+        443,
+        &[Say(Client, &hello), Say(Server, b"\x16\x03\x03\x00\x04\x02\0\0\0"), Lost(Client, 40), Say(Client, data)],
+    );
+    let rules = "alert tcp any any -> any 443 (content:\"evil-attack\"; sid:2;)\n";
+    let ran = run("error-policy-gap", &capture, rules, &["--simulate-ips"]);
+    assert!(ran.sids().is_empty(), "{:?}", ran.sids());
+    assert_eq!(ran.counter("ips.drop_reason.applayer_error"), 1);
+    assert_eq!((ran.counter("app_layer.error.tls.gap"), ran.counter("app_layer.error.tls.parser")), (1, 0));
+}
+
+/// What has no parser cannot fail.
+#[test]
+fn an_unknown_protocol_is_no_parser_error() {
+    let mut capture = Capture::new();
+    let noise = [0x81u8; 300_000];
+    capture.connection(40_002, 9999, &[Lost(Server, 7), Say(Client, &noise), Lost(Client, 9), Say(Client, &noise)]);
+    let ran = run("error-policy-unknown", &capture, "", &["--simulate-ips"]);
+    assert_eq!((ran.counter("ips.blocked"), ran.counter("exception_policy.app_layer.error.drop_flow")), (0, 0));
+}
+
+/// A file of gzip with that content.
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    e.write_all(content).expect("to memory");
+    e.finish().expect("to memory")
+}
+
+/// Go, Node.js and urllib3 read all members of a body, so rules do.
+#[test]
+fn all_members_of_a_gzip_body_are_inspected() {
+    let body = [gzip(b""), gzip(b"first, "), gzip(b"an evil-payload")].concat();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut capture = Capture::new();
+    let request = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    capture.connection(40_003, 80, &[Say(Client, request), Say(Server, &[head.as_bytes(), &body].concat())]);
+    let rules = "alert http any any -> any any (file.data; content:\"first, an evil-payload\"; sid:1;)\n";
+    let ran = run("gzip-members", &capture, rules, &[]);
+    assert_eq!(ran.sids(), [1]);
+    assert_eq!(ran.events("fileinfo")[0]["fileinfo"]["size"], 22);
+}
+
+/// A query for the address of a name.
+fn query(name: &str) -> Vec<u8> {
+    let mut q = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        q.push(label.len() as u8);
+        q.extend(label.as_bytes());
+    }
+    q.extend([0, 0, 1, 0, 1]);
+    q
+}
+
+/// What its receiver discards, or does not get to read, is no part of the conversation.
+#[test]
+fn datagrams_are_what_their_receiver_reads() {
+    let query = |name: &str| query(&format!("{name}.example"));
+    let whole = |port, data| Datagram {
+        from: Client,
+        client_port: port,
+        server_port: 53,
+        data,
+        wrong_by: Some(0),
+        length: None,
+    };
+    let data = ["right", "wrong", "none", "behind", "beyond", "decoy", "real"].map(query);
+    let behind = [&data[3][..], b"more than its length says"].concat();
+    let mut capture = Capture::new();
+    capture.datagram(whole(4001, &data[0]));
+    capture.datagram(Datagram { wrong_by: Some(0x1111), ..whole(4002, &data[1]) });
+    capture.datagram(Datagram { wrong_by: None, ..whole(4003, &data[2]) });
+    capture.datagram(Datagram { length: Some(8 + data[3].len() as u16), ..whole(4004, &behind) });
+    capture.datagram(Datagram { length: Some(200), ..whole(4005, &data[4]) });
+    // A decoy, and then the same again as it arrives.
+    capture.datagram(Datagram { wrong_by: Some(1), ..whole(4006, &data[5]) });
+    capture.datagram(whole(4006, &data[6]));
+    let names = |ran: &Ran| {
+        let dns = ran.events("dns");
+        let name = |e: &serde_json::Value| e["dns"]["queries"][0]["rrname"].as_str().map(str::to_owned);
+        dns.iter().filter_map(name).map(|n| n.trim_end_matches(".example").to_owned()).collect::<Vec<_>>()
+    };
+    let ran = run("udp-checksums", &capture, "", &["-k", "all"]);
+    assert_eq!(names(&ran), ["right", "none", "behind", "real"]);
+    assert_eq!(ran.counter("udp.invalid_checksum"), 2);
+    // Where a card was to fill them in they say nothing.
+    let ran = run("udp-checksums-ignored", &capture, "", &["-k", "none"]);
+    assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real"]);
+}

@@ -1,0 +1,145 @@
+//! What the end of a flow comes to stays with that flow: the packet that notices that it is over, which belongs to another
+//! flow, is judged for itself. Each test ends a flow whose last data rules see only then, with a packet of the flow after it.
+
+mod made;
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use made::Side::{Client, Server};
+use made::{ACK, Capture, PUSH};
+use process::{folder, of_type};
+
+/// A connection whose last data nobody acknowledges, and, when it has timed out, another one with the same ports that carries
+/// an attack. The first packet of the second one finds that the first one is over.
+fn two_connections() -> Capture {
+    const PORTS: (u16, u16) = (40_000, 7777);
+    let mut c = Capture::new();
+    c.open(0, PORTS, (1000, 5000));
+    c.tcp(10, Client, PORTS, (1001, 5001), ACK | PUSH, b"the unseen end");
+    let later = 4_000_000;
+    c.open(later, PORTS, (700_000, 900_000));
+    c.tcp(later + 10, Client, PORTS, (700_001, 900_001), ACK | PUSH, b"an attack");
+    c.tcp(later + 11, Server, PORTS, (900_001, 700_010), ACK, b"");
+    c
+}
+
+/// Runs the engine over a capture; the folder that it wrote to.
+fn run(name: &str, capture: Capture, rules: &str, outputs: &str) -> PathBuf {
+    let dir = folder(&format!("verdict-{name}"));
+    capture.write(&dir.join("a.pcap"));
+    std::fs::write(dir.join("a.rules"), rules).expect("rules");
+    let yaml = format!(
+        "%YAML 1.1\n---\nstats:\n  enabled: no\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: \
+         [alert, flow, dns: {{version: 3}}]\n{outputs}\napp-layer:\n  protocols:\n    http:\n      enabled: yes\n    dns:\n      udp:\n        enabled: yes\n        \
+         detection-ports:\n          dp: 53\n"
+    );
+    std::fs::write(dir.join("margay.yaml"), yaml).expect("a configuration");
+    let mut c = process::engine(process::MARGAY, &dir.join("margay.yaml"), &dir);
+    c.args(["--set", "unix-command.enabled=no", "-k", "none", "--runmode", "single", "-r"]).arg(dir.join("a.pcap"));
+    let out = c.stdin(Stdio::null()).output().expect("the engine runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    dir
+}
+
+fn sids(dir: &Path) -> Vec<u64> {
+    of_type(dir, "alert").iter().filter_map(|e| e["alert"]["signature_id"].as_u64()).collect()
+}
+
+/// Sees what is left of a stream, and no packet.
+const AT_THE_END: &str = "flow:established,to_server,only_stream; content:\"the unseen end\";";
+
+#[test]
+fn bypass_is_not_inherited() {
+    let rules = format!(
+        "alert tcp any any -> any any (msg:\"end\"; {AT_THE_END} bypass; sid:1;)\n\
+         alert tcp any any -> any any (msg:\"attack\"; content:\"an attack\"; sid:2;)\n"
+    );
+    let dir = run("bypass", two_connections(), &rules, "");
+    assert_eq!(sids(&dir), [1, 2], "the second connection is inspected");
+    let states: Vec<_> = of_type(&dir, "flow").iter().map(|e| e["flow"]["state"].clone()).collect();
+    assert!(states.iter().all(|s| s != "bypassed"), "{states:?}");
+}
+
+/// The payloads of a capture file's packets.
+fn payloads(dir: &Path) -> Vec<String> {
+    let logged = std::fs::read_dir(dir).expect("a folder").flatten().map(|e| e.path());
+    let logged = logged.filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("kept.")));
+    let mut all = Vec::new();
+    for file in logged {
+        let mut capture = pcap::Capture::from_file(file).expect("a capture");
+        while let Ok(p) = capture.next_packet() {
+            all.push(String::from_utf8_lossy(p.data.get(40..).unwrap_or_default()).into_owned());
+        }
+    }
+    all
+}
+
+#[test]
+fn a_capture_log_keeps_what_its_own_flow_is_kept_for() {
+    let rules = format!("alert tcp any any -> any any (msg:\"end\"; {AT_THE_END} tag:session,10,packets; sid:1;)\n");
+    for conditional in ["alerts", "tag"] {
+        let log = format!(
+            "  - pcap-log:\n      enabled: yes\n      filename: kept.pcap\n      mode: normal\n      limit: 10mb\n      conditional: \
+             {conditional}\n"
+        );
+        let dir = run(&format!("pcap-{conditional}"), two_connections(), &rules, &log);
+        assert_eq!(sids(&dir), [1]);
+        assert_eq!(payloads(&dir), [""; 0], "{conditional}: nothing alerts in the second connection");
+    }
+}
+
+#[test]
+fn packets_after_a_pass_are_passed() {
+    let rules = "pass http any any -> any any (msg:\"pass\"; http.uri; content:\"/pass\"; sid:1;)\n";
+    let mut c = Capture::new();
+    let ports = (40_000, 80);
+    c.open(0, ports, (1000, 5000));
+    let mut seq = 1001;
+    for (n, uri) in ["/pass", "/later", "/last"].into_iter().enumerate() {
+        let request = format!("GET {uri} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let millis = 10 * (n as u32 + 1);
+        c.tcp(millis, Client, ports, (seq, 5001), ACK | PUSH, request.as_bytes());
+        seq += request.len() as u32;
+        c.tcp(millis + 1, Server, ports, (5001, seq), ACK, b"");
+    }
+    let log = "  - pcap-log:\n      enabled: yes\n      filename: kept.pcap\n      mode: normal\n      limit: 10mb\n      \
+               honor-pass-rules: yes\n";
+    let dir = run("honor-pass", c, rules, log);
+    let kept = payloads(&dir);
+    assert!(kept.iter().any(|p| p.contains("/pass")) && !kept.iter().any(|p| p.contains("/la")), "{kept:?}");
+}
+
+/// A query for that name (RFC 1035 section 4.1).
+fn query(id: u16, name: &str) -> Vec<u8> {
+    let mut q = id.to_be_bytes().to_vec();
+    q.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.split('.') {
+        q.push(label.len() as u8);
+        q.extend(label.as_bytes());
+    }
+    q.extend([0, 0, 1, 0, 1]);
+    q
+}
+
+#[test]
+fn variables_of_a_packet_are_shown_with_its_own_transactions() {
+    // The query is passed, so that its packet is not inspected when its transaction is logged; the packet before it captured
+    // something.
+    let rules = "pass dns any any -> any 53 (msg:\"pass\"; dns.query; content:\"first\"; sid:1;)\n\
+                 alert udp any any -> any 9999 (msg:\"captures\"; pcre:\"/who=(?P<pkt_who>[a-z]+)/\"; sid:2;)\n";
+    let mut c = Capture::new();
+    c.udp(0, Client, (4000, 53), &query(1, "first.example"));
+    c.udp(10, Client, (5000, 9999), b"who=somebody");
+    c.udp(20, Client, (4000, 53), &query(2, "second.example"));
+    let dir = run("variables", c, rules, "");
+    assert_eq!(sids(&dir), [2]);
+    let alert = of_type(&dir, "alert").remove(0);
+    assert_eq!(alert["metadata"]["pktvars"][0]["who"], "somebody", "{alert}");
+    let dns = of_type(&dir, "dns");
+    assert_eq!(dns.len(), 2);
+    for e in dns {
+        assert!(e["metadata"].is_null(), "{e}");
+    }
+}

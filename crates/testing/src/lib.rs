@@ -1,0 +1,83 @@
+//! Support for tests of several crates: material beside the checkout, network namespaces, and an account of the tests that
+//! did not run.
+//!
+//! A test that cannot run calls [`not_run`] and returns. `make test` prints one line for each reason, with the number of tests
+//! behind it. With `MARGAY_RUN_ALL=1` in the environment, which CI sets, such a test fails instead.
+
+mod namespace;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+pub use namespace::{ip, pair, pair_of, run_in_namespace};
+
+/// Where [`not_run`] adds its lines; `make test` sets it.
+pub const ACCOUNT: &str = "MARGAY_NOT_RUN";
+/// Set to 1, it makes a test that cannot run fail.
+pub const RUN_ALL: &str = "MARGAY_RUN_ALL";
+
+/// Records that the current test, or a part of it, did not run.
+///
+/// `why` is the reason as one clause, the same for every test that has it: the summary groups by it.
+///
+/// # Panics
+/// With `MARGAY_RUN_ALL=1` in the environment.
+pub fn not_run(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let program = std::env::current_exe().ok();
+    // Cargo names a test program after the file of the test, and adds a digest.
+    let program = program.as_deref().and_then(Path::file_stem).map(|s| s.to_string_lossy().into_owned());
+    let program = program.as_deref().and_then(|p| p.rsplit_once('-')).map_or("", |(name, _)| name);
+    assert!(
+        std::env::var_os(RUN_ALL).is_none_or(|v| v != "1"),
+        "{program}: {test} cannot run: {why} ({RUN_ALL}=1 demands that every test runs)"
+    );
+    eprintln!("{program}: {test} does not run: {why}");
+    if let Some(account) = std::env::var_os(ACCOUNT) {
+        let line = format!("{program}\t{test}\t{why}\n");
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(&account);
+        opened
+            .and_then(|mut f| f.write_all(line.as_bytes()))
+            .expect("the account of tests that did not run can be written");
+    }
+}
+
+/// The root of the checkout.
+pub fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A file or folder of the material beside the checkout, `../shared`, or of the folder that `SHARED` names. `None`, and the
+/// test recorded as not run, where it is not there.
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let base = std::env::var_os("SHARED").map_or_else(|| checkout().join("../shared"), PathBuf::from);
+    let found = base.join(path);
+    if found.exists() {
+        return Some(found);
+    }
+    not_run(&format!("../shared/{path} is not here"));
+    None
+}
+
+/// The folder with the public conformance cases: that of `CONFORMANCE_CASES`, else `../shared/conformance/cases`. `None`, and
+/// the test recorded as not run, where it is not there.
+pub fn conformance_cases() -> Option<PathBuf> {
+    let named = std::env::var_os("CONFORMANCE_CASES").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let cases = named.unwrap_or_else(|| checkout().join("../shared/conformance/cases"));
+    if cases.is_dir() {
+        return Some(cases);
+    }
+    not_run("the conformance cases are not here (../shared/conformance, or CONFORMANCE_CASES)");
+    None
+}
+
+/// Whether the test runs as root; where it does not, the test is recorded as not run.
+pub fn is_root() -> bool {
+    // The owner of /proc/self is the effective user.
+    let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    if !root {
+        not_run("it needs root");
+    }
+    root
+}
