@@ -14,7 +14,7 @@ use margay_flow::FlowTable;
 use margay_output::event::EventType;
 use margay_output::{error, info, notice, warning};
 use margay_packet::Decoder;
-use margay_stream::StreamEngine;
+use margay_stream::{StreamEngine, UrgentPolicy};
 
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
@@ -472,6 +472,10 @@ pub(crate) fn worker_of(
         stream.spare_harmless = true;
         if config.get("stream.async-oneside").is_none() {
             stream.async_oneside = true;
+        }
+        if config.get("stream.reassembly.urgent.policy").is_none() {
+            // Whether an application takes the urgent byte out, and when, nobody on the wire knows.
+            stream.urgent = UrgentPolicy::Clear;
         }
     }
     stream.remembered = usize::try_from(part.of(stream.remembered as u64)).unwrap_or(usize::MAX);

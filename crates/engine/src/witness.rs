@@ -23,6 +23,8 @@ pub enum What {
     },
     /// Bytes of the stream went to protocol detection or to a parser, which may leave some of them for later.
     App {
+        /// Sequence number of the first byte of the stream.
+        first: u32,
         /// Stream offset of the first.
         offset: u64,
         /// The bytes.
@@ -30,6 +32,8 @@ pub enum What {
     },
     /// The application layer was told that bytes are missing.
     AppGap {
+        /// Sequence number of the first byte of the stream.
+        first: u32,
         /// Stream offset of the first.
         offset: u64,
         /// How many.
@@ -95,18 +99,18 @@ impl Witness {
         self.records.push(Record { flow: core.id, from, to, what });
     }
 
-    pub(crate) fn stream(&mut self, core: &FlowCore, dir: Direction, isn: u32, offset: u64, data: &[u8]) {
+    pub(crate) fn stream(&mut self, core: &FlowCore, dir: Direction, first: u32, offset: u64, data: &[u8]) {
         let bytes = self.keep(data);
-        self.note(core, dir, What::Stream { first: isn.wrapping_add(1), offset, bytes });
+        self.note(core, dir, What::Stream { first, offset, bytes });
     }
 
-    pub(crate) fn app(&mut self, core: &FlowCore, dir: Direction, offset: u64, data: &[u8]) {
+    pub(crate) fn app(&mut self, core: &FlowCore, dir: Direction, first: u32, offset: u64, data: &[u8]) {
         let bytes = self.keep(data);
-        self.note(core, dir, What::App { offset, bytes });
+        self.note(core, dir, What::App { first, offset, bytes });
     }
 
-    pub(crate) fn app_gap(&mut self, core: &FlowCore, dir: Direction, offset: u64, len: u64) {
-        self.note(core, dir, What::AppGap { offset, len });
+    pub(crate) fn app_gap(&mut self, core: &FlowCore, dir: Direction, first: u32, offset: u64, len: u64) {
+        self.note(core, dir, What::AppGap { first, offset, len });
     }
 
     pub(crate) fn app_off(&mut self, core: &FlowCore) {

@@ -18,8 +18,10 @@ struct Bytes {
 }
 
 impl Bytes {
-    fn put(&mut self, offset: u64, data: &[u8]) {
-        let Ok(start) = usize::try_from(offset) else { return };
+    /// Puts bytes at a place. What is before the first byte of the conversation is left out.
+    fn put(&mut self, place: i64, data: &[u8]) {
+        let cut = usize::try_from(-place).unwrap_or(0);
+        let (start, data) = (usize::try_from(place).unwrap_or(0), data.get(cut..).unwrap_or(&[]));
         let end = start.saturating_add(data.len());
         if end > MOST {
             return;
@@ -58,8 +60,6 @@ impl Bytes {
 #[derive(Debug)]
 struct Track {
     flow: u64,
-    /// Place in the conversation of the first byte of the stream.
-    base: i64,
     raw: Bytes,
     app: Bytes,
     app_off: bool,
@@ -141,7 +141,6 @@ impl Seen {
                 None => {
                     self.tracks.push(Track {
                         flow: r.flow,
-                        base: 0,
                         raw: Bytes::default(),
                         app: Bytes::default(),
                         app_off: false,
@@ -151,13 +150,16 @@ impl Seen {
                 }
             };
             let t = &mut self.tracks[i];
+            let place = |first: &u32, offset: &u64| {
+                i64::from(first.wrapping_add(*offset as u32).wrapping_sub(isn.wrapping_add(1)) as i32)
+            };
             match &r.what {
-                What::Stream { first, offset, bytes } => {
-                    t.base = i64::from(first.wrapping_sub(isn.wrapping_add(1)) as i32);
-                    t.raw.put(*offset, witness.bytes(bytes));
+                What::Stream { first, offset, bytes } => t.raw.put(place(first, offset), witness.bytes(bytes)),
+                What::App { first, offset, bytes } => t.app.put(place(first, offset), witness.bytes(bytes)),
+                What::AppGap { first, offset, len } => {
+                    let at = place(first, offset);
+                    t.gaps.push((at, at.saturating_add_unsigned(*len)));
                 }
-                What::App { offset, bytes } => t.app.put(*offset, witness.bytes(bytes)),
-                What::AppGap { offset, len } => t.gaps.push((*offset as i64, offset.saturating_add(*len) as i64)),
                 What::AppOff => t.app_off = true,
                 What::Payload(_) | What::Event(_) => {}
             }
@@ -198,7 +200,7 @@ impl Seen {
         for (at, b) in read.iter().enumerate().skip(from) {
             let mut how = How::Unseen;
             for t in &self.tracks {
-                match t.raw.get(at as i64 + first - t.base) {
+                match t.raw.get(at as i64 + first) {
                     Some((seen, _)) if seen == *b => how = How::Apart,
                     Some(_) if how == How::Unseen => how = How::Other,
                     _ => {}
@@ -220,13 +222,12 @@ impl Seen {
 impl Track {
     fn check(&self, read: &[u8], from: usize, first: i64, parsed: bool) -> Result<(), Difference> {
         for (at, b) in read.iter().enumerate().skip(from) {
-            let place = at as i64 + first - self.base;
+            let place = at as i64 + first;
             let wrong = |how| Err(Difference { at, how });
             match self.raw.get(place) {
                 None => return wrong(How::Unseen),
                 Some((seen, _)) if seen != *b => return wrong(How::Other),
-                // A flow that was taken up in the middle begins there.
-                Some((_, chunk)) if chunk > (place + 1 - TOGETHER as i64).max(0) => return wrong(How::Apart),
+                Some((_, chunk)) if chunk > (place + 1 - TOGETHER as i64).max(first) => return wrong(How::Apart),
                 Some(_) => {}
             }
             match self.app.get(place) {
@@ -244,9 +245,8 @@ impl Track {
 mod tests {
     use super::*;
 
-    fn track(chunks: &[(u64, &[u8])]) -> Seen {
-        let mut t =
-            Track { flow: 1, base: 0, raw: Bytes::default(), app: Bytes::default(), app_off: true, gaps: Vec::new() };
+    fn track(chunks: &[(i64, &[u8])]) -> Seen {
+        let mut t = Track { flow: 1, raw: Bytes::default(), app: Bytes::default(), app_off: true, gaps: Vec::new() };
         chunks.iter().for_each(|c| t.raw.put(c.0, c.1));
         Seen { tracks: vec![t], ..Seen::default() }
     }
@@ -279,8 +279,8 @@ mod tests {
     #[test]
     fn several_flows_only_where_that_can_be() {
         let mut seen = track(&[(0, b"ab")]);
-        let mut second = track(&[(0, b"cd")]).tracks.remove(0);
-        (second.flow, second.base) = (2, 2);
+        let mut second = track(&[(2, b"cd")]).tracks.remove(0);
+        second.flow = 2;
         seen.tracks.push(second);
         assert_eq!(seen.check(b"abcd", 0, 0, false), Err(Difference { at: 2, how: How::Unseen }));
         seen.several = true;

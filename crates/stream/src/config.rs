@@ -14,6 +14,9 @@ pub enum UrgentPolicy {
     Drop,
     /// Data of packets with URG is left out; the stream has a gap there.
     Gap,
+    /// Inline, the urgent pointer is taken out of packets, and its byte is in the stream like any other, whatever the host's
+    /// application would have had done with it. Where packets cannot be changed as [`UrgentPolicy::Oob`].
+    Clear,
 }
 
 impl UrgentPolicy {
@@ -24,6 +27,7 @@ impl UrgentPolicy {
             "inline" => UrgentPolicy::Inline,
             "drop" => UrgentPolicy::Drop,
             "gap" => UrgentPolicy::Gap,
+            "clear" => UrgentPolicy::Clear,
             _ => return None,
         })
     }

@@ -20,11 +20,12 @@ const FLOAT_KEPT: u64 = 64 << 10;
 impl StreamEngine {
     /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.
     pub(crate) fn after(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        // Data of a SYN counts with TCP fast open only (RFC 7413): hosts that do not speak it drop it.
-        let early = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.options.fast_open.is_none();
+        // Data of a SYN counts where the SYN/ACK acknowledges it: a server may take it without a cookie (RFC 7413 section 4.2). That of
+        // another SYN than the first is not kept.
+        let other = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.seq != session.peers[s.from].isn;
         let urgent = s.has(tcp::URG) && s.flags & (tcp::SYN | tcp::RST) == 0 && out.doubt & doubt::ACK == 0;
         let takes = !urgent || self.urgent(session, s, out);
-        if s.payload.is_empty() || s.has(tcp::RST) || early || !takes {
+        if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
             // Nothing to take.
         } else if is_keep_alive(session, s) {
             // Its byte is none of the stream (RFC 9293 section 3.8.4): hosts send what they like there.
@@ -204,7 +205,7 @@ impl StreamEngine {
             UrgentPolicy::Inline => return true,
             UrgentPolicy::Gap => return gap,
             // Where nothing can be dropped it reaches the host, which takes the urgent byte out.
-            UrgentPolicy::Drop | UrgentPolicy::Oob => {}
+            UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {}
         }
         let at_once = session.at_once();
         let peer = &mut session.peers[s.from];
@@ -234,7 +235,7 @@ impl StreamEngine {
                 false
             }
             // Nothing is dropped here: the host takes it out all the same.
-            UrgentPolicy::Drop | UrgentPolicy::Oob => {
+            UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {
                 if let Some(d) = &mut session.peers[s.from].data {
                     d.buffer.point_urgent(at);
                 }

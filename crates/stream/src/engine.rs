@@ -61,6 +61,8 @@ pub struct Outcome {
     /// Inline: the packet repeats what its receiver has, and cannot be compared with that any more. It may go on without its payload:
     /// it is answered with an acknowledgment.
     pub without_data: bool,
+    /// Inline: it goes on without its urgent pointer, so that what it points at is data like any other.
+    pub clear_urgent: bool,
     /// A direction reached the depth, and the configuration says that such flows are bypassed.
     pub bypass: bool,
     /// The checksum is wrong; the packet was kept out.
@@ -153,7 +155,7 @@ impl StreamEngine {
     ) -> Outcome {
         let mut out = Outcome::default();
         let Some(header) = packet.tcp() else { return out };
-        let s = Segment::new(&header, packet, direction);
+        let mut s = Segment::new(&header, packet, direction);
         let opens = s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN;
         if match session {
             Some(session) => is_reuse(session, &s),
@@ -181,9 +183,18 @@ impl StreamEngine {
         if !s.has(tcp::ACK) && s.ack != 0 {
             self.event(&mut out, StreamEvent::PktBrokenAck);
         }
-        if s.has(tcp::URG) && self.config.urgent == UrgentPolicy::Drop && self.config.inline {
-            (out.drop, out.drop_urgent) = (true, true);
-            return out;
+        if s.has(tcp::URG) && self.config.inline {
+            match self.config.urgent {
+                UrgentPolicy::Drop => {
+                    (out.drop, out.drop_urgent) = (true, true);
+                    return out;
+                }
+                UrgentPolicy::Clear => {
+                    out.clear_urgent = true;
+                    s.flags &= !tcp::URG;
+                }
+                UrgentPolicy::Oob | UrgentPolicy::Inline | UrgentPolicy::Gap => {}
+            }
         }
         match session {
             Some(session) => {
@@ -214,10 +225,9 @@ impl StreamEngine {
             out.drop |= !out.events.is_empty() || doubt::discarded(out.doubt);
             return;
         }
-        // What is merely not understood in this state is let through; but not data, once there is a connection: a host may take it
-        // that knows nothing of the reset or the end that was seen here.
-        let unseen = session.state >= TcpState::Established && !s.payload.is_empty();
-        if unseen || !out.events.is_empty() {
+        // What is merely not understood in this state is let through; but not data: a host may take it that knows nothing of the
+        // reset or the end that was seen here, or that has another beginning of the connection.
+        if !s.payload.is_empty() || !out.events.is_empty() {
             match self.spare(session, s) {
                 Spare::Passes => {}
                 Spare::WithoutData => out.without_data = true,
@@ -325,6 +335,10 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
     }
     let plainly = s.from == 0 && s.payload.is_empty() && s.options.fast_open.is_none();
     if plainly && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
+        return true;
+    }
+    // It was picked up from a SYN/ACK that nobody asked for, and here is who opens it.
+    if session.state == TcpState::SynRecv && session.flags & flag::MIDSTREAM != 0 && s.from == 1 {
         return true;
     }
     (session.state == TcpState::Closed

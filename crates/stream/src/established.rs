@@ -266,6 +266,12 @@ impl StreamEngine {
             self.event(out, E::FinOutOfWindow);
             return false;
         }
+        if self.config.inline && session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
+            // Data was seen behind it. A host that believes the FIN reads other bytes than one that does not.
+            self.event(out, E::FinOutOfWindow);
+            out.drop = self.config.drop_invalid;
+            return false;
+        }
         self.take_fin(session, s, out);
         session.state = if s.from == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };
         true

@@ -96,6 +96,7 @@ events! {
     PktSpuriousRetransmission "pkt_spurious_retransmission" "stream.pkt_spurious_retransmission",
     PktBadWindowUpdate "pkt_bad_window_update" "stream.pkt_bad_window_update",
     SuspectedRstInject "suspected_rst_inject" "stream.suspected_rst_inject",
+    DataAfterFin "data_after_fin" "stream.data_after_fin",
     WrongThread "wrong_thread" "stream.wrong_thread",
     ReassemblySegmentBeforeBaseSeq "reassembly_segment_before_base_seq" "stream.reassembly_segment_before_base_seq",
     ReassemblyNoSegment "reassembly_no_segment" "stream.reassembly_no_segment",

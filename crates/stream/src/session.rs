@@ -76,6 +76,8 @@ pub(crate) mod flag {
     pub(crate) const SCALED: u16 = 1 << 12;
     /// It went on after it was taken for over.
     pub(crate) const RESUMED: u16 = 1 << 13;
+    /// Data came with the client's SYN.
+    pub(crate) const SYN_DATA: u16 = 1 << 14;
 }
 
 /// What the application layer gets next.
@@ -212,9 +214,9 @@ impl TcpSession {
     pub const fn is_midstream(&self) -> bool {
         self.flags & (flag::MIDSTREAM | flag::RESUMED) != 0
     }
-    /// Whether data came with the SYN (TCP fast open, RFC 7413) or was announced.
+    /// Whether data came with the SYN or was announced (TCP fast open, RFC 7413).
     pub const fn is_fast_open(&self) -> bool {
-        self.flags & flag::FAST_OPEN != 0
+        self.flags & (flag::FAST_OPEN | flag::SYN_DATA) != 0
     }
     /// Whether one side only was seen.
     pub const fn is_async(&self) -> bool {
@@ -251,6 +253,11 @@ impl TcpSession {
         let to = crate::seq::max(p.last_ack, p.next_seq);
         let span = u64::from(to.wrapping_sub(from)) + u64::from(p.window.max(WINDOW)) + bytes;
         u64::from(seq.wrapping_sub(from)) <= span
+    }
+    /// The sequence number of a direction's stream offset 0. Urgent bytes that were taken out do not count.
+    pub const fn first_seq(&self, direction: Direction) -> u32 {
+        let p = &self.peers[direction.index()];
+        p.next_seq.wrapping_sub(p.next_off as u32)
     }
     /// Initial sequence number of a direction's sender.
     pub const fn isn(&self, direction: Direction) -> u32 {

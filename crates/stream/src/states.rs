@@ -147,6 +147,7 @@ impl StreamEngine {
         if s.options.fast_open.is_some() {
             session.flags |= flag::FAST_OPEN;
         }
+        set_if(&mut session.flags, flag::SYN_DATA, !s.payload.is_empty());
         // What the other side may send, before it is known whether windows are scaled.
         let to = &mut session.peers[s.to()];
         to.window = u32::from(s.window);
@@ -201,6 +202,14 @@ impl StreamEngine {
         if s.has(tcp::SYN | tcp::FIN) {
             self.event(out, E::FinSyn);
             return false;
+        }
+        let sender = &session.peers[s.from];
+        if sender.has(peer_flag::FIN) && s.len() > 0 && seq::geq(s.end(), sender.next_seq) {
+            // Linux may read it as if the FIN took no number, or was not there.
+            self.event(out, E::DataAfterFin);
+            if self.config.inline {
+                return false;
+            }
         }
         let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
         out.doubt |= self.doubt(session, s);
@@ -266,6 +275,8 @@ impl StreamEngine {
                     d.packet = (0, 0);
                     d.pending = false;
                     crate::engine::account(&mut self.counters, &mut d);
+                    // Inline it was read at once.
+                    out.restart |= self.config.inline;
                     self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
                 }
                 let isn = p.isn;
@@ -279,9 +290,12 @@ impl StreamEngine {
         if s.has(tcp::SYN) {
             if from == 0 {
                 if s.seq != session.peers[0].isn {
+                    // Data of it would have to be kept beside that of the first.
+                    out.without_data = self.config.inline && !s.payload.is_empty();
                     return self.queue(session, Queued::of(s), out);
                 }
-                return s.payload.is_empty() || session.flags & flag::FAST_OPEN != 0;
+                set_if(&mut session.flags, flag::SYN_DATA, !s.payload.is_empty());
+                return true;
             }
             // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.
             session.flags |= flag::FOUR_WAY;
@@ -447,7 +461,8 @@ impl StreamEngine {
                 }
                 return false;
             }
-            if self.config.inline && s.len() > 0 && session.flags & (flag::FAST_OPEN | flag::MIDSTREAM) == 0 {
+            if self.config.inline && s.len() > 0 && session.flags & (flag::FAST_OPEN | flag::SYN_DATA | flag::MIDSTREAM) == 0
+            {
                 self.event(out, E::Hs3AckDataInject);
                 out.drop = true;
                 return false;
@@ -558,6 +573,12 @@ fn set(flags: &mut u16, bit: u16, on: bool) {
         *flags |= bit;
     } else {
         *flags &= !bit;
+    }
+}
+
+fn set_if(flags: &mut u16, bit: u16, on: bool) {
+    if on {
+        *flags |= bit;
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
     let urgent = |key: &str, default: UrgentPolicy| match config.get(key) {
         None | Some("") => Ok(default),
         Some(name) => UrgentPolicy::from_name(name).ok_or_else(|| {
-            wrong(config, key, &format!("\"{name}\" is no policy for urgent data; there are oob, inline, drop and gap"))
+            wrong(config, key, &format!("\"{name}\" is no policy for urgent data; there are oob, inline, drop, gap and clear"))
         }),
     };
     Ok(StreamConfig {

@@ -203,7 +203,7 @@ impl Feeder<'_> {
                 None => break,
                 Some(AppData::Gap(n)) => {
                     if let Some(w) = &mut self.lane.witness {
-                        w.app_gap(self.core, d, tcp.app_offset(d), n);
+                        w.app_gap(self.core, d, tcp.first_seq(d), tcp.app_offset(d), n);
                     }
                     self.lane.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
@@ -218,7 +218,7 @@ impl Feeder<'_> {
                 }
                 Some(AppData::Data { offset, bytes }) => {
                     if let Some(w) = &mut self.lane.witness {
-                        w.app(self.core, d, offset, bytes);
+                        w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                     }
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
@@ -327,7 +327,7 @@ impl Feeder<'_> {
         let left = match tcp.app_data(d, self.all) {
             Some(AppData::Data { offset, bytes }) => {
                 if let Some(w) = &mut self.lane.witness {
-                    w.app(self.core, d, offset, bytes);
+                    w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                 }
                 bytes
             }

@@ -45,7 +45,7 @@ impl Rest {
         if let Some(w) = &mut self.app.witness {
             w.payload(packet, flow.core.id);
             if let (Some(s), Some(c)) = (session, &chunks) {
-                w.stream(&flow.core, dir, s.isn(dir), c.offset, c.data);
+                w.stream(&flow.core, dir, s.first_seq(dir), c.offset, c.data);
             }
         }
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));

@@ -663,6 +663,9 @@ impl Lane {
             // It would say something else than what was inspected.
             fate.drop = fate.drop.or(Some(DropReason::StreamError));
         }
+        if seen.clear_urgent && !rest.wire.as_mut().is_none_or(|w| !w.inline || w.clear_urgent(packet)) {
+            fate.drop = fate.drop.or(Some(DropReason::StreamUrgent));
+        }
         let copy;
         let packet = match &rewritten {
             Some(data) => {

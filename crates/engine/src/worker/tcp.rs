@@ -28,6 +28,8 @@ pub(crate) struct Seen {
     pub(crate) for_txs: bool,
     /// Inline: the payload has to be replaced by what the stream has.
     pub(crate) rewrite: bool,
+    /// Inline: it goes on without its urgent pointer.
+    pub(crate) clear_urgent: bool,
     /// Nothing more is to be seen of the flow.
     pub(crate) bypass: bool,
     /// What the application layer made of the data that the packet made available.
@@ -141,6 +143,7 @@ impl Lane {
             flush: out.flush,
             for_txs: false,
             rewrite: out.rewrite,
+            clear_urgent: out.clear_urgent,
             bypass: out.bypass,
         };
         if let Some(proto) = seen.heard.failed

@@ -264,6 +264,37 @@ impl Wire {
         true
     }
 
+    /// The packet, a TCP segment, goes on without its urgent pointer. `false` where that cannot be: it was put together from fragments,
+    /// and its header is not in the last one.
+    #[cold]
+    pub(super) fn clear_urgent(&mut self, p: &Packet<'_>) -> bool {
+        let (Some(stretch), L4::Tcp { offset, .. }) = (self.stretch(p), p.l4) else { return false };
+        // Flags, checksum and pointer.
+        let (header, len) = (offset as usize + 12, 8);
+        if !stretch.has(header, len) {
+            return false;
+        }
+        if !self.is_changed {
+            let Some(frame) = self.frame_of(p) else { return false };
+            self.changed.clear();
+            self.changed.extend_from_slice(frame);
+            self.is_changed = true;
+        }
+        let at = stretch.place + header - stretch.start;
+        let Some(Ok(fields)) = self.changed.get_mut(at..at + len).map(<&mut [u8; 8]>::try_from) else { return false };
+        let word = |b: &[u8; 8], i: usize| u64::from(u16::from_be_bytes([b[i], b[i + 1]]));
+        // ~(~HC + ~m + m') (RFC 1624 section 3).
+        let mut sum = (0xffff - word(fields, 4)) + (0xffff - word(fields, 0)) + (0xffff - word(fields, 6));
+        fields[1] &= !flag::URG;
+        fields[6..].fill(0);
+        sum += word(fields, 0);
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        fields[4..6].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        true
+    }
+
     /// How a packet is rejected, as events say it.
     pub(super) fn how(p: &Packet<'_>) -> &'static [&'static str] {
         if p.is_tcp() { &["tcp-reset"] } else { &["icmp-prohib"] }

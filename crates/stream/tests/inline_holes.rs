@@ -1,0 +1,120 @@
+//! Inline, a segment is looked at when it comes, early ones too. What fills the hole before those is looked at as well, together with
+//! what is before and behind it.
+#![allow(clippy::unwrap_used)]
+
+use margay_flow::Direction;
+use margay_packet::tcp::flag::{ACK, SYN};
+use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
+use margay_stream::{StreamConfig, StreamEngine, TcpSession};
+
+use Direction::{ToClient, ToServer};
+
+/// A connection inline. Chunks are 100 bytes long.
+struct Inline {
+    engine: StreamEngine,
+    session: Option<Box<TcpSession>>,
+}
+
+impl Inline {
+    fn connected() -> Inline {
+        let config = StreamConfig {
+            inline: true,
+            checksum_validation: false,
+            toserver_chunk_size: 100,
+            ..StreamConfig::default()
+        };
+        let mut b = Inline { engine: StreamEngine::new(config), session: None };
+        b.send(ToServer, SYN, 999, b"");
+        b.send(ToClient, SYN | ACK, 0, b"");
+        b.send(ToServer, ACK, 1000, b"");
+        b
+    }
+
+    /// A packet; the other side has what was acknowledged before.
+    fn send(&mut self, to: Direction, flags: u8, number: u32, payload: &[u8]) {
+        let (seq, ack) =
+            if to == ToServer { (number, 5001) } else { (if flags & SYN == 0 { 5001 } else { 5000 }, 1000 + number) };
+        let mut bytes = vec![0u8; 20];
+        bytes[4..8].copy_from_slice(&seq.to_be_bytes());
+        bytes[8..12].copy_from_slice(&ack.to_be_bytes());
+        (bytes[12], bytes[13]) = (0x50, flags);
+        bytes[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
+        bytes.extend_from_slice(payload);
+        let (wire_len, time) = (bytes.len() as u32, Time::new(1, 0));
+        let frame = Frame { data: &bytes, wire_len, time, link: LinkType::RAW, number: 1 };
+        let mut packet = Packet::new(&frame);
+        packet.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+        packet.l4 = L4::Tcp { offset: 0, header_len: 20 };
+        packet.proto = 6;
+        packet.payload = (20, payload.len() as u32);
+        let fresh = self.session.is_none();
+        self.engine.process(&mut self.session, &packet, to, fresh);
+    }
+
+    fn session(&mut self) -> &mut TcpSession {
+        self.session.as_deref_mut().unwrap()
+    }
+
+    /// A segment of the client at that place of its stream, and what is looked at with it. A parser takes what is in order.
+    fn data(&mut self, at: u32, payload: &[u8]) -> Vec<u8> {
+        self.send(ToServer, ACK, 1000 + at, payload);
+        while let Some(margay_stream::AppData::Data { bytes, .. }) = self.session().app_data(ToServer, false) {
+            let n = bytes.len() as u64;
+            self.session().app_consume(ToServer, n);
+        }
+        self.look()
+    }
+
+    fn look(&mut self) -> Vec<u8> {
+        let Some(c) = self.session().raw_chunk(ToServer, false) else { return Vec::new() };
+        let (data, end) = (c.data.to_vec(), c.offset + c.data.len() as u64);
+        self.session().raw_done(ToServer, end);
+        data
+    }
+
+    fn acknowledged(&mut self, to: u32) {
+        self.send(ToClient, ACK, to, b"");
+    }
+}
+
+#[test]
+fn what_fills_a_hole_is_looked_at_where_no_parser_is() {
+    let mut b = Inline::connected();
+    b.data(0, b"hello ");
+    b.acknowledged(6);
+    b.session().app_disable();
+    assert_eq!(b.data(10, b"more"), b"more");
+    // The segment before the hole came twice.
+    assert_eq!(b.data(5, b" ATTA"), b"hello ATTAmore");
+}
+
+#[test]
+fn what_is_before_a_hole_is_kept_however_far_the_early_segment_is() {
+    let mut b = Inline::connected();
+    b.data(0, b"hello ATTA");
+    b.acknowledged(10);
+    assert_eq!(b.data(5000, b"x"), b"x");
+    assert_eq!(b.data(10, b"CK"), b"hello ATTACK");
+}
+
+#[test]
+fn what_is_before_is_there_when_the_hole_is_closed() {
+    let mut b = Inline::connected();
+    b.data(0, &[b'a'; 90]);
+    b.acknowledged(90);
+    b.data(92, &[b'c'; 200]);
+    // As much of what is behind it as a chunk is long: that was looked at.
+    let seen = b.data(90, b"BB");
+    assert_eq!(seen, [&[b'a'; 90][..], b"BB", &[b'c'; 100]].concat());
+}
+
+#[test]
+fn a_long_segment_that_begins_before_all_that_is_kept() {
+    let mut b = Inline::connected();
+    b.data(0, &[b'a'; 1000]);
+    b.acknowledged(1000);
+    b.data(1000, b"b");
+    b.acknowledged(1001);
+    let seen = b.data(0, &[&[b'a'; 1000][..], b"bATTACK"].concat());
+    assert!(seen.ends_with(b"aabATTACK"), "{}", seen.escape_ascii());
+}
