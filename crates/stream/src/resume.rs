@@ -228,11 +228,11 @@ impl StreamEngine {
     }
 
     /// A session was closed by a reset, and goes on all the same: whoever sent the reset, the host did not believe it, or did not get
-    /// it. What was not acknowledged is read again.
+    /// it. What was not acknowledged is read again. On the wire nothing of it gets through instead.
     pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> bool {
         let own = &session.peers[s.from];
         let other = &session.peers[s.to()];
-        if session.flags & flag::INLINE != 0
+        if self.config.inline && self.config.spare_harmless
             || !own.has(peer_flag::RESET)
             || s.flags & (tcp::SYN | tcp::RST | tcp::FIN | tcp::ACK) != tcp::ACK
             || s.payload.is_empty()
@@ -249,9 +249,10 @@ impl StreamEngine {
         }
         session.state = TcpState::Established;
         session.flags |= flag::RESUMED;
+        let at_once = session.at_once();
         for p in &mut session.peers {
             p.flags &= !(peer_flag::RESET | peer_flag::RST_SENT | peer_flag::FIN);
-            if let Some(d) = &mut p.data {
+            if let Some(d) = p.data.as_mut().filter(|_| !at_once) {
                 d.app = d.app.min(d.acked);
                 d.raw = d.raw.min(d.acked);
                 d.raw_end = None;

@@ -112,8 +112,8 @@ pub(super) const KEYS: &[Key] = &[
     number("stream.reassembly.chunk-prealloc", "*", (0, U32), "chunks", "").ignored(REMOVED),
     section("stream.reassembly.segments", "").ignored(REMOVED),
     flag("stream.reassembly.check-overlap-different-data", "yes", "Whether data is compared that was sent twice.").ignored(ALWAYS),
-    number("stream.reassembly.max-regions", "8", (0, 65_535), "regions", "Stretches of a direction's data that are far apart.").ignored("segments are kept wherever they are, up to stream.reassembly.memcap"),
-    word("stream.reassembly.urgent.policy", URGENT, "oob", "What becomes of urgent data; inline on the wire `clear` unless it is set."),
+    number("stream.reassembly.max-regions", "8", (0, 65_535), "regions", "Stretches of a direction's data that are far apart.").ignored("early data is kept wherever it is, up to `stream.reassembly.memcap`"),
+    word("stream.reassembly.urgent.policy", URGENT, "oob", "What becomes of urgent data; `drop` is `oob` where packets are not dropped; inline on the wire `clear` unless it is set."),
     number("stream.reassembly.urgent.oob-limit", "64", (0, 65_535), "bytes", "Urgent bytes that are taken out of a direction."),
     word("stream.reassembly.urgent.oob-limit-policy", URGENT, "drop", "What becomes of those after them."),
     // Hosts

@@ -112,5 +112,6 @@ pub(super) const KEYS: &[Key] = &[
     flag_or("margay.workers", &["auto"], "auto", "Workers of a capture file with `autofp`, 1 to 256; `auto`: one for each processor, times `threading.detect-thread-ratio`.").like("5"),
     number("margay.move-difference", "256", (0, i64::MAX), "packets", "With `conservative` and `optimistic`: by how much another worker's queue must be shorter for a flow to go there."),
     number("margay.move-waiting", "100", (0, U32), "packets", "With `optimistic`: how many of a flow must wait for it to go."),
+    number("margay.resumable-connections", "65536", (0, U32), "connections", "Connections that timed out which are remembered, 64 bytes each, and followed again when they go on; 0: none."),
     text("margay.packet-costs", "a file", "", "Where the cost of each packet is written, for `margay lab`.").like("/tmp/costs"),
 ];

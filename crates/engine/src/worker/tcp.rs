@@ -53,12 +53,14 @@ impl Lane {
         let mut established = is_established(flow.core.state);
         let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
         let mut before = state(flow);
+        let mut resumed = false;
         if before <= TcpState::SynSent {
             // Its connection may be one that was silent for longer than flows live.
             let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
             if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {
                 before = state(flow);
-                established = true;
+                (resumed, established) = (true, true);
+                flow.ext.session_told = false;
                 if of_client != (direction == Direction::ToServer) {
                     flows.swap(at);
                     direction = direction.reverse();
@@ -67,6 +69,9 @@ impl Lane {
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction, Seen::default()) };
         let mut out = rest.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
+        if resumed {
+            out.state = out.state.or(Some(FlowState::Established));
+        }
         if out.reuse {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
