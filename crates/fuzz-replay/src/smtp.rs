@@ -112,7 +112,6 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
                     break;
                 }
                 // The other direction goes on with what waits.
-                outcome = Outcome::More;
                 (of, piece, end) = (of.reverse(), b"", false);
             }
         }
