@@ -5,6 +5,9 @@ use crate::recognise::Recogniser;
 /// Settings that all flows share.
 #[derive(Debug)]
 pub struct AppConfig {
+    /// Most bytes that the parsers and transactions of a worker's flows may hold together (`app-layer.memcap`, of which each
+    /// worker has a part); 0 for no limit.
+    pub memcap: u64,
     /// Which protocols are looked for, and how.
     pub recogniser: Recogniser,
     /// HTTP/1.
@@ -33,6 +36,7 @@ impl AppConfig {
     /// Defaults, but for who recognises protocols: to make one that is not wanted takes time.
     pub fn new(recogniser: Recogniser) -> AppConfig {
         AppConfig {
+            memcap: 0,
             recogniser,
             http1: Default::default(),
             http2: Default::default(),

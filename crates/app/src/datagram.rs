@@ -1,13 +1,11 @@
 //! The parser of protocols whose datagrams each are a transaction, or nothing.
 
-use std::ops::Range;
-
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::Transaction;
-use crate::tx_list::TxList;
+use crate::tx_list::{TxList, transactions_in_list};
 
 /// Most transactions that were not freed yet: a datagram has one.
 const TXS_MAX: usize = 256;
@@ -40,7 +38,11 @@ impl<T: Datagram> Parser for DatagramParser<T> {
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if let Some(tx) = T::read(self.txs.next(), dir, data) {
-            self.txs.push(tx, TXS_MAX, T::PROTO, cx.shared);
+            if self.txs.len() < TXS_MAX {
+                self.txs.push(|_| tx);
+            } else {
+                cx.shared.counters.tx_limit(T::PROTO);
+            }
         }
         Parsed::used(data.len())
     }
@@ -49,19 +51,13 @@ impl<T: Datagram> Parser for DatagramParser<T> {
         Outcome::More
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.txs.range()
+    fn memory(&mut self) -> u64 {
+        self.txs.memory()
     }
 
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.txs.get(id)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.txs.get_mut(id)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        self.txs.free(id);
+        self.txs.remove(id);
     }
 }

@@ -26,10 +26,16 @@ pub struct AppCounters {
     pub gaps: [u64; 64],
     /// Flows whose parser could not make sense of the bytes (`app_layer.error.*.parser`), for TCP and UDP.
     pub failed: [[u64; 64]; 2],
+    /// Flows whose parser could have no more memory (`app_layer.error.*.alloc`), for TCP and UDP.
+    pub alloc: [[u64; 64]; 2],
     /// Flows whose parser left more bytes unused than the engine keeps (`app_layer.error.*.internal`), for TCP and UDP.
     pub internal: [[u64; 64]; 2],
-    /// Transactions that were ended because a flow had too many (`*.max-tx`).
+    /// Times that a flow had as many transactions as it may have (`*.max-tx`), by protocol.
     pub tx_limit: [u64; 64],
+    /// Bytes that all flows' parsers and transactions hold now (`app_layer.memuse`).
+    pub memory: u64,
+    /// Flows that lost their parser because `app-layer.memcap` was reached (`app_layer.memcap`).
+    pub memcap: u64,
     /// Bytes that HTTP transactions hold now (`http.memuse`).
     pub http_memory: u64,
     /// Times HTTP's memcap was reached (`http.memcap`).
@@ -47,8 +53,11 @@ impl Default for AppCounters {
             txs: [[0; 64]; 2],
             gaps: [0; 64],
             failed: [[0; 64]; 2],
+            alloc: [[0; 64]; 2],
             internal: [[0; 64]; 2],
             tx_limit: [0; 64],
+            memory: 0,
+            memcap: 0,
             http_memory: 0,
             http_memcap: 0,
             ftp_memory: 0,
@@ -58,11 +67,19 @@ impl Default for AppCounters {
 }
 
 impl AppCounters {
+    /// Counts that a flow had as many transactions of a protocol as it may have.
+    pub(crate) fn tx_limit(&mut self, proto: AppProto) {
+        if let Some(n) = self.tx_limit.get_mut(proto as usize) {
+            *n += 1;
+        }
+    }
+
     /// Counts a flow of that transport (6, 17) whose parser gave up.
     pub(crate) fn failed(&mut self, transport: u8, proto: AppProto, error: ParserError) {
         let of = match error {
             ParserError::Gap => &mut self.gaps,
             ParserError::Parser => &mut self.failed[usize::from(transport == 17)],
+            ParserError::Alloc => &mut self.alloc[usize::from(transport == 17)],
             ParserError::Internal => &mut self.internal[usize::from(transport == 17)],
         };
         if let Some(n) = of.get_mut(proto as usize) {
@@ -171,6 +188,9 @@ pub enum Outcome {
     Resume,
     /// The parser wants no more of this flow, in either direction: what follows is none of its business (a tunnel).
     Done,
+    /// More of the same, but not now: the flow has as many transactions as it may have. What is there of them is to be
+    /// inspected, logged and freed, and what was left is to be offered again.
+    Full,
     /// It cannot make sense of it; the flow goes on without a parser.
     Failed,
     /// Another protocol follows, known or to be recognised (`None`), from the bytes that are left on.
@@ -221,6 +241,20 @@ pub trait Parser: Debug + Send {
         let txs = self.txs();
         Some(from.max(txs.start)).filter(|id| *id < txs.end)
     }
+
+    /// As [`Parser::next_tx`], of those that may have changed since [`Parser::rest_tx`] was called for them.
+    fn next_awake(&self, from: u64) -> Option<u64> {
+        self.next_tx(from)
+    }
+
+    /// Nothing is to be done with a transaction until the parser changes it.
+    fn rest_tx(&mut self, _id: u64) {}
+
+    /// All transactions are to be looked at again, changed or not.
+    fn wake_txs(&mut self) {}
+
+    /// Bytes that it holds: its transactions, and what it keeps besides. To be asked after it was told something.
+    fn memory(&mut self) -> u64;
 
     /// A transaction.
     fn tx(&self, id: u64) -> Option<&dyn Transaction>;

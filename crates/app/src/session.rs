@@ -62,6 +62,8 @@ pub enum ParserError {
     Gap,
     /// It cannot make sense of the bytes (`app_layer.error.*.parser`).
     Parser,
+    /// It grew when the application layer had no more memory (`app_layer.error.*.alloc`).
+    Alloc,
     /// What it left unused, waiting for more, is longer than the engine keeps (`app_layer.error.*.internal`).
     Internal,
 }
@@ -106,6 +108,8 @@ pub struct AppSession {
     changes: u32,
     /// Nothing more is wanted.
     off: bool,
+    /// There are as many transactions as there may be, and bytes that wait for some to go.
+    full: bool,
     /// The parser gave up, and nobody asked yet.
     error: Option<ParserError>,
     /// Transactions of parsers that are gone.
@@ -192,6 +196,10 @@ impl AppSession {
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
         self.took(dir, consumed);
+        if parsed.outcome == Outcome::Full {
+            // It will be told of the end when it has taken what is before it.
+            self.ended[dir.index()] = false;
+        }
         let mut fed = self.went_on(cx, parsed.outcome, consumed);
         // What the other direction held back may be wanted now.
         fed.again |= before != self.proto || waited;
@@ -264,6 +272,24 @@ impl AppSession {
         }
     }
 
+    /// The flow cannot have more memory: nothing more of it is looked at, and where it had a parser that one failed.
+    pub fn out_of_memory(&mut self, cx: &mut Parse<'_>) {
+        if self.parsing {
+            self.parser_failed(cx, ParserError::Alloc);
+        } else {
+            self.off = true;
+        }
+    }
+
+    /// How many transactions there are, freed ones between them included.
+    pub fn txs_held(&self) -> usize {
+        let of = |p: &dyn Parser| {
+            let txs = p.txs();
+            usize::try_from(txs.end - txs.start).unwrap_or(usize::MAX)
+        };
+        self.parsers.iter().map(|p| of(&**p)).sum()
+    }
+
     /// Nothing more of the flow is parsed: counts the error, and keeps it for [`AppSession::take_error`].
     fn parser_failed(&mut self, cx: &mut Parse<'_>, error: ParserError) {
         self.told.note();
@@ -272,7 +298,7 @@ impl AppSession {
         cx.shared.counters.failed(cx.flow.proto, self.proto, error);
         // Nothing that they wait for will come.
         for dir in [Direction::ToServer, Direction::ToClient] {
-            self.cut_off(cx, dir);
+            self.cut_off(cx, dir, true);
         }
     }
 
@@ -281,6 +307,10 @@ impl AppSession {
         match outcome {
             Outcome::More => Fed { consumed, again: false },
             Outcome::Resume => Fed { consumed, again: true },
+            Outcome::Full => {
+                self.full = true;
+                Fed { consumed, again: false }
+            }
             Outcome::Done => {
                 (self.off, self.parsing) = (true, false);
                 Fed { consumed, again: false }
@@ -400,22 +430,25 @@ impl AppSession {
     /// No more of a direction is looked at (the stream's depth): what its transactions have of it is cut off, and all that
     /// there will be of it. To be called again whenever something came of the other direction.
     pub fn truncate(&mut self, cx: &mut Parse<'_>, dir: Direction) {
-        if !std::mem::replace(&mut self.truncated[dir.index()], true)
-            && let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing)
-        {
+        let first = !std::mem::replace(&mut self.truncated[dir.index()], true);
+        if let Some(parser) = self.parsers.last_mut().filter(|_| first && self.parsing) {
             parser.truncated(cx, dir);
         }
         self.ended[dir.index()] = true;
         self.told.note();
-        self.cut_off(cx, dir);
+        // Later those alone are of interest that came since.
+        self.cut_off(cx, dir, first);
     }
 
-    /// Ends all transactions in a direction, their files cut off.
-    fn cut_off(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+    /// Ends transactions in a direction, their files cut off: all of them, or those that changed.
+    fn cut_off(&mut self, cx: &mut Parse<'_>, dir: Direction, all: bool) {
         for parser in &mut self.parsers {
             let complete = protocol(parser.proto()).map_or([0; 2], Protocol::complete)[dir.index()];
+            if all {
+                parser.wake_txs();
+            }
             let mut from = 0;
-            while let Some(id) = parser.next_tx(from) {
+            while let Some(id) = parser.next_awake(from) {
                 from = id + 1;
                 if let Some(tx) = parser.tx_mut(id) {
                     let base = tx.base_mut();
@@ -462,6 +495,27 @@ impl AppSession {
     /// Whether no more of a direction is looked at ([`AppSession::truncate`]).
     pub const fn is_truncated(&self, dir: Direction) -> bool {
         self.truncated[dir.index()]
+    }
+
+    /// Whether there were as many transactions as there may be since the last call: those that are there are to be inspected,
+    /// logged and freed, and both directions offered again, also where the stream has nothing for them.
+    pub const fn take_full(&mut self) -> bool {
+        std::mem::replace(&mut self.full, false)
+    }
+
+    /// Whether [`AppSession::take_full`] will say so.
+    pub const fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Bytes of memory that its parsers hold.
+    pub fn memory(&mut self) -> u64 {
+        self.parsers.iter_mut().map(|p| p.memory()).sum()
+    }
+
+    /// All transactions are to be looked at again.
+    pub fn wake(&mut self) {
+        self.parsers.iter_mut().for_each(|p| p.wake_txs());
     }
 
     /// Why the parser gave up, where it did since the last call.

@@ -143,6 +143,23 @@ impl TxBase {
         self.only = Some(without.reverse());
     }
 
+    /// Bytes of memory that it holds beyond its own size.
+    pub fn held(&self) -> u64 {
+        let detect = |d: &TxDetect| {
+            d.waiting.capacity() * size_of::<(u32, u64)>()
+                + d.settled.capacity() * size_of::<u32>()
+                + d.files.capacity() * size_of::<(u32, u32)>()
+        };
+        let firewall = |f: &TxFirewall| {
+            size_of::<TxFirewall>() + f.seen.iter().map(|s| s.capacity() * size_of::<(u32, u64)>()).sum::<usize>()
+        };
+        let own = self.detect.iter().map(detect).sum::<usize>()
+            + self.firewall.as_deref().map_or(0, firewall)
+            + self.bits.capacity() * size_of::<u32>()
+            + self.events.as_slice().len();
+        own as u64 + self.files.held()
+    }
+
     /// Sets progress in a direction; what would go back is ignored.
     pub fn advance(&mut self, dir: Direction, progress: u8) {
         if let Some(p) = self.progress.get_mut(dir.index())
@@ -217,6 +234,9 @@ pub trait Transaction: Debug + Send {
     fn counted(&self) -> u64 {
         0
     }
+
+    /// Bytes of memory that it holds beyond its own size: those of its texts, buffers and lists.
+    fn held(&self) -> u64;
 
     /// How many events an output makes of it; none keeps it out of that output.
     fn records(&self, _options: &AppLogOptions) -> usize {

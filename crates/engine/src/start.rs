@@ -503,6 +503,7 @@ pub(crate) fn worker_of(
     decode.defrag.memcap = usize::try_from(part.of(decode.defrag.memcap as u64)).unwrap_or(usize::MAX);
     let mut protocols = settings::app(config)?;
     (protocols.http1.memcap, protocols.ftp.memcap) = (part.of(protocols.http1.memcap), part.of(protocols.ftp.memcap));
+    protocols.memcap = part.of(protocols.memcap);
     let quiet = matches!(watching, Watching::Explain(_));
     let mut files = part.files.clone();
     files.range_memcap = part.of(files.range_memcap);

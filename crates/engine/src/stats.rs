@@ -283,6 +283,7 @@ fn pressure(worker: &Worker) -> u64 {
         (stream.reassembly_memuse, limits.reassembly_memcap),
         (flows.counters.memuse, flows.config().memcap),
         (worker.decoder.counters.defrag_memuse, worker.decoder.config().defrag.memcap as u64),
+        (rest.app.shared.counters.memory, rest.app.config.memcap),
         (rest.app.shared.counters.http_memory, rest.app.config.http1.memcap),
         (rest.app.shared.counters.ftp_memory, rest.app.config.ftp.memcap),
     ];
@@ -337,8 +338,7 @@ pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies
         if *transport == 0 {
             f(&format!("app_layer.error.{name}.gap"), at(&counters.gaps, *proto));
         }
-        // Memory that cannot be had ends the process.
-        f(&format!("app_layer.error.{name}.alloc"), 0);
+        f(&format!("app_layer.error.{name}.alloc"), over(&counters.alloc, *proto, *transport));
         f(&format!("app_layer.error.{name}.parser"), over(&counters.failed, *proto, *transport));
         f(&format!("app_layer.error.{name}.internal"), over(&counters.internal, *proto, *transport));
         if let Some(ErrorPolicies { policy, by_protocol: Some(errors), .. }) = errors {
@@ -349,6 +349,9 @@ pub(crate) fn app_counters(counters: &AppCounters, errors: Option<&ErrorPolicies
     if let Some(e) = errors {
         f(&format!("app_layer.error.exception_policy.{}", e.policy), e.all);
     }
+    f("app_layer.memuse", counters.memory);
+    f("app_layer.memcap", counters.memcap);
+    f("app_layer.tx_limit", counters.tx_limit.iter().sum());
     f("http.memuse", counters.http_memory);
     f("http.memcap", counters.http_memcap);
     f("ftp.memuse", counters.ftp_memory);
@@ -390,6 +393,9 @@ mod tests {
         c.gaps[AppProto::Http1 as usize] = 1;
         c.failed[0][AppProto::Http1 as usize] = 4;
         c.internal[0][AppProto::Http1 as usize] = 1;
+        c.alloc[0][AppProto::Http1 as usize] = 2;
+        (c.memory, c.memcap) = (9, 8);
+        (c.tx_limit[AppProto::Ftp as usize], c.tx_limit[AppProto::Smb as usize]) = (3, 4);
         c.http_memcap = 5;
         let mut seen = Vec::new();
         let mut by_protocol = [[0; 64]; 2];
@@ -405,13 +411,16 @@ mod tests {
             ("app_layer.tx.dns_tcp", 0),
             ("app_layer.tx.dns_udp", 6),
             ("app_layer.error.http.gap", 1),
-            ("app_layer.error.http.alloc", 0),
+            ("app_layer.error.http.alloc", 2),
             ("app_layer.error.http.parser", 4),
             ("app_layer.error.http.internal", 1),
             ("app_layer.error.http.exception_policy.drop_flow", 4),
             ("app_layer.error.dns_udp.exception_policy.drop_flow", 0),
             ("app_layer.error.exception_policy.drop_flow", 5),
             ("app_layer.error.failed_tcp.gap", 0),
+            ("app_layer.memuse", 9),
+            ("app_layer.memcap", 8),
+            ("app_layer.tx_limit", 7),
             ("http.memuse", 0),
             ("http.memcap", 5),
         ] {

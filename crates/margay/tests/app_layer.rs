@@ -198,3 +198,43 @@ fn datagrams_are_what_their_receiver_reads() {
     let ran = run("udp-checksums-ignored", &capture, "", &["-k", "none"]);
     assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real", "decoy"]);
 }
+
+/// One burst of more requests than a flow may have transactions: each is inspected and logged, passive and inline.
+#[test]
+fn nothing_of_a_burst_goes_by() {
+    let requests = |marked: usize| {
+        let one = |n| {
+            format!(
+                "GET /{} HTTP/1.1\r\nHost: x\r\n\r\n",
+                if n == marked { "evil-attack".into() } else { format!("{n}") }
+            )
+        };
+        (0..3000).map(one).collect::<String>().into_bytes()
+    };
+    let rules = "drop http any any -> any any (http.uri; content:\"/evil-attack\"; sid:1;)\n";
+    for (how, inline) in [("passive", false), ("inline", true)] {
+        let more: &[&str] = if inline { &["--simulate-ips"] } else { &[] };
+        for marked in [0, 511, 512, 1024, 2999] {
+            let mut capture = Capture::new();
+            let (all, response) = (requests(marked), b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(3000));
+            // All requests are there at once: none of them is acknowledged before the last one.
+            capture.burst(40_010, 80, &[(Client, &all), (Server, &response)]);
+            let ran = run(&format!("burst-{how}-{marked}"), &capture, rules, more);
+            assert_eq!(ran.sids(), [1], "{how} {marked}");
+            assert_eq!(ran.counter("app_layer.error.http.parser") + ran.counter("app_layer.error.http.internal"), 0);
+            assert!(ran.counter("app_layer.tx_limit") > 0 || inline, "{how} {marked}");
+            if inline {
+                assert_eq!(ran.events("flow")[0]["flow"]["action"], "drop", "{marked}");
+                assert!(ran.counter("ips.blocked") > 0, "{marked}");
+            } else {
+                // Requests that did not wait for their response are events of their own, and so are their responses.
+                let events = ran.events("http");
+                let requests = events.iter().filter(|e| e["http"]["url"] != "/libhtp::request_uri_not_seen").count();
+                let responses = events.iter().filter(|e| e["http"]["status"] == 200).count();
+                assert_eq!((requests, responses), (3000, 3000), "{marked}");
+                assert!(events.len() < 6000, "some were answered in time");
+                assert_eq!(ran.counter("app_layer.tx.http"), events.len() as u64, "{marked}");
+            }
+        }
+    }
+}

@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A UUID (C706 appendix A): its bytes in the order in which it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub(crate) struct Uuid(pub [u8; 16]);
 
 impl Uuid {

@@ -46,6 +46,11 @@ pub(crate) struct Association {
 }
 
 impl Association {
+    /// Bytes of memory that it holds beyond its own size.
+    pub(crate) fn held(&self) -> usize {
+        self.bound.capacity() * size_of::<Interface>()
+    }
+
     fn set(&mut self, interface: Interface) {
         if let Some(b) = self.bound.iter_mut().find(|b| b.context == interface.context) {
             *b = interface;
@@ -83,6 +88,12 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(h: Header, carried: bool) -> Self {
         Call { id: h.call, minor: h.minor, carried, ..Call::default() }
+    }
+
+    /// Bytes of memory that it holds beyond its own size.
+    pub(crate) fn held(&self) -> usize {
+        self.sides.iter().map(|s| s.stub.capacity()).sum::<usize>()
+            + self.interfaces.capacity() * size_of::<Interface>()
     }
 
     pub(crate) const fn side(&self, dir: Direction) -> &Side {

@@ -9,6 +9,7 @@ pub(crate) mod bytes;
 pub(crate) mod call;
 mod config;
 pub mod events;
+mod open;
 mod parser;
 pub(crate) mod pdu;
 mod recognition;

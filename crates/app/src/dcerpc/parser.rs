@@ -4,23 +4,25 @@
 //! inside a message whose header was seen, what is left of that is skipped; where it does not, messages are looked for at
 //! the beginning of what comes behind it.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::{Transaction, TxBase};
+use crate::tx_list::{TxList, transactions_in_list};
 
 use super::call::{Association, Call};
 use super::events::Event;
+use super::open::{DatagramKey, Key, Open};
 use super::pdu::{Datagram, HEADER, Header, Interface, kind};
 use super::tx::DcerpcTx;
 use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME};
 
 /// Most bytes of stub data that the transactions of a flow hold together; with more the oldest are at their end.
 const STUBS_MAX: usize = 8 << 20;
+
+/// Most responses without a request that wait for the client to be heard of.
+const LOST_MAX: usize = 4096;
 
 /// A direction of a stream.
 #[derive(Debug, Default)]
@@ -39,70 +41,98 @@ struct Side {
 #[derive(Debug)]
 pub(super) struct DcerpcParser {
     stream: bool,
-    txs: BTreeMap<u64, Box<DcerpcTx>>,
-    next: u64,
+    txs: TxList<DcerpcTx>,
+    /// No transaction before this one is still going on.
+    oldest: u64,
+    /// Those that a message may go on with.
+    open: Open,
     sides: [Side; 2],
     with: Association,
     /// Bytes of stub data that transactions hold.
     stubs: usize,
-    /// There are responses whose requests were not seen.
-    lost_requests: bool,
+    /// Transactions of responses whose requests were not seen.
+    lost_requests: Vec<u64>,
 }
 
 impl DcerpcParser {
     pub(super) fn new(stream: bool) -> Self {
         DcerpcParser {
             stream,
-            txs: BTreeMap::new(),
-            next: 0,
+            txs: TxList::default(),
+            oldest: 0,
+            open: Open::default(),
             sides: Default::default(),
             with: Association::default(),
             stubs: 0,
-            lost_requests: false,
+            lost_requests: Vec::new(),
         }
     }
 
-    /// Nothing more of a transaction will be looked at.
-    fn finish(tx: &mut DcerpcTx) {
-        for dir in [Direction::ToServer, Direction::ToClient] {
-            tx.base.advance(dir, COMPLETE);
-        }
+    /// How many transactions there are, and bytes of stub data in them, in parts of what there may be.
+    fn share(&self, cx: &Parse<'_>) -> usize {
+        (self.txs.len() / (cx.config.dcerpc.max_tx as usize).max(1)).max(self.stubs / STUBS_MAX)
     }
 
-    fn make(&mut self, cx: &mut Parse<'_>, call: Call, datagram: Option<(super::bytes::Uuid, u32)>) -> Option<u64> {
-        let open = |t: &&mut Box<DcerpcTx>| t.base.progress != [COMPLETE; 2];
-        if self.txs.len() >= (cx.config.dcerpc.max_tx as usize).max(1) || self.stubs > STUBS_MAX {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Dcerpc as usize) {
-                *n += 1;
-            }
-            // The oldest makes room as soon as it was looked at; those of one packet may be too many even so.
-            if let Some(tx) = self.txs.values_mut().find(open) {
-                tx.base.events.add(Event::TooManyTransactions as u8);
-                Self::finish(tx);
-            }
-            if self.txs.len() >= 2 * (cx.config.dcerpc.max_tx as usize).max(1) || self.stubs > 2 * STUBS_MAX {
+    fn make(&mut self, cx: &mut Parse<'_>, call: Call, datagram: Option<DatagramKey>) -> Option<u64> {
+        let share = self.share(cx);
+        if share > 0 {
+            cx.shared.counters.tx_limit(AppProto::Dcerpc);
+            // Of a stream no further message is read then; of datagrams the next one finds room.
+            if share > 2 {
                 return None;
             }
+            self.end_oldest();
         }
-        let id = self.next;
-        self.next += 1;
-        self.txs.insert(id, Box::new(DcerpcTx { base: TxBase { id, ..TxBase::default() }, call, datagram }));
+        let id = self.txs.push(|id| DcerpcTx { base: TxBase { id, ..TxBase::default() }, call, datagram });
+        if let Some(tx) = self.txs.get(id) {
+            let key = tx.key();
+            self.open.add(key, Direction::ToClient, id);
+            // What a response begins no request joins; those of datagrams come in any order.
+            if datagram.is_some() {
+                self.open.add(key, Direction::ToServer, id);
+            }
+        }
         Some(id)
     }
 
-    /// The transaction that a message goes on with.
+    /// Whether there are so many transactions, or so much stub data, that those which are at their end must go first.
+    fn is_full(&mut self, cx: &Parse<'_>) -> bool {
+        if self.share(cx) < 2 {
+            return false;
+        }
+        for _ in 0..=self.txs.len() / 2 {
+            self.end_oldest();
+        }
+        true
+    }
+
+    /// Ends the oldest transaction that is still going on: it makes room as soon as it was looked at.
+    fn end_oldest(&mut self) {
+        while let Some(id) = self.txs.next_id(self.oldest) {
+            self.oldest = id;
+            if self.txs.get(id).is_some_and(|t| t.base.progress != [COMPLETE; 2]) {
+                break;
+            }
+            self.oldest += 1;
+        }
+        let oldest = self.oldest;
+        let Some(tx) = self.txs.get_mut(oldest) else { return };
+        tx.base.events.add(Event::TooManyTransactions as u8);
+        let key = tx.key();
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            tx.base.advance(dir, COMPLETE);
+            self.open.remove(key, dir, oldest);
+        }
+    }
+
+    /// The transaction that a message goes on with: what is asked first is answered first.
     fn find(&self, dir: Direction, h: Header) -> Option<u64> {
-        let goes_on = |tx: &&DcerpcTx| {
-            let (call, own) = (&tx.call, tx.call.side(dir));
-            call.id == h.call
-                && tx.base.progress != [COMPLETE; 2]
-                && !own.done
-                && (own.kind.is_none() || own.kind == Some(h.kind))
-                // A request does not join what a response began.
-                && (dir == Direction::ToClient || own.kind.is_some())
-        };
-        // What is asked first is answered first.
-        self.txs.values().map(|t| &**t).find(goes_on).map(|t| t.base.id)
+        self.open.first(Key::Call(h.call), dir).find(|id| {
+            self.txs.get(*id).is_some_and(|tx| {
+                let own = tx.call.side(dir);
+                tx.base.progress != [COMPLETE; 2] && (own.kind.is_none() || own.kind == Some(h.kind))
+            })
+        })
     }
 
     fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Header, pdu: &[u8]) {
@@ -118,25 +148,34 @@ impl DcerpcParser {
         if silent {
             return;
         }
-        let Some(tx) = id.and_then(|id| self.txs.get_mut(&id)) else { return };
-        let before = tx.call.side(dir).stub.len();
+        let Some(id) = id else { return };
+        let Some(tx) = self.txs.get_mut(id) else { return };
+        let key = tx.key();
+        let (begun, before) = (tx.call.side(dir).kind.is_some(), tx.call.side(dir).stub.len());
         let _ = tx.call.message(&mut self.with, dir, h, body);
         self.stubs += tx.call.side(dir).stub.len().saturating_sub(before);
-        if tx.call.side(dir).done {
-            if dir == Direction::ToClient && tx.call.side(Direction::ToServer).kind.is_none() {
-                self.lost_requests = true;
+        if !tx.call.side(dir).done {
+            if dir == Direction::ToServer && !begun {
+                self.open.add(key, dir, id);
             }
-            tx.base.advance(dir, COMPLETE);
+            return;
         }
+        tx.base.advance(dir, COMPLETE);
+        if dir == Direction::ToClient && tx.call.side(Direction::ToServer).kind.is_none() {
+            self.lost_requests.push(id);
+            if self.lost_requests.len() > LOST_MAX {
+                self.settle();
+            }
+        }
+        self.open.remove(key, dir, id);
     }
 
     /// The client is heard of again: what was answered before will not be seen asked any more.
     fn settle(&mut self) {
-        if !std::mem::take(&mut self.lost_requests) {
-            return;
-        }
-        for tx in self.txs.values_mut() {
-            if tx.call.side(Direction::ToServer).kind.is_none() && tx.call.side(Direction::ToClient).done {
+        for id in std::mem::take(&mut self.lost_requests) {
+            if let Some(tx) = self.txs.get_mut(id)
+                && tx.call.side(Direction::ToServer).kind.is_none()
+            {
                 tx.base.one_sided(Direction::ToServer, COMPLETE);
             }
         }
@@ -176,12 +215,16 @@ impl DcerpcParser {
                 side.message = usize::from(h.length);
                 break;
             };
+            if self.is_full(cx) {
+                outcome = Outcome::Full;
+                break;
+            }
             self.message(cx, dir, at, h, pdu);
             at += pdu.len();
         }
         let side = &mut self.sides[dir.index()];
         side.waiting = data.len().saturating_sub(at);
-        if cx.end {
+        if cx.end && outcome != Outcome::Full {
             at = data.len();
             *side = Side { lost: true, ..Side::default() };
         }
@@ -192,14 +235,15 @@ impl DcerpcParser {
         let Some(d) = Datagram::read(data) else { return };
         let key = (d.activity, d.sequence);
         let side = if d.is_response() { Direction::ToClient } else { Direction::ToServer };
-        let open =
-            |t: &&DcerpcTx| t.datagram == Some(key) && t.base.progress != [COMPLETE; 2] && !t.call.side(side).done;
-        let id = match self.txs.values().map(|t| &**t).find(open).map(|t| t.base.id) {
+        let goes_on = |id: &u64| self.txs.get(*id).is_some_and(|t| t.base.progress != [COMPLETE; 2]);
+        let found = self.open.first(Key::Datagram(key), side).find(goes_on);
+        let id = match found {
             Some(id) => Some(id),
             None => self.make(cx, Call::default(), Some(key)),
         };
         mark(cx, dir, 0, data.len(), id);
-        let Some(tx) = id.and_then(|id| self.txs.get_mut(&id)) else { return };
+        let Some(id) = id else { return };
+        let Some(tx) = self.txs.get_mut(id) else { return };
         if d.kind == kind::REQUEST {
             tx.call.opnum = Some(d.opnum);
             tx.call.first = true;
@@ -217,6 +261,7 @@ impl DcerpcParser {
                 tx.base.one_sided(Direction::ToServer, COMPLETE);
             }
             tx.base.advance(side, COMPLETE);
+            self.open.remove(Key::Datagram(key), side, id);
         }
     }
 }
@@ -273,26 +318,20 @@ impl Parser for DcerpcParser {
         Outcome::More
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.txs.first_key_value().map_or(self.next, |(id, _)| *id)..self.next
+    fn memory(&mut self) -> u64 {
+        let own = self.with.held() + self.open.memory() + self.lost_requests.capacity() * size_of::<u64>();
+        self.txs.memory() + own as u64
     }
 
-    fn next_tx(&self, from: u64) -> Option<u64> {
-        self.txs.range(from..).next().map(|(id, _)| *id)
-    }
-
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.txs.get(&id).map(|t| &**t as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.txs.get_mut(&id).map(|t| &mut **t as &mut dyn Transaction)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        if let Some(tx) = self.txs.remove(&id) {
+        if let Some(tx) = self.txs.remove(id) {
             let held: usize = tx.call.sides.iter().map(|s| s.stub.len()).sum();
             self.stubs = self.stubs.saturating_sub(held);
+            for dir in [Direction::ToServer, Direction::ToClient] {
+                self.open.remove(tx.key(), dir, id);
+            }
         }
     }
 }

@@ -207,11 +207,36 @@ fn an_answer_to_what_was_not_seen() {
 fn too_many() {
     let mut t = Talk::new(6);
     t.config.dcerpc.max_tx = 2;
-    for call in 0..50 {
-        t.say(ToServer, &request(3, call, 0, 1, b"x"));
+    for call in 0..4 {
+        assert_eq!(t.say(ToServer, &request(3, call, 0, 1, b"x")), Outcome::More);
     }
-    assert!(t.parser.tx(0).unwrap().base().events.has(0) && t.parser.txs().count() <= 4);
-    assert!(t.shared.counters.tx_limit[crate::AppProto::Dcerpc as usize] > 40);
+    assert!(t.parser.tx(0).unwrap().base().events.has(0));
+    // The next one waits until some were looked at and are gone.
+    assert_eq!(t.say(ToServer, &request(3, 4, 0, 1, b"x")), Outcome::Full);
+    assert_eq!((t.parser.txs().count(), t.waiting[0].len() > 20), (4, true));
+    let complete = |t: &Talk, id: &u64| t.parser.tx(*id).unwrap().base().progress == [COMPLETE; 2];
+    let gone: Vec<u64> = t.parser.txs().filter(|id| complete(&t, id)).collect();
+    assert!(gone.len() >= 2, "{gone:?}");
+    gone.into_iter().for_each(|id| t.parser.free_tx(&mut t.shared, id));
+    assert_eq!(t.say(ToServer, b""), Outcome::More);
+    assert!(t.waiting[0].is_empty() && t.shared.counters.tx_limit[crate::AppProto::Dcerpc as usize] > 1);
+}
+
+/// A thousand open calls of the same number: the answers find theirs in order, whatever comes between.
+#[test]
+fn calls_of_one_number() {
+    let mut t = Talk::new(6);
+    t.say(ToServer, &bind(1));
+    t.say(ToClient, &bind_ack());
+    for n in 0..600u16 {
+        t.say(ToServer, &request(3, 7, 0, 1, &n.to_le_bytes()));
+    }
+    for n in 0..600u16 {
+        t.say(ToClient, &response(3, 7, &n.to_le_bytes()));
+        let id = u64::from(n) + 1;
+        assert_eq!(t.parser.tx(id).unwrap().base().progress, [COMPLETE; 2], "{n}");
+        assert_eq!(t.parser.tx(id + 1).map_or([COMPLETE, 0], |t| t.base().progress), [COMPLETE, 0], "{n}");
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use margay_json::Json;
 use crate::config::AppLogOptions;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
-use super::bytes::Uuid;
 use super::call::{Call, fragments};
+use super::open::{DatagramKey, Key};
 use super::pdu::{self, kind};
 
 /// A transaction of DCE/RPC.
@@ -16,7 +16,17 @@ pub(super) struct DcerpcTx {
     pub base: TxBase,
     pub call: Call,
     /// Over UDP: what tells the call.
-    pub datagram: Option<(Uuid, u32)>,
+    pub datagram: Option<DatagramKey>,
+}
+
+impl DcerpcTx {
+    /// What tells its call.
+    pub(super) const fn key(&self) -> Key {
+        match self.datagram {
+            Some(key) => Key::Datagram(key),
+            None => Key::Call(self.call.id),
+        }
+    }
 }
 
 impl Transaction for DcerpcTx {
@@ -26,6 +36,10 @@ impl Transaction for DcerpcTx {
 
     fn base_mut(&mut self) -> &mut TxBase {
         &mut self.base
+    }
+
+    fn held(&self) -> u64 {
+        self.base.held() + self.call.held() as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {

@@ -6,6 +6,9 @@ use flate2::{Crc, Decompress, FlushDecompress};
 
 use super::{Coding, Piece, SCRATCH, Status, Step};
 
+/// Memory of an inflating stream: its window of 32 KiB, and tables.
+const INFLATE: usize = 48 << 10;
+
 /// What a member of gzip begins with.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
@@ -85,6 +88,11 @@ impl Flate {
             crc: Crc::new(),
             pending: None,
         }
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) const fn memory(&self) -> usize {
+        INFLATE
     }
 
     /// Starts with another idea of what the data is; `false` where there is none left. The caller gives all bytes again.

@@ -151,6 +151,14 @@ impl Engine {
         }
     }
 
+    fn memory(&self) -> usize {
+        match self {
+            Engine::Flate(e) => e.memory(),
+            Engine::Lzma(e) => e.memory(),
+            Engine::Brotli(e) => e.memory(),
+        }
+    }
+
     fn retry(&mut self) -> bool {
         match self {
             Engine::Flate(e) => e.retry(),
@@ -367,6 +375,12 @@ impl Decoder {
         let on = |c: &&Coding| **c != Coding::Lzma || limits.lzma_memory > 0;
         let layers = codings.iter().filter(on).take(MAX_LAYERS).map(|&c| Layer::new(c, limits)).collect();
         Decoder { layers, account: Account { limits, ..Account::default() } }
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory(&self) -> usize {
+        let layer = |l: &Layer| size_of::<Layer>() + SCRATCH + l.hold.capacity() + l.engine.memory();
+        self.layers.iter().map(layer).sum()
     }
 
     /// Decodes a piece; what comes out is handed to `sink` in pieces of at most [`SCRATCH`] bytes.

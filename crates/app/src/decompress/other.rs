@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use brotli_decompressor::{Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, StandardAlloc};
 use liblzma::stream::{Action, Error, Status, Stream};
 
 use super::{Piece, SCRATCH, Step};
 
+/// Memory of the library's decoder besides its dictionary.
+const LZMA_STATE: usize = 64 << 10;
 /// Properties, size of the dictionary, size of what is compressed.
 const LZMA_HEADER: usize = 13;
 
@@ -43,6 +45,15 @@ impl Lzma {
             cut: false,
             left: u64::MAX,
             done: false,
+        }
+    }
+
+    /// Bytes of memory that it holds, once it has its dictionary.
+    pub(super) fn memory(&self) -> usize {
+        let [_, a, b, c, d, ..] = self.header;
+        match self.stream {
+            Some(_) => LZMA_STATE + u32::from_le_bytes([a, b, c, d]) as usize,
+            None => 0,
         }
     }
 
@@ -132,7 +143,31 @@ impl Lzma {
     }
 }
 
-type State = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
+/// Makes memory for the library, and counts it.
+#[derive(Default)]
+struct Counted {
+    inner: StandardAlloc,
+    bytes: usize,
+}
+
+impl<T: Clone + Default> Allocator<T> for Counted
+where
+    StandardAlloc: Allocator<T>,
+{
+    type AllocatedMemory = <StandardAlloc as Allocator<T>>::AllocatedMemory;
+
+    fn alloc_cell(&mut self, len: usize) -> Self::AllocatedMemory {
+        self.bytes = self.bytes.saturating_add(len.saturating_mul(size_of::<T>()));
+        self.inner.alloc_cell(len)
+    }
+
+    fn free_cell(&mut self, data: Self::AllocatedMemory) {
+        self.bytes = self.bytes.saturating_sub(data.slice().len().saturating_mul(size_of::<T>()));
+        self.inner.free_cell(data);
+    }
+}
+
+type State = BrotliState<Counted, Counted, Counted>;
 
 /// Bytes that Brotli's decoder is given at a time. What it decoded of a piece is lost where the piece is damaged: with
 /// pieces of this size, cut at the same places however the input is split, that is little, and always the same.
@@ -160,9 +195,14 @@ impl fmt::Debug for Brotli {
 
 impl Brotli {
     pub(super) fn new() -> Brotli {
-        let a = StandardAlloc::default;
+        let a = Counted::default;
         let state = Box::new(State::new_strict(a(), a(), a()));
         Brotli { state, total: 0, block: [0; BLOCK], count: 0, fed: 0, last: false, done: false }
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<State>() + self.state.alloc_u8.bytes + self.state.alloc_u32.bytes + self.state.alloc_hc.bytes
     }
 
     /// The body is at its end: what is not a whole block is decoded as well.

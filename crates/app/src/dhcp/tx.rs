@@ -61,6 +61,11 @@ impl Transaction for DhcpTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        let options: usize = self.message.options.iter().map(|(_, o)| size_of::<(u8, Vec<u8>)>() + o.capacity()).sum();
+        self.base.held() + (options + self.message.hardware.capacity()) as u64
+    }
+
     fn buffer<'a>(&'a self, _: u8, _: Direction, _: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
         None
     }

@@ -114,6 +114,13 @@ pub struct Message {
 }
 
 impl Message {
+    /// Bytes of memory that it holds beyond its own size.
+    pub(super) fn held(&self) -> usize {
+        self.records.capacity() * size_of::<Record>()
+            + self.data_names.capacity() * size_of::<Text>()
+            + self.text.capacity()
+    }
+
     /// Reads a message.
     pub fn read(data: &[u8]) -> Message {
         let mut message = Message::default();

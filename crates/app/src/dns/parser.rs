@@ -5,7 +5,6 @@
 //! comes behind it, as segments of DNS begin with one.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use margay_flow::Direction;
 
@@ -13,6 +12,7 @@ use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::recognise::Probed;
 use crate::tx::Transaction;
+use crate::tx_list::{TxList, transactions_in_list};
 
 use super::message::Message;
 use super::tx::DnsTx;
@@ -39,9 +39,7 @@ struct Side {
 pub(super) struct DnsParser {
     proto: AppProto,
     stream: bool,
-    txs: VecDeque<Option<Box<DnsTx>>>,
-    /// Number of the first of `txs`.
-    first: u64,
+    txs: TxList<DnsTx>,
     sides: [Side; 2],
     /// Identifiers of requests that a `config` rule kept out of the log: their responses go with them.
     unlogged: VecDeque<u16>,
@@ -49,37 +47,15 @@ pub(super) struct DnsParser {
 
 impl DnsParser {
     pub(super) fn new(proto: AppProto, stream: bool) -> Self {
-        DnsParser {
-            proto,
-            stream,
-            txs: VecDeque::new(),
-            first: 0,
-            sides: Default::default(),
-            unlogged: VecDeque::new(),
-        }
-    }
-
-    fn next(&self) -> u64 {
-        self.first.saturating_add(self.txs.len() as u64)
-    }
-
-    fn get(&self, id: u64) -> Option<&DnsTx> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get(i)?.as_deref()
+        DnsParser { proto, stream, txs: TxList::default(), sides: Default::default(), unlogged: VecDeque::new() }
     }
 
     /// A message, which begins `at` bytes into what was given.
     fn message(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, data: &[u8]) {
-        if self.txs.len() >= cx.config.dns.max_tx {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(self.proto as usize) {
-                *n += 1;
-            }
-            return;
-        }
-        let id = self.next();
+        let id = self.txs.next();
         cx.shared.frames.begin(dir, PDU_FRAME, at, Some(id));
         cx.shared.frames.end(dir, (at + data.len()) as u64);
-        let mut tx = Box::new(DnsTx::new(id, self.proto, dir, Message::read(data)));
+        let mut tx = DnsTx::new(id, self.proto, dir, Message::read(data));
         if !self.unlogged.is_empty()
             && !tx.is_request()
             && let Some(i) = self.unlogged.iter().position(|&u| u == tx.message.id)
@@ -87,12 +63,21 @@ impl DnsParser {
             self.unlogged.remove(i);
             tx.base.no_log = true;
         }
-        self.txs.push_back(Some(tx));
+        self.txs.push(|_| tx);
+    }
+
+    /// Whether there are as many transactions as there may be.
+    fn is_full(&self, cx: &mut Parse<'_>) -> bool {
+        let full = self.txs.len() >= cx.config.dns.max_tx.max(1);
+        if full {
+            cx.shared.counters.tx_limit(self.proto);
+        }
+        full
     }
 
     /// Messages of a stream.
     fn stream(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
-        let mut at = 0;
+        let (mut at, mut outcome) = (0, Outcome::More);
         loop {
             let rest = data.get(at..).unwrap_or(&[]);
             let side = &mut self.sides[dir.index()];
@@ -124,6 +109,10 @@ impl DnsParser {
                 side.message = 2 + length;
                 break;
             };
+            if self.is_full(cx) {
+                outcome = Outcome::Full;
+                break;
+            }
             // Nothing but a length keeps a connection open.
             if !message.is_empty() {
                 self.message(cx, dir, at + 2, message);
@@ -132,7 +121,7 @@ impl DnsParser {
         }
         let side = &mut self.sides[dir.index()];
         side.waiting = data.len().saturating_sub(at);
-        if cx.end && side.waiting > 0 {
+        if cx.end && side.waiting > 0 && outcome == Outcome::More {
             // The rest of it will never come.
             let cut = data.get(at + 2..).filter(|m| side.message > 0 && !side.lost && !m.is_empty());
             if let Some(message) = cut {
@@ -141,7 +130,7 @@ impl DnsParser {
             at = data.len();
             self.sides[dir.index()] = Side { lost: true, ..Side::default() };
         }
-        Parsed::used(at)
+        Parsed { consumed: at, outcome }
     }
 }
 
@@ -152,7 +141,8 @@ impl Parser for DnsParser {
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if !self.stream {
-            if !data.is_empty() {
+            // A datagram is inspected before the next one comes.
+            if !data.is_empty() && !self.is_full(cx) {
                 self.message(cx, dir, 0, data);
             }
             return Parsed::used(data.len());
@@ -183,22 +173,14 @@ impl Parser for DnsParser {
         Outcome::More
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.first..self.next()
+    fn memory(&mut self) -> u64 {
+        self.txs.memory() + (self.unlogged.capacity() * size_of::<u16>()) as u64
     }
 
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.get(id).map(|t| t as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get_mut(i)?.as_deref_mut().map(|t| t as &mut dyn Transaction)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
-        if let Some(tx) = self.txs.get_mut(i).and_then(Option::take)
+        if let Some(tx) = self.txs.remove(id)
             && tx.base.no_log
             && tx.is_request()
         {
@@ -206,10 +188,6 @@ impl Parser for DnsParser {
                 self.unlogged.pop_front();
             }
             self.unlogged.push_back(tx.message.id);
-        }
-        while let Some(None) = self.txs.front() {
-            self.txs.pop_front();
-            self.first += 1;
         }
     }
 }

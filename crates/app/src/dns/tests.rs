@@ -33,13 +33,14 @@ struct Talk {
     shared: Shared,
     parser: Box<dyn Parser>,
     waiting: [Vec<u8>; 2],
+    outcome: Outcome,
 }
 
 impl Talk {
     fn new(proto: u8) -> Talk {
         let (config, flow) = (AppConfig::default(), flow(proto, 53));
         let parser = (PROTOCOL.parser)(&config, &flow);
-        Talk { config, flow, shared: Shared::default(), parser, waiting: Default::default() }
+        Talk { config, flow, shared: Shared::default(), parser, waiting: Default::default(), outcome: Outcome::More }
     }
 
     fn feed(&mut self, dir: Direction, data: &[u8], end: bool) -> &mut Self {
@@ -54,7 +55,7 @@ impl Talk {
             inline: false,
         };
         let parsed = self.parser.data(&mut cx, dir, waiting);
-        assert_eq!(parsed.outcome, Outcome::More);
+        self.outcome = parsed.outcome;
         let used = if self.flow.proto == 17 { waiting.len() } else { parsed.consumed };
         waiting.drain(..used);
         self
@@ -252,18 +253,24 @@ fn over_a_stream_with_holes() {
 }
 
 #[test]
-fn too_many_messages_are_counted() {
+fn too_many_messages_wait() {
     let mut t = Talk::new(6);
     t.config.dns.max_tx = 10;
     let q = over_tcp(QUERY);
     t.feed(ToServer, &q.repeat(12), false);
-    assert_eq!((t.txs().count(), t.shared.counters.tx_limit[PROTOCOL.proto as usize]), (10, 2));
+    assert_eq!((t.outcome, t.txs().count(), t.waiting[0].len()), (Outcome::Full, 10, 2 * q.len()));
+    assert_eq!(t.shared.counters.tx_limit[PROTOCOL.proto as usize], 1);
     for id in t.parser.txs() {
         t.parser.free_tx(&mut t.shared, id);
     }
     assert!(t.parser.txs().is_empty());
-    t.feed(ToServer, &q, false);
-    assert_eq!(t.ids(), [(10, String::new())]);
+    t.feed(ToServer, &[], false);
+    assert_eq!((t.outcome, t.ids()), (Outcome::More, vec![(10, String::new()), (11, String::new())]));
+    // Of datagrams each is looked at before the next one comes.
+    let mut t = Talk::new(17);
+    t.config.dns.max_tx = 1;
+    t.feed(ToServer, QUERY, false).feed(ToServer, QUERY, false);
+    assert_eq!((t.outcome, t.txs().count()), (Outcome::More, 1));
 }
 
 #[test]

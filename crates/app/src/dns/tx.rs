@@ -64,6 +64,10 @@ impl Transaction for DnsTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        self.base.held() + self.message.held() as u64
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         super::buffers::buffer(self, id, dir, index).map(Found::whole)
     }

@@ -235,6 +235,23 @@ impl File {
         self.logged
     }
 
+    /// Bytes of memory that it holds, with its own size.
+    fn held(&self) -> u64 {
+        let stored = match &self.store {
+            StoreState::Maybe(held) | StoreState::Wanted(held) => held.bytes().len(),
+            StoreState::No | StoreState::Storing(_) | StoreState::Done(_) => 0,
+        };
+        let own = self.name.capacity()
+            + self.window.memory()
+            + self.sids.capacity() * size_of::<u32>()
+            + self.head.capacity()
+            + self.magic.get().map_or(0, |m| m.len())
+            + self.hasher.as_ref().map_or(0, |_| size_of::<Hasher>())
+            + self.whole.as_ref().map_or(0, |w| w.len())
+            + stored;
+        (size_of::<File>() + own) as u64
+    }
+
     fn append(&mut self, engine: &mut FileEngine, config: &FileConfig, data: &[u8]) {
         if let (Some(key), Some((start, _))) = (&self.whole, self.range) {
             range::append(engine, config, key, start.saturating_add(self.size), data);
@@ -347,6 +364,8 @@ pub struct Files {
     store: [Vec<u32>; 2],
     /// All files before this index were logged.
     logged: usize,
+    /// Bytes that those hold.
+    logged_bytes: u64,
 }
 
 impl Files {
@@ -538,7 +557,8 @@ impl Files {
                 f.store = StoreState::No;
             }
         }
-        while self.list.get(self.logged).is_some_and(|f| f.logged) {
+        while let Some(f) = self.list.get(self.logged).filter(|f| f.logged) {
+            self.logged_bytes += f.held();
             self.logged += 1;
         }
     }
@@ -558,6 +578,14 @@ impl Files {
     /// Whether a file is open in a direction.
     pub fn is_open(&self, dir: Direction) -> bool {
         self.open.get(dir.index()).is_some_and(Option::is_some)
+    }
+
+    /// Bytes of memory that they hold. Those that were logged were counted then.
+    pub fn held(&self) -> u64 {
+        let others: u64 = self.list.iter().skip(self.logged).map(File::held).sum();
+        let unused = self.list.capacity().saturating_sub(self.list.len()) * size_of::<File>();
+        let asked: usize = self.store.iter().map(|s| s.capacity() * size_of::<u32>()).sum();
+        self.logged_bytes + others + (unused + asked) as u64
     }
 
     /// Whether there is none.

@@ -1,7 +1,6 @@
 //! The state machine: whose reply it is, and which data connection was announced.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use margay_flow::Direction;
 
@@ -10,14 +9,17 @@ use crate::ftp_data::{Command, Transfer};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::Transaction;
+use crate::tx_list::{TxList, transactions_in_list};
 
 use super::address;
 use super::events::Event;
 use super::line::{self, Line};
 use super::tx::{FtpTx, Room};
 
-/// Most transactions that are complete and were not freed yet: those of one packet.
-const COMPLETE_MAX: usize = 1024;
+/// Most transactions where the configuration names no limit.
+const TXS_MAX: u32 = 1024;
+/// Most commands that were ended for want of room and whose replies are still to come.
+const ENDED_MAX: usize = 64 << 10;
 
 /// Most announcements of one packet that are told: what is beyond is not expected.
 const EXPECTED_MAX: usize = 1024;
@@ -73,11 +75,13 @@ struct Side {
 /// A flow's FTP parser.
 #[derive(Debug, Default)]
 pub(super) struct FtpParser {
-    txs: VecDeque<Option<Box<FtpTx>>>,
-    /// Number of the first of `txs`.
-    first: u64,
-    /// Number of the first that is not complete: all behind it are not either, for replies come in order.
+    txs: TxList<FtpTx>,
+    /// Number of the first that waits for its reply: all behind it do as well, for replies come in order.
     open: u64,
+    /// Commands before that one that were ended for want of room, and whose replies are still to come.
+    ended: VecDeque<Verb>,
+    /// The transaction of the reply to one of those, until all of it is there.
+    stand_in: Option<(u64, Verb)>,
     sides: [Side; 2],
     /// Within a reply of several lines.
     within: bool,
@@ -86,42 +90,62 @@ pub(super) struct FtpParser {
 }
 
 impl FtpParser {
-    fn next(&self) -> u64 {
-        self.first.saturating_add(self.txs.len() as u64)
-    }
-
     fn side(&mut self, dir: Direction) -> &mut Side {
         let [client, server] = &mut self.sides;
         if dir == Direction::ToServer { client } else { server }
     }
 
     fn get(&mut self, id: u64) -> Option<&mut FtpTx> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get_mut(i)?.as_deref_mut()
+        self.txs.get_mut(id)
     }
 
-    fn peek(&self, id: u64) -> Option<&FtpTx> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get(i)?.as_deref()
-    }
-
-    /// Makes a transaction; `None` where there are too many.
-    fn make(&mut self, cx: &mut Parse<'_>) -> Option<u64> {
-        let waiting = self.next().saturating_sub(self.open);
-        let most = u64::from(cx.config.ftp.max_tx);
-        if (most != 0 && waiting >= most) || self.txs.len() as u64 >= waiting.saturating_add(COMPLETE_MAX as u64) {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Ftp as usize) {
-                *n += 1;
-            }
-            let oldest = if waiting > 0 { self.open } else { self.first };
-            if let Some(tx) = self.get(oldest) {
-                tx.event(Event::TooManyTransactions, Direction::ToServer);
-            }
-            return None;
+    /// Most transactions.
+    fn most(cx: &Parse<'_>) -> usize {
+        match cx.config.ftp.max_tx {
+            0 => TXS_MAX as usize,
+            n => n as usize,
         }
-        let id = self.next();
-        self.txs.push_back(Some(Box::new(FtpTx::new(id))));
-        Some(id)
+    }
+
+    /// Makes room for the transaction of a command. Where there are as many as there may be the command that has waited longest
+    /// for its reply is ended: it goes once it was looked at.
+    fn make_room(&mut self, cx: &mut Parse<'_>) -> Result<(), Outcome> {
+        self.has_room(cx)?;
+        if self.txs.len() < Self::most(cx) {
+            return Ok(());
+        }
+        self.skip_answered();
+        if self.open < self.txs.next() {
+            if self.ended.len() >= ENDED_MAX {
+                return Err(Outcome::Failed);
+            }
+            cx.shared.counters.tx_limit(AppProto::Ftp);
+            let id = self.open;
+            self.open += 1;
+            let verb = self.txs.get(id).map_or(Verb::Other, |tx| Verb::of(&tx.command));
+            self.ended.push_back(verb);
+            if let Some(tx) = self.get(id) {
+                tx.event(Event::TooManyTransactions, Direction::ToServer);
+                tx.complete();
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes of one more transaction where there are so many that those which are complete must first go.
+    fn has_room(&self, cx: &Parse<'_>) -> Result<(), Outcome> {
+        if self.txs.len() >= Self::most(cx).saturating_mul(2) { Err(Outcome::Full) } else { Ok(()) }
+    }
+
+    /// Finds the first transaction that waits for its reply: some of those between have one, or never will.
+    fn skip_answered(&mut self) {
+        while self.open < self.txs.next() && self.txs.get(self.open).is_none_or(|tx| tx.unasked) {
+            self.open += 1;
+        }
+    }
+
+    fn make(&mut self) -> u64 {
+        self.txs.push(FtpTx::new)
     }
 
     fn line(&mut self, cx: &mut Parse<'_>, dir: Direction, line: &[u8], too_long: bool) -> Outcome {
@@ -137,7 +161,10 @@ impl FtpParser {
         if name.is_empty() {
             return Outcome::More;
         }
-        let Some(id) = self.make(cx) else { return Outcome::Failed };
+        if let Err(outcome) = self.make_room(cx) {
+            return outcome;
+        }
+        let id = self.make();
         let client = cx.flow.src;
         let room = room(cx);
         let Some(tx) = self.get(id) else { return Outcome::Failed };
@@ -185,20 +212,13 @@ impl FtpParser {
     /// A line of the server.
     fn reply(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
         let (code, text) = line::reply(line);
-        while self.open < self.next() && self.peek(self.open).is_none() {
-            self.open += 1;
-        }
-        if self.open >= self.next() {
+        let id = match self.whose(cx, code.is_some()) {
+            Ok(Some(id)) => id,
             // What is no reply, and to nothing, has no meaning.
-            if code.is_none() {
-                return Outcome::More;
-            }
-            let Some(id) = self.make(cx) else { return Outcome::Failed };
-            if let Some(tx) = self.get(id) {
-                tx.base.one_sided(Direction::ToServer, super::COMPLETE);
-            }
-        }
-        let (id, room, limit) = (self.open, room(cx), cx.config.ftp.max_line as usize);
+            Ok(None) => return Outcome::More,
+            Err(outcome) => return outcome,
+        };
+        let (room, limit) = (room(cx), cx.config.ftp.max_line as usize);
         let Some(tx) = self.get(id) else { return Outcome::Failed };
         if !tx.add_reply(code.map(|c| c.digits), text, limit, room) {
             cx.shared.counters.ftp_memcap += 1;
@@ -213,19 +233,50 @@ impl FtpParser {
         if code.more || code.digits[0] == b'1' {
             return Outcome::More;
         }
-        self.open += 1;
-        let outcome = self.answered(cx, id, code.digits, text);
+        let verb = match self.stand_in.take() {
+            Some((_, verb)) => verb,
+            None => {
+                self.open += 1;
+                self.txs.get(id).map_or(Verb::Other, |tx| Verb::of(&tx.command))
+            }
+        };
+        let outcome = self.answered(cx, id, verb, code.digits, text);
         if let Some(tx) = self.get(id) {
             tx.complete();
         }
         outcome
     }
 
+    /// The transaction of a line of the server; where there is none to which it could be a reply, one is made for it if it has
+    /// a code.
+    fn whose(&mut self, cx: &mut Parse<'_>, has_code: bool) -> Result<Option<u64>, Outcome> {
+        if let Some((id, _)) = self.stand_in {
+            return Ok(Some(id));
+        }
+        if self.ended.is_empty() {
+            self.skip_answered();
+            if self.open < self.txs.next() {
+                return Ok(Some(self.open));
+            }
+        }
+        if !has_code {
+            return Ok(None);
+        }
+        self.has_room(cx)?;
+        let verb = self.ended.pop_front();
+        let id = self.make();
+        if let Some(tx) = self.get(id) {
+            tx.base.one_sided(Direction::ToServer, super::COMPLETE);
+            tx.unasked = verb.is_some();
+        }
+        self.stand_in = verb.map(|verb| (id, verb));
+        Ok(Some(id))
+    }
+
     /// The last reply to a command is there.
-    fn answered(&mut self, cx: &mut Parse<'_>, id: u64, code: [u8; 3], text: &[u8]) -> Outcome {
+    fn answered(&mut self, cx: &mut Parse<'_>, id: u64, verb: Verb, code: [u8; 3], text: &[u8]) -> Outcome {
         let Some(tx) = self.get(id) else { return Outcome::More };
         let refused = matches!(code[0], b'4' | b'5');
-        let verb = Verb::of(&tx.command);
         match verb {
             Verb::Passive | Verb::ExtendedPassive => {
                 let port = match (verb, &code) {
@@ -298,18 +349,25 @@ impl Parser for FtpParser {
             (side.scan, side.skip) = (0, too_long);
             at += used;
             let outcome = self.line(cx, dir, line, too_long);
+            if outcome == Outcome::Full {
+                // The line comes again.
+                self.side(dir).skip = false;
+                return Parsed { consumed: at - used, outcome };
+            }
             if outcome != Outcome::More {
                 return Parsed { consumed: at, outcome };
             }
         }
         if cx.end && dir == Direction::ToClient {
             // No reply will come to what is left.
-            for id in self.open..self.next() {
+            let mut from = self.open;
+            while let Some(id) = self.txs.next_id(from) {
+                from = id + 1;
                 if let Some(tx) = self.get(id) {
                     tx.complete();
                 }
             }
-            self.open = self.next();
+            self.open = self.txs.next();
         }
         Parsed::used(at)
     }
@@ -324,27 +382,15 @@ impl Parser for FtpParser {
         Outcome::More
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.first..self.next()
+    fn memory(&mut self) -> u64 {
+        self.txs.memory() + (self.ended.capacity() * size_of::<Verb>()) as u64
     }
 
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.peek(id).map(|t| t as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.get(id).map(|t| t as &mut dyn Transaction)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, shared: &mut Shared, id: u64) {
-        let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
-        if let Some(mut tx) = self.txs.get_mut(i).and_then(Option::take) {
+        if let Some(mut tx) = self.txs.remove(id) {
             tx.uncount(&mut shared.counters.ftp_memory);
         }
-        while let Some(None) = self.txs.front() {
-            self.txs.pop_front();
-            self.first += 1;
-        }
-        self.open = self.open.max(self.first);
     }
 }

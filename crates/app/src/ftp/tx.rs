@@ -43,6 +43,8 @@ pub struct FtpTx {
     pub(super) bounce: bool,
     /// Whether a reply came.
     pub(super) answered: bool,
+    /// It is the reply to a command whose transaction is gone.
+    pub(super) unasked: bool,
     reply_bytes: usize,
     /// Memory that was last counted for it.
     counted: u64,
@@ -139,6 +141,12 @@ impl Transaction for FtpTx {
 
     fn base_mut(&mut self) -> &mut TxBase {
         &mut self.base
+    }
+
+    fn held(&self) -> u64 {
+        let replies: usize = self.replies.capacity() * size_of::<Vec<u8>>() + self.reply_bytes;
+        let codes = self.codes.capacity() * size_of::<[u8; 3]>();
+        self.base.held() + (self.command.capacity() + self.data.capacity() + replies + codes) as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {

@@ -100,6 +100,10 @@ impl Parser for DataParser {
         }
     }
 
+    fn memory(&mut self) -> u64 {
+        self.tx.as_ref().map_or(0, |tx| size_of::<DataTx>() as u64 + tx.held())
+    }
+
     fn txs(&self) -> Range<u64> {
         match (&self.tx, self.freed) {
             (Some(_), _) => 0..1,

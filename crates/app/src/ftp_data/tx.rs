@@ -26,6 +26,10 @@ impl Transaction for DataTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        self.base.held() + self.transfer.name.capacity() as u64
+    }
+
     fn buffer<'a>(&'a self, _: u8, _: Direction, _: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
         None
     }

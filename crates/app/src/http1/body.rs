@@ -218,6 +218,15 @@ impl Body {
         }
     }
 
+    /// Bytes of memory that it holds beyond its own size: what rules look at, what undoes its coding, and what is known of it.
+    pub(crate) fn held(&self) -> usize {
+        self.window.memory()
+            + self.decoder.as_ref().map_or(0, Decoder::memory)
+            + self.multipart.as_ref().map_or(0, |m| size_of::<Multipart>() + m.memory())
+            + self.file.name.capacity()
+            + self.file.whole.as_ref().map_or(0, |(key, _)| key.capacity())
+    }
+
     /// The window for rules.
     pub(crate) const fn window(&self) -> &Window {
         &self.window

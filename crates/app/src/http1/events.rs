@@ -60,6 +60,7 @@ events! {
     MultipartNoData "multipart_no_filedata";
     MultipartHeader "multipart_invalid_header";
     ResponseBodyUnexpected "response_body_unexpected";
+    TooManyTransactions "too_many_transactions";
 }
 
 #[cfg(test)]

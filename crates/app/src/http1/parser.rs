@@ -5,13 +5,13 @@
 //! between the directions is in `to_server` and `to_client`.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::Transaction;
+use crate::tx_list::{TxList, transactions_in_list};
 
 use super::body::Framing;
 use super::chunked::{self, Chunk};
@@ -95,13 +95,44 @@ pub(super) enum Step {
 /// A flow's HTTP/1 parser.
 #[derive(Debug, Default)]
 pub(super) struct Http1Parser {
-    txs: VecDeque<Option<Box<Http1Tx>>>,
-    /// Number of the first of `txs`.
-    first: u64,
+    txs: TxList<Http1Tx>,
     pub request: Side,
     pub response: Side,
+    /// No request before this one waits for a response, but those of `ended`.
+    pub due: u64,
+    /// Methods of requests that were ended for want of room, and whose responses are still to come.
+    pub ended: VecDeque<EndedMethod>,
+    /// The transaction of the response to one of those, while it is at hand.
+    pub stand_in: Option<u64>,
     /// What waits of the client can be read now.
     pub resume: bool,
+}
+
+/// What of a method decides how its response is read (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndedMethod {
+    Head,
+    Connect,
+    Other,
+}
+
+impl EndedMethod {
+    fn of(method: &[u8]) -> EndedMethod {
+        match method {
+            b"HEAD" => EndedMethod::Head,
+            b"CONNECT" => EndedMethod::Connect,
+            _ => EndedMethod::Other,
+        }
+    }
+
+    /// Its name, where it matters.
+    pub(super) const fn name(self) -> &'static [u8] {
+        match self {
+            EndedMethod::Head => b"HEAD",
+            EndedMethod::Connect => b"CONNECT",
+            EndedMethod::Other => b"",
+        }
+    }
 }
 
 impl Http1Parser {
@@ -113,38 +144,84 @@ impl Http1Parser {
     }
 
     /// Number of the next transaction.
-    pub(super) fn next(&self) -> u64 {
-        self.first.saturating_add(self.txs.len() as u64)
+    pub(super) const fn next(&self) -> u64 {
+        self.txs.next()
     }
 
     pub(super) fn get(&mut self, id: u64) -> Option<&mut Http1Tx> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get_mut(i)?.as_deref_mut()
+        self.txs.get_mut(id)
     }
 
     pub(super) fn peek(&self, id: u64) -> Option<&Http1Tx> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get(i)?.as_deref()
+        self.txs.get(id)
+    }
+
+    /// The number of the transaction that a direction is at.
+    pub(super) fn at(&self, dir: Direction) -> u64 {
+        match dir {
+            Direction::ToServer => self.request.tx,
+            Direction::ToClient => self.stand_in.unwrap_or(self.response.tx),
+        }
     }
 
     /// The transaction a direction is at.
     pub(super) fn current(&mut self, dir: Direction) -> Option<&mut Http1Tx> {
-        let id = self.side(dir).tx;
+        let id = self.at(dir);
         self.get(id)
     }
 
-    /// Makes a transaction; `None` where there are too many.
-    pub(super) fn make(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Option<u64> {
-        if server.max_tx != 0 && self.txs.len() >= server.max_tx as usize {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Http1 as usize) {
-                *n += 1;
-            }
-            return None;
+    /// Makes the transaction of a request. Where there are as many as there may be, the one that has waited longest for its
+    /// response is ended: it goes once it was looked at.
+    pub(super) fn make(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<u64, Outcome> {
+        let most = server.max_tx as usize;
+        if most != 0 && self.txs.len() >= most && self.txs.len() < most.saturating_mul(2) {
+            cx.shared.counters.tx_limit(AppProto::Http1);
+            self.end_oldest(cx, server)?;
         }
-        let id = self.next();
+        self.make_for_response(cx, server)
+    }
+
+    /// Makes a transaction; what comes of it where there are so many that those which are complete must first go.
+    pub(super) fn make_for_response(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<u64, Outcome> {
+        let most = server.max_tx as usize;
+        if most != 0 && self.txs.len() >= most.saturating_mul(2) {
+            return Err(Outcome::Full);
+        }
         let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
-        self.txs.push_back(Some(Box::new(Http1Tx::new(id, server, inline))));
-        Some(id)
+        Ok(self.txs.push(|id| Http1Tx::new(id, server, inline)))
+    }
+
+    /// Ends the request that has waited longest for its response, if one does.
+    fn end_oldest(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(), Outcome> {
+        /// Most requests whose responses are still to come when their transactions are gone.
+        const ENDED_MAX: usize = 64 << 10;
+        let mut from = self.due.max(self.response.tx);
+        while let Some(id) = self.txs.next_id(from) {
+            from = id + 1;
+            let Some(tx) = self.txs.get(id) else { continue };
+            if tx.base.progress[Direction::ToServer.index()] < COMPLETE {
+                // It still comes, and so it is the last one.
+                break;
+            }
+            let begun = tx.base.progress[Direction::ToClient.index()] > 0;
+            if tx.stand_in || begun {
+                self.due = from;
+                continue;
+            }
+            if self.ended.len() >= ENDED_MAX {
+                return Err(Outcome::Failed);
+            }
+            self.ended.push_back(EndedMethod::of(tx.method()));
+            self.due = from;
+            if let Some(tx) = self.get(id) {
+                tx.event(Event::TooManyTransactions);
+                tx.body_end(cx, server, Direction::ToClient, true);
+                tx.base.advance(Direction::ToClient, COMPLETE);
+                tx.count(&mut cx.shared.counters.http_memory);
+            }
+            break;
+        }
+        Ok(())
     }
 
     fn step(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8]) -> Step {
@@ -471,6 +548,7 @@ impl Http1Parser {
             tx.count(&mut cx.shared.counters.http_memory);
         }
         let next = self.next();
+        let stood_in = dir == Direction::ToClient && self.stand_in.take().is_some();
         let side = self.side(dir);
         side.state = State::Start;
         side.framing = Framing::None;
@@ -479,6 +557,7 @@ impl Http1Parser {
         side.ended = true;
         side.tx = match dir {
             Direction::ToServer => next,
+            Direction::ToClient if stood_in => side.tx,
             Direction::ToClient => side.tx.saturating_add(1),
         };
     }
@@ -563,7 +642,7 @@ impl Parser for Http1Parser {
         let server = config.http1.server(cx.flow.dst);
         let mut at = 0;
         let mut outcome = Outcome::More;
-        let before = self.side(dir).tx;
+        let before = self.at(dir);
         // A step that uses nothing changes the state, and no two of them follow each other without end.
         let mut idle = 0;
         if !data.is_empty() {
@@ -602,7 +681,7 @@ impl Parser for Http1Parser {
             self.end_frame(cx, dir, data.len() as u64);
         }
         // What was finished was counted then.
-        let now = self.side(dir).tx;
+        let now = self.at(dir);
         for id in [Some(before), Some(now).filter(|id| *id != before)].into_iter().flatten() {
             if let Some(tx) = self.get(id) {
                 tx.count(&mut cx.shared.counters.http_memory);
@@ -629,28 +708,15 @@ impl Parser for Http1Parser {
         self.side(dir).state = State::Ignore;
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.first..self.next()
+    fn memory(&mut self) -> u64 {
+        self.txs.memory() + (self.ended.capacity() * size_of::<EndedMethod>()) as u64
     }
 
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.peek(id).map(|t| t as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.get(id).map(|t| t as &mut dyn Transaction)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, shared: &mut Shared, id: u64) {
-        let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
-        if let Some(slot) = self.txs.get_mut(i)
-            && let Some(mut tx) = slot.take()
-        {
+        if let Some(mut tx) = self.txs.remove(id) {
             tx.uncount(&mut shared.counters.http_memory);
-        }
-        while let Some(None) = self.txs.front() {
-            self.txs.pop_front();
-            self.first += 1;
         }
     }
 }

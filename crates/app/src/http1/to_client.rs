@@ -42,7 +42,9 @@ impl Http1Parser {
             }
             None => match response::is_status(data) {
                 Some(true) if data.len() > server.field_limit as usize => {
-                    let Some(()) = self.whose(cx, server) else { return Step::Stop(0, Outcome::Failed) };
+                    if let Err(outcome) = self.whose(cx, server) {
+                        return Step::Stop(0, outcome);
+                    }
                     return self.too_long(DIR);
                 }
                 Some(false) if data.len() > LONGEST_JUNK => false,
@@ -54,13 +56,13 @@ impl Http1Parser {
         }
         let Some(line) = line else { return Step::More };
         let content = data.get(..line.content).unwrap_or(&[]);
-        if self.whose(cx, server).is_none() {
-            return Step::Stop(0, Outcome::Failed);
+        if let Err(outcome) = self.whose(cx, server) {
+            return Step::Stop(0, outcome);
         }
         if line.total > server.field_limit as usize {
             return self.too_long(DIR);
         }
-        cx.shared.frames.begin(DIR, RESPONSE_FRAME, self.response.at, Some(self.response.tx));
+        cx.shared.frames.begin(DIR, RESPONSE_FRAME, self.response.at, Some(self.at(DIR)));
         self.response.last = line.ending;
         self.response.state = State::Headers;
         let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };
@@ -110,8 +112,8 @@ impl Http1Parser {
 
     /// A body without anything before it, up to the end.
     fn bare_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Step {
-        if self.whose(cx, server).is_none() {
-            return Step::Stop(0, Outcome::Failed);
+        if let Err(outcome) = self.whose(cx, server) {
+            return Step::Stop(0, outcome);
         }
         let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };
         tx.response.body.file = FileWish { wanted: true, name: tx.path(server), ..FileWish::default() };
@@ -121,8 +123,11 @@ impl Http1Parser {
         Step::Used(0)
     }
 
-    /// Finds the transaction of a response that begins, or makes one; `None` where there are too many.
-    fn whose(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Option<()> {
+    /// Finds the transaction of a response that begins, or makes one.
+    fn whose(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(), Outcome> {
+        if self.stand_in.is_some() {
+            return Ok(());
+        }
         if self.request.state == State::Protocol && self.request.tx == self.response.tx {
             // An answer shows that the line was all, unless something is behind it.
             if self.request.waiting == 0 {
@@ -131,21 +136,43 @@ impl Http1Parser {
                 self.missing_protocol();
             }
         }
-        while self.response.tx < self.next() && self.peek(self.response.tx).is_none() {
+        if !self.ended.is_empty() {
+            return self.stand_in(cx, server);
+        }
+        self.response.tx = self.response.tx.max(self.due);
+        while self.response.tx < self.next() && self.peek(self.response.tx).is_none_or(|tx| tx.stand_in) {
             self.response.tx += 1;
         }
         if self.response.tx >= self.next() {
-            let id = self.make(cx, server)?;
+            let id = self.make_for_response(cx, server)?;
             self.response.tx = id;
             if matches!(self.request.state, State::Start | State::Lost) {
                 self.request.tx = self.next();
             }
-            let tx = self.get(id)?;
-            tx.unmatched = true;
-            tx.event(Event::Unmatched);
+            if let Some(tx) = self.get(id) {
+                tx.unmatched = true;
+                tx.event(Event::Unmatched);
+                tx.base.advance(Direction::ToServer, COMPLETE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the transaction of a response whose request's is gone.
+    fn stand_in(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(), Outcome> {
+        let id = self.make_for_response(cx, server)?;
+        let method = self.ended.pop_front().map_or(&b""[..], |m| m.name());
+        if matches!(self.request.state, State::Start | State::Lost) {
+            self.request.tx = self.next();
+        }
+        if let Some(tx) = self.get(id) {
+            (tx.unmatched, tx.stand_in) = (true, true);
+            tx.request.line = method.to_vec();
+            tx.request_line.method = (0, method.len() as u32);
             tx.base.advance(Direction::ToServer, COMPLETE);
         }
-        self.get(self.response.tx).map(|_| ())
+        self.stand_in = Some(id);
+        Ok(())
     }
 
     /// The fields of a response are there.

@@ -24,8 +24,9 @@ impl Http1Parser {
             if data.len() <= server.field_limit as usize {
                 return Step::More;
             }
-            if let Some(id) = self.make(cx, server) {
-                self.request.tx = id;
+            match self.make(cx, server) {
+                Ok(id) => self.request.tx = id,
+                Err(outcome) => return Step::Stop(0, outcome),
             }
             return self.too_long(DIR);
         };
@@ -37,15 +38,19 @@ impl Http1Parser {
             return Step::Used(line.total);
         }
         if line.total > server.field_limit as usize {
-            if let Some(id) = self.make(cx, server) {
-                self.request.tx = id;
+            match self.make(cx, server) {
+                Ok(id) => self.request.tx = id,
+                Err(outcome) => return Step::Stop(0, outcome),
             }
             return self.too_long(DIR);
         }
         if !request::plausible(content) && self.unexpected(cx, server, data.get(..line.total).unwrap_or(content)) {
             return Step::Used(line.total);
         }
-        let Some(id) = self.make(cx, server) else { return Step::Stop(0, Outcome::Failed) };
+        let id = match self.make(cx, server) {
+            Ok(id) => id,
+            Err(outcome) => return Step::Stop(0, outcome),
+        };
         self.request.tx = id;
         cx.shared.frames.begin(DIR, REQUEST_FRAME, self.request.at, Some(id));
         self.request.last = line.ending;

@@ -40,6 +40,8 @@ pub struct Http1Tx {
     pub(super) status_line: StatusLine,
     /// No request was seen for the response.
     pub(super) unmatched: bool,
+    /// It is the response to a request whose transaction is gone.
+    pub(super) stand_in: bool,
     /// The request is of HTTP/0.9.
     pub(super) old: bool,
     /// Normalised request target.
@@ -270,6 +272,13 @@ impl Transaction for Http1Tx {
 
     fn base_mut(&mut self) -> &mut TxBase {
         &mut self.base
+    }
+
+    fn held(&self) -> u64 {
+        let message = |m: &Message| m.line.capacity() + m.headers.memory() + m.body.held();
+        let own = message(&self.request) + message(&self.response);
+        let uri = self.uri.capacity() + self.host.capacity() + self.host_raw.capacity();
+        self.base.held() + (own + uri) as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {

@@ -130,6 +130,12 @@ enum Stop {
 }
 
 impl Decoder {
+    /// Bytes of memory that it holds.
+    pub(super) fn memory(&self) -> usize {
+        // An entry counts for 32 bytes more than its text (RFC 7541 section 4.1), which is about what it takes.
+        self.size + self.table.capacity() * size_of::<Entry>() + self.name.capacity() + self.value.capacity()
+    }
+
     /// Reads a whole block into `fields`, which may take up to `budget` bytes. The table is never larger than `limit`.
     pub(super) fn block(&mut self, mut data: &[u8], fields: &mut Fields, limit: usize, budget: usize) -> Faults {
         let mut faults = Faults::default();

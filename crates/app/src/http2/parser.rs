@@ -3,14 +3,14 @@
 //! A frame is taken when all of it is there, but for `DATA`, of which the bytes are taken as they come. What frames mean
 //! for their transactions is in `stream`.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Range;
+use std::collections::{HashMap, VecDeque};
 
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared, Upgrade};
 use crate::proto::AppProto;
 use crate::tx::Transaction;
+use crate::tx_list::{TxList, transactions_in_list};
 
 use super::events::Event;
 use super::frame::{HEADER, Header, PREFACE, flag, kind};
@@ -18,6 +18,8 @@ use super::hpack::Decoder;
 use super::tx::Http2Tx;
 use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME};
 
+/// Most transactions that one frame makes.
+const FRAME_TXS: usize = 4;
 /// Most bytes of fields that the transactions of a flow hold together; further fields are dropped.
 const FIELDS_BUDGET: usize = 4 << 20;
 /// Most streams that the client gave up and whose response may still come. The oldest on top is at its end.
@@ -72,8 +74,7 @@ impl Side {
 #[derive(Debug)]
 pub(super) struct Http2Parser {
     proto: AppProto,
-    txs: BTreeMap<u64, Box<Http2Tx>>,
-    next: u64,
+    txs: TxList<Http2Tx>,
     /// Transactions of streams, while they are there.
     pub streams: HashMap<u32, u64>,
     pub sides: [Side; 2],
@@ -91,8 +92,7 @@ impl Default for Http2Parser {
     fn default() -> Self {
         Http2Parser {
             proto: AppProto::Http2,
-            txs: BTreeMap::new(),
-            next: 0,
+            txs: TxList::default(),
             streams: HashMap::new(),
             sides: [Side::new(State::Preface), Side::new(State::Frame)],
             oldest: 0,
@@ -105,23 +105,24 @@ impl Default for Http2Parser {
 
 impl Http2Parser {
     pub(super) fn get(&mut self, id: u64) -> Option<&mut Http2Tx> {
-        self.txs.get_mut(&id).map(|t| &mut **t)
+        self.txs.get_mut(id)
     }
 
     /// Makes a transaction of a stream; `None` where there are too many.
     pub(super) fn make(&mut self, cx: &mut Parse<'_>, stream: u32) -> Option<u64> {
         let max = (cx.config.http2.max_streams as usize).max(1);
         if self.txs.len() >= max {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(self.proto as usize) {
-                *n += 1;
-            }
-            // Those that were ended are freed with the packet at the latest.
-            if self.txs.len() >= 2 * max {
+            cx.shared.counters.tx_limit(self.proto);
+            // Not even one frame more is read then.
+            if self.txs.len() >= max.saturating_mul(2).saturating_add(FRAME_TXS) {
                 return None;
             }
             // The oldest that still goes on makes room, as soon as it was looked at.
-            while self.oldest < self.next && self.txs.get(&self.oldest).is_none_or(|t| t.base.progress == [COMPLETE; 2])
-            {
+            while let Some(id) = self.txs.next_id(self.oldest) {
+                self.oldest = id;
+                if self.txs.get(id).is_some_and(|t| t.base.progress != [COMPLETE; 2]) {
+                    break;
+                }
                 self.oldest += 1;
             }
             let oldest = self.oldest;
@@ -131,9 +132,7 @@ impl Http2Parser {
             }
         }
         let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
-        let id = self.next;
-        self.next += 1;
-        self.txs.insert(id, Box::new(Http2Tx::new(id, stream, &cx.config.http2, inline)));
+        let id = self.txs.push(|id| Http2Tx::new(id, stream, &cx.config.http2, inline));
         Some(id)
     }
 
@@ -170,7 +169,7 @@ impl Http2Parser {
     /// while it is there.
     pub(super) fn going_on(&self, stream: u32) -> Option<u64> {
         let id = *self.streams.get(&stream)?;
-        self.txs.get(&id).is_some_and(|t| t.base.progress != [COMPLETE; 2]).then_some(id)
+        self.txs.get(id).is_some_and(|t| t.base.progress != [COMPLETE; 2]).then_some(id)
     }
 
     /// Nothing more of a transaction is looked at.
@@ -200,7 +199,7 @@ impl Http2Parser {
         let left = FIELDS_BUDGET.saturating_sub(self.fields);
         let [client, server] = &mut self.sides;
         let hpack = if dir == Direction::ToServer { &mut client.hpack } else { &mut server.hpack };
-        let Some(tx) = id.and_then(|id| self.txs.get_mut(&id)) else {
+        let Some(tx) = id.and_then(|id| self.txs.get_mut(id)) else {
             // The table must go on.
             let _ = hpack.block(data, &mut super::fields::Fields::default(), limit, 0);
             return;
@@ -279,6 +278,9 @@ impl Http2Parser {
 
     fn frame(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Result<Option<usize>, Outcome> {
         let Some(h) = Header::read(rest) else { return Ok(None) };
+        if self.txs.len() >= (cx.config.http2.max_streams as usize).max(1).saturating_mul(2) {
+            return Err(Outcome::Full);
+        }
         let length = h.length as usize;
         if h.kind == kind::DATA {
             return self.data_frame(cx, dir, at, h, rest);
@@ -450,24 +452,18 @@ impl Parser for Http2Parser {
         self.upgraded(cx, from);
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.txs.first_key_value().map_or(self.next, |(id, _)| *id)..self.next
+    fn memory(&mut self) -> u64 {
+        let side = |s: &Side| s.hpack.memory() + s.block.data.capacity();
+        let own: usize = self.sides.iter().map(side).sum::<usize>()
+            + self.streams.capacity() * size_of::<(u32, u64)>()
+            + self.abandoned.capacity() * size_of::<u64>();
+        self.txs.memory() + own as u64
     }
 
-    fn next_tx(&self, from: u64) -> Option<u64> {
-        self.txs.range(from..).next().map(|(id, _)| *id)
-    }
-
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.txs.get(&id).map(|t| &**t as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.get(id).map(|t| t as &mut dyn Transaction)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, shared: &mut Shared, id: u64) {
-        if let Some(mut tx) = self.txs.remove(&id) {
+        if let Some(mut tx) = self.txs.remove(id) {
             tx.uncount(&mut shared.counters.http_memory);
             self.fields = self.fields.saturating_sub(tx.fields_memory());
             if self.streams.get(&tx.stream) == Some(&id) {

@@ -327,6 +327,15 @@ impl Transaction for Http2Tx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        let message = |m: &Message| {
+            m.memory() - m.body.window().memory()
+                + m.body.held()
+                + m.dns.as_ref().map_or(0, |d| size_of::<DnsTx>() + d.held() as usize)
+        };
+        self.base.held() + (self.messages.iter().map(message).sum::<usize>() + self.host.capacity()) as u64
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         super::buffers::buffer(self, id, dir, index, scratch)
     }

@@ -16,6 +16,11 @@ pub(super) struct Crypto {
 }
 
 impl Crypto {
+    /// Bytes of memory that it holds beyond its own size.
+    pub(super) fn held(&self) -> usize {
+        self.bytes.capacity() + self.there.capacity() * size_of::<(usize, usize)>()
+    }
+
     /// Takes a stretch; `false` where it lies too far, or too many wait.
     pub(super) fn add(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(begin) = usize::try_from(offset).ok().filter(|b| *b <= STREAM_MAX) else { return false };
@@ -62,6 +67,12 @@ pub(super) struct Chlo {
 }
 
 impl Chlo {
+    /// Bytes of memory that it holds beyond its own size.
+    pub(super) fn held(&self) -> usize {
+        let text = |t: &Option<Vec<u8>>| t.as_ref().map_or(0, Vec::capacity);
+        self.tags.capacity() + text(&self.sni) + text(&self.ua)
+    }
+
     /// Reads one; `None` where it is none, or cut off.
     pub(super) fn read(data: &[u8]) -> Option<Chlo> {
         let rest = data.strip_prefix(b"CHLO")?;

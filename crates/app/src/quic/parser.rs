@@ -1,14 +1,12 @@
 //! Datagrams: packet by packet, until both sides greeted each other.
 
-use std::ops::Range;
-
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tls::hello::Hello;
 use crate::tx::Transaction;
-use crate::tx_list::TxList;
+use crate::tx_list::{TxList, transactions_in_list};
 
 use super::events::Event;
 use super::frames;
@@ -40,7 +38,11 @@ pub(super) struct QuicParser {
 
 impl QuicParser {
     fn push(&mut self, cx: &mut Parse<'_>, tx: QuicTx) {
-        self.txs.push(tx, TXS_MAX, AppProto::Quic, cx.shared);
+        if self.txs.len() < TXS_MAX {
+            self.txs.push(|_| tx);
+        } else {
+            cx.shared.counters.tx_limit(AppProto::Quic);
+        }
     }
 
     /// One packet, as a transaction.
@@ -151,19 +153,14 @@ impl Parser for QuicParser {
         Outcome::More
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.txs.range()
+    fn memory(&mut self) -> u64 {
+        let keys = self.keys.as_ref().map_or(0, |_| size_of::<Keys>());
+        self.txs.memory() + (keys + self.crypto.iter().map(Crypto::held).sum::<usize>()) as u64
     }
 
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.txs.get(id)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.txs.get_mut(id)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        self.txs.free(id);
+        self.txs.remove(id);
     }
 }

@@ -85,6 +85,15 @@ impl Transaction for QuicTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        let pair = |p: &(Vec<u8>, Vec<u8>)| p.0.capacity() + p.1.capacity();
+        let own = self.hello.as_ref().map_or(0, |h| size_of::<Hello>() + h.held())
+            + self.chlo.as_ref().map_or(0, |c| size_of::<Chlo>() + c.held())
+            + self.ja3.get().map_or(0, pair)
+            + self.cyu.as_deref().map_or(0, pair);
+        self.base.held() + own as u64
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         super::buffers::buffer(self, id, dir, index, scratch)
     }

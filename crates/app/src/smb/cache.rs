@@ -3,21 +3,48 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
+/// What a value holds in memory beyond its own size.
+pub(super) trait Holds {
+    fn holds(&self) -> usize {
+        0
+    }
+}
+
+impl Holds for u64 {}
+
+impl Holds for Vec<u8> {
+    fn holds(&self) -> usize {
+        self.capacity()
+    }
+}
+
 /// A table. With one entry more than there is room for the oldest goes.
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
     map: HashMap<K, (V, u64)>,
     order: BTreeMap<u64, K>,
     next: u64,
+    /// Bytes that values hold beyond their size, as they were when they were put in.
+    held: usize,
 }
 
 impl<K, V> Default for Cache<K, V> {
     fn default() -> Self {
-        Cache { map: HashMap::new(), order: BTreeMap::new(), next: 0 }
+        Cache { map: HashMap::new(), order: BTreeMap::new(), next: 0, held: 0 }
     }
 }
 
-impl<K: Hash + Eq + Clone, V> Cache<K, V> {
+impl<K: Hash + Eq + Clone, V: Holds> Cache<K, V> {
+    /// Bytes of memory that it holds.
+    pub(super) fn memory(&self) -> usize {
+        self.map.capacity() * size_of::<(K, (V, u64))>() + self.order.len() * size_of::<(u64, K)>() + self.held
+    }
+
+    /// What a value holds has changed by so many bytes.
+    pub(super) const fn changed(&mut self, before: usize, now: usize) {
+        self.held = (self.held + now).saturating_sub(before);
+    }
+
     /// Puts an entry in; the value that made room for it.
     pub(super) fn insert(&mut self, max: u32, key: K, value: V) -> Option<V> {
         let old = self.remove(&key);
@@ -26,8 +53,10 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
             && let Some((_, oldest)) = self.order.pop_first()
         {
             gone = self.map.remove(&oldest).map(|(v, _)| v);
+            self.held = self.held.saturating_sub(gone.as_ref().map_or(0, V::holds));
         }
         self.next += 1;
+        self.held += value.holds();
         self.order.insert(self.next, key.clone());
         self.map.insert(key, (value, self.next));
         old.or(gone)
@@ -44,6 +73,7 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
         let (value, place) = self.map.remove(key)?;
         self.order.remove(&place);
+        self.held = self.held.saturating_sub(value.holds());
         Some(value)
     }
 }

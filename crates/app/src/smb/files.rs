@@ -27,6 +27,8 @@ pub(super) struct Track {
     next: u64,
     /// What waits, by offset.
     queue: BTreeMap<u64, Vec<u8>>,
+    /// Bytes of that.
+    bytes: usize,
 }
 
 /// What a file is put together with.
@@ -71,6 +73,11 @@ pub(super) enum Place {
 }
 
 impl Track {
+    /// Bytes of memory that wait.
+    pub(super) fn held(&self) -> usize {
+        self.bytes + self.queue.len() * size_of::<(u64, Vec<u8>)>()
+    }
+
     /// A chunk of `len` bytes begins at `offset`. What is odd about it is added to `events`.
     pub(super) fn begin(&mut self, f: &mut FileCx<'_, '_>, offset: u64, len: u64, events: &mut Vec<Event>) -> Place {
         if offset <= self.next {
@@ -117,6 +124,7 @@ impl Track {
             Place::Waits(offset) => {
                 if let Some(chunk) = self.queue.get_mut(&offset) {
                     chunk.extend_from_slice(data);
+                    self.bytes += data.len();
                     f.budget.bytes += data.len();
                 }
             }
@@ -140,6 +148,7 @@ impl Track {
                 return;
             }
             let data = entry.remove();
+            self.bytes = self.bytes.saturating_sub(data.len());
             f.budget.bytes = f.budget.bytes.saturating_sub(data.len());
             f.budget.chunks = f.budget.chunks.saturating_sub(1);
             if at > self.next {
@@ -184,6 +193,7 @@ impl Track {
 
     /// Gives back what waits, unseen.
     pub(super) fn discard(&mut self, budget: &mut Budget) {
+        self.bytes = 0;
         for data in std::mem::take(&mut self.queue).into_values() {
             budget.bytes = budget.bytes.saturating_sub(data.len());
             budget.chunks = budget.chunks.saturating_sub(1);

@@ -5,8 +5,7 @@
 //! where it ends inside a record whose length was seen, what is left of that is skipped; where it does not, headers are
 //! looked for in what comes behind it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
+use std::collections::HashMap;
 
 use margay_flow::Direction;
 
@@ -14,8 +13,9 @@ use crate::file::Files;
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::{Transaction, TxBase};
+use crate::tx_list::{TxList, transactions_in_list};
 
-use super::cache::Cache;
+use super::cache::{Cache, Holds};
 use super::events::Event;
 use super::files::{Budget, FileCx, Place};
 use super::pipe::Pipe;
@@ -24,6 +24,8 @@ use super::{COMPLETE, frame};
 
 /// Longest message that is read as a whole; a longer one is passed over (`record_overflow`).
 const WHOLE_MAX: u64 = 1 << 20;
+/// Most transactions that one message makes: it may carry messages of DCE/RPC.
+const MESSAGE_TXS: usize = 1100;
 /// Length of what frames a record.
 const LENGTH: usize = 4;
 /// Length of the header of what is encrypted (MS-SMB2 section 2.2.41).
@@ -47,6 +49,16 @@ pub(super) struct Access {
 pub(super) struct Tree {
     pub name: Vec<u8>,
     pub pipe: bool,
+}
+
+impl Holds for Access {}
+
+impl Holds for FileId {}
+
+impl Holds for Tree {
+    fn holds(&self) -> usize {
+        self.name.capacity()
+    }
 }
 
 /// Data of a file, as it comes.
@@ -102,8 +114,9 @@ pub(super) enum Step {
 /// A flow's parser.
 #[derive(Debug, Default)]
 pub(super) struct SmbParser {
-    txs: BTreeMap<u64, Box<SmbTx>>,
-    next: u64,
+    txs: TxList<SmbTx>,
+    /// No transaction before this one is still going on.
+    oldest: u64,
     pub sides: [Side; 2],
     /// As far as it was agreed on.
     pub dialect: String,
@@ -129,11 +142,11 @@ pub(super) struct SmbParser {
 
 impl SmbParser {
     pub(super) fn get(&mut self, id: u64) -> Option<&mut SmbTx> {
-        self.txs.get_mut(&id).map(|t| &mut **t)
+        self.txs.get_mut(id)
     }
 
     pub(super) fn peek(&self, id: u64) -> Option<&SmbTx> {
-        self.txs.get(&id).map(|t| &**t)
+        self.txs.get(id)
     }
 
     pub(super) const fn side(&mut self, dir: Direction) -> &mut Side {
@@ -148,27 +161,30 @@ impl SmbParser {
     pub(super) fn make(&mut self, cx: &mut Parse<'_>, mut tx: SmbTx) -> Option<u64> {
         let most = (cx.config.smb.max_tx as usize).max(1);
         if self.txs.len() >= most {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Smb as usize) {
-                *n += 1;
-            }
-            // The oldest makes room as soon as it was looked at; those of one packet may be too many even so.
-            let oldest = self.txs.values().find(|t| t.base.progress != [COMPLETE; 2]).map(|t| t.base.id);
-            if let Some(id) = oldest {
-                if let Some(tx) = self.get(id) {
-                    tx.event(Event::TooManyTransactions);
-                }
-                self.finish(cx, id);
-            }
-            if self.txs.len() >= 2 * most {
+            cx.shared.counters.tx_limit(AppProto::Smb);
+            // Not even one message more is read then.
+            if self.txs.len() >= most.saturating_mul(2).saturating_add(MESSAGE_TXS) {
                 return None;
             }
+            // The oldest makes room as soon as it was looked at.
+            while let Some(id) = self.txs.next_id(self.oldest) {
+                self.oldest = id;
+                if self.txs.get(id).is_some_and(|t| t.base.progress != [COMPLETE; 2]) {
+                    break;
+                }
+                self.oldest += 1;
+            }
+            let oldest = self.oldest;
+            if let Some(tx) = self.get(oldest) {
+                tx.event(Event::TooManyTransactions);
+                self.finish(cx, oldest);
+            }
         }
-        let id = self.next;
-        self.next += 1;
-        tx.base = TxBase { id, ..TxBase::default() };
         tx.dialect.clone_from(&self.dialect);
-        self.txs.insert(id, Box::new(tx));
-        Some(id)
+        Some(self.txs.push(|id| {
+            tx.base = TxBase { id, ..TxBase::default() };
+            tx
+        }))
     }
 
     /// Says something of a transaction, or of one of its own.
@@ -224,8 +240,8 @@ impl SmbParser {
         id: u64,
         f: impl FnOnce(&mut FileAccess, &mut FileCx<'_, '_>, &mut Vec<Event>),
     ) {
-        let Some(tx) = self.txs.get_mut(&id) else { return };
-        let SmbTx { base: TxBase { files, .. }, what: What::File(file), .. } = &mut **tx else { return };
+        let Some(tx) = self.txs.get_mut(id) else { return };
+        let SmbTx { base: TxBase { files, .. }, what: What::File(file), .. } = tx else { return };
         let dir = file.dir;
         let [writes, reads] = &mut self.budgets;
         let budget = if dir == Direction::ToServer { writes } else { reads };
@@ -298,7 +314,7 @@ impl SmbParser {
         let access = FileAccess { name: name.clone(), share, id, dir, track: Default::default() };
         let tx = self.make(cx, SmbTx { what: What::File(Box::new(access)), ..seed })?;
         self.open.insert((id, dir), tx);
-        if let Some(t) = self.txs.get_mut(&tx) {
+        if let Some(t) = self.txs.get_mut(tx) {
             t.base.files.open(&mut cx.shared.files, &cx.config.files, dir, &name, None);
             // Both sides are known to belong to it; what is to be looked at is the file.
             t.base.touch(dir);
@@ -488,7 +504,7 @@ impl Parser for SmbParser {
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
         }
-        let mut at = 0;
+        let (mut at, mut outcome) = (0, Outcome::More);
         // A step that uses nothing brings another state, in which the next one uses something or needs more.
         loop {
             let rest = data.get(at..).unwrap_or(&[]);
@@ -501,6 +517,10 @@ impl Parser for SmbParser {
             if rest.is_empty() && !ready {
                 break;
             }
+            if matches!(self.side(dir).state, State::Message) && self.is_full(cx) {
+                outcome = Outcome::Full;
+                break;
+            }
             match self.step(cx, dir, at, rest) {
                 Step::Used(n) => at += n,
                 Step::More => break,
@@ -508,11 +528,11 @@ impl Parser for SmbParser {
         }
         let side = self.side(dir);
         side.waiting = data.len().saturating_sub(at);
-        if cx.end {
+        if cx.end && outcome == Outcome::More {
             at = data.len();
             side.waiting = 0;
         }
-        Parsed::used(at.min(data.len()))
+        Parsed { consumed: at.min(data.len()), outcome }
     }
 
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
@@ -557,24 +577,21 @@ impl Parser for SmbParser {
         Outcome::More
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.txs.first_key_value().map_or(self.next, |(id, _)| *id)..self.next
+    fn memory(&mut self) -> u64 {
+        let own = self.requests.memory()
+            + self.accesses.memory()
+            + self.trees.memory()
+            + self.names.memory()
+            + self.aliases.memory()
+            + self.pipes.memory()
+            + self.open.capacity() * size_of::<((FileId, Direction), u64)>();
+        self.txs.memory() + own as u64
     }
 
-    fn next_tx(&self, from: u64) -> Option<u64> {
-        self.txs.range(from..).next().map(|(id, _)| *id)
-    }
-
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        self.txs.get(&id).map(|t| &**t as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.get(id).map(|t| t as &mut dyn Transaction)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        let Some(mut tx) = self.txs.remove(&id) else { return };
+        let Some(mut tx) = self.txs.remove(id) else { return };
         if let Some(key) = tx.key
             && self.requests.get(&key) == Some(&id)
         {
@@ -592,6 +609,11 @@ impl Parser for SmbParser {
 }
 
 impl SmbParser {
+    /// Whether there are so many transactions that those which are at their end must go first.
+    fn is_full(&self, cx: &Parse<'_>) -> bool {
+        self.txs.len() >= (cx.config.smb.max_tx as usize).max(1).saturating_mul(2)
+    }
+
     /// Bytes of a file are missing.
     fn data_gap(&mut self, cx: &mut Parse<'_>, d: &mut Data, len: u64) {
         let len = len.min(d.left);

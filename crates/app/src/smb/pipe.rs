@@ -12,13 +12,14 @@ use crate::dcerpc::call::{Association, Call};
 use crate::dcerpc::pdu::{HEADER, Header, kind};
 use crate::parser::Parse;
 
+use super::cache::Holds;
 use super::parser::SmbParser;
 use super::tx::{FileId, SmbTx, What};
 
 /// Most calls of a pipe that wait for their response; the oldest are forgotten.
 const CALLS_MAX: usize = 64;
 /// Most messages of one piece that are read.
-const MESSAGES_MAX: usize = 64;
+const MESSAGES_MAX: usize = 1024;
 
 /// A named pipe that carries DCE/RPC.
 #[derive(Debug, Default)]
@@ -28,6 +29,14 @@ pub(super) struct Pipe {
     partial: [Vec<u8>; 2],
     /// Calls that wait for something: number, transaction.
     calls: VecDeque<(u32, u64)>,
+}
+
+impl Holds for Pipe {
+    fn holds(&self) -> usize {
+        self.with.held()
+            + self.partial.iter().map(Vec::capacity).sum::<usize>()
+            + self.calls.capacity() * size_of::<(u32, u64)>()
+    }
 }
 
 /// Whether data that begins `start` bytes into `rest` and is `len` bytes long begins with a message of DCE/RPC, as `need`
@@ -174,6 +183,7 @@ impl SmbParser {
     /// Puts messages together and hands each out.
     fn messages(&mut self, id: FileId, dir: Direction, data: &[u8], mut f: impl FnMut(&mut Self, Header, &[u8])) {
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        let before = pipe.holds();
         let mut joined = std::mem::take(&mut pipe.partial[dir.index()]);
         let mut rest = if joined.is_empty() {
             data
@@ -197,6 +207,8 @@ impl SmbParser {
         let left = rest.get(..usize::from(u16::MAX)).unwrap_or(rest).to_vec();
         if let Some(pipe) = self.pipes.get_mut(&id) {
             pipe.partial[dir.index()] = left;
+            let now = pipe.holds();
+            self.pipes.changed(before, now);
         }
     }
 }

@@ -190,6 +190,31 @@ impl Transaction for SmbTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        let texts = |list: &[Vec<u8>]| list.iter().map(|t| size_of::<Vec<u8>>() + t.capacity()).sum::<usize>();
+        let pair = |p: &Option<(Vec<u8>, Vec<u8>)>| p.as_ref().map_or(0, |(a, b)| a.capacity() + b.capacity());
+        let what = match &self.what {
+            What::Generic | What::Odd | What::Ioctl(_) => 0,
+            What::Negotiate(n) => size_of::<Negotiation>() + texts(&n.dialects),
+            What::SessionSetup(s) => {
+                let ntlm = |n: &Ntlmssp| n.domain.capacity() + n.user.capacity() + n.host.capacity();
+                let kerberos = |k: &Kerberos| k.realm.capacity() + texts(&k.snames);
+                let native: usize = s.native.iter().map(pair).sum();
+                let who = s.ntlmssp.as_ref().map_or(0, ntlm) + s.kerberos.as_ref().map_or(0, kerberos);
+                size_of::<Setup>() + native + who
+            }
+            What::TreeConnect(t) => size_of::<TreeConnect>() + t.share.capacity() + pair(&t.service),
+            What::Create(c) => size_of::<Create>() + c.name.capacity(),
+            What::File(f) => size_of::<FileAccess>() + f.name.capacity() + f.share.capacity() + f.track.held(),
+            What::SetInfo(s) => {
+                let new = if let Set::Rename(name) = &s.what { name.capacity() } else { 0 };
+                size_of::<SetInfo>() + s.name.capacity() + new
+            }
+            What::Dcerpc(c) => size_of::<Call>() + c.held(),
+        };
+        self.base.held() + (what + self.dialect.capacity()) as u64
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         super::buffers::buffer(self, id, dir, index, scratch)
     }

@@ -52,6 +52,11 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Bytes of memory that it holds beyond its own size.
+    pub(super) fn memory(&self) -> usize {
+        self.list.capacity() * size_of::<(Asked, u64)>() + self.record.capacity()
+    }
+
     /// Offset of the next byte of the client.
     pub(super) const fn at(&self) -> u64 {
         self.at

@@ -1,5 +1,9 @@
 //! The mail of a transaction: what is kept of it, and the files that it carries.
 
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
+
 use margay_flow::Direction;
 
 use crate::event::AppEvents;
@@ -37,6 +41,10 @@ pub(super) struct Mail {
     other_bytes: usize,
     pub urls: Vec<Vec<u8>>,
     url_bytes: usize,
+    /// Places of URLs, by their hash.
+    url_places: HashMap<u64, usize, RandomState>,
+    /// Bytes of all texts that are kept.
+    bytes: usize,
     pub attachments: Vec<Vec<u8>>,
     /// Whether there was anything of it.
     pub begun: bool,
@@ -48,6 +56,17 @@ impl Mail {
         let raw = config.raw_extraction && !config.decode_mime;
         (raw || config.decode_mime)
             .then(|| Box::new(Mail { message: Message::new(&config.mime), raw, ..Mail::default() }))
+    }
+
+    /// Bytes of memory that it holds, with its own size.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Mail>()
+            + self.message.memory()
+            + self.bytes
+            + self.fields.capacity() * size_of::<(MailField, Vec<u8>)>()
+            + self.others.capacity() * size_of::<(Vec<u8>, Vec<u8>)>()
+            + (self.urls.capacity() + self.attachments.capacity()) * size_of::<Vec<u8>>()
+            + self.url_places.capacity() * size_of::<(u64, usize)>()
     }
 
     /// How far it was read.
@@ -89,27 +108,48 @@ impl Mail {
         known.chain(self.others.iter().map(|(n, _)| n.as_slice())).collect()
     }
 
+    /// Whether a URL is not kept yet; it will be the next one that is.
+    fn is_new(&mut self, url: &[u8]) -> bool {
+        let hash = self.url_places.hasher().hash_one(url);
+        let place = self.urls.len();
+        match self.url_places.entry(hash) {
+            Entry::Occupied(e) => self.urls.get(*e.get()).is_none_or(|u| u != url),
+            Entry::Vacant(e) => {
+                e.insert(place);
+                true
+            }
+        }
+    }
+
     fn part(&mut self, config: &Config, part: Part<'_>) {
         match part {
             Part::Field(_, value) if value.trim_ascii().is_empty() => {}
             Part::Field(name, value) => match MailField::from_name(name) {
-                Some(field) if self.fields.len() < MAX_FIELDS => self.fields.push((field, value.to_vec())),
+                Some(field) if self.fields.len() < MAX_FIELDS => {
+                    self.bytes += value.len();
+                    self.fields.push((field, value.to_vec()));
+                }
                 None if self.others.len() < MAX_FIELDS
                     && self.other_bytes + name.len() + value.len() <= MAX_OTHER_BYTES =>
                 {
                     self.other_bytes += name.len() + value.len();
+                    self.bytes += name.len() + value.len();
                     self.others.push((name.to_vec(), value.to_vec()));
                 }
                 _ => {}
             },
-            Part::Attachment(name) if self.attachments.len() < MAX_ATTACHMENTS => self.attachments.push(name.to_vec()),
+            Part::Attachment(name) if self.attachments.len() < MAX_ATTACHMENTS => {
+                self.bytes += name.len();
+                self.attachments.push(name.to_vec());
+            }
             Part::Url { url, scheme } => {
                 let shown = if config.log_url_scheme { url } else { url.get(scheme..).unwrap_or(url) };
                 if self.urls.len() < MAX_URLS
                     && self.url_bytes.saturating_add(shown.len()) <= MAX_URL_BYTES
-                    && !self.urls.iter().any(|u| u == shown)
+                    && self.is_new(shown)
                 {
                     self.url_bytes += shown.len();
+                    self.bytes += shown.len();
                     self.urls.push(shown.to_vec());
                 }
             }

@@ -1,13 +1,11 @@
 //! The state machine: the client's lines and mails, the server's replies, and which reply is to what.
 
-use std::collections::VecDeque;
-use std::ops::Range;
-
 use margay_flow::{Direction, FlowState};
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
 use crate::tx::Transaction;
+use crate::tx_list::{TxList, transactions_in_list};
 
 use super::command::Command;
 use super::doubt::{Asked, Pending};
@@ -38,9 +36,7 @@ enum Mode {
 /// A flow's SMTP parser.
 #[derive(Debug, Default)]
 pub(super) struct SmtpParser {
-    txs: VecDeque<Option<Box<SmtpTx>>>,
-    /// Number of the first of `txs`.
-    first: u64,
+    txs: TxList<SmtpTx>,
     /// The transaction that commands go to.
     open: Option<u64>,
     client: Side,
@@ -69,38 +65,42 @@ pub(super) struct SmtpParser {
 }
 
 impl SmtpParser {
-    fn next(&self) -> u64 {
-        self.first.saturating_add(self.txs.len() as u64)
-    }
-
     fn get(&mut self, id: u64) -> Option<&mut SmtpTx> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get_mut(i)?.as_deref_mut()
+        self.txs.get_mut(id)
     }
 
-    /// The transaction at hand; a new one where there is none. `None` where there are too many.
+    /// Whether the next command may need one more transaction than there may be. All but the one at hand are complete, and go
+    /// once they were looked at.
+    fn is_full(&self, cx: &mut Parse<'_>) -> bool {
+        let most = (cx.config.smtp.max_tx as usize).max(2);
+        let going_on = self.open.is_some_and(|id| self.txs.get(id).is_some_and(|t| !t.is_complete()));
+        // A command that ends the one at hand begins another.
+        let room = if going_on { most.saturating_mul(2) } else { most };
+        let full = cx.config.smtp.max_tx != 0 && self.txs.len() >= room;
+        if full {
+            cx.shared.counters.tx_limit(AppProto::Smtp);
+        }
+        full
+    }
+
+    /// The transaction at hand; a new one where there is none.
     fn current(&mut self, cx: &mut Parse<'_>) -> Option<&mut SmtpTx> {
-        if let Some(id) = self.open.filter(|id| self.get(*id).is_some_and(|t| !t.is_complete())) {
+        if let Some(id) = self.open.filter(|id| self.txs.get(*id).is_some_and(|t| !t.is_complete())) {
             return self.get(id);
         }
-        let config = &cx.config.smtp;
-        if config.max_tx != 0 && self.txs.len() >= config.max_tx as usize {
-            if let Some(n) = cx.shared.counters.tx_limit.get_mut(AppProto::Smtp as usize) {
-                *n += 1;
-            }
-            return None;
-        }
-        let id = self.next();
-        let mut tx = SmtpTx { helo: self.helo.clone(), window: config.file_window(), ..SmtpTx::default() };
-        tx.base.id = id;
-        self.txs.push_back(Some(Box::new(tx)));
+        let (helo, window) = (self.helo.clone(), cx.config.smtp.file_window());
+        let id = self.txs.push(|id| {
+            let mut tx = SmtpTx { helo, window, ..SmtpTx::default() };
+            tx.base.id = id;
+            tx
+        });
         self.open = Some(id);
         self.get(id)
     }
 
     /// The transaction that a frame belongs to.
     fn frame_tx(&self) -> Option<u64> {
-        self.open.or_else(|| self.next().checked_sub(1))
+        self.open.or_else(|| self.txs.next().checked_sub(1))
     }
 
     /// Adds an event to the transaction at hand, or to the last one.
@@ -160,10 +160,11 @@ impl SmtpParser {
                 }
                 _ if self.client.skip => self.client.pass_over(rest),
                 Mode::Command => {
-                    let Some(line) = self.client.line(rest, cx.end) else { break };
-                    if !self.command(cx, &line) {
-                        return Parsed { consumed: at, outcome: Outcome::Failed };
+                    if self.is_full(cx) {
+                        return Parsed { consumed: at, outcome: Outcome::Full };
                     }
+                    let Some(line) = self.client.line(rest, cx.end) else { break };
+                    self.command(cx, &line);
                     let tx = self.frame_tx();
                     cx.shared.frames.begin(TS, COMMAND_FRAME, at, tx);
                     cx.shared.frames.end(TS, (at + line.total) as u64);
@@ -188,8 +189,8 @@ impl SmtpParser {
         Parsed::used(at)
     }
 
-    /// A command. Whether there is room for it.
-    fn command(&mut self, cx: &mut Parse<'_>, line: &Line<'_>) -> bool {
+    /// A command.
+    fn command(&mut self, cx: &mut Parse<'_>, line: &Line<'_>) {
         let credentials = std::mem::take(&mut self.credentials);
         let command = if credentials { Command::Other } else { Command::read(line.text) };
         let resets =
@@ -200,7 +201,7 @@ impl SmtpParser {
         }
         let after_chunk = std::mem::take(&mut self.after_chunk);
         let at = self.pending.at();
-        let Some(tx) = self.current(cx) else { return false };
+        let Some(tx) = self.current(cx) else { return };
         tx.base.touch(TS);
         if line.cut {
             tx.event(Event::TruncatedLine, TS);
@@ -267,7 +268,6 @@ impl SmtpParser {
         if let Mode::Chunk { left: 0, last } = self.mode {
             self.chunk_end(cx, last);
         }
-        true
     }
 
     /// Takes the mail at hand out to read it.
@@ -633,31 +633,18 @@ impl Parser for SmtpParser {
         }
     }
 
-    fn txs(&self) -> Range<u64> {
-        self.first..self.next()
+    fn memory(&mut self) -> u64 {
+        let helo = self.helo.as_ref().map_or(0, Vec::capacity);
+        let own = self.carry.capacity() + self.again.capacity() + helo + self.pending.memory();
+        self.txs.memory() + own as u64
     }
 
-    fn tx(&self, id: u64) -> Option<&dyn Transaction> {
-        let i = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.txs.get(i)?.as_deref().map(|t| t as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: u64) -> Option<&mut dyn Transaction> {
-        self.get(id).map(|t| t as &mut dyn Transaction)
-    }
+    transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        if let Some(i) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok())
-            && let Some(tx) = self.txs.get_mut(i)
-        {
-            *tx = None;
-        }
+        self.txs.remove(id);
         if self.open == Some(id) {
             self.open = None;
-        }
-        while let Some(None) = self.txs.front() {
-            self.txs.pop_front();
-            self.first += 1;
         }
     }
 }

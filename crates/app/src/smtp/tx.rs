@@ -72,6 +72,16 @@ impl Transaction for SmtpTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        let text = |t: &Option<Vec<u8>>| t.as_ref().map_or(0, Vec::capacity);
+        let own = text(&self.helo)
+            + text(&self.mail_from)
+            + self.rcpt_to.capacity() * size_of::<Vec<u8>>()
+            + self.recipient_bytes
+            + self.mail.as_ref().map_or(0, |m| m.memory());
+        self.base.held() + own as u64
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         super::buffers::buffer(self, id, dir, index, scratch)
     }

@@ -297,6 +297,10 @@ impl Parser for SshParser {
         self.side(dir).state = State::Lost;
     }
 
+    fn memory(&mut self) -> u64 {
+        self.tx.as_ref().map_or(0, Transaction::held)
+    }
+
     fn txs(&self) -> Range<u64> {
         0..u64::from(self.tx.is_some())
     }

@@ -100,6 +100,14 @@ impl Transaction for SshTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        let said = |s: &Said| {
+            let hassh = s.hassh.as_ref().map_or(0, |h| h.string.capacity());
+            s.proto.capacity() + s.software.capacity() + hassh
+        };
+        self.base.held() + self.said.iter().map(said).sum::<usize>() as u64
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         if index > 0 {
             return None;

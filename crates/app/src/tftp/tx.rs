@@ -74,6 +74,10 @@ impl Transaction for TftpTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        self.base.held() + self.request.file.capacity() as u64
+    }
+
     fn buffer<'a>(&'a self, _: u8, _: Direction, _: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
         None
     }

@@ -49,6 +49,15 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// Bytes of memory that it holds beyond its own size.
+    pub(super) fn held(&self) -> usize {
+        let first = |c: &Certificate| {
+            let names: usize = c.names.iter().map(|n| size_of::<Vec<u8>>() + n.capacity()).sum();
+            size_of::<Certificate>() + c.subject.capacity() + c.issuer.capacity() + c.serial.capacity() + names
+        };
+        self.der.capacity() + self.ends.capacity() * size_of::<u32>() + self.first.as_deref().map_or(0, first)
+    }
+
     /// Reads the list of a Certificate message (RFC 5246 section 7.4.2). What is wrong goes to `event`.
     pub(super) fn read(body: &[u8], event: &mut dyn FnMut(Event)) -> Chain {
         let mut chain = Chain::default();

@@ -117,6 +117,11 @@ impl<'a> Reader<'a> {
 }
 
 impl Hello {
+    /// Bytes of memory that it holds beyond its own size.
+    pub(crate) fn held(&self) -> usize {
+        self.raw.len()
+    }
+
     /// Reads the body of a ClientHello: what it has up to where it cannot be read.
     pub fn client(raw: &[u8]) -> (Hello, Flaws) {
         Hello::read(raw, true)

@@ -508,6 +508,11 @@ impl Parser for TlsParser {
         }
     }
 
+    fn memory(&mut self) -> u64 {
+        let lanes: usize = self.lanes.iter().map(|l| l.message.capacity()).sum();
+        self.tx.as_ref().map_or(0, |tx| size_of::<TlsTx>() as u64 + tx.held()) + lanes as u64
+    }
+
     fn txs(&self) -> Range<u64> {
         u64::from(self.tx.is_none())..1
     }

@@ -127,6 +127,15 @@ impl Transaction for TlsTx {
         &mut self.base
     }
 
+    fn held(&self) -> u64 {
+        let side = |s: &Side| {
+            s.hello.as_ref().map_or(0, Hello::held)
+                + s.chain.as_ref().map_or(0, Chain::held)
+                + s.ja3.get().map_or(0, |(string, hash)| string.capacity() + hash.capacity())
+        };
+        self.base.held() + (side(&self.client) + side(&self.server)) as u64
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         buffers::buffer(self, id, dir, index, scratch)
     }

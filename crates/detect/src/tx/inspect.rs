@@ -144,7 +144,7 @@ impl<W: Watch> State<W> {
             let group = detect.txs.get(proto, dir);
             let complete = detect.complete(proto)[dir.index()];
             let mut from = 0;
-            while let Some(id) = parser.next_tx(from) {
+            while let Some(id) = parser.next_awake(from) {
                 from = id + 1;
                 let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base_mut();

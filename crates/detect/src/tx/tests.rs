@@ -76,6 +76,10 @@ pub(crate) struct Tx {
 }
 
 impl Transaction for Tx {
+    fn held(&self) -> u64 {
+        0
+    }
+
     fn base(&self) -> &TxBase {
         &self.base
     }
@@ -111,6 +115,10 @@ struct Fake {
 }
 
 impl Parser for Fake {
+    fn memory(&mut self) -> u64 {
+        0
+    }
+
     fn proto(&self) -> AppProto {
         AppProto::Http1
     }

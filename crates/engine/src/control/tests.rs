@@ -468,13 +468,21 @@ fn what_belongs_to_the_worker_is_asked_of_it() {
     let flow = b.command("get-flow-stats-by-id", json!({"flow_id": id})).unwrap();
     assert_eq!((&flow["pkts_toserver"], &flow["pkts_toclient"]), (&json!(8), &json!(4)));
     assert!(b.command("get-flow-stats-by-id", json!({"flow_id": id + 1})).is_err());
-    for name in
-        ["stream", "stream-reassembly", "flow", "applayer-proto-http", "applayer-proto-ftp", "defrag", "ippair", "host"]
-    {
+    for name in [
+        "stream",
+        "stream-reassembly",
+        "flow",
+        "app-layer",
+        "applayer-proto-http",
+        "applayer-proto-ftp",
+        "defrag",
+        "ippair",
+        "host",
+    ] {
         assert!(b.command("memcap-set", json!({"config": name, "memcap": "64mb"})).is_ok(), "{name}");
         assert_eq!(b.command("memcap-show", json!({"config": name})), Ok(json!({"value": "64mb"})), "{name}");
     }
-    assert_eq!(b.command("memcap-list", json!({})).unwrap().as_array().unwrap().len(), 8);
+    assert_eq!(b.command("memcap-list", json!({})).unwrap().as_array().unwrap().len(), 9);
     assert!(b.command("memcap-set", json!({"config": "stream", "memcap": "lots"})).is_err());
     let counters = b.command("dump-counters", json!({})).unwrap();
     assert_eq!(counters["decoder"]["pkts"], json!(12));

@@ -9,6 +9,9 @@ use margay_app::recognise::Recogniser;
 use margay_app::window::WindowLimits;
 use margay_config::{Config, ConfigError, Node};
 
+/// Most bytes of all parsers and transactions together, where the configuration names no other limit.
+const MEMCAP: u64 = 512 << 20;
+
 /// Where HTTP's settings are.
 const HTTP: &str = "app-layer.protocols.http";
 
@@ -19,6 +22,7 @@ const HTTP: &str = "app-layer.protocols.http";
 pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
     let http1 = http(config)?;
     Ok(AppConfig {
+        memcap: super::size(config, "app-layer.memcap", MEMCAP)?,
         http2: super::http2::http2(config, &http1.default)?,
         http1,
         ftp: super::ftp::ftp(config),

@@ -8,7 +8,8 @@ use margay_app::frame::FlowFrames;
 use margay_app::session::SessionEvent;
 use margay_app::tls::store::Occasion;
 use margay_app::{
-    AppConfig, AppLogOptions, AppProto, AppSession, Parse, Parser, Protocol, Shared, Transaction, Wishes, protocol,
+    AppConfig, AppLogOptions, AppProto, AppSession, Parse, Parser, Protocol, Shared, Transaction, TxBase, Wishes,
+    protocol,
 };
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::eve::Record;
@@ -63,6 +64,10 @@ pub(crate) struct FlowApp {
     pub(crate) wishes: Wishes,
     /// Logging left nothing to do with its transactions until they change, and whether rules looked at the flow then.
     quiet: Option<bool>,
+    /// Its connection was over when its transactions were last logged.
+    over: bool,
+    /// Bytes of memory that are counted for it.
+    pub(super) counted: u64,
 }
 
 /// Checksums of the datagrams of one direction so far.
@@ -90,6 +95,8 @@ pub(crate) struct Heard {
     pub(crate) bypass: bool,
     /// The protocol of a parser that gave up on the flow: `app-layer.error-policy` applies.
     pub(crate) failed: Option<AppProto>,
+    /// The parser has as many transactions as it may have, and has not taken all that there is ([`Rest::work_off`]).
+    pub(crate) full: bool,
 }
 
 impl FlowApp {
@@ -131,10 +138,16 @@ impl FlowApp {
         self.quiet = None;
     }
 
+    /// The same, and any of them may have.
+    pub(super) fn stir_all(&mut self) {
+        self.stir();
+        self.session.wake();
+    }
+
     /// Whether there is something of a direction that detection did not look at.
     pub(super) fn has_news(&self, d: Direction) -> bool {
         let parsers = self.session.parsers().iter();
-        let mut txs = parsers.flat_map(|p| transactions(&**p));
+        let mut txs = parsers.flat_map(|p| awake(&**p));
         txs.any(|tx| tx.base().updated[d.index()])
     }
 
@@ -145,8 +158,14 @@ impl FlowApp {
         txs.find_map(|tx| tx.forwarded_for(header, forward))
     }
 
+    /// Bytes of memory that it holds, parsers and all.
+    pub(super) fn memory(&mut self) -> u64 {
+        let held: usize = self.held.iter().map(Vec::capacity).sum();
+        self.session.memory() + (size_of::<FlowApp>() + held) as u64
+    }
+
     /// The protocol of its parser, where that gave up since the last call.
-    fn take_failed(&mut self) -> Option<AppProto> {
+    pub(super) fn take_failed(&mut self) -> Option<AppProto> {
         self.session.take_error().map(|_| self.session.proto)
     }
 
@@ -163,11 +182,20 @@ fn names(protocols: &margay_detect::checks::AppProtos) -> AppProtos<'static> {
 }
 
 /// The transactions of a parser that were not freed.
-pub(super) fn transactions(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
+fn transactions(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
+    numbered(parser, |from| parser.next_tx(from))
+}
+
+/// Those of them that may have changed since they were last seen to.
+pub(super) fn awake(parser: &dyn Parser) -> impl Iterator<Item = &dyn Transaction> {
+    numbered(parser, |from| parser.next_awake(from))
+}
+
+fn numbered(parser: &dyn Parser, mut next: impl FnMut(u64) -> Option<u64>) -> impl Iterator<Item = &dyn Transaction> {
     let mut from = 0;
     std::iter::from_fn(move || {
         loop {
-            let id = parser.next_tx(from)?;
+            let id = next(from)?;
             from = id + 1;
             if let Some(tx) = parser.tx(id) {
                 return Some(tx);
@@ -245,13 +273,18 @@ impl Feeder<'_> {
                         let n = bytes.len() as u64;
                         again |= self.behind(app, d, bytes, false);
                         self.consume(tcp, d, n);
-                        if app.session.is_off() {
+                        if app.session.is_off() || app.session.is_full() {
                             break;
                         }
                         continue;
                     }
                     let changes = app.session.changes();
                     let fed = app.session.data(&mut self.cx(false), d, bytes);
+                    if app.session.is_full() {
+                        app.offered[d.index()] = 0;
+                        self.consume(tcp, d, fed.consumed as u64);
+                        break;
+                    }
                     if fed.again {
                         app.offered = [0; 2];
                         again = true;
@@ -318,7 +351,7 @@ impl Feeder<'_> {
             if app.session.is_off() {
                 return again;
             }
-            if !fed.again || held.is_empty() {
+            if !fed.again || held.is_empty() || app.session.is_full() {
                 break;
             }
         }
@@ -433,6 +466,7 @@ impl Rest {
         };
         feeder.lane.shared.wishes = app.wishes;
         app.session.data(&mut feeder.cx(false), dir, data);
+        self.app.account_growth(&flow.core, app, self.now);
         app.wishes = self.app.shared.wishes;
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if app.session.wants_turn() {
@@ -496,6 +530,7 @@ impl Rest {
         }
         // Most packets bring nothing: they only acknowledge, wait to be acknowledged, or are past the stream's depth.
         let idle = |d: Direction| match &*app {
+            Some(a) if a.session.is_full() => false,
             Some(a) => (!tcp.depth_reached(d) || a.session.is_truncated(d)) && a.has_all(tcp, d),
             None => tcp.app_data(d, false).is_none(),
         };
@@ -519,6 +554,14 @@ impl Rest {
         }
         // What the packet acknowledges was sent before it.
         let order = [dir.reverse(), dir];
+        if let Some(app) = app.as_deref_mut()
+            && app.session.take_full()
+        {
+            // A parser may have kept bytes of its own that wait for room.
+            for d in order {
+                app.session.data(&mut feeder.cx(false), d, &[]);
+            }
+        }
         for _ in 0..2 {
             let mut again = false;
             for d in order {
@@ -552,6 +595,7 @@ impl Rest {
                 }
             }
         }
+        self.app.account_growth(&flow.core, app, self.now);
         if app.session.is_off() {
             tcp.app_disable();
             if let Some(w) = &mut self.app.witness {
@@ -584,6 +628,7 @@ impl Rest {
             detected: app.session.take_news(dir),
             bypass: wishes.bypass,
             failed: app.take_failed(),
+            full: app.session.is_full(),
             ..Heard::default()
         }
     }
@@ -622,6 +667,9 @@ impl Rest {
         let detects = self.detect.is_some() && !passed;
         // Nothing more will come that its files could be logged with.
         let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
+        if over != std::mem::replace(&mut app.over, over) {
+            app.session.wake();
+        }
         if !app.session.take_stirred() && app.quiet == Some(detects) && !over {
             return;
         }
@@ -629,7 +677,7 @@ impl Rest {
         if !app.session.has_txs() {
             return;
         }
-        let mut storing = false;
+        let (mut storing, mut freed) = (false, false);
         // What is stored is seen to with every packet.
         let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();
         let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
@@ -639,7 +687,7 @@ impl Rest {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
             let mut from = 0;
-            while let Some(id) = parser.next_tx(from) {
+            while let Some(id) = if end { parser.next_tx(from) } else { parser.next_awake(from) } {
                 from = id + 1;
                 let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base();
@@ -678,8 +726,14 @@ impl Rest {
                 }
                 if free {
                     parser.free_tx(&mut self.app.shared, id);
+                    freed = true;
+                } else if quiet && is_at_rest(tx.base(), detects) {
+                    parser.rest_tx(id);
                 }
             }
+        }
+        if freed {
+            self.app.account(app);
         }
         app.quiet = quiet.then_some(detects);
         app.session.tidy();
@@ -696,7 +750,9 @@ impl Rest {
     pub(super) fn discard_app(&mut self, flow: &mut Flow<FlowExt>) {
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         for parser in app.session.parsers_mut() {
-            for id in parser.txs() {
+            let mut from = 0;
+            while let Some(id) = parser.next_tx(from) {
+                from = id + 1;
                 if let Some(tx) = parser.tx_mut(id) {
                     tx.base_mut().files.finish(&mut self.app.shared.files, &self.app.config.files);
                     parser.free_tx(&mut self.app.shared, id);
@@ -807,6 +863,13 @@ impl Rest {
             });
         }
     }
+}
+
+/// Whether nothing is to be done with a transaction until its parser changes it: rules have looked at what is new, if they look
+/// at the flow at all, and no file of it waits.
+fn is_at_rest(base: &TxBase, detects: bool) -> bool {
+    let looked = |d: Direction| !detects || !base.updated[d.index()] || base.detect[d.index()].done;
+    DIRECTIONS.into_iter().all(looked) && base.files.due_for_log().next().is_none()
 }
 
 /// What the events of a flow's transactions that come with one packet have in common.

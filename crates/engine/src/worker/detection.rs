@@ -7,7 +7,7 @@ use margay_flow::{Direction, Flow, FlowAction, FlowState};
 use margay_output::error;
 use margay_packet::{Packet, PacketSource};
 
-use super::app::transactions;
+use super::app::awake;
 use super::firewall::FlowDropBy;
 use super::frames::FrameSource;
 use super::scripts::{Occasion, Scene};
@@ -97,7 +97,7 @@ impl Rest {
             {
                 // With its log comes the end of a body.
                 let due = |tx: &&dyn Transaction| tx.base().updated[dir.index()] && !tx.base().logged;
-                for tx in parsers.iter().flat_map(|p| transactions(&**p)).filter(due) {
+                for tx in parsers.iter().flat_map(|p| awake(&**p)).filter(due) {
                     self.scripts.body(Some(detect), scene, tx, dir, false);
                 }
             }

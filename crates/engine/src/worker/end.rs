@@ -13,7 +13,7 @@ use super::{Fate, FlowExt, Rest};
 /// Most packets made up for one direction of a flow at its end.
 const FLUSHES_MAX: usize = 256;
 /// Longest header of a made-up packet: IPv6 and TCP.
-const HEADERS: usize = 60;
+pub(super) const HEADERS: usize = 60;
 
 impl Rest {
     /// Ends a flow: inspects what is left of its streams, counts and logs it.
@@ -37,6 +37,11 @@ impl Rest {
                 flow.core.turn_round();
                 heard = self.feed_tcp(&mut flow, Direction::ToClient, true);
             }
+            if heard.full {
+                let looked;
+                (heard, looked) = self.work_off_at_end(&mut flow);
+                inspected |= looked;
+            }
             if let Some(proto) = heard.failed {
                 self.parser_failed_at_end(proto, &mut flow);
             }
@@ -51,6 +56,9 @@ impl Rest {
             self.discard_app(&mut flow);
         } else {
             self.end_app(&mut flow, inspected);
+        }
+        if let Some(app) = flow.ext.app.as_deref() {
+            self.app.counted_elsewhere(app, true);
         }
         self.log_flow(&flow, reason.name());
         if let Some(session) = &flow.ext.tcp {
@@ -136,7 +144,7 @@ impl Rest {
 }
 
 /// A TCP packet without payload in direction `dir` of a flow, for alerts about what was left of its stream.
-fn pseudo<'a>(core: &FlowCore, dir: Direction, time: Time, bytes: &'a mut [u8; HEADERS]) -> Packet<'a> {
+pub(super) fn pseudo<'a>(core: &FlowCore, dir: Direction, time: Time, bytes: &'a mut [u8; HEADERS]) -> Packet<'a> {
     let (src, dst, sport, dport) = match dir {
         Direction::ToServer => (core.src, core.dst, core.sport, core.dport),
         Direction::ToClient => (core.dst, core.src, core.dport, core.sport),

@@ -311,7 +311,7 @@ impl Rest {
         }
         detect.bring_vars(from, &mut flow.core.vars);
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
-        app.stir();
+        app.stir_all();
         for parser in app.session.parsers_mut() {
             let mut next = 0;
             while let Some(id) = parser.next_tx(next) {

@@ -4,6 +4,8 @@
 //! with each packet it finds.
 
 mod app;
+mod app_memory;
+mod burst;
 pub(crate) mod bypass;
 mod closing;
 mod detection;
@@ -216,6 +218,23 @@ pub(crate) struct FrameVerdict {
     pub(crate) bypassed: bool,
     /// What decides whether the capture log keeps it.
     pub(crate) pcap: PacketFate,
+}
+
+impl Fate {
+    /// Takes in what rules decided about more of what the packet brought.
+    fn add(&mut self, more: Fate) {
+        self.drop = self.drop.or(more.drop);
+        self.reject |= more.reject;
+        self.pass |= more.pass;
+        if self.rejected.is_none() {
+            (self.rejected, self.answers) = (more.rejected, more.answers);
+        }
+        self.dropped_by = self.dropped_by.or(more.dropped_by);
+        self.mark = more.mark.or(self.mark);
+        self.bypass |= more.bypass;
+        self.inspected |= more.inspected;
+        self.pcap.add(more.pcap);
+    }
 }
 
 impl FrameVerdict {
@@ -656,7 +675,14 @@ impl Lane {
     }
 
     /// Detection, verdict and events of a packet with a flow.
-    fn inspect_in_flow(&mut self, packet: &Packet<'_>, at: FlowRef, dir: Direction, seen: tcp::Seen, fate: &mut Fate) {
+    fn inspect_in_flow(
+        &mut self,
+        packet: &Packet<'_>,
+        at: FlowRef,
+        dir: Direction,
+        mut seen: tcp::Seen,
+        fate: &mut Fate,
+    ) {
         let Lane { flows, rest, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return };
         // Inline, what the stream has wins over what the packet says.
@@ -694,6 +720,9 @@ impl Lane {
             }
         } else {
             rest.frames_unwatched(flow);
+        }
+        if seen.heard.full && fate.drop.is_none() {
+            rest.work_off(packet, flow, dir, &mut seen, fate);
         }
         if fate.drop.is_some() {
             rest.log_drop(packet, Some((flow, dir)), *fate);

@@ -73,6 +73,7 @@ impl Rest {
             self.stream.moved(session, enter);
         }
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        self.app.counted_elsewhere(app, !enter);
         let shared = &mut self.app.shared;
         if !enter {
             // What the other worker does next to a stored file comes after what this one did.

@@ -12,6 +12,9 @@ use crate::process::{MARGAY, folder, root};
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
 
+/// Most bytes of a segment.
+const SEGMENT: usize = 1400;
+
 /// The side that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -110,12 +113,27 @@ impl Capture {
     }
 
     fn segment(&mut self, from: Side, ports: [u16; 2], seq: u32, ack: u32, flags: u8, data: &[u8]) {
+        self.segment_with(from, ports, seq, ack, flags, &[], data);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn segment_with(
+        &mut self,
+        from: Side,
+        ports: [u16; 2],
+        seq: u32,
+        ack: u32,
+        flags: u8,
+        options: &[u8],
+        data: &[u8],
+    ) {
         let mut t = Vec::new();
         t.extend(ports[from.index()].to_be_bytes());
         t.extend(ports[from.other().index()].to_be_bytes());
         t.extend(seq.to_be_bytes());
         t.extend(ack.to_be_bytes());
-        t.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        t.extend([(5 + options.len() as u8 / 4) << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        t.extend(options);
         t.extend(data);
         let sum = checksum(&[&Self::pseudo(from, 6, t.len()), &t]);
         t[16..18].copy_from_slice(&sum.to_be_bytes());
@@ -129,8 +147,6 @@ impl Capture {
 
     /// The same; where it does not `close` the capture ends within it.
     pub(crate) fn open_connection(&mut self, client_port: u16, server_port: u16, turns: &[Turn<'_>], close: bool) {
-        /// Most bytes of a segment.
-        const SEGMENT: usize = 1400;
         let ports = [client_port, server_port];
         let mut next = [1000u32, 5000];
         self.segment(Client, ports, next[0], 0, 2, &[]);
@@ -160,6 +176,30 @@ impl Capture {
             self.segment(Server, ports, next[1], next[0].wrapping_add(1), 0x11, &[]);
             self.segment(Client, ports, next[0].wrapping_add(1), next[1].wrapping_add(1), 0x10, &[]);
         }
+    }
+
+    /// A connection in which a side sends all that it has to say before the other one acknowledges any of it.
+    pub(crate) fn burst(&mut self, client_port: u16, server_port: u16, turns: &[(Side, &[u8])]) {
+        let ports = [client_port, server_port];
+        let mut next = [1000u32, 5000];
+        // Windows are scaled by 2^10, so that all of it fits.
+        let scaled: &[u8] = &[3, 3, 10, 0];
+        self.segment_with(Client, ports, next[0], 0, 2, scaled, &[]);
+        self.segment_with(Server, ports, next[1], next[0] + 1, 0x12, scaled, &[]);
+        next = [1001, 5001];
+        self.segment(Client, ports, next[0], next[1], 0x10, &[]);
+        // The windows of the handshake are not scaled yet (RFC 7323 section 2.2).
+        self.segment(Server, ports, next[1], next[0], 0x10, &[]);
+        for &(side, data) in turns {
+            for piece in data.chunks(SEGMENT) {
+                self.segment(side, ports, next[side.index()], next[side.other().index()], 0x18, piece);
+                next[side.index()] = next[side.index()].wrapping_add(piece.len() as u32);
+            }
+            self.segment(side.other(), ports, next[side.other().index()], next[side.index()], 0x10, &[]);
+        }
+        self.segment(Client, ports, next[0], next[1], 0x11, &[]);
+        self.segment(Server, ports, next[1], next[0].wrapping_add(1), 0x11, &[]);
+        self.segment(Client, ports, next[0].wrapping_add(1), next[1].wrapping_add(1), 0x10, &[]);
     }
 
     pub(crate) fn datagram(&mut self, d: Datagram<'_>) {

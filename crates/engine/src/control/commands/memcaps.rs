@@ -40,6 +40,11 @@ const MEMCAPS: &[Memcap] = &[
         },
     ),
     (
+        "app-layer",
+        |w| w.lane.rest.app.config.memcap,
+        |w, n| Arc::get_mut(&mut w.lane.rest.app.config).map(|c| c.memcap = n).is_some(),
+    ),
+    (
         "applayer-proto-http",
         |w| w.lane.rest.app.config.http1.memcap,
         |w, n| Arc::get_mut(&mut w.lane.rest.app.config).map(|c| c.http1.memcap = n).is_some(),

@@ -1,0 +1,85 @@
+//! Which calls a message may go on with.
+//!
+//! A client may have a thousand calls open, all of the same number if it likes: who is next is found without looking at them
+//! all.
+
+use std::collections::{HashMap, VecDeque};
+
+use margay_flow::Direction;
+
+use super::bytes::Uuid;
+
+/// What tells the call of a datagram: activity and sequence number.
+pub(super) type DatagramKey = (Uuid, u32);
+
+/// What tells a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// Its number, on a connection.
+    Call(u32),
+    Datagram(DatagramKey),
+}
+
+/// Transactions that wait for something in a direction, by call and direction, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    waiting: HashMap<(Key, Direction), VecDeque<u64>>,
+    /// Numbers in all of them.
+    len: usize,
+}
+
+impl Open {
+    /// A transaction waits for something in a direction.
+    pub(super) fn add(&mut self, key: Key, dir: Direction, id: u64) {
+        self.waiting.entry((key, dir)).or_default().push_back(id);
+        self.len += 1;
+    }
+
+    /// It waits no more. Mostly it is the first one.
+    pub(super) fn remove(&mut self, key: Key, dir: Direction, id: u64) {
+        let Some(queue) = self.waiting.get_mut(&(key, dir)) else { return };
+        if let Some(at) = queue.iter().position(|q| *q == id) {
+            queue.remove(at);
+            self.len -= 1;
+        }
+        if queue.is_empty() {
+            self.waiting.remove(&(key, dir));
+        }
+    }
+
+    /// The first few that wait.
+    pub(super) fn first(&self, key: Key, dir: Direction) -> impl Iterator<Item = u64> {
+        /// Fragments of a request and of a response may be begun side by side; the third one is not begun.
+        const FEW: usize = 3;
+        self.waiting.get(&(key, dir)).into_iter().flatten().take(FEW).copied()
+    }
+
+    /// Bytes of memory that it holds beyond its own size.
+    pub(super) fn memory(&self) -> usize {
+        self.waiting.capacity() * size_of::<((Key, Direction), VecDeque<u64>)>() + self.len * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{ToClient, ToServer};
+
+    #[test]
+    fn the_oldest_are_first() {
+        let mut open = Open::default();
+        for id in 0..5 {
+            open.add(Key::Call(7), ToClient, id);
+        }
+        open.add(Key::Call(7), ToServer, 9);
+        open.add(Key::Call(8), ToClient, 5);
+        assert_eq!(open.first(Key::Call(7), ToClient).collect::<Vec<_>>(), [0, 1, 2]);
+        open.remove(Key::Call(7), ToClient, 1);
+        open.remove(Key::Call(7), ToClient, 1);
+        assert_eq!(open.first(Key::Call(7), ToClient).collect::<Vec<_>>(), [0, 2, 3]);
+        for id in [0, 2, 3, 4] {
+            open.remove(Key::Call(7), ToClient, id);
+        }
+        assert_eq!((open.waiting.len(), open.len), (2, 2));
+    }
+}
