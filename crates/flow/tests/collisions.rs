@@ -22,7 +22,8 @@ fn bucket(key: &HashKey, host: u32, port: u16) -> u64 {
 
 #[test]
 fn they_share_a_bucket() {
-    let list = std::fs::read(file()).expect("bench/collisions.bin is made with `cargo test -p margay-flow -- --ignored make`");
+    let list =
+        std::fs::read(file()).expect("bench/collisions.bin is made with `cargo test -p margay-flow -- --ignored make`");
     let known = HashKey::fixed(0);
     let all: Vec<u64> = list
         .as_chunks::<6>()
