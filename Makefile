@@ -19,7 +19,8 @@ TEST_PACKAGES := suricata-update
 # How flows come to workers (docs/parallel.md).
 SCHEDULERS ?= adaptive hash shortest-queue
 
-.PHONY: demo test begin fresh test-live test-faults measure-harm lab-experiments lab-lossless build setup lint unit doc deny conformance conformance-autofp fuzz-replay fuzz agreement bench bench-rules bench-send profile instructions instructions-accept micro portable clean help
+# Targets with a description make no file of their name.
+.PHONY: begin $(shell sed -nE 's/^([a-z-]+):.*## .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,10 +34,11 @@ build: setup ## build for release
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
 
-lint: ## formatting, lints
+lint: ## formatting and lints, of the fuzz targets too
 	@tools/setup lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
 unit: setup ## unit, integration and property tests
 	@tools/setup $(TEST_PACKAGES)
@@ -45,11 +47,12 @@ unit: setup ## unit, integration and property tests
 doc: setup ## documentation without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
-deny: ## licences and advisories of every dependency
+deny: ## licences, sources and bans of every dependency; advisories where their database can be fetched
 	@tools/deny
 
 conformance: build ## the public cases that should pass, and the list of those that do not
 	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)"
+	@tools/conformance $(RELEASE) "$(CONFORMANCE_CASES)" protocols
 
 conformance-autofp: build ## the same with three workers, by every scheduler
 	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done
@@ -84,7 +87,12 @@ fresh: ## both commands of the README on a machine that has nothing: a Debian 12
 test-live: setup ## live capture and the laboratory in network namespaces; needs root (a part of unit)
 	$(CARGO) test --locked --quiet --package margay-capture --test af_packet --test af_xdp --test bridge --test ebpf --test nfqueue
 	$(CARGO) test --locked --quiet --package margay --test live --test af_xdp --test bypass --test inline --test nfqueue --test service --test faults --test faults_inline
-	$(CARGO) test --locked --quiet --package margay-lab --test wire
+	$(CARGO) test --locked --quiet --package margay-lab --test wire --test tune
+
+test-ansible: ## the role that installs and tunes sensors: lint, and a run in a namespace; root, ansible-core, ansible-lint
+	cd ansible && ansible-lint
+	$(CARGO) build --locked --package margay-lab
+	ansible/roles/margay_sensor/tests/run target/debug/margay-lab
 
 test-faults: setup ## faults under traffic, those tests too that take long; needs root
 	$(CARGO) test --locked --quiet --package margay --test faults --test faults_inline
@@ -102,8 +110,14 @@ lab-lossless: build ## the highest rate without loss beside Suricata's, passive 
 agreement: build ## alerts and events of real captures beside Suricata's; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)
 
-fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolchain and cargo-fuzz
+fuzz-seeds: ## seeds for the fuzz targets from captures, rules and lists; SEEDS="my.pcap folder"
+	@tools/fuzz-seeds $(SEEDS)
+
+fuzz: ## fuzz each target for FUZZ_SECONDS (default 600); needs a nightly toolchain. FUZZ_TARGETS="smb quic" FUZZ_JOBS=2
 	@tools/fuzz $${FUZZ_SECONDS:-600}
+
+sanitize: setup ## unit tests and core cases with memory and threads watched; needs a nightly toolchain. SANITIZE="address thread memcheck loom"
+	@tools/sanitize $(SANITIZE)
 
 bench: build ## speed, start and memory beside Suricata's, on an idle machine; BENCH_FLAGS="--only mix --pairs 1"
 	@tools/bench $(RELEASE) $(BENCH_FLAGS)

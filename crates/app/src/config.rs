@@ -55,7 +55,7 @@ impl Default for AppConfig {
 }
 
 /// What an output's application-layer logs show.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct AppLogOptions {
     /// HTTP.
     pub http: crate::http1::LogOptions,
@@ -78,4 +78,24 @@ pub struct AppLogOptions {
     /// Alerts: bodies as printable text (`http-body-printable`), as `http_request_body_printable` and
     /// `http_response_body_printable`; both stand before those in base64.
     pub http_body_printable: bool,
+    /// Frames: most bytes that are shown of one (`frame: payload-buffer-size`, less one byte, as in Suricata).
+    pub frame_payload: usize,
+}
+
+impl Default for AppLogOptions {
+    fn default() -> Self {
+        AppLogOptions {
+            http: Default::default(),
+            dns: Default::default(),
+            smb: Default::default(),
+            smtp: Default::default(),
+            tls: Default::default(),
+            quic: Default::default(),
+            dhcp: Default::default(),
+            files: Default::default(),
+            http_body: false,
+            http_body_printable: false,
+            frame_payload: 4095,
+        }
+    }
 }

@@ -79,10 +79,14 @@ pub mod ebpf;
 mod error;
 mod filter;
 #[cfg(target_os = "linux")]
+pub mod libpcap;
+#[cfg(target_os = "linux")]
 mod link;
 pub mod live;
 #[cfg(target_os = "linux")]
 pub mod nfqueue;
+#[cfg(target_os = "linux")]
+pub mod offload;
 mod pcap;
 mod pcapng;
 mod progress;

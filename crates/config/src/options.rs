@@ -231,8 +231,7 @@ pub(crate) const OPTIONS: &[(&str, &[Opt])] = &[
         opt(Id::Pidfile, None, Some("pidfile"), Value("FILE"), "write the process id to FILE"),
         opt(Id::User, None, Some("user"), Value("NAME"), "run as this user once everything is open"),
         opt(Id::Group, None, Some("group"), Value("NAME"), "run as this group once everything is open"),
-        opt(Id::NoRandom, None, Some("no-random"), Nothing, "choose nothing at random, so that runs can be compared")
-            .ignored(|r| r.no_random, "nothing that shows in events is chosen at random"),
+        opt(Id::NoRandom, None, Some("no-random"), Nothing, "choose nothing at random, so that runs can be compared"),
         opt(Id::Verbose, Some('v'), None, Nothing, "say more (-vv, -vvv, -vvvv: still more)"),
     ]),
     ("Information", &[

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use margay_app::file::FileWants;
-use margay_config::{Config, ConfigError, RunOptions};
+use margay_config::{Capture, Config, ConfigError, RunOptions};
 use margay_detect::DetectConfig;
 use margay_detect::dataset::Datasets;
 use margay_output::event::EngineStats;
@@ -195,11 +195,9 @@ fn load_tenants(
             set.put(tenant);
         }
     }
-    if set.mappings.selector == Selector::Device && previous.is_none() {
-        warning!(
-            "multi-detect",
-            "selector device: this release reads capture files, which have no interface: no packet is a tenant's"
-        );
+    let files = matches!(with.options.capture, Some(Capture::File(_) | Capture::UnixSocket(_)));
+    if set.mappings.selector == Selector::Device && files && previous.is_none() {
+        warning!("multi-detect", "selector device: capture files have no interface: no packet of theirs is a tenant's");
     }
     if set.mappings.vlans.is_empty() && set.mappings.devices.is_empty() && previous.is_none() {
         info!("multi-detect", "there are no mappings: no packet is a tenant's until some are registered");

@@ -12,6 +12,7 @@ use margay_output::{error, info, notice, warning};
 use margay_packet::LinkType;
 
 use crate::Failed;
+use crate::checksums::FileChecks;
 use crate::control::post::Post;
 use crate::control::queue::Queue;
 use crate::parallel::PacketCosts;
@@ -30,6 +31,7 @@ pub(crate) struct Input {
     pub(crate) source: CaptureSource,
     pub(crate) delete: DeletePolicy,
     pub(crate) batch: usize,
+    pub(crate) checks: FileChecks,
 }
 
 /// Opens what `-r` names, with the filter of the command line or of `-F`. With `continuous` a folder is looked at for more,
@@ -50,7 +52,7 @@ pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuou
     let source = CaptureSource::open(path, dir, expression.as_deref().map(FilterSet::new))
         .map_err(|e| Failed::new("suricata", e.to_string()))?
         .preloading(options.pcap_preload);
-    Ok(Input { source, delete: policy, batch: batch_size(config)? })
+    Ok(Input { source, delete: policy, batch: batch_size(config)?, checks: FileChecks::of(config, options)? })
 }
 
 /// How folders are read, and what becomes of files that were: `pcap-file` and the options of the command line.
@@ -142,7 +144,7 @@ pub(crate) fn run(
 ) -> Option<Instant> {
     let mut began = None;
     let signals = steering.signals;
-    let Input { mut source, delete: policy, batch } = input;
+    let Input { mut source, delete: policy, batch, checks } = input;
     let stderr = std::io::stderr();
     let style = Style::of(&stderr);
     let show = reporter.show_progress(style == Style::Terminal);
@@ -184,6 +186,7 @@ pub(crate) fn run(
                 worker.lane.rest.file = Some(start.file.display().to_string());
                 worker.lane.rest.file_alerts = 0;
                 worker.lane.flows.begin_capture();
+                worker.decoder.unfinished_checksums = checks.believes(&start.file);
             }
             Event::Batch(batch) if bad_link.is_none() => {
                 if let (Some(costs), Some(asked)) = (costs.as_mut(), asked) {

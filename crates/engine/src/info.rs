@@ -41,8 +41,8 @@ pub(crate) fn build() -> String {
 }
 
 /// `--dump-features`.
-pub(crate) fn features() -> &'static str {
-    "PCRE_JIT\n"
+pub(crate) fn features() -> String {
+    crate::rules::FEATURES.iter().map(|f| format!("provided feature name: {f}\n")).collect()
 }
 
 /// `--list-runmodes`.

@@ -5,6 +5,7 @@
 //! them counted, `control` serves who asks something of the running engine. What cannot be started says so in one sentence and ends with status 1, before anything is written.
 
 mod analysis;
+mod checksums;
 mod control;
 mod ctl;
 mod engines;
@@ -20,6 +21,8 @@ mod logging;
 mod notices;
 mod parallel;
 mod profiling;
+#[doc(hidden)]
+pub mod replay;
 mod rule_check;
 mod rules;
 mod scripts;

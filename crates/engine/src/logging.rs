@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use margay_config::{Config, ConfigError, Node, RunOptions};
+use margay_detect::DetectConfig;
+use margay_detect::pcre::{Pcre, PcreLimits, PcreResult, PcreScratch};
 use margay_output::error;
-use margay_output::log::{Level, LogOutput, LogTarget, init};
+use margay_output::log::{Level, LineFilter, LogOutput, LogTarget, init};
 use margay_output::settings::Facility;
 
 use crate::Failed;
@@ -18,11 +20,48 @@ const IDENTITY: &str = "suricata";
 /// A value that cannot be read.
 pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<(), Failed> {
     let outputs = outputs(config, dir)?;
+    let filter = filter(config)?.map(|f| -> LineFilter { Box::new(move |line| f.takes(line)) });
     // A log that cannot be written is no reason not to look at the traffic.
-    if let Err(e) = init(&outputs, Level::verbose(options.verbose)) {
+    if let Err(e) = init(&outputs, Level::verbose(options.verbose), filter) {
         error!("logopenfile", "{e}");
     }
     Ok(())
+}
+
+/// An expression that lines of the log must match.
+#[derive(Debug)]
+struct Filter(Pcre);
+
+impl Filter {
+    fn takes(&self, line: &[u8]) -> bool {
+        // Messages are rare, and come from any thread.
+        !matches!(self.0.find_at(line, 0, &mut PcreScratch::new()), PcreResult::NoMatch)
+    }
+}
+
+const FILTER: &str = "logging.default-output-filter";
+
+/// The expression that the configuration has.
+pub(crate) fn configured_filter(config: &Config) -> Option<&str> {
+    config.get(FILTER).filter(|t| !t.is_empty())
+}
+
+/// Reads `logging.default-output-filter`; the variable SC_LOG_OP_FILTER comes first.
+///
+/// # Errors
+/// No regular expression.
+fn filter(config: &Config) -> Result<Option<Filter>, Failed> {
+    let asked = std::env::var("SC_LOG_OP_FILTER").ok().filter(|t| !t.is_empty());
+    let Some(expression) = asked.as_deref().or(configured_filter(config)) else { return Ok(None) };
+    let limits = DetectConfig::default();
+    let limits = PcreLimits { steps: limits.pcre_match_limit, depth: limits.pcre_match_limit_recursion };
+    match Pcre::new(expression, "", Some(limits)) {
+        Ok(code) => Ok(Some(Filter(code))),
+        Err(e) => Err(match asked {
+            Some(_) => Failed::new("log", format!("SC_LOG_OP_FILTER: {e}")),
+            None => crate::settings::wrong(config, FILTER, &e.to_string()).into(),
+        }),
+    }
 }
 
 /// Reads `logging`; files are in `dir`.
@@ -90,4 +129,20 @@ fn level(node: Node<'_>) -> Result<Level, ConfigError> {
             "\"{text}\" is no log level; there are error, warning, notice, info, perf, config and debug"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_chosen_by_an_expression() {
+        let of =
+            |text: &str| filter(&Config::from_str(&format!("%YAML 1.1\n---\nlogging: {{{text}}}\n"), "t").unwrap());
+        assert!(of("default-output-filter: ").unwrap().is_none());
+        let f = of("default-output-filter: \"^Info: (rules|detect): [0-9]+\"").unwrap().unwrap();
+        assert!(f.takes(b"Info: rules: 1 rule files processed") && !f.takes(b"Info: rules: No signatures supplied."));
+        let e = of("default-output-filter: \"a(b\"").unwrap_err().message;
+        assert!(e.contains("t:3") && e.contains("default-output-filter"), "{e}");
+    }
 }

@@ -206,19 +206,9 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     if policies.is_some() {
         info!("firewall", "{} firewall rules loaded", set.rules.iter().filter(|r| firewall(r)).count());
     }
-    if named == 0 {
-        info!("rules", "No signatures supplied.");
-    } else if set.accepted() == 0 {
-        warning!("detect", "{named} rule files specified, but no rules were loaded!");
-    } else {
-        info!(
-            "rules",
-            "{named} rule files processed. {} rules successfully loaded, {failed} rules failed, {} rules skipped",
-            set.accepted(),
-            set.skipped.len()
-        );
-    }
+    let aside = set.set_aside.len();
     if fatal && (failed > 0 || unread > 0 || !missing.is_empty()) {
+        processed(named, set.rules.len(), failed, set.skipped.len(), aside);
         return Err(Failed::new("suricata", "Loading signatures failed."));
     }
     if previous.is_some() && unread > 0 {
@@ -262,6 +252,8 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
     };
     let (detect, report) =
         Detect::compile(rules, &environment, settings).map_err(|e| Failed::new("detect", e.to_string()))?;
+    let aside = aside + report.set_aside.len();
+    processed(named, report.loaded, failed + report.errors.len(), set.skipped.len(), aside);
     compiled(&report, settings);
     if report.firewall_errors > 0 {
         let n = report.firewall_errors;
@@ -280,7 +272,6 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
             false => analysis::write_groups(&groups, dir, detect.rules().iter().filter_map(|r| r.tree()))?,
         }
     }
-    let aside = set.set_aside.len() + report.set_aside.len();
     if aside > 0 {
         notice!("rules", "{aside} rules need protocols or features that are not in this release and are set aside");
     }
@@ -321,6 +312,21 @@ fn load_firewall(loader: &mut Loader<'_>, config: &Config, options: &RunOptions)
             .map_err(|e| Failed::new("firewall", format!("opening firewall rule file {}: {e}", path.display())))?;
     }
     Ok(())
+}
+
+/// Says how many rules came to what. Those set aside are loaded in no sense.
+fn processed(files: usize, loaded: usize, failed: usize, skipped: usize, aside: usize) {
+    if files == 0 {
+        info!("rules", "No signatures supplied.");
+    } else if loaded == 0 {
+        warning!("detect", "{files} rule files specified, but no rules were loaded!");
+    } else {
+        let aside = if aside == 0 { String::new() } else { format!(", {aside} rules set aside") };
+        info!(
+            "rules",
+            "{files} rule files processed. {loaded} rules successfully loaded, {failed} rules failed, {skipped} rules skipped{aside}"
+        );
+    }
 }
 
 fn compiled(report: &CompileReport, config: &DetectConfig) {
@@ -465,7 +471,7 @@ pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec
         RuleFiles::Configured => {}
         RuleFiles::Added(f) | RuleFiles::Exclusive(f) => named.push((f.clone(), false)),
     }
-    find(named, config.get("default-rule-path").unwrap_or("/var/lib/margay/rules"))
+    find(named, settings::rule_folder(config))
 }
 
 /// The files that are named, those of a configuration in `folder`; and the names and patterns that fit none.
@@ -545,6 +551,9 @@ pub(crate) fn available() -> HashSet<String> {
     features.chain(parsed).chain(recognised).collect()
 }
 
+/// Features that rules may ask for by name (`requires: feature …`, `--dump-features`).
+pub(crate) const FEATURES: [&str; 2] = ["ja3", "ja4"];
+
 /// What rules may refer to, from the configuration and the command line; classes and references come later.
 pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Context {
     let strict = match &options.strict_rule_keywords {
@@ -557,6 +566,7 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
         ports: config.port_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         strict,
         available: available(),
+        features: FEATURES.iter().map(|f| (*f).to_owned()).collect(),
         inline: ips,
         ..Context::default()
     }

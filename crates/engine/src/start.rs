@@ -53,7 +53,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Help => say(&margay_config::help()),
         Command::Version => say(&about::version()),
         Command::BuildInfo => say(&about::build()),
-        Command::DumpFeatures => say(about::features()),
+        Command::DumpFeatures => say(&about::features()),
         Command::ListRunmodes => say(about::runmodes()),
         Command::ListKeywords(what) => say(&listing::keywords(&what)),
         Command::ListRuleProtos => say(&listing::rule_protocols()),
@@ -86,15 +86,12 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     if let Some(what) = margay_config::unserved(options).into_iter().find(|u| u.refused) {
         return Err(Failed::new("suricata", format!("{} is not in this release: {}", what.option, what.why)));
     }
-    if let Some(Capture::Pcap(_)) = options.capture {
-        return Err(Failed::new("suricata", "--pcap is not in this release"));
-    }
     if let Some(mode) = &options.runmode
         && !["single", "autofp", "workers"].contains(&mode.as_str())
     {
         return Err(Failed::new(
             "runmodes",
-            format!("there is no run mode \"{mode}\"; capture files take single and autofp"),
+            format!("there is no run mode \"{mode}\"; there are workers, autofp and single"),
         ));
     }
     Ok(())
@@ -144,10 +141,16 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     notices::say(&config, options);
     service.tell();
     let queues = matches!(options.capture, Some(Capture::Nfqueue(_)));
-    let interfaces =
-        queues || matches!(options.capture, Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_)));
-    if !interfaces && options.runmode.as_deref().or(config.get("runmode")).is_some_and(|m| m != "single") {
-        info!("runmodes", "capture files are read by one worker, whatever the run mode");
+    let interfaces = queues
+        || matches!(
+            options.capture,
+            Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::AfXdp(_) | Capture::Pcap(_))
+        );
+    if !interfaces && options.runmode.as_deref().or(config.get("runmode")) == Some("workers") {
+        info!(
+            "runmodes",
+            "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
+        );
     }
     if interfaces && options.simulate_ips && !queues {
         return Err(Failed::new(
@@ -199,7 +202,8 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     // Before the rules are read, which takes its time.
     let signal = |e: std::io::Error| Failed::new("suricata", format!("cannot take signals: {e}"));
     let wakes = Signals::reloads().map_err(signal)?;
-    let engines = if options.disable_detection {
+    let late = delayed(&config, options, devices.is_some())?;
+    let engines = if options.disable_detection || late {
         settings::detect(&config)?;
         EngineSet::default()
     } else {
@@ -246,7 +250,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         let alerts = run.read(&control, input, &control.dir, 0)?;
         info!("counters", "Alerts: {alerts}");
     } else if let Some(plan) = devices {
-        plan.run(&control, options, &policies)?;
+        plan.run(&control, options, &policies, late)?;
     } else {
         control.ready()?;
         notice!("threads", "Threads created ->   Engine started.");
@@ -260,7 +264,30 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         error!("datasets", "{problem}");
     }
     info!("suricata", "time elapsed {:.3}s", began.elapsed().as_secs_f64());
-    Ok(())
+    match control.failed.get() {
+        Some(f) => Err(Failed::new(f.module, f.message.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Whether rules are loaded while packets are captured already (`detect.delayed-detect`).
+///
+/// # Errors
+/// No truth value; firewall mode, in which nothing may pass before its rules are there.
+fn delayed(config: &Config, options: &RunOptions, live: bool) -> Result<bool, Failed> {
+    const PATH: &str = "detect.delayed-detect";
+    if !settings::flag(config, PATH, false)? || options.disable_detection || options.test || options.engine_analysis {
+        return Ok(false);
+    }
+    if !live {
+        info!("detect", "{PATH} is for live capture: the packets of capture files wait for the rules");
+        return Ok(false);
+    }
+    if settings::is_firewall(config, options)? {
+        let why = "packets would pass before the rules of firewall mode are there; remove it";
+        return Err(settings::wrong(config, PATH, why).into());
+    }
+    Ok(true)
 }
 
 /// What stays the same from one capture file to the next.
@@ -342,13 +369,13 @@ impl Run<'_> {
     }
 }
 
-/// The folder that logs are written to: `-l`, else `default-log-dir`, else the current folder.
+/// The folder that `-l` or the configuration names for logs; else the current one.
 pub(crate) fn log_folder(config: &Config, options: &RunOptions) -> PathBuf {
-    let configured = || PathBuf::from(config.get("default-log-dir").unwrap_or("."));
-    options.log_dir.clone().unwrap_or_else(configured)
+    options.log_dir.clone().unwrap_or_else(|| PathBuf::from(config.get("default-log-dir").unwrap_or(".")))
 }
 
-/// [`log_folder`], which is made where it is missing, except for a test of the configuration (`-T`), which writes no log.
+/// The folder that logs are written to. A missing folder is made, except for a test of the configuration (`-T`), which writes
+/// no log.
 ///
 /// # Errors
 /// The folder cannot be made, or the path names something else.
@@ -519,6 +546,7 @@ pub(crate) fn worker_of(
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));
+    rest.discards_wrong_datagrams |= options.checksums == Some(Checksums::All);
     rest.scripts = scripts;
     rest.ethernet = settings::wants_ethernet(config)?;
     rest.install(Install::new(engines, &EngineSet::default(), wants, watching, workers > 1)?);

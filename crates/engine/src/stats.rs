@@ -25,7 +25,8 @@ pub(crate) struct StatsSettings {
     decoder_prefix: String,
     /// `stats.stream-events`
     stream_events: bool,
-    /// `stats.exception-policy.per-app-proto-errors`: applications of `app-layer.error-policy` are counted for each protocol too.
+    /// `stats.exception-policy.per-app-proto-errors`: whether applications of `app-layer.error-policy` are counted for each
+    /// protocol too.
     errors_by_protocol: bool,
 }
 

@@ -1,15 +1,15 @@
 //! The target `dhcp`: a datagram of the server.
 
 use margay_app::dhcp::LogOptions;
-use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Parse, Shared, protocol};
+use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Shared, protocol};
 use margay_flow::Direction::ToClient;
 use margay_packet::Time;
 
-use crate::talk::{flow, log};
+use crate::talk::{app_config, flow, log};
 
 /// A message of DHCP.
 pub fn dhcp(data: &[u8]) {
-    let config = AppConfig::default();
+    let config = app_config();
     let proto = protocol(AppProto::Dhcp).expect("DHCP has a parser");
     let (flow, mut shared) = (flow(17, 67), Shared::default());
     let mut parser = (proto.parser)(&config, &flow);

@@ -12,7 +12,7 @@ use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, json, log, same, script};
+use crate::talk::{Act, app_config, flow, json, log, same, script};
 
 /// A parser with what it needs, fed as a session feeds it.
 struct Talk<'a> {
@@ -115,7 +115,7 @@ fn run(config: &AppConfig, protocol: &Protocol, acts: &[Act], size: usize) -> Ve
 /// pieces.
 pub fn dns(data: &[u8]) {
     let [options, size, script_bytes @ ..] = data else { return };
-    let config = AppConfig::default();
+    let config = app_config();
     let proto = if options & 3 == 2 { AppProto::Mdns } else { AppProto::Dns };
     let protocol = protocol(proto).expect("DNS has a parser");
     let acts = script(script_bytes);

@@ -14,7 +14,7 @@ use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, same, script};
+use crate::talk::{Act, app_config, flow, log, same, script};
 
 const DIRECTIONS: [Direction; 2] = [ToServer, ToClient];
 
@@ -23,7 +23,7 @@ fn proto() -> &'static Protocol {
 }
 
 fn config(first: u8) -> AppConfig {
-    let mut config = AppConfig::default();
+    let mut config = app_config();
     if first & 1 != 0 {
         config.ftp.max_line = 16;
     }

@@ -13,7 +13,7 @@ use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, same, script};
+use crate::talk::{Act, app_config, flow, log, same, script};
 
 use margay_app::http1::SwfConfig;
 
@@ -21,7 +21,7 @@ use margay_app::http1::SwfConfig;
 const SMALL_FIELD: usize = 256;
 
 fn config(options: [u8; 3]) -> AppConfig {
-    let mut config = AppConfig::default();
+    let mut config = app_config();
     let [first, second, _] = options;
     let s = &mut config.http1.default;
     s.layers = [if first & 1 != 0 { 3 } else { 0 }, if first & 2 != 0 { 3 } else { 0 }];

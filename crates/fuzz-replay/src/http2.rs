@@ -11,10 +11,10 @@ use margay_app::{
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, same, script, session};
+use crate::talk::{Act, app_config, flow, log, same, script, session};
 
 fn config(first: u8) -> AppConfig {
-    let mut config = AppConfig::default();
+    let mut config = app_config();
     let h = &mut config.http2;
     if first & 1 != 0 {
         (h.max_streams, h.max_frames) = (3, 4);

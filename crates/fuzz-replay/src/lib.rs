@@ -20,6 +20,7 @@ mod quic;
 mod recognise;
 mod rules;
 pub mod seeds;
+mod segments;
 mod smb;
 mod smtp;
 mod ssh;
@@ -45,6 +46,7 @@ pub use packets::{capture, decode, defrag, filter, fragments};
 pub use quic::quic;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
+pub use segments::segments;
 pub use smb::{dcerpc, smb, token};
 pub use smtp::smtp;
 pub use ssh::ssh;
@@ -103,6 +105,7 @@ pub const TARGETS: &[Target] = &[
     ("lua", lua),
     ("lua_pattern", lua_pattern),
     ("json", json),
+    ("segments", segments),
 ];
 
 /// What every packet must keep to, whatever its bytes.

@@ -3,18 +3,18 @@
 //! Input: a script. In it `FF 3E` (`>`) begins a datagram of the client and `FF 3C` (`<`) of the server; any other byte is
 //! itself.
 
-use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Shared, protocol};
+use margay_app::{AppLogOptions, AppProto, LogFor, Outcome, Parse, Shared, protocol};
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, script};
+use crate::talk::{Act, app_config, flow, log, script};
 
 /// Most transactions of a datagram: its packets.
 const PACKETS_MAX: u64 = 16;
 
 /// Datagrams of QUIC: see the top of this file.
 pub fn quic(data: &[u8]) {
-    let config = AppConfig::default();
+    let config = app_config();
     let proto = protocol(AppProto::Quic).expect("QUIC has a parser");
     let flow = flow(17, 443);
     let mut shared = Shared::default();

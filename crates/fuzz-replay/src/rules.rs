@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
 
-use margay_app::{AppConfig, AppProto, Parse, Shared};
+use margay_app::{AppProto, Parse, Shared};
 use margay_detect::dataset::{DatasetsBuilder, DatasetsConfig};
 use margay_detect::iprep::{IpReputationBuilder, SCORE_MAX};
 use margay_detect::mpm::MpmAlgo;
@@ -15,6 +15,8 @@ use margay_packet::{DecodeConfig, Decoder, Frame, L3, L4, LinkType, Packet, Time
 use margay_rules::Context;
 use margay_rules::ast::Rule;
 use margay_stream::StreamEvent;
+
+use crate::talk::app_config;
 
 /// Longest input of a target: a rule has at most as much.
 const INPUT_MAX: usize = margay_rules::RULE_BYTES_MAX + 4096;
@@ -155,7 +157,7 @@ fn conversation(detect: &Detect, state: &mut DetectState) -> Vec<(u32, Option<u6
         (Direction::ToClient, b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 20\r\n\r\n<html>MZ"),
         (Direction::ToClient, b"uid=0(root)\n"),
     ];
-    let config = AppConfig::default();
+    let config = app_config();
     let mut flow = crate::talk::flow(6, 80);
     let mut shared = Shared::default();
     let mut left = [Vec::new(), Vec::new()];

@@ -10,10 +10,10 @@ use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, same, script, session};
+use crate::talk::{Act, app_config, flow, log, same, script, session};
 
 fn config(first: u8) -> AppConfig {
-    let mut config = AppConfig::default();
+    let mut config = app_config();
     if first & 1 != 0 {
         config.dcerpc.max_tx = 3;
         config.smb = Config {

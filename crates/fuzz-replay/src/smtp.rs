@@ -13,7 +13,7 @@ use margay_app::{
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, same, script};
+use crate::talk::{Act, app_config, flow, log, same, script};
 
 /// Most bytes that wait for more of a line.
 const MAX_WAITING: usize = 4096;
@@ -23,7 +23,7 @@ fn proto() -> &'static Protocol {
 }
 
 fn config(options: u8) -> AppConfig {
-    let mut config = AppConfig::default();
+    let mut config = app_config();
     let smtp = &mut config.smtp;
     if options & 1 != 0 {
         (smtp.decode_mime, smtp.raw_extraction) = (false, true);

@@ -9,7 +9,7 @@ use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Par
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
 
-use crate::talk::{Act, flow, log, script};
+use crate::talk::{Act, app_config, flow, log, script};
 
 /// Most bytes that may wait: a KEXINIT, or a line.
 const WAITING_MAX: usize = 65_536;
@@ -84,7 +84,7 @@ pub fn ssh(data: &[u8]) {
         2 => EncryptionHandling::Bypass,
         _ => EncryptionHandling::Full,
     };
-    let config = AppConfig { ssh: Config { hassh: options & 1 != 0, encryption }, ..AppConfig::default() };
+    let config = AppConfig { ssh: Config { hassh: options & 1 != 0, encryption }, ..app_config() };
     let (acts, inline) = (script(rest), options & 8 != 0);
     let whole = run(&config, &acts, usize::MAX, inline);
     // What a hole falls into, and whether something follows the last message inline, depends on the pieces.

@@ -1,12 +1,20 @@
 //! What the targets that are conversations have in common: the script, the flow, what is compared.
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
+use margay_app::recognise::Recogniser;
 use margay_app::{AppConfig, AppLogOptions, AppSession, LogFor, Parse, Shared, Transaction, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::{FlowCore, FlowState};
 use margay_json::Json;
 use margay_packet::Time;
+
+/// Default settings; what recognises protocols is made once, for that takes longer than most inputs.
+pub(crate) fn app_config() -> AppConfig {
+    static RECOGNISER: OnceLock<Recogniser> = OnceLock::new();
+    AppConfig::new(RECOGNISER.get_or_init(Recogniser::default).clone())
+}
 
 /// A step of a script.
 #[derive(Debug, Clone)]

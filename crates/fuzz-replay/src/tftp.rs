@@ -1,14 +1,14 @@
 //! The target `tftp`: a datagram of the client.
 
-use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Parse, Shared, protocol};
+use margay_app::{AppLogOptions, AppProto, LogFor, Parse, Shared, protocol};
 use margay_flow::Direction::ToServer;
 use margay_packet::Time;
 
-use crate::talk::{flow, log};
+use crate::talk::{app_config, flow, log};
 
 /// A request of TFTP.
 pub fn tftp(data: &[u8]) {
-    let config = AppConfig::default();
+    let config = app_config();
     let proto = protocol(AppProto::Tftp).expect("TFTP has a parser");
     let (flow, mut shared) = (flow(17, 69), Shared::default());
     let mut parser = (proto.parser)(&config, &flow);

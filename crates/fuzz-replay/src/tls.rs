@@ -10,7 +10,7 @@ use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_packet::Time;
 
-use crate::talk::{flow, log, same};
+use crate::talk::{app_config, flow, log, same};
 
 fn script(mut data: &[u8]) -> Vec<(Direction, Vec<u8>)> {
     let mut acts = vec![(ToServer, Vec::new())];
@@ -86,7 +86,7 @@ fn run(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: usize) -> Vec<St
 /// A session of TLS: see the top of this file.
 pub fn tls(data: &[u8]) {
     let [first, size, bytes @ ..] = data else { return };
-    let mut config = AppConfig::default();
+    let mut config = app_config();
     (config.tls.ja3, config.tls.ja4) = (true, true);
     config.tls.encryption = match first & 3 {
         0 => Encryption::Full,
@@ -122,7 +122,7 @@ fn handshake(kind: u8, body: &[u8]) -> Vec<u8> {
 /// (1: the client's), the second the size of pieces.
 pub fn certificate(data: &[u8]) {
     let [first, size, bytes @ ..] = data else { return };
-    let config = AppConfig::default();
+    let config = app_config();
     let chain: Vec<u8> = script(bytes).iter().flat_map(|(_, der)| sized(der)).collect();
     let chain = handshake(11, &sized(&chain));
     // Version, random, no session, TLS_RSA_WITH_AES_128_CBC_SHA.

@@ -188,7 +188,13 @@ fn datagrams_are_what_their_receiver_reads() {
     let ran = run("udp-checksums", &capture, "", &["-k", "all"]);
     assert_eq!(names(&ran), ["right", "none", "behind", "real"]);
     assert_eq!(ran.counter("udp.invalid_checksum"), 2);
-    // Where a card was to fill them in they say nothing.
-    let ran = run("udp-checksums-ignored", &capture, "", &["-k", "none"]);
+    // A sender whose card fills them in is captured with wrong ones alone; from a right one on wrong ones are discarded, and
+    // what the decoy led to is dropped.
+    capture.datagram(Datagram { wrong_by: Some(1), ..whole(4006, &data[5]) });
+    let ran = run("udp-checksums-auto", &capture, "", &[]);
     assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real"]);
+    assert_eq!(ran.counter("udp.invalid_checksum"), 3);
+    // With -k none they say nothing.
+    let ran = run("udp-checksums-ignored", &capture, "", &["-k", "none"]);
+    assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real", "decoy"]);
 }

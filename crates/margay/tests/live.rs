@@ -19,6 +19,11 @@ in_namespace! {
     alerts_are_those_of_the_file: inner_same,
     reloads_under_traffic_lose_nothing: inner_reload,
     traffic_during_the_start_is_not_lost: inner_start,
+    packets_are_captured_before_rules_are_loaded: inner_delayed,
+    offloads_are_off_while_the_engine_runs: inner_offloads,
+    answers_go_out_of_another_interface: inner_reject_dev,
+    libpcap_finds_what_the_file_has: inner_libpcap,
+    libpcap_waits_for_its_interface: inner_libpcap_link,
     an_interface_may_go_and_come_back: inner_link,
     filters_tags_and_several_interfaces: inner_filter,
     killed_and_started_again: inner_kill,
@@ -140,6 +145,126 @@ fn inner_start() {
         "{seen} {words:?} {stats}"
     );
     assert_eq!(count(["detect", "alert"]), seen);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_offloads() {
+    pair("va", "vb");
+    let words = |name: &str, signal: &str| {
+        let dir = folder(name);
+        demo_rules(&dir);
+        let e = Engine::start(&dir, &["--af-packet=vb", "--set", "capture.disable-offloading=yes"]);
+        if signal == "KILL" {
+            e.signal(signal);
+            e.ended().1
+        } else {
+            e.stop()
+        }
+    };
+    let off = |words: &[String]| said(words, "vb: switched off while the engine runs: ") && said(words, "tso");
+    // Each finds on what the one before switched off.
+    for name in ["offload-1", "offload-2"] {
+        let words = words(name, "INT");
+        assert!(off(&words), "{name}: {words:?}");
+    }
+    // One that is killed cannot switch anything on again.
+    assert!(off(&words("offload-4", "KILL")));
+    assert!(!off(&words("offload-5", "INT")));
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_reject_dev() {
+    pair("va", "vb");
+    pair("vc", "vd");
+    let dir = folder("reject-dev");
+    std::fs::write(dir.join("a.rules"), "reject udp any any -> any 53 (msg:\"r\"; content:\"example\"; sid:1;)\n")
+        .expect("rules");
+    let heard = pcap::Capture::from_device("vd").and_then(|c| c.immediate_mode(true).timeout(100).open());
+    let mut heard = heard.expect("it can be listened to");
+    let e = Engine::start(&dir, &["--af-packet=vb", "--reject-dev", "vc"]);
+    Sender::on("va").send(&traffic(1)[..1]);
+    e.decoded(1);
+    // An ICMP message about the query, to who asked.
+    let end = Instant::now() + PATIENCE;
+    let answer = loop {
+        assert!(Instant::now() < end, "no answer came");
+        if let Ok(p) = heard.next_packet()
+            && p.data.get(12..14) == Some(&[8, 0])
+            && p.data.get(23) == Some(&1)
+        {
+            break p.data.to_vec();
+        }
+    };
+    assert_eq!(answer[34], 3, "unreachable: {answer:?}");
+    e.explained();
+    assert_eq!(last_stats(&dir)["capture"]["reject"]["sent"], 1);
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_libpcap() {
+    pair("va", "vb");
+    let sent = traffic(20);
+    let want = of_the_file("libpcap-file", &sent);
+    let dir = folder("libpcap");
+    demo_rules(&dir);
+    let e = Engine::start(&dir, &["--pcap=vb", "--pcap-buffer-size", "16mb"]);
+    Sender::on("va").send(&sent);
+    e.decoded(sent.len() as u64);
+    assert_eq!(e.ask(&["capture-mode"]), "PCAP_DEV");
+    e.explained();
+    assert_eq!(alerts(&dir), want);
+    assert_eq!(last_stats(&dir)["capture"]["kernel_packets"], sent.len());
+    is_refused(&dir, &["--pcap=vb", "no such words"], "no such words");
+    is_refused(&dir, &["--pcap=vc"], "vc");
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_libpcap_link() {
+    let noticed = [Duration::from_millis(1500), Duration::from_millis(1500)];
+    goes_and_comes_back("link-libpcap", &["--pcap=vb"], noticed);
+}
+
+/// The file of rules is a pipe: the engine has them when the test writes them.
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_delayed() {
+    pair("va", "vb");
+    let query = traffic(1).into_iter().take(1).collect::<Vec<_>>();
+    let begin = |name: &str, more: &[&str]| {
+        let dir = folder(name);
+        let made = std::process::Command::new("mkfifo").arg(dir.join("a.rules")).status();
+        assert!(made.is_ok_and(|s| s.success()), "a pipe");
+        let usual = ["--af-packet=vb", "--set", "detect.delayed-detect=yes", "--set", "af-packet.1.threads=2"];
+        let e = Engine::start(&dir, &[&usual[..], more].concat());
+        let mut sender = Sender::on("va");
+        for _ in 0..10 {
+            sender.send(&query);
+        }
+        e.decoded(10);
+        (dir, e, sender)
+    };
+    let rule = "alert udp any any -> any 53 (msg:\"d\"; content:\"example\"; sid:1;)\n";
+
+    let (dir, mut e, mut sender) = begin("delayed", &[]);
+    std::fs::write(dir.join("a.rules"), rule).expect("rules");
+    assert!(e.until("1 rules are loaded"), "{:?}", e.all);
+    for _ in 0..5 {
+        sender.send(&query);
+    }
+    e.decoded(15);
+    e.explained();
+    assert_eq!(alerts(&dir).values().sum::<usize>(), 5, "those that came after the rules");
+
+    // Rules that do not load end the engine.
+    let (dir, e, _) = begin("delayed-wrong", &["--init-errors-fatal"]);
+    std::fs::write(dir.join("a.rules"), "alert udp any any -> any 53 (nonsense; sid:1;)\n").expect("rules");
+    let (status, words) = e.ended();
+    assert_eq!(status.code(), Some(1), "{words:?}");
+    assert!(said(&words, "the rules cannot be loaded, the engine stops"), "{words:?}");
 }
 
 #[test]

@@ -89,7 +89,6 @@ fn flow(b: Bencher<'_, '_>) {
         alerted: false,
         action: None,
         emergency: false,
-        wrong_thread: false,
         bypass: None,
         bypassed: None,
         exception_policies: &[],

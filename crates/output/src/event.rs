@@ -685,8 +685,6 @@ pub struct FlowEvent<'a> {
     pub action: Option<&'a str>,
     /// Whether emergency mode was on.
     pub emergency: bool,
-    /// Whether packets of it came to the wrong worker.
-    pub wrong_thread: bool,
     /// `local` or `capture`, where it was bypassed.
     pub bypass: Option<&'a str>,
     /// Packets and bytes while bypassed in the capture, to the server and to the client.

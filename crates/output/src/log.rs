@@ -117,13 +117,22 @@ struct Open {
     json: bool,
 }
 
-static LOGGER: RwLock<Vec<Open>> = RwLock::new(Vec::new());
+static LOGGER: RwLock<Logger> = RwLock::new(Logger { outputs: Vec::new(), filter: None });
 
-/// Opens the outputs and uses them from now on. `verbosity` raises the level of each to at least this.
+/// Chooses the lines that are written: it is given each as an output has it, without colours and line end.
+pub type LineFilter = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+struct Logger {
+    outputs: Vec<Open>,
+    filter: Option<LineFilter>,
+}
+
+/// Opens the outputs and uses them from now on. `verbosity` raises the level of each to at least this; with a `filter` only the
+/// lines that it takes are written.
 ///
 /// # Errors
 /// The message of the first file that cannot be opened; everything else is in use then.
-pub fn init(outputs: &[LogOutput], verbosity: Level) -> Result<(), String> {
+pub fn init(outputs: &[LogOutput], verbosity: Level, filter: Option<LineFilter>) -> Result<(), String> {
     let mut result = Ok(());
     let mut open = Vec::new();
     for o in outputs {
@@ -140,13 +149,13 @@ pub fn init(outputs: &[LogOutput], verbosity: Level) -> Result<(), String> {
         };
         open.push(Open { writer, path, level: o.level.max(verbosity), json: o.json });
     }
-    *LOGGER.write().unwrap_or_else(PoisonError::into_inner) = open;
+    *LOGGER.write().unwrap_or_else(PoisonError::into_inner) = Logger { outputs: open, filter };
     result
 }
 
 /// Opens the log files anew, after they were moved away.
 pub fn reopen() {
-    for o in LOGGER.write().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+    for o in &mut LOGGER.write().unwrap_or_else(PoisonError::into_inner).outputs {
         if let Some(f) = o.path.as_ref().and_then(|p| open_file(p).ok()) {
             o.writer = Writer::File(f);
         }
@@ -170,13 +179,13 @@ fn syslog() -> Option<UnixDatagram> {
 
 /// Says something. `module` is the part that speaks: `detect`, `suricata`, ...
 pub fn log(level: Level, module: &str, message: Arguments<'_>) {
-    let outputs = LOGGER.read().unwrap_or_else(PoisonError::into_inner);
+    let logger = LOGGER.read().unwrap_or_else(PoisonError::into_inner);
     let fallback;
-    let list: &[Open] = if outputs.is_empty() {
+    let list: &[Open] = if logger.outputs.is_empty() {
         fallback = [Open { writer: console(), path: None, level: Level::Notice, json: false }];
         &fallback
     } else {
-        &outputs
+        &logger.outputs
     };
     if list.iter().all(|o| level > o.level) {
         return;
@@ -193,7 +202,9 @@ pub fn log(level: Level, module: &str, message: Arguments<'_>) {
         id: rustix::thread::gettid().as_raw_nonzero().get(),
     };
     for o in list.iter().filter(|o| level <= o.level) {
-        o.write(&said);
+        if logger.filter.as_ref().is_none_or(|takes| takes(o.plain(&said).trim_ascii_end())) {
+            o.write(&said);
+        }
     }
 }
 
@@ -207,6 +218,18 @@ struct Said<'a> {
 }
 
 impl Open {
+    /// A message as this output has it, without colours.
+    fn plain(&self, said: &Said<'_>) -> Vec<u8> {
+        let mut line = Vec::new();
+        match &self.writer {
+            _ if self.json => said.json(&mut line),
+            Writer::Console { .. } => said.console(&mut line, self.level, false),
+            Writer::File(_) => said.file(&mut line),
+            Writer::Syslog(..) => said.syslog(&mut line),
+        }
+        line
+    }
+
     fn write(&self, said: &Said<'_>) {
         let mut line = Vec::with_capacity(said.text.len() + 100);
         if self.json {
@@ -241,7 +264,7 @@ impl Open {
                 if self.json {
                     message.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(&line));
                 } else {
-                    let _ = write!(message, "[{}] <{}> -- {}", said.id, said.level.name(), said.text);
+                    said.syslog(&mut message);
                 }
                 s.send(&message).map(|_| ())
             }
@@ -279,6 +302,10 @@ impl Said<'_> {
         let _ = write!(out, "[{} - {}] ", self.id, self.thread);
         Clock::system().log(out, self.time);
         let _ = writeln!(out, " {}: {}: {}", self.level.name(), self.module, self.text);
+    }
+
+    fn syslog(&self, out: &mut Vec<u8>) {
+        let _ = write!(out, "[{}] <{}> -- {}", self.id, self.level.name(), self.text);
     }
 
     fn json(&self, out: &mut Vec<u8>) {

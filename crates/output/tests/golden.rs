@@ -428,7 +428,6 @@ fn flow<'a>(src: &'a [[u8; 6]], dst: &'a [[u8; 6]]) -> FlowEvent<'a> {
         alerted: true,
         action: None,
         emergency: false,
-        wrong_thread: false,
         bypass: None,
         bypassed: None,
         exception_policies: &[],

@@ -209,7 +209,7 @@ impl RecogniseState {
 }
 
 /// A probe with the ports that it is asked for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct PortProbe {
     proto: AppProto,
     /// Ports of the server, and of the client; both empty for any port.
@@ -220,7 +220,7 @@ struct PortProbe {
 }
 
 /// What all flows are looked at with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Recogniser {
     patterns: [PatternSets; 2],
     probes: [Vec<PortProbe>; 2],

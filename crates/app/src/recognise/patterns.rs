@@ -7,7 +7,7 @@ use super::Pattern;
 use crate::proto::AppProto;
 
 /// The patterns of a transport, by direction.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct PatternSets {
     sets: [PatternSet; 2],
     depth: usize,
@@ -32,7 +32,7 @@ impl PatternSets {
 }
 
 /// The patterns of a transport and direction.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct PatternSet {
     /// Without regard to case; `None` where there is nothing to search.
     automaton: Option<AhoCorasick>,

@@ -50,7 +50,8 @@ pub use block::Trust;
 pub use bridge::{Agreement, Bridge, BridgeEnd};
 use ring::{Asker, Ring, Shape, Socket};
 pub use send::Injector;
-use send::{Out, Sender};
+use send::Out;
+pub(crate) use send::Sender;
 
 /// How packets are distributed among the sockets of a group (`cluster-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -559,7 +560,7 @@ fn let_in_others(name: &str, socket: &Socket, but: Option<&SocketFilter>) -> Res
 }
 
 /// Sends answers of a passive source out of its interface, with a socket that is opened when there is the first.
-fn send_answers(
+pub(crate) fn send_answers(
     decisions: &Decisions,
     interface: &Interface,
     sender: &mut Option<Sender>,

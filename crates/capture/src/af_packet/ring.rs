@@ -500,10 +500,20 @@ impl Asker {
 
     /// Whether the card takes VLAN tags out of frames.
     pub(crate) fn takes_tags_out(&self, interface: &str) -> io::Result<bool> {
-        // struct ethtool_value
-        let mut v = [ETHTOOL_GFLAGS, 0];
+        Ok(self.number(interface, ETHTOOL_GFLAGS)? & ETH_FLAG_RXVLAN != 0)
+    }
+
+    /// Asks with a command of `ethtool` that answers with one number (`struct ethtool_value`).
+    pub(crate) fn number(&self, interface: &str, command: u32) -> io::Result<u32> {
+        let mut v = [command, 0];
         self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() })?;
-        Ok(v[1] & ETH_FLAG_RXVLAN != 0)
+        Ok(v[1])
+    }
+
+    /// Sets with a command of `ethtool` that takes one number.
+    pub(crate) fn set_number(&self, interface: &str, command: u32, number: u32) -> io::Result<()> {
+        let mut v = [command, number];
+        self.ask(interface, libc::SIOCETHTOOL, Value { data: v.as_mut_ptr().cast() }).map(drop)
     }
 
     /// What the driver counts, by its own names. Empty where it counts nothing.

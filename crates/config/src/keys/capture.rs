@@ -1,6 +1,6 @@
 //! Where packets come from.
 
-use super::reasons::{NO_POOL, NOT_YET, OTHER_CAPTURE, OWN_PROGRAMS, REMOVED, TPACKET_V3};
+use super::reasons::{NO_POOL, OTHER_CAPTURE, OWN_PROGRAMS, REMOVED, TPACKET_V3};
 use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "Capture files, interfaces and queues. The entry `interface: default` of a list holds for \
@@ -11,7 +11,7 @@ const CHECKSUMS: &[&str] = &["kernel", "auto"];
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    flag_or("pcap-file.checksum-checks", &["auto"], "auto", "Whether checksums of capture files are checked.").ignored("stream.checksum-validation and -k say it for all packets"),
+    flag_or("pcap-file.checksum-checks", &["auto"], "auto", "Whether checksums of capture files are checked: yes, no, or unless more than a tenth of the first 1,000 packets of a file have a wrong one."),
     number("pcap-file.tenant-id", "*", (0, U32), "", "The tenant of capture files.").ignored("the socket's command pcap-file names it"),
     flag("pcap-file.recursive", "no", "Folders in the folder (`-r DIR`) too; so does `--pcap-file-recursive`."),
     flag("pcap-file.continuous", "no", "Waits for more files in the folder; so does `--pcap-file-continuous`."),
@@ -69,13 +69,13 @@ pub(super) const KEYS: &[Key] = &[
     text("af-xdp.#.bpf-filter", "a filter", "", "Only packets that match it.").like("tcp"),
     flag_or("af-xdp.#.checksum-checks", CHECKSUMS, "kernel", "As for `af-packet`; the kernel has nothing to tell here, so `kernel` believes none."),
     // libpcap
-    text("pcap.#.interface", "an interface", "*", "Which one; `default` is for all others.").ignored(NOT_YET),
-    size("pcap.#.buffer-size", "0", "libpcap's buffer; 0 is its own choice. `--pcap-buffer-size` comes first.").within(0, i32::MAX as u64).ignored(NOT_YET),
-    text("pcap.#.bpf-filter", "a filter", "", "Only packets that match it.").like("tcp").ignored(NOT_YET),
-    flag_or("pcap.#.checksum-checks", &["auto"], "auto", "Whether checksums are checked: yes, no, or as it turns out.").ignored(NOT_YET),
-    number("pcap.#.threads", "1", (1, 1), "workers", "One handle of libpcap is one worker: flows cannot be divided among several.").ignored(NOT_YET),
-    flag("pcap.#.promisc", "yes", "Whether packets to other hosts are captured as well.").ignored(NOT_YET),
-    number("pcap.#.snaplen", "0", (0, 262_144), "bytes", "How much of a packet is captured; 0 is all.").ignored(NOT_YET),
+    text("pcap.#.interface", "an interface", "", "Which one; `any` for all at once, `default` is for all others.").shown_by("engine/src/live/libpcap.rs::an_interface_has_what_is_said_of_it_or_of_all"),
+    size("pcap.#.buffer-size", "0", "libpcap's buffer; 0 is its own choice. `--pcap-buffer-size` comes first.").within(0, i32::MAX as u64),
+    text("pcap.#.bpf-filter", "a filter", "", "Only packets that match it.").like("tcp"),
+    flag_or("pcap.#.checksum-checks", &["auto"], "auto", "Whether checksums are checked: yes, no, or as it turns out."),
+    number("pcap.#.threads", "1", (1, 1), "workers", "Workers of the interface.").ignored("a handle of libpcap is one worker, since it does not divide flows; af-packet has several"),
+    flag("pcap.#.promisc", "yes", "Whether packets to other hosts are captured as well."),
+    number("pcap.#.snaplen", "0", (0, 262_144), "bytes", "How much of a packet is captured; 0 is all."),
     // NFQUEUE
     word("nfq.mode", &["accept", "repeat", "route"], "accept", "Where accepted packets go.").like("route"),
     number("nfq.repeat-mark", "", (0, U32), "", "The mark of packets that begin the chain anew.").like("1"),
@@ -90,7 +90,7 @@ pub(super) const KEYS: &[Key] = &[
     size("nfq.buffer-size", "16mb", "The socket's buffer.").within(1 << 17, (1 << 30) - 1),
     flag("nfq.gso", "yes", "Whether large packets come as they are, before they are cut up."),
     // All
-    flag("capture.disable-offloading", "no", "Whether offloads of a captured interface (LRO, GRO and their kin) are off while the engine runs.").ignored(NOT_YET),
+    flag("capture.disable-offloading", "no", "Whether offloads of a captured interface (LRO, GRO and their kin) are off while the engine runs.").shown_by("margay/tests/live.rs::offloads_are_off_while_the_engine_runs"),
     word("capture.checksum-validation", &["none", "kernel"], "kernel", "`none`: as `-k none`.").like("none"),
     flag("vlan.use-for-tracking", "yes", "Whether flows of other VLANs are other flows."),
     flag("livedev.use-for-tracking", "yes", "Whether flows of other interfaces are other flows."),

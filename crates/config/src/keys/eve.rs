@@ -1,6 +1,6 @@
 //! `outputs: - eve-log`.
 
-use super::reasons::{ALWAYS, NO_EVENTS, NOT_YET, REMOVED};
+use super::reasons::{ALWAYS, NO_EVENTS, REMOVED};
 use super::{Key, flag, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "What happened, one JSON object a line. There may be several of it, each with types and \
@@ -99,7 +99,7 @@ pub(super) const KEYS: &[Key] = &[
     word("outputs.#.eve-log.types.#.alert.xff.deployment", &["reverse", "forward"], "", "As above.").lenient(),
     text("outputs.#.eve-log.types.#.alert.xff.header", "a header", "", "As above."),
     // Others.
-    size("outputs.#.eve-log.types.#.frame.payload-buffer-size", "4kb", "How much of a frame is shown.").ignored(NOT_YET),
+    size("outputs.#.eve-log.types.#.frame.payload-buffer-size", "4kb", "How much of a frame is shown, less one byte."),
     flag("outputs.#.eve-log.types.#.anomaly.types.decode", "no", "Events of the decoder."),
     flag("outputs.#.eve-log.types.#.anomaly.types.stream", "no", "Events of the stream engine."),
     flag("outputs.#.eve-log.types.#.anomaly.types.applayer", "yes", "Events of protocols."),

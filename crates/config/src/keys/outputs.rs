@@ -23,7 +23,7 @@ pub(super) const KEYS: &[Key] = &[
     text("stats.decoder-events-prefix", "a name", "decoder.event", "What the names of these counters begin with."),
     flag("stats.stream-events", "no", "Whether each event of the stream engine is counted."),
     flag("stats.exception-policy.global-stats", "yes", "Whether exception policies that took effect are counted.").ignored(ALWAYS),
-    flag("stats.exception-policy.per-app-proto-errors", "no", "Whether they are counted for each protocol as well."),
+    flag("stats.exception-policy.per-app-proto-errors", "no", "Whether those of parsers are counted for each protocol as well."),
     number("heartbeat.output-flush-interval", "0", (0, 60), "seconds", "How often buffered outputs are flushed.").ignored("buffered outputs are flushed every second"),
     // What all outputs of lines have.
     word("outputs.#.<written>.filetype", FILETYPES, "regular", "What kind of file it is."),

@@ -1,6 +1,6 @@
 //! The process: its log, its threads, its user, what it may do.
 
-use super::reasons::{ALWAYS, LOG_FORM, NO_PROFILE, NOT_YET};
+use super::reasons::{ALWAYS, LOG_FORM, NO_PROFILE};
 use super::{Key, Kind, U32, flag, flag_or, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str =
@@ -22,7 +22,7 @@ const NO_THREADS: &str = "there are workers and one thread that manages: no othe
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     word("logging.default-log-level", LEVELS, "notice", "How much is said; `-v` raises it, SC_LOG_LEVEL comes first."),
-    text("logging.default-output-filter", "an expression", "", "Only messages that match this regular expression (PCRE2); SC_LOG_OP_FILTER comes first.").like("rules").ignored(NOT_YET),
+    text("logging.default-output-filter", "an expression", "", "Only messages that match this regular expression (PCRE2); SC_LOG_OP_FILTER comes first.").like("rules"),
     text("logging.default-log-format", "a form", "%D: %S: %M", "The form of messages.").ignored(LOG_FORM),
     flag("logging.default-startup-message", "*", "Whether the start is told.").ignored(ALWAYS),
     flag("logging.stacktrace-on-signal", "*", "Whether a crash is told with its stack.").ignored("the system's core dump has it (coredump.max-dump)"),
@@ -107,6 +107,7 @@ pub(super) const KEYS: &[Key] = &[
     number("margay.watchdog.seconds", "30", (0, 86_400), "seconds", "After which a worker without progress is stuck; 0: nobody looks."),
     word("margay.watchdog.action", &["log", "abort"], "log", "What is done then."),
     flag_or("margay.writer-thread", &["auto"], "auto", "Whether a thread writes events; `auto`: where there are more processors than workers."),
+    word("margay.numa", &["local", "bind"], "local", "Where the memory of workers is: on their own NUMA node where there is room, or there alone (`bind`; with `threading.set-cpu-affinity`).").shown_by("engine/src/live/numa.rs::a_threads_memory_is_bound"),
     flag_or("margay.workers", &["auto"], "auto", "Workers of a capture file with `autofp`, 1 to 256; `auto`: one for each processor, times `threading.detect-thread-ratio`.").like("5"),
     number("margay.move-difference", "256", (0, i64::MAX), "packets", "With `conservative` and `optimistic`: by how much another worker's queue must be shorter for a flow to go there."),
     number("margay.move-waiting", "100", (0, U32), "packets", "With `optimistic`: how many of a flow must wait for it to go."),

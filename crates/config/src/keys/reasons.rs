@@ -38,5 +38,3 @@ pub(super) const NO_OFFLOAD: &str = "this release has nothing for it";
 pub(super) const LOG_FORM: &str = "the log has one form for text and one for JSON (type: json)";
 /// What is always so.
 pub(super) const ALWAYS: &str = "it is always so here";
-/// What is to come.
-pub(super) const NOT_YET: &str = "it is not in this release";

@@ -1,6 +1,6 @@
 //! Rules, and how they are matched.
 
-use super::reasons::{NOT_YET, ONE_SEARCH};
+use super::reasons::ONE_SEARCH;
 use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "Which rules are loaded, what goes with them, and how they are matched.";
@@ -23,7 +23,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("ignore-unknown-requirements", "*", "Whether rules that require what nobody knows are passed over.").ignored("they always are, with a word in the log"),
     // Firewall mode
     flag("firewall.enabled", "no", "Only what a firewall rule accepts is let through."),
-    text("firewall.rule-path", "a folder", "", "Where its rules are, instead of `/etc/margay/firewall`.").like("/tmp"),
+    text("firewall.rule-path", "a folder", "/etc/margay/firewall", "Where its rules are.").like("/tmp"),
     list("firewall.rule-files", "files", "", "Its rules, in their order.").like("[a.rules]"),
     list("firewall.policies.default-policy", "an action with its scope", "", "What becomes of what no rule matches, wherever nothing more specific is set.").like("[accept:hook]"),
     list("firewall.policies.packet.default-policy", "an action with its scope", "", "The same for packets.").like("[\"drop:packet\"]"),
@@ -67,7 +67,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("detect.sgh-mpm-caching", "no", "Whether compiled patterns are kept on disk; `--no-cache`: not this time."),
     text("detect.sgh-mpm-caching-path", "a folder", "/var/lib/margay/cache", "Where; a folder that others may not write to.").like("/tmp/cache"),
     text("detect.sgh-mpm-caching-max-age", "a time", "7d", "What no start asked for in so long is removed; 0: nothing.").like("1d"),
-    flag("detect.delayed-detect", "no", "Whether packets are captured before the rules are loaded; they are not inspected until then.").ignored(NOT_YET),
+    flag("detect.delayed-detect", "no", "Whether packets are captured before the rules are loaded; they are not inspected until then.").shown_by("margay/tests/live.rs::packets_are_captured_before_rules_are_loaded"),
     word("detect.prefilter.default", &["mpm", "auto"], "mpm", "What chooses the rules to try: patterns, or other keywords too.").ignored("rules without a pattern are always chosen by what else they ask for"),
     number("detect.thresholds.hash-size", "16384", (0, U32), "entries", "Entries that the table of thresholds has places for at the start; it grows up to the memcap."),
     size("detect.thresholds.memcap", "16mb", "Most memory of what thresholds count, of all workers together."),

@@ -56,6 +56,31 @@ pub enum Write {
     Int(u32, u32),
 }
 
+/// A thread as scripts know it.
+#[derive(Debug, Clone)]
+pub struct ThreadInfo {
+    id: i64,
+    thread: std::thread::Thread,
+}
+
+impl ThreadInfo {
+    /// The calling thread.
+    pub fn current() -> ThreadInfo {
+        let id = rustix::thread::gettid().as_raw_nonzero().get().into();
+        ThreadInfo { id, thread: std::thread::current() }
+    }
+
+    /// The system's number of it.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The worker's name. Where there is one worker it is the main thread, which has no name of its own.
+    pub fn name(&self) -> &str {
+        self.thread.name().filter(|n| *n != "main").unwrap_or("W#01")
+    }
+}
+
 /// What a script sees for one call.
 pub struct ScriptView<'a> {
     /// The packet.
@@ -80,8 +105,8 @@ pub struct ScriptView<'a> {
     pub writes: Option<&'a mut Vec<Write>>,
     /// Writes times.
     pub clock: &'a mut Clock,
-    /// The thread's name.
-    pub thread: &'a str,
+    /// The thread that the script runs in.
+    pub thread: &'a ThreadInfo,
 }
 
 /// Most values that one call may set.
@@ -344,7 +369,11 @@ impl Host for ScriptView<'_> {
                 Ok(at.and_then(|at| values.get(at)).copied().into())
             }
             Subject::Dataset => self.of_dataset(what, args),
-            Subject::Thread => Ok(Value::Many(vec![Value::Int(1), Value::text(self.thread), Value::text("workers")])),
+            Subject::Thread => Ok(Value::Many(vec![
+                Value::Int(self.thread.id()),
+                Value::text(self.thread.name()),
+                Value::text("workers"),
+            ])),
         }
     }
 }

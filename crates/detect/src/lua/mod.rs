@@ -26,7 +26,7 @@ use crate::facts::RuleFacts;
 use crate::rule::Refused;
 use crate::tx::{Step, What};
 
-pub use host::{FileView, RuleInfo, ScriptView, Write};
+pub use host::{FileView, RuleInfo, ScriptView, ThreadInfo, Write};
 pub use worker::{LuaCounters, TransformScripts};
 pub(crate) use worker::{ScriptCall, WorkerScripts};
 

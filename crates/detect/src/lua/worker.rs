@@ -9,7 +9,7 @@ use margay_lua::{ErrorKind, Log, LogLevel, LuaError, Script, Value};
 use margay_rules::ast::LuaAt;
 
 use super::Need;
-use super::host::{ScriptView, Write};
+use super::host::{ScriptView, ThreadInfo, Write};
 use crate::checks::Names;
 use crate::dataset::Datasets;
 use crate::detect::Detect;
@@ -181,7 +181,7 @@ impl WorkerScripts {
             variables: (&used.variables, variables),
             writes: Some(writes),
             clock: clock.get_or_insert_with(Clock::system),
-            thread: THREAD,
+            thread: &ThreadInfo::current(),
         };
         match script.call(&mut view, &args) {
             Ok(matched) => matched != used.negated,
@@ -193,9 +193,6 @@ impl WorkerScripts {
         }
     }
 }
-
-/// The thread's name for scripts: capture files are read by one.
-const THREAD: &str = "W#01";
 
 impl<W: Watch> State<W> {
     /// Makes states for the scripts of `detect`.

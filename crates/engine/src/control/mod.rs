@@ -78,6 +78,8 @@ pub(crate) struct Control {
     pub(crate) watch: Arc<Watch>,
     /// What the process is beyond a run; none in tests.
     pub(crate) service: OnceLock<Arc<Service>>,
+    /// Why the engine stops before somebody asks it to.
+    pub(crate) failed: OnceLock<Failed>,
 }
 
 /// What is captured from, where it is interfaces.
@@ -142,6 +144,7 @@ impl Control {
             live: OnceLock::new(),
             watch: Arc::default(),
             service: OnceLock::new(),
+            failed: OnceLock::new(),
         }))
     }
 

@@ -60,6 +60,31 @@ impl Control {
         reloaded.map(drop)
     }
 
+    /// Loads the rules that the start did not wait for, in a thread of its own. Where they cannot be loaded the engine stops:
+    /// one without rules would look as if nothing happened.
+    ///
+    /// # Errors
+    /// Where there is no thread to be had.
+    pub(crate) fn load_beside(self: &Arc<Self>) -> Result<(), Failed> {
+        notice!("detect", "packets are not inspected until the rules are loaded (detect.delayed-detect)");
+        let control = Arc::clone(self);
+        thread("load", move || {
+            let config = control.rules_config();
+            match control.change(|_| engines::load(&control.loading(&config), None)) {
+                Ok(_) => {
+                    let n: u64 = control.engines().all().map(|(_, l)| l.counts.loaded).sum();
+                    notice!("detect", "{n} rules are loaded: packets are inspected from here on");
+                }
+                Err(f) => {
+                    error!(f.module, "the rules cannot be loaded, the engine stops: {}", f.message);
+                    // Nobody else sets it.
+                    let _ = control.failed.set(f);
+                    control.signals.ask_to_stop();
+                }
+            }
+        })
+    }
+
     /// What decides how the engine is built stays until it is started again.
     fn may_become(&self, config: &Config, old: &EngineSet) -> Result<(), Failed> {
         let stays = |what: &str| {

@@ -155,7 +155,7 @@ fn customary() -> Result<Config, Failed> {
 /// The engine's own words: none while rules are loaded (what is wrong with other rules is for `rules check`), errors after.
 fn quiet(loading: bool) {
     let target = if loading { LogTarget::File("/dev/null".into()) } else { LogTarget::Console };
-    if let Err(e) = log::init(&[LogOutput { target, level: log::Level::Error, json: false }], log::Level::Error) {
+    if let Err(e) = log::init(&[LogOutput { target, level: log::Level::Error, json: false }], log::Level::Error, None) {
         eprintln!("margay rules: {e}");
     }
 }

@@ -7,10 +7,14 @@
 
 pub(crate) mod bypass;
 pub(crate) mod cpus;
+mod libpcap;
 mod losses;
+mod numa;
+mod offload;
 mod report;
 pub(crate) mod settings;
 mod thread;
+mod turns;
 mod xdp;
 
 use std::sync::{Arc, mpsc};
@@ -79,11 +83,17 @@ impl Plan {
         Ok(Plan { devices: devices.into_iter().map(Arc::new).collect(), cpus, mode })
     }
 
-    /// Captures until the engine is to stop.
+    /// Captures until the engine is to stop. With `late` the rules are loaded once packets come in.
     ///
     /// # Errors
     /// What keeps a worker from starting.
-    pub(crate) fn run(self, control: &Arc<Control>, options: &RunOptions, policies: &Policies) -> Result<(), Failed> {
+    pub(crate) fn run(
+        self,
+        control: &Arc<Control>,
+        options: &RunOptions,
+        policies: &Policies,
+        late: bool,
+    ) -> Result<(), Failed> {
         let config = &control.config;
         let workers: usize = self.devices.iter().map(|d| d.workers).sum();
         let interfaces: Vec<String> = self.devices.iter().flat_map(|d| d.interfaces()).map(str::to_owned).collect();
@@ -121,6 +131,8 @@ impl Plan {
             }
         }
         let stack = all::stack_size(config)?;
+        // Packets of netfilter are of whatever interface they came in at.
+        let _offloads = if queues { None } else { offload::off(config, &interfaces)? };
         let tables: Vec<Option<Arc<Table>>> = self.devices.iter().map(|d| Table::of(d)).collect();
         let mut table = tables.iter();
         let (mut group, mut bypass) = (Arc::default(), None);
@@ -157,7 +169,7 @@ impl Plan {
                 go: wait,
             };
             let handle = std::thread::Builder::new()
-                .name(thread.chars().take(15).collect())
+                .name(thread.clone())
                 .stack_size(stack)
                 .spawn(move || seat.run())
                 .map_err(|e| Failed::new("threads", format!("cannot start the thread {thread}: {e}")))?;
@@ -183,7 +195,8 @@ impl Plan {
             return Err(f);
         }
         let looking = bypass::look_after(tables.into_iter().flatten().collect(), &control.signals);
-        if let Err(f) = looking.and_then(|()| control.ready()) {
+        let ready = looking.and_then(|()| control.ready());
+        if let Err(f) = ready.and_then(|()| if late { control.load_beside() } else { Ok(()) }) {
             control.signals.ask_to_stop();
             threads.into_iter().for_each(|t| drop(t.join()));
             return Err(f);
@@ -303,7 +316,7 @@ pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> 
 
     let cpus = Cpus::from_config(config).map_err(|e| e.to_string())?;
     let mode = settings::run_mode(config, options).map_err(|f| f.message)?;
-    for capture in [Capture::AfPacket(Vec::new()), Capture::Nfqueue(vec![0])] {
+    for capture in [Capture::AfPacket(Vec::new()), Capture::Nfqueue(vec![0]), Capture::Pcap(Vec::new())] {
         let options = RunOptions { capture: Some(capture), ..options.clone() };
         let devices = settings::devices(config, &options, mode, &cpus).map_err(|f| f.message)?;
         let inline = is_inline(config, &options);

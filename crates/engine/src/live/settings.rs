@@ -46,6 +46,8 @@ pub(crate) enum Medium {
     Nfqueue(margay_capture::nfqueue::Settings),
     /// AF_XDP.
     AfXdp(Arc<Port>),
+    /// libpcap.
+    Libpcap(margay_capture::libpcap::Settings),
 }
 
 impl Medium {
@@ -55,6 +57,7 @@ impl Medium {
             Medium::AfPacket(_) | Medium::Bridge(..) => ("afpacket", "af-packet"),
             Medium::AfXdp(_) => ("afxdp", "af-xdp"),
             Medium::Nfqueue(_) => ("nfq", "nfq"),
+            Medium::Libpcap(_) => ("pcap", "pcap"),
         }
     }
 
@@ -64,6 +67,7 @@ impl Medium {
             Medium::AfPacket(_) | Medium::Bridge(..) => "AF_PACKET_DEV",
             Medium::AfXdp(_) => "AF_XDP_DEV",
             Medium::Nfqueue(_) => "NFQ",
+            Medium::Libpcap(_) => "PCAP_DEV",
         }
     }
 }
@@ -72,7 +76,7 @@ impl Device {
     /// Whether packets may be dropped.
     pub(crate) fn drops(&self) -> bool {
         match &self.medium {
-            Medium::AfPacket(_) | Medium::AfXdp(_) => false,
+            Medium::AfPacket(_) | Medium::AfXdp(_) | Medium::Libpcap(_) => false,
             Medium::Nfqueue(_) => true,
             Medium::Bridge(ends, _) => ends.iter().any(|e| e.drops),
         }
@@ -81,7 +85,9 @@ impl Device {
     /// The interfaces that it is of, by the numbers of a source's ends.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
         let names = match &self.medium {
-            Medium::AfPacket(_) | Medium::AfXdp(_) | Medium::Nfqueue(_) => [Some(self.name.as_str()), None],
+            Medium::AfPacket(_) | Medium::AfXdp(_) | Medium::Nfqueue(_) | Medium::Libpcap(_) => {
+                [Some(self.name.as_str()), None]
+            }
             Medium::Bridge(ends, _) => [Some(ends[0].name.as_str()), Some(ends[1].name.as_str())],
         };
         names.into_iter().flatten()
@@ -91,7 +97,7 @@ impl Device {
     fn groups(&self) -> impl Iterator<Item = u16> {
         let groups = match &self.medium {
             Medium::AfPacket(s) => [s.fanout, None],
-            Medium::AfXdp(_) | Medium::Nfqueue(_) => [None, None],
+            Medium::AfXdp(_) | Medium::Nfqueue(_) | Medium::Libpcap(_) => [None, None],
             Medium::Bridge(ends, _) => [ends[0].settings.fanout, ends[1].settings.fanout],
         };
         groups.into_iter().flatten().filter_map(|f| f.id)
@@ -154,6 +160,9 @@ pub(crate) fn devices(
     }
     if let Some(Capture::AfXdp(_)) = &options.capture {
         return super::xdp::devices(config, options, mode, cpus);
+    }
+    if let Some(Capture::Pcap(_)) = &options.capture {
+        return super::libpcap::devices(config, options, mode);
     }
     let entries = Entries::of(config, "af-packet");
     let names = entries.chosen(options);
@@ -364,7 +373,7 @@ impl<'a> Entry<'a> {
         T::try_from(n).map(Some).map_err(|_| self.wrong(key, &format!("{n} is out of range")))
     }
 
-    fn size(&self, key: &str) -> Result<Option<u64>, ConfigError> {
+    pub(super) fn size(&self, key: &str) -> Result<Option<u64>, ConfigError> {
         self.holder(key).map_or(Ok(None), |n| n.size(key))
     }
 

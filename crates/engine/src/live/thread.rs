@@ -1,13 +1,14 @@
 //! A worker's thread: it makes the worker and its socket, waits for the others, and inspects what comes.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileConfig;
 use margay_capture::af_packet::{AfPacket, Bridge, Injector};
 use margay_capture::af_xdp::AfXdp;
+use margay_capture::libpcap::Libpcap;
 use margay_capture::live::{LinkChange, LiveSource, Received};
 use margay_capture::nfqueue::Nfqueue;
 use margay_config::{Config, RunOptions};
@@ -18,6 +19,7 @@ use margay_output::{Outputs, info, notice, warning};
 use super::Cpus;
 use super::bypass::Table;
 use super::settings::{Device, Medium};
+use super::turns::{Turn, Turns};
 use crate::control::Control;
 use crate::control::post::Post;
 use crate::exception::Policies;
@@ -59,7 +61,7 @@ pub(super) struct Seat {
     pub(super) files: FileConfig,
     pub(super) cpus: Arc<Cpus>,
     /// The numbers of its interfaces' fan-out groups, once there are any.
-    pub(super) group: Arc<Mutex<Groups>>,
+    pub(super) group: Arc<Turns<Groups>>,
     /// Flows that the kernel bypasses, where that is wanted.
     pub(super) bypass: Option<Arc<Table>>,
     /// Told when the worker is ready, or why it cannot be; and again when it lets packets in.
@@ -88,7 +90,10 @@ impl Seat {
     /// The thread, from its start to its end. `None` where it could not begin.
     pub(super) fn run(mut self) -> Option<Final> {
         self.cpus.place_worker(&self.device.name, self.nth, self.overall);
-        let made = self.prepare();
+        let group = Arc::clone(&self.group);
+        let turn = group.of(self.nth);
+        let made = self.prepare(&turn);
+        drop(turn);
         let ready = self.ready.clone();
         match made {
             Err(f) => {
@@ -114,7 +119,7 @@ impl Seat {
     }
 
     #[allow(clippy::type_complexity)]
-    fn prepare(&mut self) -> Result<(Worker, Reporter, Source, Arc<Post>), Failed> {
+    fn prepare(&mut self, turn: &Turn<'_, Groups>) -> Result<(Worker, Reporter, Source, Arc<Post>), Failed> {
         let control = &self.control;
         let config = &control.config;
         let mut outputs = Some(std::mem::replace(&mut self.outputs, nothing()?));
@@ -146,7 +151,7 @@ impl Seat {
         let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
         worker.lane.rest.kernel = self.bypass.as_ref().map(in_kernel);
         let reporter = Reporter::new(config, false)?;
-        let source = privileges::borrowing(|| self.open())?;
+        let source = turn.take(|groups| privileges::borrowing(|| self.open(groups)))?;
         let injector = injector(config, &self.options)?;
         super::prepare(&mut worker, Wire::new(source.is_inline() && control.ips, injector));
         if self.nth == 0 && !source.is_up() {
@@ -157,8 +162,7 @@ impl Seat {
     }
 
     /// One after the other on each interface: the first says which group they are.
-    fn open(&self) -> Result<Source, Failed> {
-        let mut groups = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+    fn open(&self, groups: &mut Groups) -> Result<Source, Failed> {
         match &self.device.medium {
             Medium::AfPacket(settings) => {
                 let mut settings = settings.clone();
@@ -184,6 +188,10 @@ impl Seat {
                     source.leave_out(table.kernel());
                 }
                 Ok(Box::new(source))
+            }
+            Medium::Libpcap(settings) => {
+                let source = Libpcap::open(&self.device.name, settings.clone());
+                Ok(Box::new(source.map_err(|e| Failed::new("pcap", e.to_string()))?))
             }
             Medium::Nfqueue(settings) => {
                 let source = Nfqueue::open(settings.clone()).map_err(|e| Failed::new("nfq", e.to_string()))?;

@@ -22,11 +22,12 @@ use super::ahead::Board;
 use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
 use super::moves::{Exchange, Moves, Rules as MoveRules};
-use super::piece::{Ended, Inbox, Item};
+use super::piece::{Begun, Ended, Inbox, Item};
 use super::seat::Final;
 use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
 use super::whereabouts::{Whereabouts, Whose};
+use crate::checksums::FileChecks;
 use crate::control::Control;
 use lane::{Lane, Stream};
 
@@ -110,6 +111,7 @@ impl FeedCounters {
 pub(super) struct Feeder {
     control: Arc<Control>,
     source: CaptureSource,
+    checks: FileChecks,
     delete: DeletePolicy,
     batch: usize,
     steer: Steer,
@@ -127,6 +129,7 @@ pub(super) struct Feeder {
 /// What is read, for a feeder.
 pub(super) struct Reading {
     pub(super) source: CaptureSource,
+    pub(super) checks: FileChecks,
     pub(super) delete: DeletePolicy,
     pub(super) batch: usize,
 }
@@ -181,10 +184,11 @@ impl Shared {
             stream: Stream::default(),
             whereabouts: Arc::clone(&whereabouts),
         };
-        let Reading { source, delete, batch } = reading;
+        let Reading { source, checks, delete, batch } = reading;
         let feeder = Feeder {
             control,
             source: source.direct(),
+            checks,
             delete,
             batch,
             steer,
@@ -306,8 +310,8 @@ impl Feeder {
             Event::FileStart(start) => {
                 self.bad_link = !begins(&start);
                 self.began = self.began.or_else(|| Some(Instant::now()));
-                let file = Arc::new(start.file);
-                self.tell(|| Item::Begin(Arc::clone(&file)));
+                let begun = Arc::new(Begun { believed: self.checks.believes(&start.file), file: start.file });
+                self.tell(|| Item::Begin(Arc::clone(&begun)));
             }
             Event::FileEnd(end) => ended = Some(end),
             Event::Failed { file, error } => {

@@ -25,6 +25,7 @@ use super::piece::{Item, Piece, Spot};
 use super::steer::{Place, Steering};
 use super::turns::Outcome;
 use crate::Failed;
+use crate::checksums::FileChecks;
 use crate::control::Control;
 use crate::engines::EngineSet;
 use crate::settings as all;
@@ -238,7 +239,8 @@ impl Bench {
 
     #[inline(never)]
     fn hand_over(&self, assigned: Option<Assigned>) -> Result<Took, Failed> {
-        let reading = Reading { source: self.source()?, delete: DeletePolicy::Never, batch: BATCH };
+        let (source, checks) = (self.source()?, FileChecks::Believed);
+        let reading = Reading { source, checks, delete: DeletePolicy::Never, batch: BATCH };
         let life = longest_life(&all::flow(&self.control.config)?);
         let way = Way { steering: self.steering()?, assigned, moves: None, life };
         let (shared, mut inboxes) = Shared::new(Arc::clone(&self.control), reading, way, self.workers, false);

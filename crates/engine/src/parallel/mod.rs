@@ -115,7 +115,8 @@ impl Autofp {
             },
             keys: Keys::of(&keys.table),
         };
-        let reading = Reading { source: input.source, delete: input.delete, batch: input.batch };
+        let Input { source, delete, batch, checks } = input;
+        let reading = Reading { source, checks, delete, batch };
         let life = longest_life(&config_flow);
         let assigned = match self.scheduler {
             Scheduler::ShortestQueue | Scheduler::Moving(..) => Some(Assigned::new(life)),

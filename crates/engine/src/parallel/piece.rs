@@ -106,12 +106,20 @@ pub(super) struct Ended {
     pub(super) delete: DeletePolicy,
 }
 
+/// A file that begins.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) file: PathBuf,
+    /// Whether its checksums are believed.
+    pub(super) believed: bool,
+}
+
 /// What is in a queue.
 #[derive(Debug)]
 pub(super) enum Item {
     Piece(Arc<Piece>),
     /// A file begins.
-    Begin(Arc<PathBuf>),
+    Begin(Arc<Begun>),
     End(Arc<Ended>),
     /// All of a flow that is this worker's is before: another has it from here on.
     Give(Arc<Move>),

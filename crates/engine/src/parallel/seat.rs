@@ -271,8 +271,9 @@ impl Seat {
                     mover.take(&m, worker, *packets, &self.shared, (post, reporter));
                 }
             }
-            Item::Begin(file) => {
-                worker.lane.rest.file = Some(file.display().to_string());
+            Item::Begin(begun) => {
+                worker.lane.rest.file = Some(begun.file.display().to_string());
+                worker.decoder.unfinished_checksums = begun.believed;
                 worker.lane.rest.file_alerts = 0;
                 worker.lane.flows.begin_capture();
             }

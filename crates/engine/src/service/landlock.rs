@@ -19,7 +19,7 @@ use super::settings::Settings;
 use crate::Failed;
 use crate::control::socket;
 use crate::live::xdp_interfaces;
-use crate::settings::{datasets, detect, tenants};
+use crate::settings::{datasets, detect, firewall_folder, is_firewall, rule_folder, tenants};
 
 /// Rights that are known here; an older kernel holds fewer of them.
 const KNOWN: ABI = ABI::V6;
@@ -51,7 +51,11 @@ impl Places {
         p.read.extend(settings.read.iter().cloned());
         p.read.extend(config.files().map(|f| folder(Path::new(f))));
         p.read.extend(options.includes.iter().map(|f| folder(f)));
-        for key in ["default-rule-path", "firewall.rule-path", "default-reputation-path", "multi-detect.config-path"] {
+        p.read.insert(rule_folder(config).into());
+        if is_firewall(config, options)? {
+            p.read.insert(firewall_folder(config).into());
+        }
+        for key in ["default-reputation-path", "multi-detect.config-path"] {
             p.read.extend(said(key));
         }
         for key in [

@@ -282,6 +282,17 @@ pub(crate) fn keep_for_bypass() -> Result<(), Failed> {
     }
 }
 
+/// The same but for what switches an interface's offloads on again.
+///
+/// # Errors
+/// As [`lower`].
+pub(crate) fn keep_for_interfaces() -> Result<(), Failed> {
+    match DROPPING.load(Ordering::Acquire) {
+        true => lower(CapabilitySet::NET_ADMIN),
+        false => Ok(()),
+    }
+}
+
 /// Does `open`, which opens a source of packets, with files of root's in reach, where the calling thread may have that.
 pub(crate) fn borrowing<T>(open: impl FnOnce() -> T) -> T {
     let before = capabilities(None).ok().filter(|_| DROPPING.load(Ordering::Acquire));

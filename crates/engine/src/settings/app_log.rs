@@ -107,6 +107,11 @@ impl AppLog {
                 self.options.http_body_printable = node.bool("http-body-printable")?.unwrap_or(false);
             }
             EventType::Http => self.options.http = http(node, warnings)?,
+            EventType::Frame => {
+                if let Some(bytes) = node.size("payload-buffer-size")? {
+                    self.options.frame_payload = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(1);
+                }
+            }
             EventType::Tls => self.options.tls = super::tls::log(node, warnings)?,
             EventType::Dhcp => self.options.dhcp.extended = node.bool("extended")?.unwrap_or(false),
             EventType::Quic => self.options.quic.ja4 = node.bool("ja4")?.unwrap_or(true),

@@ -14,12 +14,17 @@ pub(crate) fn is_firewall(config: &Config, options: &RunOptions) -> Result<bool,
     Ok(options.firewall || options.firewall_rules.is_some() || flag(config, "firewall.enabled", false)?)
 }
 
+/// The folder of firewall rules that are named without a path (`firewall.rule-path`).
+pub(crate) fn firewall_folder(config: &Config) -> &str {
+    config.get("firewall.rule-path").filter(|f| !f.is_empty()).unwrap_or("/etc/margay/firewall")
+}
+
 /// The files of firewall rules: that of `--firewall-rules-exclusive`, else those of the configuration.
 pub(crate) fn firewall_files(config: &Config, options: &RunOptions) -> Vec<PathBuf> {
     if let Some(file) = &options.firewall_rules {
         return vec![file.clone()];
     }
-    let folder = PathBuf::from(config.get("firewall.rule-path").unwrap_or("/etc/margay/firewall"));
+    let folder = PathBuf::from(firewall_folder(config));
     let list = config.node("firewall.rule-files");
     list.map_or_else(Vec::new, |l| l.values().map(|name| folder.join(name)).collect())
 }

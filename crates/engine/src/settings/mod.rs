@@ -27,7 +27,7 @@ pub(crate) use datasets::{configured_sets, datasets};
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::{custom_groups, detect};
 pub(crate) use files::{check_store, files};
-pub(crate) use firewall::{firewall_files, firewall_policies, is_firewall};
+pub(crate) use firewall::{firewall_files, firewall_folder, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{
     Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_scripts, wants_ethernet, writer_thread,
@@ -39,6 +39,11 @@ pub(crate) use tenants::{Mappings, Selector, TenantSettings, VLAN_MAX, tenant_co
 pub(crate) use tls::{JaWants, certificate_folder, tls};
 
 use margay_config::{Config, ConfigError};
+
+/// The folder of rules, output scripts too, that are named without a path (`default-rule-path`).
+pub(crate) fn rule_folder(config: &Config) -> &str {
+    config.get("default-rule-path").filter(|f| !f.is_empty()).unwrap_or("/var/lib/margay/rules")
+}
 
 /// A whole number at `path` that fits `T`; `default` where it is not set.
 ///

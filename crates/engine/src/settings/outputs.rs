@@ -90,7 +90,7 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
 
 /// Scripts that write logs: in `scripts-dir`, else in the folder of rules.
 fn lua(config: &Config, node: Node<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
-    let folder = node.get("scripts-dir").or_else(|| config.get("default-rule-path")).unwrap_or("/var/lib/margay/rules");
+    let folder = node.get("scripts-dir").unwrap_or_else(|| super::rule_folder(config));
     if let Some(list) = node.node("scripts") {
         specs.scripts.files.extend(list.values().filter(|f| !f.is_empty()).map(|f| Path::new(folder).join(f)));
     }

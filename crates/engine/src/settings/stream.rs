@@ -37,6 +37,7 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
         depth: size(config, "stream.reassembly.depth", d.depth)?,
         toserver_chunk_size: chunk("stream.reassembly.toserver-chunk-size", d.toserver_chunk_size)?,
         toclient_chunk_size: chunk("stream.reassembly.toclient-chunk-size", d.toclient_chunk_size)?,
+        randomize_chunk_percent: random(config)?,
         raw: flag(config, "stream.reassembly.raw", d.raw)?,
         midstream: flag(config, "stream.midstream", d.midstream)?,
         async_oneside: flag(config, "stream.async-oneside", d.async_oneside)?,
@@ -54,6 +55,19 @@ pub(crate) fn stream(config: &Config, ips: bool) -> Result<StreamConfig, ConfigE
         os_policies,
         ..d
     })
+}
+
+/// By how many percent chunks vary (`randomize-chunk-size`, `randomize-chunk-range`); 0 where they do not.
+///
+/// # Errors
+/// No truth value; no percentage.
+fn random(config: &Config) -> Result<u8, ConfigError> {
+    const RANGE: &str = "stream.reassembly.randomize-chunk-range";
+    let percent: u8 = number(config, RANGE, 10)?;
+    if percent > 100 {
+        return Err(wrong(config, RANGE, &format!("{percent} is not 0 to 100 percent")));
+    }
+    Ok(if flag(config, "stream.reassembly.randomize-chunk-size", false)? { percent } else { 0 })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use margay_config::keys::{self, Effect, Key, Kind};
 use margay_config::{Config, RunOptions};
 
 use crate::analysis::GroupSettings;
+use crate::checksums::FileChecks;
 use crate::exception::Policies;
 use crate::parallel;
 use crate::profiling::Profiling;
@@ -74,6 +75,8 @@ af-xdp:
   - interface: lo
 pcap:
   - interface: lo
+stream:
+  reassembly: {randomize-chunk-size: yes}
 nfq:
   route-queue: 9
   repeat-mark: 4
@@ -88,6 +91,7 @@ detect:
   sgh-mpm-caching: yes
   profile: custom
 reputation-categories-file: categories.txt
+firewall: {enabled: yes, rule-files: [base.rules]}
 reputation-files: [base.list]
 autofp-scheduler: optimistic
 threading:
@@ -160,11 +164,13 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "groups", GroupSettings::of(config))?;
     line(o, "statistics", StatsSettings::of(config))?;
     line(o, "log", logging::outputs(config, dir).map_err(|f| f.message))?;
+    line(o, "log filter", Ok::<_, String>(logging::configured_filter(config)))?;
     line(o, "profiling", Profiling::of(config, dir))?;
     line(o, "packet costs", Ok::<_, String>(parallel::PacketCosts::is_wanted(config)))?;
     line(o, "autofp", parallel::autofp(config, &autofp(options)).map_err(|f| f.message))?;
     line(o, "batches", files::batch_size(config).map_err(|f| f.message))?;
     line(o, "folders", files::folder(config, options, false).map_err(|f| f.message))?;
+    line(o, "checksums of files", FileChecks::of(config, options))?;
     line(o, "log folder", Ok::<_, String>(start::log_folder(config, options)))?;
     line(o, "most rules", rules::max_rules(config, margay_rules::Context::default().max_rules))?;
     rules::shown(config, options, o)?;

@@ -65,6 +65,18 @@ pub(crate) struct FlowApp {
     quiet: Option<bool>,
 }
 
+/// Checksums of the datagrams of one direction so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Checksums {
+    /// None was looked at.
+    #[default]
+    Unseen,
+    /// All were wrong.
+    Wrong,
+    /// At least one was right.
+    Right,
+}
+
 /// What a packet's data came to.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Heard {
@@ -361,15 +373,44 @@ enum Announced {
 }
 
 impl Rest {
-    /// Feeds the application layer of a UDP flow with a datagram. One with a wrong checksum, which its receiver discards, is
-    /// left out where checksums are looked at.
+    /// Whether the receiver of a datagram discards it for its checksum.
+    ///
+    /// In a capture taken at a sender whose card fills checksums in, all of that sender's are wrong, and its datagrams are
+    /// parsed. So one direction of a flow is believed to be such a sender until a right checksum comes: from then on wrong ones
+    /// are discarded, and what the parser made of those before is logged and dropped, since a decoy may have led it astray.
+    fn is_discarded(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> bool {
+        if !self.stream.config().checksum_validation {
+            return false;
+        }
+        let wrong = packet.checksum_ok() == Some(false);
+        if wrong {
+            self.counters.udp_invalid_checksum += 1;
+            if self.discards_wrong_datagrams {
+                return true;
+            }
+        }
+        let seen = flow.ext.checksums[dir.index()];
+        match (seen, wrong) {
+            (Checksums::Unseen | Checksums::Wrong, true) => flow.ext.checksums[dir.index()] = Checksums::Wrong,
+            (Checksums::Right, true) => return true,
+            (Checksums::Right, false) => {}
+            (Checksums::Unseen, false) => flow.ext.checksums[dir.index()] = Checksums::Right,
+            (Checksums::Wrong, false) => {
+                flow.ext.checksums[dir.index()] = Checksums::Right;
+                self.log_app(packet, flow, true, false);
+                flow.ext.app = None;
+            }
+        }
+        false
+    }
+
+    /// Feeds the application layer of a UDP flow with a datagram, except one that its receiver discards ([`Rest::is_discarded`]).
     pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> Heard {
         let data = packet.payload();
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
             return Heard::default();
         }
-        if self.stream.config().checksum_validation && packet.checksum_ok() == Some(false) {
-            self.counters.udp_invalid_checksum += 1;
+        if self.is_discarded(flow, dir, packet) {
             return Heard::default();
         }
         let midstream = self.stream.config().midstream;

@@ -12,9 +12,6 @@ use margay_stream::TcpSession;
 use super::app::FlowApp;
 use super::{FlowExt, Rest};
 
-/// Most bytes of a frame that are shown (`payload-buffer-size`).
-const SHOWN: usize = 4095;
-
 /// Where the bytes of a direction's frames are: in the stream, or in the datagram.
 pub(super) struct FrameSource<'a> {
     pub(super) tcp: Option<&'a TcpSession>,
@@ -37,8 +34,8 @@ impl FrameBytes for FrameSource<'_> {
 }
 
 impl FrameSource<'_> {
-    /// Appends a frame's object: type, place, and of its bytes what is still there.
-    pub(super) fn log(&self, app: &FlowApp, frame: &Frame, bytes: &mut Vec<u8>, json: &mut Json) {
+    /// Appends a frame's object: type, place, and of its first `most` bytes what is still there.
+    pub(super) fn log(&self, app: &FlowApp, frame: &Frame, most: usize, bytes: &mut Vec<u8>, json: &mut Json) {
         let types = protocol(app.session.proto).map_or(&[] as &[&str], |p| p.frames);
         let name =
             if frame.kind == STREAM { "stream" } else { types.get(usize::from(frame.kind)).unwrap_or(&"unknown") };
@@ -46,9 +43,9 @@ impl FrameSource<'_> {
         let end = frame.end.unwrap_or_else(so_far);
         bytes.clear();
         match self.tcp {
-            Some(s) => s.stretch_with_gaps(self.dir, frame.offset, end, SHOWN, bytes),
+            Some(s) => s.stretch_with_gaps(self.dir, frame.offset, end, most, bytes),
             None => {
-                let len = (end - frame.offset).min(SHOWN as u64) as usize;
+                let len = (end - frame.offset).min(most as u64) as usize;
                 bytes.extend(self.payload.iter().skip(frame.offset as usize).take(len));
             }
         }
@@ -84,11 +81,13 @@ impl Rest {
                     continue;
                 }
                 let Some(f) = app.frames.of(d).get(i) else { break };
-                let fields = |json: &mut Json, _: usize, _: usize| {
+                let options = &self.app.options;
+                let fields = |json: &mut Json, output: usize, _: usize| {
                     if let Some(proto) = names.proto {
                         json.str("app_proto", proto);
                     }
-                    source.log(app, f, &mut bytes.borrow_mut(), json);
+                    let most = options.get(output).map_or(0, |o| o.frame_payload);
+                    source.log(app, f, most, &mut bytes.borrow_mut(), json);
                 };
                 self.outputs.app(&AppEvent {
                     kind: EventType::Frame,

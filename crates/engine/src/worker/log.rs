@@ -48,7 +48,10 @@ impl RuleText {
     fn of(rule: &RuleFacts, prefixes: &HashMap<String, String>) -> RuleText {
         let metadata = margay_rules::metadata(&rule.text);
         let pairs: Vec<_> = metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let reference = |(system, text): (String, String)| prefixes.get(&system).map(|p| format!("{p}{text}"));
+        let reference = |(system, text): (String, String)| {
+            // A text with a scheme of its own is whole.
+            prefixes.get(&system).map(|p| if text.contains("://") { text.clone() } else { format!("{p}{text}") })
+        };
         RuleText {
             signature: signature_json(&plain(rule)),
             metadata: metadata_json(&pairs),
@@ -214,7 +217,8 @@ impl Rest {
             });
             let fields = |json: &mut Json, n: usize| {
                 if let Some((app, frame, source)) = &frame {
-                    source.log(app, frame, &mut Vec::new(), json);
+                    let most = options.get(n).map_or(0, |o| o.frame_payload);
+                    source.log(app, frame, most, &mut Vec::new(), json);
                 }
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);
@@ -383,7 +387,6 @@ impl Rest {
                 FlowAction::Accept => Some("accept"),
             },
             emergency: core.emergency,
-            wrong_thread: false,
             bypass: match core.state {
                 FlowState::LocalBypassed => Some("local"),
                 FlowState::CaptureBypassed => Some("capture"),

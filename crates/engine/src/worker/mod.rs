@@ -56,6 +56,8 @@ pub(crate) struct FlowExt {
     tenant: u32,
     /// Whether the session was told what nobody will ask of it.
     session_told: bool,
+    /// What the checksums of its datagrams were, by direction.
+    checksums: [app::Checksums; 2],
     /// Who dropped it, where it is dropped.
     dropped_by: FlowDropBy,
     /// Whether a drop was logged, by direction.
@@ -267,6 +269,8 @@ pub(crate) struct Rest {
     /// What happens where a parser gives up: those of [`Lane::policies`], for where only this is at hand; of flows whose
     /// beginning was seen, and of those that were picked up midstream.
     pub(crate) error_policies: [Policy; 2],
+    /// A datagram with a wrong checksum is never parsed: inline, and with `-k all`.
+    pub(crate) discards_wrong_datagrams: bool,
     pub(crate) stream: StreamEngine,
     pub(crate) detect: Option<Engine>,
     /// Whose rules these are, and those of others.
@@ -713,6 +717,7 @@ impl Rest {
             ips,
             firewall: false,
             error_policies: [Policy::Ignore; 2],
+            discards_wrong_datagrams: ips,
             stream,
             detect: None,
             engines: Engines::default(),

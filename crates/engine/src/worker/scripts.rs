@@ -11,7 +11,7 @@ use margay_app::Transaction;
 use margay_app::file::FileEngine;
 use margay_detect::Detect;
 use margay_detect::checks::AppProtos;
-use margay_detect::lua::{FileView, RuleInfo, ScriptView};
+use margay_detect::lua::{FileView, RuleInfo, ScriptView, ThreadInfo};
 use margay_flow::{Direction, FlowCore};
 use margay_json::time::Clock;
 use margay_lua::{Limits, LuaError, Mode, Needs, NoHost, Script, Settings, Source, Value};
@@ -268,7 +268,7 @@ impl OutputScripts {
                 variables: (&[], &[]),
                 writes: None,
                 clock,
-                thread: "W#01",
+                thread: &ThreadInfo::current(),
             };
             if let Err(e) = s.script.call_value(&mut view, args) {
                 *errors += 1;

@@ -8,7 +8,7 @@ use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowTable, Lookup};
 use margay_packet::{DecodeConfig, Decoder, Frame, Packet, Time};
 use margay_stream::{AppData, StreamConfig, StreamEngine, TcpSession};
 
-use crate::talk::Act;
+use crate::talk::{Act, app_config};
 
 /// Bytes of a flow that are kept: a seed that is longer makes a fuzzer slow and tells it nothing more.
 const BYTES_MAX: usize = 12 << 10;
@@ -78,7 +78,7 @@ pub(crate) fn frames(capture: &[u8], mut each: impl FnMut(&Frame<'_>)) {
 
 /// The conversations of a capture, in the order in which they end.
 pub(crate) fn conversations(capture: &[u8]) -> Vec<Conversation> {
-    let config = AppConfig::default();
+    let config = app_config();
     let mut stream =
         StreamEngine::new(StreamConfig { checksum_validation: false, midstream: true, ..Default::default() });
     let mut flows: FlowTable<Kept> = FlowTable::new(FlowConfig { memcap: 0, ..FlowConfig::default() });

@@ -13,6 +13,7 @@ use margay_app::AppProto;
 use margay_flow::Direction::{ToClient, ToServer};
 
 use crate::recognise::PORTS;
+use crate::segments;
 use crate::talk::{Act, write_script};
 use flows::Conversation;
 
@@ -83,6 +84,12 @@ fn conversation(c: &Conversation, turn: usize, out: &mut Vec<Seed>) {
         AppProto::Dhcp => out.extend(datagrams(&c.acts).map(|d| ("dhcp", d.to_vec()))),
         AppProto::Tftp => out.extend(datagrams(&c.acts).take(1).map(|d| ("tftp", d.to_vec()))),
         _ => {}
+    }
+    if c.proto != AppProto::Unknown && !udp && !c.acts.iter().any(|a| matches!(a, Act::Gap(..))) {
+        let port = segments::PORTS.iter().position(|&p| p == c.ports[1]).unwrap_or(segments::PORTS.len() - 1);
+        let mut seed = whole(&[port as u8, pieces]);
+        seed.truncate(segments::BYTES_MAX);
+        out.push(("segments", seed));
     }
     if !c.segments.is_empty() {
         out.push(("stream", stream::encode(&c.segments, turn)));
@@ -155,7 +162,7 @@ mod tests {
                 *of.entry(target).or_default() += 1;
             }
         }
-        for target in ["capture", "decode", "stream", "recognise", "http1", "dns"] {
+        for target in ["capture", "decode", "stream", "recognise", "http1", "dns", "segments"] {
             assert!(of.contains_key(target), "no seed of {target}: {of:?}");
         }
     }

@@ -19,7 +19,9 @@ pub(super) fn cut(name: &str, text: &[u8], seen: &mut HashSet<u64>, out: &mut Ve
     }
     let which = |n: u8| [&[n], text].concat();
     if name.ends_with(".yaml") {
-        out.push(("config", text.to_vec()));
+        out.extend([("config", text.to_vec()), ("include", text.to_vec())]);
+    } else if name.ends_with(".lua") {
+        out.push(("lua", text.to_vec()));
     } else if name.starts_with("classification") {
         out.push(("lists", which(0)));
     } else if name.starts_with("reference") {

@@ -241,20 +241,9 @@ pub(crate) struct Missing {
 }
 
 impl Topology {
-    /// CPUs of a node; all where there are no nodes.
-    pub(crate) fn of_node(&self, node: Option<usize>) -> Vec<usize> {
-        let known = node.and_then(|node| self.nodes.get(&node));
-        known.map_or_else(|| self.cpus.keys().copied().collect(), |node| node.cpus.clone())
-    }
-
     /// Bytes of the last-level caches that some of these CPUs share.
     pub(crate) fn cache_of(&self, cpus: &[usize]) -> u64 {
         self.caches.iter().filter(|cache| cache.cpus.iter().any(|cpu| cpus.contains(cpu))).map(|cache| cache.size).sum()
-    }
-
-    /// Whether cores have several threads.
-    pub(crate) fn has_threads(&self) -> bool {
-        self.cpus.values().any(|cpu| cpu.threads.len() > 1)
     }
 }
 

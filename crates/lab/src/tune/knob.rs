@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::card::{Answer, Cards, Channels, Coalesce, Pause, Refusal, Ring, Words, key_of, on, table_text};
+use super::card::{Answer, Cards, Channels, Coalesce, Pause, Refusal, Ring, Words, is_even_text, key_of, on};
 use super::discover::interrupts;
 use super::list;
 use super::tree::Tree;
@@ -107,6 +107,11 @@ impl Knob {
     /// Whether drivers take another number than they were given without a word.
     pub(crate) fn may_round(&self) -> bool {
         matches!(self, Knob::Ring(_) | Knob::Coalesce(_))
+    }
+
+    /// Whether what a driver made of it is as good: its own way to spread over all queues evenly.
+    pub(crate) fn is_as_good(&self, want: &str, got: &str) -> bool {
+        matches!(self, Knob::RssTable(_)) && want == "default" && is_even_text(got)
     }
 
     /// Whether it outlives a restart of the machine.
@@ -266,7 +271,7 @@ fn read(tree: &dyn Tree, cards: &dyn Cards, knob: &Knob, service: impl Fn(&str) 
             list::show(&list::from_mask(&text))
         }
         Knob::Irq(name, queue) => {
-            let irq = interrupts::of_queues(tree, name).get(queue).copied().ok_or(Refusal::Missing)?;
+            let irq = interrupts::of_queue(tree, name, *queue).ok_or(Refusal::Missing)?;
             list::show(&list::parse(&tree.read(&format!("/proc/irq/{irq}/smp_affinity_list"))?))
         }
         Knob::File(path) => words(&tree.read(path)?),
@@ -365,15 +370,10 @@ fn write(
             tree.write(&format!("/sys/class/net/{name}/queues/rx-{queue}/rps_cpus"), &mask)
         }
         Knob::Irq(name, queue) => {
-            let irq = interrupts::of_queues(tree, name).get(queue).copied().ok_or(Refusal::Missing)?;
+            let irq = interrupts::of_queue(tree, name, *queue).ok_or(Refusal::Missing)?;
             tree.write(&format!("/proc/irq/{irq}/smp_affinity_list"), text)
         }
         Knob::File(path) => tree.write(path, text),
         Knob::Own(_) | Knob::OwnLink(_) | Knob::OwnFolder(_) => Ok(()),
     }
-}
-
-/// A table in its text form is the same for another number of queues only where it is written out.
-pub(crate) fn spread_text(queues: u32, of: u32) -> String {
-    table_text(&(0..queues.max(1)).collect::<Vec<_>>(), of)
 }

@@ -4,19 +4,26 @@
 //! each change and a watchdog behind it, [`verify`] reads back and measures, [`undo`] gives back. All of it works on
 //! [`knob::Machine`], which is this machine or one in memory, and settings have one text form ([`knob`]) everywhere.
 
-// Until the next commit applies plans.
-#![allow(dead_code)]
-
+mod apply;
 pub(crate) mod card;
+mod command;
 mod discover;
 mod facts;
 mod host;
+mod journal;
 mod knob;
 mod list;
+mod measure;
+mod picture;
 mod plan;
 mod recorded;
+#[cfg(test)]
+mod tests;
 mod text;
 mod tree;
+mod undo;
+mod verify;
+mod watchdog;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,6 +45,13 @@ use tree::{Recording, Tree};
 pub(crate) enum Tune {
     Discover(DiscoverArgs),
     Plan(PlanArgs),
+    Apply(Box<command::ApplyArgs>),
+    Confirm(command::ConfirmArgs),
+    Verify(command::VerifyArgs),
+    Undo(command::UndoArgs),
+    Status(command::StatusArgs),
+    #[command(hide = true)]
+    Watchdog(watchdog::Args),
 }
 
 /// Read what there is: processors, memory nodes, interfaces with their drivers, interrupts, kernel, engine; as JSON
@@ -52,6 +66,9 @@ pub(crate) struct DiscoverArgs {
     /// Of a machine that was recorded, instead of this one
     #[arg(long, value_name = "FILE")]
     on: Option<PathBuf>,
+    /// Draw the machine with its interfaces, queues, workers and interrupts, as they are
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Only the number of the interrupt of a receive queue: eth1:3
     #[arg(long, value_name = "INTERFACE:QUEUE", conflicts_with_all = ["record", "on"])]
     irq: Option<String>,
@@ -100,6 +117,9 @@ pub(crate) struct PlanArgs {
     /// For a machine that was recorded, instead of this one
     #[arg(long, value_name = "FILE")]
     on: Option<PathBuf>,
+    /// Draw the machine with its interfaces, queues, workers and interrupts, as planned
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// End with exit status 3 where something is to be changed
     #[arg(long)]
     check: bool,
@@ -125,6 +145,12 @@ pub(crate) fn run(tune: Tune) -> Outcome<ExitCode> {
     match tune {
         Tune::Discover(args) => run_discover(&args),
         Tune::Plan(args) => run_plan(&args),
+        Tune::Apply(args) => command::run_apply(&args),
+        Tune::Confirm(args) => command::run_confirm(&args),
+        Tune::Verify(args) => command::run_verify(&args),
+        Tune::Undo(args) => command::run_undo(&args),
+        Tune::Status(args) => command::run_status(&args),
+        Tune::Watchdog(args) => command::run_watchdog(&args),
     }
 }
 
@@ -163,7 +189,7 @@ fn run_discover(args: &DiscoverArgs) -> Outcome<ExitCode> {
     if let Some(which) = &args.irq {
         let parsed = which.rsplit_once(':').and_then(|(name, queue)| Some((name, queue.parse::<u32>().ok()?)));
         let (name, queue) = parsed.ok_or_else(|| Problem::Usage(format!("'{which}' is no queue: eth1:3 is one")))?;
-        let irq = interrupts::of_queues(Host::this().tree(), name).get(&queue).copied();
+        let irq = interrupts::of_queue(Host::this().tree(), name, queue);
         let irq =
             irq.ok_or_else(|| Problem::Failed(format!("queue {queue} of '{name}' has no interrupt of its own")))?;
         println!("{irq}");
@@ -185,9 +211,16 @@ fn run_discover(args: &DiscoverArgs) -> Outcome<ExitCode> {
             facts
         }
     };
+    draw(args.svg.as_deref(), &facts, None)?;
     let json = serde_json::to_string_pretty(&facts).map_err(|e| Problem::Failed(e.to_string()))?;
     println!("{json}");
     Ok(ExitCode::SUCCESS)
+}
+
+fn draw(path: Option<&Path>, facts: &Facts, plan: Option<&Plan>) -> Outcome<()> {
+    let Some(path) = path else { return Ok(()) };
+    let svg = picture::svg(facts, plan.map(|plan| &plan.placement));
+    std::fs::write(path, svg).map_err(|e| Problem::file("write", path, e))
 }
 
 impl GoalArgs {
@@ -244,9 +277,10 @@ fn run_plan(args: &PlanArgs) -> Outcome<ExitCode> {
             let machine = recorded_machine(path)?;
             found(&machine, machine.tree(), config)?
         }
-        None => found(&Host::this(), Host::this().tree(), config)?,
+        None => command::facts_now(&Host::this(), config)?,
     };
     let plan = plan::plan(&facts, &goal);
+    draw(args.svg.as_deref(), &facts, Some(&plan))?;
     if args.json {
         println!("{:#}", text::plan_json(&plan));
     } else if args.commands {

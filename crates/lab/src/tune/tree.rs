@@ -156,11 +156,20 @@ impl Memory {
         self.0.borrow_mut().retain(|at, _| at != path && !at.starts_with(&below));
     }
 
-    fn below<T>(&self, folder: &str, each: impl FnMut(&str) -> Option<T>) -> Vec<T> {
+    fn has_below(&self, folder: &str) -> bool {
         let prefix = format!("{}/", folder.trim_end_matches('/'));
-        let all = self.0.borrow();
-        let inside = all.range(prefix.clone()..).map(|(path, _)| path).take_while(|path| path.starts_with(&prefix));
-        inside.map(|path| &path[prefix.len()..]).filter_map(each).collect()
+        self.0.borrow().range(prefix.clone()..).next().is_some_and(|(path, _)| path.starts_with(&prefix))
+    }
+
+    /// Every path with its text or target.
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> BTreeMap<String, String> {
+        let text = |entry: &Entry| match entry {
+            Entry::File(text) => text.clone(),
+            Entry::Link(target) => format!("-> {target}"),
+            Entry::Folder => String::new(),
+        };
+        self.0.borrow().iter().map(|(path, entry)| (path.clone(), text(entry))).collect()
     }
 }
 
@@ -181,7 +190,17 @@ impl Tree for Memory {
     }
 
     fn names(&self, folder: &str) -> Vec<String> {
-        let mut names = self.below(folder, |path| path.split('/').next().map(str::to_owned));
+        let prefix = format!("{}/", folder.trim_end_matches('/'));
+        let all = self.0.borrow();
+        let mut names: Vec<String> = Vec::new();
+        let mut from = prefix.clone();
+        while let Some((path, _)) = all.range(from.clone()..).next().filter(|(path, _)| path.starts_with(&prefix)) {
+            let rest = &path[prefix.len()..];
+            let name = rest.split('/').next().unwrap_or(rest);
+            names.push(name.to_owned());
+            // What is below is passed over: '0' is the letter after '/'.
+            from = if rest == name { format!("{path}\0") } else { format!("{prefix}{name}0") };
+        }
         names.sort();
         names.dedup();
         names
@@ -195,7 +214,7 @@ impl Tree for Memory {
     }
 
     fn exists(&self, path: &str) -> bool {
-        self.0.borrow().contains_key(path) || !self.below(path, |_| Some(())).is_empty()
+        self.0.borrow().contains_key(path) || self.has_below(path)
     }
 
     fn put_file(&self, path: &str, text: Option<&str>) -> Answer<()> {
@@ -217,7 +236,7 @@ impl Tree for Memory {
     fn put_folder(&self, path: &str, there: bool) -> Answer<()> {
         match there {
             true => self.set_folder(path),
-            false if self.below(path, |_| Some(())).is_empty() => self.remove(path),
+            false if !self.has_below(path) => self.remove(path),
             false => return Err(Refusal::Other("the folder is not empty".to_owned())),
         }
         Ok(())

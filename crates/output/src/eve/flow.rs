@@ -64,9 +64,6 @@ impl Out<'_> {
         j.str("state", e.state);
         j.str("reason", e.reason);
         j.bool("alerted", e.alerted);
-        if e.wrong_thread {
-            j.bool("wrong_thread", true);
-        }
         if let Some(action) = e.action {
             j.str("action", action);
         }

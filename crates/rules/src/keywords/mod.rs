@@ -22,6 +22,7 @@ mod flow;
 mod ftp;
 mod http;
 mod http2;
+mod manual;
 mod meta;
 mod number;
 mod packet;
@@ -209,32 +210,38 @@ impl Keyword {
     }
 }
 
-static TABLES: &[&[Keyword]] = &[
-    meta::KEYWORDS,
-    content::KEYWORDS,
-    pcre::KEYWORDS,
-    bytes::KEYWORDS,
-    data::KEYWORDS,
-    dataset::KEYWORDS,
-    packet::KEYWORDS,
-    flow::KEYWORDS,
-    variables::KEYWORDS,
-    threshold::KEYWORDS,
-    events::KEYWORDS,
-    transform::KEYWORDS,
-    http::KEYWORDS,
-    http2::KEYWORDS,
-    app::KEYWORDS,
-    dns::KEYWORDS,
-    ftp::KEYWORDS,
-    ssh::KEYWORDS,
-    tls::KEYWORDS,
-    smb::KEYWORDS,
+/// The families, each with the page of Suricata's manual for those of its keywords that have no page of their own ([`manual`]).
+static FAMILIES: &[(&[Keyword], &str)] = &[
+    (meta::KEYWORDS, "rules/meta.html"),
+    (content::KEYWORDS, "rules/payload-keywords.html"),
+    (pcre::KEYWORDS, "rules/payload-keywords.html"),
+    (bytes::KEYWORDS, "rules/payload-keywords.html"),
+    (data::KEYWORDS, "rules/payload-keywords.html"),
+    (dataset::KEYWORDS, "rules/datasets.html"),
+    (packet::KEYWORDS, "rules/header-keywords.html"),
+    (flow::KEYWORDS, "rules/flow-keywords.html"),
+    (variables::KEYWORDS, "rules/flow-keywords.html"),
+    (threshold::KEYWORDS, "rules/thresholding.html"),
+    (events::KEYWORDS, "rules/header-keywords.html"),
+    (transform::KEYWORDS, "rules/transforms.html"),
+    (http::KEYWORDS, "rules/http-keywords.html"),
+    (http2::KEYWORDS, "rules/http2-keywords.html"),
+    (app::KEYWORDS, "rules/index.html"),
+    (dns::KEYWORDS, "rules/dns-keywords.html"),
+    (ftp::KEYWORDS, "rules/ftp-keywords.html"),
+    (ssh::KEYWORDS, "rules/ssh-keywords.html"),
+    (tls::KEYWORDS, "rules/tls-keywords.html"),
+    (smb::KEYWORDS, "rules/smb-keywords.html"),
 ];
+
+/// Every keyword.
+fn keywords() -> impl Iterator<Item = &'static Keyword> {
+    FAMILIES.iter().flat_map(|family| family.0)
+}
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
     let mut all = HashMap::new();
-    for k in TABLES.iter().copied().flatten() {
+    for k in keywords() {
         for n in k.names {
             all.insert(*n, k);
         }
@@ -244,7 +251,7 @@ static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::n
 
 /// The names of all keywords that are known, canonical ones only, sorted (`--list-keywords`).
 pub fn names() -> Vec<&'static str> {
-    let mut v: Vec<_> = TABLES.iter().copied().flatten().filter_map(|k| k.names.first().copied()).collect();
+    let mut v: Vec<_> = keywords().filter_map(|k| k.names.first().copied()).collect();
     v.sort_unstable();
     v
 }
@@ -254,32 +261,10 @@ pub fn is_known(name: &str) -> bool {
     REGISTRY.contains_key(name)
 }
 
-/// All keywords, family by family, each with the page of Suricata's manual that describes its family.
+/// All keywords, family by family, each with the page of Suricata's manual that describes it.
 pub(crate) fn all() -> impl Iterator<Item = (&'static Keyword, &'static str)> {
-    const PAGES: [&str; 17] = [
-        "rules/meta.html",
-        "rules/payload-keywords.html",
-        "rules/payload-keywords.html#pcre-perl-compatible-regular-expressions",
-        "rules/payload-keywords.html",
-        "rules/payload-keywords.html",
-        "rules/header-keywords.html",
-        "rules/flow-keywords.html",
-        "rules/flow-keywords.html",
-        "rules/thresholding.html",
-        "rules/app-layer.html",
-        "rules/transforms.html",
-        "rules/http-keywords.html",
-        "rules/index.html",
-        "rules/dns-keywords.html",
-        "rules/ftp-keywords.html",
-        "rules/ssh-keywords.html",
-        "rules/tls-keywords.html",
-    ];
-    TABLES
-        .iter()
-        .copied()
-        .zip(PAGES.iter().copied().chain(std::iter::repeat("rules/index.html")))
-        .flat_map(|(table, page)| table.iter().map(move |k| (k, page)))
+    let page = |k: &Keyword, family| manual::page(k.names.first().copied().unwrap_or_default(), family);
+    FAMILIES.iter().flat_map(move |(table, family)| table.iter().map(move |k| (k, page(k, family))))
 }
 
 /// The keyword of a name, in any case.
@@ -408,7 +393,7 @@ mod tests {
     #[test]
     fn every_name_belongs_to_one_keyword() {
         let mut seen = HashMap::new();
-        for k in TABLES.iter().copied().flatten() {
+        for k in keywords() {
             for n in k.names {
                 assert!(seen.insert(*n, k.names[0]).is_none(), "{n} is in two tables, or twice in one");
             }

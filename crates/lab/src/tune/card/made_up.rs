@@ -3,22 +3,24 @@
 //!
 //! A recorded machine describes each card by lines (all but `driver` may be left out; what is left out is not supported):
 //!
-//!     driver i40e version 6.8.0 firmware 9.20 bus 0000:3b:00.0
-//!     channels rx 0 tx 0 other 1 combined 64        most-channels combined 64 other 1
-//!     ring rx 512 tx 512                            most-ring rx 4096 tx 4096
-//!     coalesce adaptive-rx on adaptive-tx on rx-usecs 50 rx-frames 0
-//!     pause autoneg off rx on tx on
-//!     feature rx-gro on            feature rx-lro off fixed
-//!     rss function toeplitz transform none key 3f:0a table 512
-//!     hash udp4 sd
-//!     flags up promisc noarp
-//!     address 192.0.2.1/24         xdp driver
-//!     route 198.51.100.7                            packets to this address leave here
-//!     irqs first 120 name i40e-{card}-TxRx-{queue}
-//!     counter rx_missed_errors 12
-//!     habit ring-multiple 32       habit usecs-multiple 2     habit keeps-key
-//!     habit link-away 3            habit ring-resets-coalesce
-//!     habit refuses rss-key        habit ignores rx-gro
+//! ```text
+//! driver i40e version 6.8.0 firmware 9.20 bus 0000:3b:00.0
+//! channels rx 0 tx 0 other 1 combined 64        most-channels combined 64 other 1
+//! ring rx 512 tx 512                            most-ring rx 4096 tx 4096
+//! coalesce adaptive-rx on adaptive-tx on rx-usecs 50 rx-frames 0
+//! pause autoneg off rx on tx on
+//! feature rx-gro on            feature rx-lro off fixed
+//! rss function toeplitz transform none key 3f:0a table 512
+//! hash udp4 sd
+//! flags up promisc noarp
+//! address 192.0.2.1/24         xdp driver
+//! route 198.51.100.7                            packets to this address leave here
+//! irqs first 120 name i40e-{card}-TxRx-{queue}
+//! counter rx_missed_errors 12
+//! habit ring-multiple 32       habit usecs-multiple 2     habit keeps-key
+//! habit link-away 3            habit ring-resets-coalesce
+//! habit refuses rss-key        habit ignores rx-gro
+//! ```
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

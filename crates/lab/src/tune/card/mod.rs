@@ -158,6 +158,25 @@ pub(crate) fn table_text(table: &[u32], queues: u32) -> String {
     }
 }
 
+/// Whether a table has every queue as often as the others, one time more or less, in whatever order.
+pub(crate) fn is_even(table: &[u32], queues: u32) -> bool {
+    let mut counts = vec![0usize; queues as usize];
+    for queue in table {
+        match counts.get_mut(*queue as usize) {
+            Some(count) => *count += 1,
+            None => return false,
+        }
+    }
+    let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
+    least > 0 && most - least <= 1
+}
+
+/// The same of a table in its text form.
+pub(crate) fn is_even_text(text: &str) -> bool {
+    let table: Option<Vec<u32>> = text.split(' ').map(|word| word.parse().ok()).collect();
+    table.is_some_and(|table| is_even(&table, table.iter().max().map_or(0, |most| most + 1)))
+}
+
 /// See [`Rss::key_text`].
 pub(crate) fn key_text(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
@@ -290,6 +309,10 @@ mod tests {
         assert_eq!(table_text(&even, 8), "equal 4");
         assert_eq!(table_text(&[0, 0, 1], 2), "0 0 1");
         assert_eq!(table_text(&[0; 64], 1), "default");
+        assert!(
+            is_even_text("0 0 1 1 2 2") && is_even_text("1 0 1") && !is_even_text("0 0 0 1") && !is_even_text("0 2")
+        );
+        assert!(!is_even_text("default") && !is_even(&[0, 1], 3));
         assert_eq!(key_of("6d:5a").as_deref(), Some(&[0x6d, 0x5a][..]));
         assert_eq!((key_text(&[0x6d, 0x0a]).as_str(), key_of("6d:x")), ("6d:0a", None));
     }

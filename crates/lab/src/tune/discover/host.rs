@@ -51,7 +51,7 @@ pub(super) fn sysctls<'a>(tree: &dyn Tree, interfaces: impl Iterator<Item = &'a 
     out
 }
 
-pub(super) fn softnet(tree: &dyn Tree) -> Softnet {
+pub(crate) fn softnet(tree: &dyn Tree) -> Softnet {
     let mut sums = [0u64; 3];
     for line in tree.text("/proc/net/softnet_stat").unwrap_or_default().lines() {
         for (sum, word) in sums.iter_mut().zip(line.split_whitespace()) {

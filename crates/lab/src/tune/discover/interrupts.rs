@@ -27,8 +27,9 @@ fn queue(action: &str) -> Option<u32> {
 fn all(tree: &dyn Tree, name: &str) -> Vec<u32> {
     // A card's own, or those of the PCI device that a virtual card is part of.
     for folder in ["device/msi_irqs", "device/../msi_irqs"] {
-        let numbers: Vec<u32> =
-            tree.names(&format!("/sys/class/net/{name}/{folder}")).iter().filter_map(|irq| irq.parse().ok()).collect();
+        let names = tree.names(&format!("/sys/class/net/{name}/{folder}"));
+        let mut numbers: Vec<u32> = names.iter().filter_map(|irq| irq.parse().ok()).collect();
+        numbers.sort_unstable();
         if !numbers.is_empty() {
             return numbers;
         }
@@ -47,6 +48,18 @@ pub(crate) fn of_queues(tree: &dyn Tree, name: &str) -> BTreeMap<u32, u32> {
         }
     }
     out
+}
+
+fn is_of(tree: &dyn Tree, irq: u32, wanted: u32) -> bool {
+    tree.names(&format!("/proc/irq/{irq}")).iter().any(|action| queue(action) == Some(wanted))
+}
+
+/// The interrupt of one receive queue. Most drivers have them in order, after one or two for something else: those are looked at
+/// first.
+pub(crate) fn of_queue(tree: &dyn Tree, name: &str, wanted: u32) -> Option<u32> {
+    let all = all(tree, name);
+    let likely = all.iter().skip(wanted as usize).take(3);
+    likely.chain(&all).copied().find(|irq| is_of(tree, *irq, wanted))
 }
 
 /// Interrupts of the card that are for something else than a receive queue.

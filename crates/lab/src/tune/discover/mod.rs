@@ -14,6 +14,8 @@ use super::facts::{Facts, Missing};
 use super::knob::Machine;
 use super::plan::{FILES, FOLDERS};
 use super::tree::Tree;
+pub(crate) use host::softnet;
+pub(crate) use net::FEATURES;
 
 /// What discovery is told beside the machine.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use super::sources::{
     CRYSTAL_EYE, GUIDE_CAPTURE, GUIDE_HIGH, IRQ, MARGAY, NAPI, PACKET_MMAP, SCALING, SINGLE_NODE, TIANJIN, says,
 };
 use super::{Draft, Mode, Words};
-use crate::tune::card::{Channels, Coalesce, key_text, on};
+use crate::tune::card::{Channels, Coalesce, is_even, key_text, on};
 use crate::tune::facts::Interface;
 use crate::tune::knob::Knob;
 use crate::tune::list;
@@ -19,6 +19,9 @@ const USECS: u32 = 125;
 /// The same where packets wait for the verdict: half as much is added on the way.
 const USECS_INLINE: u32 = 62;
 
+/// Drivers without hardware, whose coalescing is of something else.
+const NO_COALESCING: [&str; 5] = ["virtio_net", "tun", "veth", "vif", "hv_netvsc"];
+
 /// All steps of a port, interface by interface.
 pub(super) fn steps(draft: &mut Draft<'_>, port: &Port) {
     for name in &port.interfaces {
@@ -26,6 +29,8 @@ pub(super) fn steps(draft: &mut Draft<'_>, port: &Port) {
         queues(draft, port, name, interface);
         ring(draft, port, name, interface);
         pause(draft, name, interface);
+        // Before merging is switched off: some drivers have nothing to fetch with then.
+        fetching(draft, name, interface);
         offloads(draft, name, interface);
         fields(draft, port, name, interface);
         hash(draft, port, name, interface);
@@ -203,7 +208,12 @@ fn hash(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface) {
              has not"
         }
     };
-    settings.push((Knob::RssTable(own), "default".to_owned()));
+    // A driver may spread evenly in another order.
+    let queues = wanted_queues(port, interface).unwrap_or(1);
+    let stays =
+        interface.channels.is_some_and(|channels| channels.now.receive() == queues) && is_even(&rss.table, queues);
+    let table = if stays { rss.table_text(queues) } else { "default".to_owned() };
+    settings.push((Knob::RssTable(own), table));
     let words = Words {
         what: "symmetric hash",
         why: "both directions of a flow come to the same queue, in the order in which they were on the wire".to_owned(),
@@ -225,10 +235,12 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
     }
     let mut settings = Vec::new();
     for (flow, fields) in &interface.hash {
+        let has = |letter| fields.contains(letter);
         let want = match flow.trim_end_matches(['4', '6']) {
-            "ah" if fields == "sdfn" => "sdfn",
-            "ah" => "sd",
-            _ => "sdfn",
+            "tcp" | "udp" => "sdfn",
+            // What the driver has of them, as long as it is the same both ways: most refuse ports here.
+            _ if has('s') && has('d') && has('f') == has('n') => fields,
+            _ => "sd",
         };
         settings.push((Knob::Hash(name.to_owned(), flow.clone()), want.to_owned()));
     }
@@ -237,7 +249,7 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
     }
     let words = Words {
         what: "hashed fields",
-        why: "addresses and ports of TCP, UDP and SCTP over both families spread flows best; AH and ESP have addresses alone".to_owned(),
+        why: "addresses and ports of TCP and UDP over both families spread flows best; of SCTP, AH and ESP both addresses".to_owned(),
         sources: vec![
             says(SINGLE_NODE, "sdfn for TCP, UDP, SCTP, AH, ESP"),
             says(CRYSTAL_EYE, "sdfn for TCP and UDP"),
@@ -245,7 +257,8 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
         ],
         disagreement: Some(
             "with sd fragments stay with their flow, with sdfn flows between two hosts spread. Rule: sdfn, since the engine puts \
-             fragments together itself"
+             fragments together itself. One study sets sdfn for SCTP, AH and ESP too, which most drivers refuse: what they have stays \
+             where it is the same both ways"
                 .to_owned(),
         ),
         cuts: None,
@@ -255,6 +268,10 @@ fn fields(draft: &mut Draft<'_>, port: &Port, name: &str, interface: &Interface)
 
 fn coalesce(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
     let Some(now) = interface.coalesce else { return };
+    // What these report is no time between interrupts, and cannot be set.
+    if NO_COALESCING.contains(&interface.driver.name.as_str()) && now.rx_usecs == 0 {
+        return;
+    }
     let inline = draft.plan.goal.mode == Mode::Inline;
     let rx_usecs = if inline { USECS_INLINE } else { USECS };
     let want = Coalesce { adaptive_rx: false, adaptive_tx: false, rx_usecs, ..now };
@@ -312,6 +329,32 @@ fn quiet(draft: &mut Draft<'_>, name: &str) {
     };
     let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
     draft.step(id(name, "ipv6"), words, vec![(Knob::File(path), "1".to_owned())]);
+}
+
+/// Packets are fetched where the interrupt is, when it comes; AF_XDP arranges that otherwise for itself.
+fn fetching(draft: &mut Draft<'_>, name: &str, interface: &Interface) {
+    let engine = draft.facts.engine.iter().flat_map(|engine| &engine.settings);
+    let by_xdp = |(setting, value): (&String, &String)| {
+        setting.starts_with("af-xdp.") && setting.ends_with(".interface") && value == name
+    };
+    if engine.into_iter().any(by_xdp) {
+        return;
+    }
+    let file = |file: &String| (Knob::File(format!("/sys/class/net/{name}/{file}")), "0".to_owned());
+    let settings: Vec<_> = interface.napi.keys().map(file).collect();
+    if settings.is_empty() {
+        return;
+    }
+    let words = Words {
+        what: "how packets are fetched",
+        why: "on the CPU of the interrupt, at each interrupt: threads that fetch would run wherever the scheduler likes, and interrupts \
+              that are deferred add to what coalescing waits already"
+            .to_owned(),
+        sources: vec![says(NAPI, "threaded NAPI, gro_flush_timeout, napi_defer_hard_irqs: off unless one asks for them")],
+        disagreement: None,
+        cuts: None,
+    };
+    draft.step(id(name, "fetching"), words, settings);
 }
 
 /// A single queue without a hash of its own: other CPUs can take a part of the kernel's work.

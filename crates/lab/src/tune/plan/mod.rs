@@ -10,6 +10,8 @@ mod place;
 mod sources;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::machines;
 
 use std::collections::BTreeMap;
 
@@ -182,7 +184,7 @@ impl Draft<'_> {
     fn step(&mut self, id: String, words: Words<'_>, settings: Vec<(Knob, String)>) -> &mut Step {
         let told = |knob: &Knob, want: &str, is: &Value| {
             let rounded = self.facts.rounded.get(&knob.to_string());
-            rounded.is_some_and(|rounded| rounded.wanted == want && is.as_ref() == Some(&rounded.got))
+            rounded.is_some_and(|rounded| is.as_ref() == Some(&rounded.got) && as_told(want, rounded))
         };
         let writes: Vec<Write> = settings
             .into_iter()
@@ -222,6 +224,16 @@ impl Draft<'_> {
     fn decline(&mut self, what: &str, source: String, why: String) {
         self.plan.declined.push(Declined { what: what.to_owned(), source, why });
     }
+}
+
+/// Whether a setting that is wanted was told a driver already, word by word; what is only carried over counts as told.
+fn as_told(want: &str, rounded: &super::facts::Rounded) -> bool {
+    let pairs = |text: &str| {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        words.chunks(2).map(<[String]>::to_vec).collect::<Vec<_>>()
+    };
+    let (told, got) = (pairs(&rounded.wanted), pairs(&rounded.got));
+    pairs(want).iter().all(|pair| told.contains(pair) || got.contains(pair))
 }
 
 /// Values of several settings: alike ones once, with what they are of.
@@ -266,6 +278,7 @@ fn short(knob: &Knob) -> String {
                 let state = rest.split('/').find(|part| part.starts_with("state"));
                 state.map_or_else(|| format!("CPU {cpu}"), |state| format!("{state} of CPU {cpu}"))
             }
+            None if path.starts_with("/sys/class/net/") => path.rsplit('/').next().unwrap_or(path).to_owned(),
             None => path.strip_prefix("/proc/sys/").map_or_else(|| path.clone(), |name| name.replace('/', ".")),
         },
         other => other.to_string(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::sources::{CRYSTAL_EYE, GUIDE_CAPTURE, GUIDE_HIGH, SINGLE_NODE};
+use super::sources::{CRYSTAL_EYE, GUIDE_CAPTURE, GUIDE_HIGH, NUMA, SINGLE_NODE, TIANJIN};
 use super::{Draft, Mode};
 use crate::tune::facts::{Cpu, Facts, Interface, Vendor};
 use crate::tune::list;
@@ -229,6 +229,10 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
     // A bridged pair forwards what it gets: its two links are one way each.
     let rate = draft.plan.goal.rate.or((speed > 0).then_some(speed));
     let goal = draft.plan.goal.clone();
+    if facts.topology.cpus.keys().all(|cpu| goal.leave.contains(cpu)) {
+        draft.note("all CPUs are left to others: nothing can be placed".to_owned());
+        return Placement::default();
+    }
     let nodes: Vec<usize> = facts.topology.nodes.keys().copied().collect();
     let node_of = |port: &Vec<String>| port.iter().find_map(|name| facts.interfaces.get(name)?.node);
     let first_node = facts.topology.cpus.values().next().map_or(0, |cpu| cpu.node);
@@ -310,6 +314,16 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
             let workers = free.take(&near, wanted.min(room).min(most));
             (workers.clone(), workers, Spread::Queues)
         };
+        // Where other ports have all CPUs already they are shared.
+        let shared = workers.is_empty();
+        let (workers, interrupts) =
+            if shared { share_cpus(facts, &goal, wanted, &interrupts) } else { (workers, interrupts) };
+        let spread = if shared { Spread::Flows } else { spread };
+        let interrupts = if interrupts.is_empty() { workers.iter().take(1).copied().collect() } else { interrupts };
+        if shared {
+            let text = "there are too few CPUs for each interface: workers share them with those of the others";
+            draft.note(format!("{}: {text}", port.join(" and ")));
+        }
         if let (Some(share), true) = (share, workers.len() < wanted && goal.workers.is_none()) {
             let text = format!(
                 "{}: {:.1} Gbit/s may need {wanted} workers by the studies' figures (0.9 Gbit/s each, of Suricata); there is room \
@@ -327,6 +341,13 @@ pub(super) fn place(draft: &mut Draft<'_>, chosen: &[String]) -> Placement {
     }
     let (why, sources) = why(facts, off_node, &homes_once);
     Placement { ports: out, management, why, sources }
+}
+
+/// Workers and the interrupt's CPU of a port for which no CPU is left: all CPUs that are not left to others.
+fn share_cpus(facts: &Facts, goal: &super::Goal, wanted: usize, interrupts: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let all: Vec<usize> = facts.topology.cpus.keys().copied().filter(|cpu| !goal.leave.contains(cpu)).collect();
+    let first = interrupts.first().or(all.first()).copied();
+    (all.into_iter().take(wanted).collect(), first.into_iter().collect())
 }
 
 fn near_cpu(free: &Free<'_>, near: &[usize]) -> Vec<usize> {
@@ -349,7 +370,7 @@ fn why(facts: &Facts, off_node: bool, homes: &[usize]) -> (String, Vec<String>) 
         "workers and interrupts on the card's node {homes}, so that packets and flows are in near memory. One study lost a little less \
          with workers on the other node (0.53 against 0.57 % at 9 Gbit/s), less than its runs differ"
     );
-    (why, vec![GUIDE_HIGH.to_owned(), SINGLE_NODE.to_owned(), CRYSTAL_EYE.to_owned()])
+    (why, [GUIDE_HIGH, SINGLE_NODE, CRYSTAL_EYE, TIANJIN, NUMA].map(str::to_owned).to_vec())
 }
 
 /// Why there are as many queues as there are.

@@ -6,7 +6,6 @@ pub(super) const CRYSTAL_EYE: &str = "Crystal Eye Suricata tuning (2019)";
 pub(super) const TIANJIN: &str = "High-performance IPS based on Suricata (2022)";
 pub(super) const GUIDE_HIGH: &str = "Suricata User Guide, High Performance Configuration";
 pub(super) const GUIDE_CAPTURE: &str = "Suricata User Guide, Packet Capture";
-pub(super) const GUIDE_TUNING: &str = "Suricata User Guide, Tuning Considerations";
 pub(super) const SCALING: &str = "Linux, Documentation/networking/scaling.rst";
 pub(super) const SYSCTL_NET: &str = "Linux, Documentation/admin-guide/sysctl/net.rst";
 pub(super) const SYSCTL_VM: &str = "Linux, Documentation/admin-guide/sysctl/vm.rst";

@@ -38,11 +38,8 @@ fn facts(machine: &MadeUp) -> Facts {
 fn plans_equal_those_that_were_reviewed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tune/recorded/plans");
     for (name, machine, goal) in machines() {
-        let begun = std::time::Instant::now();
         let facts = facts(&machine);
         let plan = plan(&facts, &goal);
-        let took = begun.elapsed();
-        assert!(took.as_secs() < 1 || cfg!(debug_assertions), "{name}: {took:?}");
         let said = format!(
             "{}\n--- The same as commands ---\n{}\n--- The engine's settings ---\n{}",
             text::plan(&plan, &facts, true),
@@ -196,4 +193,113 @@ fn what_may_not_be_changed_is_named() {
     let plan = super::plan(&super::tests::facts(&docker), &Goal::default());
     let irq = plan.all.iter().find(|step| step.id == "ens19.interrupts").unwrap();
     assert!(irq.blocked.as_deref().unwrap().contains("container"));
+}
+
+use proptest::prelude::*;
+
+/// An interface with one reason to be left alone, or none.
+fn needed_by(kind: usize, name: &str) -> (String, bool) {
+    let at = format!("/sys/class/net/{name}");
+    let (line, protects) = match kind {
+        0 => (format!("{at}/master -> ../br0\n"), true),
+        1 => (format!("{at}/upper_{name}.7/\n"), true),
+        2 => (format!("{at}/bonding/\n"), true),
+        3 => (format!("[card {name}]\naddress 192.0.2.{}/24\n", name.len()), true),
+        4 => (format!("[card {name}]\nroute 198.51.100.7\n"), true),
+        5 => (format!("{at}/uevent = DEVTYPE=vlan\n"), true),
+        _ => (String::new(), false),
+    };
+    (line, protects)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_plan_touches_a_protected_interface(
+        kinds in prop::collection::vec(0usize..9, 1..6),
+        named in prop::collection::vec(any::<bool>(), 6),
+        (inline, force, any) in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let mut text = "/sys/devices/system/cpu/online = 0-7\n/proc/self/environ = SSH_CONNECTION=198.51.100.7 1 192.0.2.99 22\n".to_owned();
+        let names: Vec<String> = (0..kinds.len()).map(|at| format!("e{}", "x".repeat(at + 1))).collect();
+        let mut protected = Vec::new();
+        for (name, kind) in names.iter().zip(&kinds) {
+            text += &format!("/sys/class/net/{name}/operstate = up\n/sys/class/net/{name}/device/numa_node = 0\n");
+            text += &format!("[card {name}]\ndriver i40e\nchannels combined 2\nmost-channels combined 8\nflags up\nfeature rx-gro on\n");
+            // One route leads to the session's other end.
+            let kind = if *kind == 4 && text.contains("\nroute ") { 9 } else { *kind };
+            let (line, protects) = needed_by(kind, name);
+            text += &line;
+            protected.extend(protects.then(|| name.clone()));
+        }
+        let facts = facts(&recorded::read(&text).unwrap());
+        let asked: Vec<String> = names.iter().zip(&named).filter(|(_, named)| **named && !any).map(|(name, _)| name.clone()).collect();
+        let mode = if inline { Mode::Inline } else { Mode::Passive };
+        let plan = plan(&facts, &Goal { interfaces: asked.clone(), mode, force, keep: true, ..Goal::default() });
+        for name in touched(&plan) {
+            // By force, and by name alone.
+            let by_force = force && asked.contains(&name);
+            prop_assert!(!protected.contains(&name) || by_force, "{name} of {protected:?}");
+        }
+        for name in &asked {
+            let told = plan.refused_by_name().iter().any(|refused| refused.interface == *name);
+            prop_assert_eq!(told, protected.contains(name) && !force, "{}", name);
+        }
+    }
+
+    #[test]
+    fn every_machine_has_a_place_for_its_workers(
+        (nodes, cores, threads) in (1usize..=4, 1usize..=8, 1usize..=2),
+        (amd, inline, driver) in (any::<bool>(), any::<bool>(), prop::sample::select(vec!["i40e", "ice", "odd"])),
+        homes in prop::collection::vec((0usize..4, 1u32..40), 1..5),
+        leave in prop::collection::vec(0usize..64, 0..4),
+        rate in prop::option::of(1u64..200),
+        workers in prop::option::of(1usize..20),
+    ) {
+        let all = nodes * cores;
+        let mut text = format!("/sys/devices/system/cpu/online = 0-{}\n/proc/sys/kernel/osrelease = 6.9.0\n", all * threads - 1);
+        text += if amd { "/proc/cpuinfo = vendor_id : AuthenticAMD\n" } else { "" };
+        for node in 0..nodes {
+            let first = (node * cores, (node + 1) * cores - 1);
+            let second = if threads == 2 { format!(",{}-{}", first.0 + all, first.1 + all) } else { String::new() };
+            text += &format!("/sys/devices/system/node/node{node}/cpulist = {}-{}{second}\n", first.0, first.1);
+        }
+        for core in (0..all).filter(|_| threads == 2) {
+            text += &format!("/sys/devices/system/cpu/cpu{{{core},{}}}/topology/thread_siblings_list = {core},{}\n", core + all, core + all);
+        }
+        for (at, (home, queues)) in homes.iter().enumerate() {
+            text += &format!("/sys/class/net/e{at}/operstate = up\n/sys/class/net/e{at}/device/numa_node = {}\n", home % nodes);
+            text += &format!("[card e{at}]\ndriver {driver}\nchannels combined {queues}\nmost-channels combined {queues}\n");
+            text += &format!("rss function toeplitz key 01:02:03:04 table 64\nirqs first {} name {{card}}-TxRx-{{queue}}\n", 100 * (at + 1));
+        }
+        let facts = facts(&recorded::read(&text).unwrap());
+        let mode = if inline { Mode::Inline } else { Mode::Passive };
+        let goal = Goal { mode, leave: leave.clone(), rate: rate.map(|n| n * 1_000_000_000), workers, ..Goal::default() };
+        let plan = plan(&facts, &goal);
+        let nothing_left = (0..all * threads).all(|cpu| leave.contains(&cpu));
+        let ports = if inline { homes.len() / 2 } else { homes.len() };
+        prop_assert_eq!(plan.placement.ports.len(), if nothing_left { 0 } else { ports });
+        let shared = plan.notes.iter().any(|note| note.contains("share them"));
+        let mut seen = Vec::new();
+        for port in &plan.placement.ports {
+            prop_assert!(!port.workers.is_empty() && !port.interrupts.is_empty(), "{:?}", port);
+            for cpu in port.workers.iter().chain(&port.interrupts) {
+                prop_assert!(facts.topology.cpus.contains_key(cpu) && !leave.contains(cpu), "CPU {}: {:?}", cpu, port);
+            }
+            // One CPU, one worker; queues are the card's.
+            prop_assert!(shared || port.workers.iter().all(|cpu| !seen.contains(cpu)), "{:?}", plan.placement);
+            seen.extend(&port.workers);
+            let most = port.interfaces.iter().map(|name| facts.interfaces[name].channels.unwrap().most.receive()).min().unwrap();
+            prop_assert!(port.interrupts.len() <= most as usize, "{:?}", port);
+            match port.spread {
+                Spread::Queues => prop_assert_eq!(&port.workers, &port.interrupts),
+                Spread::Flows => prop_assert!(port.symmetry != place::Symmetry::None || port.interrupts.len() == 1, "{:?}", port),
+            }
+        }
+        if !plan.engine.is_empty() {
+            let config = margay_config::Config::from_str(&plan.engine, "tuned").unwrap();
+            prop_assert!(config.node("af-packet").unwrap().children().all(|entry| entry.int("threads").unwrap() > Some(0)));
+        }
+    }
 }

@@ -1,13 +1,15 @@
 //! Recorded machines: the files of `/sys` and `/proc` that discovery reads and what cards answer, as one text.
 //!
-//!     # a comment
-//!     /path = text
-//!     /path -> target of a symbolic link
-//!     /path/                                   a folder
-//!     /path <<                                 a text of several lines,
-//!       which are indented
-//!     /cpu{0-3,8}/siblings = {n},{n+4}         one for each number; in a second list of the path it is called {m}
-//!     [card eth1]                              what ethtool would say; see `card/made_up.rs`
+//! ```text
+//! # a comment
+//! /path = text
+//! /path -> target of a symbolic link
+//! /path/                                   a folder
+//! /path <<                                 a text of several lines,
+//!   which are indented
+//! /cpu{0-3,8}/siblings = {n},{n+4}         one for each number; in a second list of the path it is called {m}
+//! [card eth1]                              what ethtool would say; see `card/made_up.rs`
+//! ```
 //!
 //! `margay tune discover --record FILE` writes such a text, `--on FILE` reads it.
 

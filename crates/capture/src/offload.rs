@@ -1,0 +1,136 @@
+//! Offloads of an interface: what the card and the kernel make of packets before they are captured.
+//!
+//! LRO and GRO merge received segments into larger packets, TSO and GSO cut large ones of the host's own only after they were
+//! captured. [`Offloads::disable`] switches off those that are on, and on again when it is dropped.
+
+use std::io;
+
+use crate::af_packet::Interface;
+use crate::af_packet::ring::Asker;
+use crate::live::LiveError;
+
+/// `ETHTOOL_GFLAGS`, `ETHTOOL_SFLAGS` and the bit of LRO in their number (`include/uapi/linux/ethtool.h`).
+const GET_FLAGS: u32 = 0x25;
+const SET_FLAGS: u32 = 0x26;
+const FLAG_LRO: u32 = 1 << 15;
+
+/// An offload with the commands that read and set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Offload {
+    /// As `ethtool -K` calls it.
+    name: &'static str,
+    get: u32,
+    set: u32,
+    /// Its bit, where one number has several.
+    bit: Option<u32>,
+}
+
+/// In the order in which they are switched off: GSO is what TSO falls back to.
+const ALL: [Offload; 4] = [
+    Offload { name: "lro", get: GET_FLAGS, set: SET_FLAGS, bit: Some(FLAG_LRO) },
+    Offload { name: "gro", get: 0x2b, set: 0x2c, bit: None },
+    Offload { name: "tso", get: 0x1e, set: 0x1f, bit: None },
+    Offload { name: "gso", get: 0x23, set: 0x24, bit: None },
+];
+
+impl Offload {
+    /// Whether it is on; `false` where the driver does not know it.
+    fn is_on(self, asker: &Asker, interface: &str) -> bool {
+        asker.number(interface, self.get).is_ok_and(|n| n & self.bit.unwrap_or(u32::MAX) != 0)
+    }
+
+    fn switch(self, asker: &Asker, interface: &str, on: bool) -> io::Result<()> {
+        let number = match self.bit {
+            None => u32::from(on),
+            Some(bit) => {
+                let now = asker.number(interface, self.get)?;
+                if on { now | bit } else { now & !bit }
+            }
+        };
+        asker.set_number(interface, self.set, number)
+    }
+}
+
+/// Offloads of an interface that are off as long as this is there.
+#[derive(Debug)]
+pub struct Offloads {
+    interface: String,
+    asker: Asker,
+    off: Vec<Offload>,
+    /// Those that the driver does not switch off.
+    fixed: Vec<&'static str>,
+}
+
+impl Offloads {
+    /// Switches off the offloads that are on. Those that a driver does not let go of stay on, and are in [`Offloads::fixed`].
+    ///
+    /// # Errors
+    /// There is no such interface; the process may not (`CAP_NET_ADMIN`).
+    pub fn disable(interface: &str) -> Result<Offloads, LiveError> {
+        Interface::find(interface)?;
+        let failed = |what, source| LiveError::System { interface: interface.to_owned(), what, source };
+        let asker = Asker::new().map_err(|e| failed("asking for its offloads", e))?;
+        let mut made = Offloads { interface: interface.to_owned(), asker, off: Vec::new(), fixed: Vec::new() };
+        for offload in ALL {
+            if !offload.is_on(&made.asker, interface) {
+                continue;
+            }
+            match offload.switch(&made.asker, interface, false) {
+                Ok(()) => made.off.push(offload),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(failed("switching its offloads off (that needs the capability CAP_NET_ADMIN)", e));
+                }
+                Err(_) => made.fixed.push(offload.name),
+            }
+        }
+        Ok(made)
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// What was switched off, by the names of `ethtool -K`.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.off.iter().map(|o| o.name)
+    }
+
+    /// What is on all the same.
+    pub fn fixed(&self) -> &[&'static str] {
+        &self.fixed
+    }
+
+    /// Switches them on again.
+    ///
+    /// # Errors
+    /// The first that the kernel does not switch; the others are on.
+    pub fn restore(&mut self) -> Result<(), LiveError> {
+        let mut result = Ok(());
+        for offload in std::mem::take(&mut self.off).into_iter().rev() {
+            if let Err(source) = offload.switch(&self.asker, &self.interface, true) {
+                let interface = self.interface.clone();
+                result =
+                    result.and(Err(LiveError::System { interface, what: "switching its offloads on again", source }));
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        // Who wants to know calls `restore`.
+        let _ = self.restore();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_is_an_error() {
+        assert!(matches!(Offloads::disable("no-such-card"), Err(LiveError::NoInterface(_))));
+    }
+}

@@ -1,0 +1,52 @@
+//! What settings do to a run: the events of the demo capture with a setting, and without it.
+
+mod process;
+
+use std::path::Path;
+use std::process::Output;
+
+use process::{folder, root};
+use serde_json::Value;
+
+/// Runs on the demo capture, with these settings in the place of the shipped ones.
+fn run(dir: &Path, settings: &[&str]) -> Output {
+    let mut command = process::engine(process::MARGAY, &root().join("etc/margay.yaml"), dir);
+    command.arg("-r").arg(root().join("demo/demo.pcap")).args(["-k", "none"]);
+    for s in settings {
+        command.args(["--set", s]);
+    }
+    let o = command.output().expect("the engine starts");
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    o
+}
+
+fn events(dir: &Path, kind: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("eve.json")).expect("events");
+    let all = text.lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
+    all.filter(|e| e["event_type"] == kind).collect()
+}
+
+/// The type of events at a place of the shipped configuration's list.
+const FRAME: &str = "outputs.1.eve-log.types.1.frame";
+
+#[test]
+fn as_much_of_a_frame_is_shown_as_is_asked_for() {
+    let printed = |dir: &Path| -> usize {
+        let frames = events(dir, "frame");
+        frames.iter().map(|e| e["frame"]["payload_printable"].as_str().map_or(0, str::len)).max().expect("frames")
+    };
+    let dir = folder("frames");
+    run(&dir, &[&format!("{FRAME}.enabled=yes")]);
+    assert!(printed(&dir) > 20);
+    let dir = folder("frames-short");
+    run(&dir, &[&format!("{FRAME}.enabled=yes"), &format!("{FRAME}.payload-buffer-size=11")]);
+    assert_eq!(printed(&dir), 10);
+}
+
+#[test]
+fn lines_of_the_log_are_chosen() {
+    let dir = folder("log-filter");
+    let o = run(&dir, &["logging.default-output-filter=^(i|Info): pcap"]);
+    let said = String::from_utf8_lossy(&o.stdout).into_owned();
+    assert!(said.lines().count() > 0 && said.lines().all(|l| l.starts_with("Info: pcap: ")), "{said}");
+}
