@@ -41,6 +41,60 @@ struct Side {
     header: Aes128,
 }
 
+impl Side {
+    /// Those of the client or of the server, by what their secrets are called.
+    fn new(initial: &Hkdf<Sha256>, version: u32, of: &str) -> Option<Side> {
+        let labels = match version {
+            V2 => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
+            _ => ["quic key", "quic iv", "quic hp"],
+        };
+        let mut secret = [0; 32];
+        expand(initial, of, &mut secret)?;
+        let secret = Hkdf::<Sha256>::from_prk(&secret).ok()?;
+        let (mut key, mut iv, mut header) = ([0; 16], [0; 12], [0; 16]);
+        expand(&secret, labels[0], &mut key)?;
+        expand(&secret, labels[1], &mut iv)?;
+        expand(&secret, labels[2], &mut header)?;
+        Some(Side { key: Aes128Gcm::new(&key.into()), iv, header: Aes128::new(&header.into()) })
+    }
+}
+
+/// Keys of a client, from the connection number that it begins with. The server's are only derived once a packet opens with them:
+/// anybody can send one that does not.
+pub(super) struct Attempt {
+    version: u32,
+    dcid: Vec<u8>,
+    initial: Hkdf<Sha256>,
+    client: Side,
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Attempt")
+    }
+}
+
+impl Attempt {
+    /// Those that follow from a connection number; `None` of a version that is not known.
+    pub(super) fn new(version: u32, dcid: &[u8]) -> Option<Attempt> {
+        let (_, initial) = Hkdf::<Sha256>::extract(Some(salt(version)?), dcid);
+        let client = Side::new(&initial, version, "client in")?;
+        Some(Attempt { version, dcid: dcid.to_vec(), initial, client })
+    }
+
+    /// Whether they are of this number.
+    pub(super) fn is_of(&self, version: u32, dcid: &[u8]) -> bool {
+        self.version == version && self.dcid == dcid
+    }
+
+    /// Decrypts a client's packet; `out` then has its frames, and the keys of both sides are known.
+    pub(super) fn open(&self, packet: &[u8], content: usize, out: &mut Vec<u8>) -> Option<Keys> {
+        self.client.open(packet, content, out)?;
+        let [client, server] = ["client in", "server in"].map(|of| Side::new(&self.initial, self.version, of));
+        Some(Keys([client?, server?]))
+    }
+}
+
 /// Keys of both.
 pub(super) struct Keys([Side; 2]);
 
@@ -52,32 +106,24 @@ impl std::fmt::Debug for Keys {
 
 impl Keys {
     /// Those that follow from the connection number that the client begins with; `None` of a version that is not known.
+    #[cfg(test)]
     pub(super) fn new(version: u32, dcid: &[u8]) -> Option<Keys> {
         let (_, initial) = Hkdf::<Sha256>::extract(Some(salt(version)?), dcid);
-        let labels = match version {
-            V2 => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
-            _ => ["quic key", "quic iv", "quic hp"],
-        };
-        let side = |label: &str| {
-            let mut secret = [0; 32];
-            expand(&initial, label, &mut secret)?;
-            let secret = Hkdf::<Sha256>::from_prk(&secret).ok()?;
-            let (mut key, mut iv, mut header) = ([0; 16], [0; 12], [0; 16]);
-            expand(&secret, labels[0], &mut key)?;
-            expand(&secret, labels[1], &mut iv)?;
-            expand(&secret, labels[2], &mut header)?;
-            Some(Side { key: Aes128Gcm::new(&key.into()), iv, header: Aes128::new(&header.into()) })
-        };
-        Some(Keys([side("client in")?, side("server in")?]))
+        Some(Keys([Side::new(&initial, version, "client in")?, Side::new(&initial, version, "server in")?]))
     }
 
     /// Decrypts a packet whose number begins at `content`; `out` then has its frames. `None` where that fails.
     pub(super) fn open(&self, dir: Direction, packet: &[u8], content: usize, out: &mut Vec<u8>) -> Option<()> {
-        let side = &self.0[dir.index()];
+        self.0[dir.index()].open(packet, content, out)
+    }
+}
+
+impl Side {
+    fn open(&self, packet: &[u8], content: usize, out: &mut Vec<u8>) -> Option<()> {
         // As if the number had its full length (RFC 9001 section 5.4.2).
         let sample: &[u8; 16] = packet.get(content + 4..)?.first_chunk()?;
         let mut mask = (*sample).into();
-        side.header.encrypt_block(&mut mask);
+        self.header.encrypt_block(&mut mask);
         let first = packet.first()? ^ (mask[0] & 0x0f);
         let len = usize::from(first & 3) + 1;
         let frames = content + len;
@@ -89,14 +135,14 @@ impl Keys {
             number = number << 8 | u64::from(*b);
         }
         // Of the first packets the number is short enough to be whole.
-        let mut nonce = side.iv;
+        let mut nonce = self.iv;
         for (n, b) in nonce.iter_mut().skip(4).zip(number.to_be_bytes()) {
             *n ^= b;
         }
         let (body, tag) = packet.get(frames..)?.split_last_chunk::<TAG>()?;
         out.clear();
         out.extend_from_slice(body);
-        side.key.decrypt_in_place_detached(Nonce::from_slice(&nonce), &head, out, Tag::from_slice(tag)).ok()
+        self.key.decrypt_in_place_detached(Nonce::from_slice(&nonce), &head, out, Tag::from_slice(tag)).ok()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::tx_list::{TxList, transactions_in_list};
 use super::events::Event;
 use super::frames;
 use super::hello::{Chlo, Crypto};
-use super::keys::{self, Keys};
+use super::keys::{self, Attempt, Keys};
 use super::packet::{self, Kind, Next, Packet};
 use super::tx::QuicTx;
 
@@ -19,6 +19,13 @@ use super::tx::QuicTx;
 const TXS_MAX: usize = 256;
 /// Most packets of a datagram.
 const PACKETS_MAX: usize = 16;
+
+/// Bytes that a client's datagram with an Initial packet has at least: a server discards a smaller one (RFC 9000 section 14.1).
+const INITIAL_MIN: usize = 1200;
+
+/// Connection numbers of a datagram from which keys are derived. All of its packets should have that of the first one, or are ignored
+/// (RFC 9000 section 12.2); who does not ignore them is followed a little.
+const DERIVED_MAX: usize = 2;
 
 /// Messages of the handshake (RFC 8446 section 4).
 const CLIENT_HELLO: u8 = 1;
@@ -29,6 +36,8 @@ const SERVER_HELLO: u8 = 2;
 pub(super) struct QuicParser {
     txs: TxList<QuicTx>,
     keys: Option<Box<Keys>>,
+    /// Keys that were derived last.
+    attempt: Option<Box<Attempt>>,
     crypto: [Crypto; 2],
     /// By direction: the hello was seen.
     greeted: [bool; 2],
@@ -45,11 +54,11 @@ impl QuicParser {
         }
     }
 
-    /// One packet, as a transaction.
-    fn packet(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>) -> QuicTx {
+    /// One packet, as a transaction. Keys may be derived from it as often as `fresh` says.
+    fn packet(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>, fresh: &mut usize) -> QuicTx {
         let mut tx = QuicTx::new(self.txs.next(), dir, p.version);
         match p.kind {
-            Kind::Initial if keys::known(p.version) => self.initial(cx, dir, p, &mut tx),
+            Kind::Initial if keys::known(p.version) => self.initial(cx, dir, p, fresh, &mut tx),
             Kind::Initial | Kind::Clear => {
                 let mut chlo = None;
                 // What is too short for its header has no frames.
@@ -63,16 +72,16 @@ impl QuicParser {
             }
             Kind::Retry if dir == Direction::ToClient && !std::mem::replace(&mut self.retried, true) => {
                 // The client begins anew, with another connection number; it listens to one Retry (RFC 9000 section 17.2.5.2).
-                (self.keys, self.crypto, self.greeted) = (None, Default::default(), [false; 2]);
+                (self.keys, self.attempt, self.crypto, self.greeted) = (None, None, Default::default(), [false; 2]);
             }
             Kind::Retry | Kind::Secret | Kind::Negotiation => {}
         }
         tx
     }
 
-    fn initial(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>, tx: &mut QuicTx) {
+    fn initial(&mut self, cx: &mut Parse<'_>, dir: Direction, p: &Packet<'_>, fresh: &mut usize, tx: &mut QuicTx) {
         let mut clear = std::mem::take(&mut cx.shared.scratch);
-        let opened = self.open(dir, p, &mut clear);
+        let opened = self.open(dir, p, fresh, &mut clear);
         if opened.is_none() {
             tx.base.events.add(Event::FailedDecrypt as u8);
         } else if self.greeted[dir.index()] {
@@ -106,7 +115,7 @@ impl QuicParser {
     }
 
     /// Decrypts a packet, with keys that follow from it where it is the client's and those that are there do not fit.
-    fn open(&mut self, dir: Direction, p: &Packet<'_>, out: &mut Vec<u8>) -> Option<()> {
+    fn open(&mut self, dir: Direction, p: &Packet<'_>, fresh: &mut usize, out: &mut Vec<u8>) -> Option<()> {
         if let Some(keys) = &self.keys
             && keys.open(dir, p.whole, p.content, out).is_some()
         {
@@ -115,8 +124,12 @@ impl QuicParser {
         if dir == Direction::ToClient {
             return None;
         }
-        let keys = Keys::new(p.version, p.dcid)?;
-        keys.open(dir, p.whole, p.content, out)?;
+        if self.attempt.as_ref().is_none_or(|a| !a.is_of(p.version, p.dcid)) {
+            *fresh = fresh.checked_sub(1)?;
+            self.attempt = Some(Box::new(Attempt::new(p.version, p.dcid)?));
+        }
+        let keys = self.attempt.as_ref()?.open(p.whole, p.content, out)?;
+        self.attempt = None;
         if self.keys.is_some() {
             // Another connection in the same flow, or the same after versions were negotiated.
             (self.crypto, self.greeted) = (Default::default(), [false; 2]);
@@ -133,11 +146,12 @@ impl Parser for QuicParser {
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let mut rest = data;
+        let mut fresh = if data.len() >= INITIAL_MIN { DERIVED_MAX } else { 0 };
         for _ in 0..PACKETS_MAX {
             match packet::next(rest) {
                 None | Some(Next::Other) => break,
                 Some(Next::Packet(p, behind)) => {
-                    let tx = self.packet(cx, dir, &p);
+                    let tx = self.packet(cx, dir, &p, &mut fresh);
                     self.push(cx, tx);
                     if self.greeted == [true; 2] {
                         return Parsed { consumed: data.len(), outcome: Outcome::Done };

@@ -90,7 +90,9 @@ fn crypto(offset: usize, data: &[u8]) -> Vec<u8> {
 }
 
 fn packet(version: u32, dir: Direction, dcid: &[u8], frames: &[u8]) -> Vec<u8> {
-    let frames = [frames, &[0; 8]].concat();
+    // A client fills its datagram up with padding, which is a frame of zeros.
+    let padding = if dir == ToServer { 1180usize.saturating_sub(frames.len()).max(8) } else { 8 };
+    let frames = [frames, &vec![0; padding]].concat();
     let kind = if version == super::keys::V2 { 0xd0 } else { 0xc0 };
     let len = 0x4000 | (1 + frames.len() + 16) as u16;
     let to = if dir == ToServer { dcid } else { b"client" };
@@ -211,5 +213,42 @@ proptest! {
             t.feed(if *client { ToServer } else { ToClient }, d);
         }
         prop_assert!(t.parser.txs().end <= 16 * datagrams.len() as u64);
+    }
+}
+
+#[test]
+fn keys_are_derived_where_a_server_would_listen() {
+    let hello = packet(1, ToServer, DCID, &crypto(0, &client_hello()));
+    let other = |n: u8| {
+        let mut p = packet(1, ToServer, &[n; 8], &crypto(0, b"x"));
+        // Nobody can decrypt it.
+        *p.last_mut().unwrap() ^= 1;
+        p
+    };
+    // A datagram that is too small for a client's first one: a server discards it.
+    let short = Keys::new(1, DCID).unwrap().seal(
+        ToServer,
+        &[&[0xc0, 0, 0, 0, 1, 8][..], DCID, &[0, 0, 0x40, 128]].concat(),
+        5,
+        &[&crypto(0, &client_hello()[..60])[..], &[0; 46]].concat(),
+    );
+    let mut t = Talk::new();
+    t.feed(ToServer, &short);
+    assert_eq!((t.events(), t.text("quic.sni", ToServer).len()), (vec!["failed_decrypt"], 0));
+    // One that is broken before one that is not, with the same number: the keys are the same.
+    let mut broken = hello.clone();
+    *broken.last_mut().unwrap() ^= 1;
+    let mut t = Talk::new();
+    t.feed(ToServer, &[&broken[..], &hello].concat());
+    assert_eq!(t.text("quic.sni", ToServer), ["a.example"]);
+    // Another number before it, and one too many.
+    for (before, found) in [(1u8, 1), (2, 0)] {
+        let mut t = Talk::new();
+        let all: Vec<u8> = (0..before).flat_map(other).chain(hello.iter().copied()).collect();
+        t.feed(ToServer, &all);
+        assert_eq!(t.text("quic.sni", ToServer).len(), found, "{before}");
+        // The next datagram is looked at all the same.
+        t.feed(ToServer, &hello);
+        assert_eq!(t.text("quic.sni", ToServer), ["a.example"]);
     }
 }
