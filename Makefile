@@ -33,9 +33,11 @@ build: setup ## build for release
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
 
-lint: setup ## formatting and lints
+lint: ## formatting and lints, of the fuzz targets too
+	@tools/setup lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
 unit: setup ## unit, integration and property tests
 	@tools/setup $(TEST_PACKAGES)

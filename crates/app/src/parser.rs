@@ -167,6 +167,8 @@ pub struct Parsed {
 pub enum Outcome {
     /// More of the same.
     More,
+    /// The same, and what the parser left of the other direction, waiting for this one, is to be offered again at once.
+    Resume,
     /// The parser wants no more of this flow, in either direction: what follows is none of its business (a tunnel).
     Done,
     /// It cannot make sense of it; the flow goes on without a parser.

@@ -280,6 +280,7 @@ impl AppSession {
         self.told.note();
         match outcome {
             Outcome::More => Fed { consumed, again: false },
+            Outcome::Resume => Fed { consumed, again: true },
             Outcome::Done => {
                 (self.off, self.parsing) = (true, false);
                 Fed { consumed, again: false }

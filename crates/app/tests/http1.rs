@@ -36,6 +36,14 @@ impl Talk {
     }
 
     fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        self.offer(dir, data, end);
+        while self.outcome == Outcome::Resume {
+            self.outcome = Outcome::More;
+            self.offer(dir.reverse(), b"", false);
+        }
+    }
+
+    fn offer(&mut self, dir: Direction, data: &[u8], end: bool) {
         if self.outcome != Outcome::More {
             return;
         }
@@ -228,6 +236,12 @@ fn connect_and_upgrade_hand_over() {
     t.feed(ToClient, b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", false);
     t.feed(ToServer, b"GET /after HTTP/1.1\r\n\r\n", false);
     has(&t.seen(), &["http.uri ToServer /after"]);
+    // What was sent with the request that is refused is read with the refusal.
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, b"CONNECT a:443 HTTP/1.1\r\n\r\nGET /at-once HTTP/1.1\r\n\r\n", false);
+    t.feed(ToClient, b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n", false);
+    has(&t.seen(), &["http.uri ToServer /at-once"]);
+    assert_eq!(t.waiting, [b"", b""]);
     let mut t = Talk::with(AppConfig::default());
     t.feed(ToServer, b"GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", false);
     t.feed(ToClient, b"HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n\0\0", false);

@@ -33,6 +33,14 @@ impl Talk {
     }
 
     fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        self.offer(dir, data, end);
+        while self.outcome == Outcome::Resume {
+            self.outcome = Outcome::More;
+            self.offer(dir.reverse(), b"", false);
+        }
+    }
+
+    fn offer(&mut self, dir: Direction, data: &[u8], end: bool) {
         if self.outcome != Outcome::More {
             return;
         }
@@ -168,6 +176,42 @@ fn parts_that_are_files() {
     }
 }
 
+/// A message within the message may be in a coding, as mail programs see it (though RFC 2046 section 5.2.1 forbids that).
+#[test]
+fn messages_within_in_a_coding() {
+    use base64::Engine;
+    let base64 = |text: &str, width: usize| {
+        let code = base64::engine::general_purpose::STANDARD.encode(text.replace('\n', "\r\n"));
+        code.as_bytes().chunks(width).map(|l| String::from_utf8_lossy(l).into_owned() + "\n").collect::<String>()
+    };
+    let inner = "Subject: inner\nContent-Type: multipart/mixed; boundary=CC\n\n--CC\nContent-Type: x/y; name=hidden.exe\n\
+                 Content-Transfer-Encoding: base64\n\nTVqQAA==\n--CC\nContent-Type: text/plain\n\nhttp://in.example/a\n--CC--\n";
+    let head = "Subject: outer\nContent-Type: multipart/mixed; boundary=BB\n\n--BB\n";
+    let of = |coding: &str, body: &str| {
+        format!("{head}Content-Type: message/rfc822\nContent-Transfer-Encoding: {coding}\n\n{body}\n--BB--")
+    };
+    let twice = format!("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{}", base64(inner, 60));
+    for (what, message) in [
+        ("base64", of("base64", &base64(inner, 76))),
+        ("in lines of any length", of("BASE64", &base64(inner, 1))),
+        ("behind empty lines", of("base64", &format!("\n\n{}", base64(inner, 72)))),
+        ("quoted-printable", of("quoted-printable", &inner.replace('=', "=3D"))),
+        ("only said to be", of("base64", inner)),
+        ("twice", of("base64", &base64(&twice, 76))),
+    ] {
+        let t = mail(&message);
+        assert_eq!(t.files(0), [("hidden.exe".to_owned(), 4)], "{what}: {:?}", t.events(0));
+        assert_eq!(t.buffer(0, "email.url", 0).as_deref(), Some("in.example/a"), "{what}");
+        assert_eq!(t.buffer(0, "email.subject", 0).as_deref(), Some("outer"), "{what}");
+    }
+    // They are within each other to a depth.
+    let mut deep = inner.to_owned();
+    for _ in 0..12 {
+        deep = format!("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{}", base64(&deep, 76));
+    }
+    assert!(mail(&deep).events(0).contains(&"mime_parse_failed"));
+}
+
 #[test]
 fn what_is_odd_about_a_message() {
     let long = "x".repeat(999);
@@ -235,6 +279,66 @@ fn a_rejected_mail_leaves_commands() {
     assert_eq!(t.events(0), ["data_command_rejected"]);
     assert_eq!(t.log(0), r#"{"smtp":{"helo":"me","mail_from":"<a@b>","rcpt_to":["<c@d>"]}}"#);
     assert_eq!(t.log(1), r#"{"smtp":{"helo":"me","mail_from":"<e@f>"},"email":{"status":"PARSE_DONE"}}"#);
+}
+
+/// What a client sends without waiting is read as commands where the server refused the mail.
+#[test]
+fn commands_behind_a_refused_mail_are_read() {
+    let hidden = "> MAIL FROM:<evil@b>\n> RCPT TO:<c@d>\n> DATA\n> Subject: hidden\n> \n> http://evil.example/x\n> .\n";
+    let granted = "< 250 ok\n< 250 ok\n< 354 go\n< 250 ok\n";
+    for (refused, reply) in [
+        ("> DATA\n", "< 503 no recipients\n"),
+        ("> DATA\n", "< 421 too busy\n"),
+        ("> BDAT 400 LAST\n", "< 500 what\n"),
+        ("> BDAT 400 LAST\n", "< 502 not here\n"),
+        ("> AUTH LOGIN\n> DATA\n", "< 334 VXNlcm5hbWU6\n< 535 no\n"),
+        ("> AUTH LOGIN\n> BDAT 400 LAST\n", "< 334 VXNlcm5hbWU6\n< 535 no\n"),
+        ("> AUTH LOGIN\n> STARTTLS\n", "< 334 VXNlcm5hbWU6\n< 535 no\n"),
+        ("> STARTTLS\n", "< 454 not now\n"),
+    ] {
+        for piece in [usize::MAX, 1, 5] {
+            let mut t = Talk::with(AppConfig::default());
+            t.say(BEGIN, piece);
+            t.say("< 250 ok\n", piece);
+            // All of it comes before the first reply.
+            t.say(&format!("{refused}{hidden}{reply}{granted}"), piece);
+            assert_eq!(t.outcome, Outcome::More);
+            let found = t.parser.txs().any(|id| {
+                t.buffer(id, "email.subject", 0).as_deref() == Some("hidden")
+                    && t.buffer(id, "smtp.mail_from", 0).as_deref() == Some("<evil@b>")
+                    && t.buffer(id, "email.url", 0).as_deref() == Some("evil.example/x")
+            });
+            assert!(found, "{refused} {reply} in pieces of {piece}: {:#?}", t.seen());
+        }
+    }
+}
+
+/// A step of an authentication may look like a command.
+#[test]
+fn credentials_are_no_commands() {
+    for step in ["DATA", "STARTTLS", "BDAT 100 LAST", "QUIT"] {
+        let t = talk(&format!(
+            "{BEGIN}> AUTH LOGIN\n< 334 VXNlcm5hbWU6\n> {step}\n< 334 UGFzc3dvcmQ6\n> {step}\n< 235 ok\n{MAIL}> Subject: s\n> .\n< 250 ok\n"
+        ));
+        assert_eq!(t.buffer(0, "email.subject", 0).as_deref(), Some("s"), "{step}: {:#?}", t.seen());
+        assert!(t.events(0).is_empty(), "{step}: {:?}", t.events(0));
+    }
+}
+
+/// What a server that knows chunks refuses is a chunk all the same.
+#[test]
+fn a_refused_chunk_is_passed_over() {
+    let t = talk(&format!("{BEGIN}> BDAT 16 LAST\n< 503 first MAIL\n> MAIL FROM:<x@y>\n< 250 ok\n"));
+    assert!(t.parser.txs().all(|id| t.buffer(id, "smtp.mail_from", 0).is_none()), "{:#?}", t.seen());
+}
+
+/// More than is kept until a reply comes.
+#[test]
+fn a_flood_behind_a_refused_mail() {
+    let flood = "> 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n".repeat(2000);
+    let t = talk(&format!("{BEGIN}> DATA\n{flood}< 503 no\n{MAIL}> Subject: s\n> .\n< 250 ok\n"));
+    let subjects: Vec<_> = t.parser.txs().filter_map(|id| t.buffer(id, "email.subject", 0)).collect();
+    assert_eq!(subjects, ["s"], "{:?}", t.seen());
 }
 
 #[test]

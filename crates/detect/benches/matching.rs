@@ -60,7 +60,7 @@ fn scan(b: Bencher<'_, '_>, (engine, n): (&str, usize)) {
     scratch.prepare(&matcher).unwrap();
     b.counter(BytesCount::new(data.len())).bench_local(|| {
         let mut hits = 0;
-        scratch.scan(&matcher, black_box(&data), |_, _, _| hits += 1);
+        scratch.scan(&matcher, black_box(&data), |_, _, _| hits += 1).expect("the scratch is prepared");
         hits
     });
 }

@@ -27,8 +27,10 @@ pub struct DetectConfig {
     pub pcre_match_limit_recursion: u32,
     /// `asn1-max-frames`: most outermost elements that `asn1` looks at.
     pub asn1_frames: u32,
-    /// Most entries of thresholds that a worker keeps; from `detect.thresholds.memcap`.
-    pub threshold_entries: usize,
+    /// `detect.thresholds.memcap`: most bytes of what thresholds count, of all workers that count together.
+    pub threshold_memcap: u64,
+    /// `detect.thresholds.hash-size`: entries that the table has places for from the start on; it grows.
+    pub threshold_hash_size: usize,
     /// Most tagged hosts, and most tagged flows, that a worker keeps.
     pub tag_entries: usize,
     /// Most bits of hosts that a worker keeps; from `host.memcap`.
@@ -69,7 +71,8 @@ impl Default for DetectConfig {
             pcre_match_limit: 3500,
             pcre_match_limit_recursion: 1500,
             asn1_frames: crate::inspect::asn1::FRAMES,
-            threshold_entries: 256 * 1024,
+            threshold_memcap: 16 << 20,
+            threshold_hash_size: 16384,
             tag_entries: 64 * 1024,
             host_entries: 256 * 1024,
             pair_entries: 64 * 1024,

@@ -11,10 +11,12 @@ pub struct DetectCounters {
     pub alert_queue_overflow: u64,
     /// Alerts that thresholds kept back.
     pub alerts_suppressed: u64,
-    /// Matches that no threshold could count because the table was full; they alerted.
+    /// Entries of thresholds that went while they were in use, because the table was full.
     pub threshold_memcap: u64,
     /// Entries of thresholds now.
     pub threshold_entries: u64,
+    /// Bytes that they take.
+    pub threshold_memuse: u64,
     /// Tags that were not set because the table was full.
     pub tag_memcap: u64,
     /// Bits of hosts that were not set because the table was full.
@@ -23,6 +25,8 @@ pub struct DetectCounters {
     pub var_memcap: u64,
     /// Data that was not put in a set because the set was full.
     pub dataset_memcap: u64,
+    /// Buffers that the pattern matcher could not search: they were searched without it.
+    pub search_errors: u64,
     /// What went wrong in scripts.
     pub lua: LuaCounters,
     /// Packets inspected.
@@ -41,10 +45,12 @@ impl DetectCounters {
             alerts_suppressed: self.alerts_suppressed + other.alerts_suppressed,
             threshold_memcap: self.threshold_memcap + other.threshold_memcap,
             threshold_entries: self.threshold_entries + other.threshold_entries,
+            threshold_memuse: self.threshold_memuse + other.threshold_memuse,
             tag_memcap: self.tag_memcap + other.tag_memcap,
             host_memcap: self.host_memcap + other.host_memcap,
             var_memcap: self.var_memcap + other.var_memcap,
             dataset_memcap: self.dataset_memcap + other.dataset_memcap,
+            search_errors: self.search_errors + other.search_errors,
             lua: self.lua.and(other.lua),
             packets: self.packets + other.packets,
             candidates: self.candidates + other.candidates,
@@ -58,10 +64,12 @@ impl DetectCounters {
         f("detect.alerts_suppressed", self.alerts_suppressed);
         f("detect.threshold_memcap", self.threshold_memcap);
         f("detect.threshold_entries", self.threshold_entries);
+        f("detect.threshold_memuse", self.threshold_memuse);
         f("detect.tag_memcap", self.tag_memcap);
         f("detect.host_memcap", self.host_memcap);
         f("detect.flowvar_memcap", self.var_memcap);
         f("detect.dataset_memcap", self.dataset_memcap);
+        f("detect.search_errors", self.search_errors);
         f("detect.lua.errors", self.lua.errors);
         f("detect.lua.blocked_function_errors", self.lua.blocked);
         f("detect.lua.instruction_limit_errors", self.lua.instructions);

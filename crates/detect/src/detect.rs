@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use margay_app::file::FileWants;
 use margay_app::{AppProto, PROTOCOLS, Protocol};
@@ -30,8 +30,8 @@ use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError, Scratch};
 use crate::order;
 use crate::pcre::PcreLimits;
 use crate::rule::{CompiledRule, Refused};
-use crate::shareable::Shared;
-use crate::threshold::{Counts, Thresholds};
+use crate::shareable::{SHARDS, Shards, Shared};
+use crate::threshold::{Counts, ThresholdState, Thresholds};
 use crate::tx::{TxBuilder, TxGroups, payload_pattern};
 
 /// What came of compiling rules.
@@ -256,8 +256,9 @@ impl Detect {
     pub(crate) fn shared(&self) -> &(Shared<Counts>, Shared<Tables>) {
         let c = &self.config;
         self.shared.get_or_init(|| {
-            let hosts = Tables::new(c.host_entries, c.pair_entries);
-            (Arc::new(Mutex::new(Counts::new(c.threshold_entries))), Arc::new(Mutex::new(hosts)))
+            let part = |entries: usize| entries.div_ceil(SHARDS);
+            let hosts = Shards::new(|| Tables::new(part(c.host_entries), part(c.pair_entries)));
+            (ThresholdState::shared(c.threshold_memcap, c.threshold_hash_size), hosts)
         })
     }
 

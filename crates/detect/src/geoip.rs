@@ -30,7 +30,7 @@ impl Countries {
     }
 
     /// The country that an IPv4 address is in, by its ISO 3166-1 code. As documented nothing is known of others.
-    fn country(&self, address: IpAddr) -> Option<&str> {
+    pub fn country(&self, address: IpAddr) -> Option<&str> {
         if !address.is_ipv4() {
             return None;
         }

@@ -1,17 +1,18 @@
 //! Bits that rules keep with hosts and pairs of hosts: `xbits` and `hostbits`.
 //!
 //! A bit lives until its time is over; setting it again renews that. The number of bits is limited: where the table is
-//! full, bits whose time is over are thrown out, and if there is none the new one is not set, and counted.
+//! full a few of its bits are looked at, and those whose time is over go; where there is none among them the new bit is not
+//! set, and counted. The tables are keyed at random ([`crate::bounded`]).
 //!
-//! A worker has tables of its own, without a lock. Where there are several workers they share one, since the flows of a host
-//! are of all of them: it is behind a lock that only rules on such bits ask for.
+//! A worker has tables of its own, without a lock. Where there are several workers they share theirs, since the flows of a
+//! host are of all of them: each part of them is behind a lock that only rules on such bits ask for.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use margay_packet::Time;
 
+use crate::bounded::{Bounded, Inserted, Worth};
 use crate::shareable::{About, InOrder, Shareable, Shared};
 
 /// What a bit hangs on.
@@ -49,34 +50,25 @@ pub(crate) struct Tables {
 
 #[derive(Debug)]
 struct Bits {
-    bits: HashMap<(HostKey, u32), Time>,
-    limit: usize,
-    /// When to look for bits to throw out again, so that a full table is not walked for every packet.
-    sweep: Time,
+    bits: Bounded<(HostKey, u32), Time>,
     refused: u64,
 }
 
 impl Bits {
     fn new(limit: usize) -> Self {
-        Bits { bits: HashMap::new(), limit, sweep: Time(i64::MIN), refused: 0 }
+        Bits { bits: Bounded::new(limit), refused: 0 }
     }
 
     fn set(&mut self, key: (HostKey, u32), now: Time, until: Time) -> bool {
-        if let Some(bit) = self.bits.get_mut(&key) {
-            *bit = until;
-            return true;
-        }
-        if self.bits.len() >= self.limit {
-            if now >= self.sweep {
-                self.bits.retain(|_, &mut until| until >= now);
-                self.sweep = Time(now.0.saturating_add(1_000_000));
-            }
-            if self.bits.len() >= self.limit {
+        let worth = |until: &Time| if *until < now { Worth::Nothing } else { Worth::Kept };
+        match self.bits.insert(key, || until, worth) {
+            Inserted::There(bit) => *bit = until,
+            Inserted::New { .. } => {}
+            Inserted::Full => {
                 self.refused += 1;
                 return false;
             }
         }
-        self.bits.insert(key, until);
         true
     }
 }
@@ -102,8 +94,10 @@ impl Tables {
 
     fn take_over(&mut self, old: &mut Tables) {
         for (new, old) in [(&mut self.hosts, &mut old.hosts), (&mut self.pairs, &mut old.pairs)] {
+            let limit = new.bits.limit();
             std::mem::swap(&mut new.bits, &mut old.bits);
-            (new.sweep, new.refused) = (old.sweep, old.refused);
+            new.bits.set_limit(limit);
+            new.refused = old.refused;
         }
     }
 }
@@ -131,18 +125,23 @@ impl HostVars {
 
     /// Most bits that there may be of hosts, and of pairs.
     pub fn limits(&self) -> [usize; 2] {
-        self.0.with(|t| [t.hosts.limit, t.pairs.limit])
+        let mut sum = [0; 2];
+        self.0.each(|t| sum = [sum[0] + t.hosts.bits.limit(), sum[1] + t.pairs.bits.limit()]);
+        sum
     }
 
     /// Sets how many bits there may be at most; those that are there stay.
     pub fn set_limits(&mut self, [hosts, pairs]: [usize; 2]) {
-        self.0.with_mut(|t| (t.hosts.limit, t.pairs.limit) = (hosts, pairs));
+        self.0.each_mut(|t, parts| {
+            t.hosts.bits.set_limit(hosts.div_ceil(parts));
+            t.pairs.bits.set_limit(pairs.div_ceil(parts));
+        });
     }
 
     /// The bits of `key` at `now`, of the names below `names`: names, and until when. Asks for each name; the tables are not
     /// walked.
     pub fn bits_of(&self, key: HostKey, names: u32, now: Time) -> Vec<(u32, Time)> {
-        self.0.with(|t| {
+        self.0.look(&key, |t| {
             let bits = &t.of(key).bits;
             (0..names).filter_map(|n| Some((n, *bits.get(&(key, n))?))).filter(|b| b.1 >= now).collect()
         })
@@ -151,7 +150,7 @@ impl HostVars {
     /// Whether bit `name` is set on `key` at `now`.
     pub fn is_set(&self, key: HostKey, name: u32, now: Time) -> bool {
         self.0.wait(key.about());
-        self.0.with(|t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
+        self.0.look(&key, |t| t.of(key).bits.get(&(key, name)).is_some_and(|&until| until >= now))
     }
 
     /// Sets the bit for `seconds`; 0 for as long as the table lives. `false` where there was no room.
@@ -159,18 +158,20 @@ impl HostVars {
         let until =
             if seconds == 0 { Time(i64::MAX) } else { Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)) };
         self.0.wait(key.about());
-        self.0.with_mut(|t| t.of_mut(key).set((key, name), now, until))
+        self.0.at(&key, |t| t.of_mut(key).set((key, name), now, until))
     }
 
     /// Clears the bit.
     pub fn unset(&mut self, key: HostKey, name: u32) {
         self.0.wait(key.about());
-        self.0.with_mut(|t| t.of_mut(key).bits.remove(&(key, name)));
+        self.0.at(&key, |t| t.of_mut(key).bits.remove(&(key, name)));
     }
 
     /// How many bits the tables hold, those included whose time is over but that are still there.
     pub fn len(&self) -> usize {
-        self.0.with(|t| t.hosts.bits.len() + t.pairs.bits.len())
+        let mut sum = 0;
+        self.0.each(|t| sum += t.hosts.bits.len() + t.pairs.bits.len());
+        sum
     }
 
     /// Whether they hold none.
@@ -180,15 +181,16 @@ impl HostVars {
 
     /// How many bits were not set because a table was full.
     pub fn refused(&self) -> u64 {
-        self.0.with(|t| t.hosts.refused + t.pairs.refused)
+        let mut sum = 0;
+        self.0.each(|t| sum += t.hosts.refused + t.pairs.refused);
+        sum
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
+    use crate::shareable::{SHARDS, Shards};
 
     fn ip(n: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, n])
@@ -212,13 +214,13 @@ mod tests {
 
     #[test]
     fn workers_share() {
-        let tables: Shared<Tables> = Arc::new(Mutex::new(Tables::new(10, 10)));
+        let tables: Shared<Tables> = Shards::new(|| Tables::new(2, 2));
         let (mut a, mut b) = (HostVars::new(1, 1), HostVars::new(1, 1));
         a.share(&tables);
         b.share(&tables);
         let (key, now) = (HostKey::Host(ip(1)), Time::new(10, 0));
         a.set(key, 1, now, 5);
-        assert!(b.is_set(key, 1, now) && b.limits() == [10, 10]);
+        assert!(b.is_set(key, 1, now) && b.limits() == [2 * SHARDS; 2]);
         // A reload of one of them leaves them together.
         let mut c = HostVars::new(3, 3);
         c.take_over(&mut a);

@@ -33,6 +33,7 @@
 //! when another set of rules takes the place of this one is the matter of [`lineage`].
 
 mod ahead;
+mod bounded;
 pub mod buffer;
 pub mod checks;
 mod commonplace;

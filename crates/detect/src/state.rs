@@ -24,7 +24,7 @@ use crate::input::{Alert, Input, StreamChunk, Verdict, of_flow};
 use crate::inspect::InspectContext;
 use crate::kind::RuleKind;
 use crate::lua::WorkerScripts;
-use crate::mpm::{MpmError, Scratch};
+use crate::mpm::{MpmError, ScanError, Scratch};
 use crate::rule::{ChangesBits, CompiledRule, Inspection};
 use crate::shareable::InOrder;
 use crate::tag::{Tagged, Tags};
@@ -104,7 +104,7 @@ impl<W: Watch> State<W> {
             replacements: Vec::new(),
             contexts: Vec::new(),
             tx: TxScratch::default(),
-            thresholds: ThresholdState::new(c.threshold_entries),
+            thresholds: ThresholdState::new(c.threshold_memcap, c.threshold_hash_size),
             tags: Tags::new(c.tag_entries),
             hosts: HostVars::new(c.host_entries, c.pair_entries),
             packet_vars: CapturedVars::default(),
@@ -140,6 +140,7 @@ impl<W: Watch> State<W> {
             self.hosts.take_over(&mut old.hosts);
         }
         self.counters = old.counters;
+        self.counters.search_errors += old.scratch.failures().0;
         self.scripts.counters = old.lua_counters();
         self.context.set_full = old.context.set_full;
         self.context.order = self.context.order.take().or(old.context.order.take());
@@ -151,15 +152,22 @@ impl<W: Watch> State<W> {
         &self.alerts
     }
 
+    /// How the first search that failed did so.
+    pub(crate) fn search_error(&self) -> Option<ScanError> {
+        self.scratch.failures().1
+    }
+
     /// What was counted.
     pub(crate) fn counters(&self) -> DetectCounters {
-        let (threshold_entries, threshold_memcap) = self.thresholds.used();
+        let thresholds = self.thresholds.used();
         DetectCounters {
-            threshold_memcap,
-            threshold_entries: threshold_entries as u64,
+            threshold_memcap: thresholds.evicted,
+            threshold_entries: thresholds.entries as u64,
+            threshold_memuse: thresholds.memory,
             tag_memcap: self.tags.memcap,
             host_memcap: self.hosts.refused(),
             dataset_memcap: self.context.set_full,
+            search_errors: self.counters.search_errors + self.scratch.failures().0,
             lua: self.lua_counters(),
             ..self.counters
         }

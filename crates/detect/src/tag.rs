@@ -3,11 +3,12 @@
 //! A tag counts the packet that set it, and holds from the next one on. A packet may be tagged and alert; where it sets a
 //! tag again that it finds over, that one had it still.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use margay_packet::Time;
 use margay_rules::ast::{Tag, TagScope, TagUnit};
+
+use crate::bounded::{Bounded, Inserted, Worth};
 
 /// How many packets a tag without a count holds for.
 const DEFAULT_PACKETS: u64 = 256;
@@ -35,12 +36,10 @@ pub struct FlowTags(Vec<Active>);
 /// Tags of flows and hosts that one worker knows.
 #[derive(Debug)]
 pub(crate) struct Tags {
-    flows: HashMap<u64, Vec<Active>>,
-    hosts: HashMap<IpAddr, Vec<Active>>,
-    max: usize,
+    flows: Bounded<u64, Vec<Active>>,
+    hosts: Bounded<IpAddr, Vec<Active>>,
     /// Tags that were not set because a table or list was full.
     pub(crate) memcap: u64,
-    next_sweep: Time,
 }
 
 /// An unused tag is forgotten after this many microseconds.
@@ -84,19 +83,22 @@ fn count(tags: &mut Vec<Active>, p: &Tagged) -> bool {
 
 impl Tags {
     pub(crate) fn new(max: usize) -> Self {
-        Tags { flows: HashMap::new(), hosts: HashMap::new(), max, memcap: 0, next_sweep: Time::default() }
+        Tags { flows: Bounded::new(max), hosts: Bounded::new(max), memcap: 0 }
     }
 
     /// Takes over the tags of rules before a reload; the limit is its own.
     pub(crate) fn take_over(&mut self, old: &mut Tags) {
+        let (flows, hosts) = (self.flows.limit(), self.hosts.limit());
         std::mem::swap(&mut self.flows, &mut old.flows);
         std::mem::swap(&mut self.hosts, &mut old.hosts);
-        (self.memcap, self.next_sweep) = (old.memcap, old.next_sweep);
+        self.flows.set_limit(flows);
+        self.hosts.set_limit(hosts);
+        self.memcap = old.memcap;
     }
 
     /// Whether nothing is tagged.
     pub(crate) fn is_empty(&self) -> bool {
-        self.flows.is_empty() && self.hosts.is_empty()
+        self.flows.len() == 0 && self.hosts.len() == 0
     }
 
     /// Counts a packet in all tags that hold for it; whether there was one.
@@ -110,7 +112,7 @@ impl Tags {
                 self.flows.remove(&id);
             }
         }
-        if !self.hosts.is_empty() {
+        if self.hosts.len() != 0 {
             for a in [p.src, p.dst] {
                 if let Some(tags) = self.hosts.get_mut(&a) {
                     held |= count(tags, p);
@@ -137,17 +139,10 @@ impl Tags {
             TagUnit::Seconds => 0,
         };
         let active = Active { rule, unit, limit, count, start: p.time, last: p.time, over: false };
-        let full = self.flows.len() >= self.max || self.hosts.len() >= self.max;
-        if full && p.time >= self.next_sweep {
-            self.next_sweep = Time(p.time.0.saturating_add(1_000_000));
-            let old = |l: &mut Vec<Active>| l.iter().any(|t| p.time.micros_since(t.last) < IDLE);
-            self.flows.retain(|_, l| old(l));
-            self.hosts.retain(|_, l| old(l));
-        }
         let list = match (tag.scope, p.flow) {
-            (TagScope::Session, Some(id)) => room(&mut self.flows, id, self.max),
-            (TagScope::HostSource, _) => room(&mut self.hosts, p.src, self.max),
-            (TagScope::HostDestination | TagScope::Session, _) => room(&mut self.hosts, p.dst, self.max),
+            (TagScope::Session, Some(id)) => room(&mut self.flows, id, p.time),
+            (TagScope::HostSource, _) => room(&mut self.hosts, p.src, p.time),
+            (TagScope::HostDestination | TagScope::Session, _) => room(&mut self.hosts, p.dst, p.time),
         };
         let Some(list) = list else {
             self.memcap = self.memcap.saturating_add(1);
@@ -168,7 +163,7 @@ impl Tags {
 
     /// Takes out the tags of a flow that goes on at another worker.
     pub(crate) fn leave(&mut self, id: u64) -> Option<FlowTags> {
-        if self.flows.is_empty() {
+        if self.flows.len() == 0 {
             return None;
         }
         self.flows.remove(&id).map(FlowTags)
@@ -176,7 +171,8 @@ impl Tags {
 
     /// Takes in those of a flow that comes from another worker.
     pub(crate) fn enter(&mut self, id: u64, tags: FlowTags) {
-        match room(&mut self.flows, id, self.max) {
+        let latest = tags.0.iter().map(|t| t.last).max().unwrap_or_default();
+        match room(&mut self.flows, id, latest) {
             Some(list) => *list = tags.0,
             None => self.memcap = self.memcap.saturating_add(tags.0.len() as u64),
         }
@@ -184,17 +180,20 @@ impl Tags {
 
     /// Forgets the tags of a flow that ended.
     pub(crate) fn flow_ended(&mut self, id: u64) {
-        if !self.flows.is_empty() {
+        if self.flows.len() != 0 {
             self.flows.remove(&id);
         }
     }
 }
 
-fn room<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Vec<Active>>, key: K, max: usize) -> Option<&mut Vec<Active>> {
-    if map.len() >= max && !map.contains_key(&key) {
-        return None;
+/// The list of a key. Where the table is full, a few lists are looked at, and those that were not used for long go; where
+/// there is none there is no room.
+fn room<K: std::hash::Hash + Eq>(table: &mut Bounded<K, Vec<Active>>, key: K, now: Time) -> Option<&mut Vec<Active>> {
+    let used = |l: &Vec<Active>| l.iter().any(|t| now.micros_since(t.last) < IDLE);
+    match table.insert(key, Vec::new, |l| if used(l) { Worth::Kept } else { Worth::Nothing }) {
+        Inserted::There(list) | Inserted::New { value: list, .. } => Some(list),
+        Inserted::Full => None,
     }
-    Some(map.entry(key).or_default())
 }
 
 #[cfg(test)]

@@ -1,24 +1,18 @@
 //! Thresholds: how often a rule alerts, and what `threshold.config` changes about it.
 //!
 //! Time is that of packets. A window starts with the match that opens it and holds matches up to and including
-//! `seconds` later; the first match after it opens the next. A worker counts for itself; where there are
-//! several they count together ([`ThresholdState`]), so that it makes no difference how many there are.
-//!
-//! The table has a limit. When it is reached, entries whose window is over are dropped; where that frees nothing the
-//! match is not counted, `memcap` goes up by one, and the rule behaves as though it had no threshold: an alert too many is
-//! better than one too few.
+//! `seconds` later; the first match after it opens the next. Where counts are kept is in [`counts`].
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+mod counts;
+
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use margay_packet::Time;
 use margay_rules::ast::{AddressSet, GlobalThreshold, GlobalThresholdKind, NewAction, Threshold, ThresholdKind, Track};
 
 use crate::facts::RuleFacts;
 use crate::header::contains;
-use crate::shareable::{About, InOrder, Shareable, Shared};
+pub(crate) use counts::{Counts, ThresholdState};
 
 /// What thresholds make of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,269 +202,6 @@ impl Thresholds {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Who {
-    Rule,
-    Host(IpAddr),
-    Pair(IpAddr, IpAddr),
-    Flow(u64),
-}
-
-/// Which of a rule's counters it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Counter {
-    Rate,
-    Filter,
-    Limit,
-}
-
-/// [`RuleThresholds::key`], and what is counted of whom.
-type Key = (u32, Counter, Who);
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    start: Time,
-    count: u32,
-    /// Rate filter: when it came into force. Backoff: unused.
-    active: Option<Time>,
-    /// Backoff: the count at which the next alert is due.
-    next: u64,
-    /// When the entry may be forgotten.
-    end: Time,
-}
-
-/// FNV-1a over the few words of a key: keys come from packets, but only counts hang on them, and the table is bounded.
-#[derive(Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0u8; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_ne_bytes(word));
-        }
-    }
-    fn write_u8(&mut self, v: u8) {
-        self.write_u64(u64::from(v));
-    }
-    fn write_u32(&mut self, v: u32) {
-        self.write_u64(u64::from(v));
-    }
-    fn write_usize(&mut self, v: usize) {
-        self.write_u64(v as u64);
-    }
-    fn write_u64(&mut self, v: u64) {
-        self.0 = (self.0.rotate_left(26) ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-/// Counts: a worker's own, without a lock, or those of several workers. The flows of an address are of all workers, and so are
-/// counts by address. The lock is asked for when a rule with a threshold matched.
-#[derive(Debug)]
-pub(crate) struct ThresholdState(Shareable<Counts>);
-
-impl ThresholdState {
-    pub(crate) fn new(max: usize) -> Self {
-        ThresholdState(Shareable::Own(Counts::new(max)))
-    }
-
-    /// From here on those of several workers.
-    pub(crate) fn share(&mut self, counts: &Shared<Counts>) {
-        self.0.share(counts);
-    }
-
-    /// [`crate::DetectState::in_order`].
-    pub(crate) fn in_order(&mut self, order: &Arc<dyn InOrder>) {
-        self.0.in_order(order);
-    }
-
-    /// Takes over the counts of rules before a reload; the limit is its own. Counts that are shared go on as they are.
-    pub(crate) fn take_over(&mut self, old: &mut ThresholdState) {
-        self.0.take_over(&mut old.0, Counts::take_over);
-    }
-
-    /// How many entries there are, and how many matches could not be counted because the table was full.
-    pub(crate) fn used(&self) -> (usize, u64) {
-        self.0.with(|c| (c.len(), c.memcap))
-    }
-
-    /// As [`Counts::decide`].
-    pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
-        match all.get(rule) {
-            None => Decision { outcome: Outcome::Alert, new_action: None },
-            Some(t) => {
-                t.each_track().for_each(|track| match who(track, s) {
-                    // Those of a flow are one worker's.
-                    None | Some(Who::Flow(_)) => {}
-                    Some(Who::Host(a) | Who::Pair(a, _)) => self.0.wait(About::Host(a)),
-                    Some(Who::Rule) => self.0.wait(About::All),
-                });
-                self.0.with_mut(|c| c.decide(all, rule, s))
-            }
-        }
-    }
-}
-
-/// Counts.
-pub(crate) struct Counts {
-    entries: HashMap<Key, Entry, BuildHasherDefault<KeyHasher>>,
-    max: usize,
-    /// Matches that could not be counted because the table was full.
-    pub(crate) memcap: u64,
-    /// No sweep before this time: a full table is not searched anew for every packet.
-    next_sweep: Time,
-}
-
-impl std::fmt::Debug for Counts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Counts").field("entries", &self.entries.len()).field("max", &self.max).finish()
-    }
-}
-
-/// How long a count by flow without a window is kept after its last match.
-const IDLE: i64 = 3600;
-
-const fn seconds(n: u32) -> i64 {
-    n as i64 * 1_000_000
-}
-
-fn over(now: Time, start: Time, secs: u32) -> bool {
-    now.micros_since(start) > seconds(secs)
-}
-
-impl Counts {
-    pub(crate) fn new(max: usize) -> Self {
-        Counts { entries: HashMap::default(), max, memcap: 0, next_sweep: Time::default() }
-    }
-
-    /// Takes over the counts of rules before a reload; the limit is its own.
-    fn take_over(&mut self, old: &mut Counts) {
-        std::mem::swap(&mut self.entries, &mut old.entries);
-        (self.memcap, self.next_sweep) = (old.memcap, old.next_sweep);
-    }
-
-    /// How many entries there are.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Counts a match of `rule` and says what becomes of it.
-    pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
-        let mut decision = Decision { outcome: Outcome::Alert, new_action: None };
-        let Some(t) = all.get(rule) else { return decision };
-        if t.suppressed || t.suppress.iter().any(|x| x.holds(s)) {
-            // The rule still acts on the packet; only the alert is not written.
-            decision.outcome = Outcome::Silent;
-            return decision;
-        }
-        if let Some(f) = &t.filter {
-            decision.outcome = self.count(t.key, f, Counter::Filter, s);
-        }
-        if decision.outcome == Outcome::Alert
-            && let Some(l) = &t.limit
-        {
-            decision.outcome = self.count(t.key, l, Counter::Limit, s);
-        }
-        if decision.outcome != Outcome::Nothing
-            && let Some(r) = &t.rate
-        {
-            decision.new_action = self.rate(t.key, r, s);
-        }
-        decision
-    }
-
-    fn slot(&mut self, key: Key, now: Time, end: Time) -> Option<(&mut Entry, bool)> {
-        if self.entries.len() >= self.max && !self.entries.contains_key(&key) {
-            if now >= self.next_sweep {
-                self.entries.retain(|_, e| e.end >= now);
-                self.next_sweep = Time(now.0.saturating_add(1_000_000));
-            }
-            if self.entries.len() >= self.max {
-                self.memcap = self.memcap.saturating_add(1);
-                return None;
-            }
-        }
-        let mut new = false;
-        let entry = self.entries.entry(key).or_insert_with(|| {
-            new = true;
-            Entry { start: now, count: 0, active: None, next: 0, end }
-        });
-        Some((entry, new))
-    }
-
-    fn count(&mut self, key: u32, t: &Threshold, counter: Counter, s: &Subject) -> Outcome {
-        let Some(who) = who(t.track, s) else { return Outcome::Alert };
-        let keep = if t.kind == ThresholdKind::Backoff { IDLE * 1_000_000 } else { seconds(t.seconds) };
-        let end = Time(s.time.0.saturating_add(keep));
-        let Some((e, new)) = self.slot((key, counter, who), s.time, end) else { return Outcome::Alert };
-        if t.kind == ThresholdKind::Backoff {
-            if new {
-                e.next = u64::from(t.count);
-            }
-            e.end = end;
-            e.count = e.count.saturating_add(1);
-            return match u64::from(e.count).cmp(&e.next) {
-                std::cmp::Ordering::Less if e.next == u64::from(t.count) => Outcome::Nothing,
-                std::cmp::Ordering::Less => Outcome::Limited,
-                _ => {
-                    e.next = e.next.saturating_mul(u64::from(t.multiplier.max(1))).max(u64::from(e.count) + 1);
-                    Outcome::Alert
-                }
-            };
-        }
-        if !new && over(s.time, e.start, t.seconds) {
-            (e.start, e.count, e.end) = (s.time, 0, end);
-        }
-        e.count = e.count.saturating_add(1);
-        match t.kind {
-            ThresholdKind::Limit if e.count <= t.count => Outcome::Alert,
-            ThresholdKind::Limit => Outcome::Limited,
-            ThresholdKind::Threshold if e.count >= t.count => {
-                // The window goes on; only the count starts anew.
-                e.count = 0;
-                Outcome::Alert
-            }
-            ThresholdKind::Both => match e.count.cmp(&t.count) {
-                std::cmp::Ordering::Less => Outcome::Nothing,
-                std::cmp::Ordering::Equal => Outcome::Alert,
-                std::cmp::Ordering::Greater => Outcome::Limited,
-            },
-            ThresholdKind::DetectionFilter if e.count > t.count => Outcome::Alert,
-            _ => Outcome::Nothing,
-        }
-    }
-
-    /// Once a rate filter is in force it holds for `timeout`, counted in whole seconds; the match that finds it over
-    /// is not counted. The window goes on meanwhile: where it still does, the next match puts the filter in force again.
-    fn rate(&mut self, key: u32, r: &RateFilter, s: &Subject) -> Option<NewAction> {
-        let who = who(r.track, s)?;
-        let keep = seconds(r.seconds.saturating_add(r.timeout));
-        let end = Time(s.time.0.saturating_add(keep));
-        let (e, new) = self.slot((key, Counter::Rate, who), s.time, end)?;
-        if let Some(active) = e.active {
-            if s.time.secs() - active.secs() <= i64::from(r.timeout) {
-                return Some(r.new_action);
-            }
-            e.active = None;
-            return None;
-        }
-        if !new && over(s.time, e.start, r.seconds) {
-            (e.start, e.count, e.end) = (s.time, 0, end);
-        }
-        e.count = e.count.saturating_add(1);
-        if e.count > r.count {
-            e.active = Some(s.time);
-            e.end = end;
-            return Some(r.new_action);
-        }
-        None
-    }
-}
-
 impl Suppress {
     fn holds(&self, s: &Subject) -> bool {
         match self.track {
@@ -479,17 +210,6 @@ impl Suppress {
             _ => contains(&self.addresses, s.src) || contains(&self.addresses, s.dst),
         }
     }
-}
-
-fn who(track: Track, s: &Subject) -> Option<Who> {
-    Some(match track {
-        Track::Source => Who::Host(s.src),
-        Track::Destination => Who::Host(s.dst),
-        // Both directions between two hosts are the same pair.
-        Track::Both | Track::Either => Who::Pair(s.src.min(s.dst), s.src.max(s.dst)),
-        Track::Rule => Who::Rule,
-        Track::Flow => Who::Flow(s.flow?),
-    })
 }
 
 #[cfg(test)]
@@ -524,7 +244,7 @@ mod tests {
 
     /// Numbers, from 1, of the matches that alert.
     fn alerts(t: &Thresholds, times: &[f64]) -> Vec<usize> {
-        let mut state = Counts::new(10);
+        let mut state = ThresholdState::new(1 << 20, 0);
         (1..)
             .zip(times)
             .filter(|(_, s)| state.decide(t, 0, &subject(**s)).outcome == Outcome::Alert)
@@ -568,7 +288,7 @@ mod tests {
             }),
             ..Default::default()
         });
-        let mut state = Counts::new(10);
+        let mut state = ThresholdState::new(1 << 20, 0);
         let changed: Vec<usize> = (1..)
             .zip(TIMES)
             .filter(|(_, s)| state.decide(&t, 0, &subject(*s)).new_action == Some(NewAction::Drop))
@@ -591,7 +311,7 @@ mod tests {
             let new_action = NewAction::Pass;
             let rate = RateFilter { track: Track::Rule, count, seconds, new_action, timeout };
             let t = one(RuleThresholds { rate: Some(rate), ..Default::default() });
-            let mut state = Counts::new(10);
+            let mut state = ThresholdState::new(1 << 20, 0);
             let mut changed = Vec::new();
             for (n, &at) in (1..).zip(&times) {
                 changed.extend(state.decide(&t, 0, &subject(at)).new_action.map(|_| n));
@@ -608,21 +328,70 @@ mod tests {
         assert_eq!(alerts(&limit(ThresholdKind::Backoff, 5, 0, 5), &times), [5, 25, 125, 625, 3125]);
     }
 
+    fn of(host: u32, secs: f64) -> Subject {
+        Subject { src: IpAddr::V4(host.into()), ..subject(secs) }
+    }
+
     #[test]
-    fn a_full_table_alerts_and_counts() {
+    fn a_full_table_forgets_what_counted_least() {
+        // Room for one.
         let t = limit(ThresholdKind::Limit, 1, 2, 0);
-        let mut state = Counts::new(1);
-        let mut other = subject(0.0);
-        other.src = IpAddr::V4(9.into());
-        assert_eq!(state.decide(&t, 0, &subject(0.0)).outcome, Outcome::Alert);
-        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Alert);
-        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Alert);
-        assert_eq!((state.memcap, state.len()), (2, 1));
-        // Once the first host's window is over there is room.
-        other.time = subject(5.0).time;
-        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Alert);
-        assert_eq!(state.decide(&t, 0, &other).outcome, Outcome::Limited);
-        assert_eq!((state.memcap, state.len()), (2, 1));
+        let mut state = ThresholdState::new(0, 0);
+        let used = |state: &ThresholdState| (state.used().evicted, state.used().entries);
+        assert_eq!(state.decide(&t, 0, &of(1, 0.0)).outcome, Outcome::Alert);
+        assert_eq!(state.decide(&t, 0, &of(9, 0.0)).outcome, Outcome::Alert);
+        assert_eq!(state.decide(&t, 0, &of(9, 0.0)).outcome, Outcome::Limited, "it is counted");
+        assert_eq!(used(&state), (1, 1));
+        // Once the host's window is over there is room: nothing in use goes.
+        assert_eq!(state.decide(&t, 0, &of(1, 5.0)).outcome, Outcome::Alert);
+        assert_eq!(state.decide(&t, 0, &of(1, 5.0)).outcome, Outcome::Limited);
+        assert_eq!(used(&state), (1, 1));
+    }
+
+    #[test]
+    fn a_flood_of_hosts_does_not_hide_one_that_counts() {
+        const MEMORY: u64 = 8192;
+        let t = limit(ThresholdKind::Threshold, 20, 60, 0);
+        let mut state = ThresholdState::new(MEMORY, 0);
+        let mut alerts = 0;
+        for n in 0..100_000u32 {
+            // Hosts that are seen once, and among them now and then the one that matters.
+            let s = if n % 1000 == 0 { of(7, 0.0) } else { of(1_000_000 + n, 0.0) };
+            let first = n < 3000 && n % 1000 == 0;
+            // It is counted a few times before the table is full of others.
+            for _ in 0..if first { 3 } else { 1 } {
+                alerts += usize::from(state.decide(&t, 0, &s).outcome == Outcome::Alert);
+            }
+        }
+        assert_eq!(alerts, 5, "106 matches of one host");
+        let used = state.used();
+        assert!(used.memory <= MEMORY * 11 / 10 && used.evicted > 99_000, "{used:?}");
+    }
+
+    #[test]
+    fn workers_count_together() {
+        let t = limit(ThresholdKind::Limit, 1, 60, 0);
+        let all = ThresholdState::shared(1 << 20, 0);
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let mut state = ThresholdState::new(0, 0);
+                state.share(&all);
+                state
+            })
+            .collect();
+        // Each host is seen by every worker: one alert for each host, whoever comes first.
+        let sum = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for mut state in workers {
+                let (t, sum) = (&t, &sum);
+                scope.spawn(move || {
+                    let alerts =
+                        (0..2000).filter(|&n| state.decide(t, 0, &of(n, 0.0)).outcome == Outcome::Alert).count();
+                    sum.fetch_add(alerts, std::sync::atomic::Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), 2000);
     }
 
     #[test]
@@ -634,7 +403,7 @@ mod tests {
             }],
             ..Default::default()
         });
-        let mut state = Counts::new(1);
+        let mut state = ThresholdState::new(0, 0);
         assert_eq!(state.decide(&t, 0, &subject(0.0)).outcome, Outcome::Silent);
         let mut s = subject(0.0);
         s.dst = IpAddr::V4(3.into());

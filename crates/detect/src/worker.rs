@@ -10,7 +10,7 @@ use crate::firewall::{HookOutcome, PacketHook};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, Input, Verdict};
 use crate::lineage::RulesMark;
-use crate::mpm::MpmError;
+use crate::mpm::{MpmError, ScanError};
 use crate::shareable::InOrder;
 use crate::state::State;
 use crate::tag::FlowTags;
@@ -72,6 +72,11 @@ impl DetectState {
     /// As [`Self::new`].
     pub fn timing(detect: &Detect) -> Result<DetectState, MpmError> {
         Ok(DetectState(Kind::Profiled(Box::new(State::watched(detect, Profile::of_packets())?))))
+    }
+
+    /// How the pattern matcher failed, where it did: the first time since this state was made.
+    pub fn search_error(&self) -> Option<ScanError> {
+        each!(&self.0, s => s.search_error())
     }
 
     /// Where the time of packets went since this was last asked; none where that is not measured.

@@ -23,9 +23,13 @@ impl HashKeys {
             return HashKeys { table: fixed, ids: fixed };
         }
         let [table, ids] = *RANDOM.get_or_init(|| [HashKey::random(), HashKey::random()]);
-        let files = matches!(options.capture, None | Some(Capture::File(_) | Capture::Erf(_) | Capture::UnixSocket(_)));
-        HashKeys { table, ids: if files { fixed } else { ids } }
+        HashKeys { table, ids: if reads_files(options) { fixed } else { ids } }
     }
+}
+
+/// Whether packets come from capture files: those wait for the engine.
+pub(crate) fn reads_files(options: &RunOptions) -> bool {
+    matches!(options.capture, None | Some(Capture::File(_) | Capture::Erf(_) | Capture::UnixSocket(_)))
 }
 
 #[cfg(test)]

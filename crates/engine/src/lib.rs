@@ -12,6 +12,7 @@ mod engines;
 mod exception;
 mod explain;
 mod files;
+pub mod in_process;
 mod info;
 mod keys;
 mod listing;
@@ -28,6 +29,7 @@ mod settings;
 mod signals;
 mod start;
 mod stats;
+pub mod witness;
 mod worker;
 
 pub use control::message::messages as control_messages;

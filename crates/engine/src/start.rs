@@ -19,7 +19,7 @@ use margay_stream::StreamEngine;
 use crate::control::{Control, socket};
 use crate::engines::{EngineSet, Loading};
 use crate::exception::Policies;
-use crate::keys::HashKeys;
+use crate::keys::{HashKeys, reads_files};
 use crate::parallel::{self, Autofp};
 use crate::profiling::Profiling;
 use crate::service::{self, Service};
@@ -486,6 +486,7 @@ pub(crate) fn worker_of(
         (part.of(flow.memcap), part.number(flow.hash_size), part.number(flow.prealloc));
     // Keywords on checksums see them as they are, whatever `-k` says.
     let mut decode = settings::decode(config, false)?;
+    decode.defrag.checksums = stream.checksum_validation;
     decode.defrag.inline = ips && !options.simulate_ips;
     decode.defrag.memcap = usize::try_from(part.of(decode.defrag.memcap as u64)).unwrap_or(usize::MAX);
     let mut protocols = settings::app(config)?;
@@ -493,6 +494,9 @@ pub(crate) fn worker_of(
     let quiet = matches!(watching, Watching::Explain(_));
     let mut files = part.files.clone();
     files.range_memcap = part.of(files.range_memcap);
+    if let Some(store) = &mut files.store {
+        store.waits = reads_files(options);
+    }
     let (workers, opened) = (part.workers, part.opened);
     let settings::Opened { outputs, app: shown, store_xff, scripts } = opened;
     if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
@@ -531,6 +535,7 @@ pub(crate) fn worker_of(
         shared,
         record: margay_output::eve::Record::new(store_xff),
         options: shown,
+        witness: None,
     };
     let mut rest = Rest::new(ips, StreamEngine::new(stream), app, outputs);
     rest.error_policies = [false, true].map(|midstream| policies.of_error(midstream));

@@ -176,6 +176,7 @@ impl Reporter {
                 add(name, value);
             }
         });
+        add("udp.invalid_checksum", rest.counters.udp_invalid_checksum);
         worker.lane.flows.counters.for_each(&mut add);
         if rest.ips {
             rest.counters.ips.for_each(&mut add);
@@ -228,7 +229,7 @@ impl Reporter {
 fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
-        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.host_memcap")
+        || matches!(name, "eve.lost" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }
 
 /// Adds a worker's counters to those of others.

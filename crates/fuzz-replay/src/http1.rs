@@ -90,6 +90,14 @@ impl<'a> Talk<'a> {
     }
 
     fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
+        self.offer(dir, data, end);
+        while self.outcome == Outcome::Resume {
+            self.outcome = Outcome::More;
+            self.offer(dir.reverse(), b"", false);
+        }
+    }
+
+    fn offer(&mut self, dir: Direction, data: &[u8], end: bool) {
         if self.outcome != Outcome::More {
             return;
         }

@@ -1,4 +1,5 @@
-//! The target `http2`: a connection in pieces, as it is written, byte by byte, and in pieces of another size.
+//! The targets `http2`, a connection in pieces, as it is written, byte by byte, and in pieces of another size; and `hpack`,
+//! header blocks with just enough around them.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
@@ -106,17 +107,6 @@ fn run(config: &AppConfig, acts: &[Act], size: usize, upgrade: Option<&Upgrade>)
 /// A connection of HTTP/2: see the top of this file. The first byte is options, the second the size of pieces.
 pub fn http2(data: &[u8]) {
     let [first, size, rest @ ..] = data else { return };
-    let config = config(*first);
-    let acts = script(rest);
-    let mut shared = Shared::default();
-    session(&config, &flow(6, 80), &mut shared, &acts, u32::from(*size) << 8 | u32::from(*first), |shared| {
-        // Many times what came, for header compression, and what is bounded anyway.
-        assert!(shared.counters.http_memory < 64 << 20, "{}", shared.counters.http_memory);
-    });
-    assert_eq!(shared.counters.http_memory, 0, "memory that is not given back");
-    if acts.iter().any(|a| matches!(a, Act::Gap(..))) {
-        return;
-    }
     let upgrade = (first & 8 != 0).then(|| Upgrade {
         method: b"GET".to_vec(),
         target: b"/".to_vec(),
@@ -124,13 +114,65 @@ pub fn http2(data: &[u8]) {
         settings: Some(rest.iter().copied().take(usize::from(*size)).collect()),
         fields: vec![(b"Accept".to_vec(), b"*/*".to_vec())],
     });
-    let whole = run(&config, &acts, 0, upgrade.as_ref());
+    conversation(*first, *size, &script(rest), upgrade.as_ref());
+}
+
+/// Holds for what is said on a connection, in whatever pieces.
+fn conversation(first: u8, size: u8, acts: &[Act], upgrade: Option<&Upgrade>) {
+    let config = config(first);
+    let mut shared = Shared::default();
+    session(&config, &flow(6, 80), &mut shared, acts, u32::from(size) << 8 | u32::from(first), |shared| {
+        // Many times what came, for header compression, and what is bounded anyway.
+        assert!(shared.counters.http_memory < 64 << 20, "{}", shared.counters.http_memory);
+    });
+    assert_eq!(shared.counters.http_memory, 0, "memory that is not given back");
+    if acts.iter().any(|a| matches!(a, Act::Gap(..))) {
+        return;
+    }
+    let whole = run(&config, acts, 0, upgrade);
     // What decompression gives up depends on the pieces.
     if whole.iter().any(|l| l.contains("failed_decompression")) {
         return;
     }
-    for size in [1, usize::from(*size) + 1] {
-        let split = run(&config, &acts, size, upgrade.as_ref());
+    for size in [1, usize::from(size) + 1] {
+        let split = run(&config, acts, size, upgrade);
         same(&whole, &split, size);
     }
+}
+
+/// Bytes of a frame behind its header.
+const FRAME: usize = 16_384;
+
+fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = (body.len() as u32).to_be_bytes();
+    [&[a, b, c, kind, flags], &stream.to_be_bytes()[..], body].concat()
+}
+
+/// Compressed header blocks (RFC 7541): options, the size of pieces, and a script as that of `http2` in which each step is a
+/// block of its own, a request's or a response's. The options' upper bits choose the size of the table.
+pub fn hpack(data: &[u8]) {
+    let [first, size, rest @ ..] = data else { return };
+    let table: u32 = [4096, 0, 100, 65_536][usize::from(first >> 6)];
+    let settings = frame(4, 0, 0, &[&[0, 1], &table.to_be_bytes()[..]].concat());
+    let mut acts = vec![
+        Act::Bytes(ToServer, [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..]].concat()),
+        Act::Bytes(ToClient, settings),
+    ];
+    let mut stream = 1;
+    for act in script(rest) {
+        let Act::Bytes(dir, block) = act else { continue };
+        if dir == ToServer {
+            stream += 2;
+        }
+        // HEADERS, then CONTINUATION; the last one says END_HEADERS.
+        let count = block.len().div_ceil(FRAME).max(1);
+        let mut bytes = Vec::new();
+        for n in 0..count {
+            let piece = block.chunks(FRAME).nth(n).unwrap_or(&[]);
+            let (kind, flags) = (if n == 0 { 1 } else { 9 }, if n + 1 == count { 4 } else { 0 });
+            bytes.extend(frame(kind, flags | u8::from(n == 0), stream, piece));
+        }
+        acts.push(Act::Bytes(dir, bytes));
+    }
+    conversation(first & 7, *size, &acts, None);
 }

@@ -4,13 +4,22 @@
 mod datasets;
 mod decompress;
 mod dhcp;
+pub mod dictionaries;
 mod dns;
+mod files;
+mod folder;
 mod ftp;
 mod http1;
 mod http2;
+mod json;
+mod live;
+mod lua;
+mod mime;
+mod packets;
 mod quic;
 mod recognise;
 mod rules;
+pub mod seeds;
 mod smb;
 mod smtp;
 mod ssh;
@@ -18,25 +27,33 @@ mod stream;
 mod talk;
 mod tftp;
 mod tls;
+mod transforms;
 
 pub use datasets::datasets;
 pub use decompress::{brotli, deflate, gzip, layers, lzma};
 pub use dhcp::dhcp;
 pub use dns::dns;
+pub use files::{geoip, include, matcher_cache};
 pub use ftp::ftp;
 pub use http1::http1;
-pub use http2::http2;
+pub use http2::{hpack, http2};
+pub use json::json;
+pub use live::{nfqueue, ring};
+pub use lua::{lua, lua_pattern};
+pub use mime::mime;
+pub use packets::{capture, decode, defrag, filter, fragments};
 pub use quic::quic;
 pub use recognise::recognise;
 pub use rules::{inspect, lists, rules};
-pub use smb::{dcerpc, smb};
+pub use smb::{dcerpc, smb, token};
 pub use smtp::smtp;
 pub use ssh::ssh;
 pub use stream::stream;
 pub use tftp::tftp;
-pub use tls::tls;
+pub use tls::{certificate, tls};
+pub use transforms::transforms;
 
-use margay_packet::{DecodeConfig, Decoder, Frame, LinkType, Packet, Time};
+use margay_packet::Packet;
 
 /// A target: its name, which is its corpus' folder, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -71,64 +88,28 @@ pub const TARGETS: &[Target] = &[
     ("dhcp", dhcp),
     ("tftp", tftp),
     ("datasets", datasets),
+    ("fragments", fragments),
+    ("filter", filter),
+    ("ring", ring),
+    ("nfqueue", nfqueue),
+    ("include", include),
+    ("matcher_cache", matcher_cache),
+    ("geoip", geoip),
+    ("hpack", hpack),
+    ("certificate", certificate),
+    ("token", token),
+    ("mime", mime),
+    ("transforms", transforms),
+    ("lua", lua),
+    ("lua_pattern", lua_pattern),
+    ("json", json),
 ];
-
-/// Capture readers: any bytes as a file.
-pub fn capture(data: &[u8]) {
-    let (counters, _) = margay_capture::drain(data);
-    assert!(counters.frames <= data.len() as u64, "more frames than bytes");
-}
 
 /// What every packet must keep to, whatever its bytes.
 fn check(p: &Packet<'_>) {
     assert!(p.payload().len() <= p.data.len());
     let _ = (p.l3_bytes(), p.l4_bytes(), p.checksum_ok(), p.tcp().map(|t| (t.seq(), t.flags())));
     assert!(p.vlans.as_slice().len() <= 3);
-}
-
-/// The decoder: the first byte chooses the link type, the rest is one frame.
-pub fn decode(data: &[u8]) {
-    const LINKS: [LinkType; 11] = [
-        LinkType::ETHERNET,
-        LinkType::RAW,
-        LinkType::NULL,
-        LinkType::PPP,
-        LinkType::CHDLC,
-        LinkType::LOOP,
-        LinkType::LINUX_SLL,
-        LinkType::LINUX_SLL2,
-        LinkType::IPV4,
-        LinkType::IPV6,
-        LinkType(147),
-    ];
-    let Some((&first, data)) = data.split_first() else { return };
-    let link = LINKS[usize::from(first) % LINKS.len()];
-    let mut seen = 0u32;
-    let frame = Frame { data, wire_len: data.len() as u32, time: Time::new(1, 0), link, number: 1 };
-    let mut decoder = Decoder::new(DecodeConfig { vntag: true, ..DecodeConfig::default() });
-    decoder.decode(&frame, &mut |p: &Packet<'_>| {
-        check(p);
-        seen += 1;
-    });
-    assert!((1..=64).contains(&seen), "{seen} packets from one frame");
-}
-
-/// The defragmenter: many raw IP packets, each behind a byte of length and a byte of time.
-pub fn defrag(data: &[u8]) {
-    let mut decoder = Decoder::new(DecodeConfig::default());
-    let (mut rest, mut now) = (data, 1_000_000i64);
-    let mut number = 0;
-    while let [len, wait, tail @ ..] = rest {
-        let (packet, next) = tail.split_at((usize::from(*len)).min(tail.len()));
-        rest = next;
-        now += i64::from(*wait) * 250_000;
-        number += 1;
-        let frame = Frame { data: packet, wire_len: packet.len() as u32, time: Time(now), link: LinkType::RAW, number };
-        decoder.decode(&frame, &mut |p: &Packet<'_>| {
-            check(p);
-            assert!(p.data.len() <= 70_000, "a datagram of {} bytes", p.data.len());
-        });
-    }
 }
 
 /// The unix socket: the first byte says in how large pieces the rest comes, which makes no difference to the messages in it.

@@ -12,7 +12,7 @@ use margay_flow::{Direction, FlowCore, FlowState};
 use margay_packet::Time;
 
 /// Ports that probes are asked for, and some that none is.
-const PORTS: [u16; 32] = [
+pub(crate) const PORTS: [u16; 32] = [
     53, 5353, 69, 123, 500, 88, 443, 80, 67, 68, 161, 162, 23, 1883, 389, 3268, 3389, 445, 139, 2049, 5432, 502, 20000,
     44818, 5060, 110, 143, 21, 25, 8888, 40000, 0,
 ];

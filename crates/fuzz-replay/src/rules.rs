@@ -52,7 +52,7 @@ fn available() -> HashSet<String> {
 }
 
 fn limits(mpm_algo: MpmAlgo) -> DetectConfig {
-    DetectConfig { mpm_algo, threshold_entries: 64, tag_entries: 64, host_entries: 64, ..DetectConfig::default() }
+    DetectConfig { mpm_algo, threshold_memcap: 8192, tag_entries: 64, host_entries: 64, ..DetectConfig::default() }
 }
 
 /// An IPv4 packet of `proto` 6 or 17 with `payload`.

@@ -1,5 +1,5 @@
 //! The targets `smb` and `dcerpc`: a connection in pieces, as it is written, byte by byte, and in pieces of another size;
-//! and of DCE/RPC, datagrams.
+//! and of DCE/RPC, datagrams. Of SMB alone `token`: what clients are authenticated with, and just enough around it.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; `FF 7B` (`{`) is a hole in the client's bytes and `FF 7D` (`}`) in the server's, as long as the byte behind it
@@ -7,7 +7,7 @@
 
 use margay_app::smb::Config;
 use margay_app::{AppConfig, AppLogOptions, AppProto, BufferKind, LogFor, Outcome, Parse, Parser, Shared, protocol};
-use margay_flow::Direction::{ToClient, ToServer};
+use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_packet::Time;
 
 use crate::talk::{Act, flow, log, same, script, session};
@@ -106,19 +106,23 @@ fn run(proto: AppProto, transport: u8, config: &AppConfig, acts: &[Act], size: u
 
 fn conversation(proto: AppProto, data: &[u8]) {
     let [first, size, rest @ ..] = data else { return };
-    let config = config(*first);
-    let acts = script(rest);
+    said(proto, *first, *size, &script(rest));
+}
+
+/// Holds for what is said on a connection, in whatever pieces.
+fn said(proto: AppProto, first: u8, size: u8, acts: &[Act]) {
+    let config = config(first);
     let transport = if proto == AppProto::Dcerpc && first & 4 != 0 { 17 } else { 6 };
-    let dice = u32::from(*size) << 8 | u32::from(*first);
+    let dice = u32::from(size) << 8 | u32::from(first);
     let mut shared = Shared::default();
     shared.files.wants.data = dice & 2 != 0;
-    session(&config, &flow(transport, 445), &mut shared, &acts, dice, |_| ());
-    let whole = run(proto, transport, &config, &acts, 0);
+    session(&config, &flow(transport, 445), &mut shared, acts, dice, |_| ());
+    let whole = run(proto, transport, &config, acts, 0);
     if transport == 17 || acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         return;
     }
-    for size in [1, usize::from(*size) + 1] {
-        same(&whole, &run(proto, transport, &config, &acts, size), size);
+    for size in [1, usize::from(size) + 1] {
+        same(&whole, &run(proto, transport, &config, acts, size), size);
     }
 }
 
@@ -130,4 +134,68 @@ pub fn smb(data: &[u8]) {
 /// A connection of DCE/RPC, or datagrams: likewise.
 pub fn dcerpc(data: &[u8]) {
     conversation(AppProto::Dcerpc, data);
+}
+
+/// A message behind its length (RFC 1002, section 4.3.1).
+fn framed(message: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = (message.len() as u32).to_be_bytes();
+    [&[0, a, b, c], message].concat()
+}
+
+/// SESSION_SETUP of SMB 2 (MS-SMB2 section 2.2.5, 2.2.6) with a token.
+fn setup2(dir: Direction, id: u64, token: &[u8]) -> Vec<u8> {
+    let mut m = [&b"\xfeSMB"[..], &64u16.to_le_bytes(), &[0; 58]].concat();
+    m[12] = 1;
+    m[24..32].copy_from_slice(&id.to_le_bytes());
+    m[40] = 7;
+    let len = (token.len() as u16).to_le_bytes();
+    if dir == ToServer {
+        m.extend([&25u16.to_le_bytes()[..], &[0, 1], &[0; 8], &88u16.to_le_bytes(), &len, &[0; 8]].concat());
+    } else {
+        // STATUS_MORE_PROCESSING_REQUIRED.
+        m[8..12].copy_from_slice(&0xc000_0016u32.to_le_bytes());
+        m[16] = 1;
+        m.extend([&9u16.to_le_bytes()[..], &[0, 0], &72u16.to_le_bytes(), &len].concat());
+    }
+    m.extend_from_slice(token);
+    framed(&m)
+}
+
+/// SESSION_SETUP_ANDX of SMB 1 (MS-SMB section 2.2.4.6) with a token and names.
+fn setup1(dir: Direction, id: u64, unicode: bool, token: &[u8]) -> Vec<u8> {
+    let mut m = [&b"\xffSMB\x73"[..], &[0; 27]].concat();
+    m[9] = if dir == ToServer { 0x18 } else { 0x98 };
+    m[10..12].copy_from_slice(&(if unicode { 0xc807u16 } else { 0x4807 }).to_le_bytes());
+    m[30..32].copy_from_slice(&(id as u16).to_le_bytes());
+    let len = (token.len() as u16).to_le_bytes();
+    if dir == ToServer {
+        m.push(12);
+        m.extend([&[0xff, 0, 0, 0, 0, 0x11, 2, 0, 1, 0, 0, 0, 0, 0][..], &len, &[0; 4], &[0xd4, 0, 0, 0x80]].concat());
+    } else {
+        m[5..9].copy_from_slice(&0xc000_0016u32.to_le_bytes());
+        m.push(4);
+        m.extend([&[0xff, 0, 0, 0, 0, 0][..], &len].concat());
+    }
+    let names: &[u8] = if unicode { b"\0W\0i\0n\0\0\0L\0\0\0" } else { b"Windows\0Lan Manager\0" };
+    m.extend(((token.len() + names.len()) as u16).to_le_bytes());
+    m.extend_from_slice(token);
+    m.extend_from_slice(names);
+    framed(&m)
+}
+
+/// Tokens by which clients say who they are (NTLMSSP, Kerberos), in a session's setup: options (16: SMB 1; 32: in Unicode), the
+/// size of pieces, and a script in which each step is a token.
+pub fn token(data: &[u8]) {
+    let [first, size, rest @ ..] = data else { return };
+    let steps = script(rest).into_iter().zip(0u64..);
+    let acts: Vec<Act> = steps
+        .filter_map(|(act, n)| match act {
+            Act::Bytes(dir, token) if token.len() < 0x8000 => Some(Act::Bytes(
+                dir,
+                if first & 16 != 0 { setup1(dir, n / 2, first & 32 != 0, &token) } else { setup2(dir, n / 2, &token) },
+            )),
+            _ => None,
+        })
+        .collect();
+    said(AppProto::Smb, first & 3, *size, &acts);
 }

@@ -97,14 +97,23 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
             if outcome != Outcome::More {
                 break;
             }
-            let held = &mut waiting[dir.index()];
-            held.extend_from_slice(piece);
-            let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline: false };
-            let parsed = parser.data(&mut cx, dir, held);
-            assert!(parsed.consumed <= held.len(), "more used than there was");
-            held.drain(..parsed.consumed);
-            outcome = parsed.outcome;
-            assert!(outcome != Outcome::More || held.len() <= MAX_WAITING, "{} bytes wait", held.len());
+            let (mut of, mut piece, mut end) = (dir, piece, end);
+            loop {
+                let held = &mut waiting[of.index()];
+                held.extend_from_slice(piece);
+                let mut cx = Parse { config, shared: &mut shared, flow: &flow, time: Time(0), end, inline: false };
+                let parsed = parser.data(&mut cx, of, held);
+                assert!(parsed.consumed <= held.len(), "more used than there was");
+                held.drain(..parsed.consumed);
+                outcome = parsed.outcome;
+                let goes_on = matches!(outcome, Outcome::More | Outcome::Resume);
+                assert!(!goes_on || held.len() <= MAX_WAITING, "{} bytes wait", held.len());
+                if outcome != Outcome::Resume {
+                    break;
+                }
+                // The other direction goes on with what waits.
+                (of, piece, end) = (of.reverse(), b"", false);
+            }
         }
     }
     let mut lines = vec![format!("{outcome:?}")];

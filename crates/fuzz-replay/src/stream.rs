@@ -9,7 +9,7 @@ const STRETCHES_MAX: usize = 4096;
 /// Most segments of one input: it is the state after a few that matters, not how long it lasts.
 const SEGMENTS_MAX: usize = 1024;
 /// Initial sequence numbers: the client's wraps early.
-const ISN: [u32; 2] = [0xffff_fe00, 0x1000];
+pub(crate) const ISN: [u32; 2] = [0xffff_fe00, 0x1000];
 
 /// Takes the input apart; zeros after its end.
 struct Bytes<'a>(&'a [u8]);

@@ -43,6 +43,26 @@ pub(crate) fn script(mut data: &[u8]) -> Vec<Act> {
     acts
 }
 
+/// The script that [`script`] reads as these steps, where no byte of them is taken for a mark.
+pub(crate) fn write_script(acts: &[Act]) -> Vec<u8> {
+    let (mut out, mut now) = (Vec::new(), None);
+    for act in acts {
+        match act {
+            Act::Bytes(dir, bytes) => {
+                if now.replace(*dir) != Some(*dir) || !out.is_empty() {
+                    out.extend([0xff, if *dir == ToServer { b'>' } else { b'<' }]);
+                }
+                out.extend_from_slice(bytes);
+            }
+            Act::Gap(dir, len) => {
+                out.extend([0xff, if *dir == ToServer { b'{' } else { b'}' }, (len.saturating_sub(1)).min(255) as u8]);
+                now = None;
+            }
+        }
+    }
+    out
+}
+
 /// An established flow over `transport` to a server's port.
 pub(crate) fn flow(transport: u8, port: u16) -> FlowCore {
     let ends = [IpAddr::from([192, 0, 2, 1]), IpAddr::from([198, 51, 100, 1])];

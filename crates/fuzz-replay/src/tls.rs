@@ -1,5 +1,5 @@
-//! The target `tls`: a session in pieces, as it is written, byte by byte, and in pieces of another size; and a certificate
-//! by itself.
+//! The targets `tls`, a session in pieces, as it is written, byte by byte, and in pieces of another size; and `certificate`,
+//! certificates with just enough around them.
 //!
 //! Input: two bytes of options, then the script. In it `FF 3E` (`>`) begins bytes of the client and `FF 3C` (`<`) of the
 //! server; any other byte is itself. The first option's low bits say what is done with what is encrypted, the second is the
@@ -93,10 +93,46 @@ pub fn tls(data: &[u8]) {
         1 => Encryption::Bypass,
         _ => Encryption::TrackOnly,
     };
-    let acts = script(bytes);
-    let whole = run(&config, &acts, usize::MAX);
-    for size in [1, usize::from(*size) + 1] {
-        let split = run(&config, &acts, size);
+    split(&config, &script(bytes), *size);
+}
+
+/// Holds the session in pieces to the whole.
+fn split(config: &AppConfig, acts: &[(Direction, Vec<u8>)], size: u8) {
+    let whole = run(config, acts, usize::MAX);
+    for size in [1, usize::from(size) + 1] {
+        let split = run(config, acts, size);
         same(&whole, &split, size);
     }
+}
+
+/// Behind three bytes of length.
+fn sized(body: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = (body.len() as u32).to_be_bytes();
+    [&[a, b, c], body].concat()
+}
+
+/// A message of the handshake in records (RFC 5246, section 6.2.1).
+fn handshake(kind: u8, body: &[u8]) -> Vec<u8> {
+    let message = [&[kind], &sized(body)[..]].concat();
+    let records = message.chunks(1 << 14);
+    records.flat_map(|r| [&[22, 3, 3], &(r.len() as u16).to_be_bytes()[..], r].concat()).collect()
+}
+
+/// Certificates of a server, of which `FF 3E` (`>`) begins each but the first, and of a client; the first byte is options
+/// (1: the client's), the second the size of pieces.
+pub fn certificate(data: &[u8]) {
+    let [first, size, bytes @ ..] = data else { return };
+    let config = AppConfig::default();
+    let chain: Vec<u8> = script(bytes).iter().flat_map(|(_, der)| sized(der)).collect();
+    let chain = handshake(11, &sized(&chain));
+    // Version, random, no session, TLS_RSA_WITH_AES_128_CBC_SHA.
+    let hello = |tail: &[u8]| [&[3, 3], &[7; 32][..], &[0], tail].concat();
+    let mut server = handshake(2, &hello(&[0, 0x2f, 0]));
+    let mut client = handshake(1, &hello(&[0, 2, 0, 0x2f, 1, 0]));
+    if first & 1 != 0 {
+        client.extend(chain);
+    } else {
+        server.extend(chain);
+    }
+    split(&config, &[(ToServer, client), (ToClient, server)], *size);
 }

@@ -1,17 +1,13 @@
-//! What a driver says of its interface: `ioctl(SIOCETHTOOL)`, `include/uapi/linux/ethtool.h`. Nothing is changed by it.
+//! `ioctl(SIOCETHTOOL)`: structures of `include/uapi/linux/ethtool.h`, as bytes. What they mean is in [`crate::tune`].
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const SIOCETHTOOL: u64 = 0x8946;
-/// Commands, whose structures are the command's number and then numbers of 32 bits.
-const GET_RINGS: u32 = 0x10;
-const GET_FLAGS: u32 = 0x25;
-const GET_GRO: u32 = 0x2b;
+const SIOCGIFFLAGS: u64 = 0x8913;
+const SIOCSIFFLAGS: u64 = 0x8914;
 const GET_CHANNELS: u32 = 0x3c;
-/// `ETH_FLAG_LRO`
-const LRO: u32 = 1 << 15;
 
 /// Queues of an interface in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +26,14 @@ pub(crate) struct Ethtool {
 }
 
 impl Ethtool {
+    /// Opens a socket to ask by. A longer name than an interface can have is refused.
+    ///
+    /// # Errors
+    /// `ENODEV` for such a name; else that of `socket`.
     pub(crate) fn open(name: &str) -> io::Result<Ethtool> {
+        if name.len() >= libc::IFNAMSIZ {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
@@ -40,58 +43,81 @@ impl Ethtool {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut out = [0; libc::IFNAMSIZ];
         // The last byte stays zero.
-        for (to, from) in out.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        for (to, from) in out.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
         Ok(Ethtool { fd, name: out })
     }
 
-    /// Asks with one of the commands above; `N` is how many numbers its structure has, the command's own among them.
-    fn ask<const N: usize>(&self, command: u32) -> Option<[u32; N]> {
-        let mut numbers = [0u32; N];
-        *numbers.first_mut()? = command;
+    fn request(&self) -> libc::ifreq {
         // SAFETY: an ifreq of zeros is valid: integers, byte arrays, null pointers.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_name = self.name;
-        request.ifr_ifru.ifru_data = (&raw mut numbers).cast();
-        // SAFETY: the name ends with NUL; the kernel writes the command's structure, which `numbers` is as large as, lives through
-        // the call and is borrowed for nothing else.
+        request
+    }
+
+    /// Hands a command's structure to the driver, which may change it: `data` begins with the command's number. Its length must be
+    /// that of the structure, with its variable part where the structure says how long that is.
+    ///
+    /// # Errors
+    /// As the driver answers: `EOPNOTSUPP` where it does not know the command.
+    pub(crate) fn call(&self, data: &mut [u8]) -> io::Result<()> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
+        // SAFETY: the name ends with NUL. The kernel reads and writes the command's structure within `data`, which lives through the
+        // call and is borrowed for nothing else; that its length is the structure's is what callers promise.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-        (result >= 0).then_some(numbers)
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// The same with a structure of numbers, of which the first is the command's.
+    ///
+    /// # Errors
+    /// As [`Ethtool::call`].
+    pub(crate) fn numbers<const N: usize>(&self, numbers: &mut [u32; N]) -> io::Result<()> {
+        let mut data: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        self.call(&mut data)?;
+        for (number, bytes) in numbers.iter_mut().zip(data.chunks_exact(4)) {
+            *number = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        Ok(())
+    }
+
+    /// `IFF_` flags of the interface.
+    ///
+    /// # Errors
+    /// Where it is not there.
+    pub(crate) fn flags(&self) -> io::Result<u16> {
+        let mut request = self.request();
+        // SAFETY: as in `call`; the kernel writes the flags, which are within the request.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), SIOCGIFFLAGS as _, &raw mut request) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: this member is what the kernel wrote.
+        Ok(unsafe { request.ifr_ifru.ifru_flags } as u16)
+    }
+
+    /// Sets the interface's flags.
+    ///
+    /// # Errors
+    /// Where it is not there, or the user may not.
+    pub(crate) fn set_flags(&self, flags: u16) -> io::Result<()> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        // SAFETY: as in `call`; the kernel reads name and flags.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), SIOCSIFFLAGS as _, &raw mut request) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// None where the driver does not say.
     pub(crate) fn transmit_queues(&self) -> Option<Queues> {
-        self.queues(2, "tx")
-    }
-
-    /// None where the driver does not say.
-    pub(crate) fn receive_queues(&self) -> Option<Queues> {
-        self.queues(1, "rx")
-    }
-
-    /// `struct ethtool_channels`: most to receive, to send, for other things, for both; and how many there are of each.
-    fn queues(&self, at: usize, word: &'static str) -> Option<Queues> {
-        let n = self.ask::<9>(GET_CHANNELS)?;
-        let most = n[at].saturating_add(n[4]);
-        let now = n[at + 4].saturating_add(n[8]);
-        Some(Queues { now, most, word: if n[4] > 0 { "combined" } else { word } })
-    }
-
-    /// Descriptors of a receive ring, and as many as there may be: `struct ethtool_ringparam`. None where the driver does not say.
-    pub(crate) fn receive_ring(&self) -> Option<(u32, u32)> {
-        let n = self.ask::<9>(GET_RINGS)?;
-        (n[1] > 0).then_some((n[5], n[1]))
-    }
-
-    /// Whether the card merges packets; none where the driver does not say.
-    pub(crate) fn lro(&self) -> Option<bool> {
-        Some(self.ask::<2>(GET_FLAGS)?[1] & LRO != 0)
-    }
-
-    /// Whether the kernel merges packets; none where it does not say.
-    pub(crate) fn gro(&self) -> Option<bool> {
-        Some(self.ask::<2>(GET_GRO)?[1] != 0)
+        let mut n = [0; 9];
+        n[0] = GET_CHANNELS;
+        self.numbers(&mut n).ok()?;
+        let most = n[2].saturating_add(n[4]);
+        let now = n[6].saturating_add(n[8]);
+        Some(Queues { now, most, word: if n[4] > 0 { "combined" } else { "tx" } })
     }
 }
 
@@ -102,10 +128,11 @@ mod tests {
     #[test]
     fn the_loopback_interface_is_asked() {
         let lo = Ethtool::open("lo").unwrap();
-        assert_eq!(lo.lro(), Some(false));
-        assert_eq!(lo.receive_ring(), None, "it has none");
+        assert_eq!(lo.flags().unwrap() & libc::IFF_LOOPBACK as u16, libc::IFF_LOOPBACK as u16);
+        let unsupported = lo.numbers(&mut [0x10, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();
+        assert_eq!(unsupported.raw_os_error(), Some(libc::EOPNOTSUPP), "it has no rings");
         let none = Ethtool::open("nosuch0").unwrap();
-        assert!(none.gro().is_none() && none.transmit_queues().is_none());
-        assert!(Ethtool::open("a name that is longer than any interface's").unwrap().gro().is_none());
+        assert!(none.flags().is_err() && none.transmit_queues().is_none());
+        assert!(Ethtool::open("a name that is longer than any interface's").is_err());
     }
 }

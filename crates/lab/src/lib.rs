@@ -46,10 +46,40 @@ enum Command {
     Throughput(Box<throughput::Args>),
     Compare(compare::Args),
     Parallel(parallel::Args),
-    Tune(tune::Args),
+    #[command(subcommand)]
+    Tune(tune::Tune),
     Clean(made::Args),
     #[command(hide = true)]
     SimEngine(sim::Args),
+}
+
+/// `margay tune`.
+#[derive(Parser)]
+#[command(name = "margay tune", about = "Tune card, interrupts, CPUs and kernel for a sensor")]
+struct TuneCli {
+    #[command(subcommand)]
+    command: tune::Tune,
+}
+
+/// Runs `margay tune` with the arguments after `tune`, which `margay lab tune` is too. The exit status is as [`run`]'s; besides 3
+/// where `plan --check` and `verify` found something.
+pub fn run_tune(args: impl Iterator<Item = OsString>) -> ExitCode {
+    match TuneCli::try_parse_from(std::iter::once(OsString::from("margay tune")).chain(args)) {
+        Ok(cli) => ended("margay tune", tune::run(cli.command)),
+        Err(e) => misused(&e),
+    }
+}
+
+fn misused(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+fn ended(who: &str, outcome: problem::Outcome<ExitCode>) -> ExitCode {
+    outcome.unwrap_or_else(|problem| {
+        eprintln!("{who}: {problem}");
+        ExitCode::from(problem.exit())
+    })
 }
 
 /// Runs `margay lab` with the arguments after `lab`. The exit status is 0 where everything worked, 2 where the arguments
@@ -57,10 +87,7 @@ enum Command {
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(std::iter::once(OsString::from("margay lab")).chain(args)) {
         Ok(cli) => cli,
-        Err(e) => {
-            let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
-        }
+        Err(e) => return misused(&e),
     };
     let outcome = match cli.command {
         Command::Traffic(command) => return traffic::run(command),
@@ -68,12 +95,9 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Throughput(args) => throughput::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Parallel(args) => parallel::run(&args),
-        Command::Tune(args) => tune::run(&args),
+        Command::Tune(command) => tune::run(command),
         Command::Clean(args) => made::run(&args),
         Command::SimEngine(args) => sim::run(&args),
     };
-    outcome.unwrap_or_else(|problem| {
-        eprintln!("margay lab: {problem}");
-        ExitCode::from(problem.exit())
-    })
+    ended("margay lab", outcome)
 }

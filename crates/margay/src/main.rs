@@ -12,6 +12,9 @@ fn main() -> ExitCode {
     if args.next_if(|first| first == "lab").is_some() {
         return margay_lab::run(args);
     }
+    if args.next_if(|first| first == "tune").is_some() {
+        return margay_lab::run_tune(args);
+    }
     if args.next_if(|first| first == "bench").is_some() {
         // What is measured inside of the engine is the engine's own; `margay bench parallel` is the laboratory's, under a name of
         // its own.

@@ -4,7 +4,9 @@
 mod conversation;
 mod process;
 
-use conversation::{Capture, Client, Lost, Ran, Say, Server, Turn, run};
+use std::io::Write;
+
+use conversation::{Capture, Client, Datagram, Lost, Ran, Say, Server, Turn, run};
 
 /// A chunk's length that is none, then an attack on the same connection.
 const BROKEN_CHUNK: &[Turn<'static>] = &[
@@ -121,4 +123,72 @@ fn an_unknown_protocol_is_no_parser_error() {
     capture.connection(40_002, 9999, &[Lost(Server, 7), Say(Client, &noise), Lost(Client, 9), Say(Client, &noise)]);
     let ran = run("error-policy-unknown", &capture, "", &["--simulate-ips"]);
     assert_eq!((ran.counter("ips.blocked"), ran.counter("exception_policy.app_layer.error.drop_flow")), (0, 0));
+}
+
+/// A file of gzip with that content.
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    e.write_all(content).expect("to memory");
+    e.finish().expect("to memory")
+}
+
+/// Go, Node.js and urllib3 read all members of a body, so rules do.
+#[test]
+fn all_members_of_a_gzip_body_are_inspected() {
+    let body = [gzip(b""), gzip(b"first, "), gzip(b"an evil-payload")].concat();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut capture = Capture::new();
+    let request = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    capture.connection(40_003, 80, &[Say(Client, request), Say(Server, &[head.as_bytes(), &body].concat())]);
+    let rules = "alert http any any -> any any (file.data; content:\"first, an evil-payload\"; sid:1;)\n";
+    let ran = run("gzip-members", &capture, rules, &[]);
+    assert_eq!(ran.sids(), [1]);
+    assert_eq!(ran.events("fileinfo")[0]["fileinfo"]["size"], 22);
+}
+
+/// A query for the address of a name.
+fn query(name: &str) -> Vec<u8> {
+    let mut q = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        q.push(label.len() as u8);
+        q.extend(label.as_bytes());
+    }
+    q.extend([0, 0, 1, 0, 1]);
+    q
+}
+
+/// What its receiver discards, or does not get to read, is no part of the conversation.
+#[test]
+fn datagrams_are_what_their_receiver_reads() {
+    let query = |name: &str| query(&format!("{name}.example"));
+    let whole = |port, data| Datagram {
+        from: Client,
+        client_port: port,
+        server_port: 53,
+        data,
+        wrong_by: Some(0),
+        length: None,
+    };
+    let data = ["right", "wrong", "none", "behind", "beyond", "decoy", "real"].map(query);
+    let behind = [&data[3][..], b"more than its length says"].concat();
+    let mut capture = Capture::new();
+    capture.datagram(whole(4001, &data[0]));
+    capture.datagram(Datagram { wrong_by: Some(0x1111), ..whole(4002, &data[1]) });
+    capture.datagram(Datagram { wrong_by: None, ..whole(4003, &data[2]) });
+    capture.datagram(Datagram { length: Some(8 + data[3].len() as u16), ..whole(4004, &behind) });
+    capture.datagram(Datagram { length: Some(200), ..whole(4005, &data[4]) });
+    // A decoy, and then the same again as it arrives.
+    capture.datagram(Datagram { wrong_by: Some(1), ..whole(4006, &data[5]) });
+    capture.datagram(whole(4006, &data[6]));
+    let names = |ran: &Ran| {
+        let dns = ran.events("dns");
+        let name = |e: &serde_json::Value| e["dns"]["queries"][0]["rrname"].as_str().map(str::to_owned);
+        dns.iter().filter_map(name).map(|n| n.trim_end_matches(".example").to_owned()).collect::<Vec<_>>()
+    };
+    let ran = run("udp-checksums", &capture, "", &["-k", "all"]);
+    assert_eq!(names(&ran), ["right", "none", "behind", "real"]);
+    assert_eq!(ran.counter("udp.invalid_checksum"), 2);
+    // Where a card was to fill them in they say nothing.
+    let ran = run("udp-checksums-ignored", &capture, "", &["-k", "none"]);
+    assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real"]);
 }

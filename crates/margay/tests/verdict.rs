@@ -1,81 +1,15 @@
 //! What the end of a flow comes to stays with that flow: the packet that notices that it is over, which belongs to another
 //! flow, is judged for itself. Each test ends a flow whose last data rules see only then, with a packet of the flow after it.
 
+mod made;
 mod process;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use made::Side::{Client, Server};
+use made::{ACK, Capture, PUSH};
 use process::{folder, of_type};
-
-/// A capture of TCP segments and UDP datagrams between two hosts.
-struct Capture(Vec<u8>);
-
-const SYN: u8 = 2;
-const PUSH: u8 = 8;
-const ACK: u8 = 16;
-
-/// Who sends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Client,
-    Server,
-}
-use Side::{Client, Server};
-
-impl Capture {
-    fn new() -> Capture {
-        // Microseconds, raw IP.
-        let words = [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 0xffff, 101];
-        Capture(words.iter().flat_map(|w| w.to_le_bytes()).collect())
-    }
-
-    fn ip(&mut self, millis: u32, from: Side, proto: u8, transport: &[u8]) {
-        let (src, dst) = if from == Server { ([10, 0, 0, 2], [10, 0, 0, 1]) } else { ([10, 0, 0, 1], [10, 0, 0, 2]) };
-        let mut p = vec![0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, proto, 0, 0];
-        p[2..4].copy_from_slice(&(20 + transport.len() as u16).to_be_bytes());
-        p.extend(src);
-        p.extend(dst);
-        let sum: u32 = p.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        p[10..12].copy_from_slice(&sum.to_be_bytes());
-        p.extend(transport);
-        let (seconds, micros) = (1_700_000_000 + millis / 1000, millis % 1000 * 1000);
-        for word in [seconds, micros, p.len() as u32, p.len() as u32] {
-            self.0.extend(word.to_le_bytes());
-        }
-        self.0.extend(p);
-    }
-
-    fn ports(from: Side, (client, server): (u16, u16)) -> Vec<u8> {
-        let ports = if from == Server { [server, client] } else { [client, server] };
-        ports.iter().flat_map(|p| p.to_be_bytes()).collect()
-    }
-
-    fn tcp(&mut self, millis: u32, from: Side, ports: (u16, u16), (seq, ack): (u32, u32), flags: u8, data: &[u8]) {
-        let mut t = Self::ports(from, ports);
-        t.extend(seq.to_be_bytes());
-        t.extend(ack.to_be_bytes());
-        t.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-        t.extend(data);
-        self.ip(millis, from, 6, &t);
-    }
-
-    fn udp(&mut self, millis: u32, from: Side, ports: (u16, u16), data: &[u8]) {
-        let mut u = Self::ports(from, ports);
-        u.extend((8 + data.len() as u16).to_be_bytes());
-        u.extend([0, 0]);
-        u.extend(data);
-        self.ip(millis, from, 17, &u);
-    }
-
-    /// A handshake of the client's.
-    fn open(&mut self, millis: u32, ports: (u16, u16), (client, server): (u32, u32)) {
-        self.tcp(millis, Client, ports, (client, 0), SYN, b"");
-        self.tcp(millis + 1, Server, ports, (server, client + 1), SYN | ACK, b"");
-        self.tcp(millis + 2, Client, ports, (client + 1, server + 1), ACK, b"");
-    }
-}
 
 /// A connection whose last data nobody acknowledges, and, when it has timed out, another one with the same ports that carries
 /// an attack. The first packet of the second one finds that the first one is over.
@@ -94,7 +28,7 @@ fn two_connections() -> Capture {
 /// Runs the engine over a capture; the folder that it wrote to.
 fn run(name: &str, capture: Capture, rules: &str, outputs: &str) -> PathBuf {
     let dir = folder(&format!("verdict-{name}"));
-    std::fs::write(dir.join("a.pcap"), capture.0).expect("a capture");
+    capture.write(&dir.join("a.pcap"));
     std::fs::write(dir.join("a.rules"), rules).expect("rules");
     let yaml = format!(
         "%YAML 1.1\n---\nstats:\n  enabled: no\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: \

@@ -60,7 +60,7 @@ impl Default for DecodeConfig {
 }
 
 /// Which bytes count where fragments of a datagram overlap: what an operating system is known to do
-/// (Novak, *Target-Based Fragmentation Reassembly*, 2005).
+/// (Novak, *Target-Based Fragmentation Reassembly*, 2005), and Linux as it is today.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
     /// The bytes that came first.
@@ -72,7 +72,11 @@ pub enum Policy {
     Bsd,
     /// The later fragment, where the earlier one starts at or before it; else the earlier one.
     BsdRight,
-    /// The earlier fragment, where it starts before the later one; else the later one.
+    /// Linux of before 4.20: the earlier fragment, where it starts before the later one; else the later one.
+    OldLinux,
+    /// Linux: a fragment within those that are there is left out. One that overlaps them otherwise, is empty, or does not agree with
+    /// where the datagram ends makes the host forget all of it. So does a datagram's time, 30 seconds from its first fragment
+    /// (60 for IPv6), and more than 64 other fragments of its sender between two of it (IPv4).
     Linux,
     /// The earlier fragment, unless the later one starts before it and reaches its end or further.
     Solaris,
@@ -86,7 +90,8 @@ impl Policy {
         Some(match name {
             "bsd" | "hpux10" | "irix" => Policy::Bsd,
             "bsd-right" | "bsd_right" => Policy::BsdRight,
-            "old-linux" | "old_linux" | "linux" => Policy::Linux,
+            "old-linux" | "old_linux" => Policy::OldLinux,
+            "linux" => Policy::Linux,
             "solaris" => Policy::Solaris,
             "old-solaris" | "old_solaris" | "hpux11" | "macos" => Policy::First,
             "windows" | "vista" | "windows2k3" => Policy::Windows,
@@ -108,7 +113,9 @@ pub struct DefragConfig {
     pub trackers: usize,
     /// Most fragments kept, of all datagrams (`defrag.max-frags`).
     pub max_frags: usize,
-    /// Seconds of packet time after which an incomplete datagram is forgotten (`defrag.timeout`).
+    /// Seconds of packet time after which an incomplete datagram is forgotten (`defrag.timeout`), counted from its first fragment, or
+    /// where it is less what its destination is known to take ([`Policy::Linux`]). Inline, seconds for which whatever went on is
+    /// remembered, counted from the last fragment: no less than any host takes.
     pub timeout: u32,
     /// Whether VLAN tags tell datagrams apart (`vlan.use-for-tracking`).
     pub vlan_tracking: bool,
@@ -117,6 +124,9 @@ pub struct DefragConfig {
     pub hosts: Vec<(IpAddr, u8, Policy)>,
     /// The policy of every other destination.
     pub default_policy: Policy,
+    /// Whether IPv4 fragments with a wrong header checksum are left out, as hosts do (`stream.checksum-validation`, `-k`). Inline they
+    /// are refused in any case.
+    pub checksums: bool,
     /// Fragments go on to their destination as they come, unless they are refused ([`crate::Packet::refused`]): what a host
     /// could put together in another way than it is done here is, and no datagram is forgotten to make room for others.
     pub inline: bool,
@@ -133,6 +143,7 @@ impl Default for DefragConfig {
             vlan_tracking: true,
             hosts: Vec::new(),
             default_policy: Policy::Bsd,
+            checksums: false,
             inline: false,
         }
     }

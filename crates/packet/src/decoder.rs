@@ -194,7 +194,7 @@ impl Decoder {
         }
         self.defrag.give_back(whole);
         if sink.dropped() {
-            self.defrag.refuse(p, &f, &mut self.counters);
+            self.defrag.refuse(p, &f);
         }
     }
 }

@@ -150,6 +150,11 @@ impl StreamBuffer {
         self.blocks.last().map_or(0, Block::end)
     }
 
+    /// Everything before this is decided: it is not taken any more, nor replaced.
+    pub(crate) const fn floor(&self) -> u64 {
+        self.floor
+    }
+
     /// Adds a segment's bytes at stream offset `start`. What is before the floor is left out, what was there already is
     /// kept or replaced as `policy` says.
     pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OsPolicy, max_regions: u16) -> Inserted {

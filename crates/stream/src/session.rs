@@ -183,6 +183,19 @@ impl Assembly {
         if self.oob.is_empty() { offset } else { offset - self.oob.partition_point(|&o| o < offset) as u64 }
     }
 
+    /// Where the first hole begins that may still be filled: the receiver does not have what is behind it. The end of the data
+    /// where there is none.
+    pub(crate) fn filled(&self) -> u64 {
+        let mut at = self.buffer.floor();
+        loop {
+            at += self.buffer.contiguous(at, u64::MAX).len() as u64;
+            match self.buffer.next_at(at) {
+                Some(next) if next > at && next <= self.acked => at = next,
+                _ => return at,
+            }
+        }
+    }
+
     /// Whether raw inspection has all that it wants.
     pub(crate) fn raw_has_all(&self) -> bool {
         self.raw_end.is_some_and(|end| self.raw >= end || self.buffer.next_at(self.raw).is_none_or(|n| n >= end))
@@ -532,6 +545,8 @@ impl TcpSession {
                 return None;
             }
             let (start, end) = d.packet;
+            // What a long segment repeats may be freed: what is behind that is looked at.
+            let start = d.buffer.next_at(start).map_or(start, |held| held.min(end));
             let from = d.buffer.start_of(start).max(start.saturating_sub(u64::from(d.chunk_size)));
             let data = d.buffer.contiguous(from, end.max(d.raw));
             // A packet's own data is looked at also when it was there before: the packet may have to be dropped.
@@ -627,6 +642,15 @@ impl TcpSession {
         let app = if app_off { end } else { d.app };
         let raw_off = raw_off || d.raw_has_all();
         let raw = if raw_off { end } else { d.raw };
+        // Inline a segment is looked at when it comes, early ones too: a hole before them is still to be filled.
+        let (app, raw) = if inline {
+            let filled = d.filled();
+            // What the packet at hand brings is still to be looked at, with what is before it.
+            let raw = if d.pending && !raw_off { raw.min(d.packet.0) } else { raw };
+            (app.min(filled), raw.min(filled))
+        } else {
+            (app, raw)
+        };
         // What one reader had cannot change under the other.
         let settled = if inline { app.min(raw) } else { app.max(raw).min(d.acked) };
         let back = if closed || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };

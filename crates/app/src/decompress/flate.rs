@@ -6,6 +6,9 @@ use flate2::{Crc, Decompress, FlushDecompress};
 
 use super::{Coding, Piece, SCRATCH, Status, Step};
 
+/// What a member of gzip begins with.
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
 const FHCRC: u8 = 2;
 const FEXTRA: u8 = 4;
 const FNAME: u8 = 8;
@@ -32,6 +35,8 @@ enum Stage {
     Body,
     /// gzip: checksum and length.
     Trailer,
+    /// gzip: behind a member, where another one may begin.
+    Next,
     /// Behind the end.
     Done,
 }
@@ -89,6 +94,32 @@ impl Flate {
         }
         self.begin(Wrapper::Bare);
         true
+    }
+
+    /// Looks for another member (RFC 1952 section 2.2), which Go, Node.js and urllib3 read; behind padding of zeros, which
+    /// Python's `gzip` passes over. What is behind a member and is none, nobody reads.
+    fn next_member(&mut self, input: &mut &[u8]) -> Step {
+        if self.count == 0 {
+            let zeros = input.iter().take_while(|&&b| b == 0).count();
+            *input = input.get(zeros..).unwrap_or(&[]);
+        }
+        while self.count < MAGIC.len() {
+            let Some((&byte, tail)) = input.split_first() else { return Step::NeedInput };
+            if MAGIC.get(self.count) != Some(&byte) {
+                self.stage = Stage::Done;
+                return Step::End { lied: false };
+            }
+            (self.count, *input) = (self.count + 1, tail);
+        }
+        self.inflate.reset(false);
+        self.crc.reset();
+        self.header_crc.reset();
+        self.header_crc.update(&MAGIC);
+        if let Some(to) = self.field.get_mut(..MAGIC.len()) {
+            to.copy_from_slice(&MAGIC);
+        }
+        self.stage = Stage::Fixed;
+        Step::Again { lied: false }
     }
 
     fn begin(&mut self, wrapper: Wrapper) {
@@ -155,7 +186,7 @@ impl Flate {
                 let zlib =
                     a & 0x0f == 8 && a >> 4 <= 7 && (u16::from(a) << 8 | u16::from(b)) % 31 == 0 && b & 0x20 == 0;
                 let wrapper = match (a, b) {
-                    (0x1f, 0x8b) => Wrapper::Gzip,
+                    _ if [a, b] == MAGIC => Wrapper::Gzip,
                     _ if zlib => Wrapper::Zlib,
                     _ => Wrapper::Bare,
                 };
@@ -222,9 +253,10 @@ impl Flate {
                 let [a, b, c, d, e, f, g, h, ..] = self.field;
                 let right = u32::from_le_bytes([a, b, c, d]) == self.crc.sum()
                     && u32::from_le_bytes([e, f, g, h]) == self.crc.amount();
-                self.stage = Stage::Done;
-                Step::End { lied: !right }
+                (self.stage, self.count) = (Stage::Next, 0);
+                Step::Sure { lied: !right }
             }
+            Stage::Next => self.next_member(input),
             Stage::Done => Step::End { lied: false },
         }
     }
@@ -261,7 +293,7 @@ impl Flate {
             }
             Ok(flate2::Status::StreamEnd) => {
                 self.stage = if self.wrapper == Wrapper::Gzip { Stage::Trailer } else { Stage::Done };
-                self.pending = None;
+                (self.count, self.pending) = (0, None);
             }
             Ok(_) => {
                 if used == 0 && made == 0 {

@@ -3,11 +3,11 @@
 //! A [`Decoder`] has a layer for each coding, outermost first, and what one gives is at once the next one's input. Nothing
 //! is gathered but what a layer may have to hand on untouched:
 //!
-//! - As long as nothing was decoded, a layer keeps its input (128 KiB at most). When it then turns out not to be what it
+//! - As long as nothing was decoded, a layer keeps its input, 128 KiB at most. When it then turns out not to be what it
 //!   was said to be, another idea is tried (`gzip` and `deflate` are told apart by their first bytes: gzip, zlib, bare
 //!   deflate), and when none is left all of it is passed on as it is.
 //! - When the data is damaged behind something that was decoded, that counts, and what follows is dropped. So is what is
-//!   behind the end of the compressed data.
+//!   behind the end of the compressed data; of gzip that is behind the last of its members.
 //! - Wrong checksums, lengths and reserved flags are told ([`Status::Broken`]), and change nothing.
 //!
 //! Every layer's output is counted against [`Limits`]: one that grows too much ends the decoding of the body, whichever
@@ -111,6 +111,8 @@ enum Step {
     NeedInput,
     /// There is more to do; `lied` where something was wrong that does not matter.
     Again { lied: bool },
+    /// The data is what it was taken for, though nothing came out; `lied` as of [`Step::Again`].
+    Sure { lied: bool },
     /// The layer knows now how to read the data: all of it is to be given again.
     Restart { lied: bool },
     /// A piece of output.
@@ -233,7 +235,7 @@ impl Layer {
             Mode::Holding if self.hold.is_empty() => {
                 if self.run(rest, account, data, 0, sink) {
                     self.hold.extend_from_slice(data);
-                    self.limit_hold(rest, account, sink);
+                    self.limit_hold(account);
                 }
             }
             Mode::Holding => {
@@ -242,19 +244,19 @@ impl Layer {
                 hold.extend_from_slice(data);
                 if self.run(rest, account, &hold, from, sink) {
                     self.hold = hold;
-                    self.limit_hold(rest, account, sink);
+                    self.limit_hold(account);
                 }
             }
         }
     }
 
-    /// Gives up waiting for output where too much is kept for it.
-    fn limit_hold(&mut self, rest: &mut [Layer], account: &mut Account, sink: Sink<'_>) {
+    /// Keeps no more input where there is too much of it. So much that decodes to nothing (a long name in a header, empty
+    /// blocks) and is still no error, is what it was taken for: there is nothing to pass on as it is.
+    fn limit_hold(&mut self, account: &mut Account) {
         if self.hold.len() > HOLD {
             account.say(Status::Broken);
-            self.mode = Mode::Raw;
-            let hold = std::mem::take(&mut self.hold);
-            feed(rest, account, &hold, sink);
+            self.mode = Mode::Decoding;
+            self.hold = Vec::new();
         }
     }
 
@@ -267,6 +269,11 @@ impl Layer {
                 Step::NeedInput => return self.mode == Mode::Holding,
                 Step::Again { lied } => {
                     account.lied(lied);
+                    continue;
+                }
+                Step::Sure { lied } => {
+                    account.lied(lied);
+                    self.mode = Mode::Decoding;
                     continue;
                 }
                 Step::Restart { lied } => {

@@ -184,8 +184,40 @@ fn what_was_decoded_counts_and_the_rest_does_not() {
         [(Coding::Gzip, gzip(EICAR)), (Coding::Deflate, zlib(EICAR)), (Coding::Deflate, deflate(EICAR))]
     {
         assert_eq!(run(&[coding], &[&data[..], JUNK].concat()), (EICAR.to_vec(), Status::Ok));
-        assert_eq!(run(&[coding], &[&data[..], &data[..]].concat()), (EICAR.to_vec(), Status::Ok), "a second member");
+        // Only gzip has members.
+        let twice = if data.starts_with(&[0x1f, 0x8b]) { [EICAR, EICAR].concat() } else { EICAR.to_vec() };
+        assert_eq!(run(&[coding], &[&data[..], &data[..]].concat()), (twice, Status::Ok), "a second member");
     }
+}
+
+#[test]
+fn gzip_is_read_member_by_member() {
+    let (empty, member) = (gzip(b""), gzip(EICAR));
+    let named = [&[0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3], &b"name\0"[..], &member[10..]].concat();
+    let mut wrong_sum = empty.clone();
+    wrong_sum[12] ^= 1;
+    let cases: &[(&str, Vec<u8>, usize, Status)] = &[
+        ("an empty one first", [&empty[..], &member].concat(), 1, Status::Ok),
+        ("many empty ones", [&empty.repeat(100)[..], &member].concat(), 1, Status::Ok),
+        ("three", member.repeat(3), 3, Status::Ok),
+        ("one with a name", [&member[..], &named].concat(), 2, Status::Ok),
+        ("padding between", [&member[..], &[0; 700], &member].concat(), 2, Status::Ok),
+        ("junk behind", [&member[..], &member, JUNK].concat(), 2, Status::Ok),
+        ("junk between", [&member[..], JUNK, &member].concat(), 1, Status::Ok),
+        ("half of its first bytes", [&member[..], &[0x1f]].concat(), 1, Status::Ok),
+        ("a wrong checksum first", [&wrong_sum[..], &member].concat(), 1, Status::Broken),
+        ("cut off", [&member[..], &member[..member.len() - 12]].concat(), 1, Status::Ok),
+        ("another method", [&member[..], &[0x1f, 0x8b, 7, 0, 0, 0, 0, 0, 0, 3], JUNK].concat(), 1, Status::Broken),
+    ];
+    for (what, data, times, status) in cases {
+        let (out, said) = run(&[Coding::Gzip], data);
+        assert!(out.starts_with(&EICAR.repeat(*times)) && said == *status, "{what}: {} {said:?}", out.escape_ascii());
+        let more = out.len() - EICAR.len() * times;
+        assert!(more == 0 || (*what == "cut off" && more < EICAR.len()), "{what}: {more} bytes more");
+    }
+    // Nothing is passed on as it is once a member was whole.
+    assert_eq!(run(&[Coding::Gzip], &[&empty[..], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 7]].concat()).0.len(), 0);
+    assert_eq!(run(&[Coding::Gzip, Coding::Gzip], &gzip(&member.repeat(2))), (EICAR.repeat(2), Status::Ok));
 }
 
 #[test]
@@ -237,12 +269,29 @@ fn bombs_are_cut() {
     assert_eq!(decoder.push(&inner, &mut |_| panic!("nothing more comes out")), Status::Bomb);
 }
 
+/// Input that decodes to nothing is not kept without end, and what is behind it comes out all the same.
 #[test]
 fn waiting_for_output_ends() {
-    // Empty stored blocks without an end.
-    let empty = [&gzip(b"")[..10], &b"\0\0\0\xff\xff".repeat(60_000)].concat();
-    let (out, status) = run_with(&[Coding::Gzip], Limits::default(), &empty.chunks(1000).collect::<Vec<_>>());
-    assert_eq!((out.len(), status), (empty.len(), Status::Broken));
+    let member = gzip(EICAR);
+    let name = [&[0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3], &[b'n'; 300_000][..], &[0], &member[10..]].concat();
+    // Stored blocks without content (RFC 1951 section 3.2.4).
+    let blocks = [&member[..10], &b"\0\0\0\xff\xff".repeat(60_000), &member[10..]].concat();
+    let bare = [&b"\0\0\0\xff\xff".repeat(60_000)[..], &deflate(EICAR)].concat();
+    for (what, coding, data) in
+        [("a name", Coding::Gzip, &name), ("blocks", Coding::Gzip, &blocks), ("bare", Coding::Deflate, &bare)]
+    {
+        let pieces: Vec<&[u8]> = data.chunks(1000).collect();
+        let mut decoder = Decoder::new(&[coding], Limits::default());
+        let mut out = Vec::new();
+        for piece in &pieces {
+            decoder.push(piece, &mut |p| out.extend_from_slice(p));
+            assert!(decoder.layers[0].hold.len() <= HOLD, "{what}");
+        }
+        assert_eq!(out, EICAR, "{what}");
+        assert_eq!(run_with(&[coding], Limits::default(), &pieces).1, Status::Broken, "{what}");
+    }
+    let many = [&gzip(b"").repeat(10_000)[..], &member].concat();
+    assert_eq!(run(&[Coding::Gzip], &many), (EICAR.to_vec(), Status::Ok), "members without content");
 }
 
 fn any_codings() -> impl Strategy<Value = Vec<Coding>> {

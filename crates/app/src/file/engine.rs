@@ -8,7 +8,7 @@ use margay_packet::Time;
 
 use super::magic::{self, MagicError};
 use super::range::Ranges;
-use super::store::{self, StoreConfig, StoreError};
+use super::store::{Batch, StoreConfig};
 use super::{File, StoreState};
 
 /// What somebody wants of files.
@@ -121,10 +121,6 @@ pub struct FlowFiles {
 /// What was counted about files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileCounters {
-    /// Files that could not stay open because there were `max-open-files` (`file_store.open_files_max_hit`).
-    pub open_files_max_hit: u64,
-    /// Things that could not be done in the store (`file_store.fs_errors`).
-    pub fs_errors: u64,
     /// Files that were not followed because their transaction had too many.
     pub over_max_files: u64,
     /// Files of which data went unseen by detection because too much of it waited.
@@ -148,9 +144,8 @@ pub struct FileEngine {
     pub(super) magic_file: Option<PathBuf>,
     /// Bytes held of files that may be stored yet.
     pub(super) held: Arc<AtomicU64>,
-    /// The first error of the store, until it is said.
-    error: Option<StoreError>,
-    failed: bool,
+    /// What is to be done in the store.
+    pub(super) batch: Batch,
 }
 
 impl FileEngine {
@@ -166,18 +161,24 @@ impl FileEngine {
         Ok(FileEngine { wants, magic_file: config.magic_file.clone(), ..FileEngine::default() })
     }
 
-    /// The first error of the store, once: what follows is only counted.
-    pub fn take_error(&mut self) -> Option<StoreError> {
-        self.error.take()
+    /// Has the store's thread do what was to be done so far: to be called after each batch of packets, and before a flow goes
+    /// on at another worker.
+    #[inline]
+    pub fn end_batch(&mut self) {
+        self.batch.hand_over();
+    }
+
+    /// The same, and waits until it is done: to be called at the end.
+    pub fn sync(&mut self) {
+        self.batch.sync();
     }
 
     /// Calls `f` with the name and value of every counter. Those of the store are only there where it is on, but for the
     /// number of open files.
     pub fn for_each_counter(&self, config: &FileConfig, f: &mut dyn FnMut(&str, u64)) {
         let c = &self.counters;
-        if config.store.is_some() {
-            f("file_store.open_files_max_hit", c.open_files_max_hit);
-            f("file_store.fs_errors", c.fs_errors);
+        if let Some(store) = &config.store {
+            store.shared.for_each_counter(store.quota, f);
             f("file_store.hold_limit_hit", c.over_hold);
         }
         f("file_store.open_files", config.store.as_ref().map_or(0, |s| s.shared.open_files()));
@@ -196,16 +197,6 @@ impl FileEngine {
     pub fn write_record(&mut self, config: &FileConfig, file: &File, time: Time, json: &[u8]) {
         let (Some(store), StoreState::Done(id)) = (&config.store, &file.store) else { return };
         let Some(sha256) = file.digests.sha256.filter(|_| store.write_fileinfo) else { return };
-        if let Err(e) = store::write_record(store, &sha256, time.0.div_euclid(1_000_000), *id, json) {
-            self.failed(e);
-        }
-    }
-
-    pub(super) fn failed(&mut self, error: StoreError) {
-        self.counters.fs_errors += 1;
-        if !self.failed {
-            self.failed = true;
-            self.error = Some(error);
-        }
+        self.batch.record(store, *id, &sha256, time.0.div_euclid(1_000_000), json);
     }
 }

@@ -268,31 +268,27 @@ impl File {
             }
             StoreState::Wanted(_) => {
                 self.begin_store(engine, config);
-                self.write(engine, data);
+                self.write(engine, config, data);
             }
-            StoreState::Storing(_) => self.write(engine, data),
+            StoreState::Storing(_) => self.write(engine, config, data),
         }
     }
 
-    /// Makes the temporary file and writes what was held.
+    /// Has the file begin in the store with what was held.
     fn begin_store(&mut self, engine: &mut FileEngine, config: &FileConfig) {
         let StoreState::Wanted(held) = std::mem::take(&mut self.store) else { return };
         let Some(store) = &config.store else { return };
-        match Temporary::new(store, &mut engine.counters) {
-            Ok(t) => {
-                self.store = StoreState::Storing(Arc::new(t));
-                self.write(engine, held.bytes());
-            }
-            Err(e) => engine.failed(e),
+        if let Some(t) = engine.batch.begin(store) {
+            self.store = StoreState::Storing(Arc::new(t));
+            self.write(engine, config, held.bytes());
         }
     }
 
-    fn write(&mut self, engine: &mut FileEngine, data: &[u8]) {
-        if let StoreState::Storing(t) = &self.store
+    fn write(&mut self, engine: &mut FileEngine, config: &FileConfig, data: &[u8]) {
+        if let (StoreState::Storing(t), Some(store)) = (&self.store, &config.store)
             && !data.is_empty()
-            && let Err(e) = t.write(data)
+            && !engine.batch.append(store, t, data)
         {
-            engine.failed(e);
             self.store = StoreState::No;
         }
     }
@@ -320,15 +316,9 @@ impl File {
         if self.state == FileState::Open {
             return;
         }
-        let StoreState::Storing(temporary) = &self.store else { return };
-        let (Some(store), Some(sha256)) = (&config.store, &self.digests.sha256) else { return };
-        match temporary.place(store, sha256) {
-            Ok(()) => self.store = StoreState::Done(temporary.id),
-            Err(e) => {
-                engine.failed(e);
-                self.store = StoreState::No;
-            }
-        }
+        let (StoreState::Storing(temporary), Some(sha256)) = (&self.store, &self.digests.sha256) else { return };
+        engine.batch.place(temporary, sha256);
+        self.store = StoreState::Done(temporary.id);
     }
 
     fn request_store(&mut self, sid: Option<u32>) {

@@ -18,9 +18,7 @@ impl Dir {
     }
 
     fn store(&self) -> FileConfig {
-        let store = StoreConfig::new(self.0.join("filestore"));
-        store.prepare().expect("prepared");
-        FileConfig { store: Some(store), ..FileConfig::default() }
+        FileConfig { store: Some(StoreConfig::new(self.0.join("filestore"))), ..FileConfig::default() }
     }
 
     /// Stored files, relative to the store, sorted.
@@ -60,6 +58,9 @@ struct T {
 
 impl T {
     fn new(config: FileConfig, wants: FileWants) -> T {
+        if let Some(store) = config.store.as_ref().filter(|s| s.dir != PathBuf::new()) {
+            store.prepare().expect("prepared");
+        }
         let engine = FileEngine::new(&config, wants).expect("an engine");
         T { engine, config, files: Files::default(), now: Time(0) }
     }
@@ -84,6 +85,14 @@ impl T {
 
     fn flush(&mut self) {
         self.files.flush(&mut self.engine, &self.config);
+        self.engine.sync();
+    }
+
+    /// A counter of the store.
+    fn count(&self, name: &str) -> u64 {
+        let mut found = None;
+        self.engine.for_each_counter(&self.config, &mut |n, v| found = found.or((n == name).then_some(v)));
+        found.expect("the counter is there")
     }
 
     fn log(&self, index: usize) -> String {
@@ -242,6 +251,7 @@ fn forced_files_are_stored() {
         let mut t = T::new(config, FileWants::NONE);
         t.open(ToClient, "abc");
         t.append(ToClient, b"ab");
+        t.engine.sync();
         assert_eq!((dir.found(), dir.read("tmp/file.1")), (vec!["tmp/file.1".to_owned()], b"ab".to_vec()));
         let open = t.config.store.as_ref().map(|s| s.shared.open_files());
         assert_eq!(open, Some(u64::from(max_open_files)));
@@ -253,6 +263,7 @@ fn forced_files_are_stored() {
         assert!(t.log(0).contains(r#""stored":true,"file_id":1,"size":3"#), "{}", t.log(0));
         let f = t.files.all()[0].clone();
         t.engine.write_record(&t.config, &f, Time(1_515_441_287_769_772), b"{}");
+        t.engine.sync();
         assert_eq!(dir.read(&format!("{ABC}.1515441287.1.json")), b"{}\n");
         // The same again is not kept twice; nothing is left in tmp.
         t.whole(ToServer, "abc again", b"abc");
@@ -260,7 +271,7 @@ fn forced_files_are_stored() {
         t.flush();
         assert_eq!(dir.found(), [ABC.to_owned(), format!("{ABC}.1515441287.1.json"), EMPTY.to_owned()]);
         assert_eq!(t.files.all()[1].stored(), Some(2));
-        assert_eq!(t.engine.counters.fs_errors, 0);
+        assert_eq!((t.count("file_store.fs_errors"), t.count("file_store.files_lost")), (0, 0));
         drop(t.files);
         assert_eq!(t.config.store.map(|s| s.shared.open_files()), Some(0));
     }
@@ -344,19 +355,24 @@ fn held_data_is_bounded() {
 fn what_cannot_be_stored_is_counted_and_said_once() {
     let dir = Dir::new("errors");
     let mut config = dir.store();
+    static SAID: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
     if let Some(s) = &mut config.store {
         s.force = true;
-        s.dir.push("missing");
+        s.write_fileinfo = true;
+        s.say[0] = |text| SAID.lock().unwrap().push(text.to_owned());
     }
     let mut t = T::new(config, FileWants::NONE);
+    std::fs::remove_dir_all(dir.0.join("filestore/tmp")).unwrap();
     t.whole(ToClient, "", b"abc");
     t.whole(ToClient, "", b"abc");
     t.flush();
-    assert_eq!(t.engine.counters.fs_errors, 2);
-    let e = t.engine.take_error().expect("an error").to_string();
-    assert!(e.starts_with("file-store: cannot make ") && e.contains("missing/tmp/file.1: "), "{e}");
-    assert!(t.engine.take_error().is_none());
-    assert!(t.log(0).contains(r#""stored":false,"size":3"#), "{}", t.log(0));
+    let f = t.files.all()[0].clone();
+    t.engine.write_record(&t.config, &f, Time(0), b"{}");
+    t.engine.sync();
+    assert_eq!(t.count("file_store.fs_errors"), 2);
+    let said = SAID.lock().unwrap();
+    assert!(said[0].starts_with("file-store: cannot make ") && said[0].contains("tmp/file.1: "), "{said:?}");
+    assert_eq!((said.len(), dir.found()), (1, vec![]), "nor is there a record without a file");
 }
 
 #[test]
@@ -369,6 +385,7 @@ fn an_unfinished_file_leaves_nothing() {
     let mut t = T::new(config, FileWants::NONE);
     t.open(ToClient, "");
     t.append(ToClient, b"abc");
+    t.engine.sync();
     assert_eq!(dir.found().len(), 1);
     drop(t);
     assert_eq!(dir.found(), Vec::<String>::new());
@@ -559,7 +576,7 @@ proptest! {
             prop_assert!(t.files.all().len() <= 3);
             prop_assert!(t.files.all().iter().all(|f| f.window.held().0.len() <= 42));
         }
-        prop_assert_eq!(t.engine.counters.fs_errors, 0);
+        prop_assert_eq!(t.count("file_store.fs_errors"), 0);
         let held = std::sync::Arc::clone(&t.engine.held);
         drop(t);
         prop_assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 0);

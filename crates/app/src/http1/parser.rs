@@ -100,6 +100,8 @@ pub(super) struct Http1Parser {
     first: u64,
     pub request: Side,
     pub response: Side,
+    /// What waits of the client can be read now.
+    pub resume: bool,
 }
 
 impl Http1Parser {
@@ -605,6 +607,9 @@ impl Parser for Http1Parser {
             if let Some(tx) = self.get(id) {
                 tx.count(&mut cx.shared.counters.http_memory);
             }
+        }
+        if std::mem::take(&mut self.resume) && outcome == Outcome::More {
+            outcome = Outcome::Resume;
         }
         Parsed { consumed: at.min(data.len()), outcome }
     }

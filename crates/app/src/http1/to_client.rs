@@ -199,7 +199,8 @@ impl Http1Parser {
         }
         tx.base.advance(DIR, HEADERS);
         if self.request.state == State::Connect {
-            self.request.state = State::Start;
+            // What follows the request that was refused is another request.
+            (self.request.state, self.resume) = (State::Start, true);
         }
         self.begin_body(cx, server, DIR, framing);
         Outcome::More

@@ -4,6 +4,7 @@ use md5::{Digest, Md5};
 
 use super::codec::{Base64, QuotedPrintable};
 use super::name::{parameter, without_words};
+use super::nested::{self, Nested};
 use super::urls::Urls;
 use super::{Part, Problem};
 
@@ -67,6 +68,8 @@ enum State {
     Header,
     /// In a body, a preamble or an epilogue.
     Body,
+    /// In a message within this one that is said to be in a coding.
+    Nested,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -109,6 +112,11 @@ pub struct Message {
     field: Vec<u8>,
     fields: Fields,
     coding: Coding,
+    /// A message within this one, in a coding; before its first line that coding.
+    nested: Option<Box<Nested>>,
+    nested_in: Encoding,
+    /// Messages in a coding that this one is within.
+    depth: u8,
     /// A file is open.
     file: bool,
     /// URLs are looked for.
@@ -133,6 +141,11 @@ impl Message {
         Message { md5: settings.body_md5.then(Md5::new), ..Message::default() }
     }
 
+    /// One within another one, in a coding, and `depth` of these around it. Its fields are not told.
+    pub(super) fn within(depth: u8) -> Message {
+        Message { depth, status: Status::Body, ..Message::default() }
+    }
+
     /// How far it was read.
     pub const fn status(&self) -> Status {
         self.status
@@ -145,7 +158,9 @@ impl Message {
 
     /// Bytes of memory that it holds.
     pub fn memory(&self) -> usize {
-        self.field.capacity() + self.boundaries.iter().map(Vec::capacity).sum::<usize>() + self.scratch.capacity()
+        let nested = self.nested.as_ref().map_or(0, |n| n.memory());
+        let boundaries: usize = self.boundaries.iter().map(Vec::capacity).sum();
+        self.field.capacity() + boundaries + self.scratch.capacity() + nested
     }
 
     /// Reads a piece of a line: `first` is one at its beginning, and `ending` the line break behind it, empty where the
@@ -180,6 +195,32 @@ impl Message {
         match self.state {
             State::Header => self.header(settings, piece, first, !ending.is_empty(), sink),
             State::Body => self.body(settings, piece, first, ending, sink),
+            State::Nested => self.nested(settings, piece, first, ending, sink),
+        }
+    }
+
+    /// A line of a message that is said to be in a coding. What begins with a field, which has a colon, is not in base64.
+    fn nested(
+        &mut self,
+        settings: &Settings,
+        piece: &[u8],
+        first: bool,
+        ending: &[u8],
+        sink: &mut dyn FnMut(Part<'_>),
+    ) {
+        if self.nested.is_none() {
+            let base64 = self.nested_in == Encoding::Base64;
+            if piece.is_empty() && base64 {
+                return;
+            }
+            if base64 && piece.contains(&b':') {
+                self.state = State::Header;
+                return self.header(settings, piece, first, !ending.is_empty(), sink);
+            }
+            self.nested = Some(Box::new(Nested::new(base64, self.depth.saturating_add(1))));
+        }
+        if let Some(nested) = &mut self.nested {
+            nested.push(settings, piece, ending, sink);
         }
     }
 
@@ -203,7 +244,9 @@ impl Message {
             Coding::Base64(_) => Coding::Base64(Base64::default()),
             Coding::Qp(_) => Coding::Qp(QuotedPrintable::default()),
         };
-        if self.file {
+        if let Some(nested) = &mut self.nested {
+            nested.gap(len, sink);
+        } else if self.file {
             sink(Part::Gap(len));
         }
     }
@@ -335,11 +378,24 @@ impl Message {
             n
         });
         if fields.message {
-            // A message within: its header follows, and what coding this part has says nothing of it.
+            // A message within: its header follows.
             if let Some(name) = &name {
                 sink(Part::Attachment(name));
             }
-            self.state = State::Header;
+            let decodes = match fields.encoding {
+                Encoding::Base64 => settings.base64,
+                Encoding::Qp => settings.quoted_printable,
+                Encoding::Identity => false,
+            };
+            self.nested_in = fields.encoding;
+            self.state = match decodes {
+                true if self.depth < nested::DEPTH_MAX => State::Nested,
+                true => {
+                    sink(Part::Problem(Problem::ParseFailed));
+                    State::Header
+                }
+                false => State::Header,
+            };
             return;
         }
         self.state = State::Body;
@@ -371,6 +427,9 @@ impl Message {
 
     /// What a body is made of is at its end.
     fn end_part(&mut self, settings: &Settings, truncated: bool, sink: &mut dyn FnMut(Part<'_>)) {
+        if let Some(mut nested) = self.nested.take() {
+            nested.finish(settings, truncated, sink);
+        }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         if let Coding::Base64(b) = &mut self.coding {

@@ -10,6 +10,7 @@
 mod codec;
 mod message;
 mod name;
+mod nested;
 mod urls;
 
 pub use message::{Message, Settings, Status};

@@ -31,8 +31,40 @@ pub const UDP: u8 = 17;
 
 /// Most bytes of a direction that a probe sees: one that cannot tell by then never will.
 pub(crate) const PROBE_MAX: usize = 2048;
-/// Most probes of a transport: they are bits of a word.
+/// Most probes of a transport: they are bits of a word. More are an error of the build.
 const PROBES_MAX: usize = 64;
+
+/// Evaluated by the compiler, used or not.
+#[expect(dead_code, reason = "it only has to be evaluated")]
+static PROBES_FIT: () = {
+    assert!(probes_of(TCP) <= PROBES_MAX && probes_of(UDP) <= PROBES_MAX, "a flow's probes do not fit in a word");
+};
+
+/// How many probes a transport has.
+const fn probes_of(transport: u8) -> usize {
+    let (mut n, mut i) = (0, 0);
+    while i < PROTOCOLS.len() {
+        n += probes_in(PROTOCOLS[i].recognition.probes, transport);
+        i += 1;
+    }
+    i = 0;
+    while i < others::OTHERS.len() {
+        n += probes_in(others::OTHERS[i].recognition.probes, transport);
+        i += 1;
+    }
+    n
+}
+
+const fn probes_in(probes: &[Probe], transport: u8) -> usize {
+    let (mut n, mut i) = (0, 0);
+    while i < probes.len() {
+        if probes[i].transport == transport {
+            n += 1;
+        }
+        i += 1;
+    }
+    n
+}
 
 /// How a protocol is recognised.
 #[derive(Debug, Clone, Copy)]
@@ -234,9 +266,6 @@ impl Recogniser {
                 let of = known.recognition.patterns.iter().filter(|p| p.transport == transport);
                 patterns[index].extend(of.map(|p| (known.proto, *p)));
                 for p in known.recognition.probes.iter().filter(|p| p.transport == transport) {
-                    if probes[index].len() == PROBES_MAX {
-                        break;
-                    }
                     let by_default = || Ports::of(p.ports);
                     let (dp, sp) = (set.dp.clone().unwrap_or_else(by_default), set.sp.clone().unwrap_or_default());
                     let any = p.ports.is_empty() || dp.is_any();
@@ -352,7 +381,7 @@ const fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
 /// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.
 fn candidates(probes: &[PortProbe], flow: &FlowCore, midstream: bool) -> (u64, u64) {
     let (mut straight, mut turned) = (0, 0);
-    for (i, p) in probes.iter().enumerate().take(PROBES_MAX) {
+    for (i, p) in probes.iter().enumerate() {
         if p.any || p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
             straight |= 1 << i;
         } else if midstream && (p.dp.contains(flow.sport) || p.sp.contains(flow.dport)) {

@@ -98,6 +98,19 @@ fn tls_by_a_greeting_in_odd_records() {
     assert_eq!(look(&f, TO_CLIENT, &more(hello(0x0305))), Recognised::Failed);
 }
 
+/// No probe is left out, however many protocols there are (more than fit in a word do not compile).
+#[test]
+fn every_probe_is_asked() {
+    let mut settings = RecogniseSettings::default();
+    for k in known() {
+        for transport in [TCP, UDP] {
+            settings.set(k.proto, transport, ProtocolSettings { mode: Some(Mode::On), ..Default::default() });
+        }
+    }
+    let all = Recogniser::new(&settings);
+    assert_eq!(all.probes.each_ref().map(Vec::len), [TCP, UDP].map(probes_of));
+}
+
 #[test]
 fn given_up_behind_the_longest_pattern() {
     let f = flow(TCP, 40000, 8888);

@@ -14,6 +14,7 @@ pub(super) enum Command<'a> {
     Bdat(Option<(u64, bool)>),
     Rset,
     StartTls,
+    Auth,
     Quit,
     /// Any other command that is known.
     Known,
@@ -22,8 +23,8 @@ pub(super) enum Command<'a> {
 }
 
 /// The verbs that say nothing of the mail.
-const VERBS: [&[u8]; 12] =
-    [b"NOOP", b"VRFY", b"EXPN", b"HELP", b"AUTH", b"ETRN", b"TURN", b"ATRN", b"SEND", b"SOML", b"SAML", b"BURL"];
+const VERBS: [&[u8]; 11] =
+    [b"NOOP", b"VRFY", b"EXPN", b"HELP", b"ETRN", b"TURN", b"ATRN", b"SEND", b"SOML", b"SAML", b"BURL"];
 
 impl Command<'_> {
     /// Reads a line, without its line break.
@@ -46,6 +47,8 @@ impl Command<'_> {
             Command::Rset
         } else if is(b"STARTTLS") {
             Command::StartTls
+        } else if is(b"AUTH") {
+            Command::Auth
         } else if is(b"QUIT") {
             Command::Quit
         } else if VERBS.iter().any(|v| is(v)) || is(b"MAIL") || is(b"RCPT") {
@@ -103,6 +106,7 @@ mod tests {
             (b"BDAT 99999999999999999999", Command::Bdat(None)),
             (b"BDAT", Command::Bdat(None)),
             (b"staRttLs", Command::StartTls),
+            (b"auth PLAIN", Command::Auth),
             (b"Zm9v", Command::Other),
             (b"", Command::Other),
         ] {

@@ -7,7 +7,9 @@
 mod buffers;
 mod command;
 mod config;
+mod doubt;
 pub mod events;
+mod line;
 mod log;
 mod mail;
 mod parser;

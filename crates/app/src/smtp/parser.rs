@@ -10,30 +10,16 @@ use crate::proto::AppProto;
 use crate::tx::Transaction;
 
 use super::command::Command;
+use super::doubt::{Asked, Pending};
 use super::events::Event;
+use super::line::{Line, MAX_LINE, Side};
 use super::mail::{Mail, MailCx};
 use super::reply::Reply;
 use super::tx::SmtpTx;
 use super::{BODY, COMMAND_FRAME, DATA, DATA_FRAME, RESPONSE_FRAME};
 
-/// Longest line, with its line break, that is read; what is behind that is passed over. Lines of a mail come in pieces of that
-/// length. RFC 5321, section 4.5.3.1 allows 512 bytes, extensions more.
-const MAX_LINE: usize = 4095;
-/// Most commands that wait for a reply; the oldest is forgotten when there is one more.
-const MAX_PENDING: usize = 1024;
-
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
-
-/// What a reply is to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Data,
-    Rset,
-    StartTls,
-    Quit,
-    Other,
-}
 
 /// What the client is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,62 +35,6 @@ enum Mode {
     Chunk { left: u64, last: bool },
 }
 
-/// A line of a direction, or what there is of one that is too long.
-struct Line<'a> {
-    /// Without its line break.
-    text: &'a [u8],
-    ending: &'a [u8],
-    /// Bytes of it, with the line break.
-    total: usize,
-    /// There is more of it.
-    cut: bool,
-}
-
-/// One direction.
-#[derive(Debug, Default)]
-struct Side {
-    /// How far what waits is known to have no line end.
-    scan: usize,
-    /// What comes is the rest of a line of which nothing more is wanted.
-    skip: bool,
-}
-
-impl Side {
-    /// The line at the front of `data`; with `end` what there is.
-    fn line<'a>(&mut self, data: &'a [u8], end: bool) -> Option<Line<'a>> {
-        let within = data.get(..MAX_LINE).unwrap_or(data);
-        let known = std::mem::take(&mut self.scan).min(within.len());
-        let found = within.get(known..).and_then(|d| memchr::memchr(b'\n', d)).map(|n| n + known);
-        match found {
-            Some(n) => {
-                let text = data.get(..n)?;
-                let text = text.strip_suffix(b"\r").unwrap_or(text);
-                Some(Line { text, ending: data.get(text.len()..=n)?, total: n + 1, cut: false })
-            }
-            None if within.len() == MAX_LINE || (end && !within.is_empty()) => {
-                let cut = within.len() == MAX_LINE;
-                Some(Line { text: within, ending: b"", total: within.len(), cut })
-            }
-            None => {
-                self.scan = within.len();
-                None
-            }
-        }
-    }
-
-    /// Passes over the rest of a line; returns how many bytes that are.
-    fn pass_over(&mut self, data: &[u8]) -> usize {
-        self.scan = 0;
-        match memchr::memchr(b'\n', data) {
-            Some(n) => {
-                self.skip = false;
-                n + 1
-            }
-            None => data.len(),
-        }
-    }
-}
-
 /// A flow's SMTP parser.
 #[derive(Debug, Default)]
 pub(super) struct SmtpParser {
@@ -118,14 +48,18 @@ pub(super) struct SmtpParser {
     mode: Mode,
     /// The next byte of the mail is at the beginning of a line.
     line_start: bool,
-    /// There was something of the mail that DATA asked for.
-    begun: bool,
     /// A chunk ended within this line.
     carry: Vec<u8>,
     /// The command before was a chunk, and not the last one.
     after_chunk: bool,
-    /// Commands without a reply, each with its transaction.
-    pending: VecDeque<(Asked, u64)>,
+    /// Commands without a reply.
+    pending: Pending,
+    /// What the client sends next is a step of an authentication, and no command.
+    credentials: bool,
+    /// What the client sent behind a command that was refused, and is still to be read as commands.
+    again: Vec<u8>,
+    /// What waits of the client can be read now.
+    resume: bool,
     /// The server said something.
     greeted: bool,
     /// Bytes were missing: replies cannot be counted any more.
@@ -186,16 +120,31 @@ impl SmtpParser {
     }
 
     fn ask(&mut self, what: Asked) {
-        if self.pending.len() >= MAX_PENDING {
-            self.pending.pop_front();
-            self.lost = true;
-        }
         let id = self.frame_tx().unwrap_or(0);
-        self.pending.push_back((what, id));
+        self.lost |= self.pending.push(what, id);
     }
 
     /// What the client sent.
     fn client(&mut self, cx: &mut Parse<'_>, data: &[u8]) -> Parsed {
+        if self.again.is_empty() {
+            return self.client_bytes(cx, data);
+        }
+        // What is read for the second time comes first. Its frames were marked the first time.
+        let mut all = std::mem::take(&mut self.again);
+        let before = all.len();
+        all.extend_from_slice(data);
+        let frames = std::mem::replace(&mut cx.shared.frames.wanted, false);
+        let parsed = self.client_bytes(cx, &all);
+        cx.shared.frames.wanted = frames;
+        if parsed.consumed < before {
+            all.truncate(before);
+            all.drain(..parsed.consumed);
+            self.again = all;
+        }
+        Parsed { consumed: parsed.consumed.saturating_sub(before), ..parsed }
+    }
+
+    fn client_bytes(&mut self, cx: &mut Parse<'_>, data: &[u8]) -> Parsed {
         let mut at = 0;
         loop {
             let rest = data.get(at..).unwrap_or(&[]);
@@ -229,6 +178,8 @@ impl SmtpParser {
                     n => n,
                 },
             };
+            let lost = self.lost || !self.greeted;
+            self.pending.sent(rest.get(..used).unwrap_or(rest), lost);
             at += used;
         }
         if cx.end && matches!(self.mode, Mode::Data | Mode::Chunk { .. }) {
@@ -239,22 +190,24 @@ impl SmtpParser {
 
     /// A command. Whether there is room for it.
     fn command(&mut self, cx: &mut Parse<'_>, line: &Line<'_>) -> bool {
-        let command = Command::read(line.text);
-        let resets = self.open.is_some_and(|id| {
-            self.pending.iter().any(|p| *p == (Asked::Rset, id)) || self.get(id).is_some_and(|t| t.rejected)
-        });
+        let credentials = std::mem::take(&mut self.credentials);
+        let command = if credentials { Command::Other } else { Command::read(line.text) };
+        let resets =
+            self.open.is_some_and(|id| self.pending.has(Asked::Rset, id) || self.get(id).is_some_and(|t| t.rejected));
         if resets && matches!(command, Command::Mail(_) | Command::Hello(_)) {
             // The next mail begins before the reply to what ended this one is there.
             self.close();
         }
         let after_chunk = std::mem::take(&mut self.after_chunk);
+        let at = self.pending.at();
         let Some(tx) = self.current(cx) else { return false };
         tx.base.touch(TS);
         if line.cut {
             tx.event(Event::TruncatedLine, TS);
             tx.event(Event::CommandTooLong, TS);
         }
-        let mut asked = Asked::Other;
+        let behind = at + line.total as u64;
+        let mut asked = if credentials { Asked::Auth } else { Asked::Other };
         match command {
             Command::Hello(name) => {
                 if std::mem::replace(&mut tx.said_hello, true) {
@@ -275,7 +228,7 @@ impl SmtpParser {
                 tx.recipient(path);
             }
             Command::Data => {
-                asked = Asked::Data;
+                asked = Asked::Data(behind);
                 if tx.mail.as_ref().is_some_and(|m| m.begun) {
                     // A mail in chunks cannot go on like this (RFC 3030, section 3).
                     tx.event(Event::UnparsableContent, TS);
@@ -283,10 +236,11 @@ impl SmtpParser {
                     tx.mail = Mail::new(&cx.config.smtp);
                 }
                 tx.base.advance(TS, DATA);
-                (self.mode, self.line_start, self.begun) = (Mode::Data, true, false);
+                (self.mode, self.line_start) = (Mode::Data, true);
             }
             Command::Bdat(None) => tx.event(Event::BdatTooLong, TS),
             Command::Bdat(Some((left, last))) => {
+                asked = Asked::Chunk(behind);
                 let fresh = tx.base.progress[0] < DATA;
                 if fresh {
                     tx.mail = Mail::new(&cx.config.smtp);
@@ -303,6 +257,7 @@ impl SmtpParser {
                 asked = Asked::StartTls;
                 self.mode = Mode::Tls;
             }
+            Command::Auth => asked = Asked::Auth,
             Command::Quit => asked = Asked::Quit,
             Command::Other if after_chunk => tx.event(Event::BdatTooLong, TS),
             Command::Known | Command::Other => {}
@@ -333,7 +288,7 @@ impl SmtpParser {
     /// Lines of a mail; how many bytes of it were used.
     fn data_lines(&mut self, cx: &mut Parse<'_>, data: &[u8], at: usize) -> usize {
         let tx = self.frame_tx();
-        if self.greeted && self.pending.iter().any(|p| p.0 == Asked::Data) && !self.lost {
+        if self.greeted && self.pending.has_data() && !self.lost {
             self.event(cx, Event::InvalidPipelining, TS);
         }
         cx.shared.frames.begin(TS, DATA_FRAME, at, tx);
@@ -362,7 +317,6 @@ impl SmtpParser {
             }
         });
         (self.client, self.line_start) = (side, start);
-        self.begun |= used > 0;
         if let Some(over) = over {
             cx.shared.frames.end(TS, (at + over) as u64);
             self.mode = Mode::Command;
@@ -501,7 +455,7 @@ impl SmtpParser {
     /// A reply is whole; what follows, where it changes that.
     fn reply(&mut self, cx: &mut Parse<'_>, code: u16) -> Option<Outcome> {
         if !std::mem::replace(&mut self.greeted, true) {
-            let to_tls = self.pending.front().is_some_and(|p| p.0 == Asked::StartTls);
+            let to_tls = self.pending.front() == Some(Asked::StartTls);
             let refused = matches!(code, 421 | 554) && self.pending.is_empty();
             if (code == 220 && !to_tls) || refused {
                 return None;
@@ -513,7 +467,7 @@ impl SmtpParser {
                 return None;
             }
         }
-        let Some((asked, id)) = self.pending.pop_front() else {
+        let Some((asked, id)) = self.pending.pop() else {
             // 421 needs no command (RFC 5321, section 3.8).
             if code != 421 && !self.lost {
                 self.event(cx, Event::UnmatchedReply, TC);
@@ -531,19 +485,20 @@ impl SmtpParser {
                     self.close();
                 }
             }
-            Asked::Data if code / 100 == 3 => {}
-            Asked::Data => {
-                let here = self.open == Some(id) && self.mode == Mode::Data && !self.begun;
+            Asked::Data(_) if code / 100 == 3 => self.pending.settle(),
+            Asked::Data(from) => {
                 if let Some(tx) = self.get(id) {
                     tx.event(Event::DataRejected, TC);
                     tx.rejected = true;
-                    if here {
-                        // Commands go on; a client that did not wait sends its mail all the same.
-                        tx.mail = None;
-                        self.mode = Mode::Command;
-                    }
                 }
+                return self.refused(cx, from, id);
             }
+            // A server that knows chunks takes a chunk's bytes whatever it thinks of them (RFC 3030 section 2). To one that
+            // does not they are commands.
+            Asked::Chunk(from) if matches!(code, 500 | 502) => return self.refused(cx, from, id),
+            Asked::Chunk(_) => self.pending.settle(),
+            Asked::Auth if code == 334 => return self.challenged(cx),
+            Asked::Auth => {}
             Asked::Rset => {
                 if code / 100 == 2 && self.open == Some(id) {
                     self.close();
@@ -551,7 +506,7 @@ impl SmtpParser {
             }
             Asked::StartTls => {
                 if self.mode == Mode::Tls {
-                    self.mode = Mode::Command;
+                    (self.mode, self.resume) = (Mode::Command, true);
                 }
                 if code == 220 {
                     self.close();
@@ -564,6 +519,57 @@ impl SmtpParser {
         }
         None
     }
+
+    /// A command that announced a mail was refused: the server reads what is behind it, from the client's offset `from` on, as
+    /// commands.
+    fn refused(&mut self, cx: &mut Parse<'_>, from: u64, id: u64) -> Option<Outcome> {
+        let back = self.pending.take_back(from);
+        if self.open == Some(id) && matches!(self.mode, Mode::Data | Mode::Chunk { .. }) {
+            if back.as_ref().is_some_and(Vec::is_empty) {
+                // Nothing was sent of it.
+                if let Some(tx) = self.get(id) {
+                    tx.mail = None;
+                }
+            } else {
+                self.cut_off(cx);
+            }
+        }
+        self.mode = Mode::Command;
+        self.after_chunk = false;
+        self.carry.clear();
+        match back {
+            Some(bytes) => (self.client.skip, self.client.scan, self.again) = (false, 0, bytes),
+            // More than is kept: the next line is a command.
+            None => self.client.skip |= !self.line_start,
+        }
+        self.resume = true;
+        if self.again.is_empty() {
+            return None;
+        }
+        let end = std::mem::replace(&mut cx.end, false);
+        let parsed = self.client(cx, b"");
+        cx.end = end;
+        (parsed.outcome != Outcome::More).then_some(parsed.outcome)
+    }
+
+    /// The server asks for the next step of an authentication: what the client says to that is no command.
+    fn challenged(&mut self, cx: &mut Parse<'_>) -> Option<Outcome> {
+        let Some((asked, id)) = self.pending.pop() else {
+            self.credentials = true;
+            return None;
+        };
+        // It did not wait, and was taken for a command.
+        let outcome = match asked {
+            Asked::Data(from) | Asked::Chunk(from) => self.refused(cx, from, id),
+            Asked::StartTls if self.mode == Mode::Tls => {
+                (self.mode, self.resume) = (Mode::Command, true);
+                None
+            }
+            _ => None,
+        };
+        self.pending.push_front(Asked::Auth, id);
+        outcome
+    }
 }
 
 impl Parser for SmtpParser {
@@ -575,10 +581,14 @@ impl Parser for SmtpParser {
         if !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
         }
-        match dir {
+        let parsed = match dir {
             Direction::ToServer => self.client(cx, data),
             Direction::ToClient => self.server(cx, data),
+        };
+        if std::mem::take(&mut self.resume) && parsed.outcome == Outcome::More {
+            return Parsed { outcome: Outcome::Resume, ..parsed };
         }
+        parsed
     }
 
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {

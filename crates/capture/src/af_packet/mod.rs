@@ -27,6 +27,8 @@
 pub(crate) mod block;
 mod bridge;
 mod patience;
+#[doc(hidden)]
+pub mod replay;
 pub(crate) mod ring;
 pub(crate) mod send;
 

@@ -339,6 +339,19 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// A ring over a copy of `bytes`, cut to whole blocks, in place of memory that the kernel writes to. Its socket is none.
+    pub(super) fn over(bytes: &[u8], block_size: usize) -> io::Result<Ring> {
+        let len = bytes.len() - bytes.len() % block_size.max(1);
+        if len == 0 || !block_size.is_multiple_of(4) || block_size <= STATUS + 4 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let map = Map::new(-1, len, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+        // SAFETY: both are `len` bytes long, and the mapping is new: they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.at.as_ptr(), len) };
+        let socket = Socket { fd: std::fs::File::open("/dev/null")?.into() };
+        Ok(Ring { map, block_size, next: 0, socket })
+    }
+
     fn base(&self) -> *mut u8 {
         // SAFETY: `next` is below the number of blocks, so that the whole block is in the mapping.
         unsafe { self.map.at.as_ptr().add(self.next * self.block_size) }

@@ -23,6 +23,8 @@
 mod finish;
 mod message;
 mod raw;
+#[doc(hidden)]
+pub mod replay;
 mod socket;
 
 use std::fs::File;

@@ -73,6 +73,8 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.file-store.force-filestore", "no", "All files, not only those that rules ask for."),
     size("outputs.#.file-store.stream-depth", "no", "How much of a stream is followed for files: more than `stream.reassembly.depth`; 0 is all, `no` leaves it.").like("0"),
     number("outputs.#.file-store.max-open-files", "0", (0, U32), "files", "How many are open at a time; 0 is no limit."),
+    size("outputs.#.file-store.quota", "0", "Most bytes that are stored; 0 is no limit.").like("1mb"),
+    size("outputs.#.file-store.queue-size", "64mb", "Most bytes that wait for the thread that writes files.").like("1mb"),
     list("outputs.#.file-store.force-hash", "md5, sha1, sha256", "", "Digests of every file.").like("[md5]"),
     flag("outputs.#.file-store.force-magic", "no", "The type of every file."),
     flag("outputs.#.file-store.force-md5", "no", "The old form of `force-hash: [md5]`."),

@@ -2,7 +2,7 @@
 
 use aho_corasick::{AhoCorasickBuilder, AhoCorasickKind, MatchKind};
 
-use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern};
+use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern, ScanError};
 
 /// An automaton and the patterns whose case must be looked at again.
 pub(super) struct AhoCorasick {
@@ -36,7 +36,7 @@ impl Mpm for AhoCorasick {
         Ok(())
     }
 
-    fn scan(&self, data: &[u8], _: &mut EngineScratch, hit: OnHit<'_>) {
+    fn scan(&self, data: &[u8], _: &mut EngineScratch, hit: OnHit<'_>) -> Result<(), ScanError> {
         for m in self.automaton.find_overlapping_iter(data) {
             if let Some(Some(exact)) = self.exact.get(m.pattern().as_usize())
                 && data.get(m.range()) != Some(&exact[..])
@@ -45,6 +45,7 @@ impl Mpm for AhoCorasick {
             }
             hit(m.pattern().as_u32(), m.end());
         }
+        Ok(())
     }
 
     fn memory(&self) -> usize {

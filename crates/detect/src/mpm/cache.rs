@@ -236,7 +236,7 @@ mod tests {
 
     fn found(m: &Matcher, s: &mut Scratch, data: &[u8]) -> Vec<u32> {
         let mut hits = Vec::new();
-        s.scan(m, data, |id, _, _| hits.push(id));
+        s.scan(m, data, |id, _, _| hits.push(id)).unwrap();
         hits.sort_unstable();
         hits.dedup();
         hits

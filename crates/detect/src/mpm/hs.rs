@@ -20,7 +20,7 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use super::store::{Key, KeyBuilder, Store};
-use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern, Regex};
+use super::{EngineScratch, Mpm, MpmError, OnHit, Pattern, Regex, ScanError};
 
 #[repr(C)]
 struct HsDatabase {
@@ -49,6 +49,8 @@ struct HsPlatform {
 type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
 
 const HS_SUCCESS: c_int = 0;
+/// An argument is no valid one: the scratch is none, or not prepared for the database.
+const HS_INVALID: c_int = -1;
 const HS_FLAG_CASELESS: c_uint = 1;
 const HS_FLAG_DOTALL: c_uint = 2;
 const HS_FLAG_MULTILINE: c_uint = 4;
@@ -371,20 +373,19 @@ impl Mpm for Hyperscan {
         if rc == HS_SUCCESS { Ok(()) } else { Err(MpmError::Build(format!("Hyperscan scratch: error {rc}"))) }
     }
 
-    fn scan(&self, data: &[u8], scratch: &mut EngineScratch, mut hit: OnHit<'_>) {
-        if scratch.hs.0.is_null() {
-            return;
-        }
-        // More than 4 GiB in one buffer does not occur.
-        debug_assert!(data.len() <= c_uint::MAX as usize);
-        let length = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
+    fn scan(&self, data: &[u8], scratch: &mut EngineScratch, mut hit: OnHit<'_>) -> Result<(), ScanError> {
+        // Without a scratch the library would say the same; more than 4 GiB in one buffer it does not take.
+        let Some(length) = c_uint::try_from(data.len()).ok().filter(|_| !scratch.hs.0.is_null()) else {
+            return Err(ScanError(HS_INVALID));
+        };
         let context: *mut OnHit<'_> = &mut hit;
         // SAFETY: `data` is readable for `length` bytes; the scratch is not null, was prepared by `prepare` and is used by
         // this scan alone; `on_match` gets what `context` points to, which nothing else touches until the call returns. A
         // scratch not prepared for this database makes the library return an error.
-        unsafe {
-            hs_scan(self.db.as_ptr(), data.as_ptr().cast(), length, 0, scratch.hs.0, Some(on_match), context.cast());
-        }
+        let rc = unsafe {
+            hs_scan(self.db.as_ptr(), data.as_ptr().cast(), length, 0, scratch.hs.0, Some(on_match), context.cast())
+        };
+        if rc == HS_SUCCESS { Ok(()) } else { Err(ScanError(rc)) }
     }
 
     fn memory(&self) -> usize {

@@ -15,6 +15,8 @@ use std::sync::{Arc, OnceLock};
 
 pub use cache::MatcherCache;
 pub use store::{CacheSettings, CacheUse};
+#[doc(hidden)]
+pub use store::{replay, replay_written};
 
 use thiserror::Error;
 
@@ -84,6 +86,12 @@ pub enum MpmError {
     Build(String),
 }
 
+/// The engine could not search a buffer. What was told of it before is not all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the pattern matcher failed (error {0})")]
+#[must_use]
+pub struct ScanError(pub(crate) i32);
+
 /// A literal to look for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pattern {
@@ -137,8 +145,8 @@ type OnHit<'f> = &'f mut dyn FnMut(u32, usize);
 trait Mpm: Send + Sync {
     /// Makes `scratch` fit for scans with this matcher; called once for every worker, not on the packet path.
     fn prepare(&self, scratch: &mut EngineScratch) -> Result<(), MpmError>;
-    /// Calls `hit` for the patterns in `data`.
-    fn scan(&self, data: &[u8], scratch: &mut EngineScratch, hit: OnHit<'_>);
+    /// Calls `hit` for the patterns in `data`; where that fails not, or not for all of them.
+    fn scan(&self, data: &[u8], scratch: &mut EngineScratch, hit: OnHit<'_>) -> Result<(), ScanError>;
     /// Bytes of memory.
     fn memory(&self) -> usize;
 }
@@ -152,7 +160,9 @@ impl Mpm for Nothing {
     fn prepare(&self, _: &mut EngineScratch) -> Result<(), MpmError> {
         Ok(())
     }
-    fn scan(&self, _: &[u8], _: &mut EngineScratch, _: OnHit<'_>) {}
+    fn scan(&self, _: &[u8], _: &mut EngineScratch, _: OnHit<'_>) -> Result<(), ScanError> {
+        Ok(())
+    }
     fn memory(&self) -> usize {
         0
     }
@@ -173,6 +183,9 @@ pub struct Scratch {
     told: [Option<Told>; 4],
     /// The one of them to forget next.
     oldest: usize,
+    /// Searches that failed, and how the first of them did.
+    failures: u64,
+    failure: Option<ScanError>,
 }
 
 /// What was found out about data that is looked through for several groups.
@@ -216,25 +229,48 @@ impl Scratch {
         m.made.get().map_or(Ok(()), |made| made.engine.prepare(&mut self.engine))
     }
 
+    /// How many searches failed since this was made, and how the first of them did.
+    pub fn failures(&self) -> (u64, Option<ScanError>) {
+        (self.failures, self.failure)
+    }
+
     /// Calls `hit` for the patterns of `matcher` in `data`, with their numbers, where they end, and marks that it may use
-    /// to tell what it has seen in this scan. Without having been prepared for this matcher nothing is found by an engine
-    /// that needs it.
-    pub fn scan(&mut self, matcher: &Matcher, data: &[u8], mut hit: impl FnMut(u32, usize, &mut Seen)) {
+    /// to tell what it has seen in this scan.
+    ///
+    /// # Errors
+    /// Where the engine fails, as it does without having been prepared for this matcher if it needs that: the caller has to
+    /// search in another way. It is counted.
+    pub fn scan(
+        &mut self,
+        matcher: &Matcher,
+        data: &[u8],
+        mut hit: impl FnMut(u32, usize, &mut Seen),
+    ) -> Result<(), ScanError> {
         if data.len() < matcher.min_len {
-            return;
+            return Ok(());
         }
-        let Some(made) = matcher.made.get() else { return };
+        let Some(made) = matcher.made.get() else { return Ok(()) };
         let Scratch { engine, seen, .. } = self;
         seen.start();
         for &id in &made.always {
             hit(id, data.len(), seen);
         }
         // An engine may have patterns of its own behind those.
-        made.engine.scan(data, engine, &mut |id, end| {
+        let result = made.engine.scan(data, engine, &mut |id, end| {
             if (id as usize) < matcher.patterns {
                 hit(id, end, seen);
             }
         });
+        if let Err(e) = result {
+            self.failed(e);
+        }
+        result
+    }
+
+    #[cold]
+    fn failed(&mut self, error: ScanError) {
+        self.failures += 1;
+        self.failure.get_or_insert(error);
     }
 }
 
@@ -354,7 +390,7 @@ mod tests {
 
     fn all(m: &Matcher, s: &mut Scratch, data: &[u8]) -> Vec<(u32, usize)> {
         let mut hits = Vec::new();
-        s.scan(m, data, |id, end, _| hits.push((id, end)));
+        s.scan(m, data, |id, end, _| hits.push((id, end))).unwrap();
         hits.sort_unstable();
         hits.dedup();
         hits
@@ -406,6 +442,26 @@ mod tests {
             assert_eq!(found(&patterns, short, algo), [2], "{algo:?}");
             assert_eq!(found(&patterns, &[b"x".as_slice(), short].concat(), algo), [2], "{algo:?}");
             assert_eq!(found(&patterns, &long.to_ascii_lowercase(), algo), [1], "{algo:?}");
+        }
+    }
+
+    /// A search that fails says so, and is counted: nothing found is another thing.
+    #[test]
+    fn a_search_that_fails_is_no_search_that_finds_nothing() {
+        let patterns = [Pattern { bytes: b"one".to_vec(), nocase: false }];
+        for algo in engines() {
+            let m = Matcher::new(&patterns, algo, true).unwrap();
+            let mut s = Scratch::default();
+            let mut hits = 0;
+            // Not prepared: Hyperscan cannot search.
+            let result = s.scan(&m, b"xone", |_, _, _| hits += 1);
+            let works = algo == MpmAlgo::AhoCorasick;
+            assert_eq!(
+                (result.is_ok(), hits, s.failures().0),
+                (works, usize::from(works), u64::from(!works)),
+                "{algo:?}"
+            );
+            assert_eq!(s.failures().1, result.err());
         }
     }
 

@@ -12,7 +12,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -279,6 +279,38 @@ impl Store {
     }
 }
 
+/// For the fuzz targets: what a store in `folder`, which is of this user alone, reads where the file of a fixed key has
+/// these bytes.
+///
+/// # Errors
+/// The folder or file cannot be used.
+#[doc(hidden)]
+pub fn replay(folder: &Path, file: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let settings = CacheSettings { folder: folder.to_owned(), max_age: None };
+    let (store, key) = (Store::open(&settings)?, replay_key());
+    let path = store.path(&key);
+    fs::write(&path, file)
+        .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o600)))
+        .map_err(|e| e.to_string())?;
+    Ok(store.read(&key))
+}
+
+/// For the fuzz targets: the file in which a store in `folder` keeps `database` under the key of [`replay`].
+///
+/// # Errors
+/// The folder or file cannot be used.
+#[doc(hidden)]
+pub fn replay_written(folder: &Path, database: &[u8]) -> Result<Vec<u8>, String> {
+    let settings = CacheSettings { folder: folder.to_owned(), max_age: None };
+    let (store, key) = (Store::open(&settings)?, replay_key());
+    store.write(&key, database);
+    fs::read(store.path(&key)).map_err(|e| e.to_string())
+}
+
+fn replay_key() -> Key {
+    Key([7; 32])
+}
+
 /// Why there is no database.
 enum Unread {
     Absent,
@@ -318,7 +350,7 @@ fn touch(path: &Path, now: SystemTime) {
 #[cfg(test)]
 #[cfg(have_hs)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::mpm::{Matcher, MatcherCache, MpmAlgo, Pattern, Regex, Scratch};
@@ -369,7 +401,7 @@ mod tests {
         let mut s = Scratch::default();
         s.prepare(m).unwrap();
         let mut hits = Vec::new();
-        s.scan(m, data, |id, _, _| hits.push(id));
+        s.scan(m, data, |id, _, _| hits.push(id)).expect("the pattern is looked for");
         hits.sort_unstable();
         hits.dedup();
         hits

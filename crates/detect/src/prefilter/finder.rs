@@ -61,7 +61,7 @@ impl Finder {
         }
         let [rare, common] = &self.grams;
         for (matcher, windows) in &self.matchers {
-            scratch.scan(matcher, data, |window, end, seen| {
+            let found = scratch.scan(matcher, data, |window, end, seen| {
                 let Some(w) = windows.get(window as usize) else { return };
                 let Some(grams) = (if w.common { common } else { rare }) else { return };
                 for (p, n) in grams.entries(w.from, w.to).iter().zip(w.from..) {
@@ -77,6 +77,11 @@ impl Finder {
                     }
                 }
             });
+            if found.is_err() {
+                // Slower in a long buffer, and all there is: grams have every literal.
+                self.grams.iter().flatten().for_each(|g| g.scan(data, out));
+                return;
+            }
         }
     }
 }

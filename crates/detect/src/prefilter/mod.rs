@@ -216,9 +216,13 @@ impl Prefilter {
             if r.digits > 0 && !scratch.once(data, r.digits, || digits::are_in(data, r.digits)) {
                 continue;
             }
-            scratch.scan(&r.matcher, data, |id, _, _| {
+            let found = scratch.scan(&r.matcher, data, |id, _, _| {
                 out.extend_from_slice(r.rules.get(id as usize).map_or(&[], |r| r));
             });
+            if found.is_err() {
+                // Any of them may be there.
+                r.rules.iter().for_each(|rules| out.extend_from_slice(rules));
+            }
         }
     }
 }

@@ -50,6 +50,37 @@ fn where_the_rule_wants_it() {
     }
 }
 
+/// Where the matcher fails (here it is not prepared) the same is found, and of expressions any may be there.
+#[test]
+fn a_matcher_that_fails_hides_nothing() {
+    let l = [
+        literal(b"index", false, 0, None),
+        literal(b"x1", false, 0, None),
+        literal(b"not there", true, 0, None),
+        literal(b"another long one", true, 0, None),
+    ];
+    let regexes = ["abc[0-9]x", "never.*there"].map(|r| Regex::new(r, "").unwrap());
+    let data = [&[b'.'; 500][..], b"/index x1 ANOTHER long one"].concat();
+    for algo in algorithms() {
+        let mut cache = MatcherCache::new(algo);
+        let mut builder = PrefilterBuilder::default();
+        l.iter().zip(0..).for_each(|(l, rule)| builder.add(l, rule));
+        let hyperscan = algo == MpmAlgo::Hyperscan;
+        if hyperscan {
+            regexes.iter().zip(10..).for_each(|(r, rule)| builder.add_regex(r, rule));
+        }
+        let p = builder.finish(&mut cache);
+        cache.finish().unwrap();
+        let (mut scratch, mut out) = (Scratch::default(), Vec::new());
+        p.scan(&data, &mut scratch, &mut out);
+        out.sort_unstable();
+        out.dedup();
+        let want: &[u32] = if hyperscan { &[0, 1, 3, 10, 11] } else { &[0, 1, 3] };
+        assert_eq!(out, want, "{algo:?}");
+        assert_eq!(scratch.failures().0 > 0, hyperscan);
+    }
+}
+
 proptest! {
     #[test]
     fn as_a_naive_search(

@@ -1,7 +1,7 @@
 //! `threading:`: on which CPUs threads run, and with what priority.
 
 use margay_config::{Config, ConfigError, Node};
-use margay_output::error;
+use margay_output::{error, warning};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// The CPUs of a kind of thread.
@@ -23,6 +23,8 @@ pub(crate) struct Cpus {
     workers: Option<Set>,
     /// By interface.
     special: Vec<(String, Set)>,
+    /// Memory of workers is bound to the nodes of their CPUs.
+    bind: bool,
 }
 
 /// As Suricata has them.
@@ -35,7 +37,14 @@ impl Cpus {
     /// What is no CPU, no mode, no priority.
     pub(crate) fn from_config(config: &Config) -> Result<Cpus, ConfigError> {
         let mut out = Cpus { enabled: config.bool("threading.set-cpu-affinity")?.unwrap_or(false), ..Cpus::default() };
+        out.bind = super::numa::wanted(config)?;
         if !out.enabled {
+            if out.bind {
+                warning!(
+                    "threading",
+                    "margay.numa: bind changes nothing: threads have CPUs with threading.set-cpu-affinity alone"
+                );
+            }
             return Ok(out);
         }
         let Some(sets) = config.node("threading.cpu-affinity") else { return Ok(out) };
@@ -81,7 +90,21 @@ impl Cpus {
         // Interfaces that share a set go on where the one before stopped.
         let own = self.special.iter().any(|s| s.0 == interface);
         if let Some(set) = self.of(interface) {
-            set.place(if own { nth } else { overall });
+            let number = if own { nth } else { overall };
+            set.place(number);
+            if self.bind {
+                let cpus = set.choice(number).0;
+                match super::numa::bind(&cpus) {
+                    Ok(nodes) if nodes.is_empty() => {
+                        warning!("threading", "margay.numa: bind changes nothing: this machine has no memory nodes");
+                    }
+                    Ok(_) => {}
+                    Err(e) => error!(
+                        "threading",
+                        "margay.numa: the memory of a worker on CPU {cpus:?} cannot be bound to its node: {e}; it is where the system likes"
+                    ),
+                }
+            }
         }
     }
 

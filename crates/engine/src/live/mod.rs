@@ -9,10 +9,12 @@ pub(crate) mod bypass;
 pub(crate) mod cpus;
 mod libpcap;
 mod losses;
+mod numa;
 mod offload;
 mod report;
 pub(crate) mod settings;
 mod thread;
+mod turns;
 mod xdp;
 
 use std::sync::{Arc, mpsc};
@@ -30,6 +32,8 @@ use crate::profiling::Profiling;
 use crate::service::privileges;
 use crate::settings as all;
 use crate::start::Watching;
+use crate::worker::Worker;
+use crate::worker::wire::Wire;
 use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
@@ -103,6 +107,10 @@ impl Plan {
         }
         let beside = first.as_mut().map(Outputs::beside);
         let files = all::files(config, &control.dir, options)?;
+        if let Some(store) = &files.store {
+            // Its thread needs no capability.
+            privileges::without(|| store.prepare()).map_err(|e| Failed::new("filestore", e.to_string()))?;
+        }
         let cpus = Arc::new(self.cpus);
         let (ready, told) = mpsc::channel();
         let mut threads: Vec<JoinHandle<Option<Final>>> = Vec::new();
@@ -221,6 +229,12 @@ impl Plan {
             false => Ok(()),
         }
     }
+}
+
+/// Makes a worker one whose packets come as time goes by, and where what it decides goes.
+pub(crate) fn prepare(worker: &mut Worker, wire: Wire) {
+    worker.decoder.live = true;
+    worker.lane.rest.wire = Some(Box::new(wire));
 }
 
 /// Waits until each worker said that it is ready, or why it is not.

@@ -1,7 +1,7 @@
 //! A worker's thread: it makes the worker and its socket, waits for the others, and inspects what comes.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use margay_app::expect::{Expect, ExpectedFlow};
@@ -19,6 +19,7 @@ use margay_output::{Outputs, info, notice, warning};
 use super::Cpus;
 use super::bypass::Table;
 use super::settings::{Device, Medium};
+use super::turns::{Turn, Turns};
 use crate::control::Control;
 use crate::control::post::Post;
 use crate::exception::Policies;
@@ -60,7 +61,7 @@ pub(super) struct Seat {
     pub(super) files: FileConfig,
     pub(super) cpus: Arc<Cpus>,
     /// The numbers of its interfaces' fan-out groups, once there are any.
-    pub(super) group: Arc<Mutex<Groups>>,
+    pub(super) group: Arc<Turns<Groups>>,
     /// Flows that the kernel bypasses, where that is wanted.
     pub(super) bypass: Option<Arc<Table>>,
     /// Told when the worker is ready, or why it cannot be; and again when it lets packets in.
@@ -89,7 +90,10 @@ impl Seat {
     /// The thread, from its start to its end. `None` where it could not begin.
     pub(super) fn run(mut self) -> Option<Final> {
         self.cpus.place_worker(&self.device.name, self.nth, self.overall);
-        let made = self.prepare();
+        let group = Arc::clone(&self.group);
+        let turn = group.of(self.nth);
+        let made = self.prepare(&turn);
+        drop(turn);
         let ready = self.ready.clone();
         match made {
             Err(f) => {
@@ -115,7 +119,7 @@ impl Seat {
     }
 
     #[allow(clippy::type_complexity)]
-    fn prepare(&mut self) -> Result<(Worker, Reporter, Source, Arc<Post>), Failed> {
+    fn prepare(&mut self, turn: &Turn<'_, Groups>) -> Result<(Worker, Reporter, Source, Arc<Post>), Failed> {
         let control = &self.control;
         let config = &control.config;
         let mut outputs = Some(std::mem::replace(&mut self.outputs, nothing()?));
@@ -134,7 +138,6 @@ impl Seat {
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
-        worker.decoder.live = true;
         // Packets of a queue are of whatever interface netfilter had them from.
         if !matches!(self.device.medium, Medium::Nfqueue(_)) {
             worker.lane.rest.set_interface(&self.device.name);
@@ -148,9 +151,9 @@ impl Seat {
         let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
         worker.lane.rest.kernel = self.bypass.as_ref().map(in_kernel);
         let reporter = Reporter::new(config, false)?;
-        let source = privileges::borrowing(|| self.open())?;
+        let source = turn.take(|groups| privileges::borrowing(|| self.open(groups)))?;
         let injector = injector(config, &self.options)?;
-        worker.lane.rest.wire = Some(Box::new(Wire::new(source.is_inline() && control.ips, injector)));
+        super::prepare(&mut worker, Wire::new(source.is_inline() && control.ips, injector));
         if self.nth == 0 && !source.is_up() {
             let names: Vec<&str> = self.device.interfaces().collect();
             warning!("af-packet", "{}: is down; waiting for it to come up", names.join(" or "));
@@ -159,8 +162,7 @@ impl Seat {
     }
 
     /// One after the other on each interface: the first says which group they are.
-    fn open(&self) -> Result<Source, Failed> {
-        let mut groups = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+    fn open(&self, groups: &mut Groups) -> Result<Source, Failed> {
         match &self.device.medium {
             Medium::AfPacket(settings) => {
                 let mut settings = settings.clone();

@@ -206,7 +206,7 @@ impl Seat {
                 continue;
             }
             // Nobody knows when there is more.
-            working.worker.lane.rest.outputs.end_batch();
+            working.worker.lane.rest.end_batch();
             beat.rest();
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());

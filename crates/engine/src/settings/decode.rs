@@ -52,6 +52,7 @@ fn defrag(config: &Config) -> Result<DefragConfig, ConfigError> {
         vlan_tracking: flag(config, "vlan.use-for-tracking", d.vlan_tracking)?,
         hosts,
         default_policy: d.default_policy,
+        checksums: d.checksums,
         inline: d.inline,
     })
 }

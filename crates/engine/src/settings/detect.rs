@@ -38,7 +38,9 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         pcre_match_limit: limit(config, "pcre.match-limit", d.pcre_match_limit)?,
         pcre_match_limit_recursion: limit(config, "pcre.match-limit-recursion", d.pcre_match_limit_recursion)?,
         asn1_frames: number(config, "asn1-max-frames", d.asn1_frames)?,
-        threshold_entries: entries("detect.thresholds.memcap", d.threshold_entries)?,
+        threshold_memcap: size(config, "detect.thresholds.memcap", d.threshold_memcap)?,
+        threshold_hash_size: number::<u32>(config, "detect.thresholds.hash-size", d.threshold_hash_size as u32)?
+            as usize,
         tag_entries: d.tag_entries,
         host_entries: entries("host.memcap", d.host_entries)?,
         pair_entries: entries("ippair.memcap", d.pair_entries)?,

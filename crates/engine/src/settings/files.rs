@@ -4,7 +4,7 @@ use std::path::Path;
 
 use margay_app::file::{FileConfig, FileWants, StoreConfig};
 use margay_config::{Config, ConfigError, Node, RunOptions};
-use margay_output::warning;
+use margay_output::{error, notice, warning};
 
 use super::{number, size, wrong};
 
@@ -95,6 +95,9 @@ fn store(node: Node<'_>, log_dir: &Path, stream: u64) -> Result<StoreConfig, Con
     let mut s = StoreConfig::new(log_dir.join(node.get("dir").filter(|d| !d.is_empty()).unwrap_or("filestore")));
     s.force = node.bool("force-filestore")?.unwrap_or(false);
     s.write_fileinfo = node.bool("write-fileinfo")?.unwrap_or(false);
+    s.say = [|text| error!("filestore", "{text}"), |text| notice!("filestore", "{text}")];
+    s.quota = node.size("quota")?.unwrap_or(0);
+    s.queue = node.size("queue-size")?.unwrap_or(StoreConfig::QUEUE);
     let open = node.int("max-open-files")?.unwrap_or(0);
     s.max_open_files = u32::try_from(open).map_err(|_| {
         node.node("max-open-files").unwrap_or(node).error(format!("max-open-files: {open} is out of range"))
@@ -138,12 +141,14 @@ mod tests {
     fn reads_a_store() {
         let f = read(
             "outputs:\n  - file-store:\n      version: 2\n      enabled: yes\n      write-fileinfo: yes\n      \
-             force-filestore: yes\n      stream-depth: 0\n      max-open-files: 100\n      force-hash: [SHA1, md5]\n",
+             force-filestore: yes\n      stream-depth: 0\n      max-open-files: 100\n      quota: 1gb\n      queue-size: 1mb\n      \
+             force-hash: [SHA1, md5]\n",
         )
         .unwrap();
         let s = f.store.unwrap();
         assert_eq!(s.dir, Path::new("logs/filestore"));
         assert_eq!((s.force, s.write_fileinfo, s.stream_depth, s.max_open_files), (true, true, Some(0), 100));
+        assert_eq!((s.quota, s.queue), (1 << 30, 1 << 20));
         assert_eq!(f.force, FileWants { md5: true, sha1: true, ..FileWants::NONE });
     }
 

@@ -21,6 +21,7 @@ use super::expect::Answer;
 use super::log::{HeldVars, addresses};
 use super::scripts::{self, Scene};
 use super::{FlowExt, Rest};
+use crate::witness::Witness;
 
 /// Most pieces that one packet hands over in one direction: stretches between holes.
 const PIECES_MAX: usize = 1024;
@@ -38,6 +39,8 @@ pub(crate) struct AppLane {
     pub(crate) options: Vec<AppLogOptions>,
     /// Makes records of stored files.
     pub(crate) record: Record,
+    /// Notes what is inspected; none but in tests.
+    pub(crate) witness: Option<Box<Witness>>,
 }
 
 /// A flow's application layer, and how far it was fed.
@@ -199,6 +202,9 @@ impl Feeder<'_> {
             match tcp.app_data(d, self.all) {
                 None => break,
                 Some(AppData::Gap(n)) => {
+                    if let Some(w) = &mut self.lane.witness {
+                        w.app_gap(self.core, d, tcp.app_offset(d), n);
+                    }
                     self.lane.shared.frames.at = tcp.app_offset(d);
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
@@ -211,6 +217,9 @@ impl Feeder<'_> {
                     }
                 }
                 Some(AppData::Data { offset, bytes }) => {
+                    if let Some(w) = &mut self.lane.witness {
+                        w.app(self.core, d, offset, bytes);
+                    }
                     let app = self.session(app);
                     let end = offset + bytes.len() as u64;
                     self.lane.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
@@ -316,7 +325,12 @@ impl Feeder<'_> {
         }
         self.lane.shared.frames.at = tcp.app_offset(d);
         let left = match tcp.app_data(d, self.all) {
-            Some(AppData::Data { bytes, .. }) => bytes,
+            Some(AppData::Data { offset, bytes }) => {
+                if let Some(w) = &mut self.lane.witness {
+                    w.app(self.core, d, offset, bytes);
+                }
+                bytes
+            }
             _ => &[],
         };
         if app.held[d.index()].is_empty() {
@@ -347,9 +361,15 @@ enum Announced {
 }
 
 impl Rest {
-    /// Feeds the application layer of a UDP flow with a datagram.
-    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, data: &[u8]) -> Heard {
+    /// Feeds the application layer of a UDP flow with a datagram. One with a wrong checksum, which its receiver discards, is
+    /// left out where checksums are looked at.
+    pub(super) fn feed_udp(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, packet: &Packet<'_>) -> Heard {
+        let data = packet.payload();
         if data.is_empty() || flow.ext.app.as_ref().is_some_and(|a| a.session.is_off()) {
+            return Heard::default();
+        }
+        if self.stream.config().checksum_validation && packet.checksum_ok() == Some(false) {
+            self.counters.udp_invalid_checksum += 1;
             return Heard::default();
         }
         let midstream = self.stream.config().midstream;
@@ -479,6 +499,9 @@ impl Rest {
         }
         if app.session.is_off() {
             tcp.app_disable();
+            if let Some(w) = &mut self.app.witness {
+                w.app_off(&flow.core);
+            }
         }
         app.frames = std::mem::take(&mut self.app.shared.frames.flow);
         if !self.app.shared.expected.is_empty() {

@@ -4,6 +4,7 @@ use margay_app::Transaction;
 use margay_detect::checks::AppProtos;
 use margay_detect::{FrameInput, Input, SearchedAhead, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
+use margay_output::error;
 use margay_packet::{Packet, PacketSource};
 
 use super::app::transactions;
@@ -18,6 +19,9 @@ impl Rest {
     /// Inspects a packet that has no flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
         let Some((detect, state)) = &mut self.detect else { return };
+        if let Some(w) = &mut self.app.witness {
+            w.payload(packet, 0);
+        }
         let mut input = Input { ips: self.ips, td_passed: fate.pass, ..Input::new(packet) };
         let verdict = state.inspect(detect, &mut input);
         self.replace(packet, fate);
@@ -38,6 +42,12 @@ impl Rest {
         let chunk = session.and_then(|s| s.raw_chunk(dir, seen.flush));
         let chunks =
             chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if self.ips { 0 } else { c.seen } });
+        if let Some(w) = &mut self.app.witness {
+            w.payload(packet, flow.core.id);
+            if let (Some(s), Some(c)) = (session, &chunks) {
+                w.stream(&flow.core, dir, s.isn(dir), c.offset, c.data);
+            }
+        }
         let sizes = session.map(|s| (s.stream_size(Direction::ToServer), s.stream_size(Direction::ToClient)));
         let established = match session {
             Some(_) => seen.established,
@@ -214,6 +224,16 @@ impl Rest {
         self.log_metadata(packet, flow.map(|f| &f.core));
         if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
             self.log_tagged(packet, flow);
+        }
+    }
+
+    /// Says once that the pattern matcher failed, where it did. Called between batches.
+    pub(super) fn tell_of_failed_searches(&mut self) {
+        if let Some((_, state)) = &self.detect
+            && let Some(e) = state.search_error()
+            && !std::mem::replace(&mut self.told_of_search_error, true)
+        {
+            error!("detect", "{e}: buffers are searched without it, which is slower; detect.search_errors counts them");
         }
     }
 }

@@ -45,7 +45,7 @@ impl AppLane {
         only: Option<Direction>,
         (scripts, detect, scene): (&mut OutputScripts, Option<&Detect>, Scene<'_>),
     ) {
-        let AppLane { config, shared, options, record } = self;
+        let AppLane { config, shared, options, record, .. } = self;
         let (AppConfig { files: config, .. }, Shared { files: engine, .. }) = (&**config, shared);
         let records = config.store.as_ref().is_some_and(|s| s.write_fileinfo);
         loop {

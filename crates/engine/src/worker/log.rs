@@ -155,7 +155,13 @@ impl Rest {
 
     /// Logs the decoder's and the stream engine's events of a packet.
     pub(super) fn log_anomalies(&mut self, p: &Packet<'_>, flow: Option<&Flow<FlowExt>>, stream: &[StreamEvent]) {
-        if (p.events.is_empty() && stream.is_empty()) || !self.outputs.wants(EventType::Anomaly) {
+        if p.events.is_empty() && stream.is_empty() {
+            return;
+        }
+        if let Some(w) = &mut self.app.witness {
+            w.events(p, flow.map_or(0, |f| f.core.id), stream);
+        }
+        if !self.outputs.wants(EventType::Anomaly) {
             return;
         }
         let held;

@@ -215,6 +215,11 @@ pub(crate) struct FrameVerdict {
 }
 
 impl FrameVerdict {
+    /// Why the frame is dropped, as `drop` events name it.
+    pub(crate) fn drop_reason(&self) -> Option<&'static str> {
+        self.drop.map(DropReason::text)
+    }
+
     /// Takes in what one of the frame's packets came to.
     #[inline]
     fn add(&mut self, fate: &Fate, source: PacketSource) {
@@ -276,6 +281,8 @@ pub(crate) struct Rest {
     pub(crate) texts: Arc<RuleTexts>,
     /// Whether an output wants the Ethernet addresses of flows.
     pub(crate) ethernet: bool,
+    /// It was said that the pattern matcher failed.
+    told_of_search_error: bool,
     /// Bytes of a stream that alerts show.
     shown: usize,
     /// Packet time: it stands still where packets are out of order, and goes back where it jumps.
@@ -398,6 +405,8 @@ pub(crate) struct Counters {
     pub(crate) ips: IpsCounters,
     pub(crate) policies: PolicyCounters,
     pub(crate) alerts: u64,
+    /// Datagrams that no parser was given, for their checksum is wrong.
+    pub(crate) udp_invalid_checksum: u64,
 }
 
 impl Worker {
@@ -446,7 +455,8 @@ impl Worker {
                 self.unswept = 0;
             }
         }
-        rest.outputs.end_batch();
+        rest.tell_of_failed_searches();
+        rest.end_batch();
         self.lane.count_ended();
     }
 
@@ -475,7 +485,8 @@ impl Worker {
                 self.swept = second;
             }
         }
-        rest.outputs.end_batch();
+        rest.tell_of_failed_searches();
+        rest.end_batch();
         self.lane.count_ended();
         std::mem::replace(&mut self.told, second) != second
     }
@@ -490,6 +501,7 @@ impl Worker {
         let Lane { flows, rest, .. } = &mut self.lane;
         flows.drain(&mut |flow, reason| rest.end_flow(flow, reason));
         rest.outputs.flush();
+        rest.app.shared.files.sync();
         self.lane.count_ended();
     }
 }
@@ -614,13 +626,13 @@ impl Lane {
             return;
         }
         if matches!(packet.l4, margay_packet::L4::Udp { .. }) {
-            seen.heard = rest.feed_udp(flow, direction, packet.payload());
+            seen.heard = rest.feed_udp(flow, direction, packet);
             if seen.heard.turn {
                 flow.ext.turn_round();
                 flows.swap(at);
                 direction = direction.reverse();
                 let Some(flow) = flows.get_mut(at) else { return };
-                seen.heard = rest.feed_udp(flow, direction, packet.payload());
+                seen.heard = rest.feed_udp(flow, direction, packet);
             }
             if let Some(proto) = seen.heard.failed
                 && let Some(flow) = flows.get_mut(at)
@@ -704,6 +716,7 @@ impl Rest {
             detect: None,
             engines: Engines::default(),
             app,
+            told_of_search_error: false,
             shown: outputs.stream_payload(),
             outputs,
             scripts: OutputScripts::default(),
@@ -723,6 +736,13 @@ impl Rest {
             order: None,
             ended_tcp: Vec::new(),
         }
+    }
+
+    /// Hands over what is to be written of a batch of packets.
+    #[inline]
+    pub(crate) fn end_batch(&mut self) {
+        self.outputs.end_batch();
+        self.app.shared.files.end_batch();
     }
 
     /// Detection and events of a packet that has no flow.

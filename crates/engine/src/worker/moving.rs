@@ -74,6 +74,10 @@ impl Rest {
         }
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let shared = &mut self.app.shared;
+        if !enter {
+            // What the other worker does next to a stored file comes after what this one did.
+            shared.files.end_batch();
+        }
         for parser in app.session.parsers_mut() {
             shared.counters.moved(&**parser, !enter);
             if !enter {

@@ -1,7 +1,7 @@
 //! Engines under test: what the laboratory knows of one ([`Contract`]), and one that runs ([`Running`]).
 
 mod contract;
-mod counters;
+pub(crate) mod counters;
 mod running;
 
 pub(crate) use contract::{Contract, Options, only, read_duration};

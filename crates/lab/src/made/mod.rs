@@ -254,7 +254,7 @@ fn end_all(id: &str) -> Result<bool, String> {
 }
 
 /// When process `pid` started, in ticks since boot.
-fn started(pid: u32) -> Option<u64> {
+pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }

@@ -1,165 +1,296 @@
-//! `margay lab tune`: what of card, interrupts, processors and kernel matters to a sensor, and what would be better.
+//! `margay tune`: what of card, interrupts, processors and kernel matters to a sensor, and how to have it so, dared at night.
 //!
-//! It reads (`look`) and says (`advice`); it changes nothing. What to change is told as commands, for whoever decides.
+//! [`discover`] reads the machine, [`plan`] is a function of what was found and the goal, [`apply`] writes with a journal before
+//! each change and a watchdog behind it, [`verify`] reads back and measures, [`undo`] gives back. All of it works on
+//! [`knob::Machine`], which is this machine or one in memory, and settings have one text form ([`knob`]) everywhere.
 
-mod advice;
-mod look;
+mod apply;
+pub(crate) mod card;
+mod command;
+mod discover;
+mod facts;
+mod host;
+mod journal;
+mod knob;
+mod list;
+mod measure;
+mod picture;
+mod plan;
+mod recorded;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tree;
+mod undo;
+mod verify;
+mod watchdog;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::problem::{Outcome, Problem};
-use advice::Finding;
-use look::Root;
+use clap::Subcommand;
 
-/// Look at card, interrupts, cores and kernel, and say what to change for a sensor, and how; nothing is changed
+use crate::problem::{Outcome, Problem};
+use crate::units::{self, Rate};
+use card::made_up::{MadeUp, described};
+use discover::{Options, discover, interrupts};
+use facts::Facts;
+use host::Host;
+use knob::Machine;
+use plan::{Goal, Mode, Plan};
+use tree::{Recording, Tree};
+
+/// Tune card, interrupts, CPUs and kernel for a sensor: discover, plan, apply, verify, undo
+#[derive(Subcommand)]
+pub(crate) enum Tune {
+    Discover(DiscoverArgs),
+    Plan(PlanArgs),
+    Apply(Box<command::ApplyArgs>),
+    Confirm(command::ConfirmArgs),
+    Verify(command::VerifyArgs),
+    Undo(command::UndoArgs),
+    Status(command::StatusArgs),
+    #[command(hide = true)]
+    Watchdog(watchdog::Args),
+}
+
+/// Read what there is: processors, memory nodes, interfaces with their drivers, interrupts, kernel, engine; as JSON
 #[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Interfaces that the sensor reads from; unless told those with hardware
+pub(crate) struct DiscoverArgs {
+    /// The engine's configuration [default: /etc/margay/margay.yaml, /etc/suricata/suricata.yaml]
+    #[arg(short = 'c', long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Write down all that was read, so that this machine can be planned for elsewhere with --on
+    #[arg(long, value_name = "FILE", conflicts_with = "on")]
+    record: Option<PathBuf>,
+    /// Of a machine that was recorded, instead of this one
+    #[arg(long, value_name = "FILE")]
+    on: Option<PathBuf>,
+    /// Draw the machine with its interfaces, queues, workers and interrupts, as they are
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Only the number of the interrupt of a receive queue: eth1:3
+    #[arg(long, value_name = "INTERFACE:QUEUE", conflicts_with_all = ["record", "on"])]
+    irq: Option<String>,
+}
+
+/// What a sensor is to be for.
+#[derive(clap::Args)]
+pub(crate) struct GoalArgs {
+    /// Interfaces that the sensor reads from; inline two by two. Else those with hardware that nothing needs
     #[arg(value_name = "INTERFACE")]
     interfaces: Vec<String>,
+    /// Whether packets are looked at or wait for the verdict
+    #[arg(long = "for", value_enum, default_value_t = Mode::Passive)]
+    mode: Mode,
+    /// Traffic of all interfaces together: 10gbit [default: what the links carry]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// CPUs that the sensor leaves to others: 0,2-3
+    #[arg(long, value_name = "CPUS")]
+    leave: Option<String>,
+    /// Most workers [default: by the rate]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Option<u16>,
+    /// Memory that the engine may use: 32gb [default: 60 % of the workers' memory nodes]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Leave a step out, by its id (eth1.ring) or the word in it (ring)
+    #[arg(long, value_name = "STEP")]
+    without: Vec<String>,
+    /// Tune interfaces that are named even where they carry an address, a route, a bridge or your own session
+    #[arg(long, requires = "interfaces")]
+    force: bool,
+    /// Write files of its own, so that it is the same after a restart
+    #[arg(long)]
+    persist: bool,
+    /// The engine's configuration [default: /etc/margay/margay.yaml, /etc/suricata/suricata.yaml]
+    #[arg(short = 'c', long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Say what to change, in which order, why and after whom; nothing is changed
+#[derive(clap::Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    goal: GoalArgs,
+    /// For a machine that was recorded, instead of this one
+    #[arg(long, value_name = "FILE")]
+    on: Option<PathBuf>,
+    /// Draw the machine with its interfaces, queues, workers and interrupts, as planned
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// End with exit status 3 where something is to be changed
     #[arg(long)]
     check: bool,
+    /// What is as it should be too
+    #[arg(long)]
+    all: bool,
     /// Only the commands, one on a line, for a shell
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "engine"])]
     commands: bool,
     /// As JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "engine")]
     json: bool,
+    /// Only the engine's settings, as YAML to include
+    #[arg(long)]
+    engine: bool,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Where there is no such interface.
-pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
-    let root = Root(PathBuf::from("/"));
-    let machine = root.machine();
-    let mut findings = advice::of_machine(&machine);
-    let names = if args.interfaces.is_empty() { root.interfaces() } else { args.interfaces.clone() };
-    for name in names {
-        let card = root.card(&name);
-        let card =
-            card.ok_or_else(|| Problem::Usage(format!("there is no interface '{name}' here; 'ip link' lists them")))?;
-        findings.extend(advice::of_card(&card.asked(), &machine));
+/// Where what was asked makes no sense, or something failed.
+pub(crate) fn run(tune: Tune) -> Outcome<ExitCode> {
+    match tune {
+        Tune::Discover(args) => run_discover(&args),
+        Tune::Plan(args) => run_plan(&args),
+        Tune::Apply(args) => command::run_apply(&args),
+        Tune::Confirm(args) => command::run_confirm(&args),
+        Tune::Verify(args) => command::run_verify(&args),
+        Tune::Undo(args) => command::run_undo(&args),
+        Tune::Status(args) => command::run_status(&args),
+        Tune::Watchdog(args) => command::run_watchdog(&args),
     }
-    if args.json {
-        println!("{:#}", json(&findings));
-    } else if args.commands {
-        for command in findings.iter().filter_map(|f| f.change.as_ref()).flat_map(|c| &c.commands) {
-            println!("{command}");
-        }
-    } else {
-        print!("{}", text(&findings));
-    }
-    let open = findings.iter().any(|f| f.change.is_some());
-    Ok(if args.check && open { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
-fn json(findings: &[Finding]) -> serde_json::Value {
-    let one = |f: &Finding| {
-        let change = f.change.as_ref().map(|c| serde_json::json!({"why": c.why, "commands": c.commands}));
-        serde_json::json!({"of": f.of, "what": f.what, "is": f.is, "change": change})
+fn read(path: &Path) -> Outcome<String> {
+    std::fs::read_to_string(path).map_err(|e| Problem::file("read", path, e))
+}
+
+/// A machine that was recorded.
+fn recorded_machine(path: &Path) -> Outcome<MadeUp> {
+    recorded::read(&read(path)?).map_err(|why| Problem::Usage(format!("{}: {why}", path.display())))
+}
+
+fn options(config: Option<&Path>) -> Outcome<Options> {
+    let engine = match config {
+        None => None,
+        // Paths of a machine begin with a slash.
+        Some(path) => Some(std::path::absolute(path).map_err(|e| Problem::file("find", path, e))?),
     };
-    findings.iter().map(one).collect()
+    Ok(Options { engine: engine.map(|path| path.to_string_lossy().into_owned()) })
 }
 
-fn text(findings: &[Finding]) -> String {
-    let mut out = String::new();
-    let mut of = "";
-    for f in findings {
-        if f.of != of {
-            out += &format!("{}\n", f.of);
-            of = &f.of;
+fn found(machine: &dyn Machine, tree: &dyn Tree, config: Option<&Path>) -> Outcome<Facts> {
+    let facts = discover(machine, tree, &options(config)?);
+    match (config, facts.engine.is_none()) {
+        (Some(path), true) => {
+            let why = facts.missing.iter().rfind(|missing| missing.what.contains("configuration"));
+            let why = why.map_or_else(String::new, |missing| missing.why.clone());
+            Err(Problem::Usage(format!("cannot read the engine's configuration {}: {why}", path.display())))
         }
-        out += &format!("  {:22} {}\n", f.what, f.is);
-        if let Some(c) = &f.change {
-            out += &format!("  {:22} -> {}:\n", "", c.why);
-            for command in &c.commands {
-                out += &format!("  {:22}    {command}\n", "");
+        _ => Ok(facts),
+    }
+}
+
+fn run_discover(args: &DiscoverArgs) -> Outcome<ExitCode> {
+    let config = args.config.as_deref();
+    if let Some(which) = &args.irq {
+        let parsed = which.rsplit_once(':').and_then(|(name, queue)| Some((name, queue.parse::<u32>().ok()?)));
+        let (name, queue) = parsed.ok_or_else(|| Problem::Usage(format!("'{which}' is no queue: eth1:3 is one")))?;
+        let irq = interrupts::of_queue(Host::this().tree(), name, queue);
+        let irq =
+            irq.ok_or_else(|| Problem::Failed(format!("queue {queue} of '{name}' has no interrupt of its own")))?;
+        println!("{irq}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let facts = match (&args.on, &args.record) {
+        (Some(path), _) => {
+            let machine = recorded_machine(path)?;
+            found(&machine, machine.tree(), config)?
+        }
+        (None, None) => found(&Host::this(), Host::this().tree(), config)?,
+        (None, Some(path)) => {
+            let host = Host::this();
+            let recording = Recording::of(host.root());
+            let facts = found(&host, &recording, config)?;
+            let mut text = recording.written();
+            facts.interfaces.keys().for_each(|name| text += &described(host.cards(), name));
+            std::fs::write(path, text).map_err(|e| Problem::file("write", path, e))?;
+            facts
+        }
+    };
+    draw(args.svg.as_deref(), &facts, None)?;
+    let json = serde_json::to_string_pretty(&facts).map_err(|e| Problem::Failed(e.to_string()))?;
+    println!("{json}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn draw(path: Option<&Path>, facts: &Facts, plan: Option<&Plan>) -> Outcome<()> {
+    let Some(path) = path else { return Ok(()) };
+    let svg = picture::svg(facts, plan.map(|plan| &plan.placement));
+    std::fs::write(path, svg).map_err(|e| Problem::file("write", path, e))
+}
+
+impl GoalArgs {
+    fn goal(&self) -> Outcome<Goal> {
+        let usage = Problem::Usage;
+        let rate = match self.rate.as_deref().map(units::rate).transpose().map_err(usage)? {
+            None => None,
+            Some(Rate::Bits(bits)) => Some(bits as u64),
+            Some(_) => return Err(usage("--rate: bits a second are needed, as 10gbit".to_owned())),
+        };
+        let leave = match &self.leave {
+            None => Vec::new(),
+            Some(text) => {
+                let cpus = list::parse(text);
+                if cpus.is_empty() {
+                    return Err(usage(format!("--leave: '{text}' is no list of CPUs: 0,2-5 is one")));
+                }
+                cpus
             }
-        }
+        };
+        let memory = self.memory.as_deref().map(margay_config::typed::parse_size).transpose();
+        let program = std::env::current_exe().map_or_else(|_| "margay".to_owned(), |path| path.display().to_string());
+        Ok(Goal {
+            mode: self.mode,
+            interfaces: self.interfaces.clone(),
+            rate,
+            leave,
+            workers: self.workers.map(usize::from),
+            memory: memory.map_err(|why| usage(format!("--memory: {why}")))?,
+            without: self.without.clone(),
+            force: self.force,
+            keep: self.persist,
+            // The laboratory's own command has the subcommand too.
+            program,
+        })
     }
-    let open = findings.iter().filter(|f| f.change.is_some()).count();
-    match open {
-        0 => out += "nothing to change was found\n",
-        n => out += &format!("{n} to change; nothing was changed\n"),
-    }
-    out
 }
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use look::list;
-
-    /// A folder that looks like a machine with one card.
-    fn machine() -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        let net = "sys/class/net/eth0";
-        for (path, text) in [
-            ("sys/devices/system/cpu/online", "0-3\n"),
-            ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
-            ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n"),
-            ("sys/devices/system/cpu/nohz_full", "(null)\n"),
-            ("sys/devices/system/cpu/isolated", "2-3\n"),
-            ("sys/devices/system/node/node0/cpulist", "0-3\n"),
-            ("proc/net/softnet_stat", "000000ff 00000001 00000000 0\n00000001 00000001 00000002 0\n"),
-            ("proc/sys/net/core/netdev_max_backlog", "1000\n"),
-            ("proc/77/comm", "irqbalance\n"),
-            ("proc/irq/40/smp_affinity_list", "0\n"),
-            ("proc/irq/41/smp_affinity_list", "0\n"),
-            (&format!("{net}/device/msi_irqs/40"), "msix\n"),
-            (&format!("{net}/device/msi_irqs/41"), "msix\n"),
-            (&format!("{net}/device/numa_node"), "-1\n"),
-            (&format!("{net}/operstate"), "up\n"),
-            (&format!("{net}/statistics/rx_missed_errors"), "12\n"),
-            ("sys/class/net/lo/operstate", "unknown\n"),
-            ("sys/class/net/v0/operstate", "up\n"),
-        ] {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+/// What was asked for and cannot be is an error, not a plan without it.
+fn refuse(plan: &Plan) -> Outcome<()> {
+    match plan.refused_by_name().first() {
+        None => Ok(()),
+        Some(refused) => {
+            Err(Problem::Usage(format!("'{}' is not tuned: {}", refused.interface, refused.reasons.join("; "))))
         }
-        std::os::unix::fs::symlink("../../bus/pci/drivers/ixgbe", dir.path().join(net).join("device/driver")).unwrap();
-        dir
     }
+}
 
-    #[test]
-    fn a_machine_is_read() {
-        let dir = machine();
-        let root = Root(dir.path().to_owned());
-        let m = root.machine();
-        assert_eq!((m.cores.clone(), m.softnet, m.backlog), (list("0-3"), [256, 2, 2], Some(1000)));
-        assert_eq!(m.governors["powersave"], [0, 1]);
-        assert!(m.irqbalance && m.tickless.is_empty() && m.isolated == "2-3" && m.nodes.len() == 1);
-        assert_eq!(root.interfaces(), ["eth0"], "that with hardware");
-        assert!(root.card("eth1").is_none() && root.card("../net/eth0").is_none());
-        let card = root.card("eth0").unwrap();
-        assert_eq!((card.driver.as_str(), card.node, card.missed, card.up), ("ixgbe", None, 12, true));
-        assert_eq!(card.interrupts.len(), 2);
-        let mut all = advice::of_machine(&m);
-        all.extend(advice::of_card(&card, &m));
-        let said = text(&all);
-        for part in [
-            "powersave on 0-1",
-            "cpupower",
-            "echo 1 > /proc/irq/41/smp_affinity_list",
-            "3 to change; nothing was changed",
-        ] {
-            assert!(said.contains(part), "{part}: {said}");
+fn run_plan(args: &PlanArgs) -> Outcome<ExitCode> {
+    let goal = args.goal.goal()?;
+    let config = args.goal.config.as_deref();
+    let facts = match &args.on {
+        Some(path) => {
+            let machine = recorded_machine(path)?;
+            found(&machine, machine.tree(), config)?
         }
-        assert_eq!(json(&all).as_array().unwrap().len(), all.len());
+        None => command::facts_now(&Host::this(), config)?,
+    };
+    let plan = plan::plan(&facts, &goal);
+    draw(args.svg.as_deref(), &facts, Some(&plan))?;
+    if args.json {
+        println!("{:#}", text::plan_json(&plan));
+    } else if args.commands {
+        print!("{}", text::plan_commands(&plan));
+    } else if args.engine {
+        print!("{}", plan.engine);
+    } else {
+        print!("{}", text::plan(&plan, &facts, args.all));
     }
-
-    #[test]
-    fn nothing_there_is_no_trouble() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root(dir.path().to_owned());
-        assert!(root.interfaces().is_empty());
-        assert!(text(&advice::of_machine(&root.machine())).contains("nothing to change"));
-    }
+    refuse(&plan)?;
+    let open = plan.steps().next().is_some();
+    Ok(if args.check && open { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }

@@ -1,16 +1,23 @@
 //! The defragmenter: keeps fragments by datagram until it is whole.
 //!
 //! A tracker stands for a datagram in the course of reassembly. Its fragments' bytes are appended to one buffer as they
-//! come; a sorted list of segments says which bytes of that buffer make up the datagram, and whose they are, so that the
-//! policy of the destination can decide where fragments overlap. Trackers keep their buffers when they are reused:
-//! after a while nothing is allocated.
+//! come; a tree of segments says which bytes of that buffer make up the datagram, and whose they are, so that the
+//! policy of the destination can decide where fragments overlap.
 //!
-//! Inline, fragments go on as they come, and a host that misses one must not put together what was not inspected: what came first
-//! counts, and what says something else is refused ([`Refused`]); so is what comes of a datagram that was dropped. One whose fragments
-//! took different ways may not have arrived whole: it is kept until it would time out, and stays what it was.
+//! **Passive**, the defragmenter does what the destination does, as far as its policy says what that is: it forgets what the
+//! destination forgets, and when. Two things nobody beside the wire can know, and events say so: a fragment that comes at the very time
+//! at which a host forgets the others (`frag_late`); and one that was not among those of a datagram that was whole (`frag_again`), of
+//! which the host may not have got all.
 //!
-//! Limits: trackers (the one that was longest without a fragment gives way; inline the new one), fragments and memory (what does not fit is
-//! not kept, and the packet says so), time (a datagram not whole by then is forgotten).
+//! **Inline**, fragments go on as they come, and a host may put together any of those that it has not forgotten. So what went on is
+//! remembered for as long as any host may have it, and a fragment that says something else is refused ([`Refused`]): before its
+//! datagram is whole by its bytes, and afterwards, when a host may still miss what was lost on the way, by a hash of each fragment.
+//! Whatever a host puts together has then been inspected. Nothing more goes on of a datagram that was dropped.
+//!
+//! Limits: trackers, fragments and memory, and time. No sender (an address, or the first 64 bits of one of IPv6) takes more than a
+//! quarter of trackers, fragments and memory where others need them: passive, the oldest datagram of such a sender gives way, and where there
+//! is none the oldest of all; inline, where nothing may be forgotten that a host may have, its new datagrams are not let in, and what
+//! is whole and went on gives way. What does not fit is not kept, and the packet says so.
 
 mod segments;
 mod table;
@@ -21,14 +28,22 @@ use crate::checksum::internet;
 use crate::config::{DefragConfig, Policy};
 use crate::counters::DecodeCounters;
 use crate::event::DecodeEvent as E;
-use crate::packet::{Completed, L3, Packet, Refused};
+use crate::packet::{Completed, L3, Packet, Refused, Time};
 use segments::Inserted;
-use table::{Key, Slot, Table};
+use table::{Key, Slot, State, Table};
 
 /// Longest datagram (RFC 791 section 3.1), and the longest payload of an IPv6 packet (RFC 8200 section 3).
 const MAX_LEN: usize = 65_535;
 /// Buffers larger than this are not kept for reuse.
 const KEEP_CAPACITY: usize = 16 << 10;
+/// Linux: seconds from the first fragment on after which it forgets a datagram (`net.ipv4.ipfrag_time`, `net.ipv6.ip6frag_time`).
+const LINUX_TIME: [u32; 2] = [30, 60];
+/// Linux: fragments that a sender may send between two of a datagram (`net.ipv4.ipfrag_max_dist`).
+const LINUX_DISTANCE: u32 = 64;
+/// Microseconds around the time at which a host forgets a datagram in which it is not known whether it did.
+const LATE: i64 = 500_000;
+/// The part of trackers and fragments that one sender may have while others need some: one in so many.
+const SHARE: usize = 4;
 
 /// Where a fragment lies in its packet and in its datagram.
 #[derive(Debug, Clone, Copy)]
@@ -67,9 +82,11 @@ pub(crate) struct Defrag {
     vlan_tracking: bool,
     memcap: usize,
     max_frags: usize,
+    timeout: u32,
+    checksums: bool,
     inline: bool,
-    /// Fragments kept now.
-    frags: usize,
+    /// A datagram of the sender that was last found to have more than its share.
+    greedy: Option<Key>,
     /// Buffers for datagrams that are whole; more than one only where one is inside another.
     pool: Vec<Vec<u8>>,
 }
@@ -81,14 +98,16 @@ impl Defrag {
         // The longest prefix first, so that the first one that holds an address counts.
         hosts.sort_by_key(|&(_, prefix, _)| std::cmp::Reverse(prefix));
         Defrag {
-            table: Table::new(config.hash_size, config.trackers, config.timeout),
+            table: Table::new(config.hash_size, config.trackers),
             hosts,
             default_policy: config.default_policy,
             vlan_tracking: config.vlan_tracking,
             memcap: config.memcap,
             max_frags: config.max_frags,
+            timeout: config.timeout,
+            checksums: config.checksums,
             inline: config.inline,
-            frags: 0,
+            greedy: None,
             pool: Vec::new(),
         }
     }
@@ -103,56 +122,108 @@ impl Defrag {
     pub(crate) fn add(&mut self, p: &mut Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) -> Option<Whole> {
         let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
         let key = Key::new(p, f.id, is_v6, self.vlan_tracking);
-        if let Some(slot) = self.table.find(&key)
-            && self.table.tracker(slot).refused
-            && !self.table.timed_out(slot, p.time)
-        {
-            p.refused = Some(Refused::Datagram);
-            return None;
+        let (overlap, ignored, late, again) = match is_v6 {
+            true => (E::Ipv6FragOverlap, E::Ipv6FragIgnored, E::Ipv6FragLate, E::Ipv6FragAgain),
+            false => (E::Ipv4FragOverlap, E::Ipv4FragIgnored, E::Ipv4FragLate, E::Ipv4FragAgain),
+        };
+        let next = if is_v6 { p.data.get(f.start - 8).copied().unwrap_or(59) } else { 0 };
+        let mut payload = p.data.get(f.start..f.end)?;
+        if let Some(slot) = self.table.find(&key).filter(|slot| !self.timed_out(*slot, p.time)) {
+            let (state, reopened) = (self.table.tracker(slot).state, self.table.tracker(slot).reopened);
+            if state == State::Settled || reopened {
+                let known = self.table.is_marked(slot, f, payload, next);
+                if !known {
+                    p.events.push(again);
+                }
+                if !self.inline {
+                    if state == State::Settled {
+                        self.table.reopen(slot, p.time);
+                    }
+                } else {
+                    if known {
+                        self.touch(slot, p.time);
+                    } else {
+                        p.refused = Some(Refused::Datagram);
+                    }
+                    return None;
+                }
+            } else if state == State::Refused {
+                p.refused = Some(Refused::Datagram);
+                return None;
+            }
         }
         let unsound = self.inline.then_some(Refused::Unsound);
-        let payload = p.data.get(f.start..f.end)?;
+        // Inline nothing goes on that says something else than what came first.
+        let policy = if self.inline { Policy::First } else { self.policy(p.dst) };
+        let linux = policy == Policy::Linux;
         // An IPv4 datagram's length includes its header, of 20 bytes at least.
         if f.offset + payload.len() + if is_v6 { 0 } else { 20 } > MAX_LEN {
             p.events.push(if is_v6 { E::Ipv6FragPktTooLarge } else { E::Ipv4FragPktTooLarge });
             p.refused = unsound;
-            return None;
+            // Linux keeps it in IPv4, and notices when all are there.
+            if is_v6 || !linux {
+                return None;
+            }
         }
-        // Some hosts take as much of it as is a multiple of eight, others nothing; none takes what has a broken header.
-        if self.inline && ((f.more && payload.len() % 8 != 0) || p.ipv4_checksum_ok() == Some(false)) {
+        if (self.inline || self.checksums) && p.ipv4_checksum_ok() == Some(false) {
+            // No host takes it.
+            p.events.push(ignored);
             p.refused = unsound;
             return None;
         }
-        let ignored = if is_v6 { E::Ipv6FragIgnored } else { E::Ipv4FragIgnored };
-        if self.frags >= self.max_frags {
-            self.expire_oldest(p, counters);
+        if self.inline {
+            if f.more && payload.len() % 8 != 0 {
+                // Some hosts take as much of it as is a multiple of eight, others nothing.
+                p.refused = unsound;
+                return None;
+            }
+        } else if linux {
+            if is_v6 && f.offset == 0 && !has_header(next, payload) {
+                p.events.push(ignored);
+                return None;
+            }
+            if f.more {
+                payload = payload.get(..payload.len() & !7)?;
+            }
         }
-        if self.frags >= self.max_frags {
-            counters.defrag_max_frags_reached += 1;
-            p.defrag_memcap_hit = true;
-            p.events.push(ignored);
-            return None;
+        let found = self.table.find(&key).filter(|slot| !self.inline && self.is_late(*slot, p.time));
+        if found.is_some() {
+            p.events.push(late);
         }
-        let Some(slot) = self.tracker(&key, p, counters) else {
+        let Some(slot) = self.admit(&key, policy, p.time, counters) else {
             p.defrag_memcap_hit = true;
             p.events.push(ignored);
             return None;
         };
-        let next = if is_v6 { p.data.get(f.start - 8).copied().unwrap_or(59) } else { 0 };
-        let way = if self.inline { way(p, f, is_v6) } else { 0 };
-        if self.inline {
+        let t = self.table.tracker(slot);
+        if self.inline && t.contradicts(f, payload, next) {
+            p.events.push(overlap);
+            p.refused = unsound;
+            return None;
+        }
+        if linux {
+            let serial = if is_v6 { 0 } else { self.table.count(&key) };
             let t = self.table.tracker(slot);
-            if t.contradicts(f, payload, next) {
-                p.events.push(if is_v6 { E::Ipv6FragOverlap } else { E::Ipv4FragOverlap });
-                p.refused = if t.settled { Some(Refused::Datagram) } else { unsound };
-                return None;
+            if t.frags > 0 && serial.wrapping_sub(t.serial) > LINUX_DISTANCE {
+                self.table.start_over(slot, p.time);
+                p.events.push(late);
             }
-            if t.settled {
+            let t = self.table.tracker_mut(slot);
+            t.serial = serial;
+            let end = f.offset + payload.len();
+            let other_end = if f.more {
+                t.last_end != 0 && end > t.last_end
+            } else {
+                t.end > end || (t.last_end != 0 && end != t.last_end)
+            };
+            if payload.is_empty() || other_end {
+                p.events.push(ignored);
+                self.release(slot);
                 return None;
             }
         }
         let head = if f.offset == 0 { p.data.get(..if is_v6 { f.start - 8 } else { f.start })? } else { &[] };
-        if !self.room(slot, payload.len() + head.len(), p, counters) {
+        if !self.room(slot, &key, payload.len() + head.len(), p.time, counters) {
             counters.defrag_memcap += 1;
             p.defrag_memcap_hit = true;
             p.events.push(ignored);
@@ -162,15 +233,24 @@ impl Defrag {
             counters.defrag_memuse = self.table.memuse() as u64;
             return None;
         }
+        if self.inline {
+            self.touch(slot, p.time);
+        }
+        self.table.mark(slot, f, payload, next);
         let t = self.table.tracker_mut(slot);
-        t.last = p.time;
         let end = f.offset + payload.len();
-        let Inserted { overlap, first_byte } = t.segments.insert(t.policy, f.offset, payload);
-        t.frags += 1;
-        t.overlap |= overlap;
-        t.uneven |= t.frags > 1 && t.way != way;
-        t.way = way;
-        self.frags += 1;
+        let Inserted { overlap: overlaps, first_byte, forgotten } = t.segments.insert(t.policy, f.offset, payload);
+        if overlaps {
+            p.events.push(overlap);
+        }
+        if linux && overlaps {
+            // It is left out, or all of them are.
+            if forgotten {
+                self.release(slot);
+            }
+            return None;
+        }
+        t.overlap |= overlaps;
         t.end = t.end.max(end);
         if !f.more {
             t.last_end = t.last_end.max(end);
@@ -184,21 +264,19 @@ impl Defrag {
                 *b = next;
             }
         }
-        if overlap {
-            p.events.push(if is_v6 { E::Ipv6FragOverlap } else { E::Ipv4FragOverlap });
-        }
+        let t = self.table.tracker(slot);
+        self.table.count_frags(slot, t.frags + 1);
+        let t = self.table.tracker(slot);
         // What ends behind the last fragment is no part of a datagram: such a one never gets whole.
         let whole = t.end > 0 && t.last_end == t.end && t.segments.covered() == t.end && !t.head.is_empty();
         let result = if whole { self.assemble(slot, is_v6, p, f) } else { None };
-        // For those that are kept there is half of the memory.
-        if whole && self.inline && self.table.tracker(slot).uneven && self.table.memuse() < self.memcap / 2 {
-            let t = self.table.tracker_mut(slot);
-            t.settled = true;
-            self.frags -= std::mem::take(&mut t.frags).min(self.frags);
+        if result.is_some() {
+            self.settle(slot);
         } else if whole {
             self.release(slot);
+        } else {
+            self.table.account(slot);
         }
-        self.table.account(slot);
         counters.defrag_memuse = self.table.memuse() as u64;
         result
     }
@@ -244,41 +322,131 @@ impl Defrag {
 
     /// The datagram that this fragment completed is dropped: nothing more of it is kept until it would time out. A host
     /// that has its other fragments forgets them no later than that (RFC 791 section 3.2, RFC 8200 section 4.5).
-    pub(crate) fn refuse(&mut self, p: &Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) {
+    pub(crate) fn refuse(&mut self, p: &Packet<'_>, f: &Fragment) {
         let key = Key::new(p, f.id, matches!(p.l3, L3::Ipv6 { .. }), self.vlan_tracking);
         if let Some(slot) = self.table.find(&key) {
-            self.release(slot);
-        }
-        if let Some(slot) = self.tracker(&key, p, counters) {
-            self.table.tracker_mut(slot).refused = true;
+            self.table.refuse(slot);
         }
     }
 
-    /// The tracker of `key`: the one there is, or a fresh one; inline `None` where there is no room.
-    fn tracker(&mut self, key: &Key, p: &Packet<'_>, counters: &mut DecodeCounters) -> Option<Slot> {
+    /// The tracker of `key`, the one there is or a fresh one, and room for one fragment more; `None` where there is none.
+    fn admit(&mut self, key: &Key, policy: Policy, now: Time, counters: &mut DecodeCounters) -> Option<Slot> {
+        while self.table.frags() >= self.max_frags {
+            counters.defrag_max_frags_reached += 1;
+            let victim = self.victim(key, None)?;
+            if !self.forget(victim, now, counters) {
+                return None;
+            }
+        }
         if let Some(slot) = self.table.find(key) {
-            if !self.table.timed_out(slot, p.time) {
-                self.table.touch(slot);
+            if !self.timed_out(slot, now) {
                 return Some(slot);
             }
             counters.defrag_tracker_timeout += 1;
             self.release(slot);
         }
+        while self.inline && self.is_greedy(key) {
+            // What it has goes on; there is room for others.
+            let oldest = self.table.sender(key).oldest().filter(|slot| self.timed_out(*slot, now));
+            let Some(slot) = oldest else {
+                counters.defrag_max_trackers_reached += 1;
+                return None;
+            };
+            counters.defrag_tracker_timeout += 1;
+            self.release(slot);
+        }
         if self.table.is_full() {
             counters.defrag_max_trackers_reached += 1;
-            if let Some(oldest) = self.table.oldest() {
-                if self.table.timed_out(oldest, p.time) {
-                    counters.defrag_tracker_soft_reuse += 1;
-                } else if self.inline && !self.table.tracker(oldest).is_over() {
-                    return None;
-                } else {
+            match self.table.oldest_settled() {
+                Some(over) => {
                     counters.defrag_tracker_hard_reuse += 1;
+                    self.release(over);
                 }
-                self.release(oldest);
+                None => {
+                    let victim = self.victim(key, None)?;
+                    if !self.forget(victim, now, counters) {
+                        return None;
+                    }
+                }
             }
         }
-        let policy = self.policy(p.dst);
-        Some(self.table.insert(key, policy, p.time))
+        Some(self.table.insert(key, policy, now))
+    }
+
+    /// Whether a sender has more than its share of trackers, fragments or memory.
+    fn is_greedy(&self, key: &Key) -> bool {
+        let sender = self.table.sender(key);
+        sender.trackers() >= (self.table.limit() / SHARE).max(SHARE)
+            || sender.frags >= (self.max_frags / SHARE).max(SHARE)
+            || sender.memory >= (self.memcap / SHARE).max(MAX_LEN * SHARE)
+    }
+
+    /// Which datagram gives way, if one has to, where a fragment of `key` comes: the oldest of a sender that has more than its share, this
+    /// one or another, else the oldest of all; never `spared`.
+    fn victim(&mut self, key: &Key, spared: Option<Slot>) -> Option<Slot> {
+        if self.is_greedy(key) {
+            self.greedy = Some(*key);
+        } else if self.greedy.is_some_and(|other| !self.is_greedy(&other)) {
+            self.greedy = None;
+        }
+        let own = self.greedy.and_then(|key| self.table.sender(&key).oldest());
+        own.filter(|slot| Some(*slot) != spared).or(self.table.oldest()).filter(|slot| Some(*slot) != spared)
+    }
+
+    /// Forgets a datagram where that is possible: inline only where its time is over, for a host may have its fragments.
+    fn forget(&mut self, slot: Slot, now: Time, counters: &mut DecodeCounters) -> bool {
+        if self.timed_out(slot, now) {
+            counters.defrag_tracker_soft_reuse += 1;
+        } else if self.inline {
+            return false;
+        } else {
+            counters.defrag_tracker_hard_reuse += 1;
+        }
+        self.release(slot);
+        true
+    }
+
+    /// Seconds that a datagram lives: from its first fragment on, inline from its last one.
+    fn lifetime(&self, slot: Slot) -> u32 {
+        let t = self.table.tracker(slot);
+        match t.policy {
+            Policy::Linux => self.timeout.min(LINUX_TIME[usize::from(t.is_v6())]),
+            _ => self.timeout,
+        }
+    }
+
+    /// Microseconds for which a datagram is over; negative where it is not.
+    fn over_for(&self, slot: Slot, now: Time) -> i64 {
+        let t = self.table.tracker(slot);
+        let since = if self.inline { t.last } else { t.first };
+        now.micros_since(since) - i64::from(self.lifetime(slot)) * 1_000_000
+    }
+
+    fn timed_out(&self, slot: Slot, now: Time) -> bool {
+        self.over_for(slot, now) > 0
+    }
+
+    /// Whether a host may have forgotten the datagram by now, or may not.
+    fn is_late(&self, slot: Slot, now: Time) -> bool {
+        self.over_for(slot, now).abs() < LATE
+    }
+
+    /// Inline: a fragment of the datagram went on.
+    fn touch(&mut self, slot: Slot, now: Time) {
+        self.table.tracker_mut(slot).last = now;
+        self.table.touch(slot);
+    }
+
+    /// The datagram is whole. There is room for half as many of those as there are trackers, and in half of the
+    /// memory: what is older gives way.
+    fn settle(&mut self, slot: Slot) {
+        self.table.settle(slot);
+        while self.table.settled() > (self.table.limit() / 2).max(1) || self.table.memuse() > self.memcap / 2 {
+            match self.table.oldest_settled() {
+                Some(oldest) if oldest != slot => self.release(oldest),
+                _ => break,
+            }
+        }
     }
 
     /// The policy for datagrams to `dst`.
@@ -288,44 +456,40 @@ impl Defrag {
     }
 
     /// Makes room for `len` more bytes in a tracker; `false` where the memory cap stands against it.
-    fn room(&mut self, slot: Slot, len: usize, p: &Packet<'_>, counters: &mut DecodeCounters) -> bool {
+    fn room(&mut self, slot: Slot, key: &Key, len: usize, now: Time, counters: &mut DecodeCounters) -> bool {
         if self.table.grow(slot, len, self.memcap) {
             return true;
         }
-        // Half of the cap, so that this is not done for every fragment of a flood.
-        while self.table.memuse() > self.memcap / 2 && self.expire_oldest(p, counters) {}
         self.table.drop_spare();
-        self.table.grow(slot, len, self.memcap)
-    }
-
-    /// Forgets the datagram that was longest without a fragment, if that was too long; whether it was.
-    fn expire_oldest(&mut self, p: &Packet<'_>, counters: &mut DecodeCounters) -> bool {
-        match self.table.oldest() {
-            Some(slot) if self.table.timed_out(slot, p.time) => {
-                counters.defrag_tracker_timeout += 1;
-                self.release(slot);
-                true
+        // Somewhat below the cap, so that this is not done for every fragment of a flood.
+        while self.table.memuse() > self.memcap / 8 * 7 {
+            let over = self.table.oldest_settled();
+            let Some(victim) = over.or_else(|| self.victim(key, Some(slot))) else { break };
+            if over.is_some() {
+                self.release(victim);
+            } else if !self.forget(victim, now, counters) {
+                break;
             }
-            _ => false,
+            self.table.drop_memory(victim);
         }
+        self.table.grow(slot, len, self.memcap)
     }
 
     /// Forgets a datagram.
     fn release(&mut self, slot: Slot) {
-        self.frags = self.frags.saturating_sub(self.table.tracker(slot).frags);
         self.table.remove(slot);
     }
 }
 
-/// What of a fragment says which way it goes and whether it arrives, as one number: to whom, its TTL or hop limit, options.
-fn way(p: &Packet<'_>, f: &Fragment, is_v6: bool) -> u64 {
-    let (ttl, options, end) = if is_v6 { (7, 40, f.start.saturating_sub(8)) } else { (8, 20, f.start) };
-    let to = p.ethernet.map_or([0; 6], |e| e.dst);
-    let ttl = p.data.get(f.ip + ttl);
-    let options = p.data.get(f.ip + options..end).unwrap_or(&[]);
-    // FNV-1a.
-    let hash = |h: u64, &b: &u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
-    to.iter().chain(ttl).chain(options).fold(0xcbf2_9ce4_8422_2325, hash)
+/// Whether a first fragment of IPv6 has all headers, that of the transport included; Linux takes no other (RFC 8200 section 4.5).
+fn has_header(next: u8, payload: &[u8]) -> bool {
+    let least = match next {
+        6 => 20,
+        17 | 58 => 8,
+        59 => 0,
+        _ => 1,
+    };
+    payload.len() >= least
 }
 
 /// Whether `network`/`prefix` holds `address`.

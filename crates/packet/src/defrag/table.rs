@@ -1,7 +1,8 @@
-//! The table of trackers: by key, and by how long they have been without a fragment.
+//! The table of trackers: by key, by age, and by who sends.
 
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use super::segments::Segments;
 use super::{Fragment, KEEP_CAPACITY};
@@ -25,18 +26,45 @@ impl Key {
         let vlans = if vlan_tracking { p.vlans.raw() } else { [0; 3] };
         Key { src: p.src, dst: p.dst, id, proto: if is_v6 { 0 } else { p.proto }, vlans }
     }
+
+    /// Who sends it: an address of IPv4, or the first 64 bits of one of IPv6, of which one sender has all.
+    fn source(&self) -> IpAddr {
+        match self.src {
+            IpAddr::V6(a) => IpAddr::from(Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX))),
+            v4 => v4,
+        }
+    }
 }
 
 /// Which tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
-impl Tracker {
-    /// Whether nothing is to be put together any more.
-    pub(super) fn is_over(&self) -> bool {
-        self.refused || self.settled
-    }
+/// What is done with more fragments of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    /// They are put together.
+    #[default]
+    Open,
+    /// Inline: it was dropped when it was whole, and so is what comes of it.
+    Refused,
+    /// It was whole. Which fragments it was made of is remembered: inline nothing else goes on.
+    Settled,
+    /// There is no datagram.
+    Spare,
+}
 
+/// A fragment that came, by its place and a hash of its bytes: a polynomial over the field of [`PRIME`], at a place that is drawn at
+/// random. Two different fragments of `n` bytes have the same one in `n` of 7 * 2^61 cases, whoever made them up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Mark {
+    from: u16,
+    len: u16,
+    more: bool,
+    hash: u64,
+}
+
+impl Tracker {
     /// Whether a fragment says something else than those of before: other bytes, another end, or if it is the first one, another
     /// protocol. `next` is what it says comes behind its fragment header.
     pub(super) fn contradicts(&self, f: &Fragment, payload: &[u8], next: u8) -> bool {
@@ -51,28 +79,42 @@ impl Tracker {
     }
 }
 
+/// 2^61 - 1.
+const PRIME: u64 = (1 << 61) - 1;
+
+/// The remainder of a division by [`PRIME`], of what is less than its square and a little.
+fn reduce(n: u128) -> u64 {
+    let n = (n & u128::from(PRIME)) as u64 + (n >> 61) as u64;
+    if n >= PRIME { n - PRIME } else { n }
+}
+
 /// No tracker.
 const NONE: u32 = u32::MAX;
+/// Memory of an entry of a map, and of a mark in its tree.
+const ENTRY: usize = 64;
+const MARK: usize = 32;
 
 /// A datagram in the course of reassembly.
 #[derive(Debug)]
 pub(super) struct Tracker {
     key: Key,
     pub(super) policy: Policy,
+    pub(super) state: State,
+    /// When its first fragment came.
+    pub(super) first: Time,
     /// When its last fragment came.
     pub(super) last: Time,
     pub(super) segments: Segments,
+    /// It was whole before, and other fragments of its number come: another datagram, or what its host did not get of that one.
+    pub(super) reopened: bool,
+    /// The fragments that came.
+    marks: BTreeSet<Mark>,
     /// Fragments kept.
     pub(super) frags: usize,
     /// Whether two of them overlapped.
     pub(super) overlap: bool,
-    /// It was whole, and was dropped.
-    pub(super) refused: bool,
-    /// Inline: it was whole, and went on; it is kept for what may follow.
-    pub(super) settled: bool,
-    /// Inline: the way of the last fragment, and whether not all had the same.
-    pub(super) way: u64,
-    pub(super) uneven: bool,
+    /// How many fragments its sender had sent to its receiver when the last one of it came.
+    pub(super) serial: u32,
     /// For IPv6: what the first fragment says comes behind its fragment header.
     pub(super) next: u8,
     /// Where the last fragment (without "more fragments") ended; 0 as long as it is missing.
@@ -87,17 +129,71 @@ pub(super) struct Tracker {
     counted: usize,
     bucket: u32,
     next_in_bucket: u32,
+    /// Its neighbours by age, among all of its kind.
+    of_all: Links,
+    /// Its neighbours by age, among those of its sender, while it is open.
+    of_sender: Links,
+}
+
+/// Neighbours in a list.
+#[derive(Debug, Clone, Copy)]
+struct Links {
     older: u32,
     newer: u32,
 }
 
-impl Tracker {
-    fn memory(&self) -> usize {
-        size_of::<Tracker>() + self.segments.memory() + self.head.capacity()
+impl Links {
+    const NONE: Links = Links { older: NONE, newer: NONE };
+}
+
+/// The ends of a list, and how long it is.
+#[derive(Debug, Clone, Copy)]
+struct List {
+    oldest: u32,
+    newest: u32,
+    len: usize,
+}
+
+impl List {
+    const EMPTY: List = List { oldest: NONE, newest: NONE, len: 0 };
+}
+
+/// What one sender's datagrams take that are put together, or refused.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sender {
+    list: List,
+    /// Fragments kept.
+    pub(super) frags: usize,
+    /// Bytes of memory.
+    pub(super) memory: usize,
+}
+
+impl Sender {
+    const NONE: Sender = Sender { list: List::EMPTY, frags: 0, memory: 0 };
+
+    /// How many there are.
+    pub(super) fn trackers(&self) -> usize {
+        self.list.len
+    }
+
+    /// The oldest of them.
+    pub(super) fn oldest(&self) -> Option<Slot> {
+        (self.list.oldest != NONE).then_some(Slot(self.list.oldest))
     }
 }
 
-/// Trackers in use and those that were, in a hash table and a list by age.
+impl Tracker {
+    fn memory(&self) -> usize {
+        size_of::<Tracker>() + self.segments.memory() + self.head.capacity() + self.marks.len() * MARK
+    }
+
+    /// Whether its datagram is one of IPv6.
+    pub(super) fn is_v6(&self) -> bool {
+        self.key.src.is_ipv6()
+    }
+}
+
+/// Trackers in use and those that were, in a hash table and lists by age.
 #[derive(Debug)]
 pub(super) struct Table {
     buckets: Vec<u32>,
@@ -105,33 +201,52 @@ pub(super) struct Table {
     /// Not in use.
     spare: Vec<u32>,
     limit: usize,
-    timeout_micros: i64,
-    oldest: u32,
-    newest: u32,
+    /// Those that are put together, or refused.
+    live: List,
+    /// Those that went on.
+    settled: List,
+    /// What each sender has of those that are put together, or refused.
+    senders: HashMap<IpAddr, Sender>,
+    /// Fragments kept.
+    frags: usize,
+    /// How many fragments came from one to the other, while there is a tracker of theirs; and how many of these there are.
+    pairs: HashMap<(IpAddr, IpAddr), (u32, u32)>,
     memuse: usize,
     hasher: RandomState,
+    /// Where the hash of a fragment is evaluated; nobody knows it.
+    point: u64,
 }
 
 impl Table {
-    pub(super) fn new(hash_size: usize, limit: usize, timeout: u32) -> Table {
+    pub(super) fn new(hash_size: usize, limit: usize) -> Table {
         let buckets = vec![NONE; hash_size.clamp(1, 1 << 24).next_power_of_two()];
         let memuse = buckets.len() * size_of::<u32>();
+        let hasher = RandomState::new();
+        let point = hasher.hash_one(0) % PRIME;
         Table {
             buckets,
             trackers: Vec::new(),
             spare: Vec::new(),
             limit: limit.clamp(1, NONE as usize - 1),
-            timeout_micros: i64::from(timeout) * 1_000_000,
-            oldest: NONE,
-            newest: NONE,
+            live: List::EMPTY,
+            settled: List::EMPTY,
+            senders: HashMap::new(),
+            frags: 0,
+            pairs: HashMap::new(),
             memuse,
-            hasher: RandomState::new(),
+            hasher,
+            point,
         }
     }
 
     /// Bytes of memory in use.
     pub(super) fn memuse(&self) -> usize {
         self.memuse
+    }
+
+    /// Most trackers.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     pub(super) fn tracker(&self, slot: Slot) -> &Tracker {
@@ -160,17 +275,43 @@ impl Table {
 
     /// Whether no tracker can be added.
     pub(super) fn is_full(&self) -> bool {
-        self.spare.is_empty() && self.trackers.len() >= self.limit
+        self.live.len + self.settled.len >= self.limit
     }
 
-    /// The tracker that was longest without a fragment.
+    /// The oldest that is put together or refused.
     pub(super) fn oldest(&self) -> Option<Slot> {
-        (self.oldest != NONE).then_some(Slot(self.oldest))
+        (self.live.oldest != NONE).then_some(Slot(self.live.oldest))
     }
 
-    /// Whether a tracker's last fragment came too long ago.
-    pub(super) fn timed_out(&self, slot: Slot, now: Time) -> bool {
-        now.micros_since(self.tracker(slot).last) > self.timeout_micros
+    /// The oldest that went on.
+    pub(super) fn oldest_settled(&self) -> Option<Slot> {
+        (self.settled.oldest != NONE).then_some(Slot(self.settled.oldest))
+    }
+
+    /// How many went on and are remembered.
+    pub(super) fn settled(&self) -> usize {
+        self.settled.len
+    }
+
+    /// Fragments kept.
+    pub(super) fn frags(&self) -> usize {
+        self.frags
+    }
+
+    /// What the sender of a datagram has.
+    pub(super) fn sender(&self, key: &Key) -> Sender {
+        self.senders.get(&key.source()).copied().unwrap_or(Sender::NONE)
+    }
+
+    /// A fragment came: how many its sender has sent to its receiver while there was a datagram of theirs, with this one.
+    pub(super) fn count(&mut self, key: &Key) -> u32 {
+        match self.pairs.get_mut(&(key.src, key.dst)) {
+            Some((n, _)) => {
+                *n = n.wrapping_add(1);
+                *n
+            }
+            None => 0,
+        }
     }
 
     /// Adds a tracker. The table must not be full.
@@ -182,14 +323,15 @@ impl Table {
                 self.trackers.push(Tracker {
                     key: *key,
                     policy,
+                    state: State::Open,
+                    first: now,
                     last: now,
                     segments: Segments::default(),
+                    reopened: false,
+                    marks: BTreeSet::new(),
                     frags: 0,
                     overlap: false,
-                    refused: false,
-                    settled: false,
-                    way: 0,
-                    uneven: false,
+                    serial: 0,
                     next: 0,
                     last_end: 0,
                     end: 0,
@@ -198,8 +340,8 @@ impl Table {
                     counted: 0,
                     bucket,
                     next_in_bucket: NONE,
-                    older: NONE,
-                    newer: NONE,
+                    of_all: Links::NONE,
+                    of_sender: Links::NONE,
                 });
                 (self.trackers.len() - 1) as u32
             }
@@ -208,48 +350,185 @@ impl Table {
         let t = &mut self.trackers[at as usize];
         t.key = *key;
         t.policy = policy;
-        t.last = now;
+        t.state = State::Open;
+        t.reopened = false;
+        (t.first, t.last) = (now, now);
+        t.serial = 0;
         t.bucket = bucket;
         t.next_in_bucket = next;
-        self.link_newest(at);
+        if policy == Policy::Linux {
+            let pair = self.pairs.entry((key.src, key.dst)).or_insert_with(|| {
+                self.memuse += ENTRY;
+                (0, 0)
+            });
+            pair.1 += 1;
+        }
+        self.link(at);
         self.account(Slot(at));
         Slot(at)
     }
 
     /// Makes a tracker the newest.
     pub(super) fn touch(&mut self, slot: Slot) {
-        if self.newest != slot.0 {
-            self.unlink(slot.0);
-            self.link_newest(slot.0);
+        self.unlink(slot.0);
+        self.link(slot.0);
+    }
+
+    /// The datagram of a tracker is whole: what is remembered of it is which fragments it was made of.
+    pub(super) fn settle(&mut self, slot: Slot) {
+        self.count_frags(slot, 0);
+        self.unlink(slot.0);
+        let t = &mut self.trackers[slot.0 as usize];
+        t.state = State::Settled;
+        t.segments.clear(0);
+        t.head = Vec::new();
+        self.link(slot.0);
+        self.account(slot);
+    }
+
+    /// The datagram of a tracker was whole, and another fragment came: it begins anew, and which fragments came stays known.
+    pub(super) fn reopen(&mut self, slot: Slot, now: Time) {
+        self.unlink(slot.0);
+        let t = &mut self.trackers[slot.0 as usize];
+        t.state = State::Open;
+        t.reopened = true;
+        (t.overlap, t.last_end, t.end) = (false, 0, 0);
+        (t.first, t.last) = (now, now);
+        self.link(slot.0);
+    }
+
+    /// The datagram of a tracker was whole and is dropped: so is what comes of it.
+    pub(super) fn refuse(&mut self, slot: Slot) {
+        let last = self.tracker(slot).last;
+        self.start_over(slot, last);
+        self.account(slot);
+        self.unlink(slot.0);
+        self.trackers[slot.0 as usize].state = State::Refused;
+        self.link(slot.0);
+    }
+
+    /// A tracker keeps so many fragments now.
+    pub(super) fn count_frags(&mut self, slot: Slot, frags: usize) {
+        let t = &mut self.trackers[slot.0 as usize];
+        let before = std::mem::replace(&mut t.frags, frags);
+        self.frags = self.frags + frags - before;
+        if let Some(sender) = self.senders.get_mut(&t.key.source()) {
+            sender.frags = (sender.frags + frags).saturating_sub(before);
         }
     }
 
-    fn link_newest(&mut self, at: u32) {
-        let older = std::mem::replace(&mut self.newest, at);
-        let t = &mut self.trackers[at as usize];
-        t.older = older;
-        t.newer = NONE;
-        match self.trackers.get_mut(older as usize) {
-            Some(o) => o.newer = at,
-            None => self.oldest = at,
+    /// Forgets the fragments of a tracker, as a host does that starts over.
+    pub(super) fn start_over(&mut self, slot: Slot, now: Time) {
+        self.count_frags(slot, 0);
+        let t = &mut self.trackers[slot.0 as usize];
+        t.segments.clear(KEEP_CAPACITY);
+        t.head.clear();
+        t.marks.clear();
+        (t.overlap, t.last_end, t.end) = (false, 0, 0);
+        (t.first, t.last) = (now, now);
+    }
+
+    /// Notes a fragment that came.
+    pub(super) fn mark(&mut self, slot: Slot, f: &Fragment, payload: &[u8], next: u8) {
+        let mark = self.mark_of(f, payload, next);
+        self.trackers[slot.0 as usize].marks.insert(mark);
+    }
+
+    /// Whether a fragment is one of those that came.
+    pub(super) fn is_marked(&self, slot: Slot, f: &Fragment, payload: &[u8], next: u8) -> bool {
+        self.tracker(slot).marks.contains(&self.mark_of(f, payload, next))
+    }
+
+    fn mark_of(&self, f: &Fragment, payload: &[u8], next: u8) -> Mark {
+        // What comes behind the fragment header counts in the first one alone.
+        let first = u64::from(if f.offset == 0 { next } else { 0 });
+        let hash = payload.chunks(7).fold(first, |h, chunk| {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            let sum = u128::from(h) * u128::from(self.point) + u128::from(u64::from_le_bytes(bytes));
+            reduce(sum)
+        });
+        Mark { from: f.offset as u16, len: payload.len() as u16, more: f.more, hash }
+    }
+
+    fn links(&mut self, at: u32, of_sender: bool) -> Option<&mut Links> {
+        let t = self.trackers.get_mut(at as usize)?;
+        Some(if of_sender { &mut t.of_sender } else { &mut t.of_all })
+    }
+
+    fn push(&mut self, mut list: List, at: u32, of_sender: bool) -> List {
+        let older = std::mem::replace(&mut list.newest, at);
+        if let Some(l) = self.links(at, of_sender) {
+            *l = Links { older, newer: NONE };
         }
+        match self.links(older, of_sender) {
+            Some(o) => o.newer = at,
+            None => list.oldest = at,
+        }
+        list.len += 1;
+        list
+    }
+
+    fn pull(&mut self, mut list: List, at: u32, of_sender: bool) -> List {
+        let Some(Links { older, newer }) = self.links(at, of_sender).copied() else { return list };
+        match self.links(older, of_sender) {
+            Some(o) => o.newer = newer,
+            None => list.oldest = newer,
+        }
+        match self.links(newer, of_sender) {
+            Some(n) => n.older = older,
+            None => list.newest = older,
+        }
+        list.len -= 1;
+        list
+    }
+
+    fn link(&mut self, at: u32) {
+        let t = &self.trackers[at as usize];
+        if t.state == State::Settled {
+            self.settled = self.push(self.settled, at, false);
+            return;
+        }
+        let source = t.key.source();
+        let (frags, memory) = (t.frags, t.counted);
+        self.live = self.push(self.live, at, false);
+        let mut sender = self.senders.get(&source).copied().unwrap_or_else(|| {
+            self.memuse += ENTRY;
+            Sender::NONE
+        });
+        sender.list = self.push(sender.list, at, true);
+        sender.frags += frags;
+        sender.memory += memory;
+        self.senders.insert(source, sender);
     }
 
     fn unlink(&mut self, at: u32) {
-        let (older, newer) = (self.trackers[at as usize].older, self.trackers[at as usize].newer);
-        match self.trackers.get_mut(older as usize) {
-            Some(o) => o.newer = newer,
-            None => self.oldest = newer,
+        let t = &self.trackers[at as usize];
+        if t.state == State::Settled {
+            self.settled = self.pull(self.settled, at, false);
+            return;
         }
-        match self.trackers.get_mut(newer as usize) {
-            Some(n) => n.older = older,
-            None => self.newest = older,
+        let source = t.key.source();
+        let (frags, memory) = (t.frags, t.counted);
+        self.live = self.pull(self.live, at, false);
+        let Some(mut sender) = self.senders.get(&source).copied() else { return };
+        sender.list = self.pull(sender.list, at, true);
+        if sender.list.len == 0 {
+            self.senders.remove(&source);
+            self.memuse -= ENTRY;
+            return;
         }
+        sender.frags = sender.frags.saturating_sub(frags);
+        sender.memory = sender.memory.saturating_sub(memory);
+        self.senders.insert(source, sender);
     }
 
     /// Takes a tracker out of the table; it becomes spare.
     pub(super) fn remove(&mut self, slot: Slot) {
         let at = slot.0;
+        let last = self.tracker(slot).last;
+        self.start_over(slot, last);
+        self.account(slot);
         self.unlink(at);
         let (bucket, next) = (self.trackers[at as usize].bucket, self.trackers[at as usize].next_in_bucket);
         if self.buckets[bucket as usize] == at {
@@ -265,13 +544,17 @@ impl Table {
             }
         }
         let t = &mut self.trackers[at as usize];
-        t.segments.clear(KEEP_CAPACITY);
-        t.head.clear();
-        t.frags = 0;
-        (t.overlap, t.uneven, t.refused, t.settled) = (false, false, false, false);
-        t.last_end = 0;
-        t.end = 0;
-        self.account(slot);
+        let (key, policy) = (t.key, t.policy);
+        t.state = State::Spare;
+        if policy == Policy::Linux
+            && let Some(pair) = self.pairs.get_mut(&(key.src, key.dst))
+        {
+            pair.1 -= 1;
+            if pair.1 == 0 {
+                self.pairs.remove(&(key.src, key.dst));
+                self.memuse -= ENTRY;
+            }
+        }
         self.spare.push(at);
     }
 
@@ -287,12 +570,16 @@ impl Table {
     /// Gives up the memory of spare trackers.
     pub(super) fn drop_spare(&mut self) {
         for at in 0..self.spare.len() {
-            let slot = Slot(self.spare[at]);
-            let t = self.tracker_mut(slot);
-            t.segments.clear(0);
-            t.head = Vec::new();
-            self.account(slot);
+            self.drop_memory(Slot(self.spare[at]));
         }
+    }
+
+    /// Gives up the memory of a spare tracker.
+    pub(super) fn drop_memory(&mut self, slot: Slot) {
+        let t = self.tracker_mut(slot);
+        t.segments.clear(0);
+        t.head = Vec::new();
+        self.account(slot);
     }
 
     /// Counts a tracker's memory anew.
@@ -301,5 +588,10 @@ impl Table {
         let memory = t.memory();
         let before = std::mem::replace(&mut t.counted, memory);
         self.memuse = self.memuse + memory - before;
+        if matches!(t.state, State::Open | State::Refused)
+            && let Some(sender) = self.senders.get_mut(&t.key.source())
+        {
+            sender.memory = (sender.memory + memory).saturating_sub(before);
+        }
     }
 }

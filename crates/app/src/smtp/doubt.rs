@@ -1,0 +1,200 @@
+//! What a client sends before it knows the reply to DATA, BDAT or AUTH.
+//!
+//! Whether the bytes behind such a command are a mail or commands is decided by the reply. A client that does not wait for it
+//! is read as if the server agreed, so that a mail is inspected at once, and what it sent is kept. Where the reply is a
+//! refusal the server reads the same bytes as commands, and so does the parser then.
+
+use std::collections::VecDeque;
+
+/// What a reply is to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// DATA; the client's offset behind its line.
+    Data(u64),
+    /// BDAT; the same.
+    Chunk(u64),
+    /// AUTH, or a step of it.
+    Auth,
+    Rset,
+    StartTls,
+    Quit,
+    Other,
+}
+
+impl Asked {
+    /// The client's offset from which on its bytes depend on the reply.
+    pub(super) const fn from(self) -> Option<u64> {
+        match self {
+            Asked::Data(from) | Asked::Chunk(from) => Some(from),
+            _ => None,
+        }
+    }
+}
+
+/// Most commands that wait for a reply; the oldest is forgotten when there is one more.
+const PENDING_MAX: usize = 1024;
+/// Most bytes that are kept until a reply comes: nobody sends as many commands at a time.
+const RECORD_MAX: usize = 64 << 10;
+
+/// Commands without a reply, and the client's bytes that depend on one.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// Each with the number of its transaction.
+    list: VecDeque<(Asked, u64)>,
+    /// How many of them decide about bytes behind them.
+    doubts: usize,
+    /// Offset of the next byte of the client.
+    at: u64,
+    /// The client's bytes up to `at`, from the first that depends on a reply.
+    record: Vec<u8>,
+    /// There were more than are kept.
+    over: bool,
+}
+
+impl Pending {
+    /// Offset of the next byte of the client.
+    pub(super) const fn at(&self) -> u64 {
+        self.at
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The command that the next reply is to.
+    pub(super) fn front(&self) -> Option<Asked> {
+        self.list.front().map(|p| p.0)
+    }
+
+    pub(super) fn has(&self, asked: Asked, id: u64) -> bool {
+        self.list.contains(&(asked, id))
+    }
+
+    /// Whether a DATA waits for its reply.
+    pub(super) fn has_data(&self) -> bool {
+        self.doubts > 0 && self.list.iter().any(|p| matches!(p.0, Asked::Data(_)))
+    }
+
+    /// Adds a command; whether one had to be forgotten for it.
+    pub(super) fn push(&mut self, asked: Asked, id: u64) -> bool {
+        let full = self.list.len() >= PENDING_MAX;
+        if full {
+            self.pop();
+            self.settle();
+        }
+        self.doubts += usize::from(asked.from().is_some());
+        self.list.push_back((asked, id));
+        full
+    }
+
+    /// Puts a command before all others, which decides about no bytes.
+    pub(super) fn push_front(&mut self, asked: Asked, id: u64) {
+        self.list.push_front((asked, id));
+    }
+
+    /// Takes the command that a reply is to.
+    pub(super) fn pop(&mut self) -> Option<(Asked, u64)> {
+        let first = self.list.pop_front()?;
+        self.doubts -= usize::from(first.0.from().is_some());
+        Some(first)
+    }
+
+    /// Forgets all commands.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.doubts = 0;
+        self.settle();
+    }
+
+    /// The client sent these bytes, and they were read; kept where a reply decides about them, unless replies are `lost`.
+    pub(super) fn sent(&mut self, bytes: &[u8], lost: bool) {
+        if self.doubts > 0 && !lost && !self.over {
+            // The command itself decides about what is behind it.
+            let from = self.list.iter().find_map(|p| p.0.from()).unwrap_or(0);
+            let skip = usize::try_from(from.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
+            let bytes = bytes.get(skip..).unwrap_or(&[]);
+            if self.record.len() + bytes.len() > RECORD_MAX {
+                (self.record, self.over) = (Vec::new(), true);
+            } else {
+                self.record.extend_from_slice(bytes);
+            }
+        }
+        self.at += bytes.len() as u64;
+    }
+
+    /// The server agreed: what was sent up to the next command that decides is not needed any more.
+    pub(super) fn settle(&mut self) {
+        match self.list.iter().find_map(|p| p.0.from()) {
+            None => (self.record, self.over) = (Vec::new(), false),
+            Some(from) => {
+                let kept = usize::try_from(self.at.saturating_sub(from)).unwrap_or(usize::MAX);
+                let gone = self.record.len().saturating_sub(kept);
+                self.record.drain(..gone);
+            }
+        }
+    }
+
+    /// The server refused: takes the bytes sent from `from` on, to be read anew, and forgets the commands in them. `None` where
+    /// they were too many.
+    pub(super) fn take_back(&mut self, from: u64) -> Option<Vec<u8>> {
+        let mut record = std::mem::take(&mut self.record);
+        let kept = usize::try_from(self.at.saturating_sub(from)).unwrap_or(usize::MAX);
+        let whole = !std::mem::take(&mut self.over) && record.len() >= kept;
+        self.list.clear();
+        self.doubts = 0;
+        if !whole {
+            return None;
+        }
+        self.at = from;
+        record.drain(..record.len() - kept);
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_behind_a_command_are_kept_until_its_reply() {
+        let mut p = Pending::default();
+        p.sent(b"EHLO\n", false);
+        p.push(Asked::Data(p.at() + 5), 0);
+        p.sent(b"DATA\n", false);
+        p.sent(b"abc\n", false);
+        p.push(Asked::Other, 0);
+        p.push(Asked::Chunk(p.at() + 3), 0);
+        p.sent(b"BD\ndef", false);
+        assert_eq!(p.record, b"abc\nBD\ndef");
+        assert_eq!(p.pop(), Some((Asked::Data(10), 0)));
+        p.settle();
+        assert_eq!(p.record, b"def");
+        p.pop();
+        assert_eq!(p.pop(), Some((Asked::Chunk(17), 0)));
+        assert_eq!((p.take_back(17).as_deref(), p.at()), (Some(&b"def"[..]), 17));
+        p.sent(b"def", false);
+        assert!(p.record.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_has_a_limit() {
+        let mut p = Pending::default();
+        p.push(Asked::Data(0), 0);
+        for _ in 0..100 {
+            p.sent(&[b'x'; 1000], false);
+            assert!(p.record.len() <= RECORD_MAX);
+        }
+        p.pop();
+        assert_eq!(p.take_back(0), None);
+        // From there on it is kept again.
+        p.push(Asked::Data(p.at()), 0);
+        p.sent(b"y", false);
+        p.pop();
+        assert_eq!(p.take_back(p.at() - 1).as_deref(), Some(&b"y"[..]));
+        for _ in 0..2 * PENDING_MAX {
+            p.push(Asked::Data(p.at()), 0);
+            p.sent(b"z", true);
+        }
+        assert_eq!((p.list.len(), p.record.len()), (PENDING_MAX, 0));
+    }
+}

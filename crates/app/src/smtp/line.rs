@@ -1,0 +1,61 @@
+//! Lines of either direction.
+
+/// Longest line, with its line break, that is read; what is behind that is passed over. Lines of a mail come in pieces of that
+/// length. RFC 5321, section 4.5.3.1 allows 512 bytes, extensions more.
+pub(super) const MAX_LINE: usize = 4095;
+
+/// A line of a direction, or what there is of one that is too long.
+pub(super) struct Line<'a> {
+    /// Without its line break.
+    pub(super) text: &'a [u8],
+    pub(super) ending: &'a [u8],
+    /// Bytes of it, with the line break.
+    pub(super) total: usize,
+    /// There is more of it.
+    pub(super) cut: bool,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    /// How far what waits is known to have no line end.
+    pub(super) scan: usize,
+    /// What comes is the rest of a line of which nothing more is wanted.
+    pub(super) skip: bool,
+}
+
+impl Side {
+    /// The line at the front of `data`; with `end` what there is.
+    pub(super) fn line<'a>(&mut self, data: &'a [u8], end: bool) -> Option<Line<'a>> {
+        let within = data.get(..MAX_LINE).unwrap_or(data);
+        let known = std::mem::take(&mut self.scan).min(within.len());
+        let found = within.get(known..).and_then(|d| memchr::memchr(b'\n', d)).map(|n| n + known);
+        match found {
+            Some(n) => {
+                let text = data.get(..n)?;
+                let text = text.strip_suffix(b"\r").unwrap_or(text);
+                Some(Line { text, ending: data.get(text.len()..=n)?, total: n + 1, cut: false })
+            }
+            None if within.len() == MAX_LINE || (end && !within.is_empty()) => {
+                let cut = within.len() == MAX_LINE;
+                Some(Line { text: within, ending: b"", total: within.len(), cut })
+            }
+            None => {
+                self.scan = within.len();
+                None
+            }
+        }
+    }
+
+    /// Passes over the rest of a line; returns how many bytes that are.
+    pub(super) fn pass_over(&mut self, data: &[u8]) -> usize {
+        self.scan = 0;
+        match memchr::memchr(b'\n', data) {
+            Some(n) => {
+                self.skip = false;
+                n + 1
+            }
+            None => data.len(),
+        }
+    }
+}

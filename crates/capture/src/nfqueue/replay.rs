@@ -1,0 +1,42 @@
+//! Messages as the kernel would have sent them, read as live capture reads them: for the fuzz targets. No socket and no
+//! privilege is needed.
+
+use super::finish::{fill_in, shorten};
+use super::message::{self, PAYLOAD_MAX, Queued, Said, Writer};
+
+/// Reads messages of netlink that follow one another, and writes a verdict on each packet. Returns the packets, as the engine
+/// would see them.
+///
+/// # Panics
+/// Where a packet is not within its message, messages do not come to an end, or verdicts are no messages.
+pub fn messages(bytes: &mut [u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut packets, mut writer) = (0, Vec::new(), Writer::default());
+    while let Some((said, next)) = message::read(bytes, at) {
+        assert!(next >= at + 16, "a message of {} bytes", next - at);
+        at = next;
+        let Said::Packet(mut q) = said else { continue };
+        let packet = bytes.get_mut(q.start..q.start + q.len).expect("a packet within its message");
+        if q.full.is_some_and(|full| full as usize > q.len) {
+            q.shortened = shorten(packet);
+        }
+        let mut whole = packet.to_vec();
+        fill_in(&mut whole);
+        assert_eq!(whole.len(), packet.len());
+        verdict(&mut writer, &q, packet);
+        packets.push(packet.to_vec());
+    }
+    // What is written are messages, which end where they say.
+    let mut at = 0;
+    while let Some((_, next)) = message::read(&writer.bytes, at) {
+        at = next;
+    }
+    assert_eq!(at, writer.bytes.len(), "verdicts that are no messages");
+    packets
+}
+
+fn verdict(writer: &mut Writer, q: &Queued, packet: &[u8]) {
+    let bytes = (q.shortened || q.unfinished).then_some((packet, true));
+    let before = writer.bytes.len();
+    writer.verdict(1, q.merged, q.id, 1, Some(q.mark), bytes);
+    assert!(writer.bytes.len() - before <= PAYLOAD_MAX + 64);
+}

@@ -1,0 +1,133 @@
+//! One worker that is handed frames by its caller, for tests that stand in the place of a capture source (`crates/hosts`).
+//!
+//! It is made as the worker of an interface is, and does with a frame what the worker's thread does ([`crate::live`]): decode,
+//! defragment, find the flow, reassemble, parse, inspect, decide.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use margay_capture::live::{Decisions, Verdict};
+use margay_config::{Config, RuleFiles, RunOptions};
+use margay_packet::{Frame, LinkType, Time};
+
+use crate::engines::{self, Loading};
+use crate::exception::Policies;
+use crate::start::{self, Part, Watching};
+use crate::witness::Witness;
+use crate::worker::Worker;
+use crate::worker::wire::Wire;
+use crate::{Failed, live, settings as all};
+
+/// What becomes of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forwarded<'a> {
+    /// It goes on as it came.
+    AsIs,
+    /// It is dropped; the reason that a `drop` event gives.
+    Dropped(&'static str),
+    /// It goes on with these bytes in its place.
+    Replaced(&'a [u8]),
+}
+
+/// One worker.
+pub struct InProcess {
+    worker: Worker,
+    inline: bool,
+    decisions: Decisions,
+}
+
+impl std::fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InProcess").field("inline", &self.inline).finish_non_exhaustive()
+    }
+}
+
+impl InProcess {
+    /// A worker with the configuration `yaml`, changed by `settings` (`name=value`), and the rules of a file; inline (between two
+    /// interfaces) or passive. `dir` is a folder that it may write to.
+    ///
+    /// # Errors
+    /// A setting or a rule file that cannot be read, as a sentence.
+    pub fn new(yaml: &str, settings: &[String], rules: &Path, dir: &Path, inline: bool) -> Result<InProcess, String> {
+        let make = || -> Result<Worker, Failed> {
+            let mut config = Config::from_str(yaml, "in process")?;
+            for s in settings {
+                config.set(s)?;
+            }
+            let options = RunOptions {
+                rules: RuleFiles::Exclusive(rules.display().to_string()),
+                init_errors_fatal: true,
+                no_cache: true,
+                ..RunOptions::default()
+            };
+            let midstream = all::flag(&config, "stream.midstream", false)?;
+            let mut policies = Policies::from_config(&config, inline, midstream)?;
+            if inline {
+                policies.spare_midstream(&config);
+            }
+            let set = engines::load(&Loading { config: &config, options: &options, ips: inline, dir }, None)?;
+            let part = Part { opened: all::Opened::nothing()?, files: all::files(&config, dir, &options)?, workers: 1 };
+            let (set, watching) = (Arc::new(set), Watching::Nobody);
+            let mut worker = start::worker_of(&config, &options, inline, &policies, set, dir, &watching, part)?;
+            live::prepare(&mut worker, Wire::new(inline, None));
+            worker.lane.rest.app.witness = Some(Box::default());
+            Ok(worker)
+        };
+        let worker = make().map_err(|f| f.to_string())?;
+        Ok(InProcess { worker, inline, decisions: Decisions::default() })
+    }
+
+    /// Takes a frame of Ethernet that came at `time`. Passive, everything goes on as it is.
+    pub fn frame(&mut self, data: &[u8], time: Time) -> Forwarded<'_> {
+        let worker = &mut self.worker;
+        // What was decided of the frame before was carried out.
+        worker.decided(std::mem::take(&mut self.decisions));
+        let wire_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let verdict = worker.frame(&Frame { data, wire_len, time, link: LinkType::ETHERNET, number: 0 });
+        if !self.inline {
+            return Forwarded::AsIs;
+        }
+        let reason = verdict.drop_reason();
+        worker.decide(verdict);
+        self.decisions = worker.decisions();
+        match self.decisions.verdict(0) {
+            Verdict::Accept => Forwarded::AsIs,
+            Verdict::Drop => Forwarded::Dropped(reason.unwrap_or_default()),
+            Verdict::Replace(..) => Forwarded::Replaced(self.decisions.replacement(0).unwrap_or_default()),
+        }
+    }
+
+    /// Ends flows that were silent for too long by `now`, as a worker of an interface does between two batches.
+    pub fn idle(&mut self, now: Time) {
+        self.worker.expire_live(Some(now), usize::MAX);
+    }
+
+    /// Ends every flow: what is left of their streams is inspected.
+    pub fn finish(&mut self) {
+        self.worker.finish();
+    }
+
+    /// What was inspected since it was last cleared.
+    pub fn witness(&self) -> Option<&Witness> {
+        self.worker.lane.rest.app.witness.as_deref()
+    }
+
+    /// Forgets what was inspected so far.
+    pub fn clear_witness(&mut self) {
+        if let Some(w) = &mut self.worker.lane.rest.app.witness {
+            w.clear();
+        }
+    }
+
+    /// Calls `each` with the name and value of every counter of the decoder, the stream engine and of verdicts that is not 0.
+    pub fn counters(&self, each: &mut dyn FnMut(&str, u64)) {
+        let mut some = |name: &str, n: u64| {
+            if n > 0 {
+                each(name, n);
+            }
+        };
+        self.worker.decoder.counters.for_each(&mut some);
+        self.worker.lane.rest.stream.counters.for_each(&mut some);
+        self.worker.lane.rest.counters.ips.for_each(&mut some);
+    }
+}

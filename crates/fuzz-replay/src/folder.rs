@@ -1,0 +1,26 @@
+//! A folder of this process alone, in memory where there is such, for targets that read files.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A folder for a target, emptied; the same for each call of this process. What a fuzzer that is killed leaves there is a few
+/// kilobytes.
+pub(crate) fn folder(target: &str) -> PathBuf {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    let root = ROOT.get_or_init(|| {
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let root = base.join(format!("margay-fuzz-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&root).expect("a folder for files");
+        root
+    });
+    let folder = root.join(target);
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder).expect("a folder for files");
+    folder
+}

@@ -1,0 +1,97 @@
+//! The target `mime`: a mail message whose lines come whole, and in pieces.
+
+use margay_app::mime::{Message, Part, Settings};
+
+use crate::talk::same;
+
+/// A delimiter may be that long: a line's first piece must hold one.
+const FIRST: usize = 300;
+/// Bytes that a message may hold: a field, 32 boundaries, what is at hand of a coding.
+const MEMORY_MAX: usize = 128 << 10;
+
+/// What a message called back with.
+#[derive(Default)]
+struct Heard {
+    /// What it has, in its order. Data that follow one another are one.
+    parts: Vec<String>,
+    data: Vec<u8>,
+    /// What is wrong with it: at what byte of the data that is told depends on the pieces.
+    problems: Vec<String>,
+    /// Bytes of files.
+    total: usize,
+}
+
+impl Heard {
+    fn note(&mut self, part: Part<'_>) {
+        match part {
+            Part::Data(piece) => {
+                self.data.extend_from_slice(piece);
+                self.total += piece.len();
+            }
+            Part::Problem(_) => self.problems.push(format!("{part:?}")),
+            other => {
+                self.flush();
+                self.parts.push(format!("{other:?}"));
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.data.is_empty() {
+            self.parts.push(std::mem::take(&mut self.data).escape_ascii().to_string());
+        }
+    }
+
+    fn lines(mut self) -> Vec<String> {
+        self.flush();
+        self.parts.append(&mut self.problems);
+        self.parts
+    }
+}
+
+/// Lines with their line breaks: `\r\n`, or `\n`; the last one may have none.
+fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    text.split_inclusive(|&b| b == b'\n').map(|line| {
+        let cut = [&b"\r\n"[..], b"\n"].iter().find(|e| line.ends_with(e)).map_or(0, |e| e.len());
+        line.split_at(line.len() - cut)
+    })
+}
+
+/// Reads a message of which what is behind the first bytes of a line comes in pieces of `size`.
+fn run(settings: &Settings, text: &[u8], size: usize, truncated: bool) -> Vec<String> {
+    let (mut message, mut heard) = (Message::new(settings), Heard::default());
+    for (line, ending) in lines(text) {
+        let (start, rest) = line.split_at(line.len().min(FIRST));
+        let mut pieces = vec![start];
+        pieces.extend(rest.chunks(size));
+        let last = pieces.len() - 1;
+        for (n, piece) in pieces.into_iter().enumerate() {
+            let ending = if n == last { ending } else { b"" };
+            message.line(settings, piece, n == 0, ending, &mut |p| heard.note(p));
+            assert!(message.memory() <= MEMORY_MAX, "{} bytes held", message.memory());
+        }
+    }
+    message.finish(settings, truncated, &mut |p| heard.note(p));
+    assert!(heard.total <= text.len() + 8, "{} bytes of files of {}", heard.total, text.len());
+    let mut lines = heard.lines();
+    lines.push(format!("{:?} {:?}", message.status(), message.body_md5()));
+    lines
+}
+
+/// Mail messages: a byte of options (1: no base64, 2: no quoted-printable, 4: short values, 8: cut off), the size of pieces,
+/// the message.
+pub fn mime(data: &[u8]) {
+    let [options, size, text @ ..] = data else { return };
+    let settings = Settings {
+        base64: options & 1 == 0,
+        quoted_printable: options & 2 == 0,
+        value_depth: if options & 4 != 0 { 12 } else { 0 },
+        schemes: vec![b"http://".to_vec(), b"mailto:".to_vec()],
+        body_md5: true,
+    };
+    let whole = run(&settings, text, usize::MAX, options & 8 != 0);
+    for size in [1, usize::from(*size) + 1] {
+        let split = run(&settings, text, size, options & 8 != 0);
+        same(&whole, &split, size);
+    }
+}

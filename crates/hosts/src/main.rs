@@ -1,0 +1,240 @@
+//! `margay-hosts`: holds random conversations with the kernel behind the engine (`docs/hosts.md`).
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use margay_hosts::conversation::Conversation;
+use margay_hosts::generate;
+use margay_hosts::host::Host;
+use margay_hosts::play::{Bench, Mode, Outcome};
+use margay_hosts::report::{Report, Verdict};
+use margay_hosts::shrink::shrink;
+
+const USAGE: &str = "usage: margay-hosts [options]\n\
+    \n\
+    Holds random conversations with the kernel's TCP/IP stack behind the engine, and compares what the host reads with what was inspected.\n\
+    \n\
+      --mode inline|passive     one of them; both by default\n\
+      --count N                 conversations in each mode (20000)\n\
+      --seed N                  which ones (1)\n\
+      --from N                  the number of the first (0)\n\
+      --class NAME              of one class\n\
+      --jobs N                  threads, each with a host of its own (as many as processors)\n\
+      --keep N                  conversations of a class that get past and are made small, at most (3)\n\
+      -o DIR                    where these are written (out/hosts)\n\
+      --replay FILE             holds the conversation of a file, and tells what happens; repeatable\n\
+      --show N                  prints conversation number N\n\
+      --list                    prints the classes\n";
+
+/// Conversations that are held together: those in which the host's time has to go by wait for it at once. Where all are of one class
+/// that may be all of them, and there is no room for as many.
+const BATCH: usize = 20_000;
+const BATCH_OF_CLASS: usize = 2000;
+
+struct Wanted {
+    modes: Vec<Mode>,
+    count: u64,
+    seed: u64,
+    from: u64,
+    class: Option<String>,
+    jobs: usize,
+    keep: usize,
+    out: PathBuf,
+    replay: Vec<PathBuf>,
+    show: Option<u64>,
+    list: bool,
+}
+
+fn wanted(mut args: impl Iterator<Item = String>) -> Result<Option<Wanted>, String> {
+    let mut w = Wanted {
+        modes: vec![Mode::Inline, Mode::Passive],
+        count: 20_000,
+        seed: 1,
+        from: 0,
+        class: None,
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        keep: 3,
+        out: PathBuf::from("out/hosts"),
+        replay: Vec::new(),
+        show: None,
+        list: false,
+    };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} wants a value"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("\"{text}\" is no number"));
+        match arg.as_str() {
+            "-h" | "--help" => return Ok(None),
+            "--mode" => {
+                let name = value()?;
+                w.modes =
+                    vec![Mode::from_name(&name).ok_or_else(|| format!("\"{name}\" is no mode: inline, passive"))?];
+            }
+            "--count" => w.count = number(value()?)?,
+            "--seed" => w.seed = number(value()?)?,
+            "--from" => w.from = number(value()?)?,
+            "--class" => {
+                let name = value()?;
+                if !generate::classes().any(|c| c == name) {
+                    let all: Vec<&str> = generate::classes().collect();
+                    return Err(format!("\"{name}\" is no class: {}", all.join(", ")));
+                }
+                w.class = Some(name);
+            }
+            "--jobs" => w.jobs = usize::try_from(number(value()?)?).unwrap_or(1).clamp(1, 64),
+            "--keep" => w.keep = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
+            "-o" => w.out = PathBuf::from(value()?),
+            "--replay" => w.replay.push(PathBuf::from(value()?)),
+            "--show" => w.show = Some(number(value()?)?),
+            "--list" => w.list = true,
+            _ => return Err(format!("{arg}: there is no such option")),
+        }
+    }
+    Ok(Some(w))
+}
+
+fn main() -> ExitCode {
+    let w = match wanted(std::env::args().skip(1)) {
+        Ok(Some(w)) => w,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprint!("margay-hosts: {why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&w) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("margay-hosts: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether nothing got past.
+fn run(w: &Wanted) -> Result<bool, String> {
+    if w.list {
+        generate::classes().for_each(|c| println!("{c}"));
+        return Ok(true);
+    }
+    if let Some(n) = w.show {
+        print!("{}", generate::conversation(w.seed, n, w.class.as_deref()));
+        return Ok(true);
+    }
+    let mut fine = true;
+    for mode in &w.modes {
+        fine &= if w.replay.is_empty() { hold(w, *mode)? } else { replay(w, *mode)? };
+    }
+    Ok(fine)
+}
+
+fn bench(mode: Mode, nth: usize) -> Result<Bench, String> {
+    let host = Host::new().map_err(|e| e.to_string())?;
+    let dir = std::env::temp_dir().join(format!("margay-hosts-{}-{nth}", std::process::id()));
+    let made = Bench::new(mode, host, &dir);
+    // Rules were read; nothing else is written.
+    let _ = std::fs::remove_dir_all(&dir);
+    made
+}
+
+/// What a thread found.
+#[derive(Default)]
+struct Found {
+    report: Report,
+    kept: Vec<(u64, Conversation)>,
+    kept_of: std::collections::BTreeMap<String, usize>,
+}
+
+fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
+    let began = std::time::Instant::now();
+    let jobs = w.jobs;
+    let all: Vec<Result<Found, String>> = std::thread::scope(|scope| {
+        let start = |nth: usize| {
+            scope.spawn(move || -> Result<Found, String> {
+                let mut b = bench(mode, nth)?;
+                let mut found = Found::default();
+                let numbers: Vec<u64> = (w.from..w.from + w.count).skip(nth).step_by(jobs).collect();
+                for numbers in numbers.chunks(if w.class.is_some() { BATCH_OF_CLASS } else { BATCH }) {
+                    let all: Vec<Conversation> =
+                        numbers.iter().map(|i| generate::conversation(w.seed, *i, w.class.as_deref())).collect();
+                    for ((i, c), out) in numbers.iter().zip(&all).zip(b.play_all(&all).map_err(|e| e.to_string())?) {
+                        let verdict = Verdict::of(mode, &out);
+                        found.report.add(&c.class, &out, &verdict);
+                        let kept = found.kept_of.entry(c.class.clone()).or_default();
+                        if let Verdict::Slipped(_) = verdict
+                            && *kept < w.keep
+                        {
+                            *kept += 1;
+                            let small = shrink(c, &mut |c| slips(&mut b, c));
+                            found.kept.push((*i, small));
+                        }
+                    }
+                }
+                Ok(found)
+            })
+        };
+        let threads: Vec<_> = (0..jobs).map(start).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a thread failed".to_owned()))).collect()
+    });
+    let mut report = Report::default();
+    let mut kept = Vec::new();
+    for found in all {
+        let found = found?;
+        report.merge(found.report);
+        kept.extend(found.kept);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    print!("{}", report.table(mode));
+    let n = report.conversations();
+    println!("{n} conversations, seed {}, {seconds:.1} s, {:.0} a second\n", w.seed, n as f64 / seconds);
+    for (i, c) in &kept {
+        let path = keep(&w.out, mode, w.seed, *i, c)?;
+        println!("slipped past: {}\n{c}", path.display());
+    }
+    Ok(report.slipped() == 0)
+}
+
+fn slips(b: &mut Bench, c: &Conversation) -> bool {
+    let mode = b.mode();
+    b.play(c).is_ok_and(|out| matches!(Verdict::of(mode, &out), Verdict::Slipped(_)))
+}
+
+fn keep(dir: &Path, mode: Mode, seed: u64, n: u64, c: &Conversation) -> Result<PathBuf, String> {
+    let path = dir.join(format!("{}-{}-{seed}-{n}.txt", mode.name(), c.class));
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    std::fs::write(&path, format!("# {}\n{c}", mode.name())).map_err(failed)?;
+    Ok(path)
+}
+
+fn replay(w: &Wanted, mode: Mode) -> Result<bool, String> {
+    let mut b = bench(mode, 0)?;
+    let mut fine = true;
+    for path in &w.replay {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let c = Conversation::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        b.trace = true;
+        let out = b.play(&c).map_err(|e| e.to_string())?;
+        let verdict = Verdict::of(mode, &out);
+        tell(&c, mode, &out, &verdict);
+        fine &= !matches!(verdict, Verdict::Slipped(_));
+    }
+    Ok(fine)
+}
+
+fn tell(c: &Conversation, mode: Mode, out: &Outcome, verdict: &Verdict) {
+    println!("{}, {}:", mode.name(), c.class);
+    println!("host read {} bytes: {}", out.read.len(), out.read.escape_ascii());
+    println!(
+        "inspected {} bytes; dropped {:?}; replaced {}; events {:?}",
+        out.inspected, out.dropped, out.replaced, out.events
+    );
+    match verdict {
+        Verdict::Fine => println!("all of it was inspected\n"),
+        Verdict::Undecidable(why) => println!("not all of it was inspected: {why}\n"),
+        Verdict::Slipped(d) => println!("byte {} {}\n", d.at, d.how.text()),
+    }
+}

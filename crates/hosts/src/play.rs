@@ -1,0 +1,521 @@
+//! A conversation is held: packet by packet through the engine to the host, its answers back, and what the application reads is
+//! compared with what was inspected.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use margay_engine::in_process::{Forwarded, InProcess};
+use margay_packet::Time;
+
+use crate::conversation::{Conversation, Role, Segment, Step, flag};
+use crate::host::{FRAGMENT_SECONDS, HOST4, HOST6, Host, PORTS, plain};
+use crate::packet::{self, ETHERNET, End, Heard};
+use crate::seen::{Difference, How, Seen};
+use crate::sys;
+
+/// Where the engine stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Between sender and host: what it drops does not arrive.
+    Inline,
+    /// Beside them.
+    Passive,
+}
+
+impl Mode {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Inline => "inline",
+            Mode::Passive => "passive",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &str) -> Option<Mode> {
+        [Mode::Inline, Mode::Passive].into_iter().find(|m| m.name() == name)
+    }
+}
+
+/// The configuration that is shipped, and what differs from it: nothing is written; hosts are Linux.
+const YAML: &str = include_str!("../../../etc/margay.yaml");
+const SETTINGS: &[&str] = &[
+    "stats.enabled=no",
+    "host-os-policy.windows.0=255.255.255.255",
+    "host-os-policy.linux.0=0.0.0.0/0",
+    "host-os-policy.linux.1=::/0",
+    "classification-file=/dev/null",
+    "reference-config-file=/dev/null",
+    "threshold-file=/dev/null",
+    // One flow at a time: no memory has to be gone through for it.
+    "flow.hash-size=64",
+    "flow.prealloc=1",
+    "stream.reassembly.randomize-chunk-size=no",
+];
+/// Rules have to be there, so that streams are inspected.
+const RULES: &str = "alert tcp any any -> any any (msg:\"x\"; content:\"|00 01 02 03 04 05 06 07|\"; sid:1;)\n\
+    alert udp any any -> any any (msg:\"y\"; content:\"|00 01 02 03 04 05 06 07|\"; sid:2;)\n";
+
+/// Time between two packets, in microseconds.
+const STEP: i64 = 50;
+/// How long is waited until the host has forgotten fragments.
+const HOST_WAITS: Duration = Duration::from_millis(FRAGMENT_SECONDS * 1000 + 200);
+/// Answers that are taken of one packet, at most.
+const ANSWERS: usize = 64;
+
+/// A host behind the engine.
+#[derive(Debug)]
+pub struct Bench {
+    host: Host,
+    engine: InProcess,
+    mode: Mode,
+    now: i64,
+    /// Conversations held: each is from another address or port.
+    held: u64,
+    buffer: Vec<u8>,
+    frame: Vec<u8>,
+    /// Whether what happens is printed.
+    pub trace: bool,
+}
+
+/// What a conversation came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Bytes that the application read.
+    pub read: Vec<u8>,
+    /// Bytes that were inspected on their way to the host.
+    pub inspected: u64,
+    /// Packets of the sender.
+    pub packets: u64,
+    /// Those that were dropped, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Packets that went on with other bytes.
+    pub replaced: u64,
+    /// Events of the decoder and the stream engine.
+    pub events: Vec<&'static str>,
+    /// What the host read that was not inspected.
+    pub difference: Option<Difference>,
+    /// Whether there was a connection, or a datagram arrived.
+    pub arrived: bool,
+}
+
+/// One conversation in the course of being held.
+struct Talk<'a> {
+    c: &'a Conversation,
+    /// The next step.
+    next: usize,
+    sender: End,
+    host: End,
+    heard: Heard,
+    /// Whether the host has sent anything.
+    answered: bool,
+    stream: Option<TcpStream>,
+    /// The application's connection is at its end, or was reset.
+    over: bool,
+    checked: usize,
+    urgent: bool,
+    /// SYNs that reached the host: where their data begins, and how long it is.
+    syns: Vec<(i64, i64)>,
+    /// Where the stream begins that the application reads, once the host has answered a SYN.
+    first: Option<i64>,
+    base: u32,
+    seen: Seen,
+    out: Outcome,
+}
+
+impl Bench {
+    /// A host in a namespace of the calling thread, and an engine. `dir` is a folder that files may be written to.
+    ///
+    /// # Errors
+    /// What is missing, as a sentence.
+    pub fn new(mode: Mode, host: Host, dir: &Path) -> Result<Bench, String> {
+        std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let rules = dir.join("hosts.rules");
+        std::fs::write(&rules, RULES).map_err(|e| format!("{}: {e}", rules.display()))?;
+        let settings: Vec<String> = SETTINGS.iter().map(|s| (*s).to_owned()).collect();
+        let engine = InProcess::new(YAML, &settings, &rules, dir, mode == Mode::Inline)?;
+        let (buffer, frame) = (vec![0; 1 << 16], Vec::with_capacity(1 << 16));
+        // 2024-01-01.
+        Ok(Bench { host, engine, mode, now: 1_704_067_200_000_000, held: 0, buffer, frame, trace: false })
+    }
+
+    /// Where the engine stands.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The engine.
+    pub const fn engine(&self) -> &InProcess {
+        &self.engine
+    }
+
+    /// Who sends: one address for many conversations, each from another port; of fragments one for each.
+    fn sender(&mut self, c: &Conversation) -> End {
+        let n = self.held;
+        self.held += 1;
+        let fragments = c.steps.iter().any(|s| match s {
+            Step::Piece(_) => true,
+            Step::Segment(s) => !s.pieces.is_empty(),
+            _ => false,
+        });
+        if fragments && !c.steps.iter().any(|s| matches!(s, Step::Wait(_))) {
+            // Those of before are forgotten.
+            self.now += 61_000_000;
+        }
+        let (host, port) = match (fragments, c.role) {
+            (true, Role::Server) => ((1 << 20) + n % (2 << 20), 1024 + n % 50_000),
+            (false, Role::Server) => (n / 50_000 % (1 << 20), 1024 + n % 50_000),
+            (_, Role::Client) => ((3 << 20) + n % (1 << 19), 80),
+        };
+        let address = if c.v6 {
+            IpAddr::from(Ipv6Addr::new(0xfd64, 0, (host >> 16) as u16, host as u16, 0, 0, 0, 1))
+        } else {
+            IpAddr::from(Ipv4Addr::from(0x0a40_0000 + host as u32))
+        };
+        (address, port as u16)
+    }
+
+    /// Holds a conversation.
+    ///
+    /// # Errors
+    /// The host is gone.
+    pub fn play(&mut self, c: &Conversation) -> io::Result<Outcome> {
+        let mut all = self.play_all(std::slice::from_ref(c))?;
+        Ok(all.pop().unwrap_or_default())
+    }
+
+    /// Holds conversations: one after the other, but that all wait together where the host's time has to go by.
+    ///
+    /// # Errors
+    /// The host is gone.
+    pub fn play_all(&mut self, all: &[Conversation]) -> io::Result<Vec<Outcome>> {
+        let mut waiting = Vec::new();
+        let mut done: Vec<Option<Outcome>> = Vec::new();
+        for (i, c) in all.iter().enumerate() {
+            let mut t = self.begin(c)?;
+            let waits = self.run(&mut t)?;
+            if waits {
+                waiting.push((i, t));
+                done.push(None);
+            } else {
+                done.push(Some(self.end(t)?));
+            }
+        }
+        while !waiting.is_empty() {
+            std::thread::sleep(HOST_WAITS);
+            let longest = waiting.iter().filter_map(|(_, t)| t.waits()).max().unwrap_or(0);
+            self.now += i64::from(longest) * 1_000_000;
+            self.engine.idle(Time(self.now));
+            for (i, mut t) in std::mem::take(&mut waiting) {
+                t.next += 1;
+                if self.run(&mut t)? {
+                    waiting.push((i, t));
+                } else if let Some(place) = done.get_mut(i) {
+                    *place = Some(self.end(t)?);
+                }
+            }
+        }
+        Ok(done.into_iter().flatten().collect())
+    }
+
+    fn begin<'c>(&mut self, c: &'c Conversation) -> io::Result<Talk<'c>> {
+        let sender = self.sender(c);
+        let address = if c.v6 { IpAddr::from(HOST6) } else { IpAddr::from(HOST4) };
+        let port = PORTS.get(c.port).copied().unwrap_or(PORTS[0]);
+        self.engine.clear_witness();
+        let urgent = |s: &Step| matches!(s, Step::Segment(s) if s.has(flag::URG));
+        let waits = |s: &Step| matches!(s, Step::Wait(_));
+        let mut t = Talk {
+            c,
+            next: 0,
+            sender,
+            host: (address, port),
+            heard: Heard::default(),
+            answered: false,
+            stream: None,
+            over: false,
+            checked: 0,
+            urgent: c.steps.iter().any(urgent),
+            syns: Vec::new(),
+            first: None,
+            base: c.isn.wrapping_mul(0x9e37_79b1) >> 8,
+            seen: Seen::new(c.steps.iter().any(waits)),
+            out: Outcome::default(),
+        };
+        if c.role == Role::Client {
+            t.stream = Some(sys::connect(SocketAddr::from(sender))?);
+            t.prepare(c);
+            self.answers(&mut t)?;
+        }
+        Ok(t)
+    }
+
+    /// Goes on until the end, or until the host's time has to go by; whether it has.
+    fn run(&mut self, t: &mut Talk<'_>) -> io::Result<bool> {
+        while let Some(step) = t.c.steps.get(t.next).filter(|_| t.out.difference.is_none()) {
+            if self.trace {
+                println!("{step}");
+            }
+            if t.waits().is_some() {
+                return Ok(true);
+            }
+            self.step(t, step)?;
+            t.next += 1;
+        }
+        Ok(false)
+    }
+
+    fn end(&mut self, mut t: Talk<'_>) -> io::Result<Outcome> {
+        self.read(&mut t, true);
+        self.engine_ends(&mut t);
+        self.close(&mut t)?;
+        let Talk { seen, mut out, .. } = t;
+        out.inspected = seen.inspected();
+        out.events = seen.events;
+        Ok(out)
+    }
+
+    fn step(&mut self, t: &mut Talk<'_>, step: &Step) -> io::Result<()> {
+        match step {
+            Step::Segment(s) => self.segment(t, s)?,
+            Step::Piece(p) => {
+                let mut frames = Vec::new();
+                packet::piece(p, (t.sender, t.host), t.base, &mut |f, arrives| frames.push((f.to_vec(), arrives)));
+                for (frame, arrives) in frames {
+                    self.deliver(t, &frame, arrives)?;
+                    self.datagrams(t);
+                }
+                return Ok(());
+            }
+            Step::Read => self.read(t, true),
+            Step::Write(n) => {
+                if let Some(s) = &mut t.stream {
+                    // Where there is no room, or no connection any more, it is not written.
+                    let _ = io::Write::write(s, &vec![b'.'; usize::from(*n)]);
+                }
+                self.answers(t)?;
+            }
+            Step::Shutdown => {
+                if let Some(s) = &t.stream {
+                    let _ = s.shutdown(std::net::Shutdown::Write);
+                }
+                self.answers(t)?;
+            }
+            Step::Wait(seconds) => {
+                self.now += i64::from(*seconds) * 1_000_000;
+                self.engine.idle(Time(self.now));
+                self.note(t);
+            }
+        }
+        if !t.c.lazy {
+            self.read(t, false);
+        }
+        Ok(())
+    }
+
+    fn segment(&mut self, t: &mut Talk<'_>, s: &Segment) -> io::Result<()> {
+        let mut frames = Vec::new();
+        packet::segment(s, (t.sender, t.host), t.c.isn, t.c.http, t.heard, t.base, &mut |f, arrives| {
+            frames.push((f.to_vec(), arrives));
+        });
+        if s.has(flag::SYN) && !s.lost {
+            t.syns.push((s.at + 1, s.len.into()));
+        }
+        for (frame, arrives) in frames {
+            self.deliver(t, &frame, arrives)?;
+        }
+        Ok(())
+    }
+
+    /// A frame of the sender goes through the engine to the host, which answers.
+    fn deliver(&mut self, t: &mut Talk<'_>, frame: &[u8], arrives: bool) -> io::Result<()> {
+        self.now += STEP;
+        t.out.packets += 1;
+        let forwarded = self.engine.frame(frame, Time(self.now));
+        if self.trace {
+            match forwarded {
+                Forwarded::Replaced(_) => println!("  replaced"),
+                other => println!("  {other:?}"),
+            }
+        }
+        match forwarded {
+            Forwarded::AsIs if arrives => self.host.send(&frame[ETHERNET..])?,
+            Forwarded::Replaced(other) => {
+                t.out.replaced += 1;
+                if arrives {
+                    self.host.send(&other[ETHERNET..])?;
+                }
+            }
+            Forwarded::Dropped(why) => *t.out.dropped.entry(why).or_default() += 1,
+            Forwarded::AsIs => {}
+        }
+        self.note(t);
+        self.answers(t)
+    }
+
+    /// What the host sends goes through the engine to the sender.
+    fn answers(&mut self, t: &mut Talk<'_>) -> io::Result<()> {
+        for _ in 0..ANSWERS {
+            let Some(packet) = self.host.sent()? else { break };
+            let Some(a) = packet::answer(packet) else { continue };
+            if t.c.role == Role::Client && t.host.1 == PORTS[t.c.port.min(2)] && a.to == t.sender.0 {
+                t.host.1 = a.ports.0;
+            }
+            if a.to != t.sender.0 || a.ports != (t.host.1, t.sender.1) {
+                // Of a conversation that is over.
+                continue;
+            }
+            packet::framed(packet, &mut self.frame);
+            self.now += STEP;
+            let passed = !matches!(self.engine.frame(&self.frame, Time(self.now)), Forwarded::Dropped(_));
+            self.note(t);
+            if self.trace {
+                let seq = a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32;
+                println!("    answer: flags {:#x} acknowledges {seq} passed {passed}", a.flags);
+            }
+            if t.first.is_none() && a.flags & (flag::ACK | flag::RST) == flag::ACK {
+                let ack = i64::from(a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32);
+                t.first = t.syns.iter().find(|s| s.0 == ack || s.0 + s.1 == ack).map(|s| s.0);
+            }
+            if passed && a.flags & flag::RST == 0 {
+                if !t.answered || a.flags & flag::SYN != 0 || (a.end.wrapping_sub(t.heard.next) as i32) > 0 {
+                    t.heard.next = a.end;
+                }
+                t.answered = true;
+                t.heard.timestamp = a.timestamp.unwrap_or(t.heard.timestamp);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, t: &mut Talk<'_>) {
+        if let Some(w) = self.engine.witness().filter(|w| !w.records().is_empty()) {
+            t.seen.note(w, t.sender, t.host, t.c.isn);
+            self.engine.clear_witness();
+        }
+    }
+
+    /// The application reads what there is; inline that must have been inspected by now.
+    fn read(&mut self, t: &mut Talk<'_>, all: bool) {
+        if t.stream.is_none() && t.c.role == Role::Server {
+            while let Some((stream, from)) = self.host.accept(t.c.port.min(2)) {
+                if plain(from) == t.sender {
+                    t.stream = Some(stream);
+                    t.prepare(t.c);
+                    break;
+                }
+                // Of a conversation that is over.
+                let _ = sys::close_resets(stream.as_fd());
+            }
+        }
+        let Some(stream) = t.stream.as_ref().filter(|_| !t.over) else { return };
+        loop {
+            match sys::receive(stream.as_fd(), &mut self.buffer) {
+                Ok(Some(0)) => {
+                    t.over = true;
+                    break;
+                }
+                Ok(Some(n)) => {
+                    if self.trace {
+                        println!("    read: {}", self.buffer[..n].escape_ascii());
+                    }
+                    t.out.read.extend_from_slice(&self.buffer[..n]);
+                    t.out.arrived = true;
+                    if !(all || t.urgent || n == self.buffer.len()) {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                // Before a connection there is nothing to read.
+                Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => break,
+                Err(_) => {
+                    t.over = true;
+                    break;
+                }
+            }
+        }
+        if self.mode == Mode::Inline {
+            t.check();
+        }
+    }
+
+    /// Datagrams that the application reads.
+    fn datagrams(&mut self, t: &mut Talk<'_>) {
+        while let Some((n, from)) = self.host.datagram(&mut self.buffer) {
+            if plain(from) != t.sender {
+                continue;
+            }
+            t.out.arrived = true;
+            let data = &self.buffer[..n];
+            let before = t.out.read.len();
+            t.out.read.extend_from_slice(data);
+            if !t.seen.has_datagram(data) && t.out.difference.is_none() {
+                t.out.difference = Some(Difference { at: before, how: How::Unseen });
+            }
+        }
+    }
+
+    /// The engine's flows end; passive, all that the host read must have been inspected by then.
+    fn engine_ends(&mut self, t: &mut Talk<'_>) {
+        self.engine.finish();
+        self.note(t);
+        if self.mode == Mode::Passive && t.stream.is_some() {
+            t.checked = 0;
+            t.check();
+        }
+    }
+
+    /// Nothing of the conversation is left on the host.
+    fn close(&mut self, t: &mut Talk<'_>) -> io::Result<()> {
+        match t.stream.take() {
+            Some(stream) => {
+                let _ = sys::close_resets(stream.as_fd());
+            }
+            None => {
+                // A connection that waits to be completed.
+                let s = Segment { flags: flag::RST, ..Segment::default() };
+                let mut frames = Vec::new();
+                packet::segment(&s, (t.sender, t.host), t.c.isn, false, t.heard, 0, &mut |f, _| {
+                    frames.push(f.to_vec());
+                });
+                for f in frames {
+                    self.host.send(&f[ETHERNET..])?;
+                }
+            }
+        }
+        while self.host.sent()?.is_some() {}
+        Ok(())
+    }
+}
+
+impl Talk<'_> {
+    /// Seconds that go by with the next step, where they do for the host as well: it forgets its fragments.
+    fn waits(&self) -> Option<u32> {
+        let forgets = if self.c.v6 { 60 } else { 30 };
+        let fragments = self.c.steps.iter().any(|s| matches!(s, Step::Piece(_)));
+        match self.c.steps.get(self.next) {
+            Some(Step::Wait(n)) if fragments && *n > forgets => Some(*n),
+            _ => None,
+        }
+    }
+
+    fn prepare(&mut self, c: &Conversation) {
+        if let Some(s) = self.stream.as_ref().filter(|_| c.oob_inline) {
+            let _ = sys::set(s.as_fd(), libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);
+        }
+    }
+
+    fn check(&mut self) {
+        if self.out.difference.is_some() {
+            return;
+        }
+        match self.seen.check(&self.out.read, self.checked, self.first.unwrap_or(0), self.c.http) {
+            Ok(()) => self.checked = self.out.read.len(),
+            Err(d) => self.out.difference = Some(d),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What the engine inspected of one conversation, as far as it goes to the host.
+
+use margay_engine::witness::{What, Witness};
+
+use crate::packet::End;
+
+/// Places of a stream that are kept: conversations are shorter.
+const MOST: usize = 256 << 10;
+/// Bytes of the stream that must have been in one chunk together with the one behind them: what a rule looks for is no longer.
+pub const TOGETHER: usize = 256;
+
+/// Bytes by their place in a stream.
+#[derive(Debug, Default)]
+struct Bytes {
+    bytes: Vec<u8>,
+    /// Whether there is one, and 1 + the place where the longest chunk begins that it was in.
+    from: Vec<u32>,
+}
+
+impl Bytes {
+    fn put(&mut self, offset: u64, data: &[u8]) {
+        let Ok(start) = usize::try_from(offset) else { return };
+        let end = start.saturating_add(data.len());
+        if end > MOST {
+            return;
+        }
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+            self.from.resize(end, 0);
+        }
+        let mut changed = None;
+        for (i, b) in data.iter().enumerate() {
+            let at = start + i;
+            let before = std::mem::replace(&mut self.bytes[at], *b);
+            if self.from[at] == 0 || before != *b {
+                changed = changed.or((self.from[at] != 0).then_some(()));
+                self.from[at] = start as u32 + 1;
+            } else {
+                self.from[at] = self.from[at].min(start as u32 + 1);
+            }
+        }
+        if changed.is_some() {
+            // What is behind was seen with other bytes than are here now.
+            for from in self.from.iter_mut().skip(end).filter(|f| **f != 0) {
+                *from = (*from).max(end as u32 + 1);
+            }
+        }
+    }
+
+    fn get(&self, at: i64) -> Option<(u8, i64)> {
+        let at = usize::try_from(at).ok()?;
+        let from = *self.from.get(at)?;
+        (from != 0).then(|| (self.bytes[at], i64::from(from) - 1))
+    }
+}
+
+/// A flow, as the engine has it.
+#[derive(Debug)]
+struct Track {
+    flow: u64,
+    /// Place in the conversation of the first byte of the stream.
+    base: i64,
+    raw: Bytes,
+    app: Bytes,
+    app_off: bool,
+    gaps: Vec<(i64, i64)>,
+}
+
+/// How what the host read is different from what was inspected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Which byte of what the host read.
+    pub at: usize,
+    /// In what way.
+    pub how: How,
+}
+
+/// In what way a byte is different.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// It was not inspected.
+    Unseen,
+    /// Another one was inspected in its place.
+    Other,
+    /// It was inspected, but not together with what is before it.
+    Apart,
+    /// No parser was given it, though one takes the stream.
+    UnseenByParser,
+    /// A parser was given another one.
+    OtherByParser,
+}
+
+impl How {
+    /// In words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            How::Unseen => "was not inspected",
+            How::Other => "is another one than was inspected",
+            How::Apart => "was inspected apart from what is before it",
+            How::UnseenByParser => "was not given to the parser",
+            How::OtherByParser => "is another one than the parser was given",
+        }
+    }
+}
+
+/// What was inspected of one conversation.
+#[derive(Debug, Default)]
+pub struct Seen {
+    tracks: Vec<Track>,
+    datagrams: Vec<Vec<u8>>,
+    /// The decoder's and stream engine's events.
+    pub events: Vec<&'static str>,
+    /// Whether the engine may have forgotten the flow in the meantime, so that what it has since is another one.
+    several: bool,
+}
+
+impl Seen {
+    /// Nothing yet. `several` says whether there may be several flows, one after the other.
+    pub fn new(several: bool) -> Seen {
+        Seen { several, ..Seen::default() }
+    }
+
+    /// Takes what happened since the witness was cleared, of packets from `sender` to `host`; `isn` is the sender's.
+    pub fn note(&mut self, witness: &Witness, sender: End, host: End, isn: u32) {
+        for r in witness.records() {
+            if let What::Event(name) = r.what {
+                if (r.from.0 == sender.0 || r.to.0 == sender.0) && !self.events.contains(&name) {
+                    self.events.push(name);
+                }
+                continue;
+            }
+            if r.from != sender || r.to != host {
+                continue;
+            }
+            if let What::Payload(bytes) = &r.what {
+                self.datagrams.push(witness.bytes(bytes).to_vec());
+                continue;
+            }
+            let i = match self.tracks.iter().position(|t| t.flow == r.flow) {
+                Some(i) => i,
+                None => {
+                    self.tracks.push(Track {
+                        flow: r.flow,
+                        base: 0,
+                        raw: Bytes::default(),
+                        app: Bytes::default(),
+                        app_off: false,
+                        gaps: Vec::new(),
+                    });
+                    self.tracks.len() - 1
+                }
+            };
+            let t = &mut self.tracks[i];
+            match &r.what {
+                What::Stream { first, offset, bytes } => {
+                    t.base = i64::from(first.wrapping_sub(isn.wrapping_add(1)) as i32);
+                    t.raw.put(*offset, witness.bytes(bytes));
+                }
+                What::App { offset, bytes } => t.app.put(*offset, witness.bytes(bytes)),
+                What::AppGap { offset, len } => t.gaps.push((*offset as i64, offset.saturating_add(*len) as i64)),
+                What::AppOff => t.app_off = true,
+                What::Payload(_) | What::Event(_) => {}
+            }
+        }
+    }
+
+    /// Bytes of the stream that were inspected.
+    pub fn inspected(&self) -> u64 {
+        let of = |t: &Track| t.raw.from.iter().filter(|f| **f != 0).count() as u64;
+        self.tracks.iter().map(of).sum::<u64>() + self.datagrams.iter().map(|d| d.len() as u64).sum::<u64>()
+    }
+
+    /// Whether what the host read of the stream, from byte `from` on, was inspected as it read it. `first` is the place of the first
+    /// byte that it read.
+    ///
+    /// # Errors
+    /// The first difference from the flow that fits best.
+    pub fn check(&self, read: &[u8], from: usize, first: i64, parsed: bool) -> Result<(), Difference> {
+        if self.several {
+            return self.check_any(read, from, first);
+        }
+        let mut best = Difference { at: from, how: How::Unseen };
+        if from >= read.len() {
+            return Ok(());
+        }
+        for t in &self.tracks {
+            match t.check(read, from, first, parsed) {
+                Ok(()) => return Ok(()),
+                Err(d) if d.at >= best.at => best = d,
+                Err(_) => {}
+            }
+        }
+        Err(best)
+    }
+
+    /// Each byte in whichever flow.
+    fn check_any(&self, read: &[u8], from: usize, first: i64) -> Result<(), Difference> {
+        for (at, b) in read.iter().enumerate().skip(from) {
+            let mut how = How::Unseen;
+            for t in &self.tracks {
+                match t.raw.get(at as i64 + first - t.base) {
+                    Some((seen, _)) if seen == *b => how = How::Apart,
+                    Some(_) if how == How::Unseen => how = How::Other,
+                    _ => {}
+                }
+            }
+            if how != How::Apart {
+                return Err(Difference { at, how });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this datagram was inspected.
+    pub fn has_datagram(&self, data: &[u8]) -> bool {
+        self.datagrams.iter().any(|d| d == data)
+    }
+}
+
+impl Track {
+    fn check(&self, read: &[u8], from: usize, first: i64, parsed: bool) -> Result<(), Difference> {
+        for (at, b) in read.iter().enumerate().skip(from) {
+            let place = at as i64 + first - self.base;
+            let wrong = |how| Err(Difference { at, how });
+            match self.raw.get(place) {
+                None => return wrong(How::Unseen),
+                Some((seen, _)) if seen != *b => return wrong(How::Other),
+                // A flow that was taken up in the middle begins there.
+                Some((_, chunk)) if chunk > (place + 1 - TOGETHER as i64).max(0) => return wrong(How::Apart),
+                Some(_) => {}
+            }
+            match self.app.get(place) {
+                Some((seen, _)) if seen != *b => return wrong(How::OtherByParser),
+                None if self.gaps.iter().any(|g| (g.0..g.1).contains(&place)) => return wrong(How::UnseenByParser),
+                None if parsed && !self.app_off => return wrong(How::UnseenByParser),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn track(chunks: &[(u64, &[u8])]) -> Seen {
+        let mut t =
+            Track { flow: 1, base: 0, raw: Bytes::default(), app: Bytes::default(), app_off: true, gaps: Vec::new() };
+        chunks.iter().for_each(|c| t.raw.put(c.0, c.1));
+        Seen { tracks: vec![t], ..Seen::default() }
+    }
+
+    #[test]
+    fn what_is_missing_other_or_apart() {
+        let how = |seen: &Seen, read: &[u8]| seen.check(read, 0, 0, false).map_err(|d| (d.at, d.how));
+        assert_eq!(how(&track(&[]), b"a"), Err((0, How::Unseen)));
+        assert_eq!(how(&track(&[(0, b"abc")]), b"abc"), Ok(()));
+        assert_eq!(how(&track(&[(0, b"abc")]), b"abcd"), Err((3, How::Unseen)));
+        assert_eq!(how(&track(&[(0, b"aXc")]), b"abc"), Err((1, How::Other)));
+        assert_eq!(how(&track(&[(0, b"ab"), (2, b"cd")]), b"abcd"), Err((2, How::Apart)));
+        assert_eq!(how(&track(&[(0, b"ab"), (0, b"abcd")]), b"abcd"), Ok(()));
+        // Seen together, and then again as another one, alone.
+        assert_eq!(how(&track(&[(0, b"abX"), (2, b"c")]), b"abc"), Err((2, How::Apart)));
+    }
+
+    #[test]
+    fn parsers_are_held_to_it_too() {
+        let mut seen = track(&[(0, b"abcd")]);
+        seen.tracks[0].app_off = false;
+        seen.tracks[0].app.put(0, b"ab");
+        assert_eq!(seen.check(b"ab", 0, 0, true), Ok(()));
+        assert_eq!(seen.check(b"abc", 0, 0, true), Err(Difference { at: 2, how: How::UnseenByParser }));
+        assert_eq!(seen.check(b"abc", 0, 0, false), Ok(()));
+        seen.tracks[0].app.put(2, b"X");
+        assert_eq!(seen.check(b"abc", 0, 0, false), Err(Difference { at: 2, how: How::OtherByParser }));
+    }
+
+    #[test]
+    fn several_flows_only_where_that_can_be() {
+        let mut seen = track(&[(0, b"ab")]);
+        let mut second = track(&[(0, b"cd")]).tracks.remove(0);
+        (second.flow, second.base) = (2, 2);
+        seen.tracks.push(second);
+        assert_eq!(seen.check(b"abcd", 0, 0, false), Err(Difference { at: 2, how: How::Unseen }));
+        seen.several = true;
+        assert_eq!(seen.check(b"abcd", 0, 0, false), Ok(()));
+        assert_eq!(seen.check(b"abXd", 0, 0, false), Err(Difference { at: 2, how: How::Other }));
+    }
+}

@@ -1,0 +1,269 @@
+//! Doing what a plan says: old values into the journal first, then setting by setting, reading back each. At the first refusal all is
+//! given back.
+
+use std::collections::BTreeMap;
+
+use super::card::FLOWS;
+use super::discover::FEATURES;
+use super::facts::Rounded;
+use super::journal::{Begin, Journal, Keep, Record, State, Store};
+use super::knob::{Knob, Machine, Value};
+use super::plan::{Plan, Step};
+use super::undo::{self, Report, has_link, wait_for_link};
+use crate::problem::Problem;
+
+/// Rounds over all that is wanted: a driver may forget one setting while another is written.
+const ROUNDS: usize = 3;
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Done {
+    /// Settings that were written.
+    pub(crate) written: usize,
+    /// Those of which drivers made something else.
+    pub(crate) rounded: BTreeMap<String, Rounded>,
+    /// Files that wait for the confirmation.
+    pub(crate) waiting: usize,
+}
+
+/// Why nothing is done, or all was given back.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// Before anything was changed.
+    Before(Problem),
+    /// A step failed, and what was done is given back.
+    At { step: String, why: String, report: Box<Report> },
+}
+
+impl From<Problem> for Stopped {
+    fn from(problem: Problem) -> Stopped {
+        Stopped::Before(problem)
+    }
+}
+
+/// All settings of an interface: those that its driver may forget when another is written.
+fn of_interface(machine: &dyn Machine, name: &str) -> Vec<Knob> {
+    let own = || name.to_owned();
+    let mut all = vec![
+        Knob::Channels(own()),
+        Knob::Ring(own()),
+        Knob::Pause(own()),
+        Knob::RssFunction(own()),
+        Knob::RssTransform(own()),
+        Knob::RssKey(own()),
+        Knob::RssTable(own()),
+        Knob::Coalesce(own()),
+        Knob::Promisc(own()),
+        Knob::Arp(own()),
+    ];
+    all.extend(FLOWS.iter().map(|flow| Knob::Hash(own(), (*flow).to_owned())));
+    let features = machine.cards().features(name).unwrap_or_default();
+    let changeable = features.iter().filter(|(feature, state)| !state.fixed && FEATURES.contains(&feature.as_str()));
+    all.extend(changeable.map(|(feature, _)| Knob::Feature(own(), feature.clone())));
+    let queues = machine.tree().names(&format!("/sys/class/net/{name}/queues"));
+    for queue in queues.iter().filter_map(|queue| queue.strip_prefix("rx-")?.parse().ok()) {
+        all.extend([Knob::Rps(own(), queue), Knob::Irq(own(), queue)]);
+    }
+    all
+}
+
+/// Values of settings; those that the driver does not have are left out.
+fn values(machine: &dyn Machine, knobs: &[Knob]) -> BTreeMap<Knob, Value> {
+    knobs.iter().filter_map(|knob| Some((knob.clone(), machine.read(knob).ok()?))).collect()
+}
+
+fn names(values: &BTreeMap<Knob, Value>) -> State {
+    values.iter().map(|(knob, value)| (knob.to_string(), value.clone())).collect()
+}
+
+struct Work<'a, S: Store> {
+    machine: &'a dyn Machine,
+    journal: &'a mut Journal<S>,
+    done: Done,
+}
+
+impl<S: Store> Work<'_, S> {
+    /// Writes one setting, announced and read back. A reason, where it is not as wanted.
+    fn set(&mut self, step: &str, knob: &Knob, want: &str) -> Result<(), String> {
+        let wanted = Some(want.to_owned());
+        let old = self.machine.read(knob).map_err(|why| format!("{knob}: it cannot be read: {why}"))?;
+        let told = self.done.rounded.get(&knob.to_string());
+        if old == wanted || told.is_some_and(|told| told.wanted == want && old.as_ref() == Some(&told.got)) {
+            return Ok(());
+        }
+        let will =
+            Record::Will { step: step.to_owned(), setting: knob.to_string(), old: old.clone(), want: wanted.clone() };
+        self.journal.add(will).map_err(|why| why.to_string())?;
+        let link = knob.interface().filter(|_| knob.may_cut_link()).filter(|name| has_link(self.machine, name));
+        self.machine.write(knob, &wanted).map_err(|why| format!("{} was refused: {why}", knob.command(want)))?;
+        if let Some(name) = link
+            && !wait_for_link(self.machine, name)
+        {
+            return Err(format!("{}: the link of {name} did not come back", knob.command(want)));
+        }
+        let got = self.machine.read(knob).map_err(|why| format!("{knob}: it cannot be read any more: {why}"))?;
+        self.journal.add(Record::Did { setting: knob.to_string(), got: got.clone() }).map_err(|why| why.to_string())?;
+        self.done.written += 1;
+        match got {
+            got if got == wanted => Ok(()),
+            Some(got) if knob.may_round() && Some(&got) != old.as_ref() => {
+                let rounded = Rounded { wanted: want.to_owned(), got };
+                self.done.rounded.insert(knob.to_string(), rounded);
+                Ok(())
+            }
+            got => {
+                let is = got.as_deref().unwrap_or("not there");
+                Err(format!("{} was accepted, and it is {is}", knob.command(want)))
+            }
+        }
+    }
+
+    /// Everything of some steps, then again what drivers forgot meanwhile. The step that failed, and why.
+    fn all(&mut self, steps: &[&Step]) -> Result<(), (String, String)> {
+        let failed = |step: &Step| {
+            let id = step.id.clone();
+            move |why| (id, why)
+        };
+        for step in steps {
+            for write in step.writes.iter().filter(|write| write.changes()) {
+                self.set(&step.id, &write.knob, &write.want).map_err(failed(step))?;
+            }
+        }
+        // In the order in which one setting may undo another; also what was as it should be.
+        let mut wanted: Vec<(&Step, &Knob, &str)> = Vec::new();
+        for step in steps {
+            wanted.extend(step.writes.iter().map(|write| (*step, &write.knob, write.want.as_str())));
+        }
+        wanted.sort_by_key(|(_, knob, _)| knob.rank());
+        for _ in 0..ROUNDS {
+            let before = self.done.written;
+            for (step, knob, want) in &wanted {
+                self.set(&step.id, knob, want).map_err(failed(step))?;
+            }
+            if self.done.written == before {
+                return Ok(());
+            }
+        }
+        let last = steps.last().map_or("", |step| &step.id);
+        Err((last.to_owned(), "the driver goes on forgetting what it was told".to_owned()))
+    }
+}
+
+/// Does what `steps` say, in a section of the journal that begins with `begin`.
+fn section<S: Store>(
+    machine: &dyn Machine,
+    journal: &mut Journal<S>,
+    steps: &[&Step],
+    keep: Vec<Keep>,
+    begin: Begin,
+    at: &dyn Fn() -> f64,
+) -> Result<Done, Stopped> {
+    // What may change: what is written, and all that drivers may forget with it.
+    let mut touched: Vec<Knob> = steps.iter().flat_map(|step| &step.writes).map(|write| write.knob.clone()).collect();
+    let changing = steps.iter().flat_map(|step| &step.writes).filter(|write| write.changes());
+    let mut forgetful: Vec<&str> =
+        changing.filter(|write| write.knob.has_side_effects()).filter_map(|write| write.knob.interface()).collect();
+    forgetful.sort_unstable();
+    forgetful.dedup();
+    forgetful.iter().for_each(|name| touched.extend(of_interface(machine, name)));
+    touched.sort();
+    touched.dedup();
+    let before = values(machine, &touched);
+
+    let number = journal.sections.len();
+    journal.add(Record::Begin(begin))?;
+    journal.add(Record::Before { state: names(&before) })?;
+    let mut work = Work { machine, journal, done: Done::default() };
+    if let Err((step, why)) = work.all(steps) {
+        work.journal.add(Record::Failed { step: step.clone(), why: why.clone() })?;
+        let report = undo::give_back(machine, work.journal, &[number], &format!("{step} failed"))?;
+        return Err(Stopped::At { step, why, report: Box::new(report) });
+    }
+    // What there is now: queues that are new, too.
+    let mut now = touched;
+    forgetful.iter().for_each(|name| now.extend(of_interface(machine, name)));
+    let after = names(&values(machine, &now));
+    let wanted =
+        steps.iter().flat_map(|step| &step.writes).map(|write| (write.knob.to_string(), Some(write.want.clone())));
+    let wanted = wanted.collect();
+    work.done.waiting = keep.len();
+    work.journal.add(Record::Applied { at: at(), after, wanted, keep })?;
+    Ok(work.done)
+}
+
+/// Applies a plan. Files that outlive a restart wait for the confirmation.
+///
+/// # Errors
+/// What stopped it; everything is as before then, but what the report names.
+pub(crate) fn apply<S: Store>(
+    machine: &dyn Machine,
+    journal: &mut Journal<S>,
+    plan: &Plan,
+    begin: Begin,
+    at: &dyn Fn() -> f64,
+) -> Result<Done, Stopped> {
+    let blocked: Vec<&Step> = plan.steps().filter(|step| step.blocked.is_some()).collect();
+    if let Some(step) = blocked.first() {
+        let why = step.blocked.as_deref().unwrap_or_default();
+        let words: Vec<String> = blocked.iter().map(|step| format!("--without {}", step.id)).collect();
+        let hint =
+            if blocked.len() < plan.steps().count() { format!(" (or {})", words.join(" ")) } else { String::new() };
+        return Err(
+            Problem::Failed(format!("{} cannot be done here: {why}{hint}; nothing was changed", step.id)).into()
+        );
+    }
+    let steps: Vec<&Step> = plan.all.iter().filter(|step| !step.kept).collect();
+    let keep = keep(plan);
+    if !steps.iter().any(|step| step.changes()) && keep.is_empty() {
+        return Ok(Done::default());
+    }
+    section(machine, journal, &steps, keep, begin, at)
+}
+
+/// Files that a plan wants to outlive a restart.
+fn keep(plan: &Plan) -> Vec<Keep> {
+    let mut out = Vec::new();
+    for step in plan.steps().filter(|step| step.kept) {
+        for write in step.writes.iter().filter(|write| write.changes()) {
+            let (step, setting) = (step.id.clone(), write.knob.to_string());
+            out.push(Keep { step, setting, want: write.want.clone() });
+        }
+    }
+    out
+}
+
+/// Confirms the last section, and writes the files that waited for that.
+///
+/// # Errors
+/// Where there is nothing to confirm, or a file cannot be written: then those that were are removed again.
+pub(crate) fn confirm<S: Store>(
+    machine: &dyn Machine,
+    journal: &mut Journal<S>,
+    by: &str,
+    begin: Begin,
+    at: &dyn Fn() -> f64,
+) -> Result<Done, Stopped> {
+    let last = journal.sections.last().filter(|section| section.waits());
+    let Some(last) = last else {
+        return Err(
+            Problem::Failed("there is nothing to confirm; `margay tune status` tells what is".to_owned()).into()
+        );
+    };
+    let keep = last.keep.clone();
+    journal.add(Record::Confirmed { by: by.to_owned() })?;
+    if keep.is_empty() {
+        return Ok(Done::default());
+    }
+    let mut steps: Vec<Step> = Vec::new();
+    for Keep { step, setting, want } in keep {
+        let knob = super::journal::knob(&setting)?;
+        let is = machine.read(&knob).unwrap_or_default();
+        let write = super::plan::Write { knob, is, want };
+        match steps.last_mut().filter(|last| last.id == step) {
+            Some(last) => last.writes.push(write),
+            None => steps.push(Step { id: step, kept: true, writes: vec![write], ..Step::default() }),
+        }
+    }
+    let begin = Begin { kept: true, limit: None, ..begin };
+    section(machine, journal, &steps.iter().collect::<Vec<_>>(), Vec::new(), begin, at)
+}

@@ -1,0 +1,265 @@
+//! Giving back: what is still as it was written becomes what it was before; what somebody else changed since stays, and is told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::card::Refusal;
+use super::journal::{Journal, Left, Record, Section, State, Store, knob};
+use super::knob::{Knob, Machine, Value};
+use crate::problem::Outcome;
+
+/// Rounds over all settings: a driver may forget one while another is given back.
+const ROUNDS: usize = 4;
+/// How long a link may be away, and how often it is looked at.
+const AWAY: Duration = Duration::from_millis(250);
+const LOOKS: usize = 80;
+
+/// What came of giving back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Report {
+    /// Settings that are as before, and were not.
+    pub(crate) given_back: Vec<String>,
+    /// Settings that somebody else changed since: they stay.
+    pub(crate) foreign: Vec<Left>,
+    /// Settings that could not be given back.
+    pub(crate) failed: Vec<Left>,
+    /// Settings that a restart of the machine gave back.
+    pub(crate) by_restart: usize,
+}
+
+/// Whether a link has its signal, of interfaces that have such a thing.
+pub(crate) fn has_link(machine: &dyn Machine, name: &str) -> bool {
+    machine.tree().text(&format!("/sys/class/net/{name}/operstate")).as_deref() != Some("down")
+}
+
+/// Waits until a link that was there is back. False where it stays away.
+pub(crate) fn wait_for_link(machine: &dyn Machine, name: &str) -> bool {
+    for _ in 0..LOOKS {
+        if has_link(machine, name) {
+            return true;
+        }
+        machine.wait(AWAY);
+    }
+    has_link(machine, name)
+}
+
+/// Queues come and go with their number: what is not there needs nothing.
+fn needs_nothing(knob: &Knob, target: &Value) -> bool {
+    target.is_none() && !knob.is_kept()
+}
+
+fn write(machine: &dyn Machine, knob: &Knob, target: &Value) -> Result<(), Refusal> {
+    let link = knob.interface().filter(|_| knob.may_cut_link()).filter(|name| has_link(machine, name));
+    machine.write(knob, target)?;
+    if let Some(name) = link {
+        // One that stays away is told by whoever looks at the link; what else is to be given back is.
+        wait_for_link(machine, name);
+    }
+    Ok(())
+}
+
+/// Gives settings their values: first those of `last`, the last change first, then all until none changes any more. Those that could
+/// not be, with why.
+pub(crate) fn drive(machine: &dyn Machine, target: &BTreeMap<Knob, Value>, last: &[Knob]) -> Vec<(Knob, String)> {
+    let differs = |knob: &Knob, value: &Value| {
+        !needs_nothing(knob, value) && !matches!(machine.read(knob), Ok(now) if now == *value)
+    };
+    for knob in last {
+        if let Some(value) = target.get(knob).filter(|value| differs(knob, value)) {
+            // What is refused now may be taken later: a table that names queues that there are not again yet.
+            let _ = write(machine, knob, value);
+        }
+    }
+    let mut order: Vec<(&Knob, &Value)> = target.iter().collect();
+    order.sort_by_key(|(knob, value)| {
+        // Folders are removed after what is in them.
+        let rank = if value.is_none() { 255 - knob.rank() } else { knob.rank() };
+        (rank, (*knob).clone())
+    });
+    let mut why: BTreeMap<&Knob, String> = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        let mut changed = false;
+        for (knob, value) in &order {
+            if differs(knob, value) {
+                match write(machine, knob, value) {
+                    Ok(()) => changed = true,
+                    Err(refusal) => drop(why.insert(knob, refusal.to_string())),
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    let left = order.iter().filter(|(knob, value)| differs(knob, value));
+    let reason =
+        |knob: &Knob| why.get(knob).cloned().unwrap_or_else(|| "it was written and is something else".to_owned());
+    left.map(|(knob, _)| ((*knob).clone(), reason(knob))).collect()
+}
+
+/// What values to give back, and what somebody else changed.
+struct Target {
+    values: State,
+    foreign: Vec<Left>,
+}
+
+/// Of sections that were applied: what is still as written becomes what it was.
+fn of_applied(machine: &dyn Machine, sections: &[&Section]) -> Outcome<Target> {
+    let (mut before, mut after) = (State::new(), State::new());
+    for section in sections {
+        for (name, value) in &section.before {
+            before.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        after.extend(section.after.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    let mut out = Target { values: State::new(), foreign: Vec::new() };
+    for (name, value) in &before {
+        let now = machine.read(&knob(name)?).unwrap_or_default();
+        let written = after.get(name).cloned().unwrap_or_default();
+        if now == written || now == *value {
+            out.values.insert(name.clone(), value.clone());
+            continue;
+        }
+        // It stays as it is, also where giving back another setting makes the driver forget it.
+        out.values.insert(name.clone(), now.clone());
+        if written != *value {
+            let why = format!("somebody changed it since; it was set to {}", written.as_deref().unwrap_or("nothing"));
+            out.foreign.push(Left { setting: name.clone(), is: now, before: value.clone(), why });
+        }
+    }
+    Ok(out)
+}
+
+/// Of a section that was not finished: what it touched, and what drivers may have forgotten with that.
+fn of_unfinished(section: &Section) -> Outcome<State> {
+    let mut values = State::new();
+    for change in &section.changes {
+        let before = section.before.get(&change.setting).unwrap_or(&change.old);
+        values.insert(change.setting.clone(), before.clone());
+        let touched = knob(&change.setting)?;
+        if let Some(name) = touched.interface().filter(|_| touched.has_side_effects()) {
+            for (other, value) in &section.before {
+                if knob(other)?.interface() == Some(name) {
+                    values.insert(other.clone(), value.clone());
+                }
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// Gives back what some sections did: all of them together, or one.
+pub(crate) fn give_back<S: Store>(
+    machine: &dyn Machine,
+    journal: &mut Journal<S>,
+    which: &[usize],
+    why: &str,
+) -> Outcome<Report> {
+    let sections: Vec<&Section> = which.iter().filter_map(|at| journal.sections.get(*at)).collect();
+    if sections.is_empty() {
+        return Ok(Report::default());
+    }
+    let mut foreign = Vec::new();
+    let unfinished = sections.iter().find(|section| section.undoing.is_some());
+    let values = match unfinished {
+        // Somebody was at it: the same goes on.
+        Some(section) => section.undoing.clone().unwrap_or_default(),
+        None if sections.iter().all(|section| section.applied.is_some()) => {
+            let target = of_applied(machine, &sections)?;
+            foreign = target.foreign;
+            target.values
+        }
+        None => {
+            let mut values = State::new();
+            for section in sections.iter().rev() {
+                values.extend(of_unfinished(section)?);
+            }
+            values
+        }
+    };
+    // The last change first.
+    let mut last: Vec<Knob> = Vec::new();
+    for change in sections.iter().rev().flat_map(|section| section.changes.iter().rev()) {
+        let knob = knob(&change.setting)?;
+        if !last.contains(&knob) {
+            last.push(knob);
+        }
+    }
+    let mut target = BTreeMap::new();
+    let mut before = BTreeMap::new();
+    for (name, value) in &values {
+        let knob = knob(name)?;
+        before.insert(knob.clone(), machine.read(&knob).unwrap_or_default());
+        target.insert(knob, value.clone());
+    }
+    journal.add(Record::Undoing { sections: which.to_vec(), target: values, why: why.to_owned() })?;
+    let mut failed = Vec::new();
+    for (knob, why) in drive(machine, &target, &last) {
+        let (is, before) = (machine.read(&knob).unwrap_or_default(), target[&knob].clone());
+        failed.push(Left { setting: knob.to_string(), is, before, why });
+    }
+    let given = |(knob, was): (&Knob, &Value)| {
+        let now = machine.read(knob).unwrap_or_default();
+        // A queue that is there again is no setting that was given back.
+        (*was != now && (was.is_some() == now.is_some() || knob.is_kept()) && now == target[knob])
+            .then(|| knob.to_string())
+    };
+    let given_back = before.iter().filter_map(given).collect();
+    let left = foreign.iter().chain(&failed).cloned().collect();
+    journal.add(Record::Undone { sections: which.to_vec(), left })?;
+    Ok(Report { given_back, foreign, failed, by_restart: 0 })
+}
+
+/// Gives back a section that ended before all was done, whoever did not finish it. None where all are finished.
+pub(crate) fn recover<S: Store>(
+    machine: &dyn Machine,
+    journal: &mut Journal<S>,
+    boot: &str,
+    why: &str,
+) -> Outcome<Option<Report>> {
+    let unfinished: Vec<usize> =
+        journal.active(boot).into_iter().filter(|at| journal.sections[*at].is_unfinished()).collect();
+    match unfinished.is_empty() {
+        true => Ok(None),
+        false => give_back(machine, journal, &unfinished, why).map(Some),
+    }
+}
+
+/// What undo would do, line by line.
+pub(crate) fn preview<S: Store>(machine: &dyn Machine, journal: &Journal<S>, boot: &str) -> Outcome<Vec<String>> {
+    let active: Vec<&Section> = journal.active(boot).into_iter().map(|at| &journal.sections[at]).collect();
+    let show = |value: &Value| value.clone().unwrap_or_else(|| "not there".to_owned());
+    let mut out = Vec::new();
+    let mut values = State::new();
+    for section in active.iter().filter(|section| section.is_unfinished()) {
+        values.extend(of_unfinished(section)?);
+    }
+    let applied: Vec<&Section> = active.into_iter().filter(|section| !section.is_unfinished()).collect();
+    let target = of_applied(machine, &applied)?;
+    values.extend(target.values);
+    for (name, value) in &values {
+        let knob = knob(name)?;
+        let now = machine.read(&knob).unwrap_or_default();
+        if now != *value && !needs_nothing(&knob, value) {
+            out.push(format!("{name}: {} becomes {}", show(&now), show(value)));
+        }
+    }
+    out.extend(
+        target.foreign.iter().map(|left| format!("left as it is: {}: {}: {}", left.setting, show(&left.is), left.why)),
+    );
+    Ok(out)
+}
+
+/// Gives back everything that is in effect.
+pub(crate) fn undo<S: Store>(machine: &dyn Machine, journal: &mut Journal<S>, boot: &str) -> Outcome<Report> {
+    let mut report = recover(machine, journal, boot, "undo of what was not finished")?.unwrap_or_default();
+    let gone = journal.sections.iter().filter(|section| section.undone.is_none() && !section.is_active(boot));
+    let by_restart = gone.map(|section| section.changes.len()).sum();
+    let active = journal.active(boot);
+    let more = give_back(machine, journal, &active, "undo")?;
+    report.given_back.extend(more.given_back);
+    report.foreign.extend(more.foreign);
+    report.failed.extend(more.failed);
+    report.by_restart = by_restart;
+    Ok(report)
+}
