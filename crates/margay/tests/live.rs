@@ -375,12 +375,22 @@ fn inner_threads() {
             &set("worker-cpu-set.mode", "exclusive"),
             "--set",
             &set("worker-cpu-set.prio.default", "low"),
+            "--set",
+            "margay.numa=bind",
         ],
     );
+    // Each mapping is told with the policy of the thread that asks.
+    let nodes = std::path::Path::new("/sys/devices/system/node/node0").exists();
     let tasks = std::fs::read_dir(format!("/proc/{}/task", e.child.id())).expect("threads").flatten();
     let mut workers = 0;
     for t in tasks {
         let read = |name: &str| std::fs::read_to_string(t.path().join(name)).unwrap_or_default();
+        let maps = read("numa_maps");
+        if nodes && !maps.is_empty() {
+            assert_eq!(maps.contains(" bind:0"), read("comm").starts_with("W#0"), "{}: {maps}", read("comm"));
+        } else {
+            eprintln!("margay.numa: not tested: this kernel has no memory nodes");
+        }
         if read("comm").starts_with("W#0") {
             workers += 1;
             let status = read("status");

@@ -169,13 +169,25 @@ fn section<S: Store>(
     touched.sort();
     touched.dedup();
     let before = values(machine, &touched);
+    let mut links: Vec<&str> =
+        steps.iter().flat_map(|step| &step.writes).filter_map(|write| write.knob.interface()).collect();
+    links.sort_unstable();
+    links.dedup();
+    links.retain(|name| has_link(machine, name));
 
     let number = journal.sections.len();
     journal.add(Record::Begin(begin))?;
     journal.add(Record::Before { state: names(&before) })?;
     let mut work = Work { machine, journal, done: Done::default() };
-    if let Err((step, why)) = work.all(steps) {
-        work.journal.add(Record::Failed { step: step.clone(), why: why.clone() })?;
+    // Some drivers take the link away a while after they were told.
+    let lost = || {
+        let name = links.iter().find(|name| !wait_for_link(machine, name))?;
+        let step = steps.iter().rev().find(|step| step.writes.iter().any(|write| write.knob.interface() == Some(name)));
+        Some((step.map_or_else(String::new, |step| step.id.clone()), format!("the link of {name} did not come back")))
+    };
+    if let Err((step, why)) = work.all(steps).and_then(|()| lost().map_or(Ok(()), Err)) {
+        // Where the journal itself is what failed it need not say so.
+        let _ = work.journal.add(Record::Failed { step: step.clone(), why: why.clone() });
         let report = undo::give_back(machine, work.journal, &[number], &format!("{step} failed"))?;
         return Err(Stopped::At { step, why, report: Box::new(report) });
     }
@@ -187,7 +199,11 @@ fn section<S: Store>(
         steps.iter().flat_map(|step| &step.writes).map(|write| (write.knob.to_string(), Some(write.want.clone())));
     let wanted = wanted.collect();
     work.done.waiting = keep.len();
-    work.journal.add(Record::Applied { at: at(), after, wanted, keep })?;
+    if let Err(why) = work.journal.add(Record::Applied { at: at(), after, wanted, keep }) {
+        // Nobody would know what to give back later.
+        let report = undo::give_back(machine, work.journal, &[number], "the journal cannot be written")?;
+        return Err(Stopped::At { step: "journal".to_owned(), why: why.to_string(), report: Box::new(report) });
+    }
     Ok(work.done)
 }
 

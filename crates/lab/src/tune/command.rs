@@ -121,6 +121,7 @@ pub(super) fn facts_now(host: &Host, config: Option<&Path>) -> Outcome<Facts> {
 }
 
 fn print_report(report: &Report) {
+    unwritten(report);
     println!("{} settings were given back", report.given_back.len());
     if report.by_restart > 0 {
         println!("{} were given back by a restart of the machine", report.by_restart);
@@ -143,6 +144,13 @@ fn print_report(report: &Report) {
             value(&left.before),
             left.why
         );
+    }
+}
+
+/// A journal that does not say what was given back: the next undo looks again, and finds nothing to do.
+fn unwritten(report: &Report) {
+    if let Some(why) = &report.unwritten {
+        println!("the journal does not say that this was given back: {why}");
     }
 }
 
@@ -212,10 +220,10 @@ pub(super) fn run_apply(args: &ApplyArgs) -> Outcome<ExitCode> {
         Err(Stopped::Before(problem)) => Err(problem),
         Err(Stopped::At { step, why, report }) => {
             print_report(&report);
-            let word = step.rsplit('.').next().unwrap_or(&step);
-            Err(Problem::Failed(format!(
-                "{step} failed: {why}; what was done is given back. --without {word} leaves it out"
-            )))
+            // What is no step has no way around.
+            let around = step.split_once('.').map(|(_, word)| format!(". --without {word} leaves it out"));
+            let around = around.unwrap_or_default();
+            Err(Problem::Failed(format!("{step} failed: {why}; what was done is given back{around}")))
         }
     }
 }
@@ -332,7 +340,7 @@ pub(super) fn run_undo(args: &UndoArgs) -> Outcome<ExitCode> {
     }
     let report = undo::undo(&host, &mut journal, &here.boot)?;
     print_report(&report);
-    if report.failed.is_empty() {
+    if report.failed.is_empty() && report.unwritten.is_none() {
         desk.lay_aside()?;
     }
     Ok(status_of(&report))

@@ -191,9 +191,13 @@ impl Store for File {
     }
 
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.seek(SeekFrom::End(0))?;
-        self.write_all(bytes)?;
-        self.sync_all()
+        let length = self.seek(SeekFrom::End(0))?;
+        let written = self.write_all(bytes).and_then(|()| self.sync_all());
+        if written.is_err() {
+            // A part of a line would spoil the next one.
+            self.set_len(length)?;
+        }
+        written
     }
 
     fn cut(&mut self, length: u64) -> std::io::Result<()> {

@@ -583,6 +583,48 @@ fn a_full_disk_stops_before_anything_is_written() {
     assert_eq!(difference(&before, &seen(&machine)), Vec::<String>::new());
 }
 
+/// A disk that is full after so many lines, to its last byte.
+struct Filling(Memory, usize);
+
+impl Store for Filling {
+    fn read(&mut self) -> std::io::Result<Vec<u8>> {
+        self.0.read()
+    }
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self.1.checked_sub(1) {
+            Some(left) => {
+                self.1 = left;
+                self.0.append(bytes)
+            }
+            None => Err(std::io::Error::from_raw_os_error(libc::ENOSPC)),
+        }
+    }
+    fn cut(&mut self, length: u64) -> std::io::Result<()> {
+        self.0.cut(length)
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_leaves_the_machine_as_it_was() {
+    for lines in 0.. {
+        let (machine, disk, goal) = small("/etc/margay/\n");
+        let before = seen(&machine);
+        let plan = planned(&machine, &goal, &disk);
+        let mut journal = Journal::open(Filling(Memory::default(), lines)).unwrap();
+        match apply(&machine, &mut journal, &plan, begin(), &at) {
+            Ok(_) => {
+                assert!(lines > 20, "{lines}");
+                break;
+            }
+            Err(Stopped::Before(_)) => assert!(lines < 2, "{lines}"),
+            Err(Stopped::At { report, .. }) => {
+                assert!(report.unwritten.is_some() && report.failed.is_empty(), "{report:?}")
+            }
+        }
+        assert_eq!(difference(&before, &seen(&machine)), Vec::<String>::new(), "{lines} lines");
+    }
+}
+
 #[test]
 fn a_driver_that_is_gone_is_told() {
     let (machine, disk, goal) = small("");

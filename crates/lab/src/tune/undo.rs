@@ -25,6 +25,8 @@ pub(crate) struct Report {
     pub(crate) failed: Vec<Left>,
     /// Settings that a restart of the machine gave back.
     pub(crate) by_restart: usize,
+    /// Why the journal does not say that this was done.
+    pub(crate) unwritten: Option<String>,
 }
 
 /// Whether a link has its signal, of interfaces that have such a thing.
@@ -192,7 +194,10 @@ pub(crate) fn give_back<S: Store>(
         before.insert(knob.clone(), machine.read(&knob).unwrap_or_default());
         target.insert(knob, value.clone());
     }
-    journal.add(Record::Undoing { sections: which.to_vec(), target: values, why: why.to_owned() })?;
+    // A disk that is full is no reason to leave the machine between.
+    let mut unwritten = Vec::new();
+    unwritten
+        .extend(journal.add(Record::Undoing { sections: which.to_vec(), target: values, why: why.to_owned() }).err());
     let mut failed = Vec::new();
     for (knob, why) in drive(machine, &target, &last) {
         let (is, before) = (machine.read(&knob).unwrap_or_default(), target[&knob].clone());
@@ -206,8 +211,9 @@ pub(crate) fn give_back<S: Store>(
     };
     let given_back = before.iter().filter_map(given).collect();
     let left = foreign.iter().chain(&failed).cloned().collect();
-    journal.add(Record::Undone { sections: which.to_vec(), left })?;
-    Ok(Report { given_back, foreign, failed, by_restart: 0 })
+    unwritten.extend(journal.add(Record::Undone { sections: which.to_vec(), left }).err());
+    let unwritten = unwritten.pop().map(|problem| problem.to_string());
+    Ok(Report { given_back, foreign, failed, by_restart: 0, unwritten })
 }
 
 /// Gives back a section that ended before all was done, whoever did not finish it. None where all are finished.
@@ -260,6 +266,7 @@ pub(crate) fn undo<S: Store>(machine: &dyn Machine, journal: &mut Journal<S>, bo
     report.given_back.extend(more.given_back);
     report.foreign.extend(more.foreign);
     report.failed.extend(more.failed);
+    report.unwritten = report.unwritten.or(more.unwritten);
     report.by_restart = by_restart;
     Ok(report)
 }

@@ -148,6 +148,7 @@ pub(super) fn run(args: &Args, folder: &Path, boot: &str) -> Outcome<ExitCode> {
     // Who waits for that line may be gone before it reads the rest.
     let parent = started(args.process);
     let begun = uptime();
+    let mut told = false;
     loop {
         let journal = Desk::look(folder).sections()?;
         let section = journal.sections.get(args.section);
@@ -164,7 +165,9 @@ pub(super) fn run(args: &Args, folder: &Path, boot: &str) -> Outcome<ExitCode> {
                     && is_there(&section.begin)
                     && let Some(process) = Pid::from_raw(section.begin.process as i32)
                 {
-                    announce(&why);
+                    if !std::mem::replace(&mut told, true) {
+                        announce(&why);
+                    }
                     let _ = kill_process(process, Signal::KILL);
                 }
                 std::thread::sleep(LOOK);
@@ -192,6 +195,9 @@ fn give_back(journal: &mut super::journal::Journal<File>, section: usize, boot: 
         None => undo::give_back(&host, journal, &[section], why)?,
     };
     say(&format!("{} settings given back", report.given_back.len()));
+    if let Some(why) = &report.unwritten {
+        announce(why);
+    }
     for left in report.foreign.iter().chain(&report.failed) {
         announce(&format!("not given back: {}: {}", left.setting, left.why));
     }

@@ -267,7 +267,7 @@ pub(super) fn yaml(draft: &mut Draft<'_>, placement: &Placement) -> String {
     let nodes = facts.topology.nodes.len();
     let _ = writeln!(
         out,
-        "\n# At most 2 % of the memory, by workers.\nmax-pending-packets: {}\n\n\
+        "\n# At most 2 % of the memory, by workers. Of Suricata; Margay has no pool of packets.\nmax-pending-packets: {}\n\n\
          # {FLOWS} flows for each Gbit/s, {BURST} times as many in bursts and scans, {FLOW} bytes each; at most 10 % of the memory.\n\
          flow.memcap: {}\nflow.hash-size: {}\nflow.prealloc: {}\nflow.emergency-recovery: 30\n\n\
          # As many sessions; at most 10 %.\n\
