@@ -158,10 +158,11 @@ fn responses_to_requests_that_are_gone() {
     let mut config = AppConfig::default();
     config.http1.default.max_tx = 4;
     let mut f = Flow::new(80, config);
-    let head = |n: usize| format!("{} /{n} HTTP/1.1\r\nHost: h\r\n\r\n", if n % 3 == 0 { "HEAD" } else { "GET" });
+    let head =
+        |n: usize| format!("{} /{n} HTTP/1.1\r\nHost: h\r\n\r\n", if n.is_multiple_of(3) { "HEAD" } else { "GET" });
     f.say(ToServer, &numbered(0, 100, head));
     let response = |n: usize| {
-        let body = if n % 3 == 0 { "" } else { "abc" };
+        let body = if n.is_multiple_of(3) { "" } else { "abc" };
         format!("HTTP/1.1 200 OK\r\nX-Number: {n}\r\nContent-Length: 3\r\n\r\n{body}")
     };
     f.say(ToClient, &numbered(0, 100, response));

@@ -12,6 +12,7 @@ fn run(list: &[Coding], data: &[u8], size: usize) -> (Vec<u8>, Status) {
     let mut sink = |piece: &[u8]| {
         assert!(!piece.is_empty() && piece.len() <= SCRATCH, "a piece of {} bytes", piece.len());
         out.extend_from_slice(piece);
+        true
     };
     let mut decoder = Decoder::new(list, LIMITS);
     let mut status = Status::Ok;

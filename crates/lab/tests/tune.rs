@@ -412,6 +412,22 @@ fn without_root_what_cannot_be_done_is_named() {
     assert_eq!(applied.status.code(), Some(1), "{}", text(&applied));
     assert!(text(&applied).contains("it needs root"), "{}", text(&applied));
     assert!(tune(&["status"]).unwrap().status.success() && tune(&["verify"]).unwrap().status.success());
+    // What root applied is root's to read: plans are made without.
+    if root {
+        let state = folder.path().join("roots");
+        std::fs::create_dir(&state).unwrap();
+        std::fs::write(state.join("journal"), "").unwrap();
+        let nobody = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(state.join("journal"), nobody).unwrap();
+        let mut command = Command::new(&program);
+        command.args(["tune", "plan"]).uid(NOBODY).gid(NOBODY).env("MARGAY_TUNE_STATE", &state);
+        let plan = command.output().unwrap();
+        assert!(plan.status.success() && text(&plan).contains("not known: what was applied before"), "{}", text(&plan));
+        let mut command = Command::new(&program);
+        command.args(["tune", "undo"]).uid(NOBODY).gid(NOBODY).env("MARGAY_TUNE_STATE", &state);
+        let undo = command.output().unwrap();
+        assert!(!undo.status.success() && text(&undo).contains("it needs root"), "{}", text(&undo));
+    }
 }
 
 #[test]

@@ -258,8 +258,7 @@ fn acts(option: &str) -> bool {
             };
             let r = read("firewall", args);
             assert!(r.code() == 0, "{}", r.said());
-            let alone =
-                read("firewall-passive", &[option, &rules][..if option == "--firewall" { 1 } else { 2 }]);
+            let alone = read("firewall-passive", &[option, &rules][..if option == "--firewall" { 1 } else { 2 }]);
             assert!(alone.code() == 1 && alone.said().contains("firewall mode drops packets"), "{}", alone.said());
         }
         "--init-errors-fatal" => {

@@ -235,7 +235,7 @@ fn tricks() -> Vec<Trick> {
             after(probe)
         })
     });
-    all.push(trick("beyond the end of the window", { after(vec![client(NEXT, &[DECOY, &[b' '; 65_200]].concat())]) }));
+    all.push(trick("beyond the end of the window", after(vec![client(NEXT, &[DECOY, &[b' '; 65_200]].concat())])));
     // A connection that is over for the host.
     all.push(trick("another connection in the place of one", another()));
     // What was acknowledged before anybody looked at it, sent again with something else in it.

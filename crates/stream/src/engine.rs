@@ -8,7 +8,7 @@ use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
 use crate::doubt::{self, Spare};
 use crate::event::{StreamEvent, StreamEvents};
-use crate::peer::Assembly;
+use crate::peer::{Assembly, peer_flag};
 use crate::resume::Remembered;
 use crate::session::{Queued, TcpSession, TcpState, flag};
 use crate::states::restart;
@@ -337,16 +337,19 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
         return false;
     }
     let plainly = s.from == 0 && s.payload.is_empty() && s.options.fast_open.is_none();
-    if plainly && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
+    if plainly && !session.inline() && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
         return true;
     }
     // It was picked up from a SYN/ACK that nobody asked for, and here is who opens it.
     if session.state == TcpState::SynRecv && session.flags & flag::MIDSTREAM != 0 && s.from == 1 {
         return true;
     }
-    (session.state == TcpState::Closed
+    let over = (session.state == TcpState::Closed
         || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
-        && s.seq != session.peers[s.from].isn
+        && s.seq != session.peers[s.from].isn;
+    // Inline its end may not have arrived. Where the other side was heard, it says so itself: by a reset, or by its answer.
+    let other = &session.peers[s.to()];
+    over && (!session.inline() || other.has(peer_flag::RESET) || other.tcp_flags == 0)
 }
 
 /// The SYN of a new connection that the server answers with this packet, while the one before is not over as far as was seen. A server

@@ -207,7 +207,7 @@ impl StreamEngine {
     }
 
     /// Keeps the latest SYN of a client on a connection that is not over: the server may answer it.
-    fn note_syn(&self, session: &mut TcpSession, s: &Segment<'_>) {
+    pub(crate) fn note_syn(&self, session: &mut TcpSession, s: &Segment<'_>) {
         if s.from == 0 && !s.has(tcp::ACK) {
             session.queue.clear();
             session.queue.push(Queued::of(s));

@@ -276,7 +276,7 @@ impl TcpSession {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.app)
     }
 
-    const fn inline(&self) -> bool {
+    pub(crate) const fn inline(&self) -> bool {
         self.flags & flag::INLINE != 0
     }
     /// Whether data is looked at before it is acknowledged.

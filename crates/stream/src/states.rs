@@ -167,11 +167,23 @@ impl StreamEngine {
         if session.peers[s.from].has(peer_flag::GUESSED) {
             heard_of(&mut session.peers[s.from], s);
         }
+        if self.config.inline
+            && session.flags & flag::ASYNC != 0
+            && session.peers.iter().all(|p| p.tcp_flags != 0)
+            && !s.has(tcp::RST)
+        {
+            // Both sides are seen here after all.
+            session.flags &= !flag::ASYNC;
+        }
         let spurious = self.look_for_retransmission(session, s, out);
         if s.has(tcp::RST) && s.len() > 0 {
             self.event(out, E::RstWithData);
         }
         if session.state == TcpState::Closed {
+            // Inline it may open another connection: see `is_reuse`.
+            if self.config.inline && s.has(tcp::SYN) {
+                self.note_syn(session, s);
+            }
             if !self.goes_on(session, s) {
                 return false;
             }

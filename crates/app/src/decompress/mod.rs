@@ -11,7 +11,8 @@
 //! - Wrong checksums, lengths and reserved flags are told ([`Status::Broken`]), and change nothing.
 //!
 //! Every layer's output is counted against [`Limits`]: one that grows too much ends the decoding of the body, whichever
-//! layer it is. A clock is never read: `decompression-time-limit` is a number of bytes ([`Limits::work_of_time`]).
+//! layer it is. A clock is never read: `decompression-time-limit` is a number of bytes ([`Limits::work_of_time`]). Where nobody wants
+//! what comes out any more, nothing more is decoded.
 
 mod codings;
 mod flate;
@@ -196,10 +197,17 @@ struct Account {
     input: u64,
     work: u64,
     bomb: bool,
+    /// Nobody wants what comes out.
+    unwanted: bool,
     status: Option<Status>,
 }
 
 impl Account {
+    /// Nothing more is decoded.
+    const fn is_over(&self) -> bool {
+        self.bomb || self.unwanted
+    }
+
     fn say(&mut self, status: Status) {
         self.status = Some(self.status.unwrap_or(Status::Ok).worse(status));
     }
@@ -211,13 +219,14 @@ impl Account {
     }
 }
 
-type Sink<'a> = &'a mut dyn FnMut(&[u8]);
+/// Takes what comes out, and says whether more of it is wanted.
+type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 
 /// Hands `data` through layers to the sink.
 fn feed(layers: &mut [Layer], account: &mut Account, data: &[u8], sink: Sink<'_>) {
     match layers.split_first_mut() {
-        _ if data.is_empty() || account.bomb => (),
-        None => data.chunks(SCRATCH).for_each(sink),
+        _ if data.is_empty() || account.is_over() => (),
+        None => account.unwanted = !data.chunks(SCRATCH).all(&mut *sink),
         Some((layer, rest)) => layer.feed(rest, account, data, sink),
     }
 }
@@ -272,7 +281,7 @@ impl Layer {
     /// whether it has to be kept.
     fn run(&mut self, rest: &mut [Layer], account: &mut Account, all: &[u8], from: usize, sink: Sink<'_>) -> bool {
         let mut input = all.get(from..).unwrap_or(&[]);
-        while !account.bomb {
+        while !account.is_over() {
             let (give_up, status) = match self.engine.step(&mut input, &mut self.scratch) {
                 Step::NeedInput => return self.mode == Mode::Holding,
                 Step::Again { lied } => {
@@ -336,7 +345,7 @@ impl Layer {
     }
 
     fn finish(&mut self, rest: &mut [Layer], account: &mut Account, sink: Sink<'_>) {
-        if account.bomb || !matches!(self.mode, Mode::Holding | Mode::Decoding) {
+        if account.is_over() || !matches!(self.mode, Mode::Holding | Mode::Decoding) {
             return;
         }
         let hold = std::mem::take(&mut self.hold);
@@ -383,15 +392,16 @@ impl Decoder {
         self.layers.iter().map(layer).sum()
     }
 
-    /// Decodes a piece; what comes out is handed to `sink` in pieces of at most [`SCRATCH`] bytes.
-    pub fn push(&mut self, input: &[u8], sink: &mut dyn FnMut(&[u8])) -> Status {
+    /// Decodes a piece; what comes out is handed to `sink` in pieces of at most [`SCRATCH`] bytes, until it says that it wants no
+    /// more: then nothing is decoded any more, of this piece and of those that follow.
+    pub fn push(&mut self, input: &[u8], sink: &mut dyn FnMut(&[u8]) -> bool) -> Status {
         self.account.input = self.account.input.saturating_add(input.len() as u64);
         feed(&mut self.layers, &mut self.account, input, sink);
         self.status()
     }
 
     /// The body is at its end: what is left inside comes out.
-    pub fn finish(&mut self, sink: &mut dyn FnMut(&[u8])) -> Status {
+    pub fn finish(&mut self, sink: &mut dyn FnMut(&[u8]) -> bool) -> Status {
         let mut layers = &mut self.layers[..];
         while let Some((layer, rest)) = layers.split_first_mut() {
             layer.finish(rest, &mut self.account, sink);

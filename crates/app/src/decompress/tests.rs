@@ -52,6 +52,7 @@ fn run_with(codings: &[Coding], limits: Limits, pieces: &[&[u8]]) -> (Vec<u8>, S
     let mut sink = |piece: &[u8]| {
         assert!(!piece.is_empty() && piece.len() <= SCRATCH);
         out.extend_from_slice(piece);
+        true
     };
     let mut status = Status::Ok;
     for piece in pieces {
@@ -265,7 +266,7 @@ fn bombs_are_cut() {
     let (out, status) = run_with(&[Coding::Gzip], limits, &[&inner]);
     assert_eq!((out.len(), status), ((2 << 20) + SCRATCH, Status::Bomb));
     let mut decoder = Decoder::new(&[Coding::Gzip], limits);
-    assert_eq!(decoder.push(&inner, &mut |_| ()), Status::Bomb);
+    assert_eq!(decoder.push(&inner, &mut |_| true), Status::Bomb);
     assert_eq!(decoder.push(&inner, &mut |_| panic!("nothing more comes out")), Status::Bomb);
 }
 
@@ -284,7 +285,10 @@ fn waiting_for_output_ends() {
         let mut decoder = Decoder::new(&[coding], Limits::default());
         let mut out = Vec::new();
         for piece in &pieces {
-            decoder.push(piece, &mut |p| out.extend_from_slice(p));
+            decoder.push(piece, &mut |p| {
+                out.extend_from_slice(p);
+                true
+            });
             assert!(decoder.layers[0].hold.len() <= HOLD, "{what}");
         }
         assert_eq!(out, EICAR, "{what}");
@@ -346,5 +350,21 @@ proptest! {
         let limits = Limits { work, ..Limits::default() };
         let (out, _) = run_with(&codings, limits, &[&data]);
         prop_assert!(out.len() as u64 <= (work + SCRATCH as u64).max(data.len() as u64 + 2 * SCRATCH as u64) + work);
+    }
+}
+
+#[test]
+fn what_nobody_wants_is_not_decoded() {
+    for (coding, packed) in [(Coding::Gzip, gzip(&vec![0; 1 << 20])), (Coding::Deflate, zlib(&vec![0; 1 << 20]))] {
+        let mut decoder = Decoder::new(&[coding, coding][..1], Limits::default());
+        let mut out = 0;
+        let mut sink = |piece: &[u8]| {
+            out += piece.len();
+            out < 100_000
+        };
+        assert_eq!(decoder.push(&packed, &mut sink), Status::Ok);
+        assert_eq!(decoder.push(&packed, &mut sink), Status::Ok);
+        assert_eq!(decoder.finish(&mut sink), Status::Ok);
+        assert!((100_000..100_000 + SCRATCH).contains(&out), "{out}");
     }
 }

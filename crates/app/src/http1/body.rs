@@ -109,7 +109,10 @@ impl Body {
             self.out(cx, files, dir, data);
             return;
         };
-        let status = decoder.push(data, &mut |piece| self.out(cx, files, dir, piece));
+        let status = decoder.push(data, &mut |piece| {
+            self.out(cx, files, dir, piece);
+            self.wants_more(cx, files, dir)
+        });
         self.decoder = Some(decoder);
         self.events.extend(event(status));
         if status == Status::Bomb && self.opened && files.is_open(dir) {
@@ -124,7 +127,10 @@ impl Body {
             return;
         }
         if let Some(mut decoder) = self.decoder.take() {
-            let status = decoder.finish(&mut |piece| self.out(cx, files, dir, piece));
+            let status = decoder.finish(&mut |piece| {
+                self.out(cx, files, dir, piece);
+                self.wants_more(cx, files, dir)
+            });
             self.events.extend(event(status));
         }
         if let Some(mut multipart) = self.multipart.take() {
@@ -165,6 +171,13 @@ impl Body {
                 files.range_of(&mut cx.shared.files, cx.files, dir, key, *total, cx.time);
             }
         }
+    }
+
+    /// Whether somebody may want more of what is decoded: rules have all that they look at, no file goes on, and so much came out
+    /// that it would have been taken for a bomb if it were one.
+    fn wants_more(&self, cx: &BodyCx<'_>, files: &Files, dir: Direction) -> bool {
+        let file = self.multipart.is_some() || (self.opened && files.is_open(dir));
+        file || !self.limited || self.decoded <= cx.server.decompress.bomb
     }
 
     fn out(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, piece: &[u8]) {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
-use margay_stream::{FlowPrint, TcpState};
+use margay_stream::{FlowPrint, TcpSession, TcpState};
 
 use super::app::{Heard, is_over};
 use super::tcp::{Seen, is_established};
@@ -26,7 +26,7 @@ impl Rest {
         // What was not let through was not said.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         let mut inspected = false;
-        if flow.ext.tcp.is_some() && flow.core.action != FlowAction::Pass && !dropped {
+        if carries(&flow) && flow.core.action != FlowAction::Pass && !dropped {
             // What was heard before is looked at before what the end brings.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
                 inspected |= self.flush(&mut flow, Direction::ToServer, Heard::default());
@@ -141,6 +141,14 @@ impl Rest {
             self.log_app(&packet, flow, true, inspected);
         }
     }
+}
+
+/// Whether something of a flow's streams may be left to inspect: nothing is of a connection that carried no data, of which a
+/// scan or a flood makes thousands.
+fn carries(flow: &Flow<FlowExt>) -> bool {
+    let left = |t: &TcpSession, d| t.needs_flush(d) || t.app_data(d, true).is_some();
+    let any = |t: &TcpSession| [Direction::ToServer, Direction::ToClient].into_iter().any(|d| left(t, d));
+    flow.ext.tcp.as_deref().is_some_and(|t| flow.ext.app.is_some() || any(t))
 }
 
 /// A TCP packet without payload in direction `dir` of a flow, for alerts about what was left of its stream.

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 use super::apply::{self, Done, Stopped};
-use super::facts::Facts;
+use super::facts::{Facts, Missing};
 use super::host::Host;
 use super::journal::{self, Begin, Desk, Journal, Section, Store};
 use super::knob::Machine;
@@ -116,7 +116,11 @@ impl Here {
 /// Facts with what drivers made of earlier plans.
 pub(super) fn facts_now(host: &Host, config: Option<&Path>) -> Outcome<Facts> {
     let mut facts = found(host, host.tree(), config)?;
-    facts.rounded = Desk::look(&journal::folder()).sections()?.rounded(&Here::now().boot);
+    match Desk::look(&journal::folder()).sections() {
+        Ok(journal) => facts.rounded = journal.rounded(&Here::now().boot),
+        // It is root's. What drivers rounded looks as if it were still to be done.
+        Err(why) => facts.missing.push(Missing { what: "what was applied before".to_owned(), why: why.to_string() }),
+    }
     Ok(facts)
 }
 

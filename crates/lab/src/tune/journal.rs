@@ -325,10 +325,11 @@ impl Desk {
     /// # Errors
     /// Where the folder cannot be made, or somebody else changes something right now.
     pub(crate) fn take(folder: &Path, patient: bool) -> Outcome<Desk> {
-        std::fs::create_dir_all(folder).map_err(|e| Problem::file("make", folder, e))?;
+        let hint = if rustix::process::geteuid().is_root() { "" } else { " (it needs root)" };
+        std::fs::create_dir_all(folder).map_err(|e| Problem::file("make", folder, format!("{e}{hint}")))?;
         let path = folder.join("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(|e| Problem::file("open", &path, e))?;
+        let file = file.map_err(|e| Problem::file("open", &path, format!("{e}{hint}")))?;
         let tries = if patient { 100 } else { 1 };
         for _ in 0..tries {
             match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
