@@ -29,7 +29,7 @@ setup: ## install the system packages that are missing
 	@tools/setup
 
 build: setup ## build for release
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package margay --package margay-lab
 
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
