@@ -620,9 +620,7 @@ fn data_that_was_acknowledged_before_it_was_seen_is_available_at_once() {
     // Five bytes are lost, and acknowledged.
     b.send(&pkt(ToServer, ACK, 1001, 5009, b""));
     assert_eq!(b.read(ToClient, false), "");
-    let out = b.send(&pkt(ToClient, ACK, 5009, 1001, b"three"));
-    assert!(out.new_data[1]);
-    assert_eq!(events(&out), ["reassembly_seq_gap"]);
+    b.send(&pkt(ToClient, ACK, 5009, 1001, b"three"));
     // The hole is known now; the data behind it waits for its own acknowledgment.
     assert_eq!(b.read(ToClient, false), "<5>");
     b.send(&pkt(ToServer, ACK, 1001, 5014, b""));
