@@ -68,13 +68,25 @@ instructions-accept: build ## take what the run takes now as the accepted figure
 	@tools/setup valgrind
 	@tools/instructions $(RELEASE) --accept
 
+adversarial: build ## what attacks on time and memory cost beside ordinary traffic, and their peak of memory; ADVERSARIAL="--only half-open"
+	@tools/setup valgrind
+	@tools/adversarial $(RELEASE) $(ADVERSARIAL)
+
+adversarial-quick: build ## the same in small: instructions only (bench/adversarial.json)
+	@tools/setup valgrind
+	@tools/adversarial $(RELEASE) --quick $(ADVERSARIAL)
+
+adversarial-accept: build ## take what attacks cost now as what they may cost; the commit says why
+	@tools/setup valgrind
+	@tools/adversarial $(RELEASE) --quick --accept
+
 portable: setup ## no path for one kind of processor alone: the matching's tests, and the core cases, with the feature `portable`
 	@tools/check-portable
 	$(CARGO) clippy --locked --package margay-detect --features portable -- -D warnings
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance instructions adversarial-quick portable ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 
