@@ -32,6 +32,10 @@ impl StreamEngine {
             out.in_stream = true;
             out.rewrite |= self.config.inline && says_something_else(&session.peers[s.from], s);
         } else {
+            if s.from == 0 && session.flags & flag::UNTAKEN != 0 {
+                session.flags &= !flag::UNTAKEN;
+                out.untaken = true;
+            }
             self.insert(session, s, out);
             if self.config.inline {
                 // Its data is looked at now, also what the hole before it makes of it.
@@ -172,8 +176,8 @@ impl StreamEngine {
         if at_once && d.buffer.end() > FLOAT_KEPT {
             peer.flags &= !peer_flag::FLOATING;
         }
-        // What waited for it may have been acknowledged.
-        if seq::gt(peer.last_ack, s.seq) {
+        // Its receiver may have acknowledged some of it before, or all that is before it.
+        if seq::geq(peer.last_ack, s.seq) {
             peer.take_acknowledged();
         }
         if different {
