@@ -29,7 +29,7 @@ setup: ## install the system packages that are missing
 	@tools/setup
 
 build: setup ## build for release
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package margay --package margay-lab
 
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
@@ -37,7 +37,7 @@ demo: build ## run the engine on a small capture and show what it found
 lint: ## formatting and lints, of the fuzz targets too
 	@tools/setup lints
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
 unit: setup ## unit, integration and property tests
@@ -58,7 +58,7 @@ conformance-autofp: build ## the same with three workers, by every scheduler
 	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done
 
 fuzz-replay: setup ## every file of the fuzz corpora through its target
-	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay
+	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay --test corpus
 
 instructions: build ## instructions of a small fixed run beside those accepted so far (bench/instructions.json)
 	@tools/setup valgrind

@@ -122,8 +122,10 @@ fn a_body_that_is_stored() {
 #[test]
 fn what_is_left_when_a_flow_ends() {
     use made::{ACK, Capture, PUSH, Side};
+    /// What is sent, and whether the word is in what is left.
+    type Ending = (&'static str, fn(&mut Capture), bool);
     const WORD: &[u8] = b".....evil-attack.....";
-    let all: [(&str, fn(&mut Capture), bool); 6] = [
+    let all: [Ending; 6] = [
         ("nothing", |c| c.open(0, (4000, 9999), (1000, 5000)), false),
         (
             "not acknowledged",

@@ -39,7 +39,7 @@ impl Rest {
             }
             if heard.full {
                 let looked;
-                (heard, looked) = self.work_off_at_end(&mut flow);
+                (heard, looked) = self.work_off_at_end(&mut flow, heard);
                 inspected |= looked;
             }
             if let Some(proto) = heard.failed {
