@@ -78,9 +78,9 @@ adversarial: build ## what attacks on time and memory cost beside ordinary traff
 	@tools/setup valgrind
 	@tools/adversarial $(RELEASE) $(ADVERSARIAL)
 
-adversarial-quick: build ## the same in small: instructions only (bench/adversarial.json)
+adversarial-quick: build ## instructions of some of these attacks, on small captures; ADVERSARIAL="--only many-headers"
 	@tools/setup valgrind
-	@tools/adversarial $(RELEASE) --quick $(ADVERSARIAL)
+	@tools/adversarial $(RELEASE) --quick $(or $(ADVERSARIAL),--sample)
 
 adversarial-accept: build ## take what attacks cost now as what they may cost; the commit says why
 	@tools/setup valgrind
