@@ -29,7 +29,7 @@ setup: ## install the system packages that are missing
 	@tools/setup
 
 build: setup ## build for release
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package margay --package margay-lab
 
 demo: build ## run the engine on a small capture and show what it found
 	@tools/demo $(RELEASE)
@@ -37,7 +37,7 @@ demo: build ## run the engine on a small capture and show what it found
 lint: ## formatting and lints, of the fuzz targets too
 	@tools/setup lints
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
 unit: setup ## unit, integration and property tests
@@ -58,7 +58,7 @@ conformance-autofp: build ## the same with three workers, by every scheduler
 	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done
 
 fuzz-replay: setup ## every file of the fuzz corpora through its target
-	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay
+	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay --test corpus
 
 instructions: build ## instructions of a small fixed run beside those accepted so far (bench/instructions.json)
 	@tools/setup valgrind
@@ -68,13 +68,25 @@ instructions-accept: build ## take what the run takes now as the accepted figure
 	@tools/setup valgrind
 	@tools/instructions $(RELEASE) --accept
 
+adversarial: build ## what attacks on time and memory cost beside ordinary traffic, and their peak of memory; ADVERSARIAL="--only half-open"
+	@tools/setup valgrind
+	@tools/adversarial $(RELEASE) $(ADVERSARIAL)
+
+adversarial-quick: build ## the same in small: instructions only (bench/adversarial.json)
+	@tools/setup valgrind
+	@tools/adversarial $(RELEASE) --quick $(ADVERSARIAL)
+
+adversarial-accept: build ## take what attacks cost now as what they may cost; the commit says why
+	@tools/setup valgrind
+	@tools/adversarial $(RELEASE) --quick --accept
+
 portable: setup ## no path for one kind of processor alone: the matching's tests, and the core cases, with the feature `portable`
 	@tools/check-portable
 	$(CARGO) clippy --locked --package margay-detect --features portable -- -D warnings
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance instructions portable ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance instructions adversarial-quick portable ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 

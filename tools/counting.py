@@ -15,6 +15,8 @@ CONFIGURATIONS = {
     # Reading, decoding, flows, streams and protocols; nothing is looked for and nothing written.
     'plain': 'outputs: []\n',
     'alerts': 'outputs:\n  - eve-log: {enabled: yes, filetype: regular, filename: eve.json, types: [alert]}\n',
+    # The same, and the counters at the end.
+    'counted': 'outputs:\n  - eve-log: {enabled: yes, filetype: regular, filename: eve.json, types: [alert, stats]}\n',
     # All that the configuration writes.
     'full': '',
 }

@@ -280,3 +280,23 @@ def continuations(wire):
         c.say(0, frame2(1, 0, 1, b'\x82\x84\x86'))
         for _ in range(20):
             c.say(0, frame2(9, 0, 1, b'\x82') * 400)
+
+
+@attack('colliding-headers', caps=HTTP)
+def colliding_headers(wire):
+    """requests of as many headers as there may be, with names of one length that begin, end and have in their middle the same"""
+    while not wire.full:
+        c = wire.connect(80)
+        lines = b''.join(b'x%04dm%04dx:1\r\n' % (n, n) for n in range(1000))
+        c.say(0, get(b'/', lines))
+        c.say(1, answer(b'', lines))
+
+
+@attack('null-headers', caps=HTTP)
+def null_headers(wire):
+    """the same with a null byte in each name, each at another place"""
+    while not wire.full:
+        c = wire.connect(80)
+        names = (b'x' * (n % 30) + b'\0' + b'x' * (n // 30) + b'\0' + b'x' * (63 - n % 30 - n // 30) for n in range(900))
+        c.say(0, get(b'/', b''.join(name + b':1\r\n' for name in names)))
+        c.say(1, answer(b''))

@@ -382,7 +382,7 @@ mod tests {
             let text = std::fs::read_to_string(&path).ok();
             assert!(
                 text == dictionary(target),
-                "{target}.dict is not up to date: cargo run -p margay-fuzz-replay --bin fuzz-dictionaries"
+                "{target}.dict is not up to date: cargo run -p margay-fuzz-replay --features tools --bin fuzz-dictionaries"
             );
         }
         let files = std::fs::read_dir(&folder).expect("fuzz/dictionaries").count();

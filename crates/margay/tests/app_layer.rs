@@ -199,42 +199,108 @@ fn datagrams_are_what_their_receiver_reads() {
     assert_eq!(names(&ran), ["right", "wrong", "none", "behind", "decoy", "real", "decoy"]);
 }
 
-/// One burst of more requests than a flow may have transactions: each is inspected and logged, passive and inline.
+/// Requests of HTTP, one of them an attack.
+fn requests(count: usize, marked: usize) -> Vec<u8> {
+    let path = |n| if n == marked { "evil-attack".into() } else { format!("{n}") };
+    (0..count).map(|n| format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", path(n))).collect::<String>().into_bytes()
+}
+
+/// One burst of more requests than a flow may have transactions: each is inspected and logged, passive and inline. An alert has the
+/// number of the packet with which the request was there: inline the one that completes it, else the acknowledgment.
 #[test]
 fn nothing_of_a_burst_goes_by() {
-    let requests = |marked: usize| {
-        let one = |n| {
-            format!(
-                "GET /{} HTTP/1.1\r\nHost: x\r\n\r\n",
-                if n == marked { "evil-attack".into() } else { format!("{n}") }
-            )
-        };
-        (0..3000).map(one).collect::<String>().into_bytes()
-    };
+    const COUNT: usize = 5000;
     let rules = "drop http any any -> any any (http.uri; content:\"/evil-attack\"; sid:1;)\n";
-    for (how, inline) in [("passive", false), ("inline", true)] {
+    for (how, inline, first_last) in [("passive", false, false), ("inline", true, false), ("hole", true, true)] {
         let more: &[&str] = if inline { &["--simulate-ips"] } else { &[] };
-        for marked in [0, 511, 512, 1024, 2999] {
+        for marked in [0, 511, 512, 1024, COUNT - 1] {
             let mut capture = Capture::new();
-            let (all, response) = (requests(marked), b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(3000));
+            let all = requests(COUNT, marked);
+            let response = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(COUNT);
             // All requests are there at once: none of them is acknowledged before the last one.
-            capture.burst(40_010, 80, &[(Client, &all), (Server, &response)]);
+            let acknowledged = capture.burst_in_order(40_010, 80, &[(Client, &all), (Server, &response)], first_last);
             let ran = run(&format!("burst-{how}-{marked}"), &capture, rules, more);
-            assert_eq!(ran.sids(), [1], "{how} {marked}");
+            let found = alerts(&ran);
+            assert_eq!(found.iter().map(|a| a.1).collect::<Vec<_>>(), [1], "{how} {marked}");
             assert_eq!(ran.counter("app_layer.error.http.parser") + ran.counter("app_layer.error.http.internal"), 0);
-            assert!(ran.counter("app_layer.tx_limit") > 0 || inline, "{how} {marked}");
             if inline {
-                assert_eq!(ran.events("flow")[0]["flow"]["action"], "drop", "{marked}");
-                assert!(ran.counter("ips.blocked") > 0, "{marked}");
+                // The hole is filled with the last packet before the acknowledgment.
+                if first_last || marked == COUNT - 1 {
+                    assert_eq!(found[0].0, acknowledged[0] - 1, "{how} {marked}");
+                }
+                let drops = ran.events("drop");
+                assert_eq!(drops[0]["pcap_cnt"], found[0].0, "{how} {marked}");
+                assert_eq!(ran.events("flow")[0]["flow"]["action"], "drop", "{how} {marked}");
+                assert!(ran.counter("ips.blocked") > 0, "{how} {marked}");
             } else {
+                assert_eq!(found[0].0, acknowledged[0], "{marked}");
+                assert!(ran.counter("app_layer.tx_limit") > 0, "{marked}");
                 // Requests that did not wait for their response are events of their own, and so are their responses.
                 let events = ran.events("http");
                 let requests = events.iter().filter(|e| e["http"]["url"] != "/libhtp::request_uri_not_seen").count();
                 let responses = events.iter().filter(|e| e["http"]["status"] == 200).count();
-                assert_eq!((requests, responses), (3000, 3000), "{marked}");
-                assert!(events.len() < 6000, "some were answered in time");
+                assert_eq!((requests, responses), (COUNT, COUNT), "{marked}");
+                assert!(events.len() < 2 * COUNT, "some were answered in time");
                 assert_eq!(ran.counter("app_layer.tx.http"), events.len() as u64, "{marked}");
             }
         }
+    }
+}
+
+/// The capture ends before the burst is acknowledged: it is inspected when the flow ends.
+#[test]
+fn a_burst_that_nobody_acknowledged_is_inspected_at_the_end() {
+    let rules = "alert http any any -> any any (http.uri; content:\"/evil-attack\"; sid:1;)\n";
+    for marked in [0, 1024, 4999] {
+        let mut capture = Capture::new();
+        capture.unanswered_burst(40_011, 80, &requests(5000, marked));
+        let ran = run(&format!("burst-end-{marked}"), &capture, rules, &[]);
+        assert_eq!(ran.sids(), [1], "{marked}");
+        assert_eq!(ran.events("http").len(), 5000, "{marked}");
+    }
+}
+
+/// Transactions whose files wait for a packet of the other direction to be logged are freed all the same.
+#[test]
+fn files_of_a_burst_are_logged() {
+    const COUNT: usize = 3000;
+    let rules = "alert http any any -> any any (flow:to_client; file.data; content:\"attack\"; sid:1;)\n";
+    let body = |n| if n == COUNT - 1 { "attack" } else { "hello!" };
+    let response = |n| format!("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n{}", body(n));
+    let all: String = (0..COUNT).map(response).collect();
+    let mut capture = Capture::new();
+    capture.burst(40_012, 80, &[(Client, &requests(COUNT, COUNT)), (Server, all.as_bytes())]);
+    let ran = run("burst-files", &capture, rules, &[]);
+    assert_eq!(ran.sids(), [1]);
+    assert_eq!(ran.counter("app_layer.error.http.internal"), 0);
+    assert_eq!(ran.events("fileinfo").len(), COUNT);
+}
+
+/// Flows that grow beyond `app-layer.memcap` lose their parser; the others go on. What all of them hold is given back in the end.
+#[test]
+fn memory_of_the_application_layer_has_a_limit() {
+    const FLOWS: u16 = 20;
+    let rules = "alert http any any -> any any (http.uri; content:\"/flow-\"; sid:1;)\n";
+    let mut capture = Capture::new();
+    for n in 0..FLOWS {
+        let request = format!("GET /flow-{n} HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(15_000));
+        capture.open_connection(41_000 + n, 80, &[Say(Client, request.as_bytes())], false);
+    }
+    for (memcap, inline) in [("150kb", false), ("150kb", true), ("10mb", false), ("0", false)] {
+        let set = format!("app-layer.memcap={memcap}");
+        let mut more = vec!["--set", &set];
+        more.extend(inline.then_some("--simulate-ips"));
+        let ran = run(&format!("memcap-{memcap}-{inline}"), &capture, rules, &more);
+        let lost = ran.counter("app_layer.memcap");
+        assert_eq!(ran.counter("app_layer.error.http.alloc"), lost, "{memcap} {inline}");
+        if memcap != "150kb" {
+            assert_eq!(lost, 0, "{memcap}");
+            assert_eq!(ran.sids().len(), usize::from(FLOWS), "{memcap}");
+            continue;
+        }
+        // The cap is room for a few of them: each holds 15 kB, and less than twice that.
+        assert!((u64::from(FLOWS) - 10..=u64::from(FLOWS) - 4).contains(&lost), "{lost} {inline}");
+        assert_eq!(ran.counter("ips.drop_reason.applayer_error"), if inline { lost } else { 0 });
+        assert_eq!(ran.counter("app_layer.memuse"), 0, "{inline}");
     }
 }

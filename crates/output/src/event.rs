@@ -278,9 +278,9 @@ impl<'a> Header<'a> {
     /// The header of an event about `packet`; flow, interface, file and variables are for the caller to add.
     ///
     /// The number in the capture is there for captured frames only, as with Suricata: what was taken out of a tunnel
-    /// has it in `tunnel`.
+    /// has it in `tunnel`. A packet that was made up to inspect what a captured frame brought has the number of that one.
     pub fn of(packet: &'a Packet<'a>) -> Self {
-        let captured = packet.recursion == 0 && packet.source == PacketSource::Wire;
+        let captured = packet.recursion == 0 && matches!(packet.source, PacketSource::Wire | PacketSource::StreamFlush);
         Header {
             time: packet.time,
             pcap_cnt: Some(packet.number).filter(|n| captured && *n > 0),

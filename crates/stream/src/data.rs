@@ -33,6 +33,8 @@ impl StreamEngine {
             out.rewrite |= self.config.inline && says_something_else(&session.peers[s.from], s);
         } else {
             self.insert(session, s, out);
+            // Some of it, or of a hole before it, may have been acknowledged before it was seen.
+            self.acknowledged(session, s.from, out);
             if self.config.inline {
                 // Its data is looked at now, also what the hole before it makes of it.
                 self.look_for_gap(session, s.from, out);

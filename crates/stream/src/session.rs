@@ -502,6 +502,11 @@ impl TcpSession {
         self.release(direction);
     }
 
+    /// Whether data of either direction was ever kept. Without it nothing is left to inspect when the flow ends.
+    pub fn has_data(&self) -> bool {
+        self.peers.iter().any(|p| p.data.is_some())
+    }
+
     /// Whether data of a direction is left that was not looked at: at the end of a flow the engine makes a packet for it.
     pub fn needs_flush(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction) else { return false };

@@ -609,3 +609,24 @@ fn numbers_that_may_be_next() {
         assert!(s.may_be_next(ToServer, 1001, 0) && !s.may_be_next(ToServer, 1000, 0));
     }
 }
+
+/// An acknowledgment reached the sensor before the data, or the data before it was lost: what comes next is available with its own
+/// packet, and does not wait for another acknowledgment.
+#[test]
+fn data_that_was_acknowledged_before_it_was_seen_is_available_at_once() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send_all(&[pkt(ToClient, ACK, 5001, 1001, b"one"), pkt(ToServer, ACK, 1001, 5004, b"")]);
+    assert_eq!(b.read(ToClient, false), "one");
+    // Five bytes are lost, and acknowledged.
+    b.send(&pkt(ToServer, ACK, 1001, 5009, b""));
+    assert_eq!(b.read(ToClient, false), "");
+    b.send(&pkt(ToClient, ACK, 5009, 1001, b"three"));
+    // The hole is known now; the data behind it waits for its own acknowledgment.
+    assert_eq!(b.read(ToClient, false), "<5>");
+    b.send(&pkt(ToServer, ACK, 1001, 5014, b""));
+    assert_eq!(b.read(ToClient, false), "three");
+    // The acknowledgment comes first, the data after it.
+    b.send(&pkt(ToServer, ACK, 1001, 5018, b""));
+    b.send(&pkt(ToClient, ACK, 5014, 1001, b"four"));
+    assert_eq!(b.read(ToClient, false), "four");
+}

@@ -35,7 +35,7 @@ pub const SCRATCH: usize = 16 << 10;
 const HOLD: usize = 128 << 10;
 
 /// Output for each byte of input from which on a body may be a bomb.
-const BOMB_RATIO: u64 = 2048;
+pub const BOMB_RATIO: u64 = 2048;
 
 /// Most layers of a [`Decoder`].
 pub const MAX_LAYERS: usize = 8;

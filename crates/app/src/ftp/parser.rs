@@ -1,7 +1,5 @@
 //! The state machine: whose reply it is, and which data connection was announced.
 
-use std::collections::VecDeque;
-
 use margay_flow::Direction;
 
 use crate::expect::{Awaited, Carries, Expect, ExpectedFlow};
@@ -16,10 +14,8 @@ use super::events::Event;
 use super::line::{self, Line};
 use super::tx::{FtpTx, Room};
 
-/// Most transactions where the configuration names no limit.
-const TXS_MAX: u32 = 1024;
-/// Most commands that were ended for want of room and whose replies are still to come.
-const ENDED_MAX: usize = 64 << 10;
+/// Most commands that wait for a reply where the configuration says 0.
+const TXS_MAX: usize = 1024;
 
 /// Most announcements of one packet that are told: what is beyond is not expected.
 const EXPECTED_MAX: usize = 1024;
@@ -78,10 +74,6 @@ pub(super) struct FtpParser {
     txs: TxList<FtpTx>,
     /// Number of the first that waits for its reply: all behind it do as well, for replies come in order.
     open: u64,
-    /// Commands before that one that were ended for want of room, and whose replies are still to come.
-    ended: VecDeque<Verb>,
-    /// The transaction of the reply to one of those, until all of it is there.
-    stand_in: Option<(u64, Verb)>,
     sides: [Side; 2],
     /// Within a reply of several lines.
     within: bool,
@@ -99,49 +91,37 @@ impl FtpParser {
         self.txs.get_mut(id)
     }
 
-    /// Most transactions.
-    fn most(cx: &Parse<'_>) -> usize {
+    /// Most commands that may wait for a reply (`max-tx`).
+    const fn most(cx: &Parse<'_>) -> usize {
         match cx.config.ftp.max_tx {
-            0 => TXS_MAX as usize,
+            0 => TXS_MAX,
             n => n as usize,
         }
     }
 
-    /// Makes room for the transaction of a command. Where there are as many as there may be the command that has waited longest
-    /// for its reply is ended: it goes once it was looked at.
+    /// Checks that the transaction of one more command fits. As many commands as may wait for a reply: the oldest of them gets
+    /// the event, and the parser gives up. As many answered ones as that again: those must be inspected and freed first.
     fn make_room(&mut self, cx: &mut Parse<'_>) -> Result<(), Outcome> {
-        self.has_room(cx)?;
-        if self.txs.len() < Self::most(cx) {
-            return Ok(());
-        }
-        self.skip_answered();
-        if self.open < self.txs.next() {
-            if self.ended.len() >= ENDED_MAX {
-                return Err(Outcome::Failed);
-            }
+        self.skip_freed();
+        let waiting = self.txs.next().saturating_sub(self.open);
+        if waiting >= Self::most(cx) as u64 {
             cx.shared.counters.tx_limit(AppProto::Ftp);
-            let id = self.open;
-            self.open += 1;
-            let verb = self.txs.get(id).map_or(Verb::Other, |tx| Verb::of(&tx.command));
-            self.ended.push_back(verb);
-            if let Some(tx) = self.get(id) {
+            if let Some(tx) = self.get(self.open) {
                 tx.event(Event::TooManyTransactions, Direction::ToServer);
-                tx.complete();
             }
+            return Err(Outcome::Failed);
         }
-        Ok(())
+        self.has_room(cx)
     }
 
-    /// What comes of one more transaction where there are so many that those which are complete must first go.
+    /// Whether one more transaction fits, answered ones included.
     fn has_room(&self, cx: &Parse<'_>) -> Result<(), Outcome> {
         if self.txs.len() >= Self::most(cx).saturating_mul(2) { Err(Outcome::Full) } else { Ok(()) }
     }
 
-    /// Finds the first transaction that waits for its reply: some of those between have one, or never will.
-    fn skip_answered(&mut self) {
-        while self.open < self.txs.next() && self.txs.get(self.open).is_none_or(|tx| tx.unasked) {
-            self.open += 1;
-        }
+    /// Moves [`FtpParser::open`] past transactions that were freed before their reply came.
+    fn skip_freed(&mut self) {
+        self.open = self.txs.next_id(self.open).unwrap_or(self.txs.next());
     }
 
     fn make(&mut self) -> u64 {
@@ -233,14 +213,8 @@ impl FtpParser {
         if code.more || code.digits[0] == b'1' {
             return Outcome::More;
         }
-        let verb = match self.stand_in.take() {
-            Some((_, verb)) => verb,
-            None => {
-                self.open += 1;
-                self.txs.get(id).map_or(Verb::Other, |tx| Verb::of(&tx.command))
-            }
-        };
-        let outcome = self.answered(cx, id, verb, code.digits, text);
+        self.open += 1;
+        let outcome = self.answered(cx, id, code.digits, text);
         if let Some(tx) = self.get(id) {
             tx.complete();
         }
@@ -250,32 +224,25 @@ impl FtpParser {
     /// The transaction of a line of the server; where there is none to which it could be a reply, one is made for it if it has
     /// a code.
     fn whose(&mut self, cx: &mut Parse<'_>, has_code: bool) -> Result<Option<u64>, Outcome> {
-        if let Some((id, _)) = self.stand_in {
-            return Ok(Some(id));
-        }
-        if self.ended.is_empty() {
-            self.skip_answered();
-            if self.open < self.txs.next() {
-                return Ok(Some(self.open));
-            }
+        self.skip_freed();
+        if self.open < self.txs.next() {
+            return Ok(Some(self.open));
         }
         if !has_code {
             return Ok(None);
         }
         self.has_room(cx)?;
-        let verb = self.ended.pop_front();
         let id = self.make();
         if let Some(tx) = self.get(id) {
             tx.base.one_sided(Direction::ToServer, super::COMPLETE);
-            tx.unasked = verb.is_some();
         }
-        self.stand_in = verb.map(|verb| (id, verb));
         Ok(Some(id))
     }
 
     /// The last reply to a command is there.
-    fn answered(&mut self, cx: &mut Parse<'_>, id: u64, verb: Verb, code: [u8; 3], text: &[u8]) -> Outcome {
+    fn answered(&mut self, cx: &mut Parse<'_>, id: u64, code: [u8; 3], text: &[u8]) -> Outcome {
         let Some(tx) = self.get(id) else { return Outcome::More };
+        let verb = Verb::of(&tx.command);
         let refused = matches!(code[0], b'4' | b'5');
         match verb {
             Verb::Passive | Verb::ExtendedPassive => {
@@ -383,7 +350,7 @@ impl Parser for FtpParser {
     }
 
     fn memory(&mut self) -> u64 {
-        self.txs.memory() + (self.ended.capacity() * size_of::<Verb>()) as u64
+        self.txs.memory()
     }
 
     transactions_in_list!();

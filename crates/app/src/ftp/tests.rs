@@ -195,10 +195,29 @@ fn too_many_wait() {
         t.free();
     }
     t.say(ToServer, "PWD\r\nPWD\r\nPWD\r\nPWD\r\nPWD\r\n");
-    // Those that wait longest are ended; the last one is not read before some are gone.
-    assert_eq!((t.outcome, t.parser.txs()), (Outcome::Full, 5..9));
-    let ended = |id| t.tx(id).base().events.as_slice() == [Event::TooManyTransactions as u8];
-    assert_eq!([5, 6, 7, 8].map(ended), [true, true, false, false]);
+    // The third one is not parsed, nor is anything behind it.
+    assert_eq!((t.outcome, t.parser.txs()), (Outcome::Failed, 5..7));
+    let events = |id| t.tx(id).base().events.as_slice();
+    assert_eq!(events(5), [Event::TooManyTransactions as u8]);
+    assert!(events(6).is_empty());
+    assert_eq!(t.shared.counters.tx_limit[AppProto::Ftp as usize], 1);
+}
+
+/// Commands that were answered are no reason to give up: the parser stops until they were inspected, and goes on.
+#[test]
+fn answered_commands_that_were_not_yet_freed_only_delay() {
+    let mut t = Talk::new(Config { max_tx: 1, ..Config::default() });
+    for _ in 0..2 {
+        t.say(ToServer, "PWD\r\n");
+        t.say(ToClient, "257 /\r\n");
+    }
+    t.say(ToServer, "NOOP\r\n");
+    assert_eq!((t.outcome, t.parser.txs()), (Outcome::Full, 0..2));
+    t.free();
+    t.say(ToServer, "NOOP\r\n");
+    assert_eq!((t.outcome, t.parser.txs()), (Outcome::More, 2..3));
+    assert!(t.tx(2).base().events.as_slice().is_empty());
+    assert_eq!(t.shared.counters.tx_limit[AppProto::Ftp as usize], 0);
 }
 
 #[test]

@@ -43,8 +43,6 @@ pub struct FtpTx {
     pub(super) bounce: bool,
     /// Whether a reply came.
     pub(super) answered: bool,
-    /// It is the reply to a command whose transaction is gone.
-    pub(super) unasked: bool,
     reply_bytes: usize,
     /// Memory that was last counted for it.
     counted: u64,

@@ -1,6 +1,6 @@
 //! Bodies: out of their coding, into a window for rules and into a file.
 
-use crate::decompress::{Decoder, Status, codings};
+use crate::decompress::{BOMB_RATIO, Decoder, Status, codings};
 use crate::file::Files;
 use crate::http1::config::ServerConfig;
 use crate::http1::events::Event;
@@ -173,11 +173,18 @@ impl Body {
         }
     }
 
-    /// Whether somebody may want more of what is decoded: rules have all that they look at, no file goes on, and so much came out
-    /// that it would have been taken for a bomb if it were one.
-    fn wants_more(&self, cx: &BodyCx<'_>, files: &Files, dir: Direction) -> bool {
+    /// Whether more of a coded body is decoded: for rules up to their limit, for a file to its end. Behind both it is decoded only to
+    /// tell a bomb, which takes `compression-bomb-limit`, or less where it has grown as much as only a bomb does.
+    fn wants_more(&mut self, cx: &BodyCx<'_>, files: &Files, dir: Direction) -> bool {
         let file = self.multipart.is_some() || (self.opened && files.is_open(dir));
-        file || !self.limited || self.decoded <= cx.server.decompress.bomb
+        if file || !self.limited {
+            return true;
+        }
+        if self.decoded > self.transferred.saturating_mul(BOMB_RATIO) {
+            self.events.push(Event::Bomb);
+            return false;
+        }
+        self.decoded <= cx.server.decompress.bomb
     }
 
     fn out(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, piece: &[u8]) {

@@ -4,6 +4,8 @@
 //! repeated field are kept apart, linked to the first one, and joined when somebody asks for them: joining as they come would
 //! cost the square of their length.
 
+use super::header_index::{self, Index};
+
 /// Times a field may be repeated; more are dropped.
 const MAX_REPETITIONS: u16 = 64;
 /// No further field of the name.
@@ -45,6 +47,8 @@ pub(super) struct Headers {
     /// Names and values.
     text: Vec<u8>,
     list: Vec<Field>,
+    /// Where there are many, the names.
+    index: Option<Box<Index>>,
     /// The field that may be continued, without line ends.
     pending: Vec<u8>,
     has_pending: bool,
@@ -146,6 +150,7 @@ impl Headers {
             + self.text.capacity()
             + self.pending.capacity()
             + self.list.capacity() * std::mem::size_of::<Field>()
+            + self.index.as_ref().map_or(0, |i| size_of::<Index>() + i.memory())
     }
 
     /// Begins a field; the one before must have been finished.
@@ -220,6 +225,9 @@ impl Headers {
                 t.next = at;
             }
         }
+        if let Some(index) = self.index.as_mut().filter(|_| before.is_none()) {
+            index.add(name, at);
+        }
         let tag = tag(name);
         if self.list.capacity() == 0 {
             self.list.reserve_exact(FIELDS);
@@ -228,6 +236,13 @@ impl Headers {
         let name = self.put(name);
         let value = self.put(value);
         self.list.push(Field { tag, name, value, first: before.is_none(), next: NONE, tail: at, count: 1 });
+        if self.list.len() == header_index::FROM && self.index.is_none() {
+            let mut index = Box::<Index>::default();
+            for (i, f) in self.list.iter().enumerate().filter(|(_, f)| f.first) {
+                index.add(self.bytes(f.name), i as u32);
+            }
+            self.index = Some(index);
+        }
     }
 
     fn put(&mut self, bytes: &[u8]) -> (u32, u32) {
@@ -242,11 +257,24 @@ impl Headers {
 
     /// Number of the first field of a name, in any case.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        if let Some(index) = &self.index {
+            return self.find_in(index, name);
+        }
         if self.nulls {
             return self.list.iter().position(|f| f.first && same(self.bytes(f.name), name));
         }
         let tag = tag(name);
         self.list.iter().position(|f| f.tag == tag && f.first && same(self.bytes(f.name), name))
+    }
+
+    /// The same where there are many fields.
+    fn find_in(&self, index: &Index, name: &[u8]) -> Option<usize> {
+        let found = [index.exact(name), index.with_nulls(name)].into_iter().flatten().min()? as usize;
+        if self.list.get(found).is_some_and(|f| same(self.bytes(f.name), name)) {
+            return Some(found);
+        }
+        // Another name has the same 64 bits, which nobody can bring about.
+        self.list.iter().position(|f| f.first && same(self.bytes(f.name), name))
     }
 
     /// Value of the first field of a name.
@@ -306,8 +334,11 @@ impl Headers {
 
     /// Appends `Name: value` of the field of number `index`, counting names, not fields; false where there is none.
     pub(super) fn one(&self, index: usize, out: &mut Vec<u8>) -> bool {
-        let mut firsts = self.list.iter().enumerate().filter(|(_, f)| f.first);
-        let Some((i, f)) = firsts.nth(index) else { return false };
+        let first = match &self.index {
+            Some(many) => many.firsts.get(index).map(|&i| i as usize),
+            None => self.list.iter().enumerate().filter(|(_, f)| f.first).nth(index).map(|(i, _)| i),
+        };
+        let Some((i, f)) = first.and_then(|i| Some((i, self.list.get(i)?))) else { return false };
         out.extend_from_slice(self.bytes(f.name));
         out.extend_from_slice(b": ");
         self.join(i, out);
@@ -399,5 +430,29 @@ mod tests {
             h.finish(70);
         }
         assert_eq!(h.names().map(|n| h.values(n).count()).sum::<usize>(), 70);
+    }
+    proptest::proptest! {
+        /// With an index, fields are found that would be found without one.
+        #[test]
+        fn many_fields_are_found_as_few_are(names in proptest::collection::vec("[aAbB\\x00]{0,4}", 1..120)) {
+            let mut h = Headers::default();
+            let mut model: Vec<&[u8]> = Vec::new();
+            for name in names.iter().map(String::as_bytes) {
+                let before = model.iter().position(|found| same(found, trim(name)));
+                proptest::prop_assert_eq!(h.find(trim(name)).filter(|_| !h.is_empty()), before);
+                h.begin(&[name, b":x"].concat());
+                h.finish(0);
+                if h.list.len() > model.len() {
+                    model.push(trim(name));
+                }
+            }
+            proptest::prop_assert_eq!(h.index.is_some(), h.list.len() >= header_index::FROM);
+            let firsts: Vec<_> = h.names().map(<[u8]>::to_vec).collect();
+            for (n, name) in firsts.iter().enumerate() {
+                let mut one = Vec::new();
+                proptest::prop_assert!(h.one(n, &mut one) && one.starts_with(name));
+            }
+            proptest::prop_assert!(!h.one(firsts.len(), &mut Vec::new()));
+        }
     }
 }

@@ -7,6 +7,7 @@ mod buffers;
 mod chunked;
 mod config;
 pub mod events;
+mod header_index;
 mod headers;
 pub mod host;
 mod line;

@@ -41,8 +41,12 @@ const RECORD_MAX: usize = 64 << 10;
 pub(super) struct Pending {
     /// Each with the number of its transaction.
     list: VecDeque<(Asked, u64)>,
-    /// How many of them decide about bytes behind them.
-    doubts: usize,
+    /// Those of them that decide about bytes behind them, in the same order.
+    doubts: VecDeque<Asked>,
+    /// How many of them are DATA.
+    data: usize,
+    /// The transaction of the latest RSET, and how many commands were added behind it.
+    reset: Option<(u64, usize)>,
     /// Offset of the next byte of the client.
     at: u64,
     /// The client's bytes up to `at`, from the first that depends on a reply.
@@ -54,7 +58,9 @@ pub(super) struct Pending {
 impl Pending {
     /// Bytes of memory that it holds beyond its own size.
     pub(super) fn memory(&self) -> usize {
-        self.list.capacity() * size_of::<(Asked, u64)>() + self.record.capacity()
+        self.list.capacity() * size_of::<(Asked, u64)>()
+            + self.doubts.capacity() * size_of::<Asked>()
+            + self.record.capacity()
     }
 
     /// Offset of the next byte of the client.
@@ -71,13 +77,14 @@ impl Pending {
         self.list.front().map(|p| p.0)
     }
 
-    pub(super) fn has(&self, asked: Asked, id: u64) -> bool {
-        self.list.contains(&(asked, id))
+    /// Whether an RSET of the transaction waits for its reply; transactions are asked for in the order they began.
+    pub(super) fn has_reset(&self, id: u64) -> bool {
+        self.reset.is_some_and(|(of, behind)| of == id && behind < self.list.len())
     }
 
     /// Whether a DATA waits for its reply.
-    pub(super) fn has_data(&self) -> bool {
-        self.doubts > 0 && self.list.iter().any(|p| matches!(p.0, Asked::Data(_)))
+    pub(super) const fn has_data(&self) -> bool {
+        self.data > 0
     }
 
     /// Adds a command; whether one had to be forgotten for it.
@@ -87,7 +94,14 @@ impl Pending {
             self.pop();
             self.settle();
         }
-        self.doubts += usize::from(asked.from().is_some());
+        if asked.from().is_some() {
+            self.doubts.push_back(asked);
+            self.data += usize::from(matches!(asked, Asked::Data(_)));
+        }
+        self.reset = match (asked, self.reset) {
+            (Asked::Rset, _) => Some((id, 0)),
+            (_, before) => before.map(|(of, behind)| (of, behind.saturating_add(1))),
+        };
         self.list.push_back((asked, id));
         full
     }
@@ -100,22 +114,35 @@ impl Pending {
     /// Takes the command that a reply is to.
     pub(super) fn pop(&mut self) -> Option<(Asked, u64)> {
         let first = self.list.pop_front()?;
-        self.doubts -= usize::from(first.0.from().is_some());
+        if first.0.from().is_some() {
+            self.doubts.pop_front();
+            self.data -= usize::from(matches!(first.0, Asked::Data(_)));
+        }
         Some(first)
+    }
+
+    fn forget(&mut self) {
+        self.list.clear();
+        self.doubts.clear();
+        (self.data, self.reset) = (0, None);
+    }
+
+    /// The client's offset from which on bytes depend on a reply.
+    fn from(&self) -> Option<u64> {
+        self.doubts.front().and_then(|d| d.from())
     }
 
     /// Forgets all commands.
     pub(super) fn clear(&mut self) {
-        self.list.clear();
-        self.doubts = 0;
+        self.forget();
         self.settle();
     }
 
     /// The client sent these bytes, and they were read; kept where a reply decides about them, unless replies are `lost`.
     pub(super) fn sent(&mut self, bytes: &[u8], lost: bool) {
-        if self.doubts > 0 && !lost && !self.over {
+        if !self.doubts.is_empty() && !lost && !self.over {
             // The command itself decides about what is behind it.
-            let from = self.list.iter().find_map(|p| p.0.from()).unwrap_or(0);
+            let from = self.from().unwrap_or(0);
             let skip = usize::try_from(from.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
             let bytes = bytes.get(skip..).unwrap_or(&[]);
             if self.record.len() + bytes.len() > RECORD_MAX {
@@ -129,7 +156,7 @@ impl Pending {
 
     /// The server agreed: what was sent up to the next command that decides is not needed any more.
     pub(super) fn settle(&mut self) {
-        match self.list.iter().find_map(|p| p.0.from()) {
+        match self.from() {
             None => (self.record, self.over) = (Vec::new(), false),
             Some(from) => {
                 let kept = usize::try_from(self.at.saturating_sub(from)).unwrap_or(usize::MAX);
@@ -145,8 +172,7 @@ impl Pending {
         let mut record = std::mem::take(&mut self.record);
         let kept = usize::try_from(self.at.saturating_sub(from)).unwrap_or(usize::MAX);
         let whole = !std::mem::take(&mut self.over) && record.len() >= kept;
-        self.list.clear();
-        self.doubts = 0;
+        self.forget();
         if !whole {
             return None;
         }
@@ -159,6 +185,30 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reset_waits_until_its_reply() {
+        let mut p = Pending::default();
+        p.push(Asked::Other, 1);
+        p.push(Asked::Rset, 1);
+        assert!(p.has_reset(1) && !p.has_reset(2));
+        p.push(Asked::Data(5), 2);
+        p.push_front(Asked::Other, 1);
+        assert!(p.has_reset(1) && p.has_data());
+        for waits in [true, true, false] {
+            assert!(p.pop().is_some());
+            assert_eq!(p.has_reset(1), waits);
+        }
+        assert!(p.has_data() && p.pop().is_some() && !p.has_data());
+        // However many commands are added, the oldest goes without a look at the others.
+        p.push(Asked::Rset, 3);
+        for n in 0..PENDING_MAX {
+            assert_eq!((p.has_reset(3), p.push(Asked::Chunk(9), 4)), (true, n == PENDING_MAX - 1));
+        }
+        assert!(!p.has_reset(3) && p.list.len() == PENDING_MAX && p.doubts.len() == PENDING_MAX);
+        p.clear();
+        assert!(p.is_empty() && p.from().is_none());
+    }
 
     #[test]
     fn bytes_behind_a_command_are_kept_until_its_reply() {

@@ -107,7 +107,6 @@ pub(super) const KEYS: &[Key] = &[
     number("margay.watchdog.seconds", "30", (0, 86_400), "seconds", "After which a worker without progress is stuck; 0: nobody looks."),
     word("margay.watchdog.action", &["log", "abort"], "log", "What is done then."),
     flag_or("margay.writer-thread", &["auto"], "auto", "Whether a thread writes events; `auto`: where there are more processors than workers."),
-    number("margay.resumable-connections", "65536", (0, U32), "connections", "Connections that timed out, at most, which are remembered and followed again when they go on."),
     word("margay.numa", &["local", "bind"], "local", "Where the memory of workers is: on their own NUMA node where there is room, or there alone (`bind`; with `threading.set-cpu-affinity`).").shown_by("engine/src/live/numa.rs::a_threads_memory_is_bound"),
     flag_or("margay.workers", &["auto"], "auto", "Workers of a capture file with `autofp`, 1 to 256; `auto`: one for each processor, times `threading.detect-thread-ratio`.").like("5"),
     number("margay.move-difference", "256", (0, i64::MAX), "packets", "With `conservative` and `optimistic`: by how much another worker's queue must be shorter for a flow to go there."),

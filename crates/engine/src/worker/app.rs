@@ -280,9 +280,15 @@ impl Feeder<'_> {
                     }
                     let changes = app.session.changes();
                     let fed = app.session.data(&mut self.cx(false), d, bytes);
+                    // FTP's control connection stays one stream when TLS begins in it.
+                    let border = app.session.changes() != changes && app.session.before() != AppProto::Ftp;
                     if app.session.is_full() {
+                        // Both directions are offered again once there is room.
                         app.offered[d.index()] = 0;
                         self.consume(tcp, d, fed.consumed as u64);
+                        if border {
+                            tcp.raw_border();
+                        }
                         break;
                     }
                     if fed.again {
@@ -298,8 +304,7 @@ impl Feeder<'_> {
                     let left = fed.consumed < bytes.len();
                     let unknown = fed.again && fed.consumed == 0 && !app.session.proto.is_known();
                     self.consume(tcp, d, fed.consumed as u64);
-                    // FTP's control connection stays one stream when TLS begins in it.
-                    if app.session.changes() != changes && app.session.before() != AppProto::Ftp {
+                    if border {
                         tcp.raw_border();
                     }
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {

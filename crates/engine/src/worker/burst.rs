@@ -1,11 +1,11 @@
-//! More transactions in one piece of a stream than a flow may have: they are worked off in turns.
+//! More transactions in one piece of a stream than a flow may have: the worker takes them in turns.
 //!
-//! A parser that has as many transactions as its limit allows stops where it is ([`margay_app::Outcome::Full`]). What there is is
-//! then inspected in both directions, logged and freed, and the parser goes on with what was left, until all that the packet
-//! brought is parsed. So a burst costs no more memory than the limit, and nothing of it goes by unseen.
+//! A parser that has as many transactions as its limit allows stops where it is ([`margay_app::Outcome::Full`]). The worker then
+//! inspects the transactions of both directions, logs and frees them, and the parser goes on with what is left, until all that the
+//! packet brought is parsed. A burst costs no more memory than the limit, and all of it is inspected before the packet's verdict.
 
-use margay_flow::{Direction, Flow, FlowAction};
-use margay_packet::Packet;
+use margay_flow::{Direction, Flow, FlowAction, FlowCore};
+use margay_packet::{Packet, PacketSource};
 
 use super::app::Heard;
 use super::end::{HEADERS, pseudo};
@@ -34,8 +34,8 @@ impl Mark {
 }
 
 impl Rest {
-    /// Works off what a parser could not take of a packet's data, for it had too many transactions. What rules decide about
-    /// these is decided for the packet.
+    /// Parses what is left of a packet's data in turns, because the parser had too many transactions. What rules decide about
+    /// them is decided for the packet, and its number is that of their events.
     #[cold]
     pub(super) fn work_off(
         &mut self,
@@ -45,38 +45,43 @@ impl Rest {
         seen: &mut Seen,
         fate: &mut Fate,
     ) {
+        // The first turn's was inspected with the packet.
+        let mut heard = Heard::default();
         loop {
             let before = Mark::of(flow);
-            if !self.inspect_burst(flow, dir, fate) {
+            if !self.inspect_burst(packet.number, flow, dir, heard, fate) {
                 return;
             }
             self.log_app(packet, flow, false, fate.inspected);
-            let heard = self.feed_tcp(flow, dir, false);
+            self.log_made_up(packet.number, flow, dir.reverse(), fate.inspected);
+            heard = self.feed_tcp(flow, dir, false);
+            self.log_recognition(packet, flow, heard.events);
             seen.bypass |= heard.bypass;
             let failed = if heard.full && Mark::of(flow) == before { self.stuck(flow) } else { heard.failed };
             if let Some(proto) = failed {
                 self.parser_failed(proto, flow, fate, seen);
             }
             if !heard.full || failed.is_some() {
-                self.inspect_burst(flow, dir, fate);
+                self.inspect_burst(packet.number, flow, dir, heard, fate);
                 return;
             }
         }
     }
 
-    /// The same at the end of a flow, with all that is left of it: whether rules looked at anything.
+    /// The same at the end of a flow, with all that is left of it. Returns what the last turn brought, which is still to be
+    /// inspected, and whether rules looked at anything.
     #[cold]
-    pub(super) fn work_off_at_end(&mut self, flow: &mut Flow<FlowExt>) -> (Heard, bool) {
+    pub(super) fn work_off_at_end(&mut self, flow: &mut Flow<FlowExt>, mut heard: Heard) -> (Heard, bool) {
         let mut inspected = false;
         loop {
             let before = Mark::of(flow);
             let mut fate = Fate::default();
-            self.inspect_burst(flow, Direction::ToServer, &mut fate);
+            self.inspect_burst(0, flow, Direction::ToClient, heard, &mut fate);
             inspected |= fate.inspected;
-            let core = flow.core.clone();
-            let mut bytes = [0u8; HEADERS];
-            self.log_app(&pseudo(&core, Direction::ToServer, self.now, &mut bytes), flow, false, fate.inspected);
-            let mut heard = self.feed_tcp(flow, Direction::ToClient, true);
+            for d in [Direction::ToServer, Direction::ToClient] {
+                self.log_made_up(0, flow, d, fate.inspected);
+            }
+            heard = self.feed_tcp(flow, Direction::ToClient, true);
             if heard.full && Mark::of(flow) == before {
                 heard.failed = self.stuck(flow);
                 return (heard, inspected);
@@ -87,19 +92,27 @@ impl Rest {
         }
     }
 
-    /// Inspects the transactions of both directions with packets made up for it; `false` where the packet at hand, or its
-    /// flow, is dropped by now.
-    fn inspect_burst(&mut self, flow: &mut Flow<FlowExt>, dir: Direction, fate: &mut Fate) -> bool {
+    /// Inspects the transactions of both directions, with packets made up for it that have the `number` of the packet at hand.
+    /// `heard` is what the last turn brought in direction `dir`. Returns `false` where the packet or its flow is dropped by now.
+    fn inspect_burst(
+        &mut self,
+        number: u64,
+        flow: &mut Flow<FlowExt>,
+        dir: Direction,
+        heard: Heard,
+        fate: &mut Fate,
+    ) -> bool {
         let passes = (fate.pass || flow.core.action == FlowAction::Pass) && !self.firewall;
         if self.detect.is_none() || passes {
             return true;
         }
-        for d in [dir, dir.reverse()] {
+        for d in [Direction::ToServer, Direction::ToClient] {
+            let heard = if d == dir { heard } else { Heard::default() };
             let mut bytes = [0u8; HEADERS];
             let core = flow.core.clone();
-            let packet = pseudo(&core, d, self.now, &mut bytes);
+            let packet = self.of_burst(number, &core, d, &mut bytes);
             let established = is_established(flow.core.state);
-            let seen = Seen { in_stream: true, established, ..Seen::default() };
+            let seen = Seen { in_stream: true, established, heard, ..Seen::default() };
             let mut own = Fate::default();
             self.detect_in_flow(&packet, flow, d, &seen, &mut own);
             fate.add(own);
@@ -110,7 +123,21 @@ impl Rest {
         true
     }
 
-    /// A parser comes no further: its transactions do not go.
+    /// Logs and frees transactions as with a packet in direction `d`. Files are logged with a packet of their direction, and a
+    /// transaction stays as long as one of its files waits: a turn needs a packet of each direction.
+    fn log_made_up(&mut self, number: u64, flow: &mut Flow<FlowExt>, d: Direction, inspected: bool) {
+        let core = flow.core.clone();
+        let mut bytes = [0u8; HEADERS];
+        let packet = self.of_burst(number, &core, d, &mut bytes);
+        self.log_app(&packet, flow, false, inspected);
+    }
+
+    /// A packet in direction `d` for a turn: without a payload, with the `number` of the packet that brought the burst.
+    fn of_burst<'a>(&self, number: u64, core: &FlowCore, d: Direction, bytes: &'a mut [u8; HEADERS]) -> Packet<'a> {
+        Packet { number, source: PacketSource::StreamFlush, ..pseudo(core, d, self.now, bytes) }
+    }
+
+    /// The parser does not get any further, because its transactions are not freed: it fails.
     fn stuck(&mut self, flow: &mut Flow<FlowExt>) -> Option<margay_app::AppProto> {
         let app = flow.ext.app.as_deref_mut()?;
         self.app.fail(&flow.core, app, self.now);

@@ -222,7 +222,8 @@ impl Rest {
             self.log_alerts(packet, flow.zip(dir), *fate);
         }
         self.log_metadata(packet, flow.map(|f| &f.core));
-        if verdict.tagged && packet.source != PacketSource::StreamFlowTimeout {
+        let made_up = matches!(packet.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush);
+        if verdict.tagged && !made_up {
             self.log_tagged(packet, flow);
         }
     }

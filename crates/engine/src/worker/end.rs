@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
-use margay_stream::{FlowPrint, TcpSession, TcpState};
+use margay_stream::{FlowPrint, TcpState};
 
 use super::app::{Heard, is_over};
 use super::tcp::{Seen, is_established};
@@ -39,7 +39,7 @@ impl Rest {
             }
             if heard.full {
                 let looked;
-                (heard, looked) = self.work_off_at_end(&mut flow);
+                (heard, looked) = self.work_off_at_end(&mut flow, heard);
                 inspected |= looked;
             }
             if let Some(proto) = heard.failed {
@@ -143,12 +143,10 @@ impl Rest {
     }
 }
 
-/// Whether something of a flow's streams may be left to inspect: nothing is of a connection that carried no data, of which a
-/// scan or a flood makes thousands.
+/// Whether something of a flow's streams may be left to inspect. A connection that carried no data has nothing; a scan or a flood
+/// makes thousands of these.
 fn carries(flow: &Flow<FlowExt>) -> bool {
-    let left = |t: &TcpSession, d| t.needs_flush(d) || t.app_data(d, true).is_some();
-    let any = |t: &TcpSession| [Direction::ToServer, Direction::ToClient].into_iter().any(|d| left(t, d));
-    flow.ext.tcp.as_deref().is_some_and(|t| flow.ext.app.is_some() || any(t))
+    flow.ext.tcp.as_deref().is_some_and(|t| flow.ext.app.is_some() || t.has_data())
 }
 
 /// A TCP packet without payload in direction `dir` of a flow, for alerts about what was left of its stream.

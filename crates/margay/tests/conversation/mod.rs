@@ -178,8 +178,20 @@ impl Capture {
         }
     }
 
-    /// A connection in which a side sends all that it has to say before the other one acknowledges any of it.
-    pub(crate) fn burst(&mut self, client_port: u16, server_port: u16, turns: &[(Side, &[u8])]) {
+    /// A connection in which a side sends all that it has to say before the other one acknowledges any of it. Returns the numbers
+    /// of the packets that acknowledge it, one for each turn.
+    pub(crate) fn burst(&mut self, client_port: u16, server_port: u16, turns: &[(Side, &[u8])]) -> Vec<u64> {
+        self.burst_in_order(client_port, server_port, turns, false)
+    }
+
+    /// The same; with `first_last` the first segment of each turn comes after the others.
+    pub(crate) fn burst_in_order(
+        &mut self,
+        client_port: u16,
+        server_port: u16,
+        turns: &[(Side, &[u8])],
+        first_last: bool,
+    ) -> Vec<u64> {
         let ports = [client_port, server_port];
         let mut next = [1000u32, 5000];
         // Windows are scaled by 2^10, so that all of it fits.
@@ -190,16 +202,38 @@ impl Capture {
         self.segment(Client, ports, next[0], next[1], 0x10, &[]);
         // The windows of the handshake are not scaled yet (RFC 7323 section 2.2).
         self.segment(Server, ports, next[1], next[0], 0x10, &[]);
+        let mut acknowledged = Vec::new();
         for &(side, data) in turns {
-            for piece in data.chunks(SEGMENT) {
-                self.segment(side, ports, next[side.index()], next[side.other().index()], 0x18, piece);
-                next[side.index()] = next[side.index()].wrapping_add(piece.len() as u32);
+            let start = next[side.index()];
+            let mut pieces: Vec<(u32, &[u8])> =
+                data.chunks(SEGMENT).enumerate().map(|(i, p)| ((i * SEGMENT) as u32, p)).collect();
+            if first_last {
+                pieces.rotate_left(1);
             }
+            for (at, piece) in pieces {
+                self.segment(side, ports, start.wrapping_add(at), next[side.other().index()], 0x18, piece);
+            }
+            next[side.index()] = start.wrapping_add(data.len() as u32);
             self.segment(side.other(), ports, next[side.other().index()], next[side.index()], 0x10, &[]);
+            acknowledged.push(u64::from(self.packets));
         }
         self.segment(Client, ports, next[0], next[1], 0x11, &[]);
         self.segment(Server, ports, next[1], next[0].wrapping_add(1), 0x11, &[]);
         self.segment(Client, ports, next[0].wrapping_add(1), next[1].wrapping_add(1), 0x10, &[]);
+        acknowledged
+    }
+
+    /// A connection of which the capture ends when the client has sent this, before any of it is acknowledged.
+    pub(crate) fn unanswered_burst(&mut self, client_port: u16, server_port: u16, data: &[u8]) {
+        let ports = [client_port, server_port];
+        let scaled: &[u8] = &[3, 3, 10, 0];
+        self.segment_with(Client, ports, 1000, 0, 2, scaled, &[]);
+        self.segment_with(Server, ports, 5000, 1001, 0x12, scaled, &[]);
+        self.segment(Client, ports, 1001, 5001, 0x10, &[]);
+        self.segment(Server, ports, 5001, 1001, 0x10, &[]);
+        for (i, piece) in data.chunks(SEGMENT).enumerate() {
+            self.segment(Client, ports, 1001 + (i * SEGMENT) as u32, 5001, 0x18, piece);
+        }
     }
 
     pub(crate) fn datagram(&mut self, d: Datagram<'_>) {
