@@ -9,6 +9,7 @@ mod compare;
 mod cpus;
 mod engine;
 mod ethtool;
+mod isolate;
 mod load;
 mod made;
 mod monitor;
@@ -49,8 +50,13 @@ enum Command {
     #[command(subcommand)]
     Tune(tune::Tune),
     Clean(made::Args),
+    Clock(isolate::ClockArgs),
     #[command(hide = true)]
     SimEngine(sim::Args),
+    #[command(hide = true)]
+    Inside(isolate::InsideArgs),
+    #[command(hide = true)]
+    ClockLoop(isolate::LoopArgs),
 }
 
 /// `margay tune`.
@@ -97,7 +103,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Parallel(args) => parallel::run(&args),
         Command::Tune(command) => tune::run(command),
         Command::Clean(args) => made::run(&args),
+        Command::Clock(args) => isolate::run_clock(&args),
         Command::SimEngine(args) => sim::run(&args),
+        Command::Inside(args) => isolate::run_inside(&args),
+        Command::ClockLoop(args) => isolate::run_loop(&args),
     };
     ended("margay lab", outcome)
 }

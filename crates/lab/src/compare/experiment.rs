@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use margay_config::{Config, Node};
 
+use super::study::Study;
 use crate::cpus::Shared;
 use crate::engine::{Contract, Options, only, read_duration};
+use crate::isolate::{Apart, Kind as Isolation};
 use crate::load::What;
 use crate::problem::{Outcome, Problem};
 use crate::run::live::Times;
@@ -81,6 +83,8 @@ pub(super) struct Experiment {
     pub(super) notes: Vec<String>,
     /// The file's text.
     pub(super) text: String,
+    /// The study that is repeated.
+    pub(super) study: Option<Study>,
     /// How closely bounds are searched for, as a share.
     pub(super) close: f64,
 }
@@ -124,9 +128,9 @@ impl Experiment {
     }
 }
 
-const TOP: [&str; 13] = [
+const TOP: [&str; 14] = [
     "title", "about", "engines", "baseline", "loads", "repeats", "warm-up", "hold", "period", "wire", "mtu", "cpus",
-    "close",
+    "close", "study",
 ];
 
 impl Experiment {
@@ -210,7 +214,8 @@ impl Experiment {
         let mtu = u32::try_from(mtu).ok().filter(|mtu| (68..=65535).contains(mtu));
         let mtu = mtu.ok_or_else(|| Problem::Usage(format!("{}: mtu: 68 to 65535", path.display())))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Experiment {
+        let experiment = Experiment {
+            study: Study::read(root)?,
             title: root.get("title").map_or(name, str::to_owned),
             about: root.get("about").unwrap_or_default().to_owned(),
             engines,
@@ -224,7 +229,11 @@ impl Experiment {
             notes,
             text: text.to_owned(),
             close: close / 100.0,
-        })
+        };
+        if let Some(study) = &experiment.study {
+            study.check(&experiment)?;
+        }
+        Ok(experiment)
     }
 }
 
@@ -257,7 +266,70 @@ fn read_engines(
             }
         }
     }
-    let Some(workers) = node.child("workers") else { return Ok(vec![contract]) };
+    let variants = isolated(node, &contract, notes)?;
+    let Some(workers) = node.child("workers") else { return Ok(variants) };
+    let mut engines = Vec::new();
+    for contract in variants {
+        engines.extend(by_workers(workers, &contract, cores, notes)?);
+    }
+    Ok(engines)
+}
+
+/// An engine once for each isolation and, but for the bare machine, each limit of memory; without what this machine cannot.
+fn isolated(node: Node<'_>, contract: &Contract, notes: &mut Vec<String>) -> Outcome<Vec<Contract>> {
+    let mut limits = Vec::new();
+    for text in node.child("memory").into_iter().flat_map(|child| child.values()) {
+        let bytes = bytes(text).filter(|bytes| *bytes >= 64 << 20);
+        limits.push(bytes.ok_or_else(|| Problem::from(node.error(format!("memory: '{text}' is not 64MiB or more"))))?);
+    }
+    let Some(kinds) = node.child("isolation") else {
+        if limits.is_empty() {
+            return Ok(vec![contract.clone()]);
+        }
+        return Err(node.error("memory: a limit is of an isolation, which is missing").into());
+    };
+    let mut engines = Vec::new();
+    for name in kinds.values() {
+        let kind = Isolation::named(name).ok_or_else(|| {
+            let names = Isolation::ALL.map(Isolation::name).join(", ");
+            Problem::from(kinds.error(format!("isolation: '{name}' is not known; {names} are")))
+        })?;
+        let memory: Vec<Option<u64>> = match kind {
+            Isolation::Bare => vec![None],
+            _ if limits.is_empty() => vec![None],
+            _ => limits.iter().copied().map(Some).collect(),
+        };
+        if let Some(why) = kind.how().missing(memory.first().copied().flatten()) {
+            notes.push(format!("{} in isolation {name} is left out: {why}", contract.name));
+            continue;
+        }
+        for memory in memory {
+            let mut engine = contract.clone();
+            engine.apart = Apart { kind, memory };
+            if let (Isolation::Machine, Some(counters)) = (kind, &mut engine.counters) {
+                // They are read from a file that is followed in the guest, once a second.
+                counters.rest += Duration::from_millis(2500);
+            }
+            engine.name = format!("{} / {}", contract.name, engine.apart.describe());
+            engines.push(engine);
+        }
+    }
+    Ok(engines)
+}
+
+/// Bytes of `512MiB` or `2GiB`.
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let shift = match unit.trim() {
+        "MiB" | "MB" | "mb" => 20,
+        "GiB" | "GB" | "gb" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// An engine once for each number of workers that there are CPUs for.
+fn by_workers(workers: Node<'_>, contract: &Contract, cores: usize, notes: &mut Vec<String>) -> Outcome<Vec<Contract>> {
     let mut engines = Vec::new();
     for count in workers.values() {
         let number = count.parse::<usize>().ok().filter(|count| *count > 0);
@@ -427,6 +499,22 @@ mod tests {
             (format!("{ENGINES}loads:\n  l: {{capture: nosuch.pcap}}\n"), "there is no file nosuch.pcap"),
             (format!("{ENGINES}loads:\n  l: {{rates: [1]}}\n"), "one of capture (read offline), replay"),
             (format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1]}}\n"), "base: is missing"),
+            (
+                "engines:\n  a: {adapter: suricata, isolation: [jail]}\nloads:\n  l: {preset: a, rates: [1mpps]}\n"
+                    .to_owned(),
+                "'jail' is not known; none, container, container-macvtap, machine are",
+            ),
+            (
+                "engines:\n  a: {adapter: suricata, memory: [1GiB]}\nloads:\n  l: {preset: a, rates: [1mpps]}\n"
+                    .to_owned(),
+                "a limit is of an isolation",
+            ),
+            (
+                format!(
+                    "{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\nstudy:\n  figures:\n    x: {{load: l, engine: a, metric: loss, theirs: many}}\n"
+                ),
+                "'many' is no ratio",
+            ),
             (format!("{ENGINES}loads:\n  l: {{preset: a, rates: [quick]}}\n"), "'quick' is no rate"),
             (
                 format!("{ENGINES}loads:\n  l: {{preset: a, rates: [1mpps]}}\nbaseline: c\n"),

@@ -9,6 +9,7 @@ mod plan;
 mod plots;
 mod report;
 mod result;
+mod study;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -150,6 +151,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let path = report::write(&comparison, &state)?;
     for line in comparison.bounds(&state) {
         println!("{line}");
+    }
+    for row in comparison.beside_study(&state) {
+        println!("study: {}, {}: theirs {}, ours {}: {}", row.what, row.at, row.theirs, row.ours, row.verdict);
     }
     println!("report: {}", path.display());
     outcome?;
@@ -316,7 +320,7 @@ impl Comparison {
         let (wire, sender): (Option<Wire>, Box<dyn Sender>) = match what {
             None => (None, Box::new(load::Stream { socket: folder.join("sim"), lose: 0.0, most: None })),
             Some((what, copies)) => {
-                let wire = match &self.experiment.wire {
+                let mut wire = match &self.experiment.wire {
                     Some(_) if way.inline => {
                         return Err(Problem::Usage(
                             "inline: needs two pairs of interfaces, which are made; leave `wire` out".to_owned(),
@@ -325,6 +329,7 @@ impl Comparison {
                     Some((sender, engine)) => Wire::given(sender, engine)?,
                     None => Wire::make(&mut session, self.experiment.mtu, way.inline)?,
                 };
+                engine.apart.kind.connect(&mut wire, &mut session)?;
                 let sender = load::Traffic {
                     what: what.clone(),
                     copies,

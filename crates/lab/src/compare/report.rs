@@ -153,6 +153,7 @@ fn html(comparison: &Comparison, state: &State, plots: &[Plot]) -> String {
         );
     }
     in_short(comparison, state, &mut out);
+    beside_study(comparison, state, &mut out);
     let _ = writeln!(out, "<h2>What was compared</h2>");
     engines(comparison, &mut out);
     for (load, described) in experiment.loads.iter().enumerate() {
@@ -248,6 +249,22 @@ fn in_short(comparison: &Comparison, state: &State, out: &mut String) {
         }
     }
     let _ = writeln!(out, "</ul>");
+}
+
+/// The figures of the study that is repeated, with a verdict each.
+fn beside_study(comparison: &Comparison, state: &State, out: &mut String) {
+    let Some(study) = &comparison.experiment.study else { return };
+    let _ = writeln!(out, "<h2>Beside the study</h2>\n<p><em>{}</em></p>", escaped(&study.title));
+    if !study.not_shown.is_empty() {
+        let _ = writeln!(out, "<p>Not shown here: {}</p>", escaped(&study.not_shown));
+    }
+    out.push_str("<div class=\"wide\"><table><tr><th>figure, as a ratio to the baseline</th><th>at</th><th>the study's</th><th>ours (95 %)</th><th>verdict</th></tr>\n");
+    for row in comparison.beside_study(state) {
+        let cells =
+            [&row.what, &row.at, &row.theirs, &row.ours].map(|cell| format!("<td>{}</td>", escaped(cell))).concat();
+        let _ = writeln!(out, "<tr>{cells}<td>{}</td></tr>", escaped(row.verdict));
+    }
+    out.push_str("</table></div>\n");
 }
 
 /// Engines with version, what is their own, and command.

@@ -52,6 +52,7 @@ pub(super) fn of_trial(trial: &Trial) -> Metrics {
         ("taken_per_s", engine.decoded / sent.seconds),
         ("lost_per_s", (sent.packets - engine.decoded).max(0.0) / sent.seconds),
         ("cpu_cores", trial.busy),
+        ("host_cores", trial.host),
         ("peak_bytes", trial.peak),
     ]);
     all.extend(stage_columns().map(|(stage, name)| (name, trial.losses.at(stage))));

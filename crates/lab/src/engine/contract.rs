@@ -7,6 +7,7 @@ use margay_config::{Config, Node};
 
 use super::counters::{Format, Names};
 use crate::cpus::Cpus;
+use crate::isolate::Apart;
 use crate::problem::{Outcome, Problem};
 use crate::units;
 
@@ -59,6 +60,8 @@ pub(crate) struct Contract {
     pub(crate) cpus: Cpus,
     /// It is the simulated engine, which takes packets in numbers as well.
     pub(crate) simulated: bool,
+    /// What it is isolated by.
+    pub(crate) apart: Apart,
 }
 
 impl Contract {
@@ -88,6 +91,7 @@ impl Contract {
             restart: false,
             cpus: Cpus::default(),
             simulated: false,
+            apart: Apart::default(),
         }
     }
 
@@ -204,7 +208,17 @@ impl Contract {
                     .into());
             }
         };
-        let common = ["adapter", "environment", "ready-within", "stop-within", "restart", "workers", "version"];
+        let common = [
+            "adapter",
+            "environment",
+            "ready-within",
+            "stop-within",
+            "restart",
+            "workers",
+            "version",
+            "isolation",
+            "memory",
+        ];
         only(node, &known.iter().chain(&common).copied().collect::<Vec<_>>())?;
         let list = |key: &str| -> Vec<String> {
             node.child(key).map(|node| node.values().map(str::to_owned).collect()).unwrap_or_default()

@@ -14,6 +14,7 @@ use super::contract::{Contract, Ready};
 use super::counters::{CounterFile, Counts};
 use crate::clock::Moment;
 use crate::cpus::Cpus;
+use crate::isolate::Job;
 use crate::made::Session;
 use crate::problem::{Outcome, Problem};
 use crate::signals;
@@ -22,7 +23,8 @@ use crate::signals;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     /// An interface, in a network namespace where one is named; and the other one, of an engine that is inline.
-    Interface { name: String, peer: Option<String>, namespace: Option<String> },
+    /// A virtual machine's is reached by a TAP device.
+    Interface { name: String, peer: Option<String>, tap: Option<String>, namespace: Option<String> },
     /// A capture, after which it ends.
     Capture(PathBuf),
     /// The simulated engine's socket.
@@ -46,6 +48,10 @@ pub(crate) struct Running {
     pub(crate) ready: Moment,
     /// The most memory that was seen, in bytes.
     peak: f64,
+    /// The engine is a child of `child`.
+    launched: bool,
+    /// That child, once it is known.
+    engine: Option<(u32, OwnedFd)>,
     tick: f64,
 }
 
@@ -88,6 +94,7 @@ impl Running {
     ) -> Outcome<Running> {
         let mut running = Self::launch(contract, from, dir, short, session)?;
         running.await_ready(contract, dir, short)?;
+        running.find_engine();
         Ok(running)
     }
 
@@ -104,13 +111,38 @@ impl Running {
         if let From::Interface { namespace: Some(namespace), .. } = from {
             words.extend(["ip", "netns", "exec", namespace].map(str::to_owned));
         }
-        words.extend(template.iter().map(|word| fill(word)));
+        let own: Vec<String> = template.iter().map(|word| fill(word)).collect();
+        let environment: Vec<(String, String)> =
+            contract.environment.iter().map(|(key, value)| (key.clone(), fill(value))).collect();
+        let how = contract.apart.kind.how();
+        let counters_at = contract.counters.as_ref().map(|at| PathBuf::from(fill(&at.file)));
+        let dir_whole = std::path::absolute(dir).map_err(|error| Problem::file("find", dir, error))?;
+        words.extend(how.wrap(&Job {
+            words: &own,
+            environment: &environment,
+            dir: &dir_whole,
+            short,
+            capture: if let From::Capture(path) = from { Some(path) } else { None },
+            interface: match from {
+                From::Interface { name, tap, .. } => Some((name.as_str(), tap.as_deref())),
+                _ => None,
+            },
+            counters: counters_at.as_deref(),
+            cpus: contract.cpus.count(),
+            memory: contract.apart.memory,
+        })?);
+        // Before anything else: whoever enters a network namespace sees no control groups any more.
+        if let Some(group) = how.group(contract.apart.memory, session)? {
+            let join = ["sh", "-c", "echo $$ > \"$0\" && exec \"$@\""].map(str::to_owned);
+            let processes = group.join("cgroup.procs").to_string_lossy().into_owned();
+            words = join.into_iter().chain([processes]).chain(words).collect();
+        }
         let console = dir.join("console.log");
         let log = File::create(&console).map_err(|error| Problem::file("make", &console, error))?;
         let log_too = log.try_clone().map_err(|error| Problem::file("use", &console, error))?;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(log).stderr(log_too).process_group(0);
-        command.envs(contract.environment.iter().map(|(key, value)| (key, fill(value))));
+        command.envs(environment);
         session.mark(&mut command)?;
         let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
         let command_file = dir.join("command");
@@ -139,6 +171,8 @@ impl Running {
             started,
             ready: started,
             peak: 0.0,
+            launched: how.has_launcher(),
+            engine: None,
             tick: rustix::param::clock_ticks_per_second() as f64,
         })
     }
@@ -186,7 +220,31 @@ impl Running {
 
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.engine.as_ref().map_or_else(|| self.child.id(), |(pid, _)| *pid)
+    }
+
+    /// Finds the engine behind a launcher, which has no other child.
+    fn find_engine(&mut self) {
+        if !self.launched {
+            return;
+        }
+        let parent = self.child.id().to_string();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let above = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+            if above == Some(parent.as_str())
+                && let Some(known) = Pid::from_raw(pid)
+                && let Ok(held) = pidfd_open(known, PidfdFlags::empty())
+            {
+                self.engine = Some((pid.unsigned_abs(), held));
+            }
+        }
+    }
+
+    /// What signals go to.
+    fn signalled(&self) -> &OwnedFd {
+        self.engine.as_ref().map_or(&self.held, |(_, held)| held)
     }
 
     /// Waits at most `time` for its end, which is not taken note of otherwise.
@@ -317,6 +375,17 @@ impl Running {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
         let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        if words.is_empty() || words == [""] {
+            // It has ended, and its launcher has its times.
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+            let words: Vec<f64> = stat
+                .rsplit_once(") ")
+                .map_or("", |(_, rest)| rest)
+                .split(' ')
+                .map(|word| word.parse().unwrap_or(f64::NAN))
+                .collect();
+            return words.get(13..15).map_or(f64::NAN, |times| times.iter().sum::<f64>() / self.tick);
+        }
         (ticks(11) + ticks(12)) / self.tick
     }
 
@@ -341,7 +410,7 @@ impl Running {
     /// # Errors
     /// Where it had to be killed.
     pub(crate) fn stop(mut self) -> Outcome<(End, Counts)> {
-        let _ = pidfd_send_signal(&self.held, self.stop);
+        let _ = pidfd_send_signal(self.signalled(), self.stop);
         let until = Moment::now().plus(self.stop_within);
         while !self.wait(Duration::from_millis(20))? {
             if Moment::now() > until {
@@ -363,7 +432,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = pidfd_send_signal(&self.held, self.stop);
+            let _ = pidfd_send_signal(self.signalled(), self.stop);
             let limit = rustix::time::Timespec { tv_sec: 3, tv_nsec: 0 };
             let _ = poll(&mut [PollFd::new(&self.held, PollFlags::IN)], Some(&limit));
             let _ = self.child.kill();

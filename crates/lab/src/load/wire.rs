@@ -15,6 +15,8 @@ pub(crate) struct Wire {
     pub(crate) engine: String,
     /// The second pair of interfaces, where the engine is between two.
     pub(crate) far: Option<Far>,
+    /// The TAP device in the engine's namespace that leads into a virtual machine, where the engine is in one.
+    pub(crate) tap: Option<String>,
     /// The engine's network namespace, where it is not the command's own.
     pub(crate) namespace: Option<String>,
 }
@@ -45,7 +47,7 @@ impl Wire {
                 return Err(Problem::Usage(format!("there is no interface {name}; there are {}", there.join(", "))));
             }
         }
-        Ok(Wire { sender: sender.to_owned(), engine: engine.to_owned(), far: None, namespace: None })
+        Ok(Wire { sender: sender.to_owned(), engine: engine.to_owned(), far: None, tap: None, namespace: None })
     }
 
     /// A pair of virtual interfaces, the engine's end in a network namespace of its own, gone with the session; two pairs for an
@@ -82,7 +84,7 @@ impl Wire {
             ip(&["-n", &space, "link", "set", engine, "addrgenmode", "none", "up"]).map_err(failed)?;
         }
         ip(&["-n", &space, "link", "set", "lo", "up"]).map_err(failed)?;
-        Ok(Wire { sender, engine, far, namespace: Some(space) })
+        Ok(Wire { sender, engine, far, tap: None, namespace: Some(space) })
     }
 }
 
@@ -122,6 +124,11 @@ impl Interfaces {
     /// Packets that `interface` lost on receiving: dropped (with those missed) and overruns.
     pub(crate) fn lost(&self, interface: &str) -> f64 {
         self.0.get(interface).map_or(f64::NAN, |values| values[3] + values[4])
+    }
+
+    /// Packets that could not be sent out of `interface`: of a TAP device, those that its reader was too slow for.
+    pub(crate) fn refused(&self, interface: &str) -> f64 {
+        self.0.get(interface).map_or(f64::NAN, |values| values[11])
     }
 }
 

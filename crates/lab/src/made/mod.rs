@@ -32,6 +32,8 @@ pub(crate) enum Thing {
     Namespace(String),
     /// An interface in the namespace of the command itself.
     Interface(String),
+    /// A control group.
+    Group(PathBuf),
     /// A folder for the time of the session.
     Folder(PathBuf),
 }
@@ -42,6 +44,7 @@ impl Thing {
             Thing::Processes => "processes".to_owned(),
             Thing::Namespace(name) => format!("namespace {name}"),
             Thing::Interface(name) => format!("interface {name}"),
+            Thing::Group(path) => format!("group {}", path.display()),
             Thing::Folder(path) => format!("folder {}", path.display()),
         }
     }
@@ -54,6 +57,12 @@ impl Thing {
             "processes" => Some(Thing::Processes),
             "namespace" if ours => Some(Thing::Namespace(name.to_owned())),
             "interface" if ours => Some(Thing::Interface(name.to_owned())),
+            "group"
+                if name.starts_with("/sys/fs/cgroup/")
+                    && Path::new(name).file_name().is_some_and(|name| name.to_string_lossy().starts_with("mlab")) =>
+            {
+                Some(Thing::Group(PathBuf::from(name)))
+            }
             "folder" if Path::new(name).file_name().is_some_and(|name| name.to_string_lossy().starts_with("mlab")) => {
                 Some(Thing::Folder(PathBuf::from(name)))
             }
@@ -184,6 +193,17 @@ fn undo(id: &str, thing: &Thing) -> Result<bool, String> {
             }
             ip(&["link", "del", name]).map(|()| true)
         }
+        Thing::Group(path) => {
+            // Its processes have ended, but the kernel may not have let go of them yet.
+            for _ in 0..100 {
+                match std::fs::remove_dir(path) {
+                    Ok(()) => return Ok(true),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
+            }
+            Err(format!("cannot remove the control group {}", path.display()))
+        }
         Thing::Folder(path) => match std::fs::remove_dir_all(path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
@@ -270,11 +290,13 @@ mod tests {
             Thing::Namespace("mlab00".to_owned()),
             Thing::Interface("mlab00a".to_owned()),
             Thing::Folder("/tmp/mlab00".into()),
+            Thing::Group("/sys/fs/cgroup/memory/mlab00".into()),
         ] {
             assert_eq!(Thing::of(&thing.line()), Some(thing));
         }
         assert_eq!(Thing::of("interface eth0"), None);
         assert_eq!(Thing::of("folder /etc"), None);
+        assert_eq!(Thing::of("group /sys/fs/cgroup/system.slice"), None);
         assert_eq!(Thing::of("nonsense"), None);
     }
 

@@ -32,10 +32,27 @@ pub(crate) struct Trial {
     pub(crate) losses: Losses,
     /// Cores that the engine was busy on after the warm-up.
     pub(crate) busy: f64,
+    /// Cores of the whole machine that were busy after the warm-up: kernel and sender too.
+    pub(crate) host: f64,
     /// The most memory the engine had so far, in bytes.
     pub(crate) peak: f64,
     /// How long packets of a flow of its own took, after the warm-up, through an engine that is inline.
     pub(crate) latency: Option<Latency>,
+}
+
+/// Seconds that all processors of the machine were busy since it started.
+fn host_busy() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    busy_of(text.lines().next().unwrap_or_default()) / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The ticks of a line of `/proc/stat` in which something ran: user, nice, system, interrupts; not a number where it is none.
+fn busy_of(line: &str) -> f64 {
+    let ticks: Vec<f64> = line.split_ascii_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    match ticks[..] {
+        [user, nice, system, _, _, irq, softirq, ..] => user + nice + system + irq + softirq,
+        _ => f64::NAN,
+    }
 }
 
 /// An engine, a sender and what is between them.
@@ -90,6 +107,7 @@ impl Rig {
                 Some(wire) => From::Interface {
                     name: wire.engine.clone(),
                     peer: wire.far.as_ref().map(|far| far.engine.clone()),
+                    tap: wire.tap.clone(),
                     namespace: wire.namespace.clone(),
                 },
                 None => From::Socket,
@@ -159,7 +177,7 @@ impl Rig {
         let running = running.ok_or_else(|| Problem::Failed("the engine does not run".to_owned()))?;
         running.keep(times.warm_up, &format!("while warming up {doing}"))?;
         let (middle, sent_middle) = (running.counts(), sending.so_far().unwrap_or(0.0));
-        let (busy_middle, at_middle) = (running.busy(), Moment::now());
+        let (busy_middle, host_middle, at_middle) = (running.busy(), host_busy(), Moment::now());
         let wire = self.wire.as_ref();
         let probe = match wire.and_then(|wire| Some((wire, wire.far.as_ref()?))) {
             Some((wire, far)) => Some(Probe::start(&wire.sender, far, &self.probe_cpus)?),
@@ -176,7 +194,8 @@ impl Rig {
                 )));
             }
         }
-        let busy = (running.busy() - busy_middle) / Moment::now().since(at_middle).as_secs_f64();
+        let held = Moment::now().since(at_middle).as_secs_f64();
+        let (busy, host) = ((running.busy() - busy_middle) / held, (host_busy() - host_middle) / held);
         let sent = sending.report()?;
         drop(sending);
         let probed = probe.map(Probe::end);
@@ -192,7 +211,12 @@ impl Rig {
         };
         let counted = Counted {
             sent,
-            card: sum(&receivers, &|name| wire_after.lost(name) - wire_before.lost(name)),
+            card: sum(&receivers, &|name| wire_after.lost(name) - wire_before.lost(name))
+                + self
+                    .wire
+                    .as_ref()
+                    .and_then(|wire| wire.tap.as_ref())
+                    .map_or(0.0, |tap| wire_after.refused(tap) - wire_before.refused(tap)),
             softnet: softnet_drops() - softnet_before,
             interface: sum(&receivers, &|name| wire_after.received(name) - wire_before.received(name)),
             engine: Counts {
@@ -216,7 +240,7 @@ impl Rig {
             )));
         }
         let peak = self.running.as_ref().map_or(f64::NAN, |(running, _)| running.peak());
-        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, peak, latency })
+        Ok(Trial { rate, counted, losses: Losses::of(&counted), busy, host, peak, latency })
     }
 
     fn engine_pid(&self) -> Option<u32> {
@@ -230,5 +254,14 @@ impl Rig {
     pub(crate) fn end(mut self) -> Outcome<Vec<String>> {
         self.stop()?;
         Ok(std::mem::take(&mut self.notes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn idle_and_waiting_is_not_busy() {
+        assert_eq!(super::busy_of("cpu  10 1 20 5000 300 2 3 0 0 0"), 36.0);
+        assert!(super::busy_of("").is_nan());
     }
 }

@@ -178,7 +178,7 @@ mod tests {
             forwarded: f64::NAN,
         };
         let losses = Losses { share: [0.0, 0.0, 0.0, 0.0, ring, 0.0, 0.0], gaps: 3.0 };
-        Trial { rate, counted, losses, busy: 1.0, peak: 1.0, latency: None }
+        Trial { rate, counted, losses, busy: 1.0, host: 1.0, peak: 1.0, latency: None }
     }
 
     #[test]

@@ -1,0 +1,172 @@
+//! The figures of a published study beside those of this machine: ratios of an engine to the baseline, with a verdict by their
+//! interval.
+
+use margay_config::Node;
+
+use super::experiment::Experiment;
+use super::plan::State;
+use super::{Comparison, PointKind};
+use crate::engine::only;
+use crate::isolate::{Kind, emulated};
+use crate::problem::{Outcome, Problem};
+use crate::stats::Interval;
+
+/// A study that an experiment repeats.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Study {
+    pub(super) title: String,
+    /// What this machine, or any one machine, cannot show of it.
+    pub(super) not_shown: String,
+    figures: Vec<Figure>,
+}
+
+/// One figure of the study: a ratio to what is the baseline here.
+#[derive(Clone, Debug, PartialEq)]
+struct Figure {
+    what: String,
+    load: String,
+    /// The engine, by its name or by what it is isolated by.
+    of: Of,
+    /// A column of `runs.csv`.
+    metric: String,
+    /// The least and the most that the study saw.
+    theirs: (f64, f64),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Of {
+    Engine(String),
+    Isolation(Kind),
+}
+
+impl Study {
+    /// Reads `study:`.
+    ///
+    /// # Errors
+    /// With the place, where it makes no sense.
+    pub(super) fn read(root: Node<'_>) -> Outcome<Option<Study>> {
+        let Some(node) = root.child("study") else { return Ok(None) };
+        only(node, &["title", "not-shown", "figures"])?;
+        let mut figures = Vec::new();
+        for figure in node.child("figures").into_iter().flat_map(|figures| figures.children()) {
+            only(figure, &["load", "engine", "isolation", "metric", "theirs"])?;
+            let text = |key: &str| {
+                let missing = || Problem::from(figure.error(format!("'{key}' is missing")));
+                figure.get(key).map(str::to_owned).ok_or_else(missing)
+            };
+            let of = match (figure.get("engine"), figure.get("isolation")) {
+                (Some(name), None) => Of::Engine(name.to_owned()),
+                (None, Some(name)) => Of::Isolation(
+                    Kind::named(name)
+                        .ok_or_else(|| Problem::from(figure.error(format!("isolation: '{name}' is not known"))))?,
+                ),
+                _ => return Err(figure.error("either an engine or an isolation").into()),
+            };
+            let theirs = text("theirs")?;
+            let (least, most) = theirs.split_once(" to ").unwrap_or((&theirs, &theirs));
+            let number = |word: &str| word.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
+            let (Some(least), Some(most)) = (number(least), number(most)) else {
+                return Err(figure.error(format!("theirs: '{theirs}' is no ratio: 0.9, or 0.9 to 1.1")).into());
+            };
+            let what = figure.name().to_owned();
+            figures.push(Figure { what, load: text("load")?, of, metric: text("metric")?, theirs: (least, most) });
+        }
+        let get = |key: &str| node.get(key).unwrap_or_default().trim().to_owned();
+        Ok(Some(Study { title: get("title"), not_shown: get("not-shown"), figures }))
+    }
+
+    /// Checks that what figures name is in the experiment, or was left out of it on this machine.
+    ///
+    /// # Errors
+    /// Where a load is not.
+    pub(super) fn check(&self, experiment: &Experiment) -> Outcome<()> {
+        for figure in &self.figures {
+            if !experiment.loads.iter().any(|load| load.name == figure.load) {
+                return Err(Problem::Usage(format!("study: {}: there is no load '{}'", figure.what, figure.load)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What our interval says of a study's figure, of which a tenth is granted on either side.
+fn verdict(theirs: (f64, f64), ours: Option<Interval>, emulated: bool) -> &'static str {
+    let Some(ours) = ours else { return "not measured here" };
+    if emulated {
+        return "no verdict: the processor is emulated here, the study had a virtual one";
+    }
+    let (least, most) = (theirs.0 * 0.9, theirs.1 * 1.1);
+    if !ours.low.is_finite() || !ours.high.is_finite() {
+        return "no verdict: too few repeats for an interval";
+    }
+    match (ours.low >= least && ours.high <= most, ours.high < least || ours.low > most) {
+        (true, _) => "repeated",
+        (_, true) => "not repeated",
+        _ => "open: our interval is partly within the study's",
+    }
+}
+
+/// A figure as it is shown.
+pub(super) struct Row {
+    pub(super) what: String,
+    pub(super) at: String,
+    pub(super) theirs: String,
+    pub(super) ours: String,
+    pub(super) verdict: &'static str,
+}
+
+impl Comparison {
+    /// The study's figures beside ours, one for each point of the load that a figure is of.
+    pub(super) fn beside_study(&self, state: &State) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for figure in self.experiment.study.iter().flat_map(|study| &study.figures) {
+            let engine = self.experiment.engines.iter().position(|engine| match &figure.of {
+                Of::Engine(name) => engine.name == *name,
+                Of::Isolation(kind) => engine.apart.kind == *kind,
+            });
+            let (least, most) = figure.theirs;
+            let theirs = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+            let points = self.points.iter().enumerate();
+            for (at, point) in points.filter(|(_, point)| self.experiment.loads[point.load].name == figure.load) {
+                let unreached =
+                    |engine| matches!(point.kind, PointKind::Rate { .. }) && self.unreached(state, at, engine);
+                let ours = engine
+                    .filter(|engine| !unreached(*engine) && !unreached(self.experiment.baseline))
+                    .and_then(|engine| self.ratio(state, at, engine, &figure.metric));
+                let tcg = figure.of == Of::Isolation(Kind::Machine) && ours.is_some() && emulated();
+                let shown = ours.map_or_else(
+                    || "—".to_owned(),
+                    |ours| match ours.low.is_finite() {
+                        true => format!("{:.3} ({:.3} to {:.3})", ours.value, ours.low, ours.high),
+                        false => format!("{:.3} (of {})", ours.value, ours.count),
+                    },
+                );
+                rows.push(Row {
+                    what: figure.what.clone(),
+                    at: point.label.clone(),
+                    theirs: theirs.clone(),
+                    ours: shown,
+                    verdict: verdict(figure.theirs, ours, tcg),
+                });
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_by_the_whole_interval() {
+        let ours = |low: f64, high: f64| Some(Interval { value: (low + high) / 2.0, low, high, count: 5 });
+        assert_eq!(verdict((1.0, 1.0), ours(0.95, 1.05), false), "repeated");
+        assert_eq!(verdict((1.0, 1.0), ours(1.2, 1.4), false), "not repeated");
+        assert_eq!(verdict((8.0, 14.0), ours(2.0, 3.0), false), "not repeated");
+        assert!(verdict((1.0, 1.0), ours(0.95, 1.4), false).starts_with("open"));
+        assert!(verdict((1.0, 1.0), ours(f64::NAN, f64::NAN), false).contains("too few repeats"));
+        assert!(verdict((8.0, 14.0), ours(8.0, 9.0), true).contains("emulated"));
+        assert_eq!(verdict((1.0, 1.0), None, false), "not measured here");
+    }
+}
