@@ -129,7 +129,11 @@ impl Board {
 
     /// Takes down what is shown up to the `nth` piece: its worker is there.
     fn take_down(&self, nth: u64) {
-        while self.taken.load(Ordering::Relaxed) <= nth && self.take().is_some() {}
+        while self.taken.load(Ordering::Relaxed) <= nth {
+            if self.take().is_none() {
+                break;
+            }
+        }
     }
 
     fn take(&self) -> Option<Arc<Piece>> {
