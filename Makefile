@@ -7,6 +7,8 @@ PYTHON ?= python3
 # What `make lab-experiments` runs, and where to.
 EXPERIMENTS ?= $(wildcard lab/experiments/*.yaml)
 LAB_OUT ?= out/lab
+# How many conversations `make hosts` holds in each mode, and which (docs/hosts.md).
+HOSTS_FLAGS ?= --count 1000000
 # Where the public conformance cases lie, beside their runner; the crates' tests look there too.
 CONFORMANCE_CASES ?= $(wildcard ../shared/conformance/cases)
 
@@ -57,6 +59,10 @@ conformance: build ## the public cases that should pass, and the list of those t
 conformance-autofp: build ## the same with three workers, by every scheduler
 	@for s in $(SCHEDULERS); do echo "$$s, three workers:"; tools/conformance --autofp $$s:3 $(RELEASE) "$(CONFORMANCE_CASES)" || exit; done
 
+hosts: build ## random conversations with this machine's TCP/IP stack behind the engine: what it reads was inspected (docs/hosts.md; needs root, ten minutes)
+	$(CARGO) build --release --locked --quiet --package margay-hosts
+	target/release/margay-hosts $(HOSTS_FLAGS)
+
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay --test corpus
 
@@ -72,9 +78,9 @@ adversarial: build ## what attacks on time and memory cost beside ordinary traff
 	@tools/setup valgrind
 	@tools/adversarial $(RELEASE) $(ADVERSARIAL)
 
-adversarial-quick: build ## the same in small: instructions only (bench/adversarial.json)
+adversarial-quick: build ## instructions of some of these attacks, on small captures; ADVERSARIAL="--only many-headers"
 	@tools/setup valgrind
-	@tools/adversarial $(RELEASE) --quick $(ADVERSARIAL)
+	@tools/adversarial $(RELEASE) --quick $(or $(ADVERSARIAL),--sample)
 
 adversarial-accept: build ## take what attacks cost now as what they may cost; the commit says why
 	@tools/setup valgrind

@@ -16,8 +16,8 @@ def attack(name, rules='', caps=(), settings=(), options=(), counters=()):
     return register
 
 
-FLOW = ('flow.memcap',)
-STREAM = FLOW + ('stream.memcap', 'stream.reassembly.memcap', 'app-layer.memcap')
+FLOW = ('flow.memcap', 'app-layer.memcap')
+STREAM = FLOW + ('stream.memcap', 'stream.reassembly.memcap')
 HTTP = STREAM + ('app-layer.protocols.http.memcap',)
 
 from . import detection, mail, network, services, streams, web  # noqa: E402,F401 (they register what they have)

@@ -51,7 +51,7 @@ def alerts(wire):
         wire.udp(b'alert' * 20)
 
 
-@attack('thresholds', caps=HOSTS + ('detect.thresholds.memcap',), rules='''
+@attack('thresholds', counters=['detect.threshold_memcap'], caps=HOSTS + ('detect.thresholds.memcap',), rules='''
 alert udp any any -> any 9 (msg:"limit"; content:"count"; threshold:type limit, track by_src, count 1, seconds 3600; sid:1;)
 alert udp any any -> any 9 (msg:"threshold"; content:"count"; threshold:type threshold, track by_src, count 100, seconds 3600; sid:2;)
 alert udp any any -> any 9 (msg:"filter"; content:"count"; detection_filter:track by_both, count 100, seconds 3600; sid:3;)
@@ -62,7 +62,7 @@ def thresholds(wire):
         wire.udp(b'count', address(wire.draw.getrandbits(32)), SERVER, 40000, 9)
 
 
-@attack('host-bits', caps=HOSTS + ('ippair.memcap',), rules='''
+@attack('host-bits', counters=['detect.host_memcap'], caps=HOSTS + ('ippair.memcap',), rules='''
 alert udp any any -> any 9 (msg:"host"; content:"bit"; hostbits:set,seen,src; noalert; sid:1;)
 alert udp any any -> any 9 (msg:"pair"; content:"bit"; xbits:set,met,track ip_pair,expire 3600; noalert; sid:2;)
 alert udp any any -> any 9 (msg:"both"; content:"bit"; xbits:set,seen2,track ip_src,expire 3600; noalert; sid:3;)
@@ -73,8 +73,8 @@ def host_bits(wire):
         wire.udp(b'bit', address(wire.draw.getrandbits(32)), SERVER, 40000, 9)
 
 
-@attack('datasets', caps=HTTP + ('datasets.defaults.memcap',), rules='''
-alert http any any -> any any (msg:"new"; flow:to_server; http.user_agent; dataset:set,agents,type string; noalert; sid:1;)
+@attack('datasets', counters=['detect.dataset_memcap'], caps=HTTP + ('datasets.defaults.memcap',), rules='''
+alert http any any -> any any (msg:"new"; flow:to_server; http.user_agent; dataset:set,agents,type string,memcap 256kb; noalert; sid:1;)
 ''')
 def datasets(wire):
     """values that a rule keeps, each another one"""
@@ -86,7 +86,7 @@ def datasets(wire):
             c.say(0, get(b'/', b'User-Agent: %d%s\r\n' % (n, b'x' * 200)))
 
 
-@attack('tags', caps=HOSTS, rules='''
+@attack('tags', counters=['detect.tag_memcap'], caps=HOSTS, rules='''
 alert udp any any -> any 9 (msg:"tag"; content:"tag"; tag:host,100,packets,src; noalert; sid:1;)
 ''')
 def tags(wire):

@@ -54,7 +54,7 @@ def smtp_commands(wire):
             c.say(0, b'NOOP\r\n' * 240)
 
 
-@attack('ftp-commands', caps=STREAM + ('app-layer.protocols.ftp.memcap',))
+@attack('ftp-commands', counters=['app_layer.expectations_refused'], caps=STREAM + ('app-layer.protocols.ftp.memcap',))
 def ftp_commands(wire):
     """data connections that are announced and never opened"""
     while not wire.full:

@@ -29,7 +29,7 @@ def collide(wire):
                 break
 
 
-@attack('flow-collisions', caps=FLOW, options=['--no-random'])
+@attack('flow-collisions', counters=['flow.chain_evicted'], caps=FLOW, options=['--no-random'])
 def flow_collisions(wire):
     """flows that share a bucket of the flow table, by somebody who knows its key"""
     collide(wire)
@@ -41,7 +41,7 @@ def flow_collisions_unkeyed(wire):
     collide(wire)
 
 
-@attack('half-open', caps=FLOW + ('stream.memcap',))
+@attack('half-open', counters=['flow.emerg_mode_entered', 'flow.get_used'], caps=FLOW + ('stream.memcap',))
 def half_open(wire):
     """connections that are never completed, each from another address"""
     while not wire.full:
@@ -49,7 +49,7 @@ def half_open(wire):
         wire.ip(ipv4(src, SERVER, 6, tcp(src, SERVER, port, 80, wire.draw.getrandbits(32), 0, SYN)))
 
 
-@attack('one-packet-flows', caps=FLOW)
+@attack('one-packet-flows', counters=['flow.emerg_mode_entered', 'flow.get_used'], caps=FLOW)
 def one_packet_flows(wire):
     """datagrams of one byte, each of a flow of its own"""
     while not wire.full:
@@ -95,7 +95,7 @@ def tiny_fragments_reversed(wire):
                 break
 
 
-@attack('held-fragments', caps=DEFRAG)
+@attack('held-fragments', counters=['defrag.tracker_hard_reuse'], caps=DEFRAG)
 def held_fragments(wire):
     """first fragments of datagrams that are never completed"""
     while not wire.full:

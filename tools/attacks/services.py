@@ -115,7 +115,7 @@ def bind(contexts):
     return pdu(11, 3, 1, struct.pack('<HHIBBH', 4280, 4280, 0, contexts, 0, 0) + each * contexts)
 
 
-@attack('dcerpc-open-calls', caps=STREAM)
+@attack('dcerpc-open-calls', counters=['app_layer.memcap'], caps=STREAM)
 def dcerpc_open_calls(wire):
     """as many calls as may be open at a time, a fragment for each in turn"""
     while not wire.full:
@@ -150,7 +150,7 @@ def create(message, name):
     return smb2(5, message, struct.pack('<HBBIQQIIIIIHHII', 57, 0, 0, 0, 0, 0, 0x12019f, 0, 7, 1, 0, 120, len(name), 0, 0) + name)
 
 
-@attack('smb-open-files', caps=STREAM)
+@attack('smb-open-files', counters=['app_layer.tx_limit'], caps=STREAM)
 def smb_open_files(wire):
     """files that are asked to be opened by the thousand, which nobody answers"""
     while not wire.full:

@@ -75,7 +75,7 @@ def repeated_segments(wire):
             c.segment(0, ACK | PSH, b'other' * 280, c.next[0] - 1400)
 
 
-@attack('unacknowledged-streams', caps=STREAM)
+@attack('unacknowledged-streams', counters=['tcp.segment_memcap_drop'], caps=STREAM)
 def unacknowledged_streams(wire):
     """connections that send all they may, which nobody acknowledges"""
     while not wire.full:
@@ -84,7 +84,7 @@ def unacknowledged_streams(wire):
             c.segment(0, ACK | PSH, b'u' * MSS, c.next[0] + n * MSS)
 
 
-@attack('streams-behind-a-hole', caps=STREAM)
+@attack('streams-behind-a-hole', counters=['tcp.segment_memcap_drop'], caps=STREAM)
 def behind_a_hole(wire):
     """connections of which one byte is missing, and all that follows is held"""
     while not wire.full:

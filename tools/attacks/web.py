@@ -29,7 +29,7 @@ def pipelined(wire):
             c.say(1, b'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n' * 80)
 
 
-@attack('unanswered-requests', caps=HTTP)
+@attack('unanswered-requests', counters=['app_layer.tx_limit'], caps=HTTP)
 def unanswered(wire):
     """the shortest requests, which nobody answers"""
     while not wire.full:
@@ -178,7 +178,7 @@ def many_files(wire):
             c.say(1, answer(b'MZ%d' % n) * 20)
 
 
-@attack('ranges', caps=RANGES)
+@attack('ranges', counters=['file.range_memcap_hit'], caps=RANGES)
 def ranges(wire):
     """ranges of files that are never completed, each of another file"""
     n = 0
@@ -246,7 +246,7 @@ def reset_streams(wire):
             c.say(0, data)
 
 
-@attack('http2-open-streams', caps=HTTP)
+@attack('http2-open-streams', counters=['app_layer.memcap'], caps=HTTP)
 def open_streams(wire):
     """requests that are never ended, by the thousand"""
     while not wire.full:

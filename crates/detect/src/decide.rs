@@ -23,6 +23,8 @@ impl<W: Watch> State<W> {
         let max = detect.config.alert_max();
         let mut flow_action = FlowAction::None;
         let before = self.alerts.len();
+        // A SYN with data is dropped alone: there is no connection yet.
+        let opens = input.packet.tcp().is_some_and(|t| t.flags() & margay_packet::tcp::flag::SYN != 0);
         let guess = if detect.config.guess_tx { only_tx(input) } else { None };
         for i in 0..self.matches.len() {
             let Some(&m) = self.matches.get(i) else { break };
@@ -69,7 +71,7 @@ impl<W: Watch> State<W> {
             for t in &rule.tags {
                 verdict.tagged |= self.tags.set(detect.name_of(m.rule), t, &who);
             }
-            let whole_flow = rule.acts_on_flow(m.stream);
+            let whole_flow = rule.acts_on_flow(m.stream && !opens);
             if drops {
                 verdict.reject = verdict.reject.or(reject(action));
                 if input.ips && verdict.action != VerdictAction::Drop {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use margay_flow::{Direction, FlowCore};
 use margay_packet::Packet;
-use margay_stream::StreamEvent;
+use margay_stream::{StreamEvent, TcpSession};
 
 /// What happened to the data of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,12 @@ pub enum What {
     /// The application layer takes no more data of the flow; noted for each direction.
     AppOff,
     /// The application layer begins anew with the stream.
-    AppRestart,
+    AppRestart {
+        /// Sequence number of the first byte of the stream.
+        first: u32,
+        /// Stream offset of the first byte that it is given from now on.
+        offset: u64,
+    },
     /// A packet went to detection; these are the bytes of its payload.
     Payload(Range<usize>),
     /// A decoder or stream event that rules can ask for, by its name.
@@ -121,9 +126,10 @@ impl Witness {
         }
     }
 
-    pub(crate) fn app_restart(&mut self, core: &FlowCore) {
+    pub(crate) fn app_restart(&mut self, core: &FlowCore, tcp: Option<&TcpSession>) {
+        let Some(tcp) = tcp else { return };
         for dir in [Direction::ToServer, Direction::ToClient] {
-            self.note(core, dir, What::AppRestart);
+            self.note(core, dir, What::AppRestart { first: tcp.first_seq(dir), offset: tcp.app_offset(dir) });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_hosts::conversation::Conversation;
 use margay_hosts::generate;
@@ -151,6 +152,7 @@ struct Found {
 fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
     let began = std::time::Instant::now();
     let jobs = w.jobs;
+    let (held, past) = (&AtomicU64::new(0), &AtomicU64::new(0));
     let all: Vec<Result<Found, String>> = std::thread::scope(|scope| {
         let start = |nth: usize| {
             scope.spawn(move || -> Result<Found, String> {
@@ -164,14 +166,16 @@ fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
                         let verdict = Verdict::of(mode, &out);
                         found.report.add(&c.class, &out, &verdict);
                         let kept = found.kept_of.entry(c.class.clone()).or_default();
-                        if let Verdict::Slipped(_) = verdict
-                            && *kept < w.keep
-                        {
+                        if matches!(verdict, Verdict::Slipped(_)) && *kept < w.keep {
                             *kept += 1;
                             let small = shrink(c, &mut |c| slips(&mut b, c));
                             found.kept.push((*i, small));
                         }
+                        past.fetch_add(u64::from(matches!(verdict, Verdict::Slipped(_))), Ordering::Relaxed);
                     }
+                    let n = held.fetch_add(numbers.len() as u64, Ordering::Relaxed) + numbers.len() as u64;
+                    let (past, seconds) = (past.load(Ordering::Relaxed), began.elapsed().as_secs());
+                    eprintln!("{}: {n} of {} held, {past} slipped past, {seconds} s", mode.name(), w.count);
                 }
                 Ok(found)
             })

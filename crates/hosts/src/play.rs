@@ -71,7 +71,8 @@ const ANSWERS: usize = 64;
 #[derive(Debug)]
 pub struct Bench {
     host: Host,
-    engine: InProcess,
+    /// Passive a second one: applications that read urgent data in line are told to it.
+    engines: Vec<InProcess>,
     mode: Mode,
     now: i64,
     /// Conversations held: each is from another address or port.
@@ -101,6 +102,14 @@ pub struct Outcome {
     pub difference: Option<Difference>,
     /// Whether there was a connection, or a datagram arrived.
     pub arrived: bool,
+    /// Whether some of what the sender sent was lost behind the engine.
+    pub lost: bool,
+    /// Two urgent pointers may have come before the application read.
+    pub passed_over: bool,
+    /// Where the stream begins that the application reads.
+    pub first: i64,
+    /// Places of the stream that early segments say differently.
+    pub contested: Vec<(i64, i64)>,
 }
 
 /// One conversation in the course of being held.
@@ -124,6 +133,8 @@ struct Talk<'a> {
     first: Option<i64>,
     base: u32,
     seen: Seen,
+    /// Data segments: where each begins and ends, its version, and whether something was missing before it.
+    sent: Vec<(i64, i64, u8, bool)>,
     out: Outcome,
 }
 
@@ -137,10 +148,14 @@ impl Bench {
         let rules = dir.join("hosts.rules");
         std::fs::write(&rules, RULES).map_err(|e| format!("{}: {e}", rules.display()))?;
         let settings: Vec<String> = SETTINGS.iter().map(|s| (*s).to_owned()).collect();
-        let engine = InProcess::new(YAML, &settings, &rules, dir, mode == Mode::Inline)?;
+        let make = |settings: &[String]| InProcess::new(YAML, settings, &rules, dir, mode == Mode::Inline);
+        let mut engines = vec![make(&settings)?];
+        if mode == Mode::Passive {
+            engines.push(make(&[settings, vec!["stream.reassembly.urgent.policy=inline".to_owned()]].concat())?);
+        }
         let (buffer, frame) = (vec![0; 1 << 16], Vec::with_capacity(1 << 16));
         // 2024-01-01.
-        Ok(Bench { host, engine, mode, now: 1_704_067_200_000_000, held: 0, buffer, frame, trace: false })
+        Ok(Bench { host, engines, mode, now: 1_704_067_200_000_000, held: 0, buffer, frame, trace: false })
     }
 
     /// Where the engine stands.
@@ -148,9 +163,16 @@ impl Bench {
         self.mode
     }
 
-    /// The engine.
-    pub const fn engine(&self) -> &InProcess {
-        &self.engine
+    /// The engine that a conversation goes by.
+    fn engine(&mut self, c: &Conversation) -> &mut InProcess {
+        let n = self.engines.len() - 1;
+        &mut self.engines[if c.oob_inline { n } else { 0 }]
+    }
+
+    fn idle(&mut self) {
+        for e in &mut self.engines {
+            e.idle(Time(self.now));
+        }
     }
 
     /// Who sends: one address for many conversations, each from another port; of fragments one for each.
@@ -209,7 +231,7 @@ impl Bench {
             std::thread::sleep(HOST_WAITS);
             let longest = waiting.iter().filter_map(|(_, t)| t.waits()).max().unwrap_or(0);
             self.now += i64::from(longest) * 1_000_000;
-            self.engine.idle(Time(self.now));
+            self.idle();
             for (i, mut t) in std::mem::take(&mut waiting) {
                 t.next += 1;
                 if self.run(&mut t)? {
@@ -226,7 +248,7 @@ impl Bench {
         let sender = self.sender(c);
         let address = if c.v6 { IpAddr::from(HOST6) } else { IpAddr::from(HOST4) };
         let port = PORTS.get(c.port).copied().unwrap_or(PORTS[0]);
-        self.engine.clear_witness();
+        self.engine(c).clear_witness();
         let urgent = |s: &Step| matches!(s, Step::Segment(s) if s.has(flag::URG));
         let waits = |s: &Step| matches!(s, Step::Wait(_));
         let mut t = Talk {
@@ -243,7 +265,8 @@ impl Bench {
             syns: Vec::new(),
             first: None,
             base: c.isn.wrapping_mul(0x9e37_79b1) >> 8,
-            seen: Seen::new(c.steps.iter().any(waits)),
+            seen: Seen::new(c.steps.iter().any(waits), c.steps.iter().filter(|s| urgent(s)).count()),
+            sent: Vec::new(),
             out: Outcome::default(),
         };
         if c.role == Role::Client {
@@ -273,9 +296,12 @@ impl Bench {
         self.read(&mut t, true);
         self.engine_ends(&mut t);
         self.close(&mut t)?;
-        let Talk { seen, mut out, .. } = t;
+        let Talk { c, seen, mut out, first, .. } = t;
         out.inspected = seen.inspected();
         out.events = seen.events;
+        out.passed_over =
+            c.lazy && c.steps.iter().filter(|s| matches!(s, Step::Segment(s) if s.has(flag::URG))).count() > 1;
+        out.first = first.unwrap_or(0);
         Ok(out)
     }
 
@@ -307,7 +333,7 @@ impl Bench {
             }
             Step::Wait(seconds) => {
                 self.now += i64::from(*seconds) * 1_000_000;
-                self.engine.idle(Time(self.now));
+                self.idle();
                 self.note(t);
             }
         }
@@ -327,6 +353,7 @@ impl Bench {
         if s.has(flag::SYN) && s.flags & (flag::FIN | flag::RST) == 0 && !s.lost {
             t.syns.push((s.at + 1, s.len.into()));
         }
+        t.note_sent(s);
         for (frame, arrives) in frames {
             self.deliver(t, &frame, arrives)?;
         }
@@ -337,7 +364,9 @@ impl Bench {
     fn deliver(&mut self, t: &mut Talk<'_>, frame: &[u8], arrives: bool) -> io::Result<()> {
         self.now += STEP;
         t.out.packets += 1;
-        let forwarded = self.engine.frame(frame, Time(self.now));
+        let n = if t.c.oob_inline { self.engines.len() - 1 } else { 0 };
+        t.out.lost |= !arrives;
+        let forwarded = self.engines[n].frame(frame, Time(self.now));
         if self.trace {
             match forwarded {
                 Forwarded::Replaced(_) => println!("  replaced"),
@@ -373,7 +402,8 @@ impl Bench {
             }
             packet::framed(packet, &mut self.frame);
             self.now += STEP;
-            let passed = !matches!(self.engine.frame(&self.frame, Time(self.now)), Forwarded::Dropped(_));
+            let n = if t.c.oob_inline { self.engines.len() - 1 } else { 0 };
+            let passed = !matches!(self.engines[n].frame(&self.frame, Time(self.now)), Forwarded::Dropped(_));
             self.note(t);
             if self.trace {
                 let seq = a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32;
@@ -397,12 +427,14 @@ impl Bench {
     }
 
     fn note(&mut self, t: &mut Talk<'_>) {
-        if let Some(w) = self.engine.witness().filter(|w| !w.records().is_empty()) {
-            if self.trace {
+        let trace = self.trace;
+        let engine = self.engine(t.c);
+        if let Some(w) = engine.witness().filter(|w| !w.records().is_empty()) {
+            if trace {
                 w.records().iter().for_each(|r| println!("      flow {} from port {}: {:?}", r.flow, r.from.1, r.what));
             }
             t.seen.note(w, t.sender, t.host, t.c.isn);
-            self.engine.clear_witness();
+            engine.clear_witness();
         }
     }
 
@@ -473,7 +505,7 @@ impl Bench {
 
     /// The engine's flows end; passive, all that the host read must have been inspected by then.
     fn engine_ends(&mut self, t: &mut Talk<'_>) {
-        self.engine.finish();
+        self.engine(t.c).finish();
         self.note(t);
         if self.mode == Mode::Passive && t.stream.is_some() {
             t.checked = 0;
@@ -513,6 +545,26 @@ impl Talk<'_> {
             Some(Step::Wait(n)) if fragments && *n > forgets => Some(*n),
             _ => None,
         }
+    }
+
+    /// Notes where data is, and where it disagrees with what came before it while something before both was missing.
+    fn note_sent(&mut self, s: &Segment) {
+        if s.len == 0 {
+            return;
+        }
+        let start = s.at + i64::from(s.has(flag::SYN));
+        let end = start + i64::from(s.len);
+        let mut next = 0;
+        while let Some(e) = self.sent.iter().filter(|o| o.0 <= next && o.1 > next).map(|o| o.1).max() {
+            next = e;
+        }
+        let early = start > next;
+        for o in
+            self.sent.iter().filter(|o| o.2 != s.version && (early || o.3) && o.0 < end && start < o.1 && o.1 > next)
+        {
+            self.out.contested.push((o.0.max(start), o.1.min(end)));
+        }
+        self.sent.push((start, end, s.version, early));
     }
 
     fn prepare(&mut self, c: &Conversation) {

@@ -49,6 +49,12 @@ impl Bytes {
         }
     }
 
+    /// Forgets what is from a place on.
+    fn forget(&mut self, place: i64) {
+        let from = usize::try_from(place).unwrap_or(0);
+        self.from.iter_mut().skip(from).for_each(|f| *f = 0);
+    }
+
     fn get(&self, at: i64) -> Option<(u8, i64)> {
         let at = usize::try_from(at).ok()?;
         let from = *self.from.get(at)?;
@@ -112,12 +118,15 @@ pub struct Seen {
     pub events: Vec<&'static str>,
     /// Whether the engine may have forgotten the flow in the meantime, so that what it has since is another one.
     several: bool,
+    /// Urgent bytes at most, which the host takes out.
+    urgent: usize,
 }
 
 impl Seen {
-    /// Nothing yet. `several` says whether there may be several flows, one after the other.
-    pub fn new(several: bool) -> Seen {
-        Seen { several, ..Seen::default() }
+    /// Nothing yet. `several` says whether there may be several flows, one after the other, and `urgent` how many segments have an urgent
+    /// pointer.
+    pub fn new(several: bool, urgent: usize) -> Seen {
+        Seen { several, urgent, ..Seen::default() }
     }
 
     /// Takes what happened since the witness was cleared, of packets from `sender` to `host`; `isn` is the sender's.
@@ -161,7 +170,11 @@ impl Seen {
                     t.gaps.push((at, at.saturating_add_unsigned(*len)));
                 }
                 What::AppOff => t.app_off = true,
-                What::AppRestart => (t.app, t.app_off, t.gaps) = Default::default(),
+                What::AppRestart { first, offset } => {
+                    // What it was given before that was parsed.
+                    t.app.forget(place(first, offset));
+                    (t.app_off, t.gaps) = Default::default();
+                }
                 What::Payload(_) | What::Event(_) => {}
             }
         }
@@ -200,8 +213,10 @@ impl Seen {
     fn check_any(&self, read: &[u8], from: usize, first: i64) -> Result<(), Difference> {
         for (at, b) in read.iter().enumerate().skip(from) {
             let mut how = How::Unseen;
-            for t in &self.tracks {
-                match t.raw.get(at as i64 + first) {
+            // In a flow that follows on another the urgent bytes of that one count.
+            let shifts = 0..=self.urgent as i64;
+            for (t, shift) in self.tracks.iter().flat_map(|t| shifts.clone().map(move |n| (t, n))) {
+                match t.raw.get(at as i64 + first + shift) {
                     Some((seen, _)) if seen == *b => how = How::Apart,
                     Some(_) if how == How::Unseen => how = How::Other,
                     _ => {}

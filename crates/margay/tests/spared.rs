@@ -106,7 +106,8 @@ fn a_body_that_is_stored() {
         "{RULES}alert http any any -> any any (msg:\"store\"; flow:to_client; file.name; content:\"a.txt\"; filestore; sid:5;)\n"
     );
     let store = ["--set", "outputs.5.file-store.enabled=yes"];
-    let ran = download("stored", &rules, &[&DEPTH[..], &store, &["--set", "file-store.stream-depth=0"]].concat());
+    let ran =
+        download("stored", &rules, &[&DEPTH[..], &store, &["--set", "outputs.5.file-store.stream-depth=0"]].concat());
     let files = of_type(&ran.dir, "fileinfo");
     assert_eq!(
         (&files[0]["fileinfo"]["size"], &files[0]["fileinfo"]["stored"], &files[0]["fileinfo"]["state"]),

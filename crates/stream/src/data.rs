@@ -32,6 +32,10 @@ impl StreamEngine {
             out.in_stream = true;
             out.rewrite |= self.config.inline && says_something_else(&session.peers[s.from], s);
         } else {
+            if s.from == 0 && session.flags & flag::UNTAKEN != 0 {
+                session.flags &= !flag::UNTAKEN;
+                out.untaken = true;
+            }
             self.insert(session, s, out);
             // Some of it, or of a hole before it, may have been acknowledged before it was seen.
             self.acknowledged(session, s.from, out);
@@ -174,8 +178,8 @@ impl StreamEngine {
         if at_once && d.buffer.end() > FLOAT_KEPT {
             peer.flags &= !peer_flag::FLOATING;
         }
-        // What waited for it may have been acknowledged.
-        if seq::gt(peer.last_ack, s.seq) {
+        // Its receiver may have acknowledged some of it before, or all that is before it.
+        if seq::geq(peer.last_ack, s.seq) {
             peer.take_acknowledged();
         }
         if different {

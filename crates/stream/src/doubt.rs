@@ -24,6 +24,13 @@ pub(crate) const BEYOND: u8 = 1 << 4;
 /// Its timestamp is older than one that the receiver may have noted (RFC 7323 section 5).
 pub(crate) const TIME: u8 = 1 << 5;
 
+/// Its options cannot be read, and are long enough for a signature: a host that looks for one discards it (Linux). Or the checksum of
+/// its IPv4 header is wrong.
+pub(crate) const BROKEN: u8 = 1 << 6;
+
+/// It came with a SYN: few hosts take it (RFC 9293 section 3.10.7.3 lets them keep it, Linux does with TCP fast open alone).
+pub(crate) const OPENS: u8 = 1 << 7;
+
 /// Whether every host discards the data of a segment of which that is so.
 pub(crate) const fn discarded(doubt: u8) -> bool {
     doubt & (ACK | SIGNED) != 0
@@ -61,6 +68,12 @@ impl StreamEngine {
         }
         if established::is_probe(session, s) {
             doubt |= PROBE;
+        }
+        if !self.config.inline && s.is_broken() {
+            doubt |= BROKEN;
+        }
+        if s.has(tcp::SYN) {
+            doubt |= OPENS;
         }
         doubt
     }

@@ -2,7 +2,7 @@
 
 use margay_flow::{Direction, FlowState};
 use margay_packet::tcp::{TcpHeader, TcpOptions, flag as tcp};
-use margay_packet::{Packet, Time};
+use margay_packet::{L4, Packet, Time};
 
 use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
@@ -50,6 +50,8 @@ pub struct Outcome {
     /// What was read of a direction's stream was not its beginning, or the connection goes on that was taken for closed: the
     /// application layer has to begin anew.
     pub restart: bool,
+    /// As with `restart`, and what was read was data of a SYN that the server did not take: this is what was said.
+    pub untaken: bool,
     /// A policy has to decide.
     pub exception: Option<Exception>,
     /// Inline: drop the packet.
@@ -71,6 +73,9 @@ pub struct Outcome {
     pub(crate) doubt: u8,
 }
 
+/// Length of a header from which on there is room for a signature (RFC 2385): Linux does not read shorter options for it.
+const SIGNED_HEADER: u8 = 38;
+
 /// What the checks need to know of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment<'a> {
@@ -82,6 +87,7 @@ pub(crate) struct Segment<'a> {
     /// TTL or hop limit; 0 where there is none.
     pub(crate) ttl: u8,
     pub(crate) payload: &'a [u8],
+    pub(crate) packet: &'a Packet<'a>,
     pub(crate) options: &'a TcpOptions,
     pub(crate) time: Time,
     /// Index of the sender: 0 is the client.
@@ -98,10 +104,17 @@ impl<'a> Segment<'a> {
             urgent: header.urgent(),
             ttl: packet.ttl().unwrap_or(0),
             payload: packet.payload(),
+            packet,
             options: &packet.tcp_options,
             time: packet.time,
             from: direction.index(),
         }
+    }
+    /// Whether a host may discard it for its headers: it has options that cannot be read, and are long enough for a signature, or the
+    /// IPv4 header's checksum is wrong.
+    pub(crate) fn is_broken(&self) -> bool {
+        let signed = |p: &Packet<'_>| matches!(p.l4, L4::Tcp { header_len, .. } if header_len >= SIGNED_HEADER);
+        self.packet.invalid && signed(self.packet) || self.packet.ipv4_checksum_ok() == Some(false)
     }
     pub(crate) const fn has(&self, bits: u8) -> bool {
         self.flags & bits == bits
@@ -337,16 +350,20 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
         return false;
     }
     let plainly = s.from == 0 && s.payload.is_empty() && s.options.fast_open.is_none();
-    if plainly && !session.inline() && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
+    // It has to be the SYN that the server answered: to another one it says so, and goes on.
+    let same = s.seq == session.peers[0].isn;
+    if plainly && same && session.state == TcpState::SynRecv && session.flags & flag::DATA_IGNORED != 0 {
         return true;
     }
     // It was picked up from a SYN/ACK that nobody asked for, and here is who opens it.
     if session.state == TcpState::SynRecv && session.flags & flag::MIDSTREAM != 0 && s.from == 1 {
         return true;
     }
+    let own = &session.peers[s.from];
+    // After a reset the same number begins anew.
     let over = (session.state == TcpState::Closed
         || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
-        && s.seq != session.peers[s.from].isn;
+        && (s.seq != own.isn || !session.inline() && session.peers.iter().any(|p| p.has(peer_flag::RESET)));
     // Inline its end may not have arrived. Where the other side was heard, it says so itself: by a reset, or by its answer.
     let other = &session.peers[s.to()];
     over && (!session.inline() || other.has(peer_flag::RESET) || other.tcp_flags == 0)

@@ -77,14 +77,11 @@ impl StreamEngine {
         let Some((value, echo)) = s.options.timestamp.filter(|_| session.flags & flag::TIMESTAMP != 0) else { return };
         let secs = s.time.secs() as u32;
         let own = &mut session.peers[s.from];
-        // The receiver notes one that comes with what it has acknowledged already, or expects and has acknowledged everything before.
-        // Whether it had is not certain here before its acknowledgment was seen.
-        if seq::leq(s.seq, own.last_ack) {
-            own.note_timestamp(value, secs, true);
-        } else if seq::leq(s.seq, expected) {
-            own.note_timestamp(value, secs, false);
+        // The receiver may note one that comes with what it expects, or has. Whether it did is certain once it echoes it: it discards
+        // packets for reasons that are not seen here, and some never arrive. The first one counts until then.
+        if seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack) {
+            own.note_timestamp(value, secs, own.last_ts == 0 && seq::leq(s.seq, own.last_ack));
         }
-        // It says itself what it has noted.
         let other = &mut session.peers[s.to()];
         if s.has(tcp::ACK) && other.last_ts != 0 && seq::geq(echo, other.last_ts) && seq::leq(echo, other.max_ts) {
             if echo != other.last_ts {
@@ -233,9 +230,8 @@ impl StreamEngine {
         }
         if session.flags & flag::ASYNC == 0 && seq::gt(s.end(), p.edge) && !is_probe(session, s) {
             self.event(out, beyond);
-            // Of one that begins in the window some hosts take what is in it, or all.
             out.doubt |= doubt::BEYOND;
-            return !self.config.inline && s.len() > 0 && seq::lt(s.seq, p.edge);
+            return s.len() > 0 && may_be_taken(session, s);
         }
         true
     }
@@ -261,10 +257,12 @@ impl StreamEngine {
             self.event(out, E::FinInvalidAck);
             return false;
         }
-        // It may cut off data that was not acknowledged.
-        if seq::lt(s.seq, session.peers[s.from].last_ack) && session.flags & flag::ASYNC == 0 || beyond(session, s) {
+        // It may cut off data that was not acknowledged, and repeat some that was.
+        if seq::lt(s.end(), session.peers[s.from].last_ack) && session.flags & flag::ASYNC == 0
+            || beyond(session, s, out)
+        {
             self.event(out, E::FinOutOfWindow);
-            return false;
+            return self.take_without_fin(session, s, out);
         }
         if self.config.inline && session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
             // Data was seen behind it. A host that believes the FIN reads other bytes than one that does not.
@@ -274,6 +272,20 @@ impl StreamEngine {
         }
         self.take_fin(session, s, out);
         session.state = if s.from == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };
+        true
+    }
+
+    /// Passive: takes the data of a segment whose FIN does not fit: a receiver that does not have what is behind it believes it.
+    fn take_without_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if self.config.inline
+            || s.len() == 0
+            || seq::lt(s.end(), session.peers[s.from].last_ack)
+            || !may_be_taken(session, s)
+        {
+            return false;
+        }
+        self.take_data(session, s);
+        self.take_ack(session, s, out);
         true
     }
 
@@ -287,7 +299,7 @@ impl StreamEngine {
             TcpState::FinWait1 => seq::max(p.next_seq, p.last_ack.wrapping_sub(1)),
             _ => p.next_seq,
         };
-        if !again && (seq::lt(s.seq, least) || beyond(session, s)) {
+        if !again && (seq::lt(s.end(), least) || beyond(session, s, out)) {
             self.event(out, e);
             return false;
         }
@@ -349,12 +361,12 @@ impl StreamEngine {
         let again = seq::leq(s.end(), p.next_seq) && p.has(peer_flag::FIN);
         if s.has(tcp::FIN) && !again {
             if !self.fin_in_place(session, s, wrong_fin, out) {
-                return false;
+                return self.take_without_fin(session, s, out);
             }
         } else if state == TcpState::CloseWait && s.len() > 0 && seq::lt(s.end(), p.last_ack) {
             self.event(out, before);
             return false;
-        } else if beyond(session, s)
+        } else if beyond(session, s, out)
             || (state == TimeWait
                 && s.len() == 0
                 && (s.seq.wrapping_add(1) != p.next_seq)
@@ -380,14 +392,19 @@ impl StreamEngine {
             p.has(peer_flag::FIN) && seq::geq(p.last_ack, p.next_seq)
         };
         let (own_done, other_done) = (done(from), done(to));
+        // A sender repeats what is missing, after its FIN as well, and one whose FIN was not taken goes on.
+        let goes_on =
+            || session.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN)) || !(own_done && other_done);
         session.state = match state {
-            TimeWait if s.has(tcp::FIN) || s.seq != session.peers[from].next_seq => TimeWait,
+            TimeWait if s.has(tcp::FIN) || s.seq != session.peers[from].next_seq || goes_on() => TimeWait,
             TimeWait => Closed,
             // The client's last word closes.
             LastAck
                 if from == 0
                     && !s.has(tcp::FIN)
+                    && s.len() == 0
                     && last_word
+                    && !goes_on()
                     && seq::geq(session.peers[0].next_seq, session.peers[0].last_ack) =>
             {
                 Closed
@@ -474,7 +491,7 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     let exact = s.seq == expected
         || session.flags & flag::SACK != 0 && s.seq == own.next_seq
         || own.has(peer_flag::FIN | peer_flag::FLOATING) && s.seq == own.last_ack
-        || own.has(peer_flag::FIN) && s.seq == expected.wrapping_sub(1);
+        || own.has(peer_flag::FIN) && !waits(own) && s.seq == expected.wrapping_sub(1);
     // Systems that are older take any in the window.
     match own.policy {
         OsPolicy::Hpux11 => seq::geq(s.seq, own.next_seq),
@@ -485,10 +502,27 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     }
 }
 
-/// Whether a segment reaches beyond the window that the receiver gave.
-fn beyond(session: &TcpSession, s: &Segment<'_>) -> bool {
+/// Whether a segment reaches beyond the window that the receiver gave, and no receiver takes any of it.
+fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
     let p = &session.peers[s.from];
-    session.flags & flag::ASYNC == 0 && seq::gt(s.end(), seq::max(p.edge, p.next_seq)) && !is_probe(session, s)
+    if session.flags & flag::ASYNC != 0 || seq::leq(s.end(), seq::max(p.edge, p.next_seq)) || is_probe(session, s) {
+        return false;
+    }
+    out.doubt |= doubt::BEYOND;
+    s.len() == 0 || !may_be_taken(session, s)
+}
+
+/// Passive: whether a receiver may take data of a segment that reaches beyond the window it gave. Of one that begins in the window
+/// some take what is inside, some take all. And the window may have opened, while the acknowledgment that says so passes the sensor
+/// later.
+fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let p = &session.peers[s.from];
+    !session.inline() && (seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected()))
+}
+
+/// Whether data of a side is missing before some that was seen, and was not acknowledged.
+pub(crate) fn waits(p: &Peer) -> bool {
+    seq::lt(p.expected(), p.next_seq)
 }
 
 /// Whether a packet is a FIN that was seen before.

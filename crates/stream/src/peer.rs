@@ -21,6 +21,8 @@ pub(crate) mod peer_flag {
     pub(crate) const GUESSED: u16 = 1 << 9;
     /// It sent the reset that closed the session.
     pub(crate) const RESET: u16 = 1 << 10;
+    /// It sent data behind its FIN.
+    pub(crate) const PAST_FIN: u16 = 1 << 11;
 }
 
 /// Where the stream of a side that is floating begins, so that there is room for what was sent before what was seen first: no
@@ -93,6 +95,7 @@ impl Peer {
         self.next_off = 0;
         self.last_ack = self.next_seq;
         self.ahead = self.next_seq;
+        self.edge = self.next_seq;
     }
     pub(crate) const fn has(&self, bit: u16) -> bool {
         self.flags & bit != 0

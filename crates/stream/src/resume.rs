@@ -10,6 +10,7 @@ use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
 
 use crate::engine::{Outcome, Segment, StreamEngine};
+use crate::established::waits;
 use crate::peer::{Peer, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
@@ -173,7 +174,10 @@ impl TcpSession {
     fn may_go_on(&self) -> bool {
         let over = match self.state {
             TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
-            TcpState::TimeWait | TcpState::LastAck => true,
+            // What is missing before a FIN comes yet, and a sender whose FIN was not taken goes on.
+            TcpState::TimeWait | TcpState::LastAck => {
+                !self.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN))
+            }
             state => state < TcpState::Established,
         };
         let known = self.peers.iter().all(|p| !p.has(peer_flag::FLOATING | peer_flag::GUESSED) && p.last_ack != 0);
@@ -249,11 +253,12 @@ impl StreamEngine {
         }
         session.state = TcpState::Established;
         session.flags |= flag::RESUMED;
-        let at_once = session.at_once();
+        let (at_once, off) = (session.at_once(), session.flags & flag::APP_OFF != 0);
         for p in &mut session.peers {
             p.flags &= !(peer_flag::RESET | peer_flag::RST_SENT | peer_flag::FIN);
             if let Some(d) = p.data.as_mut().filter(|_| !at_once) {
-                d.app = d.app.min(d.acked);
+                // Who did not read begins with what comes now.
+                d.app = if off { d.acked } else { d.app.min(d.acked) };
                 d.raw = d.raw.min(d.acked);
                 d.raw_end = None;
             }

@@ -78,6 +78,8 @@ pub(crate) mod flag {
     pub(crate) const RESUMED: u16 = 1 << 13;
     /// Data came with the client's SYN.
     pub(crate) const SYN_DATA: u16 = 1 << 14;
+    /// Inline, data of the client's SYN was read that the server did not take, and nothing since.
+    pub(crate) const UNTAKEN: u16 = 1 << 15;
 }
 
 /// What the application layer gets next.
@@ -571,8 +573,9 @@ impl TcpSession {
             (true, _) => raw.min(d.acked),
             (false, false) => app.max(raw).min(d.acked),
         };
-        let back =
-            if closed && !reset || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
+        // What was not looked at yet is looked at beside what is before it.
+        let over = closed && !reset && raw >= d.buffer.end();
+        let back = if over || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
         let keep = if inline || may_go_on { keep.min(d.acked) } else { keep };
         let keep = d.keep.map_or(keep, |k| keep.min(k));

@@ -164,6 +164,16 @@ impl StreamEngine {
                 session.state = TcpState::SynSent;
             }
         }
+        if s.from == 1
+            && s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN | tcp::ACK
+            && session.peers[0].has(peer_flag::RESET)
+            && s.ack == session.peers[0].next_seq
+            && refused(session)
+        {
+            // The client's reset may have been its answer to something else than its own SYN. If not it resets this as well.
+            session.peers[0].flags &= !(peer_flag::RESET | peer_flag::RST_SENT);
+            session.state = TcpState::SynSent;
+        }
         if session.peers[s.from].has(peer_flag::GUESSED) {
             heard_of(&mut session.peers[s.from], s);
         }
@@ -210,14 +220,16 @@ impl StreamEngine {
             self.event(out, E::FinSyn);
             return false;
         }
-        let sender = &session.peers[s.from];
+        let sender = &mut session.peers[s.from];
         if sender.has(peer_flag::FIN) && s.len() > 0 && seq::geq(s.end(), sender.next_seq) {
             // Linux may read it as if the FIN took no number, or was not there.
             self.event(out, E::DataAfterFin);
             if self.config.inline {
                 return false;
             }
+            sender.flags |= peer_flag::PAST_FIN;
         }
+        let sender = &session.peers[s.from];
         if self.config.inline
             && sender.has(peer_flag::FIN)
             && s.has(tcp::FIN)
@@ -287,18 +299,10 @@ impl StreamEngine {
                 // Fast open, but only the SYN was acknowledged: its data does not count.
                 self.event(out, E::Hs3SynackTfoDataIgnored);
                 session.flags = session.flags & !flag::FAST_OPEN | flag::DATA_IGNORED;
-                let p = &mut session.peers[0];
-                if let Some(mut d) = p.data.take() {
-                    d.buffer = Default::default();
-                    d.packet = (0, 0);
-                    d.pending = false;
-                    crate::engine::account(&mut self.counters, &mut d);
-                    // Inline it was read at once.
-                    out.restart |= self.config.inline;
-                    self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
+                if self.not_taken(&mut session.peers[0]) && self.config.inline {
+                    // It was read at once.
+                    session.flags |= flag::UNTAKEN;
                 }
-                let isn = p.isn;
-                p.start(isn);
             }
             session.queue.clear();
             syn_ack(session, &Queued::of(s));
@@ -349,6 +353,17 @@ impl StreamEngine {
             return true;
         }
         false
+    }
+
+    /// The data that came with a side's SYN was not taken by the other: its stream begins with what comes next. Whether there was any.
+    fn not_taken(&mut self, p: &mut Peer) -> bool {
+        let data = p.data.take();
+        if let Some(d) = &data {
+            self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
+        }
+        let isn = p.isn;
+        p.start(isn);
+        data.is_some()
     }
 
     /// The answer to the server's own SYN, from either side.
@@ -449,7 +464,10 @@ impl StreamEngine {
             let client = &session.peers[0];
             // One less is a keep-alive; more is data after an acknowledgment that was lost.
             let in_place = s.seq == client.next_seq || s.seq == client.isn;
-            let in_window = seq::geq(s.seq, client.last_ack) && seq::leq(s.end(), client.edge);
+            // Some of it may be data that came with the SYN, once more.
+            let again = session.flags & flag::SYN_DATA != 0 && s.len() > 0 && seq::gt(s.seq, client.isn);
+            let from = if again { s.end() } else { s.seq };
+            let in_window = seq::geq(from, client.last_ack) && seq::leq(s.end(), client.edge);
             let mut ack_ok = s.ack == session.peers[1].next_seq
                 || (session.flags & flag::MIDSTREAM != 0 && seq::gt(s.ack, session.peers[1].isn));
             if !ack_ok {
@@ -463,6 +481,13 @@ impl StreamEngine {
                 let right_seq = in_place && s.seq != session.peers[0].isn;
                 self.event(out, if right_seq { E::Hs3RightSeqWrongAckEvasion } else { E::Hs3WrongSeqWrongAck });
                 return false;
+            }
+            let server = &mut session.peers[1];
+            if !self.config.inline && server.data.is_some() && s.ack == server.isn.wrapping_add(1) {
+                // Data came with the SYN/ACK; clients do not take it.
+                let (edge, window) = (server.edge, server.window);
+                self.not_taken(server);
+                (server.edge, server.window) = (edge, window);
             }
         } else {
             // The server goes on before the client's acknowledgment was seen: it was lost, or this is somebody else.
@@ -576,9 +601,10 @@ fn heard_of(own: &mut Peer, s: &Segment<'_>) {
     own.flags &= !peer_flag::GUESSED;
     let alive = s.len() <= 1 && s.seq == own.next_seq.wrapping_sub(1);
     if own.data.is_none() && seq::lt(s.seq, own.next_seq) && !alive {
-        let said = own.next_seq;
+        let (said, edge) = (own.next_seq, own.edge);
         own.start(s.seq.wrapping_sub(1));
         own.ahead = said;
+        own.edge = seq::max(own.edge, edge);
     }
 }
 

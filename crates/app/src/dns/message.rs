@@ -6,8 +6,8 @@
 //! ends the reading.
 //!
 //! What a message may cost is bounded: a name has at most [`NAME_MAX`] bytes and [`STEPS_MAX`] labels and pointers, and all
-//! names of a message together may cost [`BUDGET`] (a byte, a label or a pointer is one each). Names behind that are cut
-//! after their first label.
+//! names of a message together may cost [`BUDGET`] (a byte, a label or a pointer is one each) and follow two pointers for each byte
+//! of the message and 512 more. Names behind the first limit are cut after their first label, names behind the second at a pointer.
 
 use super::events::{Event, EventSet};
 use super::rdata;
@@ -20,6 +20,12 @@ pub const NAME_MAX: usize = 1025;
 pub const STEPS_MAX: usize = 255;
 /// What all names of a message may cost.
 pub const BUDGET: usize = 256 << 10;
+
+/// Most pointers that are followed in all names of a message of that many bytes. The smallest record with a name that is a pointer
+/// has 12 bytes; chains of pointers would cost the square of the length.
+const fn jumps(len: usize) -> usize {
+    512 + 2 * len
+}
 
 /// Bytes of a message's buffer ([`Message::text`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -147,6 +153,7 @@ impl Message {
             known: [(0, Text::default()); 8],
             next: 0,
             left: BUDGET,
+            jumps: jumps(data.len()),
             faults: message.faults,
         };
         message.readable = reader.sections(counts, &mut message.records, &mut message.ends);
@@ -207,6 +214,8 @@ pub(super) struct Reader<'m> {
     next: usize,
     /// What is left of [`BUDGET`].
     left: usize,
+    /// Pointers that may still be followed.
+    jumps: usize,
     faults: EventSet,
 }
 
@@ -294,6 +303,8 @@ impl<'m> Reader<'m> {
         let mut behind = None;
         // The target of a pointer, to see whether it comes again; another one each time their number has doubled.
         let (mut anchor, mut round) = (None, false);
+        // It has a pointer more than may be followed.
+        let mut spent = false;
         let mut at = from;
         loop {
             let limit = if behind.is_none() { end } else { self.data.len() };
@@ -328,6 +339,8 @@ impl<'m> Reader<'m> {
                     at = (len & 0x3f) << 8 | usize::from(low);
                     round |= anchor == Some(at);
                     jumps += 1;
+                    spent = self.jumps == 0;
+                    self.jumps = self.jumps.saturating_sub(1);
                     if jumps.is_power_of_two() {
                         anchor = Some(at);
                     }
@@ -341,7 +354,7 @@ impl<'m> Reader<'m> {
                     self.faults.add(Event::InfiniteLoop);
                 }
             }
-            if steps > STEPS_MAX || self.left == 0 {
+            if steps > STEPS_MAX || self.left == 0 || spent {
                 cut = true;
                 self.faults.add(Event::NameTooLong);
                 if behind.is_none() {

@@ -435,7 +435,7 @@ impl Rest {
             (Checksums::Unseen, false) => flow.ext.checksums[dir.index()] = Checksums::Right,
             (Checksums::Wrong, false) => {
                 flow.ext.checksums[dir.index()] = Checksums::Right;
-                self.restart_app(packet, flow);
+                self.restart_app(packet, flow, true);
             }
         }
         false
@@ -505,15 +505,21 @@ impl Rest {
         }
     }
 
-    /// A flow's stream begins anew: what the application layer made of it so far is logged, and what follows is to be recognised
-    /// again.
-    pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>) {
+    /// A flow's stream begins anew: what the application layer made of it so far is logged where it was `said`, and what follows is to
+    /// be recognised again.
+    pub(super) fn restart_app(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, said: bool) {
         if let Some(w) = &mut self.app.witness {
-            w.app_restart(&flow.core);
+            w.app_restart(&flow.core, flow.ext.tcp.as_deref());
         }
         if flow.ext.app.is_some() {
-            self.log_app(p, flow, true, false);
-            flow.ext.app = None;
+            if said {
+                self.log_app(p, flow, true, false);
+            } else {
+                self.discard_app(flow);
+            }
+        }
+        if let Some(app) = flow.ext.app.take() {
+            self.app.counted_elsewhere(&app, true);
         }
     }
 

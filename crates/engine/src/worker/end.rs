@@ -117,8 +117,14 @@ impl Rest {
                 ..Seen::default()
             };
             let mut fate = Fate::default();
+            let raw = |flow: &Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
+            let before = raw(flow);
             self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
             inspected = true;
+            if raw(flow) == before {
+                // What is left waits for the parser: nobody else wants it.
+                return inspected;
+            }
         }
         inspected
     }

@@ -117,8 +117,8 @@ impl Lane {
         if out.without_data && !rest.wire.as_mut().is_some_and(|w| w.strip(packet)) {
             out.drop = true;
         }
-        if out.restart {
-            rest.restart_app(packet, flow);
+        if out.restart || out.untaken {
+            rest.restart_app(packet, flow, !out.untaken);
         }
         if out.drop && fate.drop.is_none() {
             fate.drop = Some(if out.drop_urgent { DropReason::StreamUrgent } else { DropReason::StreamError });

@@ -21,11 +21,25 @@ pub(crate) struct Pkt {
     pub(crate) options: TcpOptions,
     pub(crate) time: i64,
     pub(crate) ttl: u8,
+    /// The IPv4 header's checksum is wrong.
+    pub(crate) broken: bool,
 }
 
 pub(crate) fn pkt(to: Direction, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Pkt {
     let options = TcpOptions::default();
-    Pkt { to, flags, seq, ack, payload: payload.to_vec(), window: 8192, urgent: 0, options, time: 1000, ttl: 64 }
+    Pkt {
+        to,
+        flags,
+        seq,
+        ack,
+        payload: payload.to_vec(),
+        window: 8192,
+        urgent: 0,
+        options,
+        time: 1000,
+        ttl: 64,
+        broken: false,
+    }
 }
 
 pub(crate) struct Bench {
@@ -71,6 +85,7 @@ impl Bench {
         packet.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
         packet.l4 = L4::Tcp { offset: 20, header_len: 20 };
         packet.proto = 6;
+        packet.ignore_checksums = !p.broken;
         packet.payload = (40, p.payload.len() as u32);
         packet.tcp_options = p.options;
         let print = FlowPrint { hash: 7, second: p.to == ToClient };

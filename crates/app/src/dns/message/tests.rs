@@ -114,6 +114,33 @@ fn names_of_a_message_are_bounded() {
     assert!(m.faults.has(Event::NameTooLong));
 }
 
+/// Chains of pointers do not cost the square of the message's length, and names behind them are read.
+#[test]
+fn pointers_of_a_message_are_bounded() {
+    // Pointers, each to the one before it, that stand in the data of a record, and names that begin at each of them.
+    let start = HEADER + 1 + 10;
+    let chain: Vec<u8> = (0..240u16)
+        .flat_map(|n| (0xc000 | if n == 0 { HEADER as u16 } else { start as u16 + 2 * (n - 1) }).to_be_bytes())
+        .collect();
+    let mut data = [head(0x8180, [0, 242, 0, 0]), record(b"\0", 65000, &chain)].concat();
+    for n in 0..240u16 {
+        data.extend(record(&(0xc000 | (start as u16 + 2 * n)).to_be_bytes(), 99, b""));
+    }
+    data.extend(record(&labels("evil.example"), 99, b""));
+    let m = Message::read(&data);
+    assert!(m.readable && m.records().len() == 242, "{:?}", faults(&m));
+    let followed: usize = m.records()[1..241].iter().enumerate().filter(|(_, r)| !r.name.cut).map(|(n, _)| n + 1).sum();
+    assert!((1..=jumps(data.len())).contains(&followed), "{followed} of {}", 240 * 241 / 2);
+    assert_eq!((m.text(m.records()[241].name), faults(&m)), (&b"evil.example"[..], vec![Event::NameTooLong]));
+    // Messages that are packed as well as can be are read whole.
+    let mut data = [head(0x8180, [1, 4000, 0, 0]), query(&labels("www.example.org"), 1)].concat();
+    for n in 0..4000u16 {
+        data.extend(record(&[&[2][..], &n.to_be_bytes(), OWNER].concat(), 99, b""));
+    }
+    let m = Message::read(&data);
+    assert!(m.readable && faults(&m).is_empty() && m.records().len() == 4001, "{:?}", faults(&m));
+}
+
 #[test]
 fn what_is_broken_is_said_and_the_rest_stays() {
     let q = query(&labels("a.b"), 1);

@@ -1,0 +1,34 @@
+//! A few thousand conversations with this machine's TCP/IP stack in each mode. `make hosts` holds a million.
+
+use std::process::Command;
+
+fn hold(mode: &str) {
+    // Where it does not it is recorded as not run.
+    if !margay_testing::is_root() {
+        return;
+    }
+    let dir = std::env::temp_dir().join(format!("margay-hosts-test-{mode}-{}", std::process::id()));
+    let run = Command::new(env!("CARGO_BIN_EXE_margay-hosts"))
+        .args(["--mode", mode, "--count", "2000", "--seed", "1", "-o"])
+        .arg(&dir)
+        .output();
+    let _ = std::fs::remove_dir_all(&dir);
+    match run {
+        Ok(out) => {
+            let told = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+            assert!(out.status.success(), "{told}");
+            assert!(told.contains("2000 conversations, seed 1"), "{told}");
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn inline_what_the_host_reads_was_inspected() {
+    hold("inline");
+}
+
+#[test]
+fn passive_what_the_host_reads_was_inspected() {
+    hold("passive");
+}
