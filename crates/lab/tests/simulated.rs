@@ -279,7 +279,13 @@ fn a_comparison_is_resumed_and_reported() {
         let (rate, slow) = (get("sent") / get("sent_s"), runs.word(line, "engine") == "slow");
         let over = (rate / 10_000.0 - 1.0) / (rate / 10_000.0) - 500.0 / get("sent");
         let expected = if slow && get("rate") > 10_000.0 { over.max(0.0) } else { 0.0 };
-        assert!((get("loss") - expected).abs() < 0.12, "{expected}, {}", get("loss"));
+        // No machine lets the engine take more than its capacity; what a busy one loses on top is seen by the sender being late.
+        assert!(get("loss") > expected - 0.12, "{expected}, {}", get("loss"));
+        let accounted = 1.0 - get("decoded") / get("sent");
+        assert!((get("loss") - accounted).abs() < 0.12, "{accounted}, {}", get("loss"));
+        if get("late_p99_s") < 0.005 {
+            assert!(get("loss") < expected + 0.12, "{expected}, {}", get("loss"));
+        }
         assert!(out.join(runs.word(line, "folder")).join("samples.csv").exists());
     }
     python_reads(&out.join("runs.csv"));
