@@ -554,17 +554,23 @@ impl Talk<'_> {
         }
         let start = s.at + i64::from(s.has(flag::SYN));
         let end = start + i64::from(s.len);
+        // A host may discard one with another acknowledgment: what is behind it is early.
         let mut next = 0;
-        while let Some(e) = self.sent.iter().filter(|o| o.0 <= next && o.1 > next).map(|o| o.1).max() {
+        while let Some(e) = self.sent.iter().filter(|o| o.0 <= next && o.1 > next && !o.3).map(|o| o.1).max() {
             next = e;
         }
-        let early = start > next;
-        for o in
-            self.sent.iter().filter(|o| o.2 != s.version && (early || o.3) && o.0 < end && start < o.1 && o.1 > next)
-        {
+        let early = start > next || s.ack != 0;
+        let overlaps = |o: &&(i64, i64, u8, bool)| o.0 < end && start < o.1 && o.1 > next;
+        for o in self.sent.iter().filter(overlaps).filter(|o| o.2 != s.version && (early || o.3)) {
             self.out.contested.push((o.0.max(start), o.1.min(end)));
         }
         self.sent.push((start, end, s.version, early));
+        // What was early is in place now.
+        let mut next = next.max(if early { next } else { end });
+        for _ in 0..self.sent.len() {
+            let Some(o) = self.sent.iter_mut().find(|o| o.3 && o.0 <= next && o.1 > next && s.ack == 0) else { break };
+            (o.3, next) = (false, o.1);
+        }
     }
 
     fn prepare(&mut self, c: &Conversation) {

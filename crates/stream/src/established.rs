@@ -49,7 +49,7 @@ impl StreamEngine {
             return true;
         }
         // Hosts with several clocks are one off now and then.
-        let old = |noted: u32| seq::lt(value.wrapping_add(1), noted);
+        let old = |noted: u32| noted.wrapping_sub(value) as i32 > 1;
         if !old(p.max_ts) {
             return true;
         }
@@ -393,8 +393,7 @@ impl StreamEngine {
         };
         let (own_done, other_done) = (done(from), done(to));
         // A sender repeats what is missing, after its FIN as well, and one whose FIN was not taken goes on.
-        let goes_on =
-            || session.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN)) || !(own_done && other_done);
+        let goes_on = || !other_done || session.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN));
         session.state = match state {
             TimeWait if s.has(tcp::FIN) || s.seq != session.peers[from].next_seq || goes_on() => TimeWait,
             TimeWait => Closed,
@@ -462,7 +461,8 @@ fn land(session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
     } else if session.flags & flag::ASYNC == 0 {
         let before = u64::try_from(-other.offset(s.ack)).unwrap_or(0);
         if before > 0 {
-            out.restart |= other.data.is_some() && other.begin_before(before, inline);
+            let read = other.data.is_some();
+            out.restart |= other.begin_before(before, inline) && read;
         }
         other.flags &= !peer_flag::FLOATING;
     }

@@ -238,9 +238,10 @@ impl StreamEngine {
         let other = &session.peers[s.to()];
         if self.config.inline && self.config.spare_harmless
             || !own.has(peer_flag::RESET)
-            || s.flags & (tcp::SYN | tcp::RST | tcp::FIN | tcp::ACK) != tcp::ACK
+            || s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
             || s.payload.is_empty()
-            || seq::gt(s.ack, other.next_seq)
+            // The other side may have gone on since.
+            || seq::gt(s.ack, seq::max(other.next_seq, other.edge))
             || seq::leq(s.end(), own.last_ack)
             || seq::geq(s.seq, own.edge)
         {

@@ -376,6 +376,11 @@ impl TcpSession {
         self.release(Direction::ToClient);
     }
 
+    /// The other side of this connection was heard before it began here, with these TCP flags.
+    pub const fn heard_before(&mut self, direction: Direction, tcp_flags: u8) {
+        self.peers[direction.index()].tcp_flags |= tcp_flags;
+    }
+
     /// Nothing looks at the raw stream of this session any more.
     pub fn raw_disable(&mut self) {
         self.flags |= flag::RAW_OFF;
@@ -451,8 +456,15 @@ impl TcpSession {
             let (from, data) = if d.around.is_empty() {
                 let from = d.buffer.start_of(start).max(start.saturating_sub(chunk));
                 // What came early behind it was looked at without it.
-                let end = end.max(d.raw.min(end.saturating_add(chunk)));
-                (from, d.buffer.contiguous(from, end))
+                let (own, end) = (end, end.max(d.raw.min(end.saturating_add(chunk))));
+                let (mut from, mut data) = (from, d.buffer.contiguous(from, end));
+                // Of a segment that reaches over a hole that was passed what is behind that is new.
+                while let Some(next) =
+                    d.buffer.next_at(from + data.len() as u64).filter(|n| *n < own && !data.is_empty())
+                {
+                    (from, data) = (next, d.buffer.contiguous(next, end));
+                }
+                (from, data)
             } else {
                 (d.around_at, d.around.as_slice())
             };

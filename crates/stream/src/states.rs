@@ -464,8 +464,9 @@ impl StreamEngine {
             let client = &session.peers[0];
             // One less is a keep-alive; more is data after an acknowledgment that was lost.
             let in_place = s.seq == client.next_seq || s.seq == client.isn;
-            // Some of it may be data that came with the SYN, once more.
-            let again = session.flags & flag::SYN_DATA != 0 && s.len() > 0 && seq::gt(s.seq, client.isn);
+            // Some of it may be data that came with the SYN, once more, or before all that its receiver expects.
+            let own = session.flags & flag::SYN_DATA != 0 && seq::gt(s.seq, client.isn);
+            let again = s.len() > 0 && (own || !self.config.inline);
             let from = if again { s.end() } else { s.seq };
             let in_window = seq::geq(from, client.last_ack) && seq::leq(s.end(), client.edge);
             let mut ack_ok = s.ack == session.peers[1].next_seq

@@ -209,3 +209,43 @@ fn wrong_header_checksums() {
     b.send_all(&[client(1001, b"ATTACK"), acks(1007)]);
     assert_eq!(b.read(ToServer, false), "ATTACK");
 }
+
+/// A reset may be lost behind the sensor: its sender goes on, after the other side did, and may end at once.
+#[test]
+fn a_reset_that_is_lost() {
+    for last in [PSH | ACK, FIN | ACK] {
+        let mut b = connected();
+        b.send_all(&[client(1001, b"abc"), acks(1004)]);
+        b.send(&pkt(ToServer, RST, 1004, 0, b""));
+        b.send(&pkt(ToClient, PSH | ACK, 5001, 1004, b"more"));
+        b.send(&pkt(ToServer, last, 1004, 5005, b"def"));
+        b.send(&pkt(ToClient, ACK, 5005, 1007, b""));
+        assert!(b.read(ToServer, false).ends_with("def"), "{last}");
+    }
+}
+
+/// Half of all timestamps are older than one, and the one in the middle is not (RFC 7323 section 5.2).
+#[test]
+fn the_timestamp_in_the_middle() {
+    let mut b = Bench::new(StreamConfig::default());
+    let stamped = |value: u32, echo: u32, mut p: Pkt| {
+        p.options.timestamp = Some((value, echo));
+        p
+    };
+    b.send(&stamped(100, 0, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, 100, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(0x7fff_ffff, 2000, client(1001, b"a")));
+    b.send(&stamped(2001, 0x7fff_ffff, acks(1002)));
+    assert!(b.send(&stamped(u32::MAX, 2001, client(1002, b"b"))).events.is_empty());
+}
+
+/// The first segment begins before the stream.
+#[test]
+fn data_from_before_the_stream() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    b.send(&client(901, &[&[b'-'; 100][..], b"ATTACK"].concat()));
+    b.send(&acks(1007));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+}

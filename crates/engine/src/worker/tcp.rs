@@ -76,6 +76,9 @@ impl Lane {
             let tenant = flow.ext.tenant;
             let make = || FlowExt::of(tenant);
             let answered = flow.ext.tcp.as_deref().and_then(|old| rest.stream.open_answered(old, packet));
+            // Inline, a SYN once more: its server is here already, whatever becomes of it.
+            let heard = flow.ext.tcp.as_deref().filter(|old| rest.ips && old.state() == TcpState::SynRecv);
+            let heard = heard.map_or(0, |old| old.tcp_flags(Direction::ToClient));
             let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| rest.end_flow(f, r)) else {
                 rest.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
                 return (at, direction, Seen::default());
@@ -92,6 +95,9 @@ impl Lane {
             flow.ext.tcp = answered;
             before = state(flow);
             out = rest.stream.process(&mut flow.ext.tcp, packet, direction, true);
+            if let Some(new) = flow.ext.tcp.as_deref_mut().filter(|_| heard != 0) {
+                new.heard_before(Direction::ToClient, heard);
+            }
         }
         // An acknowledgement that completes the handshake and brings data is of the connection already.
         established |= out.state == Some(FlowState::Established) && !packet.payload().is_empty();
