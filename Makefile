@@ -44,7 +44,7 @@ lint: ## formatting and lints, of the fuzz targets too
 
 unit: setup ## unit, integration and property tests
 	@tools/setup $(TEST_PACKAGES)
-	$(CARGO) test --workspace --locked --quiet
+	$(CARGO) test --workspace --locked --quiet --no-fail-fast
 
 doc: setup ## documentation without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet

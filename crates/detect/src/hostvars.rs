@@ -2,7 +2,7 @@
 //!
 //! A bit lives until its time is over; setting it again renews that. The number of bits is limited: where the table is
 //! full a few of its bits are looked at, and those whose time is over go; where there is none among them the new bit is not
-//! set, and counted. The tables are keyed at random ([`crate::bounded`]).
+//! set, and counted. The tables are keyed at random (`bounded`).
 //!
 //! A worker has tables of its own, without a lock. Where there are several workers they share theirs, since the flows of a
 //! host are of all of them: each part of them is behind a lock that only rules on such bits ask for.

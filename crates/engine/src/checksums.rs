@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 
 use margay_capture::Reader;
-use margay_config::{Checksums, Config, ConfigError, RunOptions};
+use margay_config::{Config, ConfigError, RunOptions};
 use margay_output::notice;
 use margay_packet::{DecodeConfig, Decoder, Packet, PacketSink};
 
@@ -24,7 +24,7 @@ const BATCH: usize = 256;
 /// Whether checksums of capture files are believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileChecks {
-    /// They are checked (`yes`, `-k all`).
+    /// They are checked (`yes`, `-k all`); with `-k none` for keywords that ask, and nothing is kept out for them.
     Checked,
     /// They are believed (`no`).
     Believed,
@@ -40,8 +40,7 @@ impl FileChecks {
     pub(crate) fn of(config: &Config, options: &RunOptions) -> Result<FileChecks, ConfigError> {
         const PATH: &str = "pcap-file.checksum-checks";
         Ok(match (options.checksums, config.get(PATH)) {
-            (Some(Checksums::All), _) => FileChecks::Checked,
-            (Some(Checksums::None), _) => FileChecks::Believed,
+            (Some(_), _) => FileChecks::Checked,
             (None, None | Some("" | "auto")) => FileChecks::Auto,
             (None, Some(_)) if flag(config, PATH, true)? => FileChecks::Checked,
             (None, Some(_)) => FileChecks::Believed,
@@ -101,6 +100,8 @@ fn wrong(file: &Path) -> Option<u64> {
 mod tests {
     use margay_capture::{PcapWriter, Resolution};
     use margay_packet::{LinkType, Time};
+
+    use margay_config::Checksums;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! One worker that is handed frames by its caller, for tests that stand in the place of a capture source (`crates/hosts`).
 //!
-//! It is made as the worker of an interface is, and does with a frame what the worker's thread does ([`crate::live`]): decode,
+//! It is made as the worker of an interface is, and does with a frame what the worker's thread does (`live`): decode,
 //! defragment, find the flow, reassemble, parse, inspect, decide.
 
 use std::path::Path;

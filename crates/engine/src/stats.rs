@@ -218,7 +218,7 @@ impl Reporter {
             add("lua.output_errors", rest.scripts.errors);
             add("lua.streams_refused", rest.scripts.refused);
         }
-        add("threads.failed", crate::threads::failed());
+        add("engine.failed_threads", crate::threads::failed());
         add("eve.lost", lost);
         if let Some(waits) = rest.outputs.waits() {
             add("eve.waits", waits);
@@ -230,7 +230,7 @@ impl Reporter {
 fn is_most(name: &str) -> bool {
     matches!(name, "decoder.max_pkt_size" | "memcap.pressure" | "memcap.pressure_max" | "flow.mgr.rows_maxlen")
         // What all workers have together, whoever is asked.
-        || matches!(name, "eve.lost" | "threads.failed" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
+        || matches!(name, "eve.lost" | "engine.failed_threads" | "detect.threshold_memcap" | "detect.threshold_entries" | "detect.threshold_memuse" | "file_store.open_files" | "file_store.open_files_max_hit" | "file_store.fs_errors" | "file_store.files_lost" | "file_store.over_quota" | "file_store.quota_used" | "detect.host_memcap")
 }
 
 /// Adds a worker's counters to those of others.

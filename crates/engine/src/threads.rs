@@ -1,4 +1,4 @@
-//! Threads that fail. No thread is meant to panic; where one does it is told in the engine's log and counted (`threads.failed`),
+//! Threads that fail. No thread is meant to panic; where one does it is told in the engine's log and counted (`engine.failed_threads`),
 //! whichever it is, and the engine acts on it:
 //!
 //! | thread | what becomes of its work |

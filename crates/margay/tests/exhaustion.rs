@@ -104,7 +104,7 @@ fn stored(dir: &Path) -> Vec<(String, u64)> {
 #[test]
 fn stored_files_are_there_at_the_end_however_many_workers_there_are() {
     let capture = std::fs::read(root().join("demo/demo.pcap")).expect("the demo's capture");
-    let yaml = "%YAML 1.1\n---\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: [fileinfo: {}, stats: {}]\n  - \
+    let yaml = "%YAML 1.1\n---\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: [files: {}, stats: {}]\n  - \
                 file-store:\n      version: 2\n      enabled: yes\n      force-filestore: yes\n      write-fileinfo: yes\n      \
                 queue-size: 64kb\nstats:\n  enabled: yes\napp-layer:\n  protocols:\n    http: {enabled: yes}\n    smtp: {enabled: \
                 yes, mime: {decode-mime: yes}}\n    ftp: {enabled: yes}\n    ftp-data: {enabled: yes}\n    smb: {enabled: yes}\n";

@@ -64,7 +64,7 @@ fn one_of_several_workers_that_read_a_file() {
     told(&text, "W#0", "worker");
     assert!(text.contains("what it had is lost") && out.status.code() == Some(1), "{text}");
     assert!(alerts(&dir) > 0, "the others came to their end");
-    assert_eq!(last_stats(&dir)["threads"]["failed"], 1);
+    assert_eq!(last_stats(&dir)["engine"]["failed_threads"], 1);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn who_reads_ahead() {
     assert!(text.contains("the thread that reads ahead stopped"), "{text}");
     let stats = last_stats(&dir);
     let read = stats["decoder"]["pkts"].as_u64().unwrap_or(0);
-    assert!(read > 10 && read < 300 && stats["threads"]["failed"] == 1, "{stats}");
+    assert!(read > 10 && read < 300 && stats["engine"]["failed_threads"] == 1, "{stats}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn who_writes_events() {
     assert!(out.status.success(), "{text}");
     let stats = last_stats(&dir);
     let lost = stats["eve"]["lost"].as_u64().unwrap_or(0);
-    assert!(lost > 0 && stats["threads"]["failed"] == 1, "{stats}");
+    assert!(lost > 0 && stats["engine"]["failed_threads"] == 1, "{stats}");
     // All outputs count their lines: what is missing is what was lost, no more.
     let lines = |dir: &Path| -> u64 {
         let files = std::fs::read_dir(dir).expect("a folder").flatten().map(|e| e.path());
@@ -109,7 +109,7 @@ fn who_writes_stored_files() {
     told(&text, "FileStore", "file-store");
     assert!(text.contains("no more files are stored") && out.status.success(), "{text}");
     let stats = last_stats(&dir);
-    assert!(stats["file_store"]["files_lost"].as_u64() > Some(0) && stats["threads"]["failed"] == 1, "{stats}");
+    assert!(stats["file_store"]["files_lost"].as_u64() > Some(0) && stats["engine"]["failed_threads"] == 1, "{stats}");
 }
 
 /// An engine that waits for capture files, with a fault; it reads one.
@@ -217,7 +217,7 @@ fn inner_worker() {
     assert_eq!(status.code(), Some(1), "{words:?}");
     told(&words.join("\n"), "W#0", "worker");
     assert!(said(&words, "a worker's thread failed; the others were stopped"), "{words:?}");
-    assert_eq!(last_stats(&dir)["threads"]["failed"], 1);
+    assert_eq!(last_stats(&dir)["engine"]["failed_threads"], 1);
 }
 
 #[test]
@@ -234,11 +234,11 @@ fn inner_beside() {
         assert!(e.until("rule reload complete"), "{:?}", e.all);
         Sender::on("va").send(&sent);
         e.decoded(2 * sent.len() as u64);
-        let counted = e.counters()["threads"]["failed"].clone();
+        let counted = e.counters()["engine"]["failed_threads"].clone();
         if name == "stats" {
             assert!(e.until("statistics failed"), "{:?}", e.all);
         } else {
-            wait("the fault", || e.counters()["threads"]["failed"] == 1);
+            wait("the fault", || e.counters()["engine"]["failed_threads"] == 1);
         }
         let words = e.stop();
         told(&words.join("\n"), thread, name);
@@ -255,7 +255,7 @@ fn inner_bypass() {
     let (mut e, _) = capturing("bypass", "bypass", &["--set", "af-packet.1.bypass=yes"]);
     assert!(e.until("who reads what is bypassed: begins anew"), "{:?}", e.all);
     std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(e.counters()["threads"]["failed"], 1);
+    assert_eq!(e.counters()["engine"]["failed_threads"], 1);
     let words = e.stop();
     told(&words.join("\n"), "bypass", "bypass");
     // Again and again: flows are bypassed in user space.
@@ -266,5 +266,9 @@ fn inner_bypass() {
     e.decoded(traffic(5).len() as u64);
     e.explained();
     let stats = last_stats(&dir);
-    assert_eq!((&stats["threads"]["failed"], &stats["capture"]["bypass"]["flows"]), (&5.into(), &0.into()), "{stats}");
+    assert_eq!(
+        (&stats["engine"]["failed_threads"], &stats["capture"]["bypass"]["flows"]),
+        (&5.into(), &0.into()),
+        "{stats}"
+    );
 }
