@@ -117,7 +117,7 @@ fn recovered(bench: &Bench, e: Engine) {
 fn nothing_harmless_dropped(dir: &Path) {
     let drops = of_type(dir, "drop");
     let reasons: Vec<_> = drops.iter().map(|d| d["drop"]["reason"].as_str().unwrap_or_default()).collect();
-    assert!(reasons.iter().all(|r| ["rules", "flow drop"].contains(r)), "{reasons:?}");
+    assert!(reasons.iter().all(|r| ["rules", "flow drop"].contains(r)), "{drops:#?}");
     assert_eq!(last_stats(dir)["ips"]["drop_reason"]["stream_error"], 0);
 }
 

@@ -69,7 +69,7 @@ impl StreamEngine {
         if established::is_probe(session, s) {
             doubt |= PROBE;
         }
-        if !self.config.inline && s.is_broken() {
+        if !self.config.inline && s.is_broken(self.config.checksum_validation) {
             doubt |= BROKEN;
         }
         if s.has(tcp::SYN) {

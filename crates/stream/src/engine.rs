@@ -112,9 +112,9 @@ impl<'a> Segment<'a> {
     }
     /// Whether a host may discard it for its headers: it has options that cannot be read, and are long enough for a signature, or the
     /// IPv4 header's checksum is wrong.
-    pub(crate) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self, checksums: bool) -> bool {
         let signed = |p: &Packet<'_>| matches!(p.l4, L4::Tcp { header_len, .. } if header_len >= SIGNED_HEADER);
-        self.packet.invalid && signed(self.packet) || self.packet.ipv4_checksum_ok() == Some(false)
+        self.packet.invalid && signed(self.packet) || checksums && self.packet.ipv4_checksum_ok() == Some(false)
     }
     pub(crate) const fn has(&self, bits: u8) -> bool {
         self.flags & bits == bits

@@ -254,14 +254,11 @@ impl StreamEngine {
         if !ok {
             return false;
         }
-        // What acknowledges data that was not seen is kept: the data may have gone by while the engine was not there, and inline what
-        // is inspected is what arrives, whatever is sent in its place later.
-        let unseen = seq::gt(s.ack, session.peers[s.to()].next_seq);
         let own = &mut session.peers[s.from];
         if own.ttl == 0 {
             own.ttl = s.ttl;
         }
-        if s.len() > 0 && self.config.inline && doubt::discarded(out.doubt) && !(out.doubt == doubt::ACK && unseen) {
+        if s.len() > 0 && self.config.inline && doubt::discarded(out.doubt) {
             if out.doubt & doubt::ACK != 0 {
                 self.event(out, E::PktInvalidAck);
             }

@@ -25,14 +25,27 @@ pub const RUN_ALL: &str = "MARGAY_RUN_ALL";
 pub fn not_run(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    let program = std::env::current_exe().ok();
-    // Cargo names a test program after the file of the test, and adds a digest.
-    let program = program.as_deref().and_then(Path::file_stem).map(|s| s.to_string_lossy().into_owned());
-    let program = program.as_deref().and_then(|p| p.rsplit_once('-')).map_or("", |(name, _)| name);
+    let program = program();
     assert!(
         std::env::var_os(RUN_ALL).is_none_or(|v| v != "1"),
         "{program}: {test} cannot run: {why} ({RUN_ALL}=1 demands that every test runs)"
     );
+    account(why);
+}
+
+/// The name of the test program.
+fn program() -> String {
+    let program = std::env::current_exe().ok();
+    // Cargo names a test program after the file of the test, and adds a digest.
+    let program = program.as_deref().and_then(Path::file_stem).map(|s| s.to_string_lossy().into_owned());
+    program.as_deref().and_then(|p| p.rsplit_once('-')).map_or(String::new(), |(name, _)| name.to_owned())
+}
+
+/// Writes a line to the account.
+fn account(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let program = program();
     eprintln!("{program}: {test} does not run: {why}");
     if let Some(account) = std::env::var_os(ACCOUNT) {
         let line = format!("{program}\t{test}\t{why}\n");
@@ -41,6 +54,15 @@ pub fn not_run(why: &str) {
             .and_then(|mut f| f.write_all(line.as_bytes()))
             .expect("the account of tests that did not run can be written");
     }
+}
+
+/// Records that a part of the current test did not run for want of what a machine cannot be given here: a part of its kernel, or an
+/// emulator of half a gigabyte. Unlike [`not_run`] it is no failure where every test has to run.
+///
+/// # Panics
+/// Where the account of tests that did not run cannot be written.
+pub fn unavailable(why: &str) {
+    account(why);
 }
 
 /// The root of the checkout.
