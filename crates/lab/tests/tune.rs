@@ -24,7 +24,7 @@ impl Space {
     fn new(test: &str) -> Option<Space> {
         let name = format!("mtt-{}-{}", std::process::id(), test.len() * 31 + usize::from(test.as_bytes()[3]));
         if !ip(&["netns", "add", &name]) {
-            eprintln!("{test}: not tested: network namespaces need root and iproute2");
+            margay_testing::not_run("network namespaces need root and iproute2");
             return None;
         }
         let space = Space { name, folder: tempfile::tempdir().unwrap() };
@@ -104,11 +104,10 @@ fn badly_set_up(test: &str) -> Option<Space> {
     space.write("/sys/class/net/v0/napi_defer_hard_irqs", "2");
     space.write("/sys/class/net/v0/queues/rx-2/rps_cpus", "1");
     space.write("/proc/sys/net/ipv6/conf/v0/disable_ipv6", "0");
-    // The features of a virtual pair: this one is off unless it is asked for, and makes the kernel fetch packets from threads.
-    let on = Command::new("ip").args(["netns", "exec", &space.name, "ethtool", "-K", "v0", "gro", "on"]).output();
-    if !on.is_ok_and(|output| output.status.success()) {
-        eprintln!("{test}: without ethtool merging is off from the beginning");
-    }
+    // Merging is off on a virtual pair unless it is asked for; only with it does the kernel fetch packets in a thread.
+    let merging = Command::new("ip").args(["netns", "exec", &space.name, "ethtool", "-K", "v0", "gro", "on"]).output();
+    let merging = merging.expect("`ip` runs");
+    assert!(merging.status.success(), "`ethtool -K v0 gro on` (tools/setup ethtool): {}", text(&merging));
     space.write("/sys/class/net/v0/threaded", "1");
     Some(space)
 }
@@ -316,8 +315,7 @@ fn a_step_that_is_refused_stops_everything() {
 fn a_tap_has_no_queues_to_change() {
     let Some(space) = Space::new("a_tap_has_no_queues_to_change") else { return };
     if !space.ip(&["tuntap", "add", "t0", "mode", "tap"]) {
-        eprintln!("not tested: there are no taps here");
-        return;
+        return margay_testing::not_run("there are no taps here");
     }
     let before = space.facts();
     let stopped = space.tune(&["apply", "t0", "--yes"]);
@@ -395,7 +393,7 @@ fn without_root_what_cannot_be_done_is_named() {
         command.output()
     };
     let Ok(discovered) = tune(&["discover"]) else {
-        return eprintln!("not tested: nothing can be started as another user here");
+        return margay_testing::not_run("nothing can be started as another user here");
     };
     let facts = json(&discovered);
     assert_eq!(facts["host"]["denied"], "it needs root (CAP_NET_ADMIN)");

@@ -30,7 +30,7 @@ pub fn not_run(why: &str) {
         std::env::var_os(RUN_ALL).is_none_or(|v| v != "1"),
         "{program}: {test} cannot run: {why} ({RUN_ALL}=1 demands that every test runs)"
     );
-    account(why);
+    account(why, "left out");
 }
 
 /// The name of the test program.
@@ -41,14 +41,14 @@ fn program() -> String {
     program.as_deref().and_then(|p| p.rsplit_once('-')).map_or(String::new(), |(name, _)| name.to_owned())
 }
 
-/// Writes a line to the account.
-fn account(why: &str) {
+/// Writes a line to the account. `kind`: `left out`, or `unavailable` where no machine of this kind could run it.
+fn account(why: &str, kind: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     let program = program();
     eprintln!("{program}: {test} does not run: {why}");
     if let Some(account) = std::env::var_os(ACCOUNT) {
-        let line = format!("{program}\t{test}\t{why}\n");
+        let line = format!("{program}\t{test}\t{why}\t{kind}\n");
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(&account);
         opened
             .and_then(|mut f| f.write_all(line.as_bytes()))
@@ -62,7 +62,7 @@ fn account(why: &str) {
 /// # Panics
 /// Where the account of tests that did not run cannot be written.
 pub fn unavailable(why: &str) {
-    account(why);
+    account(why, "unavailable");
 }
 
 /// The root of the checkout.

@@ -109,9 +109,7 @@ mod tests {
                 let policy = format!(" bind:{} ", nodes[0]);
                 assert!(maps.contains(&policy), "{policy}: {maps}");
             }
-            (result, _) => {
-                eprintln!("not tested: this kernel has no memory nodes, or lets nobody bind to them: {result:?}")
-            }
+            _ => margay_testing::unavailable("this kernel has no memory nodes, or lets nobody bind to them"),
         }
         let other = fs::read_to_string("/proc/thread-self/numa_maps").unwrap_or_default();
         assert!(!other.contains(" bind:"), "other threads are as they were");

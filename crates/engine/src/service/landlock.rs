@@ -293,7 +293,7 @@ mod tests {
             ])
         });
         match tried.join().unwrap() {
-            None => eprintln!("Landlock: not tested: this kernel has it not, or not all of it"),
+            None => margay_testing::unavailable("this kernel has no Landlock, or not all of it"),
             Some(got) => assert_eq!(got, [true, false, true, true, false, false]),
         }
         let _ = std::fs::remove_dir_all(&base);
