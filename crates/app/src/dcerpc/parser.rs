@@ -87,7 +87,7 @@ impl DcerpcParser {
         if let Some(tx) = self.txs.get(id) {
             let key = tx.key();
             self.open.add(key, Direction::ToClient, id);
-            // What a response begins no request joins; those of datagrams come in any order.
+            // Datagrams may arrive in any order, so a request can follow its response. On a stream it cannot.
             if datagram.is_some() {
                 self.open.add(key, Direction::ToServer, id);
             }
