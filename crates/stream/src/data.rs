@@ -87,7 +87,7 @@ impl StreamEngine {
     }
 
     /// The direction's data, which the first segment makes.
-    fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
+    pub(crate) fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
         let chunk_size = if from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         peer.data.get_or_insert_with(|| {
             let percent = u64::from(self.config.randomize_chunk_percent.min(100));
@@ -139,7 +139,8 @@ impl StreamEngine {
         let policy = if inline { OsPolicy::First } else { peer.policy };
         let floats = peer.has(peer_flag::FLOATING) && !at_once;
         let base = if floats { FLOAT } else { 0 };
-        let weak = out.doubt != 0 && !inline;
+        // What is read at once cannot give way any more.
+        let doubt = if at_once { 0 } else { doubt::rank(out.doubt) };
         let d = self.assembly(peer, s.from, seed, floats);
         let room = depth.saturating_sub(d.place(offset).saturating_sub(base)).min(payload.len() as u64) as usize;
         let kept = payload.get(..room).unwrap_or(payload);
@@ -155,7 +156,7 @@ impl StreamEngine {
             }
             return;
         }
-        let done = d.buffer.insert(offset, kept, policy, weak);
+        let done = d.buffer.insert(offset, kept, policy, doubt);
         let end = offset + kept.len() as u64;
         d.pending = true;
         d.packet = (d.place(offset), d.place(end));
@@ -261,17 +262,19 @@ impl Peer {
         if self.flags & peer_flag::FLOATING != 0 {
             return false;
         }
-        let acked = d.place(acked);
-        if acked <= d.acked {
+        if d.place(acked) <= d.acked {
             return false;
         }
-        d.acked = acked;
         if d.buffer.acknowledge(acked) && self.low_ttl != 0 {
             // Packets with as few hops left as that arrive.
             self.ttl = self.low_ttl;
             self.low_ttl = 0;
         }
-        true
+        // An urgent byte may have been taken out of what is in order now.
+        let acked = d.place(acked);
+        let more = acked > d.acked;
+        d.acked = d.acked.max(acked);
+        more
     }
 }
 

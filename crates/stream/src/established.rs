@@ -80,15 +80,21 @@ impl StreamEngine {
         // The receiver may note one that comes with what it expects, or has. Whether it did is certain once it echoes it: it discards
         // packets for reasons that are not seen here, and some never arrive. The first one counts until then.
         if seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack) {
+            let latest = own.max_ts;
             own.note_timestamp(value, secs, own.last_ts == 0 && seq::leq(s.seq, own.last_ack));
+            if own.max_ts != latest && seq::leq(s.end(), expected) {
+                own.flags |= peer_flag::TIMESTAMP_ALONE;
+            }
         }
         let other = &mut session.peers[s.to()];
         if s.has(tcp::ACK) && other.last_ts != 0 && seq::geq(echo, other.last_ts) && seq::leq(echo, other.max_ts) {
             if echo != other.last_ts {
                 (other.last_ts, other.last_ts_time) = (echo, secs);
             }
-            if seq::geq(s.ack, other.next_seq) {
+            // It was sent after all that was seen came: of a packet that brought nothing that may not be so.
+            if seq::geq(s.ack, other.next_seq) && (!other.has(peer_flag::TIMESTAMP_ALONE) || echo == other.max_ts) {
                 other.max_ts = echo;
+                other.flags &= !peer_flag::TIMESTAMP_ALONE;
             }
         }
     }
@@ -111,7 +117,7 @@ impl StreamEngine {
         // Older than the oldest that can still be on its way (RFC 5961 section 5.2).
         if seq::lt(s.ack, other.last_ack) && other.last_ack.wrapping_sub(s.ack) > 0xffff {
             self.event(out, E::PktInvalidAck);
-            return false;
+            return !self.config.inline && doubt::is_predicted(session, s);
         }
         true
     }
@@ -333,8 +339,12 @@ impl StreamEngine {
         }
         let last_word = from == 0 && s.seq.wrapping_sub(session.peers[0].next_seq.wrapping_sub(1)) <= 1;
         if state == LastAck && !last_word && !s.has(tcp::FIN) && s.len() == 0 {
-            // Only the client's last word is waited for.
-            return from == 1 && s.seq == session.peers[1].next_seq && s.ack == session.peers[0].next_seq;
+            // Only the client's last word is waited for, and what comes before its FIN.
+            let client = &session.peers[0];
+            let news = seq::gt(s.ack, client.last_ack) && seq::lt(s.ack, client.next_seq);
+            if from == 0 || s.seq != session.peers[1].next_seq || !news {
+                return from == 1 && s.seq == session.peers[1].next_seq && s.ack == client.next_seq;
+            }
         }
         let (invalid_ack, wrong_seq, wrong_fin, before) = match state {
             FinWait1 => (E::Fin1InvalidAck, E::Fin1AckWrongSeq, E::Fin1FinWrongSeq, E::EstPktBeforeLastAck),
@@ -515,7 +525,7 @@ fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
 /// Passive: whether a receiver may take data of a segment that reaches beyond the window it gave. Of one that begins in the window
 /// some take what is inside, some take all. And the window may have opened, while the acknowledgment that says so passes the sensor
 /// later.
-fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
+pub(crate) fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
     !session.inline() && (seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected()))
 }
@@ -542,5 +552,6 @@ pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
 /// Whether a segment asks whether a closed window has opened (RFC 9293 section 3.8.6.1).
 pub(crate) fn is_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
-    s.len() == 1 && p.window == 0 && s.seq == p.next_seq
+    let again = || p.has(peer_flag::PROBE) && s.seq == p.next_seq.wrapping_sub(1) && seq::geq(s.seq, p.last_ack);
+    s.len() == 1 && p.window == 0 && (s.seq == p.next_seq || again())
 }

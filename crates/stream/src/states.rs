@@ -8,7 +8,7 @@ use crate::engine::{Exception, Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::peer::{FLOAT, Peer, peer_flag};
 use crate::session::{Queued, TcpSession, TcpState, flag};
-use crate::{doubt, seq};
+use crate::{doubt, established::may_be_taken, seq};
 
 /// Window scale assumed of sessions whose SYN was not seen: the largest (RFC 7323 section 2.3).
 const MIDSTREAM_SCALE: u8 = 14;
@@ -243,6 +243,8 @@ impl StreamEngine {
         }
         let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
         out.doubt |= self.doubt(session, s);
+        // Before anything of it is noted.
+        let predicted = out.doubt & doubt::ACK != 0 && !self.config.inline && doubt::is_predicted(session, s);
         let ok = match session.state {
             TcpState::None => false,
             TcpState::SynSent => self.in_syn_sent(session, s, out),
@@ -267,7 +269,7 @@ impl StreamEngine {
         if out.doubt & doubt::TTL != 0 && s.len() > 0 {
             own.low_ttl = if own.low_ttl == 0 { s.ttl } else { own.low_ttl.min(s.ttl) };
         }
-        if out.doubt & doubt::ACK == 0 {
+        if out.doubt & doubt::ACK == 0 || s.payload.is_empty() && predicted {
             Self::note_timestamps(session, s, expected);
         }
         !spurious || s.len() == 0
@@ -424,6 +426,14 @@ impl StreamEngine {
             }
             let client_next = session.peers[0].last_ack;
             if s.ack != client_next {
+                // The server gave up the connection that it answered first, and answers another SYN: it does so of its own accord alone.
+                let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
+                if let Some(other) = other.filter(|_| s.seq != session.peers[1].isn) {
+                    restart(&mut self.counters, session, &other);
+                    session.queue.clear();
+                    syn_ack(session, &Queued::of(s));
+                    return true;
+                }
                 self.event(out, E::Hs3SynackResendWithDifferentAck);
                 return false;
             }
@@ -440,6 +450,10 @@ impl StreamEngine {
             }
             if s.seq != session.peers[from].isn {
                 self.event(out, E::Hs3SynResendDiffSeqOnSynRecv);
+                if from == 0 {
+                    session.queue.retain(|q| q.syn_ack);
+                    session.queue.push(Queued::of(s));
+                }
                 return false;
             }
             return true;
@@ -469,6 +483,8 @@ impl StreamEngine {
             let again = s.len() > 0 && (own || !self.config.inline);
             let from = if again { s.end() } else { s.seq };
             let in_window = seq::geq(from, client.last_ack) && seq::leq(s.end(), client.edge);
+            // The server may have room for more than it said: its data is kept with a doubt.
+            let near = again && seq::gt(s.end(), client.edge) && may_be_taken(session, s);
             let mut ack_ok = s.ack == session.peers[1].next_seq
                 || (session.flags & flag::MIDSTREAM != 0 && seq::gt(s.ack, session.peers[1].isn));
             if !ack_ok {
@@ -481,7 +497,9 @@ impl StreamEngine {
             if !ack_ok || !(in_place || in_window) {
                 let right_seq = in_place && s.seq != session.peers[0].isn;
                 self.event(out, if right_seq { E::Hs3RightSeqWrongAckEvasion } else { E::Hs3WrongSeqWrongAck });
-                return false;
+                if !(ack_ok && near) {
+                    return false;
+                }
             }
             let server = &mut session.peers[1];
             if !self.config.inline && server.data.is_some() && s.ack == server.isn.wrapping_add(1) {
@@ -537,6 +555,7 @@ impl Queued {
             window: u32::from(s.window),
             wscale: s.options.window_scale,
             timestamp: s.options.timestamp.map(|t| t.0),
+            secs: s.time.secs() as u32,
             sack: s.options.sack_ok,
         }
     }
@@ -561,7 +580,7 @@ fn syn_ack(session: &mut TcpSession, q: &Queued) {
     match q.timestamp {
         Some(value) if session.flags & (flag::TIMESTAMP | flag::MIDSTREAM) != 0 => {
             session.flags |= flag::TIMESTAMP;
-            (server.last_ts, server.max_ts) = (value, value);
+            (server.last_ts, server.max_ts, server.last_ts_time) = (value, value, q.secs);
             if value == 0 {
                 server.flags |= peer_flag::ZERO_TIMESTAMP;
             }
@@ -587,7 +606,7 @@ pub(crate) fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q
         counters.reassembly_memuse = counters.reassembly_memuse.saturating_sub(d.accounted);
     }
     p.last_ts = q.timestamp.unwrap_or(0);
-    p.max_ts = p.last_ts;
+    (p.max_ts, p.last_ts_time) = (p.last_ts, q.secs);
     set(&mut session.flags, flag::SCALED, q.wscale.is_some());
     set(&mut session.flags, flag::TIMESTAMP, q.timestamp.is_some());
     set(&mut session.flags, flag::SACK, q.sack);

@@ -9,8 +9,11 @@
 //! own.
 //!
 //! Bytes that a receiver has in order are final. Of early bytes a later segment may replace some, as the receiver's system
-//! decides ([`OsPolicy`]): [`owners`] knows which segment brought which. Bytes that came in a segment that the receiver may have
-//! discarded (*weak*) are replaced by those of one that it had no reason to discard, until they are acknowledged or read.
+//! decides ([`OsPolicy`]): [`owners`] knows which segment brought which.
+//!
+//! A segment that the receiver may have discarded comes with a *doubt*, a number: the larger, the more likely that is. Its bytes give
+//! way to those of a segment with less doubt until they are acknowledged, and until then they are not in order, nor is what is behind
+//! them: a receiver that discarded them still waits for them, and has what is behind them as early data.
 //!
 //! There are two kinds of offsets. *Sequence offsets* count every byte from the one after the SYN on; segments and early data are
 //! placed by them. *Stream offsets* leave out the urgent bytes that the receiver takes out; runs and readers use them. Without
@@ -63,6 +66,8 @@ pub struct StreamBuffer {
     replaces_in_order: bool,
     /// Urgent bytes, where there were any.
     urgent: Option<Box<Urgent>>,
+    /// The receiver has everything before this sequence offset.
+    acked: u64,
     /// Nothing before this stream offset is taken any more.
     floor: u64,
     /// Everything before this stream offset was freed.
@@ -91,12 +96,18 @@ impl StreamBuffer {
         StreamBuffer { floats: true, ..StreamBuffer::default() }
     }
 
+    /// A buffer in which everything before the sequence offset `next` is in order, and is not held. It is taken where it comes.
+    pub fn behind(next: u64) -> StreamBuffer {
+        StreamBuffer { next, run: Block::at(next), ..StreamBuffer::default() }
+    }
+
     /// Nothing is in order yet: the first byte expected is the one at the sequence offset `start`, and offsets count from there.
     /// Nothing that is held is before it.
     pub fn begin_at(&mut self, start: u64) {
         self.run = Block::default();
         self.floats = false;
         (self.next, self.floor, self.released) = (0, 0, 0);
+        self.acked = self.acked.saturating_sub(start);
         self.move_early(|at| at.saturating_sub(start));
         self.far += apart(0, self.early.first_key_value().map(|(k, _)| *k));
         self.absorb(&mut Inserted::default());
@@ -116,7 +127,7 @@ impl StreamBuffer {
             self.early_memory += run.memory() as u64 + BLOCK;
             self.early.insert(run.start, run);
         }
-        (self.next, self.floor) = (0, 0);
+        (self.next, self.floor, self.acked) = (0, 0, 0);
         true
     }
 
@@ -210,14 +221,14 @@ impl StreamBuffer {
     }
 
     /// Adds the bytes of a segment at the sequence offset `start`. What is before the floor is left out. Bytes that are there
-    /// already stay, but for those that the receiver replaces: `policy` says which where they are not in order. `weak`: the receiver
-    /// may have discarded the segment.
-    pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OsPolicy, weak: bool) -> Inserted {
+    /// already stay, but for those that the receiver replaces: `policy` says which where they are not in order. `doubt`: how likely it
+    /// is that the receiver discarded the segment, 0 being not at all.
+    pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OsPolicy, doubt: u8) -> Inserted {
         // In order, and nothing came early: all there is to do for most segments.
         if start == self.next
             && self.early.is_empty()
             && self.urgent.is_none()
-            && !weak
+            && doubt == 0
             && !policy.replaces_in_order()
             && !bytes.is_empty()
         {
@@ -228,7 +239,7 @@ impl StreamBuffer {
         }
         let mut done = Inserted::default();
         self.replaces_in_order = policy.replaces_in_order();
-        let segment = Segment { start, end: start + bytes.len() as u64, weak };
+        let segment = Segment { start, end: start + bytes.len() as u64, doubt };
         let from = start.max(self.sequence_of(self.floor));
         if from >= segment.end {
             return done;
@@ -285,7 +296,8 @@ impl StreamBuffer {
                 done.different = true;
             }
             if !self.owners.is_empty() {
-                self.owners.contest(at + shift, stop + shift, segment, policy, &mut |a, b| {
+                let rules = (policy, self.next);
+                self.owners.contest(at + shift, stop + shift, segment, rules, &mut |a, b| {
                     copy(run.range_mut(a - shift, b - shift), between(bytes, from, a, b));
                 });
                 if !self.replaces_in_order {
@@ -347,7 +359,7 @@ impl StreamBuffer {
         if !self.early.is_empty() {
             self.overlap_early(from, bytes, segment, policy, done);
         }
-        let owned = segment.weak || policy.replaces();
+        let owned = segment.doubt > 0 || policy.replaces();
         let mut at = from;
         while at < end {
             let before = self.early.range(..=at).next_back().map(|(k, b)| (*k, b.end()));
@@ -365,21 +377,23 @@ impl StreamBuffer {
                 Some(b) => b.1,
             };
             self.far = (self.far + apart(ends, Some(at)) + apart(stop, behind)).saturating_sub(apart(ends, behind));
-            if at == self.next {
+            if at == self.next && segment.doubt == 0 {
                 self.append(at, part, done);
-                if segment.weak || policy.replaces_in_order() {
-                    self.owners.note(at, stop, segment);
+                if policy.replaces_in_order() {
+                    self.owners.note(at, stop, segment, self.next);
                 }
                 self.absorb(done);
                 at = stop.max(self.next);
                 continue;
             }
             if owned {
-                self.owners.note(at, stop, segment);
+                self.owners.note(at, stop, segment, self.next);
             }
             self.put_early(at, part, before, behind.filter(|b| *b == stop));
             at = stop;
         }
+        // What was waiting there has no doubt any more, or was acknowledged before it was seen.
+        self.absorb(done);
         self.regions_seen = self.regions_seen.max(u16::try_from(self.far + 1).unwrap_or(u16::MAX));
     }
 
@@ -395,8 +409,8 @@ impl StreamBuffer {
         if !done.overlap || self.owners.is_empty() {
             return;
         }
-        let Self { owners, early, .. } = self;
-        owners.contest(from, end, segment, policy, &mut |a, b| {
+        let Self { owners, early, next, .. } = self;
+        owners.contest(from, end, segment, (policy, *next), &mut |a, b| {
             let mut at = a;
             while at < b
                 && let Some((_, block)) = early.range_mut(..=at).next_back().filter(|(_, b)| b.end() > at)
@@ -447,45 +461,63 @@ impl StreamBuffer {
         self.next = end;
     }
 
-    /// Adds the early data that is in order now.
+    /// Adds the early data that is in order now: up to the first byte that came with a doubt, and was not acknowledged.
     fn absorb(&mut self, done: &mut Inserted) {
         while let Some(entry) = self.early.first_entry().filter(|e| *e.key() == self.next) {
-            let (at, block) = entry.remove_entry();
+            let (at, end) = (*entry.key(), entry.get().end());
+            let stop = self.owners.first_doubtful(at.max(self.acked), end).clamp(at, end);
+            if stop == at {
+                return;
+            }
+            let mut block = entry.remove();
             self.early_memory = self.early_memory.saturating_sub(block.memory() as u64 + BLOCK);
             if !self.replaces_in_order && !self.owners.is_empty() {
-                self.owners.in_order(at, block.end());
+                self.owners.in_order(at, stop);
             }
-            self.append(at, block.bytes(), done);
+            self.append(at, block.range(at, stop), done);
+            if stop < end {
+                block.release(stop);
+                self.early_memory += block.memory() as u64 + BLOCK;
+                self.early.insert(stop, block);
+                return;
+            }
         }
     }
 
-    /// The receiver has everything before the stream offset `acked`: holes before that are given up, and what is behind them is in
-    /// order. Bytes before it cannot be replaced any more. Returns whether weak segments were among those.
+    /// The receiver has everything before the sequence offset `acked`: holes before that are given up, and what is behind them is in
+    /// order. Bytes before it cannot be replaced any more. Returns whether some of those came with a doubt.
     pub fn acknowledge(&mut self, acked: u64) -> bool {
-        while let Some((&at, _)) = self.early.first_key_value()
-            && self.stream_of(at) <= acked
-        {
+        self.acked = self.acked.max(acked);
+        let doubtful = !self.owners.is_empty() && self.owners.settle(acked);
+        while let Some((&at, _)) = self.early.first_key_value().filter(|(at, _)| **at <= acked) {
+            if at == self.next && self.owners.first_doubtful(at, at + 1) == at {
+                break;
+            }
             self.skip_to(at);
         }
-        !self.owners.is_empty() && self.owners.settle(self.sequence_of(acked))
+        doubtful
     }
 
     /// Nothing more will come: what is early counts as in order, holes are given up.
     pub fn finish(&mut self) {
+        self.acked = u64::MAX;
         while let Some((&at, _)) = self.early.first_key_value() {
             self.skip_to(at);
         }
+        self.acked = self.next;
     }
 
-    /// Goes on with the early data at `at`, the first there is.
+    /// Goes on with the early data at `at`, the first there is, as far as it is in order but for a hole before it.
     fn skip_to(&mut self, at: u64) {
-        self.far = self.far.saturating_sub(apart(self.next, Some(at)));
-        let start = self.stream_of(at);
-        let before = std::mem::replace(&mut self.run, Block::at(start));
-        if before.len() > 0 {
-            self.older.push(before);
+        if at > self.next {
+            self.far = self.far.saturating_sub(apart(self.next, Some(at)));
+            let start = self.stream_of(at);
+            let before = std::mem::replace(&mut self.run, Block::at(start));
+            if before.len() > 0 {
+                self.older.push(before);
+            }
+            self.next = at;
         }
-        self.next = at;
         self.absorb(&mut Inserted::default());
     }
 
