@@ -69,6 +69,8 @@ struct Track {
     raw: Bytes,
     app: Bytes,
     app_off: bool,
+    /// No parser took what is before this: it was off until another began there.
+    not_parsed: i64,
     gaps: Vec<(i64, i64)>,
 }
 
@@ -153,6 +155,7 @@ impl Seen {
                         raw: Bytes::default(),
                         app: Bytes::default(),
                         app_off: false,
+                        not_parsed: i64::MIN,
                         gaps: Vec::new(),
                     });
                     self.tracks.len() - 1
@@ -172,8 +175,11 @@ impl Seen {
                 What::AppOff => t.app_off = true,
                 What::AppRestart { first, offset } => {
                     // What it was given before that was parsed.
-                    t.app.forget(place(first, offset));
-                    (t.app_off, t.gaps) = Default::default();
+                    let at = place(first, offset);
+                    t.app.forget(at);
+                    if std::mem::take(&mut t.app_off) {
+                        t.not_parsed = at;
+                    }
                 }
                 What::Payload(_) | What::Event(_) => {}
             }
@@ -249,7 +255,7 @@ impl Track {
             match self.app.get(place) {
                 Some((seen, _)) if seen != *b => return wrong(How::OtherByParser),
                 None if self.gaps.iter().any(|g| (g.0..g.1).contains(&place)) => return wrong(How::UnseenByParser),
-                None if parsed && !self.app_off => return wrong(How::UnseenByParser),
+                None if parsed && !self.app_off && place >= self.not_parsed => return wrong(How::UnseenByParser),
                 _ => {}
             }
         }
@@ -262,7 +268,14 @@ mod tests {
     use super::*;
 
     fn track(chunks: &[(i64, &[u8])]) -> Seen {
-        let mut t = Track { flow: 1, raw: Bytes::default(), app: Bytes::default(), app_off: true, gaps: Vec::new() };
+        let mut t = Track {
+            flow: 1,
+            raw: Bytes::default(),
+            app: Bytes::default(),
+            app_off: true,
+            not_parsed: i64::MIN,
+            gaps: Vec::new(),
+        };
         chunks.iter().for_each(|c| t.raw.put(c.0, c.1));
         Seen { tracks: vec![t], ..Seen::default() }
     }

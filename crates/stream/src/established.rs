@@ -430,8 +430,20 @@ impl StreamEngine {
         true
     }
 
+    /// Whether the receiver of a reset discards it for its headers, passive. The data that comes behind it says what was believed where
+    /// that is not certain ([`StreamEngine::goes_on`]).
+    fn is_reset_discarded(&self, session: &TcpSession, s: &Segment<'_>) -> bool {
+        let unasked = s.options.signed && session.flags & (flag::SIGNED | flag::MIDSTREAM) == 0;
+        !self.config.inline
+            && session.state != TcpState::SynSent
+            && (unasked || s.is_broken(self.config.checksum_validation))
+    }
+
     /// A reset: whether the receiver would believe it (RFC 9293 section 3.5.3, RFC 5961 section 3).
     pub(crate) fn reset(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if self.is_reset_discarded(session, s) {
+            return false;
+        }
         if !reset_ok(session, s) {
             if s.has(tcp::ACK) {
                 self.event(out, E::PktInvalidAck);

@@ -205,8 +205,14 @@ impl Entry {
 }
 
 impl TcpSession {
-    /// Whether the connection may go on after this: it was established, both of its sides were followed, and it is not over.
-    fn may_go_on(&self) -> bool {
+    /// Whether a reset closed it that its receiver need not have believed, or got: what comes behind it is followed as if there had been
+    /// none, and the end is an end when the flow is over. Inline it does not get through.
+    pub fn may_go_on(&self) -> bool {
+        self.state == TcpState::Closed && !self.inline() && self.peers.iter().any(|p| p.has(peer_flag::RESET))
+    }
+
+    /// Whether the connection may go on after a silence: it was established, both of its sides were followed, and it is not over.
+    fn may_be_resumed(&self) -> bool {
         let over = match self.state {
             TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
             // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken.
@@ -224,7 +230,7 @@ impl TcpSession {
 impl StreamEngine {
     /// Remembers a session that ends, at `secs` of packet time, where its connection may go on.
     pub fn remember(&mut self, session: &TcpSession, print: FlowPrint, secs: u32) {
-        if session.may_go_on() && self.remembered.keep(print.print(), Entry::of(session, print, secs)) {
+        if session.may_be_resumed() && self.remembered.keep(print.print(), Entry::of(session, print, secs)) {
             self.counters.resumable_forgotten += 1;
         }
         self.counters.resumable = self.remembered.len as u64;
@@ -276,8 +282,9 @@ impl StreamEngine {
     }
 
     /// A session was closed by a reset, and goes on all the same: whoever sent the reset, the host did not believe it, or did not get
-    /// it. What was not acknowledged is read again. On the wire nothing of it gets through instead.
-    pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> bool {
+    /// it. What was not acknowledged is read again. On the wire nothing of it gets through instead. `Some` where that is so: whether the
+    /// application layer was told of the end, or has read what was not acknowledged, so that it has to begin anew.
+    pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> Option<bool> {
         let own = &session.peers[s.from];
         let other = &session.peers[s.to()];
         if self.config.inline && self.config.spare_harmless
@@ -289,15 +296,19 @@ impl StreamEngine {
             || seq::leq(s.end(), own.last_ack)
             || seq::geq(s.seq, own.edge)
         {
-            return false;
+            return None;
         }
         // What was on its way before the reset says nothing.
         let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
         if again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true)) {
-            return false;
+            return None;
         }
+        let read_ahead = |p: &Peer| p.data.as_ref().is_some_and(|d| d.app > d.acked);
+        let restart = !session.may_go_on() || session.peers.iter().any(read_ahead);
         session.state = TcpState::Established;
-        session.flags |= flag::RESUMED;
+        if restart {
+            session.flags |= flag::RESUMED;
+        }
         let (at_once, off) = (session.at_once(), session.flags & flag::APP_OFF != 0);
         for p in &mut session.peers {
             p.flags &= !(peer_flag::RESET | peer_flag::RST_SENT | peer_flag::FIN);
@@ -312,6 +323,6 @@ impl StreamEngine {
             }
         }
         self.counters.resumed += 1;
-        true
+        Some(restart)
     }
 }

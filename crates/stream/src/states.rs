@@ -194,10 +194,8 @@ impl StreamEngine {
             if self.config.inline && s.has(tcp::SYN) {
                 self.note_syn(session, s);
             }
-            if !self.goes_on(session, s) {
-                return false;
-            }
-            out.restart = true;
+            let Some(restart) = self.goes_on(session, s) else { return false };
+            out.restart = restart;
         }
         let late = s.from == 1 && session.state == TcpState::Established && s.flags & (tcp::RST | tcp::FIN) == 0;
         if session.state != TcpState::SynSent && !s.has(tcp::SYN) && !late && !self.timestamp_ok(session, s, out) {

@@ -83,7 +83,9 @@ impl Model {
             };
             stretch = Some((at + 1, order));
             self.bytes[at] = Some(held(byte, order, at < self.next.min(self.acked)));
-            self.extend();
+            if doubt == 0 {
+                self.extend();
+            }
         }
         self.extend();
         (overlap, different)
