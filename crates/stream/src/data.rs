@@ -23,8 +23,7 @@ impl StreamEngine {
         // Data of a SYN counts where the SYN/ACK acknowledges it: a server may take it without a cookie (RFC 7413 section 4.2). That of
         // another SYN than the first is not kept.
         let other = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.seq != session.peers[s.from].isn;
-        let urgent = s.has(tcp::URG) && s.flags & (tcp::SYN | tcp::RST) == 0 && out.doubt & doubt::ACK == 0;
-        let takes = !urgent || self.urgent(session, s, out);
+        let takes = !has_urgent(s, out) || self.urgent(session, s, out);
         if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
             // Nothing to take.
         } else if is_keep_alive(session, s) {
@@ -53,6 +52,13 @@ impl StreamEngine {
                 d.acked = d.acked.max(d.place(off));
                 out.new_data[s.from] = true;
             }
+        }
+    }
+
+    /// A segment that repeats what its receiver has: its urgent pointer counts where that has not read behind it.
+    pub(crate) fn repeated(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        if has_urgent(s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
+            self.urgent(session, s, out);
         }
     }
 
@@ -93,8 +99,12 @@ impl StreamEngine {
             let percent = u64::from(self.config.randomize_chunk_percent.min(100));
             let span = u64::from(chunk_size) * percent / 100;
             let spread = u64::from(seed.wrapping_mul(0x9e37_79b1)) % (2 * span + 1);
+            let mut buffer = if floats { StreamBuffer::floating() } else { StreamBuffer::default() };
+            if self.config.inline {
+                buffer.read_at_once();
+            }
             Box::new(Assembly {
-                buffer: if floats { StreamBuffer::floating() } else { StreamBuffer::default() },
+                buffer,
                 chunk_size: (u64::from(chunk_size) + spread - span) as u32,
                 context: self.config.raw_context,
                 ..Assembly::default()
@@ -276,6 +286,12 @@ impl Peer {
         d.acked = d.acked.max(acked);
         more
     }
+}
+
+/// Whether a segment has an urgent pointer that its receiver looks at.
+const fn has_urgent(s: &Segment<'_>, out: &Outcome) -> bool {
+    let discarded = doubt::ACK | doubt::SIGNED | doubt::BROKEN;
+    s.has(tcp::URG) && s.flags & (tcp::SYN | tcp::RST) == 0 && out.doubt & discarded == 0
 }
 
 /// Whether a segment differs from what is held of its bytes.

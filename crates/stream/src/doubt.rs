@@ -68,7 +68,7 @@ impl StreamEngine {
         if s.ack.wrapping_sub(other.last_ack) > other.next_seq.wrapping_sub(other.last_ack) && is_ack_odd(session, s) {
             doubt |= ACK;
         }
-        if s.payload.is_empty() {
+        if s.payload.is_empty() && !s.has(tcp::URG) {
             return doubt;
         }
         let signed = session.flags & flag::SIGNED != 0;
@@ -166,6 +166,8 @@ fn too_old(session: &TcpSession, s: &Segment<'_>) -> bool {
         return false;
     }
     let back = u64::from(other.last_ack.wrapping_sub(s.ack));
-    let sent = if session.flags & flag::MIDSTREAM == 0 { other.acked_bytes() } else { u64::MAX };
+    // A host that opened the connection counts its SYN.
+    let syn = u64::from(s.to() == 0);
+    let sent = if session.flags & flag::MIDSTREAM == 0 { other.acked_bytes() + syn } else { u64::MAX };
     back > sent.min(u64::from(other.max_window))
 }

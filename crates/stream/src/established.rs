@@ -50,6 +50,10 @@ impl StreamEngine {
         }
         // Hosts with several clocks are one off now and then.
         let old = |noted: u32| noted.wrapping_sub(value) as i32 > 1;
+        if session.state == TcpState::SynRecv && !self.config.inline && p.max_ts.wrapping_sub(value) == 1 {
+            // Linux does not allow for that before the handshake is over.
+            out.doubt |= doubt::TIME;
+        }
         if !old(p.max_ts) {
             return true;
         }
@@ -275,6 +279,11 @@ impl StreamEngine {
             self.event(out, E::FinOutOfWindow);
             out.drop = self.config.drop_invalid;
             return false;
+        }
+        if session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
+            // What a host reads behind it cannot be known.
+            self.event(out, E::DataAfterFin);
+            session.peers[s.from].flags |= peer_flag::PAST_FIN;
         }
         self.take_fin(session, s, out);
         session.state = if s.from == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };

@@ -31,6 +31,9 @@ pub(crate) mod peer_flag {
 /// window is larger (RFC 7323 section 2.3).
 pub(crate) const FLOAT: u64 = 1 << 30;
 
+/// The largest window (RFC 7323 section 2.3).
+const WINDOW_MAX: u32 = 65_535 << 14;
+
 /// How often the data of a side that was picked up in its middle is read anew, because some came that was before it.
 const RESTARTS_MAX: u8 = 8;
 
@@ -108,7 +111,9 @@ impl Peer {
         self.ahead = seq::max(ack, self.last_ack);
         self.window = window;
         self.max_window = self.max_window.max(window);
-        self.edge = seq::max(self.edge, ack.wrapping_add(window));
+        // No window is larger: whoever acknowledges more than could be sent opens none.
+        let furthest = seq::max(self.next_seq, self.last_ack).wrapping_add(WINDOW_MAX);
+        self.edge = seq::max(self.edge, seq::min(ack.wrapping_add(window), furthest));
     }
     /// The sequence number that the other side expects next, as far as can be told: what it has acknowledged, and what was seen
     /// behind that without a hole.

@@ -222,7 +222,7 @@ impl TcpSession {
             TcpState::SynRecv => self.flags & (flag::MIDSTREAM | flag::FOUR_WAY) != 0,
             state => state < TcpState::Established,
         };
-        let known = self.peers.iter().all(|p| !p.has(peer_flag::FLOATING | peer_flag::GUESSED) && p.last_ack != 0);
+        let known = self.peers.iter().all(|p| !p.has(peer_flag::FLOATING | peer_flag::GUESSED) && p.edge != p.isn);
         !over && known && self.flags & flag::ASYNC == 0
     }
 }
@@ -236,7 +236,7 @@ impl StreamEngine {
         self.counters.resumable = self.remembered.len as u64;
     }
 
-    /// Resumes the connection of a packet for which there is no session, or one that nobody but its client ever opened: where it was
+    /// Resumes the connection of a packet for which there is no session, or one that nobody but one side ever opened: where it was
     /// remembered, and the packet fits. Returns whether the packet was sent by the client.
     pub fn resume(
         &mut self,
@@ -244,13 +244,22 @@ impl StreamEngine {
         packet: &Packet<'_>,
         print: FlowPrint,
     ) -> Option<bool> {
-        if self.remembered.len == 0 || session.as_ref().is_some_and(|s| s.state != TcpState::SynSent) {
+        if self.remembered.len == 0 {
+            return None;
+        }
+        // A SYN/ACK that nobody asked for begins no connection where one goes on.
+        let (free, alone) = match session.as_deref() {
+            None => (true, self.config.midstream),
+            Some(s) if s.state == TcpState::SynSent => (true, false),
+            Some(s) => (s.state == TcpState::SynRecv && s.flags & flag::MIDSTREAM != 0, true),
+        };
+        if !free {
             return None;
         }
         let header = packet.tcp()?;
         let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
-            || s.payload.is_empty() && (session.is_some() || !self.config.midstream)
+            || s.payload.is_empty() && !alone
             || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
         {
             return None;

@@ -252,6 +252,9 @@ impl StreamEngine {
             _ => self.in_closing_states(session, s, out),
         };
         if !ok {
+            if s.has(tcp::FIN | tcp::ACK) && out.doubt & doubt::ACK == 0 && !self.config.inline {
+                self.note_refused(session, s);
+            }
             return false;
         }
         let own = &mut session.peers[s.from];
@@ -270,7 +273,24 @@ impl StreamEngine {
         if out.doubt & doubt::ACK == 0 || s.payload.is_empty() && predicted {
             Self::note_timestamps(session, s, expected);
         }
-        !spurious || s.len() == 0
+        if spurious && s.len() > 0 {
+            self.repeated(session, s, out);
+            return false;
+        }
+        true
+    }
+
+    /// Passive: a FIN that does not fit. Where it repeats what its receiver has that may note its timestamp all the same.
+    fn note_refused(&self, session: &mut TcpSession, s: &Segment<'_>) {
+        let own = &mut session.peers[s.from];
+        let again = seq::leq(s.seq, own.expected()) && seq::geq(s.end().wrapping_add(1), own.last_ack);
+        if let Some((value, _)) = s.options.timestamp.filter(|_| again && session.flags & flag::TIMESTAMP != 0) {
+            let latest = own.max_ts;
+            own.note_timestamp(value, s.time.secs() as u32, false);
+            if own.max_ts != latest {
+                own.flags |= peer_flag::TIMESTAMP_ALONE;
+            }
+        }
     }
 
     fn in_syn_sent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
@@ -317,6 +337,11 @@ impl StreamEngine {
                     return self.queue(session, Queued::of(s), out);
                 }
                 with_data(session, s);
+                if let Some((value, _)) = s.options.timestamp.filter(|_| session.flags & flag::TIMESTAMP != 0) {
+                    // Either may have arrived: what is older than the older one is old.
+                    let client = &mut session.peers[0];
+                    (client.last_ts, client.max_ts) = (seq::min(client.last_ts, value), seq::max(client.max_ts, value));
+                }
                 return true;
             }
             // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.

@@ -342,3 +342,172 @@ fn what_else_goes_on_after_silence() {
         assert_eq!(b.session.is_some(), !inline);
     }
 }
+
+/// Inline, a SYN/ACK that nobody asked for does not keep a connection from going on after silence.
+#[test]
+fn a_stray_answer_before_a_connection_goes_on() {
+    for (config, at) in [(true, 1001), (true, 1167), (false, 1001)]
+        .map(|(inline, at)| (StreamConfig { inline, spare_harmless: inline, midstream: true, ..linux() }, at))
+    {
+        let mut b = Bench::connected(config);
+        b.send(&client(1001, b"hello "));
+        b.send(&acks(1007));
+        b.times_out();
+        b.send(&pkt(ToClient, SYN | ACK, at, 5001, b""));
+        // What the server says to that.
+        let p = pkt(ToServer, ACK, 5001, 1007, b"");
+        let of_client = b.resumes(&Pkt { to: ToClient, ..p });
+        assert_eq!(of_client, Some(false));
+        b.send(&client(1007, b"ATTACK"));
+        b.send(&acks(1013));
+        assert_eq!(b.read(ToServer, false), "ATTACK");
+    }
+}
+
+/// A receiver that does not acknowledge early data when what was missing before it comes has thrown it away: what comes next is it.
+#[test]
+fn early_data_that_its_receiver_had_no_room_for() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1005, b"DECOY"));
+    b.send(&client(1001, b"hell"));
+    b.send(&acks(1005));
+    b.send(&client(1005, b"o ATTACK"));
+    b.send(&acks(1013));
+    assert_eq!(b.read(ToServer, false), "hello ATTACK");
+    // It had room for some.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1005, b"o "));
+    b.send(&client(1007, b"DECOY"));
+    b.send(&client(1001, b"hell"));
+    b.send(&client(1012, b"!"));
+    b.send(&acks(1007));
+    b.send(&client(1007, b"DEFENDER"));
+    b.send(&acks(1015));
+    assert_eq!(b.read(ToServer, false), "hello DEFEN!ER");
+    // An acknowledgment that was on its way says nothing, nor does one of what came in order.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"he"));
+    b.send(&client(1007, b"AT"));
+    b.send(&client(1003, b"llo "));
+    b.send(&acks(1003));
+    b.send(&client(1009, b"TACK"));
+    b.send(&client(1007, b"DECOY-"));
+    b.send(&acks(1013));
+    assert_eq!(b.read(ToServer, false), "hello ATTACK");
+    // Inline it was inspected and sent on: what comes next is made to say the same.
+    let mut b = Bench::connected(StreamConfig { inline: true, ..linux() });
+    b.send(&client(1005, b"o A"));
+    b.send(&client(1001, b"hell"));
+    b.send(&acks(1005));
+    assert!(b.send(&client(1005, b"XXX")).rewrite);
+}
+
+/// The second of two SYNs with the same number and other timestamps may be the one that arrived.
+#[test]
+fn a_syn_that_comes_again_with_another_timestamp() {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1007, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1004, client(1001, b"ATTACK")));
+    b.send(&acks(1007));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+}
+
+/// Data that was seen behind a FIN, before it or after it: what a host reads there cannot be known, and an event says so.
+#[test]
+fn data_on_both_sides_of_a_fin() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1011, b"x"));
+    let out = b.send(&pkt(ToServer, FIN | ACK, 1005, 5001, b""));
+    assert_eq!((out.accepted, events(&out)), (true, vec!["data_after_fin"]));
+}
+
+/// A segment that repeats what its receiver has may point at an urgent byte behind that.
+#[test]
+fn an_urgent_pointer_with_what_was_acknowledged() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello"));
+    b.send(&acks(1006));
+    b.send(&Pkt { flags: URG | ACK, urgent: 9, ..client(1001, b"hello") });
+    b.send(&client(1006, b"abcXd"));
+    b.send(&acks(1011));
+    assert_eq!(b.read(ToServer, false), "helloabcd");
+    // One whose header is broken does not.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello"));
+    b.send(&Pkt { flags: URG | ACK, urgent: 4, broken: true, ..client(1006, b"") });
+    b.send(&client(1006, b"abcXd"));
+    b.send(&acks(1011));
+    assert_eq!(b.read(ToServer, false), "helloabcXd");
+}
+
+/// What a host notes timestamps of though it takes nothing of it, and what it does not take before the handshake is over.
+#[test]
+fn timestamps_of_what_does_not_fit() {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1001, pkt(ToServer, ACK, 1001, 5001, b"")));
+    b.send(&stamped(1001, client(1001, b"hello ")));
+    b.send(&stamped(2001, acks(1007)));
+    b.send(&stamped(1012, pkt(ToServer, FIN | ACK, 1006, 5001, b"")));
+    b.send(&stamped(1004, client(1007, b"X")));
+    b.send(&client(1007, b"A"));
+    b.send(&acks(1008));
+    assert_eq!(b.read(ToServer, false), "hello A");
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1003, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1002, client(1001, b"X")));
+    b.send(&client(1001, b"A"));
+    b.send(&acks(1002));
+    assert_eq!(b.read(ToServer, false), "A");
+}
+
+/// An acknowledgment of what was not sent opens no window: others are compared with it.
+#[test]
+fn acknowledgments_far_ahead_open_no_window() {
+    let scaled = |mut p: Pkt| {
+        p.options.window_scale = Some(14);
+        p
+    };
+    let mut b = Bench::new(linux());
+    b.send(&scaled(pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&scaled(pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    let wide = |p: Pkt| Pkt { window: 65_535, ..p };
+    b.send(&wide(pkt(ToServer, ACK, 1001, 5001, b"")));
+    for ack in [500_000_000, 1_000_000_000, 1_500_000_000] {
+        b.send(&wide(acking(5001 + ack, client(1001, b""))));
+    }
+    assert!(events(&b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"))).is_empty());
+    b.send(&wide(acking(5007, client(1001, b""))));
+    assert_eq!(b.read(ToClient, false), "answer");
+}
+
+/// A reset that every host discards ends nothing, and behind one that a host need not have got the application layer goes on.
+#[test]
+fn resets_that_end_nothing() {
+    let reset = || Pkt { flags: RST, ..client(1005, b"") };
+    let signed = |mut p: Pkt| {
+        p.options.signed = true;
+        p
+    };
+    for (name, p, closes) in [
+        ("a broken header", Pkt { broken: true, ..reset() }, false),
+        ("a signature", signed(reset()), false),
+        ("lost", reset(), true),
+    ] {
+        let mut b = Bench::connected(linux());
+        b.send(&client(1001, b"GET "));
+        b.send(&acks(1005));
+        assert_eq!(b.read(ToServer, false), "GET ");
+        b.send(&p);
+        assert_eq!(b.session().may_go_on(), closes, "{name}");
+        let out = b.send(&client(1005, b"/attack"));
+        assert!(out.accepted && !out.restart, "{name}");
+        b.send(&acks(1012));
+        assert_eq!(b.read(ToServer, false), "/attack", "{name}");
+        assert!(!b.session().is_midstream());
+    }
+}

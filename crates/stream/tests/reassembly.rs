@@ -23,6 +23,8 @@ struct Model {
     next: usize,
     /// The receiver has everything before this.
     acked: usize,
+    /// What came early and was in order with the segment before.
+    filled: (usize, usize),
     policy: OsPolicy,
 }
 
@@ -42,7 +44,7 @@ impl Model {
         }
     }
     fn insert(&mut self, start: usize, bytes: &[u8], doubt: u8, floor: usize) -> (bool, bool) {
-        let policy = self.policy;
+        let (policy, before) = (self.policy, self.next);
         let segment = (start as u64, (start + bytes.len()) as u64);
         let (mut overlap, mut different) = (false, false);
         self.bytes.resize(self.bytes.len().max(start + bytes.len()), None);
@@ -88,6 +90,10 @@ impl Model {
             }
         }
         self.extend();
+        let behind = before.max(start + bytes.len());
+        if before < self.next && behind < self.next {
+            self.filled = (behind, self.next);
+        }
         (overlap, different)
     }
     fn extend(&mut self) {
@@ -95,8 +101,24 @@ impl Model {
             self.next += 1;
         }
     }
-    fn acknowledge(&mut self, acked: usize) {
+    fn acknowledge(&mut self, acked: usize, floor: usize) {
         self.acked = self.acked.max(acked);
+        let filled = self.filled;
+        if acked >= filled.0 {
+            self.filled = (0, 0);
+        }
+        let lacks = (filled.0..filled.1).contains(&acked) && acked >= floor && acked >= self.acked;
+        if lacks && !self.policy.replaces_in_order() {
+            // It had no room for that: what comes next is it.
+            let segment = (acked as u64, filled.1 as u64);
+            for (i, h) in self.bytes.iter_mut().enumerate().filter_map(|(i, h)| Some((i, h.as_mut()?))) {
+                h.settled |= i < self.next;
+                if (acked..filled.1).contains(&i) {
+                    *h = Held { segment, doubt: 200, in_order_at: 200, settled: false, ..*h };
+                }
+            }
+            self.next = acked;
+        }
         while let Some(early) = (self.next..=acked).find(|i| self.bytes.get(*i).is_some_and(Option::is_some)) {
             let before = self.next;
             self.next = early;
@@ -104,6 +126,7 @@ impl Model {
             if self.next == early && before == early {
                 break;
             }
+            self.filled = (0, 0);
         }
         self.bytes.iter_mut().take(acked).flatten().for_each(|h| h.settled = true);
     }
@@ -172,7 +195,7 @@ proptest! {
             prop_assert_eq!((done.overlap, done.different), (overlap, different));
             if let Some(acked) = step.acknowledge {
                 buffer.acknowledge(acked as u64);
-                model.acknowledge(acked);
+                model.acknowledge(acked, floor);
             }
             prop_assert_eq!(buffer.next(), model.next as u64);
             for at in floor..model.bytes.len() {

@@ -533,7 +533,7 @@ impl Rest {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
-        if all || tcp.state() == TcpState::Closed {
+        if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             tcp.finish_streams();
         }
         let app = &mut flow.ext.app;

@@ -36,6 +36,9 @@ const REGION: u64 = 256 << 10;
 /// Memory of a block of early data besides its bytes: its place in the tree, with what a tree leaves free, and that of an allocation.
 const BLOCK: u64 = 96;
 
+/// The doubt of bytes that the receiver has had no room for: those that come next are it.
+const LACKED: u8 = 200;
+
 /// What became of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inserted {
@@ -68,6 +71,14 @@ pub struct StreamBuffer {
     urgent: Option<Box<Urgent>>,
     /// The receiver has everything before this sequence offset.
     acked: u64,
+    /// Sequence offsets of what came early and was put in order last, when what was missing before it came: 0 and 0 once that is
+    /// acknowledged.
+    filled: (u64, u64),
+    /// Whether that was with the segment at hand, and where it ends.
+    fills: bool,
+    fills_from: u64,
+    /// What is put in order is read at once.
+    at_once: bool,
     /// Nothing before this stream offset is taken any more.
     floor: u64,
     /// Everything before this stream offset was freed.
@@ -96,6 +107,11 @@ impl StreamBuffer {
         StreamBuffer { floats: true, ..StreamBuffer::default() }
     }
 
+    /// What is put in order is read at once, and cannot give way any more.
+    pub const fn read_at_once(&mut self) {
+        self.at_once = true;
+    }
+
     /// A buffer in which everything before the sequence offset `next` is in order, and is not held. It is taken where it comes.
     pub fn behind(next: u64) -> StreamBuffer {
         StreamBuffer { next, run: Block::at(next), ..StreamBuffer::default() }
@@ -108,6 +124,7 @@ impl StreamBuffer {
         self.floats = false;
         (self.next, self.floor, self.released) = (0, 0, 0);
         self.acked = self.acked.saturating_sub(start);
+        self.filled = (0, 0);
         self.move_early(|at| at.saturating_sub(start));
         self.far += apart(0, self.early.first_key_value().map(|(k, _)| *k));
         self.absorb(&mut Inserted::default());
@@ -127,7 +144,7 @@ impl StreamBuffer {
             self.early_memory += run.memory() as u64 + BLOCK;
             self.early.insert(run.start, run);
         }
-        (self.next, self.floor, self.acked) = (0, 0, 0);
+        (self.next, self.floor, self.acked, self.filled) = (0, 0, 0, (0, 0));
         true
     }
 
@@ -240,6 +257,7 @@ impl StreamBuffer {
         let mut done = Inserted::default();
         self.replaces_in_order = policy.replaces_in_order();
         let segment = Segment { start, end: start + bytes.len() as u64, doubt };
+        (self.fills, self.fills_from) = (false, segment.end);
         let from = start.max(self.sequence_of(self.floor));
         if from >= segment.end {
             return done;
@@ -475,6 +493,12 @@ impl StreamBuffer {
                 self.owners.in_order(at, stop);
             }
             self.append(at, block.range(at, stop), done);
+            // What the segment at hand replaced came with it.
+            let from = at.max(self.fills_from);
+            if from < stop {
+                let begins = if self.fills && self.filled.1 == from { self.filled.0 } else { from };
+                (self.filled, self.fills) = ((begins, stop), true);
+            }
             if stop < end {
                 block.release(stop);
                 self.early_memory += block.memory() as u64 + BLOCK;
@@ -488,14 +512,45 @@ impl StreamBuffer {
     /// order. Bytes before it cannot be replaced any more. Returns whether some of those came with a doubt.
     pub fn acknowledge(&mut self, acked: u64) -> bool {
         self.acked = self.acked.max(acked);
+        if self.filled.1 > 0 {
+            self.lacks(acked);
+        }
         let doubtful = !self.owners.is_empty() && self.owners.settle(acked);
         while let Some((&at, _)) = self.early.first_key_value().filter(|(at, _)| **at <= acked) {
             if at == self.next && self.owners.first_doubtful(at, at + 1) == at {
                 break;
             }
             self.skip_to(at);
+            // What was missing before it did not come here: the receiver had it, and said so when it liked.
+            self.filled = (0, 0);
         }
         doubtful
+    }
+
+    /// A receiver acknowledges early data as soon as what was missing before it comes. One that says that it expects a byte of that
+    /// after all had no room for it, and waits for it to come again.
+    #[cold]
+    fn lacks(&mut self, acked: u64) {
+        let (from, to) = std::mem::take(&mut self.filled);
+        if acked < from {
+            self.filled = (from, to);
+        }
+        let place = self.stream_of(acked);
+        if !(from..to).contains(&acked)
+            || self.acked > acked
+            || self.at_once
+            || self.replaces_in_order
+            || self.urgent.is_some()
+            || place < self.run.start.max(self.floor)
+        {
+            return;
+        }
+        let block = self.run.split_off(place);
+        self.owners.settle(to);
+        self.owners.note(acked, to, Segment { start: acked, end: to, doubt: LACKED }, acked);
+        self.early_memory += block.memory() as u64 + BLOCK;
+        self.early.insert(acked, block);
+        self.next = acked;
     }
 
     /// Nothing more will come: what is early counts as in order, holes are given up.
@@ -505,6 +560,7 @@ impl StreamBuffer {
             self.skip_to(at);
         }
         self.acked = self.next;
+        self.filled = (0, 0);
     }
 
     /// Goes on with the early data at `at`, the first there is, as far as it is in order but for a hole before it.

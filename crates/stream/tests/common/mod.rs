@@ -67,6 +67,16 @@ impl Bench {
     }
 
     pub(crate) fn send(&mut self, p: &Pkt) -> Outcome {
+        self.deliver(p, true).1
+    }
+
+    /// Sends a packet that goes the way `p` says once its connection was resumed, and says whether that is one of the client: a session
+    /// may have been picked up the other way round.
+    pub(crate) fn resumes(&mut self, p: &Pkt) -> Option<bool> {
+        self.deliver(p, false).0
+    }
+
+    fn deliver(&mut self, p: &Pkt, whose: bool) -> (Option<bool>, Outcome) {
         let mut bytes = vec![0u8; 40];
         (bytes[0], bytes[8]) = (0x45, p.ttl);
         bytes[24..28].copy_from_slice(&p.seq.to_be_bytes());
@@ -99,14 +109,13 @@ impl Bench {
         packet.data = &bytes;
         packet.ignore_checksums = !p.broken;
         let print = FlowPrint { hash: 7, second: p.to == ToClient };
-        if let Some(of_client) = self.engine.resume(&mut self.session, &packet, print) {
-            assert_eq!(of_client, p.to == ToServer);
-        }
+        let of_client = self.engine.resume(&mut self.session, &packet, print);
+        assert!(!whose || of_client.is_none_or(|c| c == (p.to == ToServer)));
         let out = self.engine.process(&mut self.session, &packet, p.to, std::mem::take(&mut self.fresh));
         if let Some(s) = &mut self.session {
             self.engine.account(s);
         }
-        out
+        (of_client, out)
     }
 
     /// The flow is silent for longer than flows live.
