@@ -560,7 +560,7 @@ impl Talk<'_> {
         if a.flags & (flag::ACK | flag::RST) == flag::ACK {
             let shift = if a.flags & flag::SYN != 0 { 0 } else { self.scale };
             let place = i64::from(a.ack.wrapping_sub(self.c.isn.wrapping_add(1)) as i32);
-            self.out.course.offered(place + (i64::from(a.window) << shift));
+            self.out.course.offered(place, i64::from(a.window) << shift);
         }
     }
 

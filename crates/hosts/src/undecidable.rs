@@ -28,6 +28,21 @@ const URGENT: &str = "urgent byte that was passed over";
 const EARLY: &str = "early segments that disagree";
 /// Whether a host takes a segment that reaches beyond its window depends on what its application has read, and on its kernel.
 const BEYOND: &str = "segment beyond the window";
+/// The events that say so.
+const OUT_OF_WINDOW: &[&str] = &[
+    "3whs_wrong_seq_wrong_ack",
+    "est_packet_out_of_window",
+    "fin_out_of_window",
+    "closewait_ack_out_of_window",
+    "closewait_fin_out_of_window",
+    "fin1_ack_wrong_seq",
+    "fin1_fin_wrong_seq",
+    "fin2_ack_wrong_seq",
+    "fin2_fin_wrong_seq",
+    "closing_ack_wrong_seq",
+    "lastack_ack_wrong_seq",
+    "timewait_ack_wrong_seq",
+];
 /// Linux reads data behind a FIN that came early as if that took no number, where it could put both together in its memory.
 const FIN: &str = "data behind an early FIN";
 /// Data of the second of two different SYNs is not kept; where the first is lost the host may take it.
@@ -70,16 +85,22 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if differs && course.contested.iter().any(|c| places().any(|p| (c.0..c.1 + together).contains(&p))) {
         return Some(EARLY);
     }
-    let beyond =
-        ["est_packet_out_of_window", "closewait_ack_out_of_window", "fin1_ack_wrong_seq", "fin2_ack_wrong_seq"];
-    if beyond.into_iter().any(has) && (at(&|s| s.beyond) || apart && differs) {
+    if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs) {
         return Some(BEYOND);
     }
     if differs && has("pkt_invalid_timestamp") && at(&|s| s.old_time) {
         return Some(DOUBTFUL);
     }
-    if at(&|s| s.old_ack) {
+    // Its timestamp is noted where its data is taken.
+    let noted = || course.sent.iter().any(|s| s.old_ack && !s.lost) && at(&|s| s.old_time);
+    if at(&|s| s.old_ack) || noted() {
         return Some(ACK);
+    }
+    // A reset and a SYN were seen that did not arrive: the connection goes on in another flow.
+    let resets = course.sent.iter().position(|s| s.lost && s.flags & flag::RST != 0);
+    let syn = |s: &crate::course::Sent| s.flags & (flag::SYN | flag::RST) == flag::SYN;
+    if resets.is_some_and(|at| course.sent.iter().skip(at).any(syn)) {
+        return Some(LOST);
     }
     if lost().any(|s| s.flags & flag::SYN != 0) && has("3whs_synack_with_wrong_ack") {
         return Some(LOST_SYN);

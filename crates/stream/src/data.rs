@@ -23,7 +23,7 @@ impl StreamEngine {
         // Data of a SYN counts where the SYN/ACK acknowledges it: a server may take it without a cookie (RFC 7413 section 4.2). That of
         // another SYN than the first is not kept.
         let other = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.seq != session.peers[s.from].isn;
-        let takes = !has_urgent(s, out) || self.urgent(session, s, out);
+        let takes = !has_urgent(session, s, out) || self.urgent(session, s, out);
         if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
             // Nothing to take.
         } else if is_keep_alive(session, s) {
@@ -57,7 +57,7 @@ impl StreamEngine {
 
     /// A segment that repeats what its receiver has: its urgent pointer counts where that has not read behind it.
     pub(crate) fn repeated(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        if has_urgent(s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
+        if has_urgent(session, s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
             self.urgent(session, s, out);
         }
     }
@@ -289,9 +289,12 @@ impl Peer {
 }
 
 /// Whether a segment has an urgent pointer that its receiver looks at.
-const fn has_urgent(s: &Segment<'_>, out: &Outcome) -> bool {
+fn has_urgent(session: &TcpSession, s: &Segment<'_>, out: &Outcome) -> bool {
     let discarded = doubt::ACK | doubt::SIGNED | doubt::BROKEN;
-    s.has(tcp::URG) && s.flags & (tcp::SYN | tcp::RST) == 0 && out.doubt & discarded == 0
+    s.has(tcp::URG)
+        && s.flags & (tcp::SYN | tcp::RST) == 0
+        && out.doubt & discarded == 0
+        && (out.doubt & doubt::BEYOND == 0 || seq::lt(s.seq, session.peers[s.from].edge))
 }
 
 /// Whether a segment differs from what is held of its bytes.

@@ -78,7 +78,7 @@ impl StreamEngine {
         if s.ttl < session.peers[s.from].ttl && s.ttl != 0 {
             doubt |= TTL;
         }
-        if established::is_probe(session, s) {
+        if established::is_probe(session, s) || established::repeats_probe(session, s) {
             doubt |= PROBE;
         }
         if !self.config.inline && s.is_broken(self.config.checksum_validation) {

@@ -395,6 +395,10 @@ impl StreamEngine {
             self.event(out, wrong_seq);
             return false;
         }
+        if out.doubt & doubt::BEYOND != 0 {
+            // Its receiver may take it, and may not.
+            self.event(out, if s.has(tcp::FIN) && !again { wrong_fin } else { wrong_seq });
+        }
         if !ack_first && !self.ack_ok(session, s, out) {
             self.event(out, invalid_ack);
             return false;
@@ -548,7 +552,8 @@ fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
 /// later.
 pub(crate) fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
-    !session.inline() && (seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected()))
+    let near = seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected());
+    !session.inline() && near && seq::geq(s.end(), p.last_ack)
 }
 
 /// Whether data of a side is missing before some that was seen, and was not acknowledged.
@@ -570,9 +575,14 @@ pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
         && p.next_seq == p.last_ack
 }
 
+/// Whether a segment, of whatever length, ends with the byte that was sent into a window which is closed since.
+pub(crate) fn repeats_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let p = &session.peers[s.from];
+    p.has(peer_flag::PROBE) && p.window == 0 && s.end() == p.next_seq && seq::gt(s.end(), p.last_ack)
+}
+
 /// Whether a segment asks whether a closed window has opened (RFC 9293 section 3.8.6.1).
 pub(crate) fn is_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
-    let again = || p.has(peer_flag::PROBE) && s.seq == p.next_seq.wrapping_sub(1) && seq::geq(s.seq, p.last_ack);
-    s.len() == 1 && p.window == 0 && (s.seq == p.next_seq || again())
+    s.len() == 1 && (p.window == 0 && s.seq == p.next_seq || repeats_probe(session, s))
 }

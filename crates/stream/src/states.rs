@@ -168,7 +168,7 @@ impl StreamEngine {
             && s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN | tcp::ACK
             && session.peers[0].has(peer_flag::RESET)
             && s.ack == session.peers[0].next_seq
-            && refused(session)
+            && (refused(session) || session.state == TcpState::Closed && is_opening(session))
         {
             // The client's reset may have been its answer to something else than its own SYN. If not it resets this as well.
             session.peers[0].flags &= !(peer_flag::RESET | peer_flag::RST_SENT);
@@ -649,6 +649,13 @@ fn heard_of(own: &mut Peer, s: &Segment<'_>) {
         own.ahead = said;
         own.edge = seq::max(own.edge, edge);
     }
+}
+
+/// Whether both sides had sent a SYN, and neither an answer.
+const fn is_opening(session: &TcpSession) -> bool {
+    let [client, server] = &session.peers;
+    let nothing = server.next_seq == server.isn.wrapping_add(1) && client.next_seq == client.isn.wrapping_add(1);
+    session.flags & flag::FOUR_WAY != 0 && nothing && server.tcp_flags & tcp::ACK == 0
 }
 
 /// Whether a connection is over that nobody but the client ever opened.
