@@ -23,8 +23,7 @@ impl StreamEngine {
         // Data of a SYN counts where the SYN/ACK acknowledges it: a server may take it without a cookie (RFC 7413 section 4.2). That of
         // another SYN than the first is not kept.
         let other = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.seq != session.peers[s.from].isn;
-        let urgent = s.has(tcp::URG) && s.flags & (tcp::SYN | tcp::RST) == 0 && out.doubt & doubt::ACK == 0;
-        let takes = !urgent || self.urgent(session, s, out);
+        let takes = !has_urgent(session, s, out) || self.urgent(session, s, out);
         if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
             // Nothing to take.
         } else if is_keep_alive(session, s) {
@@ -53,6 +52,13 @@ impl StreamEngine {
                 d.acked = d.acked.max(d.place(off));
                 out.new_data[s.from] = true;
             }
+        }
+    }
+
+    /// A segment that repeats what its receiver has: its urgent pointer counts where that has not read behind it.
+    pub(crate) fn repeated(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        if has_urgent(session, s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
+            self.urgent(session, s, out);
         }
     }
 
@@ -87,14 +93,18 @@ impl StreamEngine {
     }
 
     /// The direction's data, which the first segment makes.
-    fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
+    pub(crate) fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
         let chunk_size = if from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         peer.data.get_or_insert_with(|| {
             let percent = u64::from(self.config.randomize_chunk_percent.min(100));
             let span = u64::from(chunk_size) * percent / 100;
             let spread = u64::from(seed.wrapping_mul(0x9e37_79b1)) % (2 * span + 1);
+            let mut buffer = if floats { StreamBuffer::floating() } else { StreamBuffer::default() };
+            if self.config.inline {
+                buffer.read_at_once();
+            }
             Box::new(Assembly {
-                buffer: if floats { StreamBuffer::floating() } else { StreamBuffer::default() },
+                buffer,
                 chunk_size: (u64::from(chunk_size) + spread - span) as u32,
                 context: self.config.raw_context,
                 ..Assembly::default()
@@ -142,7 +152,8 @@ impl StreamEngine {
         let policy = if inline { OsPolicy::First } else { peer.policy };
         let floats = peer.has(peer_flag::FLOATING) && !at_once;
         let base = if floats { FLOAT } else { 0 };
-        let weak = out.doubt != 0 && !inline;
+        // What is read at once cannot give way any more.
+        let doubt = if at_once { 0 } else { doubt::rank(out.doubt) };
         let d = self.assembly(peer, s.from, seed, floats);
         let room = depth.saturating_sub(d.place(offset).saturating_sub(base)).min(payload.len() as u64) as usize;
         let kept = payload.get(..room).unwrap_or(payload);
@@ -158,7 +169,7 @@ impl StreamEngine {
             }
             return;
         }
-        let done = d.buffer.insert(offset, kept, policy, weak);
+        let done = d.buffer.insert(offset, kept, policy, doubt);
         let end = offset + kept.len() as u64;
         d.pending = true;
         d.packet = (d.place(offset), d.place(end));
@@ -264,18 +275,29 @@ impl Peer {
         if self.flags & peer_flag::FLOATING != 0 {
             return false;
         }
-        let acked = d.place(acked);
-        if acked <= d.acked {
+        if d.place(acked) <= d.acked {
             return false;
         }
-        d.acked = acked;
         if d.buffer.acknowledge(acked) && self.low_ttl != 0 {
             // Packets with as few hops left as that arrive.
             self.ttl = self.low_ttl;
             self.low_ttl = 0;
         }
-        true
+        // An urgent byte may have been taken out of what is in order now.
+        let acked = d.place(acked);
+        let more = acked > d.acked;
+        d.acked = d.acked.max(acked);
+        more
     }
+}
+
+/// Whether a segment has an urgent pointer that its receiver looks at.
+fn has_urgent(session: &TcpSession, s: &Segment<'_>, out: &Outcome) -> bool {
+    let discarded = doubt::ACK | doubt::SIGNED | doubt::BROKEN;
+    s.has(tcp::URG)
+        && s.flags & (tcp::SYN | tcp::RST) == 0
+        && out.doubt & discarded == 0
+        && (out.doubt & doubt::BEYOND == 0 || seq::lt(s.seq, session.peers[s.from].edge))
 }
 
 /// Whether a segment differs from what is held of its bytes.

@@ -153,6 +153,8 @@ pub(crate) struct Queued {
     pub(crate) window: u32,
     pub(crate) wscale: Option<u8>,
     pub(crate) timestamp: Option<u32>,
+    /// When it was sent, in seconds.
+    pub(crate) secs: u32,
     pub(crate) sack: bool,
 }
 
@@ -613,6 +615,7 @@ impl TcpSession {
                 p.begin_at(None);
             }
             if let Some(d) = &mut p.data {
+                d.finished.get_or_insert(d.buffer.next());
                 d.buffer.finish();
             }
         }

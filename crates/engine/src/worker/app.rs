@@ -395,6 +395,7 @@ impl Feeder<'_> {
 /// Whether a connection is closed, and all that was sent on it was acknowledged: nothing is left for its flow's end.
 pub(super) fn is_over(tcp: &TcpSession) -> bool {
     tcp.state() == TcpState::Closed
+        && !tcp.may_go_on()
         && !tcp.app_unacknowledged(Direction::ToServer)
         && !tcp.app_unacknowledged(Direction::ToClient)
 }
@@ -529,7 +530,7 @@ impl Rest {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
-        if all || tcp.state() == TcpState::Closed {
+        if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             tcp.finish_streams();
         }
         let app = &mut flow.ext.app;
@@ -594,7 +595,7 @@ impl Rest {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
-        if all || tcp.state() == TcpState::Closed {
+        if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             for d in order {
                 // What nobody acknowledged before a reset is looked at when the flow ends.
                 if all || !tcp.app_unacknowledged(d) {
