@@ -128,6 +128,9 @@ pub struct Shared {
     pub frames: FrameMarks,
     /// What the parser at work asks for its flow.
     pub wishes: Wishes,
+    /// By direction, whether the parser read a whole message that rules on the raw stream should look at, however short it is. The
+    /// engine takes it.
+    pub whole: [bool; 2],
     /// Connections that parsers announced, until the engine takes note of them.
     pub expected: Vec<Expect>,
     /// Where certificates go that rules want stored.

@@ -77,7 +77,7 @@ impl StreamEngine {
         let Some(d) = &mut peer.data else { return };
         // Who does not read stands still, while what the other has read is freed: that is no hole.
         let app = if app_off { u64::MAX } else { d.app };
-        let raw = if raw_off || d.raw_has_all() { u64::MAX } else { d.raw };
+        let raw = if raw_off { u64::MAX } else { d.raw };
         let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
         if let Some(next) = d.buffer.next_at(at)

@@ -25,6 +25,10 @@ pub(crate) mod peer_flag {
     pub(crate) const PAST_FIN: u16 = 1 << 11;
     /// Its latest timestamp came with nothing new: an acknowledgment does not say whether that packet arrived.
     pub(crate) const TIMESTAMP_ALONE: u16 = 1 << 12;
+    /// Raw inspection ended where what follows is encrypted.
+    pub(crate) const RAW_ENDED: u16 = 1 << 13;
+    /// There was data that it had not looked at then.
+    pub(crate) const RAW_LEFT: u16 = 1 << 14;
 }
 
 /// Where the stream of a side that is floating begins, so that there is room for what was sent before what was seen first: no
@@ -195,8 +199,6 @@ pub(crate) struct Assembly {
     pub(crate) app: u64,
     /// Raw inspection has everything before this.
     pub(crate) raw: u64,
-    /// Raw inspection wants nothing from here on.
-    pub(crate) raw_end: Option<u64>,
     /// Raw inspection looks at what is before this and what is behind it apart.
     pub(crate) border: u64,
     /// The other side acknowledged everything before this.
@@ -234,10 +236,5 @@ impl Assembly {
     /// The sequence offset of the first byte that is not in order.
     pub(crate) fn in_order(&self) -> u64 {
         self.finished.unwrap_or_else(|| self.buffer.next())
-    }
-
-    /// Whether raw inspection has all that it wants.
-    pub(crate) fn raw_has_all(&self) -> bool {
-        self.raw_end.is_some_and(|end| self.raw >= end || self.buffer.next_at(self.raw).is_none_or(|n| n >= end))
     }
 }

@@ -328,7 +328,6 @@ impl StreamEngine {
                 // Who did not read begins with what comes now.
                 d.app = if off { d.acked } else { d.app.min(d.acked) };
                 d.raw = d.raw.min(d.acked);
-                d.raw_end = None;
             }
         }
         self.counters.resumed += 1;

@@ -271,8 +271,9 @@ fn raw_chunks_come_by_size_with_context() {
     assert!(!b.session().needs_flush(ToServer));
 }
 
+/// Where what follows is encrypted raw inspection ends; a direction with data that was not looked at has one empty chunk more.
 #[test]
-fn raw_inspection_finishes_with_what_the_application_layer_took() {
+fn raw_inspection_ends() {
     let mut b = Bench::connected(StreamConfig::default());
     b.send(&pkt(ToServer, ACK, 1001, 5001, b"plain"));
     b.send(&pkt(ToClient, ACK, 5001, 1006, b"plain too"));
@@ -282,9 +283,9 @@ fn raw_inspection_finishes_with_what_the_application_layer_took() {
     b.session().raw_finish();
     b.send(&pkt(ToServer, ACK, 1006, 5010, b"secret"));
     b.send(&pkt(ToClient, ACK, 5010, 1012, b"secret"));
-    assert_eq!(b.raw(ToServer, false), "()plain|");
+    assert_eq!((b.raw(ToServer, false).as_str(), b.raw(ToServer, false).as_str()), ("()|", ""));
     assert!(b.session().needs_flush(ToClient));
-    assert_eq!(b.raw(ToClient, true), "()plain too|");
+    assert_eq!(b.raw(ToClient, true), "");
     assert_eq!((b.read(ToServer, true).as_str(), b.read(ToClient, true).as_str()), ("secret", "secret"));
     assert!(!b.session().needs_flush(ToClient) && !b.session().needs_flush(ToServer));
     // Nothing was taken, and nothing is left to look at.

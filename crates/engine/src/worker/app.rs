@@ -62,6 +62,8 @@ pub(crate) struct FlowApp {
     pub(crate) events: u8,
     /// What its parsers ask of the engine.
     pub(crate) wishes: Wishes,
+    /// What follows is encrypted: payload and stream are not inspected any more. Of the packet that told so they are.
+    pub(super) encrypted: bool,
     /// Logging left nothing to do with its transactions until they change, and whether rules looked at the flow then.
     quiet: Option<bool>,
     /// Its connection was over when its transactions were last logged.
@@ -585,7 +587,7 @@ impl Rest {
         let Some(app) = app.as_deref_mut() else { return Heard::default() };
         for d in order {
             // Rules that look for bytes of a message should not wait for more than that.
-            if app.completed(d) {
+            if app.completed(d) | std::mem::take(&mut feeder.lane.shared.whole[d.index()]) {
                 tcp.raw_trigger(d);
             }
         }
@@ -619,10 +621,6 @@ impl Rest {
             self.expected.note(&mut self.app.shared.expected, flow.core.vlans, self.now);
         }
         let wishes = self.app.shared.wishes;
-        // Frames show bytes of the stream, encrypted or not.
-        if wishes.no_payload && !app.wishes.no_payload && !self.app.shared.frames.wanted {
-            tcp.raw_finish();
-        }
         if let Some(depth) = wishes.stream_depth
             && app.wishes.stream_depth != wishes.stream_depth
         {

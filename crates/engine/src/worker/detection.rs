@@ -25,13 +25,14 @@ pub(super) struct ProtocolRules {
 }
 
 impl ProtocolRules {
-    /// Whether they are due with a packet of that direction, which made the protocols what they are now.
-    fn are_due(&mut self, dir: Direction, protocols: AppProtos) -> bool {
+    /// Whether they are due with a packet of that direction, and whether it made the protocols what they are now.
+    fn are_due(&mut self, dir: Direction, protocols: AppProtos) -> (bool, bool) {
         let due = !std::mem::replace(&mut self.looked[dir.index()], true);
-        if protocols != self.protocols {
+        let told = protocols != self.protocols;
+        if told {
             *self = ProtocolRules { protocols, looked: [false; 2] };
         }
-        due
+        (due, told)
     }
 }
 
@@ -91,7 +92,7 @@ impl Rest {
             if txs_changed {
                 a.stir();
             }
-            no_payload = a.wishes.no_payload;
+            no_payload = a.encrypted;
             let ended = seen.flush || a.session.is_ended(dir);
             if self.app.shared.frames.watched && !a.frames.of(dir).is_empty() {
                 frames = Some(FrameInput {
@@ -122,6 +123,7 @@ impl Rest {
                 }
             }
         }
+        let (protocol_due, protocol_told) = flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default());
         let mut input = Input {
             flow: Some(&mut flow.core),
             dir: Some(dir),
@@ -130,7 +132,8 @@ impl Rest {
             no_payload,
             chunks: chunks.as_slice(),
             stream_events: events,
-            protocol_detected: flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default()),
+            protocol_due,
+            protocol_told,
             app: protos.unwrap_or_default(),
             app_events: seen.heard.events,
             txs,
@@ -164,11 +167,29 @@ impl Rest {
             self.frames_unwatched(flow);
         }
         if let Some(s) = flow.ext.tcp.as_deref_mut() {
-            if self.app.shared.frames.watched {
-                s.keep(dir, flow.ext.app.as_ref().and_then(|a| a.frames.needed(dir)));
-            }
             if let Some(end) = end {
                 s.raw_done(dir, end);
+            }
+            let frames = self.app.shared.frames.watched;
+            match flow.ext.app.as_deref_mut() {
+                Some(a) if a.wishes.no_payload => {
+                    // Frames show bytes of the stream, encrypted or not, with a packet that comes after the parser had them.
+                    for d in [Direction::ToServer, Direction::ToClient].into_iter().filter(|_| frames) {
+                        s.keep(d, Some(a.frames.needed(d).map_or(s.app_offset(d), |n| n.min(s.app_offset(d)))));
+                    }
+                    if !std::mem::replace(&mut a.encrypted, true) {
+                        s.raw_finish();
+                    }
+                }
+                a => {
+                    let needed = a.and_then(|a| {
+                        a.encrypted = false;
+                        a.frames.needed(dir)
+                    });
+                    if frames {
+                        s.keep(dir, needed);
+                    }
+                }
             }
             self.stream.account(s);
         }
