@@ -112,22 +112,25 @@ impl StreamEngine {
         })
     }
 
+    /// Whether new data of a direction is taken: it has not reached its depth, and somebody reads it. Flows that are to be bypassed at
+    /// their depth are followed up to it.
+    pub(crate) fn is_followed(&self, session: &TcpSession, from: usize) -> bool {
+        !session.peers[from].has(peer_flag::DEPTH) && (self.config.bypass || !session.is_unread())
+    }
+
     /// Takes a segment's data.
     fn insert(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         let inline = self.config.inline;
-        let both_off = flag::APP_OFF | flag::RAW_OFF;
-        let dead = session.flags & both_off == both_off;
         let seed = session.peers[0].isn;
         let at_once = session.at_once();
         let depth = match session.depth.unwrap_or(self.config.depth) {
             0 => u64::MAX,
             n => n,
         };
-        let peer = &mut session.peers[s.from];
-        // Where flows past their depth are bypassed, somebody has to notice.
-        if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
+        if !self.is_followed(session, s.from) {
             return;
         }
+        let peer = &mut session.peers[s.from];
         // Fast open: data comes with the SYN, after it.
         let seq = if s.has(tcp::SYN) { s.seq.wrapping_add(1) } else { s.seq };
         let mut offset = peer.offset(seq);
@@ -215,7 +218,7 @@ impl StreamEngine {
     fn urgent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let seed = session.peers[0].isn;
         let (drops, gap) = (self.config.inline, s.payload.is_empty());
-        let dead = session.flags & (flag::APP_OFF | flag::RAW_OFF) == flag::APP_OFF | flag::RAW_OFF;
+        let dead = session.is_unread();
         // One that asks whether the other side is there is discarded there.
         if dead || is_keep_alive(session, s) {
             return true;

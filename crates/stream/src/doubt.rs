@@ -104,8 +104,16 @@ impl StreamEngine {
         let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(s.seq))) else {
             return Spare::No;
         };
-        let (held, same) = d.buffer.compare(at, s.payload);
-        let whole = same && held == s.payload.len();
+        // Behind the depth nothing is inspected, whoever sends it and when: only what is before it can have said something else.
+        let followed = match self.is_followed(session, s.from) {
+            true => s.payload,
+            false => {
+                let room = usize::try_from(d.buffer.next().saturating_sub(at)).unwrap_or(usize::MAX);
+                s.payload.get(..room).unwrap_or(s.payload)
+            }
+        };
+        let (held, same) = d.buffer.compare(at, followed);
+        let whole = same && held == followed.len();
         if seq::leq(s.end(), sender.last_ack) {
             let end = at + u64::from(s.len());
             // All of it was taken, and acknowledged after that.

@@ -371,6 +371,12 @@ impl TcpSession {
         }
     }
 
+    /// Whether nobody reads the session's data: neither the application layer nor raw inspection.
+    pub(crate) const fn is_unread(&self) -> bool {
+        let both_off = flag::APP_OFF | flag::RAW_OFF;
+        self.flags & both_off == both_off
+    }
+
     /// The application layer does not want data of this session any more.
     pub fn app_disable(&mut self) {
         self.flags |= flag::APP_OFF;

@@ -239,6 +239,7 @@ impl StreamEngine {
             out.drop = self.config.drop_invalid;
             return false;
         }
+        let acked_before = session.peers[s.to()].ahead;
         let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
         out.doubt |= self.doubt(session, s);
         // Before anything of it is noted.
@@ -257,11 +258,21 @@ impl StreamEngine {
             }
             return false;
         }
+        // Who acknowledges the same twice may have read what went by while the engine was not there: a connection is not cut for that.
+        // A host that discards it after all reads what is inspected here, whatever is sent in its place later.
+        let unseen = || {
+            let next = session.peers[s.to()].next_seq;
+            out.doubt & (doubt::ACK | doubt::SIGNED) == doubt::ACK
+                && seq::gt(s.ack, next)
+                && seq::gt(acked_before, next)
+                && seq::leq(s.ack, acked_before)
+        };
+        let discarded = s.len() > 0 && self.config.inline && doubt::discarded(out.doubt) && !unseen();
         let own = &mut session.peers[s.from];
         if own.ttl == 0 {
             own.ttl = s.ttl;
         }
-        if s.len() > 0 && self.config.inline && doubt::discarded(out.doubt) {
+        if discarded {
             if out.doubt & doubt::ACK != 0 {
                 self.event(out, E::PktInvalidAck);
             }

@@ -87,8 +87,6 @@ pub(crate) enum Checksums {
 pub(crate) struct Heard {
     /// Events of recognition ([`margay_app::session::SessionEvent::bit`]).
     pub(crate) events: u8,
-    /// The protocol of the packet's direction became known, or known not to become so.
-    pub(crate) detected: bool,
     /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
     pub(crate) turn: bool,
     /// Nothing more of the flow is worth a look.
@@ -480,7 +478,6 @@ impl Rest {
         }
         Heard {
             events: app.session.take_events(),
-            detected: app.session.take_news(dir),
             bypass: app.wishes.bypass,
             failed: app.take_failed(),
             ..Heard::default()
@@ -552,7 +549,6 @@ impl Rest {
         if !all && announced.is_none() && tcp.state() != TcpState::Closed && DIRECTIONS.into_iter().all(idle) {
             return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
                 events: std::mem::take(&mut a.events) | a.session.take_events(),
-                detected: a.session.take_news(dir),
                 bypass: a.wishes.bypass,
                 ..Heard::default()
             });
@@ -647,7 +643,6 @@ impl Rest {
         app.events |= app.session.take_events();
         Heard {
             events: std::mem::take(&mut app.events),
-            detected: app.session.take_news(dir),
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),
