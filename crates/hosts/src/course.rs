@@ -13,7 +13,8 @@ pub struct Sent {
     pub early: bool,
     /// Whether it was early when it came, though what was missing may have come since.
     pub waited: bool,
-    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, or an option that cannot be read.
+    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, or as
+    /// it came in fragments.
     pub doubtful: bool,
     /// Whether it, or a fragment of it, passed the engine and did not arrive.
     pub lost: bool,
@@ -83,7 +84,8 @@ impl Course {
         let early = start > next;
         let old_time = time.zip(self.time).is_some_and(|(now, before)| now < before);
         let unreadable = s.options.iter().any(|o| matches!(o, Opt::Raw(_))) || s.offset.is_some();
-        let doubtful = s.ack != 0 || !s.has(flag::ACK) || old_time || unreadable;
+        let fragments = !s.pieces.is_empty();
+        let doubtful = s.ack != 0 || !s.has(flag::ACK) || old_time || unreadable || fragments;
         let urgent = s.has(flag::URG).then(|| s.at + i64::from(s.urgent.saturating_sub(1)));
         let new = Sent {
             data: (start, end),
@@ -92,7 +94,7 @@ impl Course {
             waited: early,
             doubtful,
             lost,
-            fragments: !s.pieces.is_empty(),
+            fragments,
             beyond: self.edge.is_some_and(|edge| end > edge),
             old_ack: s.ack < 0,
             old_time,
@@ -103,8 +105,7 @@ impl Course {
         self.time = self.time.max(time);
         if s.len > 0 {
             let overlaps = |o: &&Sent| o.data.0 < end && start < o.data.1 && o.data.1 > next && o.version != s.version;
-            let either = |o: &&Sent| early || o.early || doubtful || o.doubtful;
-            for o in self.sent.iter().filter(overlaps).filter(either) {
+            for o in self.sent.iter().filter(overlaps).filter(|o| early || o.early) {
                 self.contested.push((o.data.0.max(start), o.data.1.min(end)));
             }
             // A host may have had no room for what was early, and has not said that it has it.
@@ -121,6 +122,12 @@ impl Course {
             let Some(o) = self.sent.iter_mut().find(waits) else { break };
             (o.early, next) = (false, o.data.1);
         }
+    }
+
+    /// Whether two segments say a place differently that a host may both discard.
+    pub fn doubtful_at(&self, place: i64) -> bool {
+        let mut versions = self.sent.iter().filter(|s| s.covers(place) && s.doubtful && !s.lost).map(|s| s.version);
+        versions.next().is_some_and(|first| versions.any(|v| v != first))
     }
 
     /// Whether one of these segments has data at a place.
@@ -168,6 +175,11 @@ mod tests {
         assert_eq!(c.next(), 5);
         c.note(&segment(5, 2, 0));
         assert_eq!(c.next(), 9);
+        // One that is in order says otherwise: that is for the engine to know. Two of which either may be taken are not.
+        let mut c = course(&[segment(0, 5, 0), discarded(), segment(5, 2, 1)]);
+        assert_eq!((c.contested.len(), c.doubtful_at(5)), (0, false));
+        c.note(&Segment { ack: -1, ..segment(5, 1, 2) });
+        assert_eq!((c.doubtful_at(5), c.doubtful_at(6)), (true, false));
     }
 
     #[test]

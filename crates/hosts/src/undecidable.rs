@@ -17,7 +17,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
 ];
 /// Which of two versions of a segment arrived is not seen where one is lost behind the sensor; nor is whether an urgent pointer did.
 const LOST: &str = "segment lost behind the sensor";
-/// Of two versions that a host may both discard, one of them for its timestamp, the likelier one is kept.
+/// Of two versions that a host may both discard the likelier one is kept.
 const DOUBTFUL: &str = "both versions are doubtful";
 /// Linux looks at how old the acknowledgment of data is only off its fast path, which data takes as memory is there.
 const ACK: &str = "acknowledgment that is too old";
@@ -88,7 +88,7 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs) {
         return Some(BEYOND);
     }
-    if differs && has("pkt_invalid_timestamp") && at(&|s| s.old_time) {
+    if differs && places().any(|p| course.doubtful_at(p)) {
         return Some(DOUBTFUL);
     }
     // Its timestamp is noted where its data is taken.

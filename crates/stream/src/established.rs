@@ -455,6 +455,10 @@ impl StreamEngine {
     /// A reset: whether the receiver would believe it (RFC 9293 section 3.5.3, RFC 5961 section 3).
     pub(crate) fn reset(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         if self.is_reset_discarded(session, s) {
+            if s.has(tcp::ACK) {
+                // Who goes on after it did not send it, or did not mean it.
+                session.peers[s.from].flags |= peer_flag::RST_SENT;
+            }
             return false;
         }
         if !reset_ok(session, s) {

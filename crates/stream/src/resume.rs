@@ -303,7 +303,7 @@ impl StreamEngine {
             // The other side may have gone on since.
             || seq::gt(s.ack, seq::max(other.next_seq, other.edge))
             || seq::leq(s.end(), own.last_ack)
-            || seq::geq(s.seq, own.edge)
+            || seq::geq(s.seq, if self.config.inline { own.edge } else { own.edge.wrapping_add(own.max_window) })
         {
             return None;
         }

@@ -496,6 +496,7 @@ fn resets_that_end_nothing() {
     for (name, p, closes) in [
         ("a broken header", Pkt { broken: true, ..reset() }, false),
         ("a signature", signed(reset()), false),
+        ("a signature, and an acknowledgment", signed(Pkt { flags: RST | ACK, ..reset() }), false),
         ("lost", reset(), true),
     ] {
         let mut b = Bench::connected(linux());
@@ -506,8 +507,18 @@ fn resets_that_end_nothing() {
         assert_eq!(b.session().may_go_on(), closes, "{name}");
         let out = b.send(&client(1005, b"/attack"));
         assert!(out.accepted && !out.restart, "{name}");
+        assert_eq!(events(&out), if p.flags & ACK != 0 { vec!["suspected_rst_inject"] } else { vec![] }, "{name}");
         b.send(&acks(1012));
         assert_eq!(b.read(ToServer, false), "/attack", "{name}");
         assert!(!b.session().is_midstream());
     }
+    // What comes next is behind the window, and its receiver may have read since.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, &[b'a'; 8000]));
+    b.send(&Pkt { window: 0, ..acks(9001) });
+    b.send(&Pkt { flags: RST, ..client(9001, b"") });
+    b.send(&client(9193, b"x"));
+    b.send(&client(9001, &[b'b'; 192]));
+    b.send(&acks(9194));
+    assert_eq!(b.read(ToServer, false), "a".repeat(8000) + &"b".repeat(192) + "x");
 }

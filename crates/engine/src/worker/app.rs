@@ -532,6 +532,9 @@ impl Rest {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
+        // Behind a reset nothing is looked at that waits for something before it: nobody will say that it arrived.
+        let reset = all && tcp.may_go_on();
+        let ended = [dir.reverse(), dir].map(|d| (d, reset && !tcp.app_unacknowledged(d)));
         if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             tcp.finish_streams();
         }
@@ -570,6 +573,13 @@ impl Rest {
             // A parser may have kept bytes of its own that wait for room.
             for d in order {
                 app.session.data(&mut feeder.cx(false), d, &[]);
+            }
+        }
+        if let Some(app) = app.as_deref_mut() {
+            for (d, _) in ended.into_iter().filter(|(_, ended)| *ended) {
+                feeder.all = false;
+                feeder.end(tcp, app, d);
+                feeder.all = all;
             }
         }
         for _ in 0..2 {
