@@ -497,9 +497,10 @@ impl AppSession {
         self.full
     }
 
-    /// Bytes of memory that its parsers hold.
+    /// Bytes of memory that its parsers take: what they hold, and they themselves.
     pub fn memory(&mut self) -> u64 {
-        self.parsers.iter_mut().map(|p| p.memory()).sum()
+        let places = (self.parsers.capacity() * size_of::<Box<dyn Parser>>()) as u64;
+        places + self.parsers.iter_mut().map(|p| p.memory() + size_of_val(&**p) as u64).sum::<u64>()
     }
 
     /// All transactions are to be looked at again.
@@ -547,11 +548,13 @@ impl AppSession {
         self.past_txs + self.parsers.iter().map(|p| p.txs().end).sum::<u64>()
     }
 
-    /// Frees parsers of protocols that are not spoken any more, where they have no transaction left.
-    pub fn tidy(&mut self) {
+    /// Frees parsers of protocols that are not spoken any more, where they have no transaction left. Whether there were some.
+    pub fn tidy(&mut self) -> bool {
+        let before = self.parsers.len();
         let keep = usize::from(self.parsing && self.ended != [true; 2]);
         while self.parsers.len() > keep && self.parsers.first().is_some_and(|p| p.txs().is_empty()) {
             self.past_txs += self.parsers.remove(0).txs().end;
         }
+        self.parsers.len() < before
     }
 }

@@ -74,6 +74,14 @@ impl<T: Transaction + 'static> TxList<T> {
         {
             return i;
         }
+        // Where some were, those that are asked for are mostly among the latest, which follow each other.
+        let Some(back) = self.entries.back() else { return 0 };
+        let Some(behind) = back.id.checked_sub(id) else { return self.entries.len() };
+        if let Some(i) = usize::try_from(behind).ok().and_then(|n| (self.entries.len() - 1).checked_sub(n))
+            && self.entries.get(i).is_some_and(|e| e.id == id)
+        {
+            return i;
+        }
         self.entries.partition_point(|e| e.id < id)
     }
 
@@ -89,6 +97,13 @@ impl<T: Transaction + 'static> TxList<T> {
 
     /// That of a number, for a parser to change.
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+        // A parser asks for the latest one many times in a row.
+        if self.touched.last() == Some(&id)
+            && self.awake.last() == Some(&id)
+            && self.entries.back().is_some_and(|e| e.id == id)
+        {
+            return self.entries.back_mut().map(|e| &mut *e.tx);
+        }
         let i = self.place(id)?;
         self.wake(id);
         if self.touched.last() != Some(&id) {

@@ -332,3 +332,21 @@ fn messages_of_smb() {
     assert_eq!((shares.len(), shares[399], f.error), (400, "\\\\srv\\share0399", None), "{shares:?}");
     assert!(f.most <= 2 * MAX + 2 && f.pauses > 0, "{}", f.most);
 }
+
+/// What a flow is counted for has the parser itself in it, and no longer than there is one.
+#[test]
+fn memory_has_the_parser_itself_in_it() {
+    let mut flow = Flow::new(80, AppConfig::default());
+    flow.say(ToServer, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    flow.say(ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let parser: usize = flow.session.parsers().iter().map(|p| size_of_val(&**p)).sum();
+    assert!(parser > 0);
+    let held: u64 = flow.session.parsers_mut().iter_mut().map(|p| p.memory()).sum();
+    let all = flow.session.memory();
+    assert!(all >= held + parser as u64, "{all} bytes for {parser} and {held} that it holds");
+    let Flow { config, core, shared, session, .. } = &mut flow;
+    let mut cx = Parse { config, shared, flow: core, time: Time(0), end: false, inline: false };
+    session.out_of_memory(&mut cx);
+    assert!(session.tidy() && !session.tidy());
+    assert!(session.memory() < parser as u64, "{}", session.memory());
+}

@@ -307,3 +307,21 @@ fn memory_of_the_application_layer_has_a_limit() {
         assert_eq!(ran.counter("app_layer.memuse"), 0, "{inline}");
     }
 }
+
+/// What a flow that lost its parser held is there for others: also the parser itself, and while the flow goes on.
+#[test]
+fn memory_of_parsers_that_are_gone_is_given_back() {
+    const FLOWS: u16 = 100;
+    let rules = "alert http any any -> any any (http.uri; content:\"/at-last\"; sid:1;)\n";
+    let mut capture = Capture::new();
+    // Each alone needs more than there is for all of them.
+    let requests = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    for n in 0..FLOWS {
+        capture.open_connection(41_000 + n, 80, &[Say(Client, requests.as_bytes())], false);
+    }
+    capture.open_connection(42_000, 80, &[Say(Client, b"GET /at-last HTTP/1.1\r\nHost: x\r\n\r\n")], false);
+    // Room for what is left of each flow, some 480 bytes, and not for as many parsers besides.
+    let ran = run("memcap-given-back", &capture, rules, &["--set", "app-layer.memcap=60kb"]);
+    assert_eq!(ran.counter("app_layer.memcap"), u64::from(FLOWS));
+    assert_eq!(ran.sids(), [1]);
+}

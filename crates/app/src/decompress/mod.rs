@@ -14,9 +14,10 @@
 //! layer it is. A clock is never read: `decompression-time-limit` is a number of bytes ([`Limits::work_of_time`]). Where nobody wants
 //! what comes out any more, nothing more is decoded.
 
+mod brotli;
 mod codings;
 mod flate;
-mod other;
+mod lzma;
 pub mod swf;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,9 @@ pub use codings::{Codings, codings};
 
 use std::ops::Range;
 
+use brotli::Brotli;
 use flate::Flate;
-use other::{Brotli, Lzma};
+use lzma::Lzma;
 
 /// Largest piece that a layer gives at a time, in bytes.
 pub const SCRATCH: usize = 16 << 10;

@@ -111,6 +111,149 @@ fn brotli_with_its_dictionary() {
     assert_eq!(run(&[Coding::Brotli], &trailing), (b"abc".to_vec(), Status::Ok));
 }
 
+/// A mark, words of Brotli's dictionary and runs of zeros between them, of more than any window, by the reference encoder at its best
+/// with the largest window: distances that reach over each of the windows that a decoder has one after the other, and words of the
+/// dictionary behind each of their ends.
+const FAR: &str = concat!(
+    "cfffff7fe017a1d275754f3ae06ef0341c4751404114e8e080fd67a941c23a212c768c03c673574742907ff90403706ab0ee",
+    "6226abbd18a5f1b9c193a3a7c3bab74b630de51f4bfc27967e8721b806047830ee06450906a2ec6c430d0986f85632ecbbda",
+    "6e2ef75ce01f671d71c0bbe0298ca3d18006a34f41443aac00e0edab9a0be2a34006478bf33413f6f8b08af178c52fd7ec94",
+    "f501",
+);
+
+fn far() -> (Vec<u8>, Vec<u8>) {
+    let packed = FAR
+        .as_bytes()
+        .chunks(2)
+        .map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("hexadecimal"), 16).expect("hexadecimal"));
+    let mark = b"marker !GQ?k!oG]W5QQ5W]Go!k?QG!95o35u?G3]k]3G?u";
+    let words = b" the quick development of information technology and the government of the United States";
+    let zeros = |n: usize| vec![0; n];
+    let data = [&mark[..], &zeros(200_000), mark, words, &zeros(1_100_000), mark, words, &zeros(17_000_000), mark];
+    (packed.collect(), data.concat())
+}
+
+#[test]
+fn brotli_with_a_window_that_grows() {
+    let (packed, data) = far();
+    let limits = Limits { bomb: u64::MAX, work: 0, ..Limits::default() };
+    let (out, status) = run_with(&[Coding::Brotli], limits, &[&packed]);
+    assert_eq!(status, Status::Ok);
+    assert!(out == data, "{} bytes of {}", out.len(), data.len());
+    let bytes: Vec<&[u8]> = packed.chunks(1).collect();
+    assert!(run_with(&[Coding::Brotli], limits, &bytes) == (data, Status::Ok), "byte by byte");
+}
+
+/// What is right of a stream that ends too early, or is damaged, does not depend on the window.
+#[test]
+fn brotli_that_is_damaged_behind_a_window() {
+    let (packed, data) = far();
+    let limits = Limits { bomb: u64::MAX, work: 0, ..Limits::default() };
+    for len in (60..packed.len()).step_by(3) {
+        let (out, _) = run_with(&[Coding::Brotli], limits, &[&packed[..len]]);
+        assert!(out == data[..out.len()], "cut at {len}");
+    }
+    for bit in (0..packed.len() * 8).step_by(5) {
+        let mut damaged = packed.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let whole = run_with(&[Coding::Brotli], Limits::default(), &[&damaged]);
+        let bytes: Vec<&[u8]> = damaged.chunks(1).collect();
+        let split = run_with(&[Coding::Brotli], Limits::default(), &bytes);
+        assert!(
+            whole == split,
+            "bit {bit}: {} bytes {:?}, {} bytes {:?}",
+            whole.0.len(),
+            whole.1,
+            split.0.len(),
+            split.1
+        );
+    }
+}
+
+/// A few bytes may ask for 16 MiB of memory, and get what is wanted of them.
+#[test]
+fn brotli_takes_memory_for_what_is_wanted() {
+    let (packed, data) = far();
+    for (wanted, most) in [(100_000, 400 << 10), (1_000_000, 3 << 20)] {
+        let mut decoder = Decoder::new(&[Coding::Brotli], Limits { bomb: u64::MAX, work: 0, ..Limits::default() });
+        let mut out = Vec::new();
+        let mut sink = |piece: &[u8]| {
+            out.extend_from_slice(piece);
+            out.len() < wanted
+        };
+        decoder.push(&packed, &mut sink);
+        assert!(out.len() >= wanted && out == data[..out.len()], "{} bytes", out.len());
+        assert!(decoder.memory() < most, "{} bytes of memory for {wanted}", decoder.memory());
+    }
+}
+
+/// What comes before the data is kept only as long as it may be needed again.
+#[test]
+fn brotli_with_much_that_decodes_to_nothing() {
+    // WBITS 24, and blocks of metadata (RFC 7932, section 9.2): ISLAST 0, MNIBBLES 0 (11), 0, MSKIPBYTES 2, MSKIPLEN - 1 = 999.
+    let mut bits = Bits::default();
+    bits.put(0b1111, 4);
+    for _ in 0..2000 {
+        bits.put(0, 1);
+        bits.put(0b11, 2);
+        bits.put(0, 1);
+        bits.put(2, 2);
+        bits.put(999, 16);
+        bits.align();
+        bits.bytes.extend_from_slice(&[b'm'; 1000]);
+    }
+    // One uncompressed block, and the end.
+    bits.put(0, 1);
+    bits.put(0, 2);
+    bits.put(EICAR.len() as u32 - 1, 16);
+    bits.put(1, 1);
+    bits.align();
+    bits.bytes.extend_from_slice(EICAR);
+    bits.put(3, 2);
+    bits.align();
+    let mut decoder = Decoder::new(&[Coding::Brotli], Limits::default());
+    let mut out = Vec::new();
+    for piece in bits.bytes.chunks(1000) {
+        decoder.push(piece, &mut |data| {
+            out.extend_from_slice(data);
+            true
+        });
+        assert!(decoder.memory() < 2 * bits.bytes.len() + (400 << 10), "{} bytes", decoder.memory());
+    }
+    decoder.finish(&mut |data| {
+        out.extend_from_slice(data);
+        true
+    });
+    assert_eq!(out, EICAR);
+}
+
+/// Bits as Brotli packs them, the lowest first.
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    some: u32,
+    count: u32,
+}
+
+impl Bits {
+    fn put(&mut self, value: u32, bits: u32) {
+        for n in 0..bits {
+            self.some |= (value >> n & 1) << self.count;
+            self.count += 1;
+            if self.count == 8 {
+                self.align();
+            }
+        }
+    }
+
+    fn align(&mut self) {
+        if self.count > 0 {
+            self.bytes.push(self.some as u8);
+            (self.some, self.count) = (0, 0);
+        }
+    }
+}
+
 #[test]
 fn plain_data_is_passed_on() {
     for coding in [Coding::Gzip, Coding::Deflate, Coding::Lzma] {

@@ -257,6 +257,9 @@ impl Headers {
 
     /// Number of the first field of a name, in any case.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        if self.list.is_empty() {
+            return None;
+        }
         if let Some(index) = &self.index {
             return self.find_in(index, name);
         }

@@ -65,7 +65,7 @@ pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFla
         if config.double_decode_path {
             flags.double_encoded |= decode_percent(out, start, false);
         }
-        flags.null = out.iter().skip(start).any(|&b| b == 0);
+        flags.null = out.get(start..).is_some_and(|path| memchr::memchr(0, path).is_some());
     }
     if let Some(query) = uri.query {
         out.push(b'?');
@@ -163,7 +163,7 @@ pub(super) fn split_authority(server: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
 
 /// What is before the first `byte`, and what is behind it.
 pub(super) fn cut(data: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
-    let at = data.iter().position(|&b| b == byte)?;
+    let at = memchr::memchr(byte, data)?;
     Some((data.get(..at)?, data.get(at + 1..)?))
 }
 
@@ -232,6 +232,19 @@ fn decode_path(path: &[u8], config: &PathConfig, out: &mut Vec<u8>) {
     let mut rest = path;
     let mut slash = false;
     while let Some((&first, after)) = rest.split_first() {
+        // Most of a path stays as it is.
+        let plain = rest.iter().position(|b| matches!(b, b'%' | b'/' | b'\\' | 0)).unwrap_or(rest.len());
+        if plain > 0 {
+            let (text, after) = rest.split_at(plain);
+            let from = out.len();
+            out.extend_from_slice(text);
+            if config.lowercase {
+                out.get_mut(from..).unwrap_or_default().make_ascii_lowercase();
+            }
+            slash = false;
+            rest = after;
+            continue;
+        }
         let (mut byte, len) = match first {
             b'%' => match escape(after, config) {
                 Escape::Byte(_, _, true) if config.nul_encoded_ends => return,
@@ -315,6 +328,10 @@ fn utf8_best_fit(out: &mut Vec<u8>, start: usize, replacement: u8) {
 
 /// Removes `.` and `..` segments from `start` on (RFC 3986, section 5.2.4, but a slash behind a last dot segment goes too).
 fn remove_dot_segments(out: &mut Vec<u8>, start: usize) {
+    let path = out.get(start..).unwrap_or(&[]);
+    if path.first() != Some(&b'.') && memchr::memmem::find(path, b"/.").is_none() {
+        return;
+    }
     let len = out.len();
     let (mut read, mut write) = (start, start);
     // A slash was read and not yet written; whether it is what a dot segment left.
@@ -338,11 +355,12 @@ fn remove_dot_segments(out: &mut Vec<u8>, start: usize) {
                 write += 1;
                 slash = false;
             }
-            while let Some(&byte) = out.get(read).filter(|&&b| b != b'/') {
-                put(out, write, byte);
-                write += 1;
-                read += 1;
-            }
+            let segment = out.get(read..len).unwrap_or(&[]);
+            let segment = memchr::memchr(b'/', segment).unwrap_or(segment.len());
+            // What is written never gets ahead of what is read.
+            out.copy_within(read..read + segment, write);
+            write += segment;
+            read += segment;
             continue;
         }
         if dots == 2 && slash {

@@ -18,6 +18,8 @@ pub(crate) mod number;
 mod run;
 mod search;
 #[cfg(test)]
+mod spared;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use base64::decode as decode_base64;
@@ -99,6 +101,9 @@ pub const REPLACES_MAX: usize = 32;
 /// Most entries of sets that one rule's match shows.
 pub const HITS_MAX: usize = 16;
 
+/// Most literals of one buffer whose places are remembered.
+const TRIED_MAX: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct ContentOp {
     search: Searcher,
@@ -112,6 +117,11 @@ pub(crate) struct ContentOp {
     ends_with: bool,
     /// Whether a later check is relative to it.
     relative_next: bool,
+    /// Where nothing of the checks behind it can hold at a later place that did not hold at an earlier one: the first place alone
+    /// is tried.
+    first_only: bool,
+    /// Where what the checks behind it find depends on its place alone: the number of its stretch in `InspectContext::tried`.
+    tried: Option<u8>,
     /// Index in `CompiledBuffer::replaces` of what it is replaced with.
     replace: Option<u16>,
 }
@@ -173,6 +183,8 @@ pub struct CompiledBuffer {
     replaces: Vec<Arc<[u8]>>,
     limit: u32,
     asn1_frames: u32,
+    /// Whether there are literals whose places are remembered.
+    remembers: bool,
     /// What of a buffer's length and beginning the checks leave; anything where they do more than look.
     head: Head,
 }
@@ -232,6 +244,9 @@ pub struct InspectContext<W = Off> {
     pcre: PcreScratch,
     base64: Vec<u8>,
     steps: u32,
+    /// Of literals that are tried at each of their places: a stretch of the buffer, from and to, in which all places failed. Of one
+    /// buffer of one rule.
+    tried: [(usize, usize); TRIED_MAX],
     captures: Vec<Capture>,
     capture_bytes: Vec<u8>,
     replaces: Vec<Replacement>,
@@ -261,6 +276,7 @@ impl<W> InspectContext<W> {
             pcre: PcreScratch::new(),
             base64: Vec::with_capacity(BASE64_MAX + 4),
             steps: 0,
+            tried: [(0, 0); TRIED_MAX],
             captures: Vec::with_capacity(CAPTURES_MAX.0),
             capture_bytes: Vec::with_capacity(CAPTURES_MAX.1),
             replaces: Vec::with_capacity(REPLACES_MAX),
@@ -299,6 +315,45 @@ impl<W> InspectContext<W> {
     }
 }
 
+/// Marks the literals that need not be tried at each of their places again and again. Whether places of some are remembered.
+///
+/// Without it the places of literals that are relative to one another multiply: each of the first with each of the second, and so on,
+/// up to `detect.inspection-recursion-limit`.
+fn spare_places(ops: &mut [Op]) -> bool {
+    // Variables that the checks set tell of the places of earlier literals.
+    let sets = ops.iter().any(|op| matches!(op, Op::ByteExtract(_) | Op::ByteMath(_)));
+    let mut slots = 0..TRIED_MAX as u8;
+    let mut behind = !sets;
+    for op in ops.iter_mut().rev() {
+        if let Op::Content(c) = op
+            && c.relative_next
+        {
+            c.first_only = behind;
+            if !sets && !behind {
+                c.tried = slots.next();
+            }
+        }
+        behind &= favours_early(op);
+    }
+    slots.start > 0
+}
+
+/// Whether a check that holds behind a later place holds behind an earlier one too, and leaves all that is behind it at least as
+/// much to look at.
+fn favours_early(op: &Op) -> bool {
+    match op {
+        // The stretch in which it is looked for begins later, and ends where it ended.
+        Op::Content(c) => c.within.is_none() && !(c.negated && c.distance.is_some()),
+        Op::Pcre(p) => !p.relative,
+        Op::IsDataAt { relative, negated, .. } => !(*relative && *negated),
+        Op::Bsize(_) | Op::Entropy { .. } | Op::Set(_) => true,
+        Op::ByteTest(b) => !b.relative,
+        Op::Base64 { relative, .. } => !relative,
+        Op::Asn1(a) => a.relative_offset.is_none(),
+        Op::ByteJump(_) | Op::ByteExtract(_) | Op::ByteMath(_) => false,
+    }
+}
+
 impl CompiledBuffer {
     /// Compiles the checks of `buffer`; its transforms and `absent` are the caller's.
     ///
@@ -312,9 +367,11 @@ impl CompiledBuffer {
             replaces: Vec::new(),
             limit: limits.recursion,
             asn1_frames: limits.asn1_frames,
+            remembers: false,
             head: if acts(&buffer.checks) { Head::ALL } else { Head::of(&buffer.checks) },
         };
         out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
+        out.remembers = spare_places(&mut out.ops);
         Ok(out)
     }
 
@@ -396,6 +453,8 @@ impl CompiledBuffer {
                     starts_with: c.starts_with,
                     ends_with: c.ends_with,
                     relative_next: false,
+                    first_only: false,
+                    tried: None,
                     replace,
                 }))
             }
@@ -514,6 +573,9 @@ impl CompiledBuffer {
             return false;
         }
         ctx.steps = 0;
+        if self.remembers {
+            ctx.tried = [(0, 0); TRIED_MAX];
+        }
         let marks = ctx.marks();
         let matched = self.run(&self.ops, data, 0, ctx) == run::Outcome::Match;
         if !matched {

@@ -333,23 +333,39 @@ impl CompiledBuffer {
         exhausted: Outcome,
         ctx: &mut InspectContext<W>,
     ) -> Outcome {
+        let tried = c.tried.map(usize::from);
+        let (from, to) = tried.and_then(|slot| ctx.tried.get(slot)).copied().unwrap_or_default();
+        let first = at;
         loop {
-            let marks = ctx.marks();
-            ctx.keep_replacement(at, c);
-            match self.run(rest, data, at + c.len, ctx) {
-                Outcome::Fail => {}
-                done => return done,
+            // Places that failed before this one's rest was looked at again fail again.
+            let again = tried.is_some() && (from..to).contains(&at);
+            if !again {
+                let marks = ctx.marks();
+                ctx.keep_replacement(at, c);
+                match self.run(rest, data, at + c.len, ctx) {
+                    Outcome::Fail => {}
+                    done => return done,
+                }
+                ctx.rewind(marks);
+                if c.first_only {
+                    return exhausted;
+                }
             }
-            ctx.rewind(marks);
             ctx.steps += 1;
-            match c.find(data, at + 1, end) {
+            match c.find(data, if again { to } else { at + 1 }, end) {
                 Some(next) => {
                     at = next;
                     self.tell(op, data, at, None, Came::Held(at, at + c.len), ctx);
                 }
-                None => return exhausted,
+                None => break,
             }
         }
+        if let Some(tried) = tried.and_then(|slot| ctx.tried.get_mut(slot)) {
+            // All places up to where the literal no longer has room before `end`.
+            let last = end + 1 - c.len;
+            *tried = if (from..=to).contains(&first) && from < to { (from, to.max(last)) } else { (first, last) };
+        }
+        exhausted
     }
 
     /// Tries the rest at every match of an expression, from its first one on.

@@ -747,11 +747,11 @@ impl Rest {
                 }
             }
         }
-        if freed {
+        // A parser that is gone is not counted any more.
+        if app.session.tidy() || freed {
             self.app.account(app);
         }
         app.quiet = quiet.then_some(detects);
-        app.session.tidy();
         if storing && let Some(tcp) = flow.ext.tcp.as_deref_mut() {
             let depth = self.app.config.files.store_depth();
             // What the parser wished for holds where it is more.

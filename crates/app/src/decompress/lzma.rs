@@ -1,8 +1,7 @@
-//! LZMA-alone and Brotli (RFC 7932): the libraries' decoders as steps.
+//! LZMA-alone: the library's decoder as steps.
 
 use std::fmt;
 
-use brotli_decompressor::{Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, StandardAlloc};
 use liblzma::stream::{Action, Error, Status, Stream};
 
 use super::{Piece, SCRATCH, Step};
@@ -139,129 +138,6 @@ impl Lzma {
             Err(_) if made > 0 => piece(Some(if self.cut { super::Status::Memory } else { super::Status::Broken })),
             Err(_) if self.cut => Step::Memory,
             _ => Step::Failed,
-        }
-    }
-}
-
-/// Makes memory for the library, and counts it.
-#[derive(Default)]
-struct Counted {
-    inner: StandardAlloc,
-    bytes: usize,
-}
-
-impl<T: Clone + Default> Allocator<T> for Counted
-where
-    StandardAlloc: Allocator<T>,
-{
-    type AllocatedMemory = <StandardAlloc as Allocator<T>>::AllocatedMemory;
-
-    fn alloc_cell(&mut self, len: usize) -> Self::AllocatedMemory {
-        self.bytes = self.bytes.saturating_add(len.saturating_mul(size_of::<T>()));
-        self.inner.alloc_cell(len)
-    }
-
-    fn free_cell(&mut self, data: Self::AllocatedMemory) {
-        self.bytes = self.bytes.saturating_sub(data.slice().len().saturating_mul(size_of::<T>()));
-        self.inner.free_cell(data);
-    }
-}
-
-type State = BrotliState<Counted, Counted, Counted>;
-
-/// Bytes that Brotli's decoder is given at a time. What it decoded of a piece is lost where the piece is damaged: with
-/// pieces of this size, cut at the same places however the input is split, that is little, and always the same.
-const BLOCK: usize = 64;
-
-/// A decoder for `br`. Its window has at most 16 MiB, and grows with what is decoded.
-pub(super) struct Brotli {
-    state: Box<State>,
-    total: usize,
-    block: [u8; BLOCK],
-    /// How much of `block` is there.
-    count: usize,
-    /// How much of it the library has.
-    fed: usize,
-    /// No more input will come.
-    last: bool,
-    done: bool,
-}
-
-impl fmt::Debug for Brotli {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Brotli").field("total", &self.total).field("done", &self.done).finish_non_exhaustive()
-    }
-}
-
-impl Brotli {
-    pub(super) fn new() -> Brotli {
-        let a = Counted::default;
-        let state = Box::new(State::new_strict(a(), a(), a()));
-        Brotli { state, total: 0, block: [0; BLOCK], count: 0, fed: 0, last: false, done: false }
-    }
-
-    /// Bytes of memory that it holds.
-    pub(super) fn memory(&self) -> usize {
-        size_of::<State>() + self.state.alloc_u8.bytes + self.state.alloc_u32.bytes + self.state.alloc_hc.bytes
-    }
-
-    /// The body is at its end: what is not a whole block is decoded as well.
-    pub(super) fn finish(&mut self) {
-        self.last = true;
-    }
-
-    /// One step, as of [`super::flate::Flate::step`].
-    pub(super) fn step(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
-        if self.done {
-            return Step::End { lied: false };
-        }
-        if self.fed == 0 && self.count < BLOCK {
-            let (head, tail) = input.split_at((BLOCK - self.count).min(input.len()));
-            if let Some(to) = self.block.get_mut(self.count..self.count + head.len()) {
-                to.copy_from_slice(head);
-            }
-            self.count += head.len();
-            *input = tail;
-            if self.count < BLOCK && !self.last {
-                return Step::NeedInput;
-            }
-        }
-        let block = self.block.get(..self.count).unwrap_or(&[]);
-        let (mut left, mut room, mut made) = (self.count - self.fed, SCRATCH, 0);
-        let result = BrotliDecompressStream(
-            &mut left,
-            &mut self.fed,
-            block,
-            &mut room,
-            &mut made,
-            scratch,
-            &mut self.total,
-            &mut self.state,
-        );
-        let failed = match result {
-            BrotliResult::ResultSuccess => {
-                self.done = true;
-                false
-            }
-            BrotliResult::NeedsMoreInput => {
-                // It has kept what it could not use.
-                (self.count, self.fed) = (0, 0);
-                false
-            }
-            BrotliResult::NeedsMoreOutput => false,
-            BrotliResult::ResultFailure => true,
-        };
-        match (made, failed) {
-            (0, true) => Step::Failed,
-            (0, false) if self.done => Step::End { lied: false },
-            (0, false) if matches!(result, BrotliResult::NeedsMoreOutput) => Step::Failed,
-            (0, false) if input.is_empty() => Step::NeedInput,
-            (0, false) => Step::Again { lied: false },
-            _ => {
-                let failed = failed.then_some(super::Status::Broken);
-                // Twice the work of inflating.
-                Step::Output(Piece { range: 0..made, cost: made.saturating_mul(2), failed })
-            }
         }
     }
 }
