@@ -330,7 +330,7 @@ class Curl(Client):
 
     def fetch(self, number, folder):
         head = os.path.join(folder, number)
-        line = ['curl', '-s', '--compressed', '--max-time', '5', '-D', head, f'http://127.0.0.1:{self.port}/{number}']
+        line = ['curl', '-s', '--compressed', '--max-time', '2', '-D', head, f'http://127.0.0.1:{self.port}/{number}']
         body = subprocess.run(line, capture_output=True).stdout
         seen = Seen()
         seen.note(number, [('body', body.decode('latin-1'))])

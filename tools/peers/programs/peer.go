@@ -119,7 +119,7 @@ func serveTLS(certificate string) {
 
 func fetch(number, url string) {
 	seen := pairs{}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if response, err := http.DefaultClient.Do(request); err == nil {
@@ -139,13 +139,22 @@ func main() {
 	case "tls":
 		go serveTLS(os.Args[2])
 	}
+	var jobs sync.WaitGroup
+	places := make(chan bool, 8)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
 		if words[0] == "flush" {
+			jobs.Wait()
 			say(report{"flush": lines.Text()})
-		} else {
-			fetch(words[0], words[1])
+			continue
 		}
+		places <- true
+		jobs.Add(1)
+		go func() {
+			fetch(words[0], words[1])
+			<-places
+			jobs.Done()
+		}()
 	}
 }

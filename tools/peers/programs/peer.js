@@ -56,20 +56,37 @@ function serveTls(certificate) {
   server.listen({ host: '127.0.0.1', port: 0, backlog: 256 }, () => say({ port: server.address().port }));
 }
 
-// One after the other, so that `flush` comes behind all reports.
-let queue = Promise.resolve();
 const latin1 = (data) => Buffer.from(data).toString('latin1');
 
-async function get(number, url) {
-  const seen = [];
+async function read(url, seen, stop) {
   let body = '';
   try {
-    const response = await fetch(url, { headers: { 'Accept-Encoding': 'gzip, deflate, br' }, signal: AbortSignal.timeout(5000) });
+    const response = await fetch(url, { headers: { 'Accept-Encoding': 'gzip, deflate, br' }, signal: stop });
     for (const [name, value] of response.headers) seen.push(['name', name], ['field ' + name, value]);
     for await (const data of response.body ?? []) body += latin1(data);
   } catch { /* What was read until then was read. */ }
   if (body) seen.push(['body', body]);
+}
+
+// Some of what is read at a time; `flush` waits for what was asked before it.
+const waiting = [], running = new Set();
+async function get(number, url) {
+  const seen = [], stop = new AbortController();
+  const late = new Promise((done) => setTimeout(() => { stop.abort(); setTimeout(done, 100); }, 2000));
+  await Promise.race([read(url, seen, stop.signal), late]);
   say({ from: number, seen });
+}
+async function next() {
+  while (waiting.length && running.size < 16) {
+    if (waiting[0].startsWith('flush')) {
+      if (running.size) return;
+      say({ flush: waiting.shift() });
+      continue;
+    }
+    const job = get(...waiting.shift().split(' '));
+    running.add(job);
+    job.then(() => { running.delete(job); next(); });
+  }
 }
 
 const [what, argument] = process.argv.slice(2);
@@ -77,7 +94,6 @@ if (what === 'serve') serve();
 if (what === 'tls') serveTls(argument);
 process.on('uncaughtException', (e) => process.stderr.write(String(e.stack) + '\n'));
 const lines = readline.createInterface({ input: process.stdin });
-lines.on('line', (line) => {
-  queue = queue.then(() => line.startsWith('flush') ? say({ flush: line.trim() }) : get(...line.trim().split(' ')));
-});
-lines.on('close', () => queue.then(() => process.exit(0)));
+lines.on('line', (line) => { waiting.push(line.trim()); next(); });
+lines.on('close', () => process.exit(0));
+setInterval(() => {}, 1000);  // There is always something to wait for.

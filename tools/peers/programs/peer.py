@@ -5,6 +5,7 @@
 
 A line that begins with `flush` comes back as {"flush": LINE}, behind all reports of what was over by then.
 """
+import concurrent.futures
 import json
 import socketserver
 import ssl
@@ -114,7 +115,7 @@ def by_zlib(url):
     import urllib.parse
     import zlib
     at = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=5)
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=2)
     connection.request('GET', at.path, headers={'Accept-Encoding': 'gzip, deflate'})
     response = connection.getresponse()
     yield from fields(response.headers.items())
@@ -133,7 +134,7 @@ def by_zlib(url):
 
 def by_urllib3(url):
     import urllib3
-    pool = urllib3.PoolManager(retries=False, timeout=5)
+    pool = urllib3.PoolManager(retries=False, timeout=2)
     response = pool.request('GET', url, preload_content=False,
                             headers=urllib3.make_headers(accept_encoding='gzip, deflate, br'))
     yield from fields(response.headers.items())
@@ -164,12 +165,16 @@ def main():
     elif what == 'tls':
         tls(sys.argv[2])
     read = {'zlib': by_zlib, 'urllib3': by_urllib3}[sys.argv[2]] if what == 'fetch' else None
-    for line in sys.stdin:
-        line = line.strip()
-        if line.startswith('flush'):
-            say({'flush': line})
-        else:
-            fetch(*line.split(), read)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        jobs = []
+        for line in sys.stdin:
+            line = line.strip()
+            if line.startswith('flush'):
+                concurrent.futures.wait(jobs)
+                jobs = []
+                say({'flush': line})
+            else:
+                jobs.append(pool.submit(fetch, *line.split(), read))
 
 
 main()
