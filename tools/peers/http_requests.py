@@ -61,7 +61,7 @@ def request(method=b'GET', base=0, body=b'', chunks=()):
 
 
 def chunked(base):
-    return request(b'POST', base, chunks=[Chunk(b'a', b'a=' + tk(base + 8)), Chunk(b'10', b'bbbb=' + tk(base + 9) + b'ccc'), Chunk(b'0', b'')])
+    return request(b'POST', base, chunks=[Chunk(b'8', b'a=' + tk(base + 8)), Chunk(b'e', b'bbbb=' + tk(base + 9) + b'ccc'), Chunk(b'0', b'')])
 
 
 def bases():

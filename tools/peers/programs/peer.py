@@ -91,6 +91,7 @@ def tls(certificate):
             context.set_ciphers('ALL:@SECLEVEL=0')
             context.load_cert_chain(certificate)
             context.sni_callback = named
+            context.set_alpn_protocols(["h2", "http/1.1"])
             self.request.settimeout(5)
             try:
                 context.wrap_socket(self.request, server_side=True)
