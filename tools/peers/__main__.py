@@ -25,7 +25,7 @@ from engine import Engine
 from known import Known
 
 KINDS = [http_requests.KIND, http_responses.KIND, mail.KIND, hellos.KIND]
-SEED, COUNT, QUICK = 1, 20000, 300
+SEED, COUNT, QUICK = 1, 20000, 100
 # New findings that are made as small as can be and printed, for each peer.
 SHOW = 5
 

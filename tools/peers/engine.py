@@ -97,7 +97,7 @@ def note(kind, seen, event):
         buffer, t = divmod(event['alert']['signature_id'] - 1, TOKENS)
         mine.add((list(kind.buffers)[buffer], t))
     for field in event.get('http', {}).get(kind.fields, []) if kind.fields else []:
-        mine.update((f'field {field["name"].lower()}', t) for t in tokens(field['value']))
+        mine.update((f'field {field["name"].strip().lower()}', t) for t in tokens(field['value']))
 
 
 def write(path, kind, conversations):

@@ -233,7 +233,7 @@ def mutations():
 BUFFERS = {'http.method': 'flow:to_server; http.method', 'http.uri': 'flow:to_server; http.uri', 'http.uri.raw': 'flow:to_server; http.uri.raw',
            'http.header': 'flow:to_server; http.header', 'http.header_names': 'flow:to_server; http.header_names', 'http.host': 'flow:to_server; http.host',
            'http.cookie': 'flow:to_server; http.cookie', 'http.user_agent': 'flow:to_server; http.user_agent', 'http.request_body': 'flow:to_server; http.request_body'}
-PLACES = {'method': 'http.method', 'target': 'http.uri.raw', 'path': 'http.uri', 'query': 'http.uri', 'name': 'http.header_names', 'body': 'http.request_body'}
+PLACES = {'trailer': 'http.header', 'method': 'http.method', 'target': 'http.uri.raw', 'path': 'http.uri', 'query': 'http.uri', 'name': 'http.header_names', 'body': 'http.request_body'}
 # Fields that have buffers of their own; cookies are in no other.
 OWN = {'field host': ['http.host'], 'field user-agent': ['http.user_agent', 'http.header'], 'field cookie': ['http.cookie']}
 

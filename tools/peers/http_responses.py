@@ -201,7 +201,7 @@ def views(place):
     """The views in which a token that was read in that place has to be seen."""
     if place == 'body':
         return ['http.response_body', 'file.data']
-    return {'name': ['http.header_names'], 'field set-cookie': ['http.cookie'], 'reason': ['http.stat_msg']}.get(place, ['http.header', place])
+    return {'name': ['http.header_names'], 'trailer': ['http.header'], 'field set-cookie': ['http.cookie'], 'reason': ['http.stat_msg']}.get(place, ['http.header', place])
 
 
 KIND = Kind(

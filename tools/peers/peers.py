@@ -70,7 +70,8 @@ class Seen(collections.defaultdict):
 
     def note(self, who, pairs):
         for place, text in pairs:
-            place = place.lower() if place.startswith('field ') else place
+            # Who asks for a field by its name finds it with or without white space around it.
+            place = f'field {place[6:].strip().lower()}' if place.startswith('field ') else place
             self[who].update((place, t) for t in tokens(text))
 
 

@@ -48,6 +48,14 @@ func (p *pairs) fields(h http.Header) {
 	}
 }
 
+func (p *pairs) trailers(h http.Header) {
+	for _, values := range h {
+		for _, value := range values {
+			p.add("trailer", value)
+		}
+	}
+}
+
 func address(a string) string {
 	host, _, _ := net.SplitHostPort(a)
 	return host
@@ -71,7 +79,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	if len(body) > 0 {
 		seen.add("body", string(body))
 	}
-	seen.fields(r.Trailer)
+	seen.trailers(r.Trailer)
 	say(report{"from": address(r.RemoteAddr), "seen": seen})
 	w.Write([]byte("ok"))
 }
@@ -125,7 +133,7 @@ func fetch(number, url string) {
 	if response, err := http.DefaultClient.Do(request); err == nil {
 		seen.fields(response.Header)
 		body, _ := io.ReadAll(response.Body)
-		seen.fields(response.Trailer)
+		seen.trailers(response.Trailer)
 		seen.add("body", string(body))
 		response.Body.Close()
 	}

@@ -17,7 +17,7 @@ use super::body::Framing;
 use super::chunked::{self, Chunk};
 use super::config::ServerConfig;
 use super::events::Event;
-use super::headers::FieldFlags;
+use super::headers::{FieldFlags, is_token};
 use super::line::{Ending, Line, is_blank, next_line};
 use super::response::is_status;
 use super::tx::Http1Tx;
@@ -269,6 +269,15 @@ impl Http1Parser {
         let last = side.last;
         let content = data.get(..line.content).unwrap_or(&[]);
         let mut over = content.is_empty() && line.ending != Ending::Cr;
+        if lenient && !over && line.ending == Ending::CrLf && content.iter().all(|&b| b == b'\r') {
+            // At CR CR LF the fields of a response end for Node.js and curl, not for browsers: what follows tells.
+            let rest = data.get(total..).unwrap_or(&[]);
+            match rest.iter().find(|&&b| !is_token(&[b])) {
+                Some(b':') if rest.first() != Some(&b':') => {}
+                None if !end && data.len() <= server.field_limit as usize => return Step::More,
+                _ => over = true,
+            }
+        }
         if over && lenient && last == Ending::LfCr {
             // Lines that end with LF CR: two empty ones are one.
             match data.get(total..total + 2) {
@@ -470,7 +479,7 @@ impl Http1Parser {
         let hopeless = size.len.is_none() && !chunked::blank(known);
         let Some(line) = line.filter(|_| !hopeless) else {
             if hopeless || known.len() > LONGEST {
-                return self.chunk_invalid(dir);
+                return self.chunk_invalid(cx, dir);
             }
             return Step::More;
         };
@@ -491,19 +500,21 @@ impl Http1Parser {
                 side.last = Ending::CrLf;
             }
             Some(n) => self.side(dir).framing = Framing::Chunked(Chunk::Data(n)),
-            None => return self.chunk_invalid(dir),
+            None => return self.chunk_invalid(cx, dir),
         }
         Step::Used(line.total)
     }
 
     /// The size is none: a response's body is taken as it is up to the end, as browsers do; a request's cannot be followed.
-    fn chunk_invalid(&mut self, dir: Direction) -> Step {
+    fn chunk_invalid(&mut self, cx: &mut Parse<'_>, dir: Direction) -> Step {
         let request = dir == Direction::ToServer;
         if let Some(tx) = self.current(dir) {
             tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
             tx.base.touch(dir);
         }
         if request {
+            // Servers hand over the chunks before it.
+            self.finish(cx, dir, true);
             return Step::Stop(0, Outcome::Failed);
         }
         let side = self.side(dir);

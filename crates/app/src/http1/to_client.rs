@@ -183,7 +183,9 @@ impl Http1Parser {
         let length = headers.first(b"content-length");
         let has_body = headers.first(b"transfer-encoding").is_some()
             || length.is_some_and(|v| request::content_length(v).0.is_some_and(|n| n > 0));
-        if number == Some(100) && !has_body {
+        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3), and 101 where they asked for no other
+        // protocol.
+        if number == Some(100) || (number == Some(101) && tx.request.headers.first(b"upgrade").is_none() && !tx.unmatched) {
             return self.interim();
         }
         if tx.method() == b"CONNECT" && number.is_some_and(|n| (200..300).contains(&n)) {
