@@ -274,6 +274,9 @@ impl Http1Parser {
             let rest = data.get(total..).unwrap_or(&[]);
             match rest.iter().find(|&&b| !is_token(&[b])) {
                 Some(b':') if rest.first() != Some(&b':') => {}
+                // An empty line follows, behind which the body is for all.
+                Some(b'\r' | b'\n') if matches!(rest, [b'\r', b'\n', ..] | [b'\n', ..]) => {}
+                Some(b'\r') if rest.len() == 1 && !end => return Step::More,
                 None if !end && data.len() <= server.field_limit as usize => return Step::More,
                 _ => over = true,
             }

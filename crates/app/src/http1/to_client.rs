@@ -183,9 +183,8 @@ impl Http1Parser {
         let length = headers.first(b"content-length");
         let has_body = headers.first(b"transfer-encoding").is_some()
             || length.is_some_and(|v| request::content_length(v).0.is_some_and(|n| n > 0));
-        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3), and 101 where they asked for no other
-        // protocol.
-        if number == Some(100) || (number == Some(101) && tx.request.headers.first(b"upgrade").is_none() && !tx.unmatched) {
+        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3).
+        if number == Some(100) {
             return self.interim();
         }
         if tx.method() == b"CONNECT" && number.is_some_and(|n| (200..300).contains(&n)) {
@@ -200,6 +199,9 @@ impl Http1Parser {
                 Outcome::Change(Some(AppProto::Http2))
             } else if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket")) {
                 Outcome::Change(Some(AppProto::Websocket))
+            } else if tx.request.headers.first(b"upgrade").is_none() {
+                // Nobody asked for another protocol. For Node.js and curl the response is still to come, for others this is it.
+                Outcome::More
             } else {
                 Outcome::Done
             };
