@@ -114,6 +114,9 @@ def main():
         for peer in kind.peers:
             if options.peers and peer.name not in options.peers:
                 continue
+            if options.quick and not peer.short_run and not options.peers:
+                print(f'{kind.name:14} {peer.name:14} is asked by the long run alone')
+                continue
             if why := peers.missing(peer.name):
                 not_run(f'{kind.name}, {peer.name}', why)
                 continue

@@ -114,7 +114,13 @@ class Child:
             self.process.kill()
 
 
-class Server:
+class Peer:
+    """A program that reads messages. `short_run`: it is asked with --quick too."""
+
+    short_run = True
+
+
+class Server(Peer):
     """A program that listens. `ask` gives it messages as they are, each on a connection of its own."""
 
     def __init__(self, name, line):
@@ -245,7 +251,7 @@ http {{
                 print(f'peers: what nginx passes on cannot be read: {e!r}', file=sys.stderr)
 
 
-class Client:
+class Client(Peer):
     """A program that fetches. `ask` answers its requests with messages as they are."""
 
     def __init__(self, name, line):
@@ -312,7 +318,9 @@ class Client:
 
 
 class Curl(Client):
-    """curl, a process for each response, as the program that scripts use."""
+    """curl, a process for each response, as the program that scripts use. That takes too long for the short run."""
+
+    short_run = False
 
     def __init__(self, name):
         super().__init__(name, None)
@@ -338,7 +346,7 @@ class Curl(Client):
         return self.turns(number), seen[number]
 
 
-class Function:
+class Function(Peer):
     """A library of this Python: a function from a message to pairs of place and text, and one that makes the conversation."""
 
     def __init__(self, name, read, turns):

@@ -72,7 +72,7 @@ async function read(url, seen, stop) {
 const waiting = [], running = new Set();
 async function get(number, url) {
   const seen = [], stop = new AbortController();
-  const late = new Promise((done) => setTimeout(() => { stop.abort(); setTimeout(done, 100); }, 2000));
+  const late = new Promise((done) => setTimeout(() => { stop.abort(); setTimeout(done, 100); }, 1000));
   await Promise.race([read(url, seen, stop.signal), late]);
   say({ from: number, seen });
 }

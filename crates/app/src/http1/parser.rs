@@ -297,6 +297,15 @@ impl Http1Parser {
                 _ => over = true,
             }
         }
+        let mut another = false;
+        if over && lenient && self.current(dir).is_some_and(|tx| tx.status_line.number == Some(100)) {
+            // Whether the response follows tells whether a length of `100 Continue` counts.
+            let rest = data.get(total..).unwrap_or(&[]);
+            match is_status(rest) {
+                None if !end && data.len() <= server.field_limit as usize => return Step::More,
+                found => another = found == Some(true),
+            }
+        }
         self.side(dir).last = line.ending;
         let limit = server.field_limit as usize;
         let Some(tx) = self.current(dir) else { return Step::Stop(0, Outcome::Failed) };
@@ -315,7 +324,7 @@ impl Http1Parser {
             }
             let outcome = match dir {
                 Direction::ToServer => self.request_fields(cx, server),
-                Direction::ToClient => self.response_fields(cx, server),
+                Direction::ToClient => self.response_fields(cx, server, another),
             };
             if outcome == Outcome::Change(None) {
                 // Empty lines behind the fields are none of what the tunnel carries.

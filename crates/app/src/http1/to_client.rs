@@ -175,16 +175,17 @@ impl Http1Parser {
         Ok(())
     }
 
-    /// The fields of a response are there.
-    pub(super) fn response_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Outcome {
+    /// The fields of a response are there; whether `another` response follows them at once, which matters for `100 Continue`.
+    pub(super) fn response_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, another: bool) -> Outcome {
         let Some(tx) = self.current(DIR) else { return Outcome::Failed };
         let number = tx.status_line.number;
         let headers = &tx.response.headers;
         let length = headers.first(b"content-length");
         let has_body = headers.first(b"transfer-encoding").is_some()
             || length.is_some_and(|v| request::content_length(v).0.is_some_and(|n| n > 0));
-        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3).
-        if number == Some(100) {
+        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3). Without a response behind it the body
+        // is looked at all the same.
+        if number == Some(100) && (!has_body || another) {
             return self.interim();
         }
         if tx.method() == b"CONNECT" && number.is_some_and(|n| (200..300).contains(&n)) {

@@ -283,7 +283,11 @@ impl Message {
         let found = self.boundaries.iter().rposition(exact);
         let found = found.or_else(|| self.boundaries.iter().rposition(|b| behind(b).is_some()));
         let Some(depth) = found else { return false };
-        let last = self.boundaries.get(depth).and_then(behind).is_some_and(|r| r.strip_prefix(b"--").is_some_and(|r| r.trim_ascii().is_empty()));
+        let last = self
+            .boundaries
+            .get(depth)
+            .and_then(behind)
+            .is_some_and(|r| r.strip_prefix(b"--").is_some_and(|r| r.trim_ascii().is_empty()));
         if self.state == State::Header {
             self.finish_field(settings, sink);
             self.begin_body(settings, sink);

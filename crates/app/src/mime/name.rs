@@ -26,7 +26,8 @@ pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     let mut plain = None;
     let field = &closed(field);
     for (key, value) in param::params(field) {
-        let Some((own, more)) = bare(key).split_at_checked(name.len()).filter(|(own, _)| own.eq_ignore_ascii_case(name))
+        let Some((own, more)) =
+            bare(key).split_at_checked(name.len()).filter(|(own, _)| own.eq_ignore_ascii_case(name))
         else {
             continue;
         };

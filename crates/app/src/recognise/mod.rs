@@ -342,7 +342,8 @@ impl Recogniser {
         }
         match best {
             // A request may have a method that is a command elsewhere: its response tells that it is HTTP.
-            Some((_, proto, false)) if flow.proto == TCP && begins_with_command(proto, dir) => match request_line(data) {
+            Some((_, proto, false)) if flow.proto == TCP && begins_with_command(proto, dir) => match request_line(data)
+            {
                 Probed::Yes { .. } => {
                     (side.searched, side.probes, side.turned) = (true, 0, 0);
                     Recognised::Failed
@@ -387,7 +388,13 @@ const fn begins_with_command(proto: AppProto, dir: Direction) -> bool {
     matches!(dir, Direction::ToServer)
         && matches!(
             proto,
-            AppProto::Smtp | AppProto::Ftp | AppProto::Ssh | AppProto::Pop3 | AppProto::Imap | AppProto::Sip | AppProto::Irc
+            AppProto::Smtp
+                | AppProto::Ftp
+                | AppProto::Ssh
+                | AppProto::Pop3
+                | AppProto::Imap
+                | AppProto::Sip
+                | AppProto::Irc
         )
 }
 
