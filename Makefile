@@ -39,6 +39,7 @@ demo: build ## run the engine on a small capture and show what it found
 lint: ## formatting and lints, of the fuzz targets too
 	@tools/setup lints
 	$(CARGO) fmt --all --check
+	@tools/check-portable
 	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
@@ -96,7 +97,6 @@ adversarial-accept: build ## take what attacks cost now as what they may cost; t
 	@tools/adversarial $(RELEASE) --quick --accept
 
 portable: setup ## no path for one kind of processor alone: the matching's tests, and the core cases, with the feature `portable`
-	@tools/check-portable
 	$(CARGO) clippy --locked --package margay-detect --features portable -- -D warnings
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core

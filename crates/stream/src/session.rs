@@ -153,6 +153,8 @@ pub(crate) struct Queued {
     pub(crate) window: u32,
     pub(crate) wscale: Option<u8>,
     pub(crate) timestamp: Option<u32>,
+    /// When it was sent, in seconds.
+    pub(crate) secs: u32,
     pub(crate) sack: bool,
 }
 
@@ -367,6 +369,12 @@ impl TcpSession {
                 _ => return,
             }
         }
+    }
+
+    /// Whether nobody reads the session's data: neither the application layer nor raw inspection.
+    pub(crate) const fn is_unread(&self) -> bool {
+        let both_off = flag::APP_OFF | flag::RAW_OFF;
+        self.flags & both_off == both_off
     }
 
     /// The application layer does not want data of this session any more.
@@ -607,6 +615,7 @@ impl TcpSession {
                 p.begin_at(None);
             }
             if let Some(d) = &mut p.data {
+                d.finished.get_or_insert(d.buffer.next());
                 d.buffer.finish();
             }
         }

@@ -108,7 +108,7 @@ pub(super) struct Http1Parser {
     pub resume: bool,
 }
 
-/// What of a method decides how its response is read (RFC 9112 section 6.3).
+/// Methods, as far as they decide where the body of the response ends (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndedMethod {
     Head,

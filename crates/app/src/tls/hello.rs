@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Hello {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(crate) fn held(&self) -> usize {
         self.raw.len()
     }

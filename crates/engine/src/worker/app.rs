@@ -87,8 +87,6 @@ pub(crate) enum Checksums {
 pub(crate) struct Heard {
     /// Events of recognition ([`margay_app::session::SessionEvent::bit`]).
     pub(crate) events: u8,
-    /// The protocol of the packet's direction became known, or known not to become so.
-    pub(crate) detected: bool,
     /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
     pub(crate) turn: bool,
     /// Nothing more of the flow is worth a look.
@@ -397,6 +395,7 @@ impl Feeder<'_> {
 /// Whether a connection is closed, and all that was sent on it was acknowledged: nothing is left for its flow's end.
 pub(super) fn is_over(tcp: &TcpSession) -> bool {
     tcp.state() == TcpState::Closed
+        && !tcp.may_go_on()
         && !tcp.app_unacknowledged(Direction::ToServer)
         && !tcp.app_unacknowledged(Direction::ToClient)
 }
@@ -479,7 +478,6 @@ impl Rest {
         }
         Heard {
             events: app.session.take_events(),
-            detected: app.session.take_news(dir),
             bypass: app.wishes.bypass,
             failed: app.take_failed(),
             ..Heard::default()
@@ -532,7 +530,7 @@ impl Rest {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
-        if all || tcp.state() == TcpState::Closed {
+        if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             tcp.finish_streams();
         }
         let app = &mut flow.ext.app;
@@ -548,7 +546,6 @@ impl Rest {
         if !all && announced.is_none() && tcp.state() != TcpState::Closed && DIRECTIONS.into_iter().all(idle) {
             return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
                 events: std::mem::take(&mut a.events) | a.session.take_events(),
-                detected: a.session.take_news(dir),
                 bypass: a.wishes.bypass,
                 ..Heard::default()
             });
@@ -598,7 +595,7 @@ impl Rest {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
-        if all || tcp.state() == TcpState::Closed {
+        if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             for d in order {
                 // What nobody acknowledged before a reset is looked at when the flow ends.
                 if all || !tcp.app_unacknowledged(d) {
@@ -636,7 +633,6 @@ impl Rest {
         app.events |= app.session.take_events();
         Heard {
             events: std::mem::take(&mut app.events),
-            detected: app.session.take_news(dir),
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),

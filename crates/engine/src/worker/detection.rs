@@ -15,6 +15,26 @@ use super::tcp::Seen;
 use super::wire::Wire;
 use super::{DropReason, Fate, FlowExt, Rest};
 
+/// When rules that ask for the flow's protocol alone (`pd_only`) look at it: with the first packet of each direction, and with the
+/// next packet of each direction after the one that told something of the protocol.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ProtocolRules {
+    protocols: AppProtos,
+    /// Whether they looked, by direction.
+    looked: [bool; 2],
+}
+
+impl ProtocolRules {
+    /// Whether they are due with a packet of that direction, which made the protocols what they are now.
+    fn are_due(&mut self, dir: Direction, protocols: AppProtos) -> bool {
+        let due = !std::mem::replace(&mut self.looked[dir.index()], true);
+        if protocols != self.protocols {
+            *self = ProtocolRules { protocols, looked: [false; 2] };
+        }
+        due
+    }
+}
+
 impl Rest {
     /// Inspects a packet that has no flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
@@ -110,7 +130,7 @@ impl Rest {
             no_payload,
             chunks: chunks.as_slice(),
             stream_events: events,
-            protocol_detected: seen.heard.detected,
+            protocol_detected: flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default()),
             app: protos.unwrap_or_default(),
             app_events: seen.heard.events,
             txs,
