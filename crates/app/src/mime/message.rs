@@ -196,7 +196,7 @@ impl Message {
             return;
         }
         match self.state {
-            State::Header => self.header(settings, piece, first, !ending.is_empty(), sink),
+            State::Header => self.header(settings, piece, first, ending, sink),
             State::Body => self.body(settings, piece, first, ending, sink),
             State::Nested => self.nested(settings, piece, first, ending, sink),
         }
@@ -218,7 +218,7 @@ impl Message {
             }
             if base64 && piece.contains(&b':') {
                 self.state = State::Header;
-                return self.header(settings, piece, first, !ending.is_empty(), sink);
+                return self.header(settings, piece, first, ending, sink);
             }
             self.nested = Some(Box::new(Nested::new(base64, self.depth.saturating_add(1))));
         }
@@ -300,11 +300,18 @@ impl Message {
     }
 
     /// A line of a header.
-    fn header(&mut self, settings: &Settings, piece: &[u8], first: bool, ends: bool, sink: &mut dyn FnMut(Part<'_>)) {
+    fn header(
+        &mut self,
+        settings: &Settings,
+        piece: &[u8],
+        first: bool,
+        ending: &[u8],
+        sink: &mut dyn FnMut(Part<'_>),
+    ) {
         if self.skip {
             return;
         }
-        if first && piece.is_empty() && ends {
+        if first && piece.is_empty() && !ending.is_empty() {
             self.finish_field(settings, sink);
             self.begin_body(settings, sink);
             return;
@@ -318,7 +325,11 @@ impl Message {
                 // What is no field ends the header, as in Python, where that has all that makes a file of the part.
                 self.finish_field(settings, sink);
                 self.begin_body(settings, sink);
-                return self.body(settings, piece, first, if ends { b"\r\n" } else { b"" }, sink);
+                return match self.state {
+                    State::Header => self.header(settings, piece, first, ending, sink),
+                    State::Body => self.body(settings, piece, first, ending, sink),
+                    State::Nested => self.nested(settings, piece, first, ending, sink),
+                };
             } else if self.field.is_empty() {
                 // No field, and none before it that it could be of.
                 self.skip = true;

@@ -304,6 +304,7 @@ impl Recogniser {
         let (sets, probes) = (&self.patterns[t], &self.probes[t]);
         let (midstream, was_turned) = (state.midstream, state.turned);
         let likely = state.side(dir.reverse()).found;
+        let answered = state.side(dir.reverse()).begun;
         let side = state.side(dir);
         if !side.begun {
             side.begun = true;
@@ -342,22 +343,24 @@ impl Recogniser {
         }
         match best {
             // A request may have a method that is a command elsewhere: its response tells that it is HTTP.
-            Some((_, proto, false)) if flow.proto == TCP && begins_with_command(proto, dir) => match request_line(data)
-            {
-                Probed::Yes { .. } => {
-                    (side.searched, side.probes, side.turned) = (true, 0, 0);
-                    Recognised::Failed
+            // Not where the server spoke first.
+            Some((_, proto, false)) if flow.proto == TCP && !answered && begins_with_command(proto, dir) => {
+                match request_line(data) {
+                    Probed::Yes { .. } => {
+                        (side.searched, side.probes, side.turned) = (true, 0, 0);
+                        Recognised::Failed
+                    }
+                    Probed::More if !end => {
+                        // The patterns are looked for again in all of it.
+                        side.searched = false;
+                        Recognised::More
+                    }
+                    _ => {
+                        side.found = Some(proto);
+                        Recognised::Known { proto, reverse: false }
+                    }
                 }
-                Probed::More if !end => {
-                    // The patterns are looked for again in all of it.
-                    side.searched = false;
-                    Recognised::More
-                }
-                _ => {
-                    side.found = Some(proto);
-                    Recognised::Known { proto, reverse: false }
-                }
-            },
+            }
             // The client's beginning is what tells, while there is some hope for it.
             Some((_, proto, _)) if waits_for_client(proto, dir) && likely.is_none() && data.len() < PROBE_MAX => {
                 Recognised::More

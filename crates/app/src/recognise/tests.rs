@@ -354,6 +354,10 @@ fn a_request_whose_method_is_a_command_elsewhere() {
         assert_eq!(r.recognise(&mut state, &f, TO_SERVER, command.as_bytes(), false), Recognised::Failed);
         assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"HTTP/1.1 200 OK\r\n", false), is(AppProto::Http1));
     }
+    // Servers of HTTP do not speak first.
+    let (r, mut state, f) = (recogniser(), RecogniseState::default(), flow(TCP, 40000, 25));
+    r.recognise(&mut state, &f, TO_CLIENT, b"220 a\r\n", false);
+    assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"EHLO x HTTP/1.1\r\n", false), is(AppProto::Smtp));
     // No command is that long; one that the client ends without a line end is one.
     let long = [&b"EHLO "[..], &[b'x'; PROBE_MAX]].concat();
     assert_eq!(look(&flow(TCP, 40000, 80), TO_SERVER, &long), Recognised::Failed);
