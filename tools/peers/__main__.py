@@ -31,12 +31,12 @@ SHOW = 5
 
 
 def not_run(what, why):
-    """Tells, and adds to the account of tests that did not run (tools/not-run)."""
+    """Tells, and adds to the account of tests that did not run (tools/not-run): only `make peers` installs what is missing."""
     print(f'peers: {what} does not run: {why}')
     account = os.environ.get('MARGAY_NOT_RUN')
     if account:
         with open(account, 'a') as f:
-            f.write(f'peers\t{what}\t{why}\tleft out\n')
+            f.write(f'peers\t{what}\t{why}\tunavailable\n')
 
 
 def explained(alone, finding):
