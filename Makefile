@@ -64,6 +64,15 @@ hosts: build ## random conversations with this machine's TCP/IP stack behind the
 	$(CARGO) build --release --locked --quiet --package margay-hosts
 	target/release/margay-hosts $(HOSTS_FLAGS)
 
+peers: build ## odd HTTP, mail and TLS read by programs that users run: what they read was seen (docs/peers.md). PEERS_FLAGS="--only mail --seed 2"
+	@tools/setup nginx go node curl openssl python3-venv
+	@test -x target/peers/venv/bin/python || { $(PYTHON) -m venv target/peers/venv && target/peers/venv/bin/pip install -q 'urllib3>=2,<3' brotli; }
+	$(PYTHON) tools/peers $(RELEASE) $(PEERS_FLAGS)
+
+peers-quick: build ## each odd thing once, with those of these programs that are installed (a part of test)
+	@tools/setup openssl
+	@$(PYTHON) tools/peers $(RELEASE) --quick
+
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay --test corpus
 
@@ -92,7 +101,7 @@ portable: setup ## no path for one kind of processor alone: the matching's tests
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance instructions adversarial-quick portable ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 
