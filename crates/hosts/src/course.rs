@@ -110,7 +110,8 @@ impl Course {
             }
             // A host may have had no room for what was early, and has not said that it has it.
             let waited = |o: &&Sent| o.waited && o.data.0 < end && start < o.data.1 && o.version != s.version;
-            for o in self.sent.iter().filter(waited).filter(|o| o.data.1 > self.acked) {
+            let noted = |o: &&Sent| (early || o.early) && o.data.1 > next;
+            for o in self.sent.iter().filter(waited).filter(|o| o.data.1 > self.acked && !noted(o)) {
                 self.contested.push((o.data.0.max(start).max(self.acked), o.data.1.min(end)));
             }
         }
