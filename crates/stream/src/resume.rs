@@ -215,9 +215,11 @@ impl TcpSession {
     fn may_be_resumed(&self) -> bool {
         let over = match self.state {
             TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
-            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken.
+            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken. Inline what
+            // it sends then is picked up as anything in the middle, by `stream.midstream-policy`.
             TcpState::TimeWait | TcpState::LastAck => {
-                !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
+                self.inline()
+                    || !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
             }
             TcpState::SynRecv => self.flags & (flag::MIDSTREAM | flag::FOUR_WAY) != 0,
             state => state < TcpState::Established,

@@ -170,26 +170,9 @@ impl Rest {
             if let Some(end) = end {
                 s.raw_done(dir, end);
             }
-            let frames = self.app.shared.frames.watched;
-            match flow.ext.app.as_deref_mut() {
-                Some(a) if a.wishes.no_payload => {
-                    // Frames show bytes of the stream, encrypted or not, with a packet that comes after the parser had them.
-                    for d in [Direction::ToServer, Direction::ToClient].into_iter().filter(|_| frames) {
-                        s.keep(d, Some(a.frames.needed(d).map_or(s.app_offset(d), |n| n.min(s.app_offset(d)))));
-                    }
-                    if !std::mem::replace(&mut a.encrypted, true) {
-                        s.raw_finish();
-                    }
-                }
-                a => {
-                    let needed = a.and_then(|a| {
-                        a.encrypted = false;
-                        a.frames.needed(dir)
-                    });
-                    if frames {
-                        s.keep(dir, needed);
-                    }
-                }
+            let app = flow.ext.app.as_deref();
+            if self.app.shared.frames.watched && !app.is_some_and(|a| a.wishes.no_payload) {
+                s.keep(dir, app.and_then(|a| a.frames.needed(dir)));
             }
             self.stream.account(s);
         }

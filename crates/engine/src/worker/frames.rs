@@ -108,6 +108,26 @@ impl Rest {
         app.frames.tidy();
     }
 
+    /// After a packet of which the parser said that what follows is encrypted: the stream is not inspected any more. Frames show its bytes
+    /// all the same, with packets that come after the parser had them: for those they are kept.
+    pub(super) fn end_inspection(&mut self, flow: &mut Flow<FlowExt>) {
+        let (Some(app), Some(tcp)) = (flow.ext.app.as_deref_mut(), flow.ext.tcp.as_deref_mut()) else { return };
+        let before = std::mem::replace(&mut app.encrypted, app.wishes.no_payload);
+        if !app.encrypted {
+            return;
+        }
+        if self.app.shared.frames.wanted {
+            for d in [Direction::ToServer, Direction::ToClient] {
+                let to_log = app.frames.of(d).iter().filter(|f| !f.logged).map(|f| f.offset);
+                let first = to_log.chain(app.frames.needed(d)).min();
+                tcp.keep(d, Some(first.unwrap_or(u64::MAX).min(tcp.app_offset(d))));
+            }
+        }
+        if !before {
+            tcp.raw_finish();
+        }
+    }
+
     /// Rules do not look at the flow, or will not: what was kept for them is let go.
     pub(super) fn frames_unwatched(&mut self, flow: &mut Flow<FlowExt>) {
         if !self.app.shared.frames.watched {

@@ -730,6 +730,7 @@ impl Lane {
             rest.log_drop(packet, Some((flow, dir)), *fate);
         }
         rest.log_frames(packet, flow, dir, false);
+        rest.end_inspection(flow);
         rest.log_app(packet, flow, false, fate.inspected);
         rest.shrink_closed(flow);
         rest.script_packet(packet, Some(flow));
