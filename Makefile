@@ -39,6 +39,7 @@ demo: build ## run the engine on a small capture and show what it found
 lint: ## formatting and lints, of the fuzz targets too
 	@tools/setup lints
 	$(CARGO) fmt --all --check
+	@tools/check-portable
 	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
@@ -62,6 +63,15 @@ conformance-autofp: build ## the same with three workers, by every scheduler
 hosts: build ## random conversations with this machine's TCP/IP stack behind the engine: what it reads was inspected (docs/hosts.md; needs root, ten minutes)
 	$(CARGO) build --release --locked --quiet --package margay-hosts
 	target/release/margay-hosts $(HOSTS_FLAGS)
+
+peers: build ## odd HTTP, mail and TLS read by programs that users run: what they read was seen (docs/peers.md). PEERS_FLAGS="--only mail --seed 2"
+	@tools/setup nginx go node curl openssl python3-venv
+	@test -x target/peers/venv/bin/python || { $(PYTHON) -m venv target/peers/venv && target/peers/venv/bin/pip install -q 'urllib3>=2,<3' brotli; }
+	$(PYTHON) tools/peers $(RELEASE) $(PEERS_FLAGS)
+
+peers-quick: build ## each odd thing once, with those of these programs that are installed (a part of test)
+	@tools/setup openssl
+	@$(PYTHON) tools/peers $(RELEASE) --quick
 
 fuzz-replay: setup ## every file of the fuzz corpora through its target
 	@$(CARGO) test --release --locked --quiet --package margay-fuzz-replay --test corpus
@@ -87,12 +97,11 @@ adversarial-accept: build ## take what attacks cost now as what they may cost; t
 	@tools/adversarial $(RELEASE) --quick --accept
 
 portable: setup ## no path for one kind of processor alone: the matching's tests, and the core cases, with the feature `portable`
-	@tools/check-portable
 	$(CARGO) clippy --locked --package margay-detect --features portable -- -D warnings
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-test: begin lint unit doc deny build fuzz-replay conformance instructions adversarial-quick portable ## everything that must pass, and what of it did not run
+test: begin lint unit doc deny build fuzz-replay conformance peers-quick instructions adversarial-quick portable ## everything that must pass, and what of it did not run
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
 

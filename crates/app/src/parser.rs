@@ -128,6 +128,9 @@ pub struct Shared {
     pub frames: FrameMarks,
     /// What the parser at work asks for its flow.
     pub wishes: Wishes,
+    /// By direction, whether the parser read a whole message that rules on the raw stream should look at, however short it is. The
+    /// engine takes it.
+    pub whole: [bool; 2],
     /// Connections that parsers announced, until the engine takes note of them.
     pub expected: Vec<Expect>,
     /// Where certificates go that rules want stored.
@@ -188,8 +191,8 @@ pub enum Outcome {
     Resume,
     /// The parser wants no more of this flow, in either direction: what follows is none of its business (a tunnel).
     Done,
-    /// More of the same, but not now: the flow has as many transactions as it may have. What is there of them is to be
-    /// inspected, logged and freed, and what was left is to be offered again.
+    /// The flow has as many transactions as the limit allows. The caller inspects, logs and frees what is complete, and then offers
+    /// the data that was not consumed again.
     Full,
     /// It cannot make sense of it; the flow goes on without a parser.
     Failed,
@@ -253,7 +256,7 @@ pub trait Parser: Debug + Send {
     /// All transactions are to be looked at again, changed or not.
     fn wake_txs(&mut self) {}
 
-    /// Bytes that it holds: its transactions, and what it keeps besides. To be asked after it was told something.
+    /// Heap memory in bytes, transactions included. Call it after the parser was given data: it updates its count then.
     fn memory(&mut self) -> u64;
 
     /// A transaction.

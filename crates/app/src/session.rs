@@ -84,8 +84,6 @@ pub struct AppSession {
     parsing: bool,
     /// Events not yet taken, one bit each.
     events: u8,
-    /// Whether a protocol became known, or known not to become so, and nobody asked yet, by direction.
-    news: [bool; 2],
     /// Which direction's data came first.
     first: Option<Direction>,
     /// Whether a direction was told of its end.
@@ -98,8 +96,6 @@ pub struct AppSession {
     turn: bool,
     /// This direction waits: the other one, which spoke before it, is to be parsed first.
     waits: Option<Direction>,
-    /// The protocol was announced, and no data came yet.
-    announced: bool,
     /// What it was before it last changed.
     before: AppProto,
     /// It changed to a protocol that nothing came of yet.
@@ -152,11 +148,7 @@ impl AppSession {
         }
         if !data.is_empty() {
             self.first.get_or_insert(dir);
-            if std::mem::take(&mut self.fresh) {
-                // What was found out of the protocol before is no news any more.
-                self.news = [dir == Direction::ToServer, dir == Direction::ToClient];
-            }
-            self.news[dir.index()] |= std::mem::take(&mut self.announced);
+            self.fresh = false;
         }
         let before = self.proto;
         if self.waits == Some(dir) && !cx.end {
@@ -222,7 +214,6 @@ impl AppSession {
     pub fn turn_round(&mut self) {
         self.turn = false;
         self.side.swap(0, 1);
-        self.news.swap(0, 1);
         self.ended.swap(0, 1);
         self.truncated.swap(0, 1);
         self.first = self.first.map(Direction::reverse);
@@ -323,7 +314,7 @@ impl AppSession {
                 if self.original == AppProto::Unknown {
                     self.original = self.proto;
                 }
-                (self.proto, self.side, self.news) = (to, [to; 2], [true; 2]);
+                (self.proto, self.side) = (to, [to; 2]);
                 Self::count_flow(cx, to);
                 Fed { consumed, again: false }
             }
@@ -363,7 +354,6 @@ impl AppSession {
             }
             Recognised::Known { proto, .. } => {
                 self.side[dir.index()] = proto;
-                self.news[dir.index()] = true;
                 let other = self.side[dir.reverse().index()];
                 if speaks_first(proto).is_some_and(|d| self.first == Some(d.reverse())) && !other.is_known() {
                     self.events |= SessionEvent::WrongDirectionFirstData.bit();
@@ -384,7 +374,6 @@ impl AppSession {
 
     fn give_up(&mut self, dir: Direction, udp: bool) {
         self.side[dir.index()] = AppProto::Failed;
-        self.news[dir.index()] = true;
         match self.side[dir.reverse().index()] {
             AppProto::Failed => self.proto = AppProto::Failed,
             // Of datagrams one side that says nothing known is enough to call it that.
@@ -419,7 +408,7 @@ impl AppSession {
     /// The flow is of a protocol that was announced ([`crate::expect`]): it is not recognised.
     pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
         let proto = carries.proto();
-        (self.proto, self.side, self.announced) = (proto, [proto; 2], true);
+        (self.proto, self.side) = (proto, [proto; 2]);
         Self::count_flow(cx, proto);
         if cx.config.recogniser.parses(proto) {
             self.parsers.push(carries.parser(reversed));
@@ -527,11 +516,6 @@ impl AppSession {
     /// Events since the last call, one bit each ([`SessionEvent::bit`]).
     pub const fn take_events(&mut self) -> u8 {
         std::mem::replace(&mut self.events, 0)
-    }
-
-    /// Whether the protocol of a direction became known, or known not to become so, since the last call.
-    pub const fn take_news(&mut self, dir: Direction) -> bool {
-        std::mem::replace(&mut self.news[dir.index()], false)
     }
 
     /// The parsers that have transactions: that of the protocol spoken now last.

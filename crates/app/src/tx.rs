@@ -143,7 +143,7 @@ impl TxBase {
         self.only = Some(without.reverse());
     }
 
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub fn held(&self) -> u64 {
         let detect = |d: &TxDetect| {
             d.waiting.capacity() * size_of::<(u32, u64)>()
@@ -235,7 +235,7 @@ pub trait Transaction: Debug + Send {
         0
     }
 
-    /// Bytes of memory that it holds beyond its own size: those of its texts, buffers and lists.
+    /// Heap memory in bytes: texts, buffers and lists, without the size of the value itself.
     fn held(&self) -> u64;
 
     /// How many events an output makes of it; none keeps it out of that output.

@@ -123,6 +123,13 @@ impl<T: Transaction + 'static> TxList<T> {
         self.entries.get(self.place_from(from)).map(|e| e.id)
     }
 
+    /// The first number from `from` on of one that is not `complete` in both directions; the next number where all are.
+    pub(crate) fn first_incomplete(&self, from: u64, complete: u8) -> u64 {
+        let rest = self.entries.range(self.place_from(from)..);
+        let mut going_on = rest.filter(|e| e.tx.base().progress != [complete; 2]);
+        going_on.next().map_or(self.next, |e| e.id)
+    }
+
     /// The first number from `from` on of one that may have changed since [`TxList::rest`].
     pub(crate) fn next_awake(&self, from: u64) -> Option<u64> {
         let i = match self.awake.first() {

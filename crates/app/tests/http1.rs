@@ -443,3 +443,33 @@ fn flash_files_are_decompressed() {
         }
     }
 }
+
+/// What clients read, and servers (docs/peers.md).
+#[test]
+fn what_programs_read_is_there() {
+    let get: (Direction, &[u8]) = (ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    for response in [
+        // A length or a coding of an interim response means nothing; 101 that nobody asked for is one.
+        &b"HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"[..],
+        b"HTTP/1.1 100 Continue\r\nTransfer-Encoding: chunked\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 101 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+        // Node.js and curl: CR CR LF ends the fields.
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\r\nabc",
+        // Python: a length that `int` does not take is none, and a chunk's size is what `int` takes.
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0x3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+3\r\nabc\r\n0\r\n\r\n",
+    ] {
+        let seen = talk(&[get, (ToClient, response)]);
+        assert!(seen.contains(&"http.response_body ToClient abc".into()), "{}: {seen:#?}", response.escape_ascii());
+    }
+    let chunked = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nx\r\n\r\n";
+    has(&talk(&[(ToServer, chunked)]), &["http.request_body ToServer abc"]);
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToServer, chunked, false);
+    // Servers have the first chunk, so that it is not waited for more.
+    let progress = t.parser.txs().filter_map(|id| t.parser.tx(id)).map(|tx| tx.base().progress[0]).collect::<Vec<_>>();
+    assert_eq!(progress, [5]);
+    let seen = talk(&[get, (ToServer, b"\xef\xbb\xbfGET /second HTTP/1.1\r\nHost: h\r\n\r\n")]);
+    has(&seen, &["http.uri ToServer /second"]);
+}

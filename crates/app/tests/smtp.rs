@@ -410,3 +410,28 @@ proptest! {
         prop_assert_eq!(run(usize::MAX), run(piece));
     }
 }
+
+/// What Python's `email` takes for a file is one.
+#[test]
+fn odd_parts_that_are_files() {
+    let start = "Content-Type: multipart/mixed; boundary=\"b\"\n\n--b\n";
+    let fields = "Content-Disposition: attachment; filename=\"f\"\nContent-Transfer-Encoding: base64\n";
+    for message in [
+        // A boundary with an open quote, a blank at its end, an escape; one that is very long.
+        format!("Content-Type: multipart/mixed; boundary=\"b\n\n--b\n{fields}\nYWJj\n--b--"),
+        format!("Content-Type: multipart/mixed; boundary=\"b \"\n\n--b\n{fields}\nYWJj\n--b--"),
+        format!("Content-Type: multipart/mixed; boundary=\"\\b\"\n\n--b\n{fields}\nYWJj\n--b--"),
+        format!("Content-Type: multipart/mixed; boundary=\"{0}\"\n\n--{0}\n{fields}\nYWJj\n--{0}--", "b".repeat(300)),
+        // A header without an empty line behind it.
+        format!("{start}{fields}YWJj\n--b--"),
+        // Behind what only begins like the last delimiter.
+        format!("{start}\nx\n--b--x\n{fields}\nYWJj\n--b--"),
+        // Of fields that are repeated the first one counts.
+        format!("{start}{fields}Content-Disposition: inline\nContent-Transfer-Encoding: 7bit\n\nYWJj\n--b--"),
+        // A name without a word before it, and one behind a comment.
+        format!("{start}Content-Transfer-Encoding: base64\nContent-Disposition: filename=f\n\nYWJj\n--b--"),
+        format!("{start}Content-Transfer-Encoding: base64\nContent-Disposition: x; (c) filename=f\n\nYWJj\n--b--"),
+    ] {
+        assert_eq!(mail(&message).files(0), [("f".to_owned(), 3)], "{message}");
+    }
+}

@@ -339,3 +339,12 @@ proptest! {
         prop_assert_eq!(run(&acts, size, Encryption::Full).seen(), whole);
     }
 }
+
+/// Go passes over names of other types in the list of names.
+#[test]
+fn a_host_name_behind_another_name() {
+    let names = extension(0, &[0, 12, 1, 0, 1, b'x', 0, 0, 5, b'h', b'.', b'e', b'x', b'a']);
+    let t = run(&[(ToServer, record(22, &client_hello(b"", &names)))], usize::MAX, Encryption::Full);
+    assert!(t.events().contains(&"invalid_sni_type"));
+    assert_eq!(t.buffer("tls.sni", ToServer, 0).as_deref(), Some(&b"h.exa"[..]));
+}

@@ -144,6 +144,8 @@ pub struct CheckInput<'a> {
     pub established: bool,
     /// Whether what is inspected is the reassembled stream rather than the packet's own payload.
     pub stream_data: bool,
+    /// Whether the payload is encrypted and not inspected: its size is not either.
+    pub no_payload: bool,
     /// Sizes of the TCP session's streams; `None` where there is no session.
     pub stream_sizes: Option<StreamSizes>,
     /// Stream events of the packet, one bit by number.
@@ -172,6 +174,7 @@ impl<'a> CheckInput<'a> {
             direction,
             established: flow.is_some_and(|f| f.state != margay_flow::FlowState::New),
             stream_data: false,
+            no_payload: false,
             stream_sizes: None,
             stream_events: 0,
             app: AppProtos::default(),
@@ -352,7 +355,10 @@ impl CompiledCheck {
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len() as u64;
                 // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
-                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
+                !input.no_payload
+                    && !header::is_pseudo(p)
+                    && c.holds(len)
+                    && (len > 0 || !matches!(c, Compare::NotEqual(_)))
             }
             Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),
             Kind::StreamSize { side, value } => input.stream_sizes.is_some_and(|s| {

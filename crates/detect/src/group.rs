@@ -184,7 +184,7 @@ impl Needs {
     pub(crate) const DECODE_EVENT: Needs = Needs(1 << 3);
     /// An established flow.
     pub(crate) const ESTABLISHED: Needs = Needs(1 << 4);
-    /// A protocol just recognised.
+    /// The first packet of a direction, or of one since something of the protocol became known.
     pub(crate) const PROTOCOL: Needs = Needs(1 << 5);
     /// A flow whose protocol is known.
     pub(crate) const APP: Needs = Needs(1 << 6);
@@ -196,6 +196,8 @@ impl Needs {
     pub(crate) const FRAGMENT: Needs = Needs(1 << 9);
     /// An acknowledgement number of 0.
     pub(crate) const NO_ACK: Needs = Needs(1 << 10);
+    /// A packet with which something of the protocol became known.
+    pub(crate) const PROTOCOL_TOLD: Needs = Needs(1 << 11);
 
     #[inline]
     pub(crate) const fn and(self, other: Needs) -> Needs {
@@ -208,13 +210,14 @@ impl Needs {
     }
     /// What is needed, in words.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Needs, &str); 7] = [
+        const NAMES: [(Needs, &str); 8] = [
             (Needs::DATA, "payload or stream data"),
             (Needs::FLOW, "a flow"),
             (Needs::STREAM_EVENT, "an event of the stream engine"),
             (Needs::DECODE_EVENT, "an event of the decoder"),
             (Needs::ESTABLISHED, "an established flow"),
-            (Needs::PROTOCOL, "a protocol just recognised"),
+            (Needs::PROTOCOL, "a packet after what was recognised of the protocol"),
+            (Needs::PROTOCOL_TOLD, "a protocol just recognised"),
             (Needs::APP, "a flow whose protocol is known"),
         ];
         NAMES.into_iter().filter(move |(n, _)| self.0 & n.0 != 0).map(|(_, name)| name)

@@ -41,8 +41,10 @@ pub struct Input<'a> {
     pub chunks: &'a [StreamChunk<'a>],
     /// Events that the stream engine met with this packet, one bit each.
     pub stream_events: u128,
-    /// Whether the protocol of the packet's direction became known with this packet, or is known not to become so.
-    pub protocol_detected: bool,
+    /// Whether rules that ask for the flow's protocol alone are to look at it with this packet.
+    pub protocol_due: bool,
+    /// Whether something of the protocol became known with this packet, or is known not to become so.
+    pub protocol_told: bool,
     /// Application protocols of the flow.
     pub app: AppProtos,
     /// Events of the application layer that came with this packet and are of no protocol, one bit each by place in
@@ -80,7 +82,8 @@ impl<'a> Input<'a> {
             no_payload: false,
             chunks: &[],
             stream_events: 0,
-            protocol_detected: false,
+            protocol_due: false,
+            protocol_told: false,
             app: AppProtos { side: [AppProto::Unknown; 2], flow: AppProto::Unknown, original: AppProto::Unknown },
             app_events: 0,
             txs: None,

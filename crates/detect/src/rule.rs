@@ -46,10 +46,43 @@ pub(crate) struct CompiledRule {
     pub(crate) tx: Option<Box<TxRule>>,
     /// What it asks of frames.
     pub(crate) frame: Option<Box<FrameRule>>,
-    /// `tcp-stream`, `flow:only_stream`: never looked at in a packet's payload.
+    /// `flow:only_stream`: never looked at in a packet's payload, not in that of packets outside the stream either.
     pub(crate) stream_only: bool,
+    /// Of a rule whose contents of the payload are all negated the longest: stream data that has it rules the packet out.
+    pub(crate) absent: Option<Box<Absent>>,
     /// What it asks of scripts.
     pub(crate) lua: Option<Box<RuleLua>>,
+}
+
+/// A content that is not to be there.
+#[derive(Debug)]
+pub(crate) struct Absent {
+    bytes: Vec<u8>,
+    nocase: bool,
+}
+
+impl Absent {
+    fn of(rule: &Rule) -> Option<Box<Absent>> {
+        let buffers = || rule.buffers.iter().filter(|b| kind::is_payload(&b.buffer) && b.transforms.is_empty());
+        let contents = || {
+            let checks = buffers().flat_map(|b| &b.checks);
+            checks.filter_map(|c| if let BufferCheck::Content(c) = c { Some(c) } else { None })
+        };
+        if contents().any(|c| !c.negated) {
+            return None;
+        }
+        // The first of those that are as long.
+        let longest = contents().rev().max_by_key(|c| c.bytes.len())?;
+        Some(Box::new(Absent { bytes: longest.bytes.clone(), nocase: longest.nocase }))
+    }
+
+    /// Whether `data` has it.
+    pub(crate) fn is_in(&self, data: &[u8]) -> bool {
+        match self.nocase {
+            true => data.windows(self.bytes.len().max(1)).any(|w| w.eq_ignore_ascii_case(&self.bytes)),
+            false => memchr::memmem::find(data, &self.bytes).is_some(),
+        }
+    }
 }
 
 /// What a rule that matches does to bits of the flow.
@@ -215,7 +248,8 @@ impl CompiledRule {
             tags: tags.into_boxed_slice(),
             tx,
             frame,
-            stream_only: only_stream || (rule.protocol == Protocol::TcpStream && !rule.buffers.is_empty()),
+            absent: Absent::of(rule),
+            stream_only: only_stream,
         })
     }
 
@@ -296,7 +330,8 @@ impl CompiledRule {
             needs = needs.and(Needs::DATA);
         }
         if self.kind == RuleKind::ProtocolDetection {
-            needs = needs.and(Needs::PROTOCOL);
+            // As a prefilter it looks when something becomes known, and not with the packets after that.
+            needs = needs.and(if rule.prefilter.is_some() { Needs::PROTOCOL_TOLD } else { Needs::PROTOCOL });
         }
         if matches!(rule.protocol, Protocol::App(_)) {
             needs = needs.and(Needs::APP);

@@ -504,6 +504,7 @@ impl<W: Watch> State<W> {
             direction: input.dir.unwrap_or(Direction::ToServer),
             established: input.established,
             stream_data: rule.stream_only && !input.chunks.is_empty(),
+            no_payload: input.no_payload,
             stream_sizes: input.stream_sizes,
             stream_events: input.stream_events,
             app: input.app,
@@ -541,7 +542,12 @@ impl<W: Watch> State<W> {
             true => self.context.watch.missing(At::Payload, "the packet has no payload"),
             false => self.context.watch.at(At::Payload),
         }
-        if payload.is_empty()
+        // With stream data a packet without payload is inspected as well: what is not to be in it is not.
+        let bare = payload.is_empty()
+            && (input.chunks.is_empty()
+                || rule.payload.is_empty()
+                || rule.absent.as_ref().is_some_and(|a| input.chunks.iter().any(|c| a.is_in(c.data))));
+        if bare
             || !rule.payload.iter().all(|i| self.matches_payload(i, payload, input.ips))
             || !self.scripts_hold(rule, input, Some(payload))
         {
@@ -637,7 +643,8 @@ fn has<'a, W: Watch>(input: &'a Input<'_>, payload: &[u8]) -> Has<'a> {
         .and(Needs::ESTABLISHED.if_so(input.established))
         .and(Needs::STREAM_EVENT.if_so(input.stream_events != 0))
         .and(Needs::DECODE_EVENT.if_so(!packet.events.is_empty()))
-        .and(Needs::PROTOCOL.if_so(input.protocol_detected))
+        .and(Needs::PROTOCOL.if_so(input.protocol_due))
+        .and(Needs::PROTOCOL_TOLD.if_so(input.protocol_told))
         .and(Needs::APP.if_so(input.app.flow.is_known()))
         .and(Needs::SAME_IP.if_so(packet.is_ip() && packet.src == packet.dst))
         .and(Needs::IP_OPTIONS.if_so(matches!(packet.l3, L3::Ipv4 { options, .. } if options != 0)))

@@ -40,11 +40,7 @@ pub(crate) struct Input {
 /// # Errors
 /// Nothing there, a filter that does not compile, options that do not go together.
 pub(crate) fn open(config: &Config, options: &RunOptions, path: &Path, continuous: bool) -> Result<Input, Failed> {
-    let expression = match (&options.filter, &options.filter_file) {
-        (Some(words), _) => Some(words.clone()),
-        (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new("suricata", e.to_string()))?,
-        (None, None) => None,
-    };
+    let expression = settings::filter(options, "suricata")?;
     if let Some(e) = &expression {
         Filter::compile(e, LinkType::ETHERNET).map_err(|e| Failed::new("pcap", e.to_string()))?;
     }

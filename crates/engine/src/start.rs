@@ -535,6 +535,7 @@ pub(crate) fn worker_of(
         counters: margay_app::AppCounters::default(),
         frames: margay_app::frame::FrameMarks::default(),
         wishes: margay_app::Wishes::default(),
+        whole: [false; 2],
         expected: Vec::new(),
         upgrade: None,
         scratch: Vec::new(),

@@ -6,6 +6,7 @@
 //! run again as a test. `docs/hosts.md` is for those who run it.
 
 pub mod conversation;
+pub mod course;
 pub mod generate;
 pub mod host;
 pub mod packet;
@@ -15,3 +16,4 @@ pub mod report;
 pub mod seen;
 pub mod shrink;
 mod sys;
+pub mod undecidable;

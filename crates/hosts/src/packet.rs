@@ -30,6 +30,10 @@ pub struct Answer {
     pub end: u32,
     /// Acknowledgment number.
     pub ack: u32,
+    /// The window that it offers, as it stands in the header.
+    pub window: u16,
+    /// Shift that it offers windows with.
+    pub scale: Option<u8>,
     /// Its timestamp.
     pub timestamp: Option<u32>,
 }
@@ -294,7 +298,7 @@ pub fn answer(packet: &[u8]) -> Option<Answer> {
     let takes =
         t.len().saturating_sub(data) as u32 + u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
     let mut at = 20;
-    let mut timestamp = None;
+    let (mut timestamp, mut scale) = (None, None);
     while at < data {
         match (t.get(at)?, t.get(at + 1)) {
             (0, _) => break,
@@ -303,9 +307,15 @@ pub fn answer(packet: &[u8]) -> Option<Answer> {
                 timestamp = b32(at + 2);
                 at += 10;
             }
+            (3, Some(3)) => {
+                scale = t.get(at + 2).copied();
+                at += 3;
+            }
             (_, Some(&n)) if n >= 2 => at += usize::from(n),
             _ => break,
         }
     }
-    Some(Answer { ports: (b16(0)?, b16(2)?), to, flags, seq, end: seq.wrapping_add(takes), ack: b32(8)?, timestamp })
+    let ports = (b16(0)?, b16(2)?);
+    let (ack, window) = (b32(8)?, b16(14)?);
+    Some(Answer { ports, to, flags, seq, end: seq.wrapping_add(takes), ack, window, scale, timestamp })
 }

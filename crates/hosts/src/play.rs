@@ -11,9 +11,10 @@ use std::time::Duration;
 use margay_engine::in_process::{Forwarded, InProcess};
 use margay_packet::Time;
 
-use crate::conversation::{Conversation, Role, Segment, Step, flag};
+use crate::conversation::{Conversation, Opt, Role, Segment, Step, flag};
+use crate::course::Course;
 use crate::host::{FRAGMENT_SECONDS, HOST4, HOST6, Host, PORTS, plain};
-use crate::packet::{self, ETHERNET, End, Heard};
+use crate::packet::{self, Answer, ETHERNET, End, Heard};
 use crate::seen::{Difference, How, Seen};
 use crate::sys;
 
@@ -102,14 +103,14 @@ pub struct Outcome {
     pub difference: Option<Difference>,
     /// Whether there was a connection, or a datagram arrived.
     pub arrived: bool,
-    /// Whether some of what the sender sent was lost behind the engine.
-    pub lost: bool,
-    /// Two urgent pointers may have come before the application read.
-    pub passed_over: bool,
+    /// Whether the application reads now and then only.
+    pub lazy: bool,
+    /// Whether the sender sent fragments of datagrams.
+    pub datagrams: bool,
     /// Where the stream begins that the application reads.
     pub first: i64,
-    /// Places of the stream that early segments say differently.
-    pub contested: Vec<(i64, i64)>,
+    /// What the sender sent.
+    pub course: Course,
 }
 
 /// One conversation in the course of being held.
@@ -133,8 +134,8 @@ struct Talk<'a> {
     first: Option<i64>,
     base: u32,
     seen: Seen,
-    /// Data segments: where each begins and ends, its version, and whether something was missing before it.
-    sent: Vec<(i64, i64, u8, bool)>,
+    /// Shift of the windows that the host offers.
+    scale: u8,
     out: Outcome,
 }
 
@@ -266,7 +267,7 @@ impl Bench {
             first: None,
             base: c.isn.wrapping_mul(0x9e37_79b1) >> 8,
             seen: Seen::new(c.steps.iter().any(waits), c.steps.iter().filter(|s| urgent(s)).count()),
-            sent: Vec::new(),
+            scale: 0,
             out: Outcome::default(),
         };
         if c.role == Role::Client {
@@ -299,8 +300,8 @@ impl Bench {
         let Talk { c, seen, mut out, first, .. } = t;
         out.inspected = seen.inspected();
         out.events = seen.events;
-        out.passed_over =
-            c.lazy && c.steps.iter().filter(|s| matches!(s, Step::Segment(s) if s.has(flag::URG))).count() > 1;
+        out.lazy = c.lazy;
+        out.datagrams = c.steps.iter().any(|s| matches!(s, Step::Piece(_)));
         out.first = first.unwrap_or(0);
         Ok(out)
     }
@@ -353,7 +354,7 @@ impl Bench {
         if s.has(flag::SYN) && s.flags & (flag::FIN | flag::RST) == 0 && !s.lost {
             t.syns.push((s.at + 1, s.len.into()));
         }
-        t.note_sent(s);
+        t.out.course.note(s);
         for (frame, arrives) in frames {
             self.deliver(t, &frame, arrives)?;
         }
@@ -365,7 +366,6 @@ impl Bench {
         self.now += STEP;
         t.out.packets += 1;
         let n = if t.c.oob_inline { self.engines.len() - 1 } else { 0 };
-        t.out.lost |= !arrives;
         let forwarded = self.engines[n].frame(frame, Time(self.now));
         if self.trace {
             match forwarded {
@@ -415,6 +415,7 @@ impl Bench {
                 let ack = i64::from(a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32);
                 t.first = t.syns.iter().rev().find(|s| s.0 == ack || s.0 + s.1 == ack).map(|s| s.0);
             }
+            t.note_offer(&a);
             if passed && a.flags & flag::RST == 0 {
                 if !t.answered || a.flags & flag::SYN != 0 || (a.end.wrapping_sub(t.heard.next) as i32) > 0 {
                     t.heard.next = a.end;
@@ -547,29 +548,19 @@ impl Talk<'_> {
         }
     }
 
-    /// Notes where data is, and where it disagrees with what came before it while something before both was missing.
-    fn note_sent(&mut self, s: &Segment) {
-        if s.len == 0 {
-            return;
+    /// What an answer offers to take.
+    fn note_offer(&mut self, a: &Answer) {
+        if a.flags & flag::SYN != 0 {
+            // Both scale, or none does (RFC 7323 section 2.2); a host that answers knows.
+            let scales =
+                |s: &Step| matches!(s, Step::Segment(s) if s.options.iter().any(|o| matches!(o, Opt::Scale(_))));
+            let both = a.flags & flag::ACK != 0 || self.c.steps.iter().any(scales);
+            self.scale = a.scale.filter(|_| both).unwrap_or(0);
         }
-        let start = s.at + i64::from(s.has(flag::SYN));
-        let end = start + i64::from(s.len);
-        // A host may discard one with another acknowledgment: what is behind it is early.
-        let mut next = 0;
-        while let Some(e) = self.sent.iter().filter(|o| o.0 <= next && o.1 > next && !o.3).map(|o| o.1).max() {
-            next = e;
-        }
-        let early = start > next || s.ack != 0;
-        let overlaps = |o: &&(i64, i64, u8, bool)| o.0 < end && start < o.1 && o.1 > next;
-        for o in self.sent.iter().filter(overlaps).filter(|o| o.2 != s.version && (early || o.3)) {
-            self.out.contested.push((o.0.max(start), o.1.min(end)));
-        }
-        self.sent.push((start, end, s.version, early));
-        // What was early is in place now.
-        let mut next = next.max(if early { next } else { end });
-        for _ in 0..self.sent.len() {
-            let Some(o) = self.sent.iter_mut().find(|o| o.3 && o.0 <= next && o.1 > next && s.ack == 0) else { break };
-            (o.3, next) = (false, o.1);
+        if a.flags & (flag::ACK | flag::RST) == flag::ACK {
+            let shift = if a.flags & flag::SYN != 0 { 0 } else { self.scale };
+            let place = i64::from(a.ack.wrapping_sub(self.c.isn.wrapping_add(1)) as i32);
+            self.out.course.offered(place, i64::from(a.window) << shift);
         }
     }
 

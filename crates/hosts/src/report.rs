@@ -4,35 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::play::{Mode, Outcome};
-use crate::seen::{Difference, How, TOGETHER};
-
-/// What cannot be known beside the wire, by the event that says so, and why.
-const UNDECIDABLE: &[(&str, &str)] = &[
-    ("ipv4.frag_again", "fragment lost behind the sensor"),
-    ("ipv6.frag_again", "fragment lost behind the sensor"),
-    ("ipv4.frag_late", "fragment at the time at which others are forgotten"),
-    ("ipv6.frag_late", "fragment at the time at which others are forgotten"),
-    ("ipv4.frag_ignored", "fragments that make no sense"),
-    ("ipv6.frag_ignored", "fragments that make no sense"),
-    ("ipv4.frag_overlap", "fragments that overlap"),
-    ("ipv6.frag_overlap", "fragments that overlap"),
-];
-
-/// Which of two versions of a segment arrived is not seen where one is lost behind the sensor.
-const LOST: &str = "segment lost behind the sensor";
-/// Of two versions that a host may both discard, one for its timestamp, the first is kept.
-const DOUBTFUL: &str = "both versions are doubtful";
-/// Linux looks at the acknowledgment of data only off its fast path.
-const ACK: &str = "acknowledgment that cannot be";
-/// An urgent byte that the next urgent pointer goes past is taken out where its application has read up to it by then.
-const URGENT: &str = "urgent byte that was passed over";
-/// Which of two versions of early data Linux keeps depends on whether it could put the first together with what was beside it, which
-/// its memory decides.
-const EARLY: &str = "early segments that disagree";
-/// Whether a host takes a segment that reaches beyond its window depends on what its application has read, and on its kernel.
-const BEYOND: &str = "segment beyond the window";
-/// Data of the second of two different SYNs is not kept; where the first is lost the host may take it.
-const LOST_SYN: &str = "SYN lost behind the sensor";
+use crate::seen::Difference;
+use crate::undecidable;
 
 /// What becomes of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,32 +22,7 @@ impl Verdict {
     /// Of what a conversation came to.
     pub fn of(mode: Mode, out: &Outcome) -> Verdict {
         let Some(d) = &out.difference else { return Verdict::Fine };
-        let has = |e: &str| out.events.contains(&e);
-        let told = UNDECIDABLE.iter().find(|u| has(u.0)).map(|u| u.1);
-        let told = told.or_else(|| {
-            let other = matches!(d.how, How::Other | How::OtherByParser | How::Apart);
-            let differs = other && has("reassembly_overlap_different_data");
-            if out.passed_over {
-                Some(URGENT)
-            } else if differs && out.lost {
-                Some(LOST)
-            } else if differs
-                && out.contested.iter().any(|c| (c.0..c.1 + TOGETHER as i64).contains(&(d.at as i64 + out.first)))
-            {
-                Some(EARLY)
-            } else if differs && has("est_packet_out_of_window") {
-                Some(BEYOND)
-            } else if differs && has("pkt_invalid_timestamp") {
-                Some(DOUBTFUL)
-            } else if d.how == How::Unseen && has("est_invalid_ack") {
-                Some(ACK)
-            } else if out.lost && has("3whs_synack_with_wrong_ack") {
-                Some(LOST_SYN)
-            } else {
-                None
-            }
-        });
-        match told.filter(|_| mode == Mode::Passive) {
+        match undecidable::reason(d, out).filter(|_| mode == Mode::Passive) {
             Some(why) => Verdict::Undecidable(why),
             None => Verdict::Slipped(d.clone()),
         }

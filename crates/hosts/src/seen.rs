@@ -69,6 +69,10 @@ struct Track {
     raw: Bytes,
     app: Bytes,
     app_off: bool,
+    /// No parser took what is before this: it was off until another began there.
+    not_parsed: i64,
+    /// Where a parser began in the place of another that had not failed.
+    anew: Vec<i64>,
     gaps: Vec<(i64, i64)>,
 }
 
@@ -94,6 +98,8 @@ pub enum How {
     UnseenByParser,
     /// A parser was given another one.
     OtherByParser,
+    /// A parser that knew nothing of what is before it was given it.
+    Anew,
 }
 
 impl How {
@@ -105,6 +111,7 @@ impl How {
             How::Apart => "was inspected apart from what is before it",
             How::UnseenByParser => "was not given to the parser",
             How::OtherByParser => "is another one than the parser was given",
+            How::Anew => "was given to a parser that knew nothing of what is before it",
         }
     }
 }
@@ -153,6 +160,8 @@ impl Seen {
                         raw: Bytes::default(),
                         app: Bytes::default(),
                         app_off: false,
+                        not_parsed: i64::MIN,
+                        anew: Vec::new(),
                         gaps: Vec::new(),
                     });
                     self.tracks.len() - 1
@@ -172,8 +181,13 @@ impl Seen {
                 What::AppOff => t.app_off = true,
                 What::AppRestart { first, offset } => {
                     // What it was given before that was parsed.
-                    t.app.forget(place(first, offset));
-                    (t.app_off, t.gaps) = Default::default();
+                    let at = place(first, offset);
+                    t.app.forget(at);
+                    if std::mem::take(&mut t.app_off) {
+                        t.not_parsed = at;
+                    } else {
+                        t.anew.push(at);
+                    }
                 }
                 What::Payload(_) | What::Event(_) => {}
             }
@@ -249,7 +263,8 @@ impl Track {
             match self.app.get(place) {
                 Some((seen, _)) if seen != *b => return wrong(How::OtherByParser),
                 None if self.gaps.iter().any(|g| (g.0..g.1).contains(&place)) => return wrong(How::UnseenByParser),
-                None if parsed && !self.app_off => return wrong(How::UnseenByParser),
+                Some(_) if parsed && place > first && self.anew.contains(&place) => return wrong(How::Anew),
+                None if parsed && !self.app_off && place >= self.not_parsed => return wrong(How::UnseenByParser),
                 _ => {}
             }
         }
@@ -262,7 +277,15 @@ mod tests {
     use super::*;
 
     fn track(chunks: &[(i64, &[u8])]) -> Seen {
-        let mut t = Track { flow: 1, raw: Bytes::default(), app: Bytes::default(), app_off: true, gaps: Vec::new() };
+        let mut t = Track {
+            flow: 1,
+            raw: Bytes::default(),
+            app: Bytes::default(),
+            app_off: true,
+            not_parsed: i64::MIN,
+            anew: Vec::new(),
+            gaps: Vec::new(),
+        };
         chunks.iter().for_each(|c| t.raw.put(c.0, c.1));
         Seen { tracks: vec![t], ..Seen::default() }
     }
@@ -290,6 +313,11 @@ mod tests {
         assert_eq!(seen.check(b"abc", 0, 0, false), Ok(()));
         seen.tracks[0].app.put(2, b"X");
         assert_eq!(seen.check(b"abc", 0, 0, false), Err(Difference { at: 2, how: How::OtherByParser }));
+        seen.tracks[0].app.put(2, b"c");
+        assert_eq!(seen.check(b"abc", 0, 0, true), Ok(()));
+        seen.tracks[0].anew.push(2);
+        assert_eq!(seen.check(b"abc", 0, 0, true), Err(Difference { at: 2, how: How::Anew }));
+        assert_eq!(seen.check(b"abc", 0, 0, false), Ok(()));
     }
 
     #[test]

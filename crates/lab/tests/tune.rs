@@ -244,6 +244,39 @@ fn a_crash_at_every_part_of_the_journal_is_given_back() {
     assert!(crashed > 4, "{crashed}");
 }
 
+/// The process ends before a line of the journal, behind it, and behind each setting. `undo` gives everything back, whether the watchdog
+/// has begun to or not; a setting is never left between.
+#[test]
+fn an_end_at_every_step_is_given_back() {
+    let Some(space) = badly_set_up("an_end_at_every_step") else { return };
+    let before = space.facts();
+    for place in ["tune.journal", "tune.written", "tune.set"] {
+        let mut ended = 0;
+        for step in 1.. {
+            let state = space.folder.path().join(format!("{place}-{step}"));
+            let at = |words: &[&str], fault: &str| {
+                let mut command = space.command(words);
+                command.env("MARGAY_TUNE_STATE", &state).env("MARGAY_FAULT", fault).output().unwrap()
+            };
+            let applied = at(&["apply", "v0", "--yes"], &format!("{place}:{step}:abort"));
+            let whole = applied.status.success();
+            if !whole {
+                let signal = std::os::unix::process::ExitStatusExt::signal(&applied.status);
+                assert_eq!(signal, Some(6), "{place} {step}: {}", text(&applied));
+                ended += 1;
+            }
+            let undone = at(&["undo"], "");
+            assert!(undone.status.success(), "{place} {step}: {}", text(&undone));
+            assert_eq!(space.facts(), before, "{place} {step}: {}", text(&undone));
+            if whole {
+                break;
+            }
+            assert!(step < 200, "{place} does not end");
+        }
+        assert!(ended >= 6, "{place}: {ended}");
+    }
+}
+
 #[test]
 fn who_applies_is_killed_and_the_watchdog_gives_back() {
     let Some(space) = Space::new("who_applies_is_killed") else { return };

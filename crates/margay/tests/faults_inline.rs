@@ -236,22 +236,7 @@ fn flaps(name: &str, times: usize) {
     // Two workers, each of which asks for two interfaces.
     assert!(made <= 4 * (took.as_millis() / 5) as u64 + 200, "{made} polls in {took:?}");
     recovered(&bench, e);
-    // A known defect (docs/hosts.md): of what was on its way when the link went, some data that is sent again is refused. Nothing but
-    // that, and the downloads above went on.
-    let harmless = of_type(&dir, "drop")
-        .iter()
-        .filter(|d| !["rules", "flow drop"].contains(&d["drop"]["reason"].as_str().unwrap_or("")))
-        .count();
-    if harmless > 0 {
-        margay_testing::unavailable(
-            "a known defect: data that is sent again after a link went down is refused (this part only)",
-        );
-        assert!(
-            of_type(&dir, "drop")
-                .iter()
-                .all(|d| ["rules", "flow drop", "stream error"].contains(&d["drop"]["reason"].as_str().unwrap_or("")))
-        );
-    }
+    nothing_harmless_dropped(&dir);
     let stats = last_stats(&dir);
     let capture = &stats["capture"];
     let of = &capture["afpacket"];

@@ -10,7 +10,6 @@
 //! ([`Writer::lost`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -39,12 +38,31 @@ struct Job {
 impl Job {
     /// Does it, and gives the buffer back.
     fn run(mut self) -> Vec<u8> {
-        self.target.write(&self.lines);
+        let mut lines = std::mem::take(&mut self.lines);
+        self.write(&lines);
+        lines.clear();
+        lines
+    }
+
+    fn write(&self, lines: &[u8]) {
+        self.target.write(lines);
         if let Some(now) = self.tick {
             self.target.tick(now);
         }
-        self.lines.clear();
-        self.lines
+    }
+}
+
+/// The lines that the thread is writing. They are counted only where the thread panics over them.
+struct InHand<'a> {
+    inner: &'a Inner,
+    lines: Vec<u8>,
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.inner.lock().lost += self.lines.iter().filter(|b| **b == b'\n').count() as u64;
+        }
     }
 }
 
@@ -68,8 +86,6 @@ struct Queue {
 #[derive(Default)]
 struct Inner {
     queue: Mutex<Queue>,
-    /// Lines that the thread is at.
-    in_hand: AtomicU64,
     /// There is something to write, or nothing more will come.
     work: Condvar,
     /// Something was written.
@@ -97,7 +113,7 @@ impl Inner {
     fn run(&self) {
         let mut q = self.lock();
         loop {
-            let Some(job) = q.jobs.pop_front() else {
+            let Some(mut job) = q.jobs.pop_front() else {
                 if q.stop {
                     return;
                 }
@@ -105,14 +121,14 @@ impl Inner {
                 continue;
             };
             drop(q);
-            let lines = lines_of(&job.lines);
-            self.in_hand.store(lines as u64, Ordering::Relaxed);
-            if lines > 0 {
+            let mut in_hand = InHand { inner: self, lines: std::mem::take(&mut job.lines) };
+            if in_hand.lines.contains(&b'\n') {
                 margay_packet::fault::point("writer");
             }
-            let buffer = job.run();
+            job.write(&in_hand.lines);
+            let mut buffer = std::mem::take(&mut in_hand.lines);
+            buffer.clear();
             q = self.lock();
-            self.in_hand.store(0, Ordering::Relaxed);
             q.done += 1;
             if q.spare.len() < QUEUE && buffer.capacity() > 0 {
                 q.spare.push(buffer);
@@ -122,12 +138,6 @@ impl Inner {
     }
 }
 
-/// How many lines there are. Each chunk's fit in a byte, so that the compiler counts many bytes at a time.
-fn lines_of(bytes: &[u8]) -> usize {
-    let of = |chunk: &[u8]| chunk.iter().map(|b| u8::from(*b == b'\n')).sum::<u8>();
-    bytes.chunks(255).map(|chunk| usize::from(of(chunk))).sum()
-}
-
 /// Tells workers that the thread is gone, however that came.
 struct Leaving<'a>(&'a Inner);
 
@@ -135,7 +145,6 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let mut q = self.0.lock();
         q.gone = true;
-        q.lost += self.0.in_hand.swap(0, Ordering::Relaxed);
         drop(q);
         self.0.written.notify_all();
     }

@@ -1,7 +1,8 @@
 //! Faults for tests: a place in the code that panics when a test wants it to. Only in debug builds; a release has none of it.
 //!
 //! `MARGAY_FAULT=PLACE` in the environment makes the place of that name panic when it is first come to, `MARGAY_FAULT=PLACE:N` when
-//! it is come to for the Nth time, `MARGAY_FAULT=PLACE:*` each time.
+//! it is come to for the Nth time, `MARGAY_FAULT=PLACE:*` each time. `MARGAY_FAULT=PLACE:N:abort` ends the process there, as a kill would:
+//! nothing is unwound or cleaned up.
 
 /// A place that may fail.
 #[cfg(not(debug_assertions))]
@@ -17,18 +18,22 @@ pub fn point(place: &str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The place, and when: 0 is each time.
-    static WANTED: OnceLock<Option<(String, u64)>> = OnceLock::new();
+    /// The place, when (0 is each time), and whether the process ends there.
+    static WANTED: OnceLock<Option<(String, u64, bool)>> = OnceLock::new();
     static TIMES: AtomicU64 = AtomicU64::new(0);
     let wanted = WANTED.get_or_init(|| {
         let text = std::env::var("MARGAY_FAULT").ok()?;
         let (place, when) = text.split_once(':').unwrap_or((&text, "1"));
-        Some((place.to_owned(), if when == "*" { 0 } else { when.parse().ok()? }))
+        let (when, how) = when.split_once(':').unwrap_or((when, "panic"));
+        Some((place.to_owned(), if when == "*" { 0 } else { when.parse().ok()? }, how == "abort"))
     });
-    if let Some((wanted, when)) = wanted
+    if let Some((wanted, when, aborts)) = wanted
         && wanted == place
     {
         let nth = TIMES.fetch_add(1, Ordering::Relaxed) + 1;
+        if *aborts && nth == *when {
+            std::process::abort();
+        }
         assert!(*when != 0 && nth != *when, "a fault that a test asked for at \"{place}\"");
     }
 }

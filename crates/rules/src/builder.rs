@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::ast::{BufferCheck, BufferChecks, Check, Content, Rule, Transform, VARIABLES_MAX};
+use crate::ast::{BufferCheck, BufferChecks, Check, Content, Rule, Side, Transform, VARIABLES_MAX};
 use crate::context::Context;
 use crate::error::{Fail, Message, Severity, fail};
 use crate::keywords::{Buffer, Direction};
@@ -96,7 +96,6 @@ pub(crate) struct Seen {
     pub(crate) msg: bool,
     pub(crate) priority: bool,
     pub(crate) class: bool,
-    pub(crate) flow: bool,
     pub(crate) dsize: bool,
     pub(crate) threshold: bool,
     pub(crate) detection_filter: bool,
@@ -152,8 +151,8 @@ impl<'c> Builder<'c> {
         self.groups.len() - 1
     }
 
-    /// Makes a buffer the one that following keywords look at.
-    pub(crate) fn select(&mut self, info: &'static Buffer, name: &str) -> Result<(), Fail> {
+    /// Makes a buffer the one that following keywords look at; of one direction where `side` says so.
+    pub(crate) fn select(&mut self, info: &'static Buffer, name: &str, side: Option<Side>) -> Result<(), Fail> {
         if let Some(g) = self.current.and_then(|c| self.groups.get(c))
             && g.checks.checks.is_empty()
             && g.checks.absent.is_none()
@@ -164,7 +163,8 @@ impl<'c> Builder<'c> {
         let old = if info.multi {
             None
         } else {
-            self.groups.iter().position(|g| g.checks.buffer == name && g.checks.transforms.is_empty())
+            let same = |g: &Group| g.checks.buffer == name && g.checks.transforms.is_empty() && g.checks.side == side;
+            self.groups.iter().position(same)
         };
         let group = match old {
             Some(g) => {
@@ -175,17 +175,25 @@ impl<'c> Builder<'c> {
             }
             None => self.new_group(name, Some(info), true),
         };
+        if let Some(g) = self.groups.get_mut(group) {
+            g.checks.side = side;
+        }
         self.current = Some(group);
         self.note(info)
     }
 
-    /// Takes account of a buffer's protocols and directions.
-    pub(crate) fn note(&mut self, info: &'static Buffer) -> Result<(), Fail> {
-        match info.direction {
+    /// What a keyword looks at exists in this direction.
+    pub(crate) const fn exists(&mut self, direction: Direction) {
+        match direction {
             Direction::ToServer => self.to_server = true,
             Direction::ToClient => self.to_client = true,
             Direction::Both => {}
         }
+    }
+
+    /// Takes account of a buffer's protocols and directions.
+    pub(crate) fn note(&mut self, info: &'static Buffer) -> Result<(), Fail> {
+        self.exists(info.direction);
         // Files come from many protocols: only a header can be against one.
         if info.feature == "file" && !self.from_header {
             return Ok(());

@@ -25,7 +25,7 @@ pub(crate) fn unsigned(s: &str) -> Option<u64> {
 }
 
 /// A comparison in the syntax that integer keywords share; `max` is the largest value the field can have. Refused also
-/// where no value could satisfy it.
+/// where no value could satisfy it, or where every value would satisfy `>=` or `<=`.
 pub(crate) fn compare(s: &str, max: u64) -> Option<Compare> {
     let s = s.trim();
     let value = |t: &str| unsigned(t).filter(|&v| v <= max);
@@ -49,11 +49,11 @@ pub(crate) fn compare(s: &str, max: u64) -> Option<Compare> {
             Compare::NotEqual(value(r)?)
         }
     } else if let Some(r) = s.strip_prefix(">=") {
-        Compare::GreaterEqual(value(r)?)
+        Compare::GreaterEqual(value(r).filter(|&v| v > 0)?)
     } else if let Some(r) = s.strip_prefix('>') {
         Compare::Greater(value(r).filter(|&v| v < max)?)
     } else if let Some(r) = s.strip_prefix("<=") {
-        Compare::LessEqual(value(r)?)
+        Compare::LessEqual(value(r).filter(|&v| v < max)?)
     } else if let Some(r) = s.strip_prefix('<') {
         Compare::Less(value(r).filter(|&v| v > 0)?)
     } else if let Some(r) = s.strip_prefix('&') {
@@ -101,7 +101,7 @@ fn mask(s: &str, max: u64) -> Option<Mask> {
 }
 
 /// The two sides of `a-b` or `a<>b`.
-fn pair(s: &str) -> Option<(&str, &str)> {
+pub(crate) fn pair(s: &str) -> Option<(&str, &str)> {
     s.split_once("<>").or_else(|| s.split_once('-'))
 }
 

@@ -3,6 +3,7 @@
 use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protocol, Side, Transform, Value};
 use crate::builder::{Builder, Group, PAYLOAD};
 use crate::error::{Fail, fail};
+use crate::keywords::Direction;
 
 const M: &str = "detect-parse";
 
@@ -47,15 +48,40 @@ fn flow(b: &Builder<'_>) -> FlowCheck {
 /// Buffers of one direction in a rule about the other.
 fn flow_and_direction(b: &Builder<'_>) -> Result<(), Fail> {
     if b.rule.arrow == Arrow::Transaction {
-        return Ok(());
+        return both_directions(b);
     }
     let f = flow(b);
+    let raw_header = b.groups.iter().any(|g| g.checks.buffer == "http.header.raw");
+    if raw_header && f.side.is_none() {
+        return fail(
+            "detect-http-raw-header",
+            "http_raw_header signature without a flow direction, e.g. flow:to_server for inspecting requests or flow:to_client for inspecting responses.",
+        );
+    }
     let server = b.to_server || f.side == Some(Side::ToServer);
     let client = b.to_client || f.side == Some(Side::ToClient);
     if server && client {
         return fail(M, format!("rule {} mixes keywords with conflicting directions", b.rule.sid));
     }
     Ok(())
+}
+
+/// A rule on transactions (`=>`) has buffers of both directions, and none that could be of either.
+fn both_directions(b: &Builder<'_>) -> Result<(), Fail> {
+    if flow(b).side.is_some() {
+        return fail(M, format!("rule {} means both sides, cannot specify a direction for flow", b.rule.sid));
+    }
+    if !b.to_server || !b.to_client {
+        return fail(M, format!("rule {} should use both directions, but does not", b.rule.sid));
+    }
+    let either =
+        |g: &&Group| g.checks.side.is_none() && g.info.is_some_and(|i| i.is_app() && i.direction == Direction::Both);
+    match b.groups.iter().find(either) {
+        Some(g) => {
+            fail(M, format!("rule {} means both sides, but keyword {} is ambiguous", b.rule.sid, g.checks.buffer))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Matches on single packets and on streams do not go together.
@@ -72,6 +98,10 @@ fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
         return fail(M, "can't mix packet keywords with tcp-stream or flow:only_stream.  Invalidating signature.");
     }
     let app = b.groups.iter().any(|g| g.checks.app && !g.checks.checks.is_empty());
+    let frame = |g: &Group| g.checks.buffer.starts_with("frame:");
+    if b.groups.iter().any(frame) && b.groups.iter().any(|g| g.checks.app && !frame(g)) {
+        return fail(M, "rule mixes frames and buffers of transactions");
+    }
     if packets && app {
         return fail(
             M,
@@ -159,6 +189,12 @@ fn named(buffer: &str, c: &Content, sid: u32) -> Result<(), Fail> {
                     "rule {sid}: Invalid length of the specified fingerprint. This rule will therefore never match."
                 ),
             ));
+        }
+        "ja3.hash" | "ja3s.hash" if c.bytes.iter().any(|b| !b.is_ascii_hexdigit()) => {
+            return fail(
+                if buffer == "ja3.hash" { "detect-tls-ja3-hash" } else { "detect-tls-ja3s-hash" },
+                format!("rule {sid}: Invalid {buffer} string: there is a character that is not hexadecimal."),
+            );
         }
         "ja3.hash" | "ja3s.hash" if c.bytes.len() != 32 => {
             return Err(Fail::warned(

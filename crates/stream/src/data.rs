@@ -23,8 +23,7 @@ impl StreamEngine {
         // Data of a SYN counts where the SYN/ACK acknowledges it: a server may take it without a cookie (RFC 7413 section 4.2). That of
         // another SYN than the first is not kept.
         let other = s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN && s.seq != session.peers[s.from].isn;
-        let urgent = s.has(tcp::URG) && s.flags & (tcp::SYN | tcp::RST) == 0 && out.doubt & doubt::ACK == 0;
-        let takes = !urgent || self.urgent(session, s, out);
+        let takes = !has_urgent(session, s, out) || self.urgent(session, s, out);
         if s.payload.is_empty() || s.has(tcp::RST) || other || !takes {
             // Nothing to take.
         } else if is_keep_alive(session, s) {
@@ -56,6 +55,13 @@ impl StreamEngine {
         }
     }
 
+    /// A segment that repeats what its receiver has: its urgent pointer counts where that has not read behind it.
+    pub(crate) fn repeated(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        if has_urgent(session, s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
+            self.urgent(session, s, out);
+        }
+    }
+
     /// Data of `side` was acknowledged up to its `last_ack`.
     fn acknowledged(&mut self, session: &mut TcpSession, side: usize, out: &mut Outcome) {
         if session.peers[side].take_acknowledged() {
@@ -71,7 +77,7 @@ impl StreamEngine {
         let Some(d) = &mut peer.data else { return };
         // Who does not read stands still, while what the other has read is freed: that is no hole.
         let app = if app_off { u64::MAX } else { d.app };
-        let raw = if raw_off || d.raw_has_all() { u64::MAX } else { d.raw };
+        let raw = if raw_off { u64::MAX } else { d.raw };
         let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
         if let Some(next) = d.buffer.next_at(at)
@@ -87,14 +93,18 @@ impl StreamEngine {
     }
 
     /// The direction's data, which the first segment makes.
-    fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
+    pub(crate) fn assembly<'a>(&self, peer: &'a mut Peer, from: usize, seed: u32, floats: bool) -> &'a mut Assembly {
         let chunk_size = if from == 0 { self.config.toserver_chunk_size } else { self.config.toclient_chunk_size };
         peer.data.get_or_insert_with(|| {
             let percent = u64::from(self.config.randomize_chunk_percent.min(100));
             let span = u64::from(chunk_size) * percent / 100;
             let spread = u64::from(seed.wrapping_mul(0x9e37_79b1)) % (2 * span + 1);
+            let mut buffer = if floats { StreamBuffer::floating() } else { StreamBuffer::default() };
+            if self.config.inline {
+                buffer.read_at_once();
+            }
             Box::new(Assembly {
-                buffer: if floats { StreamBuffer::floating() } else { StreamBuffer::default() },
+                buffer,
                 chunk_size: (u64::from(chunk_size) + spread - span) as u32,
                 context: self.config.raw_context,
                 ..Assembly::default()
@@ -102,22 +112,25 @@ impl StreamEngine {
         })
     }
 
+    /// Whether new data of a direction is taken: it has not reached its depth, and somebody reads it. Flows that are to be bypassed at
+    /// their depth are followed up to it.
+    pub(crate) fn is_followed(&self, session: &TcpSession, from: usize) -> bool {
+        !session.peers[from].has(peer_flag::DEPTH) && (self.config.bypass || !session.is_unread())
+    }
+
     /// Takes a segment's data.
     fn insert(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         let inline = self.config.inline;
-        let both_off = flag::APP_OFF | flag::RAW_OFF;
-        let dead = session.flags & both_off == both_off;
         let seed = session.peers[0].isn;
         let at_once = session.at_once();
         let depth = match session.depth.unwrap_or(self.config.depth) {
             0 => u64::MAX,
             n => n,
         };
-        let peer = &mut session.peers[s.from];
-        // Where flows past their depth are bypassed, somebody has to notice.
-        if peer.has(peer_flag::DEPTH) || (dead && !self.config.bypass) {
+        if !self.is_followed(session, s.from) {
             return;
         }
+        let peer = &mut session.peers[s.from];
         // Fast open: data comes with the SYN, after it.
         let seq = if s.has(tcp::SYN) { s.seq.wrapping_add(1) } else { s.seq };
         let mut offset = peer.offset(seq);
@@ -139,7 +152,8 @@ impl StreamEngine {
         let policy = if inline { OsPolicy::First } else { peer.policy };
         let floats = peer.has(peer_flag::FLOATING) && !at_once;
         let base = if floats { FLOAT } else { 0 };
-        let weak = out.doubt != 0 && !inline;
+        // What is read at once cannot give way any more.
+        let doubt = if at_once { 0 } else { doubt::rank(out.doubt) };
         let d = self.assembly(peer, s.from, seed, floats);
         let room = depth.saturating_sub(d.place(offset).saturating_sub(base)).min(payload.len() as u64) as usize;
         let kept = payload.get(..room).unwrap_or(payload);
@@ -155,7 +169,7 @@ impl StreamEngine {
             }
             return;
         }
-        let done = d.buffer.insert(offset, kept, policy, weak);
+        let done = d.buffer.insert(offset, kept, policy, doubt);
         let end = offset + kept.len() as u64;
         d.pending = true;
         d.packet = (d.place(offset), d.place(end));
@@ -204,7 +218,7 @@ impl StreamEngine {
     fn urgent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let seed = session.peers[0].isn;
         let (drops, gap) = (self.config.inline, s.payload.is_empty());
-        let dead = session.flags & (flag::APP_OFF | flag::RAW_OFF) == flag::APP_OFF | flag::RAW_OFF;
+        let dead = session.is_unread();
         // One that asks whether the other side is there is discarded there.
         if dead || is_keep_alive(session, s) {
             return true;
@@ -261,18 +275,29 @@ impl Peer {
         if self.flags & peer_flag::FLOATING != 0 {
             return false;
         }
-        let acked = d.place(acked);
-        if acked <= d.acked {
+        if d.place(acked) <= d.acked {
             return false;
         }
-        d.acked = acked;
         if d.buffer.acknowledge(acked) && self.low_ttl != 0 {
             // Packets with as few hops left as that arrive.
             self.ttl = self.low_ttl;
             self.low_ttl = 0;
         }
-        true
+        // An urgent byte may have been taken out of what is in order now.
+        let acked = d.place(acked);
+        let more = acked > d.acked;
+        d.acked = d.acked.max(acked);
+        more
     }
+}
+
+/// Whether a segment has an urgent pointer that its receiver looks at.
+fn has_urgent(session: &TcpSession, s: &Segment<'_>, out: &Outcome) -> bool {
+    let discarded = doubt::ACK | doubt::SIGNED | doubt::BROKEN;
+    s.has(tcp::URG)
+        && s.flags & (tcp::SYN | tcp::RST) == 0
+        && out.doubt & discarded == 0
+        && (out.doubt & doubt::BEYOND == 0 || seq::lt(s.seq, session.peers[s.from].edge))
 }
 
 /// Whether a segment differs from what is held of its bytes.

@@ -1,12 +1,13 @@
 //! Whether a host takes a segment that passed the checks, and what may be sent on of one that did not.
 //!
 //! Hosts discard segments for reasons that a sensor cannot always be sure of. Such a segment's data is kept, but counts less than that
-//! of another: where both differ it gives way (`weak` in the buffer). Inline the segment is dropped where a host would not miss it.
+//! of another: where both differ it gives way (`doubt` in the buffer). Inline the segment is dropped where a host would not miss it.
 
 use margay_packet::tcp::flag as tcp;
 
 use crate::engine::{Segment, StreamEngine};
 use crate::peer::peer_flag;
+use crate::policy::OsPolicy;
 use crate::session::{TcpSession, TcpState, flag};
 use crate::{established, seq};
 
@@ -30,6 +31,17 @@ pub(crate) const BROKEN: u8 = 1 << 6;
 
 /// It came with a SYN: few hosts take it (RFC 9293 section 3.10.7.3 lets them keep it, Linux does with TCP fast open alone).
 pub(crate) const OPENS: u8 = 1 << 7;
+
+/// Reasons for a doubt, from those for which hosts are least likely to discard a segment to those for which they all do.
+const RANKED: [u8; 8] = [TTL, PROBE, BEYOND, TIME, BROKEN, OPENS, SIGNED, ACK];
+
+/// How likely it is that a host discards a segment, for these reasons: 0 is not at all. It comes to the gravest of them.
+pub(crate) fn rank(doubt: u8) -> u8 {
+    if doubt == 0 {
+        return 0;
+    }
+    RANKED.iter().rposition(|reason| doubt & reason != 0).map_or(0, |at| at as u8 + 1)
+}
 
 /// Whether every host discards the data of a segment of which that is so.
 pub(crate) const fn discarded(doubt: u8) -> bool {
@@ -56,7 +68,7 @@ impl StreamEngine {
         if s.ack.wrapping_sub(other.last_ack) > other.next_seq.wrapping_sub(other.last_ack) && is_ack_odd(session, s) {
             doubt |= ACK;
         }
-        if s.payload.is_empty() {
+        if s.payload.is_empty() && !s.has(tcp::URG) {
             return doubt;
         }
         let signed = session.flags & flag::SIGNED != 0;
@@ -66,7 +78,7 @@ impl StreamEngine {
         if s.ttl < session.peers[s.from].ttl && s.ttl != 0 {
             doubt |= TTL;
         }
-        if established::is_probe(session, s) {
+        if established::is_probe(session, s) || established::repeats_probe(session, s) {
             doubt |= PROBE;
         }
         if !self.config.inline && s.is_broken(self.config.checksum_validation) {
@@ -92,8 +104,16 @@ impl StreamEngine {
         let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(s.seq))) else {
             return Spare::No;
         };
-        let (held, same) = d.buffer.compare(at, s.payload);
-        let whole = same && held == s.payload.len();
+        // Behind the depth nothing is inspected, whoever sends it and when: only what is before it can have said something else.
+        let followed = match self.is_followed(session, s.from) {
+            true => s.payload,
+            false => {
+                let room = usize::try_from(d.buffer.next().saturating_sub(at)).unwrap_or(usize::MAX);
+                s.payload.get(..room).unwrap_or(s.payload)
+            }
+        };
+        let (held, same) = d.buffer.compare(at, followed);
+        let whole = same && held == followed.len();
         if seq::leq(s.end(), sender.last_ack) {
             let end = at + u64::from(s.len());
             // All of it was taken, and acknowledged after that.
@@ -124,6 +144,28 @@ fn is_ack_odd(session: &TcpSession, s: &Segment<'_>) -> bool {
         && (seq::gt(s.ack, other.next_seq) || too_old(session, s))
 }
 
+/// Whether a segment is what its receiver expects in every field that Linux compares on its fast path (header prediction). There it does
+/// not look at how old an acknowledgment is: it notes the timestamp of one without data, and takes data where it has memory for that set
+/// aside.
+#[cold]
+pub(crate) fn is_predicted(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
+    let options = s.option_bytes();
+    // With timestamps they are the only option, as hosts lay them out.
+    let laid_out = if session.flags & flag::TIMESTAMP != 0 {
+        options.len() == 12 && options.starts_with(&[1, 1, 8, 10])
+    } else {
+        options.is_empty()
+    };
+    own.policy == OsPolicy::Linux
+        && session.state == TcpState::Established
+        && s.flags & !tcp::PSH == tcp::ACK
+        && laid_out
+        && s.seq == own.expected()
+        && own.data.as_ref().is_none_or(|d| !d.buffer.has_early())
+        && u32::from(s.window) << own.wscale == other.window
+}
+
 /// Whether a segment acknowledges something so old that its receiver discards it: more than the largest window before what is
 /// acknowledged, or before the first byte that was sent.
 fn too_old(session: &TcpSession, s: &Segment<'_>) -> bool {
@@ -132,6 +174,8 @@ fn too_old(session: &TcpSession, s: &Segment<'_>) -> bool {
         return false;
     }
     let back = u64::from(other.last_ack.wrapping_sub(s.ack));
-    let sent = if session.flags & flag::MIDSTREAM == 0 { other.acked_bytes() } else { u64::MAX };
+    // A host that opened the connection counts its SYN.
+    let syn = u64::from(s.to() == 0);
+    let sent = if session.flags & flag::MIDSTREAM == 0 { other.acked_bytes() + syn } else { u64::MAX };
     back > sent.min(u64::from(other.max_window))
 }

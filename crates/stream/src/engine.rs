@@ -73,8 +73,8 @@ pub struct Outcome {
     pub(crate) doubt: u8,
 }
 
-/// Length of a header from which on there is room for a signature (RFC 2385): Linux does not read shorter options for it.
-const SIGNED_HEADER: u8 = 38;
+/// Bytes of a signature option (RFC 2385).
+const SIGNATURE: usize = 18;
 
 /// What the checks need to know of a packet.
 #[derive(Debug, Clone, Copy)]
@@ -110,11 +110,36 @@ impl<'a> Segment<'a> {
             from: direction.index(),
         }
     }
-    /// Whether a host may discard it for its headers: it has options that cannot be read, and are long enough for a signature, or the
+    /// Whether a host may discard it for its headers: it has options that cannot be read, where there is room for a signature, or the
     /// IPv4 header's checksum is wrong.
     pub(crate) fn is_broken(&self, checksums: bool) -> bool {
-        let signed = |p: &Packet<'_>| matches!(p.l4, L4::Tcp { header_len, .. } if header_len >= SIGNED_HEADER);
-        self.packet.invalid && signed(self.packet) || checksums && self.packet.ipv4_checksum_ok() == Some(false)
+        self.packet.invalid && self.hides_signature() || checksums && self.packet.ipv4_checksum_ok() == Some(false)
+    }
+    /// The options of the header, unread.
+    pub(crate) fn option_bytes(&self) -> &'a [u8] {
+        match self.packet.l4 {
+            L4::Tcp { header_len, .. } => self.packet.l4_bytes().get(20..usize::from(header_len)).unwrap_or(&[]),
+            _ => &[],
+        }
+    }
+    /// Whether an option that cannot be read may be followed by a signature: Linux looks for one as long as there is room for it, and
+    /// discards the segment where it comes to such an option.
+    #[cold]
+    fn hides_signature(&self) -> bool {
+        let mut options = self.option_bytes();
+        while let [kind, rest @ ..] = options
+            && options.len() >= SIGNATURE
+        {
+            options = match (*kind, rest.first().map(|n| usize::from(*n))) {
+                (0, _) => return false,
+                (1, _) => rest,
+                (19, Some(len)) if len != SIGNATURE => return true,
+                (29, Some(len)) if len <= 4 => return true,
+                (_, Some(len)) if len >= 2 && len <= options.len() => &options[len..],
+                _ => return true,
+            };
+        }
+        false
     }
     pub(crate) const fn has(&self, bits: u8) -> bool {
         self.flags & bits == bits
@@ -361,8 +386,11 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
     }
     let own = &session.peers[s.from];
     // After a reset the same number begins anew.
+    // The server opens another one once it has the client's FIN, in its place; before that it says so by its answer.
+    let client = &session.peers[0];
+    let ended = crate::seq::geq(client.last_ack, client.next_seq) && !client.has(peer_flag::PAST_FIN);
     let over = (session.state == TcpState::Closed
-        || s.from == 0 && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
+        || s.from == 0 && ended && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
         && (s.seq != own.isn || !session.inline() && session.peers.iter().any(|p| p.has(peer_flag::RESET)));
     // Inline its end may not have arrived. Where the other side was heard, it says so itself: by a reset, or by its answer.
     let other = &session.peers[s.to()];

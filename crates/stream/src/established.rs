@@ -50,6 +50,10 @@ impl StreamEngine {
         }
         // Hosts with several clocks are one off now and then.
         let old = |noted: u32| noted.wrapping_sub(value) as i32 > 1;
+        if session.state == TcpState::SynRecv && !self.config.inline && p.max_ts.wrapping_sub(value) == 1 {
+            // Linux does not allow for that before the handshake is over.
+            out.doubt |= doubt::TIME;
+        }
         if !old(p.max_ts) {
             return true;
         }
@@ -80,15 +84,21 @@ impl StreamEngine {
         // The receiver may note one that comes with what it expects, or has. Whether it did is certain once it echoes it: it discards
         // packets for reasons that are not seen here, and some never arrive. The first one counts until then.
         if seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack) {
+            let latest = own.max_ts;
             own.note_timestamp(value, secs, own.last_ts == 0 && seq::leq(s.seq, own.last_ack));
+            if own.max_ts != latest && seq::leq(s.end(), expected) {
+                own.flags |= peer_flag::TIMESTAMP_ALONE;
+            }
         }
         let other = &mut session.peers[s.to()];
         if s.has(tcp::ACK) && other.last_ts != 0 && seq::geq(echo, other.last_ts) && seq::leq(echo, other.max_ts) {
             if echo != other.last_ts {
                 (other.last_ts, other.last_ts_time) = (echo, secs);
             }
-            if seq::geq(s.ack, other.next_seq) {
+            // It was sent after all that was seen came: of a packet that brought nothing that may not be so.
+            if seq::geq(s.ack, other.next_seq) && (!other.has(peer_flag::TIMESTAMP_ALONE) || echo == other.max_ts) {
                 other.max_ts = echo;
+                other.flags &= !peer_flag::TIMESTAMP_ALONE;
             }
         }
     }
@@ -111,7 +121,7 @@ impl StreamEngine {
         // Older than the oldest that can still be on its way (RFC 5961 section 5.2).
         if seq::lt(s.ack, other.last_ack) && other.last_ack.wrapping_sub(s.ack) > 0xffff {
             self.event(out, E::PktInvalidAck);
-            return false;
+            return !self.config.inline && doubt::is_predicted(session, s);
         }
         true
     }
@@ -270,6 +280,11 @@ impl StreamEngine {
             out.drop = self.config.drop_invalid;
             return false;
         }
+        if session.flags & flag::ASYNC == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
+            // What a host reads behind it cannot be known.
+            self.event(out, E::DataAfterFin);
+            session.peers[s.from].flags |= peer_flag::PAST_FIN;
+        }
         self.take_fin(session, s, out);
         session.state = if s.from == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };
         true
@@ -333,8 +348,12 @@ impl StreamEngine {
         }
         let last_word = from == 0 && s.seq.wrapping_sub(session.peers[0].next_seq.wrapping_sub(1)) <= 1;
         if state == LastAck && !last_word && !s.has(tcp::FIN) && s.len() == 0 {
-            // Only the client's last word is waited for.
-            return from == 1 && s.seq == session.peers[1].next_seq && s.ack == session.peers[0].next_seq;
+            // Only the client's last word is waited for, and what comes before its FIN.
+            let client = &session.peers[0];
+            let news = seq::gt(s.ack, client.last_ack) && seq::lt(s.ack, client.next_seq);
+            if from == 0 || s.seq != session.peers[1].next_seq || !news {
+                return from == 1 && s.seq == session.peers[1].next_seq && s.ack == client.next_seq;
+            }
         }
         let (invalid_ack, wrong_seq, wrong_fin, before) = match state {
             FinWait1 => (E::Fin1InvalidAck, E::Fin1AckWrongSeq, E::Fin1FinWrongSeq, E::EstPktBeforeLastAck),
@@ -375,6 +394,10 @@ impl StreamEngine {
         {
             self.event(out, wrong_seq);
             return false;
+        }
+        if out.doubt & doubt::BEYOND != 0 {
+            // Its receiver may take it, and may not.
+            self.event(out, if s.has(tcp::FIN) && !again { wrong_fin } else { wrong_seq });
         }
         if !ack_first && !self.ack_ok(session, s, out) {
             self.event(out, invalid_ack);
@@ -420,8 +443,24 @@ impl StreamEngine {
         true
     }
 
+    /// Whether the receiver of a reset discards it for its headers, passive. The data that comes behind it says what was believed where
+    /// that is not certain ([`StreamEngine::goes_on`]).
+    fn is_reset_discarded(&self, session: &TcpSession, s: &Segment<'_>) -> bool {
+        let unasked = s.options.signed && session.flags & (flag::SIGNED | flag::MIDSTREAM) == 0;
+        !self.config.inline
+            && session.state != TcpState::SynSent
+            && (unasked || s.is_broken(self.config.checksum_validation))
+    }
+
     /// A reset: whether the receiver would believe it (RFC 9293 section 3.5.3, RFC 5961 section 3).
     pub(crate) fn reset(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
+        if self.is_reset_discarded(session, s) {
+            if s.has(tcp::ACK) {
+                // Who goes on after it did not send it, or did not mean it.
+                session.peers[s.from].flags |= peer_flag::RST_SENT;
+            }
+            return false;
+        }
         if !reset_ok(session, s) {
             if s.has(tcp::ACK) {
                 self.event(out, E::PktInvalidAck);
@@ -515,9 +554,10 @@ fn beyond(session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
 /// Passive: whether a receiver may take data of a segment that reaches beyond the window it gave. Of one that begins in the window
 /// some take what is inside, some take all. And the window may have opened, while the acknowledgment that says so passes the sensor
 /// later.
-fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
+pub(crate) fn may_be_taken(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
-    !session.inline() && (seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected()))
+    let near = seq::leq(s.seq, p.edge.wrapping_add(p.max_window)) || seq::leq(s.seq, p.expected());
+    !session.inline() && near && seq::geq(s.end(), p.last_ack)
 }
 
 /// Whether data of a side is missing before some that was seen, and was not acknowledged.
@@ -539,8 +579,14 @@ pub(crate) fn is_keep_alive(session: &TcpSession, s: &Segment<'_>) -> bool {
         && p.next_seq == p.last_ack
 }
 
+/// Whether a segment, of whatever length, ends with the byte that was sent into a window which is closed since.
+pub(crate) fn repeats_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let p = &session.peers[s.from];
+    p.has(peer_flag::PROBE) && p.window == 0 && s.end() == p.next_seq && seq::gt(s.end(), p.last_ack)
+}
+
 /// Whether a segment asks whether a closed window has opened (RFC 9293 section 3.8.6.1).
 pub(crate) fn is_probe(session: &TcpSession, s: &Segment<'_>) -> bool {
     let p = &session.peers[s.from];
-    s.len() == 1 && p.window == 0 && s.seq == p.next_seq
+    s.len() == 1 && (p.window == 0 && s.seq == p.next_seq || repeats_probe(session, s))
 }

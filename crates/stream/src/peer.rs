@@ -23,11 +23,20 @@ pub(crate) mod peer_flag {
     pub(crate) const RESET: u16 = 1 << 10;
     /// It sent data behind its FIN.
     pub(crate) const PAST_FIN: u16 = 1 << 11;
+    /// Its latest timestamp came with nothing new: an acknowledgment does not say whether that packet arrived.
+    pub(crate) const TIMESTAMP_ALONE: u16 = 1 << 12;
+    /// Raw inspection ended where what follows is encrypted.
+    pub(crate) const RAW_ENDED: u16 = 1 << 13;
+    /// There was data that it had not looked at then.
+    pub(crate) const RAW_LEFT: u16 = 1 << 14;
 }
 
 /// Where the stream of a side that is floating begins, so that there is room for what was sent before what was seen first: no
 /// window is larger (RFC 7323 section 2.3).
 pub(crate) const FLOAT: u64 = 1 << 30;
+
+/// The largest window (RFC 7323 section 2.3).
+const WINDOW_MAX: u32 = 65_535 << 14;
 
 /// How often the data of a side that was picked up in its middle is read anew, because some came that was before it.
 const RESTARTS_MAX: u8 = 8;
@@ -106,7 +115,9 @@ impl Peer {
         self.ahead = seq::max(ack, self.last_ack);
         self.window = window;
         self.max_window = self.max_window.max(window);
-        self.edge = seq::max(self.edge, ack.wrapping_add(window));
+        // No window is larger: whoever acknowledges more than could be sent opens none.
+        let furthest = seq::max(self.next_seq, self.last_ack).wrapping_add(WINDOW_MAX);
+        self.edge = seq::max(self.edge, seq::min(ack.wrapping_add(window), furthest));
     }
     /// The sequence number that the other side expects next, as far as can be told: what it has acknowledged, and what was seen
     /// behind that without a hole.
@@ -114,12 +125,19 @@ impl Peer {
         let Some(d) = self.data.as_deref().filter(|_| !self.has(peer_flag::DEPTH | peer_flag::FLOATING)) else {
             return seq::max(self.last_ack, self.next_seq);
         };
-        let behind = self.next_off.saturating_sub(d.buffer.next());
+        let behind = self.next_off.saturating_sub(d.in_order());
         // A FIN has a number, and no byte. Where nobody reads, nothing is taken.
         if behind <= u64::from(self.has(peer_flag::FIN)) || behind > u64::from(u32::MAX / 2) {
             return seq::max(self.last_ack, self.next_seq);
         }
         seq::max(self.last_ack, self.next_seq.wrapping_sub(behind as u32))
+    }
+    /// How many bytes were seen behind what was acknowledged, without a hole.
+    pub(crate) fn unacknowledged(&self) -> u32 {
+        let expected = self.expected();
+        let fin = u32::from(self.has(peer_flag::FIN) && expected == self.next_seq);
+        let sent = expected.wrapping_sub(self.last_ack);
+        if seq::gt(expected, self.last_ack) { sent - fin } else { 0 }
     }
     /// What was acknowledged of it, FIN included.
     pub(crate) fn acked_bytes(&self) -> u64 {
@@ -168,6 +186,7 @@ impl Peer {
         }
         if self.max_ts == 0 || seq::gt(value, self.max_ts) {
             self.max_ts = value;
+            self.flags &= !peer_flag::TIMESTAMP_ALONE;
         }
     }
 }
@@ -180,8 +199,6 @@ pub(crate) struct Assembly {
     pub(crate) app: u64,
     /// Raw inspection has everything before this.
     pub(crate) raw: u64,
-    /// Raw inspection wants nothing from here on.
-    pub(crate) raw_end: Option<u64>,
     /// Raw inspection looks at what is before this and what is behind it apart.
     pub(crate) border: u64,
     /// The other side acknowledged everything before this.
@@ -195,6 +212,8 @@ pub(crate) struct Assembly {
     pub(crate) gap_seen: u64,
     /// Where the first hole began.
     pub(crate) first_gap: Option<u64>,
+    /// The sequence offset of the first byte that was not in order when what was early was put in order at the end.
+    pub(crate) finished: Option<u64>,
     /// Bytes of memory that are accounted for.
     pub(crate) accounted: u64,
     pub(crate) chunk_size: u32,
@@ -214,8 +233,8 @@ impl Assembly {
         self.buffer.stream_of(offset)
     }
 
-    /// Whether raw inspection has all that it wants.
-    pub(crate) fn raw_has_all(&self) -> bool {
-        self.raw_end.is_some_and(|end| self.raw >= end || self.buffer.next_at(self.raw).is_none_or(|n| n >= end))
+    /// The sequence offset of the first byte that is not in order.
+    pub(crate) fn in_order(&self) -> u64 {
+        self.finished.unwrap_or_else(|| self.buffer.next())
     }
 }

@@ -5,12 +5,15 @@
 //! line: what each side has acknowledged, its window and its timestamps. [`Remembered`] keeps that, in a table of fixed size; when a
 //! packet comes that fits, its session begins there. So nothing has to be guessed, as it has when a connection is picked up in its
 //! middle, and `stream.midstream` need not be on. What the application layer knew is lost.
+//!
+//! A handshake that the server answered is remembered too, for servers wait longer for its end than flows live. Such entries take no
+//! place from connections that were established: a flood of SYNs makes none of those be forgotten.
 
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
 
+use crate::buffer::StreamBuffer;
 use crate::engine::{Outcome, Segment, StreamEngine};
-use crate::established::waits;
 use crate::peer::{Peer, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
@@ -24,21 +27,24 @@ const KEPT: u16 = flag::TIMESTAMP | flag::SACK | flag::SIGNED | flag::SCALED;
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     isn: u32,
-    /// What the other side expects next.
+    /// What the other side has acknowledged.
     next: u32,
+    /// Bytes that were seen behind that, without a hole.
+    sent: u32,
     edge: u32,
     max_window: u32,
     last_ts: u32,
-    last_ts_time: u32,
 }
 
 /// A connection that may go on.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// The hash of its addresses and ports; 0: none.
-    print: u64,
+    /// Of the hash of its addresses and ports what is not its place in the table; 0: none.
+    tag: u32,
     /// When it was remembered, in seconds.
     secs: u32,
+    /// When the older of both sides' timestamps was sent, in seconds.
+    last_ts_time: u32,
     flags: u16,
     wscale: [u8; 2],
     sides: [Side; 2],
@@ -48,6 +54,9 @@ const _: () = assert!(size_of::<Entry>() == 64);
 
 /// Whether the client is the one of both ends that a flow's key has first: the other bits of [`Entry::flags`] are those of a session.
 const CLIENT_SECOND: u16 = 1 << 15;
+/// The server has answered the SYN, and the client was not heard since.
+const OPENING: u16 = 1 << 14;
+const _: () = assert!(KEPT & (CLIENT_SECOND | OPENING) == 0);
 
 /// Connections that may go on, by the hash of their addresses and ports. It is to be seeded: who knows it can choose which are
 /// forgotten.
@@ -72,25 +81,30 @@ impl Remembered {
         self.entries.get_mut(n as usize)
     }
 
-    /// Keeps an entry, where a set is full instead of its oldest. Whether that was another connection's.
-    fn keep(&mut self, entry: Entry) -> bool {
+    /// Keeps an entry, where a set is full instead of its oldest, of those that are opening first. Whether that was another
+    /// connection's; one that is opening itself is not kept in the place of one that is not.
+    fn keep(&mut self, print: u64, entry: Entry) -> bool {
         if self.entries.is_empty() {
             self.entries = vec![[Entry::default(); WAYS]; self.sets];
         }
-        let Some(set) = self.set(entry.print) else { return false };
-        let at = set.iter().position(|e| e.print == entry.print).or_else(|| set.iter().position(|e| e.print == 0));
-        let oldest = || set.iter().enumerate().min_by_key(|(_, e)| e.secs).map_or(0, |(i, _)| i);
+        let Some(set) = self.set(print) else { return false };
+        let at = set.iter().position(|e| e.tag == entry.tag).or_else(|| set.iter().position(|e| e.tag == 0));
+        let oldest = || set.iter().enumerate().min_by_key(|(_, e)| (!e.is_opening(), e.secs)).map_or(0, |(i, _)| i);
         let at = at.unwrap_or_else(oldest);
         let Some(place) = set.get_mut(at) else { return false };
-        let before = std::mem::replace(place, entry).print;
+        let other = place.tag != 0 && place.tag != entry.tag;
+        if other && entry.is_opening() && !place.is_opening() {
+            return true;
+        }
+        let before = std::mem::replace(place, entry).tag;
         self.len += usize::from(before == 0);
-        before != 0 && before != entry.print
+        other
     }
 
     /// The entry of a connection, which is taken out where `fits` says so.
     fn take(&mut self, print: u64, fits: impl FnOnce(&Entry) -> bool) -> Option<Entry> {
         let set = self.set(print)?;
-        let place = set.iter_mut().find(|e| e.print == print)?;
+        let place = set.iter_mut().find(|e| e.tag == tag(print))?;
         if !fits(place) {
             return None;
         }
@@ -109,6 +123,12 @@ pub struct FlowPrint {
     pub second: bool,
 }
 
+/// What tells connections of a set apart: bits of the hash that do not choose the set; never 0.
+const fn tag(print: u64) -> u32 {
+    let tag = (print >> 32) as u32;
+    if tag == 0 { 1 } else { tag }
+}
+
 impl FlowPrint {
     const fn print(self) -> u64 {
         if self.hash == 0 { 1 } else { self.hash }
@@ -120,21 +140,29 @@ impl Entry {
         Side {
             isn: p.isn,
             next: p.last_ack,
+            sent: p.unacknowledged(),
             edge: p.edge,
             max_window: p.max_window,
             last_ts: p.last_ts,
-            last_ts_time: p.last_ts_time,
         }
     }
 
     fn of(session: &TcpSession, print: FlowPrint, secs: u32) -> Entry {
+        let [client, server] = &session.peers;
+        let second = if print.second { CLIENT_SECOND } else { 0 };
+        let opening = if session.state == TcpState::SynRecv { OPENING } else { 0 };
         Entry {
-            print: print.print(),
+            tag: tag(print.print()),
             secs,
-            flags: session.flags & KEPT | if print.second { CLIENT_SECOND } else { 0 },
-            wscale: [session.peers[0].wscale, session.peers[1].wscale],
-            sides: [Self::side(&session.peers[0]), Self::side(&session.peers[1])],
+            last_ts_time: client.last_ts_time.min(server.last_ts_time),
+            flags: session.flags & KEPT | second | opening,
+            wscale: [client.wscale, server.wscale],
+            sides: [Self::side(client), Self::side(server)],
         }
+    }
+
+    const fn is_opening(&self) -> bool {
+        self.flags & OPENING != 0
     }
 
     /// Index of the sender of a packet.
@@ -142,9 +170,13 @@ impl Entry {
         if second == (self.flags & CLIENT_SECOND != 0) { 0 } else { 1 }
     }
 
-    /// Whether a packet may be the connection's next: new data in the window, or an acknowledgment of what was sent.
-    fn fits(&self, s: &Segment<'_>, second: bool) -> bool {
+    /// Whether a packet may be the connection's next: new data in the window, or passive one window behind that, or an acknowledgment of
+    /// what was sent.
+    fn fits(&self, s: &Segment<'_>, second: bool, inline: bool) -> bool {
         let from = self.from(second);
+        if self.is_opening() && (from == 1 || s.ack != self.sides[1].next) {
+            return false;
+        }
         let [own, other] = if from == 0 { self.sides } else { [self.sides[1], self.sides[0]] };
         let ack_back = u64::from(other.next.wrapping_sub(s.ack));
         let ack = if seq::gt(s.ack, other.next) {
@@ -152,7 +184,9 @@ impl Entry {
         } else {
             ack_back <= u64::from(other.max_window.max(u32::from(u16::MAX)))
         };
-        ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, own.edge)
+        // Its receiver may have room for more than it said, and keeps what is in its window.
+        let edge = if inline { own.edge } else { own.edge.wrapping_add(own.max_window) };
+        ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, edge)
     }
 
     fn restore(&self, session: &mut TcpSession) {
@@ -160,27 +194,35 @@ impl Entry {
         session.flags |= self.flags & KEPT | flag::RESUMED;
         for ((p, side), wscale) in session.peers.iter_mut().zip(self.sides).zip(self.wscale) {
             p.start(side.next.wrapping_sub(1));
+            p.advance(side.next.wrapping_add(side.sent));
             p.isn = side.isn;
             p.edge = side.edge;
             (p.window, p.max_window) = (side.max_window, side.max_window);
-            (p.last_ts, p.max_ts, p.last_ts_time) = (side.last_ts, side.last_ts, side.last_ts_time);
+            (p.last_ts, p.max_ts, p.last_ts_time) = (side.last_ts, side.last_ts, self.last_ts_time);
             p.wscale = wscale;
         }
     }
 }
 
 impl TcpSession {
-    /// Whether the connection may go on after this: it was established, both of its sides were followed, and it is not over.
-    fn may_go_on(&self) -> bool {
+    /// Whether a reset closed it that its receiver need not have believed, or got: what comes behind it is followed as if there had been
+    /// none, and the end is an end when the flow is over. Inline it does not get through.
+    pub fn may_go_on(&self) -> bool {
+        self.state == TcpState::Closed && !self.inline() && self.peers.iter().any(|p| p.has(peer_flag::RESET))
+    }
+
+    /// Whether the connection may go on after a silence: it was established, both of its sides were followed, and it is not over.
+    fn may_be_resumed(&self) -> bool {
         let over = match self.state {
             TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
-            // What is missing before a FIN comes yet, and a sender whose FIN was not taken goes on.
+            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken.
             TcpState::TimeWait | TcpState::LastAck => {
-                !self.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN))
+                !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
             }
+            TcpState::SynRecv => self.flags & (flag::MIDSTREAM | flag::FOUR_WAY) != 0,
             state => state < TcpState::Established,
         };
-        let known = self.peers.iter().all(|p| !p.has(peer_flag::FLOATING | peer_flag::GUESSED) && p.last_ack != 0);
+        let known = self.peers.iter().all(|p| !p.has(peer_flag::FLOATING | peer_flag::GUESSED) && p.edge != p.isn);
         !over && known && self.flags & flag::ASYNC == 0
     }
 }
@@ -188,13 +230,13 @@ impl TcpSession {
 impl StreamEngine {
     /// Remembers a session that ends, at `secs` of packet time, where its connection may go on.
     pub fn remember(&mut self, session: &TcpSession, print: FlowPrint, secs: u32) {
-        if session.may_go_on() && self.remembered.keep(Entry::of(session, print, secs)) {
+        if session.may_be_resumed() && self.remembered.keep(print.print(), Entry::of(session, print, secs)) {
             self.counters.resumable_forgotten += 1;
         }
         self.counters.resumable = self.remembered.len as u64;
     }
 
-    /// Resumes the connection of a packet for which there is no session, or one that nobody but its client ever opened: where it was
+    /// Resumes the connection of a packet for which there is no session, or one that nobody but one side ever opened: where it was
     /// remembered, and the packet fits. Returns whether the packet was sent by the client.
     pub fn resume(
         &mut self,
@@ -202,18 +244,28 @@ impl StreamEngine {
         packet: &Packet<'_>,
         print: FlowPrint,
     ) -> Option<bool> {
-        if self.remembered.len == 0 || session.as_ref().is_some_and(|s| s.state != TcpState::SynSent) {
+        if self.remembered.len == 0 {
+            return None;
+        }
+        // A SYN/ACK that nobody asked for begins no connection where one goes on.
+        let (free, alone) = match session.as_deref() {
+            None => (true, self.config.midstream),
+            Some(s) if s.state == TcpState::SynSent => (true, false),
+            Some(s) => (s.state == TcpState::SynRecv && s.flags & flag::MIDSTREAM != 0, true),
+        };
+        if !free {
             return None;
         }
         let header = packet.tcp()?;
         let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
-            || s.payload.is_empty() && (session.is_some() || !self.config.midstream)
+            || s.payload.is_empty() && !alone
             || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
         {
             return None;
         }
-        let entry = self.remembered.take(print.print(), |e| e.fits(&s, print.second))?;
+        let inline = self.config.inline;
+        let entry = self.remembered.take(print.print(), |e| e.fits(&s, print.second, inline))?;
         self.counters.resumable = self.remembered.len as u64;
         if let Some(opened) = session.take() {
             self.end(&opened);
@@ -226,14 +278,22 @@ impl StreamEngine {
             std::mem::swap(&mut a.policy, &mut b.policy);
         }
         entry.restore(&mut new);
+        let seed = new.peers[0].isn;
+        for (from, side) in entry.sides.iter().enumerate().filter(|(_, side)| side.sent > 0) {
+            // What was seen before is not read again, unless it comes again. It is no gap.
+            let d = self.assembly(&mut new.peers[from], from, seed, false);
+            d.buffer = StreamBuffer::behind(side.sent.into());
+            d.gap_seen = side.sent.into();
+        }
         *session = Some(new);
         self.counters.resumed += 1;
         Some(from == 0)
     }
 
     /// A session was closed by a reset, and goes on all the same: whoever sent the reset, the host did not believe it, or did not get
-    /// it. What was not acknowledged is read again. On the wire nothing of it gets through instead.
-    pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> bool {
+    /// it. What was not acknowledged is read again. On the wire nothing of it gets through instead. `Some` where that is so: whether the
+    /// application layer was told of the end, or has read what was not acknowledged, so that it has to begin anew.
+    pub(crate) fn goes_on(&mut self, session: &mut TcpSession, s: &Segment<'_>) -> Option<bool> {
         let own = &session.peers[s.from];
         let other = &session.peers[s.to()];
         if self.config.inline && self.config.spare_harmless
@@ -243,28 +303,34 @@ impl StreamEngine {
             // The other side may have gone on since.
             || seq::gt(s.ack, seq::max(other.next_seq, other.edge))
             || seq::leq(s.end(), own.last_ack)
-            || seq::geq(s.seq, own.edge)
+            || seq::geq(s.seq, if self.config.inline { own.edge } else { own.edge.wrapping_add(own.max_window) })
         {
-            return false;
+            return None;
         }
         // What was on its way before the reset says nothing.
         let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
         if again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true)) {
-            return false;
+            return None;
         }
+        let read_ahead = |p: &Peer| p.data.as_ref().is_some_and(|d| d.app > d.acked);
+        let restart = !session.may_go_on() || session.peers.iter().any(read_ahead);
         session.state = TcpState::Established;
-        session.flags |= flag::RESUMED;
+        if restart {
+            session.flags |= flag::RESUMED;
+        }
         let (at_once, off) = (session.at_once(), session.flags & flag::APP_OFF != 0);
         for p in &mut session.peers {
             p.flags &= !(peer_flag::RESET | peer_flag::RST_SENT | peer_flag::FIN);
+            if let Some(d) = p.data.as_mut() {
+                d.finished = None;
+            }
             if let Some(d) = p.data.as_mut().filter(|_| !at_once) {
                 // Who did not read begins with what comes now.
                 d.app = if off { d.acked } else { d.app.min(d.acked) };
                 d.raw = d.raw.min(d.acked);
-                d.raw_end = None;
             }
         }
         self.counters.resumed += 1;
-        true
+        Some(restart)
     }
 }

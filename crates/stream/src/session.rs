@@ -153,6 +153,8 @@ pub(crate) struct Queued {
     pub(crate) window: u32,
     pub(crate) wscale: Option<u8>,
     pub(crate) timestamp: Option<u32>,
+    /// When it was sent, in seconds.
+    pub(crate) secs: u32,
     pub(crate) sack: bool,
 }
 
@@ -369,6 +371,12 @@ impl TcpSession {
         }
     }
 
+    /// Whether nobody reads the session's data: neither the application layer nor raw inspection.
+    pub(crate) const fn is_unread(&self) -> bool {
+        let both_off = flag::APP_OFF | flag::RAW_OFF;
+        self.flags & both_off == both_off
+    }
+
     /// The application layer does not want data of this session any more.
     pub fn app_disable(&mut self) {
         self.flags |= flag::APP_OFF;
@@ -388,42 +396,35 @@ impl TcpSession {
         self.release(Direction::ToClient);
     }
 
-    /// Nothing looks at the raw stream of this session behind what the application layer has taken by now, which the next
-    /// [`TcpSession::raw_chunk`] of each direction returns.
+    /// What follows is encrypted: nothing looks at the raw stream any more. Of a direction with data that was not looked at the next
+    /// [`TcpSession::raw_chunk`] is empty: rules that look for the absence of something are asked once more, as the peer does.
     pub fn raw_finish(&mut self) {
-        if self.inline() {
-            return self.raw_disable();
-        }
         if self.flags & flag::RAW_OFF != 0 {
             return;
         }
+        let inline = self.inline();
         for peer in &mut self.peers {
-            peer.flags |= peer_flag::TRIGGER;
-            if let Some(d) = &mut peer.data {
-                d.raw_end.get_or_insert(d.app);
+            peer.flags |= peer_flag::RAW_ENDED;
+            let left = |d: &Assembly| d.buffer.next_at(d.raw).is_some_and(|at| at < d.acked);
+            if !inline && peer.data.as_deref().is_some_and(left) {
+                peer.flags |= peer_flag::RAW_LEFT;
             }
         }
-        self.raw_finished();
-    }
-
-    /// Raw inspection is off once both directions have all that it wants.
-    fn raw_finished(&mut self) {
-        if self.peers.iter().all(|p| p.data.as_ref().is_none_or(|d| d.raw_has_all())) {
-            self.raw_disable();
-        }
+        self.raw_disable();
     }
 
     /// Something else begins in both directions behind what the application layer took: raw inspection looks at what is
     /// before that apart, and goes on there even where it was to end ([`TcpSession::raw_finish`]).
     pub fn raw_border(&mut self) {
-        let finished = self.peers.iter().any(|p| p.data.as_ref().is_some_and(|d| d.raw_end.is_some()));
-        if finished {
+        if self.peers[0].has(peer_flag::RAW_ENDED) {
             self.flags &= !flag::RAW_OFF;
         }
         for peer in &mut self.peers {
+            let ended = peer.has(peer_flag::RAW_ENDED);
+            peer.flags &= !(peer_flag::RAW_ENDED | peer_flag::RAW_LEFT);
             if let Some(d) = &mut peer.data {
                 d.border = d.app;
-                if d.raw_end.take().is_some() {
+                if ended {
                     d.raw = d.app;
                 }
             }
@@ -440,10 +441,11 @@ impl TcpSession {
     /// for ([`TcpSession::raw_trigger`]); with `all` everything there is. After inspection call [`TcpSession::raw_done`]
     /// and ask again.
     pub fn raw_chunk(&self, direction: Direction, all: bool) -> Option<StreamChunk<'_>> {
-        if self.flags & flag::RAW_OFF != 0 {
-            return None;
-        }
         let peer = &self.peers[direction.index()];
+        if self.flags & flag::RAW_OFF != 0 {
+            let offset = peer.data.as_ref().filter(|_| peer.has(peer_flag::RAW_LEFT) && !all)?.raw;
+            return Some(StreamChunk { data: &[], offset, seen: 0 });
+        }
         let d = peer.data.as_deref()?;
         if self.inline() && !all {
             if !d.pending {
@@ -473,7 +475,7 @@ impl TcpSession {
             return (!data.is_empty()).then_some(StreamChunk { data, offset: from, seen });
         }
         let before = d.raw < d.border;
-        let end = d.raw_end.unwrap_or(u64::MAX).min(if before { d.border } else { u64::MAX });
+        let end = if before { d.border } else { u64::MAX };
         let limit = self.limit(d, all).min(end);
         // A hole that the receiver does not have is behind us.
         let mut at = d.raw;
@@ -509,10 +511,7 @@ impl TcpSession {
             d.pending = false;
             d.around.clear();
         }
-        peer.flags &= !peer_flag::TRIGGER;
-        if peer.data.as_ref().is_some_and(|d| d.raw_end.is_some()) {
-            self.raw_finished();
-        }
+        peer.flags &= !(peer_flag::TRIGGER | peer_flag::RAW_LEFT);
         self.release(direction);
     }
 
@@ -525,8 +524,7 @@ impl TcpSession {
     pub fn needs_flush(&self, direction: Direction) -> bool {
         let Some(d) = self.data(direction) else { return false };
         let left = |from: u64| d.buffer.next_at(from).is_some();
-        (self.flags & flag::APP_OFF == 0 && left(d.app))
-            || (self.flags & flag::RAW_OFF == 0 && !d.raw_has_all() && left(d.raw))
+        (self.flags & flag::APP_OFF == 0 && left(d.app)) || (self.flags & flag::RAW_OFF == 0 && left(d.raw))
     }
 
     /// Appends what is held of a direction's stream from `from` on to `out`, until that has `max` bytes; holes are
@@ -572,7 +570,6 @@ impl TcpSession {
         let held_back = self.holds_back(&self.peers[direction.index()]);
         let Some(d) = &mut self.peers[direction.index()].data else { return };
         let end = d.buffer.in_order_end();
-        let raw_off = raw_off || d.raw_has_all();
         // Who does not read has everything, and decides nothing. What was looked at early does not count: what is before it comes yet.
         let app = if app_off { end } else { d.app };
         let raw = if raw_off { end } else { d.raw.min(end) };
@@ -607,6 +604,7 @@ impl TcpSession {
                 p.begin_at(None);
             }
             if let Some(d) = &mut p.data {
+                d.finished.get_or_insert(d.buffer.next());
                 d.buffer.finish();
             }
         }

@@ -8,7 +8,7 @@ use crate::engine::{Exception, Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::peer::{FLOAT, Peer, peer_flag};
 use crate::session::{Queued, TcpSession, TcpState, flag};
-use crate::{doubt, seq};
+use crate::{doubt, established::may_be_taken, seq};
 
 /// Window scale assumed of sessions whose SYN was not seen: the largest (RFC 7323 section 2.3).
 const MIDSTREAM_SCALE: u8 = 14;
@@ -168,7 +168,7 @@ impl StreamEngine {
             && s.flags & (tcp::SYN | tcp::ACK | tcp::RST | tcp::FIN) == tcp::SYN | tcp::ACK
             && session.peers[0].has(peer_flag::RESET)
             && s.ack == session.peers[0].next_seq
-            && refused(session)
+            && (refused(session) || session.state == TcpState::Closed && is_opening(session))
         {
             // The client's reset may have been its answer to something else than its own SYN. If not it resets this as well.
             session.peers[0].flags &= !(peer_flag::RESET | peer_flag::RST_SENT);
@@ -194,10 +194,8 @@ impl StreamEngine {
             if self.config.inline && s.has(tcp::SYN) {
                 self.note_syn(session, s);
             }
-            if !self.goes_on(session, s) {
-                return false;
-            }
-            out.restart = true;
+            let Some(restart) = self.goes_on(session, s) else { return false };
+            out.restart = restart;
         }
         let late = s.from == 1 && session.state == TcpState::Established && s.flags & (tcp::RST | tcp::FIN) == 0;
         if session.state != TcpState::SynSent && !s.has(tcp::SYN) && !late && !self.timestamp_ok(session, s, out) {
@@ -241,8 +239,11 @@ impl StreamEngine {
             out.drop = self.config.drop_invalid;
             return false;
         }
+        let acked_before = session.peers[s.to()].ahead;
         let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
         out.doubt |= self.doubt(session, s);
+        // Before anything of it is noted.
+        let predicted = out.doubt & doubt::ACK != 0 && !self.config.inline && doubt::is_predicted(session, s);
         let ok = match session.state {
             TcpState::None => false,
             TcpState::SynSent => self.in_syn_sent(session, s, out),
@@ -252,13 +253,26 @@ impl StreamEngine {
             _ => self.in_closing_states(session, s, out),
         };
         if !ok {
+            if s.has(tcp::FIN | tcp::ACK) && out.doubt & doubt::ACK == 0 && !self.config.inline {
+                self.note_refused(session, s);
+            }
             return false;
         }
+        // Who acknowledges the same twice may have read what went by while the engine was not there: a connection is not cut for that.
+        // A host that discards it after all reads what is inspected here, whatever is sent in its place later.
+        let unseen = || {
+            let next = session.peers[s.to()].next_seq;
+            out.doubt & (doubt::ACK | doubt::SIGNED) == doubt::ACK
+                && seq::gt(s.ack, next)
+                && seq::gt(acked_before, next)
+                && seq::leq(s.ack, acked_before)
+        };
+        let discarded = s.len() > 0 && self.config.inline && doubt::discarded(out.doubt) && !unseen();
         let own = &mut session.peers[s.from];
         if own.ttl == 0 {
             own.ttl = s.ttl;
         }
-        if s.len() > 0 && self.config.inline && doubt::discarded(out.doubt) {
+        if discarded {
             if out.doubt & doubt::ACK != 0 {
                 self.event(out, E::PktInvalidAck);
             }
@@ -267,10 +281,27 @@ impl StreamEngine {
         if out.doubt & doubt::TTL != 0 && s.len() > 0 {
             own.low_ttl = if own.low_ttl == 0 { s.ttl } else { own.low_ttl.min(s.ttl) };
         }
-        if out.doubt & doubt::ACK == 0 {
+        if out.doubt & doubt::ACK == 0 || s.payload.is_empty() && predicted {
             Self::note_timestamps(session, s, expected);
         }
-        !spurious || s.len() == 0
+        if spurious && s.len() > 0 {
+            self.repeated(session, s, out);
+            return false;
+        }
+        true
+    }
+
+    /// Passive: a FIN that does not fit. Where it repeats what its receiver has that may note its timestamp all the same.
+    fn note_refused(&self, session: &mut TcpSession, s: &Segment<'_>) {
+        let own = &mut session.peers[s.from];
+        let again = seq::leq(s.seq, own.expected()) && seq::geq(s.end().wrapping_add(1), own.last_ack);
+        if let Some((value, _)) = s.options.timestamp.filter(|_| again && session.flags & flag::TIMESTAMP != 0) {
+            let latest = own.max_ts;
+            own.note_timestamp(value, s.time.secs() as u32, false);
+            if own.max_ts != latest {
+                own.flags |= peer_flag::TIMESTAMP_ALONE;
+            }
+        }
     }
 
     fn in_syn_sent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
@@ -317,6 +348,11 @@ impl StreamEngine {
                     return self.queue(session, Queued::of(s), out);
                 }
                 with_data(session, s);
+                if let Some((value, _)) = s.options.timestamp.filter(|_| session.flags & flag::TIMESTAMP != 0) {
+                    // Either may have arrived: what is older than the older one is old.
+                    let client = &mut session.peers[0];
+                    (client.last_ts, client.max_ts) = (seq::min(client.last_ts, value), seq::max(client.max_ts, value));
+                }
                 return true;
             }
             // Simultaneous or split handshake (RFC 9293 section 3.5): the server opens too.
@@ -424,6 +460,14 @@ impl StreamEngine {
             }
             let client_next = session.peers[0].last_ack;
             if s.ack != client_next {
+                // The server gave up the connection that it answered first, and answers another SYN: it does so of its own accord alone.
+                let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
+                if let Some(other) = other.filter(|_| s.seq != session.peers[1].isn) {
+                    restart(&mut self.counters, session, &other);
+                    session.queue.clear();
+                    syn_ack(session, &Queued::of(s));
+                    return true;
+                }
                 self.event(out, E::Hs3SynackResendWithDifferentAck);
                 return false;
             }
@@ -440,6 +484,10 @@ impl StreamEngine {
             }
             if s.seq != session.peers[from].isn {
                 self.event(out, E::Hs3SynResendDiffSeqOnSynRecv);
+                if from == 0 {
+                    session.queue.retain(|q| q.syn_ack);
+                    session.queue.push(Queued::of(s));
+                }
                 return false;
             }
             return true;
@@ -469,6 +517,8 @@ impl StreamEngine {
             let again = s.len() > 0 && (own || !self.config.inline);
             let from = if again { s.end() } else { s.seq };
             let in_window = seq::geq(from, client.last_ack) && seq::leq(s.end(), client.edge);
+            // The server may have room for more than it said: its data is kept with a doubt.
+            let near = again && seq::gt(s.end(), client.edge) && may_be_taken(session, s);
             let mut ack_ok = s.ack == session.peers[1].next_seq
                 || (session.flags & flag::MIDSTREAM != 0 && seq::gt(s.ack, session.peers[1].isn));
             if !ack_ok {
@@ -481,7 +531,9 @@ impl StreamEngine {
             if !ack_ok || !(in_place || in_window) {
                 let right_seq = in_place && s.seq != session.peers[0].isn;
                 self.event(out, if right_seq { E::Hs3RightSeqWrongAckEvasion } else { E::Hs3WrongSeqWrongAck });
-                return false;
+                if !(ack_ok && near) {
+                    return false;
+                }
             }
             let server = &mut session.peers[1];
             if !self.config.inline && server.data.is_some() && s.ack == server.isn.wrapping_add(1) {
@@ -537,6 +589,7 @@ impl Queued {
             window: u32::from(s.window),
             wscale: s.options.window_scale,
             timestamp: s.options.timestamp.map(|t| t.0),
+            secs: s.time.secs() as u32,
             sack: s.options.sack_ok,
         }
     }
@@ -561,7 +614,7 @@ fn syn_ack(session: &mut TcpSession, q: &Queued) {
     match q.timestamp {
         Some(value) if session.flags & (flag::TIMESTAMP | flag::MIDSTREAM) != 0 => {
             session.flags |= flag::TIMESTAMP;
-            (server.last_ts, server.max_ts) = (value, value);
+            (server.last_ts, server.max_ts, server.last_ts_time) = (value, value, q.secs);
             if value == 0 {
                 server.flags |= peer_flag::ZERO_TIMESTAMP;
             }
@@ -587,7 +640,7 @@ pub(crate) fn restart(counters: &mut StreamCounters, session: &mut TcpSession, q
         counters.reassembly_memuse = counters.reassembly_memuse.saturating_sub(d.accounted);
     }
     p.last_ts = q.timestamp.unwrap_or(0);
-    p.max_ts = p.last_ts;
+    (p.max_ts, p.last_ts_time) = (p.last_ts, q.secs);
     set(&mut session.flags, flag::SCALED, q.wscale.is_some());
     set(&mut session.flags, flag::TIMESTAMP, q.timestamp.is_some());
     set(&mut session.flags, flag::SACK, q.sack);
@@ -607,6 +660,13 @@ fn heard_of(own: &mut Peer, s: &Segment<'_>) {
         own.ahead = said;
         own.edge = seq::max(own.edge, edge);
     }
+}
+
+/// Whether both sides had sent a SYN, and neither an answer.
+const fn is_opening(session: &TcpSession) -> bool {
+    let [client, server] = &session.peers;
+    let nothing = server.next_seq == server.isn.wrapping_add(1) && client.next_seq == client.isn.wrapping_add(1);
+    session.flags & flag::FOUR_WAY != 0 && nothing && server.tcp_flags & tcp::ACK == 0
 }
 
 /// Whether a connection is over that nobody but the client ever opened.

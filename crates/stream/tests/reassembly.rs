@@ -9,7 +9,9 @@ use proptest::prelude::*;
 struct Held {
     byte: u8,
     segment: (u64, u64),
-    weak: bool,
+    doubt: u8,
+    /// The least doubt at which it is in order.
+    in_order_at: u8,
     settled: bool,
 }
 
@@ -21,43 +23,112 @@ struct Model {
     next: usize,
     /// The receiver has everything before this.
     acked: usize,
+    /// What came early and was in order with the segment before.
+    filled: (usize, usize),
+    policy: OsPolicy,
 }
 
 impl Model {
-    fn insert(&mut self, start: usize, bytes: &[u8], policy: OsPolicy, weak: bool, floor: usize) -> (bool, bool) {
+    /// Whether it is known who brought a byte.
+    fn is_owned(&self, at: usize) -> bool {
+        let replaceable = if at < self.next { self.policy.replaces_in_order() } else { self.policy.replaces() };
+        self.bytes[at].is_some_and(|h| !h.settled && (h.doubt > 0 || replaceable))
+    }
+    /// [`Held::in_order_at`] of a stretch that begins at `at`.
+    fn in_order_at(&self, at: usize, doubt: u8) -> u8 {
+        let doubtful = doubt > 0 || (0..self.bytes.len()).any(|i| self.is_owned(i) && self.bytes[i].unwrap().doubt > 0);
+        match at {
+            at if at <= self.next => doubt,
+            at if doubtful && self.is_owned(at - 1) => self.bytes[at - 1].unwrap().in_order_at.max(doubt),
+            _ => u8::MAX,
+        }
+    }
+    fn insert(&mut self, start: usize, bytes: &[u8], doubt: u8, floor: usize) -> (bool, bool) {
+        let (policy, before) = (self.policy, self.next);
         let segment = (start as u64, (start + bytes.len()) as u64);
         let (mut overlap, mut different) = (false, false);
         self.bytes.resize(self.bytes.len().max(start + bytes.len()), None);
+        let held = |byte, in_order_at, settled| Held { byte, segment, doubt, in_order_at, settled };
+        // What was there comes first.
+        let mut new = Vec::new();
+        let mut stretch: Option<(usize, u8)> = None;
         for (i, &byte) in bytes.iter().enumerate().filter(|(i, _)| start + i >= floor) {
-            let slot = &mut self.bytes[start + i];
-            let Some(old) = slot else {
-                *slot = Some(Held { byte, segment, weak, settled: start + i < self.next.min(self.acked) });
+            let at = start + i;
+            let Some(old) = self.bytes[at] else {
+                new.push((at, byte));
                 continue;
             };
             overlap = true;
             different |= old.byte != byte;
             // What is in order is final, unless the receiver may not have it.
-            let final_ = start + i < self.next && !old.weak && !policy.replaces_in_order();
-            let wins = if weak == old.weak { policy.later_wins(old.segment, segment) } else { old.weak };
-            if wins && !old.settled && !final_ {
-                *old = Held { byte, segment, weak, settled: false };
+            let is_final = at < self.next && old.doubt == 0 && !policy.replaces_in_order();
+            let wins = match doubt.cmp(&old.doubt) {
+                std::cmp::Ordering::Less => true,
+                std::cmp::Ordering::Greater => false,
+                std::cmp::Ordering::Equal if doubt > 0 && old.in_order_at <= doubt => false,
+                std::cmp::Ordering::Equal => policy.later_wins(old.segment, segment),
+            };
+            if wins && !old.settled && !is_final {
+                let order = match stretch {
+                    Some((end, order)) if end == at => order,
+                    _ => self.in_order_at(at, doubt),
+                };
+                stretch = Some((at + 1, order));
+                self.bytes[at] = Some(held(byte, order, false));
+            }
+        }
+        let mut stretch: Option<(usize, u8)> = None;
+        for (at, byte) in new {
+            let order = match stretch {
+                Some((end, order)) if end == at => order,
+                _ => self.in_order_at(at, doubt),
+            };
+            stretch = Some((at + 1, order));
+            self.bytes[at] = Some(held(byte, order, at < self.next.min(self.acked)));
+            if doubt == 0 {
+                self.extend();
             }
         }
         self.extend();
+        let behind = before.max(start + bytes.len());
+        if before < self.next && behind < self.next {
+            self.filled = (behind, self.next);
+        }
         (overlap, different)
     }
     fn extend(&mut self) {
-        while self.bytes.get(self.next).is_some_and(Option::is_some) {
+        while self.bytes.get(self.next).is_some_and(|b| b.is_some_and(|h| h.doubt == 0 || self.next < self.acked)) {
             self.next += 1;
         }
     }
-    fn acknowledge(&mut self, acked: usize) {
+    fn acknowledge(&mut self, acked: usize, floor: usize) {
+        self.acked = self.acked.max(acked);
+        let filled = self.filled;
+        if acked >= filled.0 {
+            self.filled = (0, 0);
+        }
+        let lacks = (filled.0..filled.1).contains(&acked) && acked >= floor && acked >= self.acked;
+        if lacks && !self.policy.replaces_in_order() {
+            // It had no room for that: what comes next is it.
+            let segment = (acked as u64, filled.1 as u64);
+            for (i, h) in self.bytes.iter_mut().enumerate().filter_map(|(i, h)| Some((i, h.as_mut()?))) {
+                h.settled |= i < self.next;
+                if (acked..filled.1).contains(&i) {
+                    *h = Held { segment, doubt: 200, in_order_at: 200, settled: false, ..*h };
+                }
+            }
+            self.next = acked;
+        }
         while let Some(early) = (self.next..=acked).find(|i| self.bytes.get(*i).is_some_and(Option::is_some)) {
+            let before = self.next;
             self.next = early;
             self.extend();
+            if self.next == early && before == early {
+                break;
+            }
+            self.filled = (0, 0);
         }
         self.bytes.iter_mut().take(acked).flatten().for_each(|h| h.settled = true);
-        self.acked = self.acked.max(acked);
     }
     fn settle(&mut self, floor: usize) {
         self.bytes.iter_mut().take(floor).flatten().for_each(|h| h.settled = true);
@@ -86,7 +157,7 @@ fn all_from(buffer: &StreamBuffer, mut at: u64) -> Vec<u8> {
 struct Step {
     start: usize,
     bytes: Vec<u8>,
-    weak: bool,
+    doubt: u8,
     consume: bool,
     acknowledge: Option<usize>,
 }
@@ -94,7 +165,7 @@ struct Step {
 impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text: String = self.bytes.iter().map(|b| char::from(b'0' + b)).collect();
-        write!(f, "{}: {text} weak {} consume {} ack {:?}", self.start, self.weak, self.consume, self.acknowledge)
+        write!(f, "{}: {text} doubt {} consume {} ack {:?}", self.start, self.doubt, self.consume, self.acknowledge)
     }
 }
 
@@ -102,12 +173,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (
         0usize..120,
         prop::collection::vec(0u8..3, 1..40),
-        prop::bool::weighted(0.3),
+        prop::sample::select(vec![0u8, 0, 0, 0, 1, 2]),
         prop::bool::weighted(0.3),
         prop::option::weighted(0.2, 0usize..150),
     );
     let step =
-        step.prop_map(|(start, bytes, weak, consume, acknowledge)| Step { start, bytes, weak, consume, acknowledge });
+        step.prop_map(|(start, bytes, doubt, consume, acknowledge)| Step { start, bytes, doubt, consume, acknowledge });
     prop::collection::vec(step, 1..30)
 }
 
@@ -116,15 +187,15 @@ proptest! {
 
     #[test]
     fn holds_what_the_model_holds(steps in steps(), policy in prop::sample::select(OsPolicy::ALL.to_vec())) {
-        let (mut buffer, mut model) = (StreamBuffer::default(), Model::default());
+        let (mut buffer, mut model) = (StreamBuffer::default(), Model { policy, ..Model::default() });
         let mut floor = 0usize;
         for step in &steps {
-            let (overlap, different) = model.insert(step.start, &step.bytes, policy, step.weak, floor);
-            let done = buffer.insert(step.start as u64, &step.bytes, policy, step.weak);
+            let (overlap, different) = model.insert(step.start, &step.bytes, step.doubt, floor);
+            let done = buffer.insert(step.start as u64, &step.bytes, policy, step.doubt);
             prop_assert_eq!((done.overlap, done.different), (overlap, different));
             if let Some(acked) = step.acknowledge {
                 buffer.acknowledge(acked as u64);
-                model.acknowledge(acked);
+                model.acknowledge(acked, floor);
             }
             prop_assert_eq!(buffer.next(), model.next as u64);
             for at in floor..model.bytes.len() {
@@ -169,16 +240,16 @@ proptest! {
         stream in prop::collection::vec(any::<u8>(), 1..400),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..60),
         policy in prop::sample::select(OsPolicy::ALL.to_vec()),
-        weak in any::<bool>(),
+        doubt in 0u8..3,
     ) {
         // The same bytes, in whatever pieces, repeats and order: policies do not matter.
         let mut buffer = StreamBuffer::default();
         for (a, b) in &cuts {
             let (a, b) = (a.index(stream.len()), b.index(stream.len()));
             let (a, b) = (a.min(b), a.max(b) + 1);
-            prop_assert!(!buffer.insert(a as u64, &stream[a..b], policy, weak).different);
+            prop_assert!(!buffer.insert(a as u64, &stream[a..b], policy, doubt).different);
         }
-        buffer.insert(0, &stream, policy, false);
+        buffer.insert(0, &stream, policy, 0);
         prop_assert_eq!(buffer.contiguous(0, u64::MAX), &stream[..]);
         prop_assert_eq!(buffer.end(), stream.len() as u64);
         prop_assert!(!buffer.has_early());
@@ -207,7 +278,7 @@ proptest! {
                     pending = Some(u);
                 }
             }
-            buffer.insert(a as u64, &stream[a..b], OsPolicy::Linux, false);
+            buffer.insert(a as u64, &stream[a..b], OsPolicy::Linux, 0);
             if let Some(p) = pending.filter(|p| *p < buffer.next()) {
                 taken.push(p);
                 pending = None;
@@ -217,7 +288,7 @@ proptest! {
             prop_assert_eq!(buffer.urgent_count(), taken.len() as u64);
             // What repeats it is the same, and says the same.
             prop_assert!(buffer.compare(a as u64, &stream[a..b]).1);
-            prop_assert!(!buffer.insert(a as u64, &stream[a..b], OsPolicy::Linux, false).different);
+            prop_assert!(!buffer.insert(a as u64, &stream[a..b], OsPolicy::Linux, 0).different);
         }
     }
 }
@@ -225,8 +296,8 @@ proptest! {
 #[test]
 fn writes_holes_as_text() {
     let mut b = StreamBuffer::default();
-    b.insert(4, b"GOOD", OsPolicy::Bsd, false);
-    b.insert(12, b"DATA", OsPolicy::Bsd, false);
+    b.insert(4, b"GOOD", OsPolicy::Bsd, 0);
+    b.insert(12, b"DATA", OsPolicy::Bsd, 0);
     for finished in [false, true] {
         if finished {
             b.finish();
@@ -244,8 +315,8 @@ fn writes_holes_as_text() {
 fn regions_are_counted_and_nothing_is_refused() {
     let mut b = StreamBuffer::default();
     for i in 0..20u64 {
-        b.insert(i << 20, b"x", OsPolicy::Bsd, false);
-        b.insert(i << 20 | 5, b"x", OsPolicy::Bsd, false);
+        b.insert(i << 20, b"x", OsPolicy::Bsd, 0);
+        b.insert(i << 20 | 5, b"x", OsPolicy::Bsd, 0);
     }
     assert_eq!(b.regions_seen(), 20);
     for i in 0..20u64 {
@@ -254,12 +325,12 @@ fn regions_are_counted_and_nothing_is_refused() {
     // What lies between two regions makes one of them.
     let mut b = StreamBuffer::default();
     for at in [0, 300, 600] {
-        b.insert(at << 10, b"x", OsPolicy::Bsd, false);
+        b.insert(at << 10, b"x", OsPolicy::Bsd, 0);
     }
     assert_eq!(b.regions_seen(), 3);
-    b.insert(150 << 10, b"x", OsPolicy::Bsd, false);
-    b.insert(450 << 10, b"x", OsPolicy::Bsd, false);
-    b.insert(900 << 10, b"x", OsPolicy::Bsd, false);
+    b.insert(150 << 10, b"x", OsPolicy::Bsd, 0);
+    b.insert(450 << 10, b"x", OsPolicy::Bsd, 0);
+    b.insert(900 << 10, b"x", OsPolicy::Bsd, 0);
     assert_eq!(b.regions_seen(), 3);
 }
 
@@ -271,7 +342,7 @@ fn thousands_of_holes() {
     for fills in [0u64, 1] {
         let mut b = StreamBuffer::default();
         for i in (1..N).step_by(2) {
-            b.insert(i, &stream[i as usize..=i as usize], OsPolicy::Bsd, false);
+            b.insert(i, &stream[i as usize..=i as usize], OsPolicy::Bsd, 0);
         }
         assert!(b.memory() < 200 * N / 2, "{}", b.memory());
         let mut rest: Vec<u64> = (0..N).step_by(2).collect();
@@ -279,7 +350,7 @@ fn thousands_of_holes() {
             rest.reverse();
         }
         for i in rest {
-            assert_eq!(b.insert(i, &stream[i as usize..=i as usize], OsPolicy::Bsd, false).new, 1);
+            assert_eq!(b.insert(i, &stream[i as usize..=i as usize], OsPolicy::Bsd, 0).new, 1);
         }
         assert!(b.contiguous(0, u64::MAX) == stream && !b.has_early());
         b.shrink();
@@ -293,7 +364,7 @@ fn a_long_stream_needs_little_memory() {
     let bytes = [7u8; 1460];
     for i in 0..10_000u64 {
         let start = i * 1460;
-        assert_eq!(b.insert(start, &bytes, OsPolicy::Bsd, false).new, 1460);
+        assert_eq!(b.insert(start, &bytes, OsPolicy::Bsd, 0).new, 1460);
         let before = start.saturating_sub(512);
         b.set_floor(start + 1460);
         b.release(before);
@@ -305,9 +376,9 @@ fn a_long_stream_needs_little_memory() {
 fn data_that_comes_backwards_needs_little_memory() {
     let mut b = StreamBuffer::default();
     let stream: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
-    b.insert(60_000, &stream[60_000..], OsPolicy::First, false);
+    b.insert(60_000, &stream[60_000..], OsPolicy::First, 0);
     for i in (0..60_000).rev() {
-        assert_eq!(b.insert(i as u64, &stream[i..=i], OsPolicy::First, false).new, 1);
+        assert_eq!(b.insert(i as u64, &stream[i..=i], OsPolicy::First, 0).new, 1);
     }
     assert_eq!(b.contiguous(0, u64::MAX), &stream[..]);
     assert!(b.memory() < 400 << 10, "{}", b.memory());
@@ -317,14 +388,14 @@ fn data_that_comes_backwards_needs_little_memory() {
 fn a_segment_over_many_pieces_takes_them_all() {
     let mut b = StreamBuffer::default();
     for i in 1..1501u64 {
-        b.insert(i, b"a", OsPolicy::Bsd, false);
+        b.insert(i, b"a", OsPolicy::Bsd, 0);
     }
     // Bsd: the later one wins where it begins before; so it does for all of them.
-    let done = b.insert(0, &[b'b'; 1502], OsPolicy::Bsd, false);
+    let done = b.insert(0, &[b'b'; 1502], OsPolicy::Bsd, 0);
     assert_eq!((done.new, done.overlap, done.different), (2, true, true));
     assert_eq!(b.contiguous(0, 3), b"bbb");
     // They are in order: nothing replaces them any more.
-    assert!(b.insert(0, &[b'c'; 1502], OsPolicy::Bsd, false).different);
+    assert!(b.insert(0, &[b'c'; 1502], OsPolicy::Bsd, 0).different);
     assert_eq!(b.contiguous(0, 3), b"bbb");
 }
 
@@ -343,7 +414,7 @@ fn overlaps_as_linux_has_them() {
     ] {
         let mut b = StreamBuffer::default();
         for (at, bytes) in segments {
-            b.insert(*at, bytes, OsPolicy::Linux, false);
+            b.insert(*at, bytes, OsPolicy::Linux, 0);
         }
         assert_eq!(String::from_utf8_lossy(b.contiguous(0, u64::MAX)), String::from_utf8_lossy(stream), "{segments:?}");
     }

@@ -46,7 +46,7 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(crate) fn held(&self) -> usize {
         self.bound.capacity() * size_of::<Interface>()
     }
@@ -90,7 +90,7 @@ impl Call {
         Call { id: h.call, minor: h.minor, carried, ..Call::default() }
     }
 
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(crate) fn held(&self) -> usize {
         self.sides.iter().map(|s| s.stub.capacity()).sum::<usize>()
             + self.interfaces.capacity() * size_of::<Interface>()

@@ -9,10 +9,10 @@ use margay_flow::Direction;
 
 use super::bytes::Uuid;
 
-/// What tells the call of a datagram: activity and sequence number.
+/// Identifies the call that a datagram belongs to: activity and sequence number.
 pub(super) type DatagramKey = (Uuid, u32);
 
-/// What tells a call.
+/// Identifies a call within its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// Its number, on a connection.
@@ -54,7 +54,7 @@ impl Open {
         self.waiting.get(&(key, dir)).into_iter().flatten().take(FEW).copied()
     }
 
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(super) fn memory(&self) -> usize {
         self.waiting.capacity() * size_of::<((Key, Direction), VecDeque<u64>)>() + self.len * size_of::<u64>()
     }

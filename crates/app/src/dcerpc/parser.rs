@@ -87,7 +87,7 @@ impl DcerpcParser {
         if let Some(tx) = self.txs.get(id) {
             let key = tx.key();
             self.open.add(key, Direction::ToClient, id);
-            // What a response begins no request joins; those of datagrams come in any order.
+            // Datagrams may arrive in any order, so a request can follow its response. On a stream it cannot.
             if datagram.is_some() {
                 self.open.add(key, Direction::ToServer, id);
             }
@@ -108,14 +108,8 @@ impl DcerpcParser {
 
     /// Ends the oldest transaction that is still going on: it makes room as soon as it was looked at.
     fn end_oldest(&mut self) {
-        while let Some(id) = self.txs.next_id(self.oldest) {
-            self.oldest = id;
-            if self.txs.get(id).is_some_and(|t| t.base.progress != [COMPLETE; 2]) {
-                break;
-            }
-            self.oldest += 1;
-        }
-        let oldest = self.oldest;
+        let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
+        self.oldest = oldest;
         let Some(tx) = self.txs.get_mut(oldest) else { return };
         tx.base.events.add(Event::TooManyTransactions as u8);
         let key = tx.key();

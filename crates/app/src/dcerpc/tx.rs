@@ -20,7 +20,7 @@ pub(super) struct DcerpcTx {
 }
 
 impl DcerpcTx {
-    /// What tells its call.
+    /// Identifies the transaction's call within its flow.
     pub(super) const fn key(&self) -> Key {
         match self.datagram {
             Some(key) => Key::Datagram(key),

@@ -24,11 +24,18 @@ pub fn codings(value: &[u8], max_layers: u8) -> Codings {
     let mut found = Codings::default();
     let max = if max_layers == 0 { MAX_LAYERS } else { usize::from(max_layers).min(MAX_LAYERS) };
     let tokens = value.split(|&b| matches!(b, b',' | b' ' | b'\t' | b'\r' | b'\n')).filter(|t| !t.is_empty());
-    for (n, token) in tokens.enumerate() {
-        if n == max {
+    let mut layers = 0;
+    for token in tokens {
+        if token.eq_ignore_ascii_case(b"identity") {
+            // It is no layer: curl takes any number of it.
+            found.abnormal = true;
+            continue;
+        }
+        if layers == max {
             found.too_many = true;
             break;
         }
+        layers += 1;
         let is = |names: &[&str]| names.iter().any(|n| token.eq_ignore_ascii_case(n.as_bytes()));
         let coding = if is(&["gzip", "x-gzip"]) {
             Coding::Gzip
@@ -63,7 +70,7 @@ mod tests {
 
     #[test]
     fn values_as_clients_read_them() {
-        let cases: [(&[u8], &[Coding], bool, bool); 25] = [
+        let cases: [(&[u8], &[Coding], bool, bool); 26] = [
             (b"gzip", &[Gzip], false, false),
             (b"X-GzIp", &[Gzip], false, false),
             (b"x-deflate", &[Deflate], false, false),
@@ -75,6 +82,7 @@ mod tests {
             (b"inflate,gzip", &[Gzip], false, false),
             (b"identity", &[], false, true),
             (b"identity,gzip", &[Gzip], false, true),
+            (b"identity,identity,gzip", &[Gzip], false, true),
             (b"gzip,identity", &[Gzip], false, true),
             (b"gzip,", &[Gzip], false, false),
             (b",gzip", &[Gzip], false, false),

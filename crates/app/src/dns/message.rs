@@ -120,7 +120,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(super) fn held(&self) -> usize {
         self.records.capacity() * size_of::<Record>()
             + self.data_names.capacity() * size_of::<Text>()

@@ -293,6 +293,11 @@ fn room(cx: &Parse<'_>) -> Room {
 }
 
 impl Parser for FtpParser {
+    /// Like the peer's, its messages are not looked at in the raw stream one by one.
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     fn proto(&self) -> AppProto {
         AppProto::Ftp
     }

@@ -238,7 +238,7 @@ impl Body {
         }
     }
 
-    /// Bytes of memory that it holds beyond its own size: what rules look at, what undoes its coding, and what is known of it.
+    /// Heap memory in bytes: the inspection window, the decoders, and the notes on the body.
     pub(crate) fn held(&self) -> usize {
         self.window.memory()
             + self.decoder.as_ref().map_or(0, Decoder::memory)

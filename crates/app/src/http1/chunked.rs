@@ -30,10 +30,17 @@ pub(super) fn blank(line: &[u8]) -> bool {
 /// Reads the line of a size: hexadecimal digits behind white space; whatever follows them is ignored.
 pub(super) fn size(line: &[u8]) -> Size {
     let line = super::headers::trim_by(line, |b| space(b) || b == 0);
-    let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    // Python's `int` reads a sign, a prefix and underscores between digits; other clients refuse the chunk.
+    let line = line.strip_prefix(b"+").unwrap_or(line);
+    let line = match line {
+        [b'0', b'x' | b'X', rest @ ..] if rest.first().is_some_and(u8::is_ascii_hexdigit) => rest,
+        _ => line,
+    };
+    let digits = line.iter().take_while(|&&b| b.is_ascii_hexdigit() || b == b'_').count();
     let (number, rest) = line.split_at_checked(digits).unwrap_or((&[], line));
-    let mut len = if number.is_empty() { None } else { Some(0u64) };
-    for b in number {
+    let underscores = number.first() == Some(&b'_');
+    let mut len = if number.is_empty() || underscores { None } else { Some(0u64) };
+    for b in number.iter().filter(|&&b| b != b'_') {
         let digit = u64::from((*b as char).to_digit(16).unwrap_or(0));
         len = len.and_then(|l| l.checked_mul(16)).map(|l| l | digit);
     }
@@ -62,6 +69,11 @@ mod tests {
             (b"X5O!P%@AP", None),
             (b"-1", None),
             (b"", None),
+            (b"0x10", Some(16)),
+            (b"+8", Some(8)),
+            (b"0_8", Some(8)),
+            (b"_8", None),
+            (b"0x", Some(0)),
         ] {
             assert_eq!(size(line).len, len, "{line:?}");
         }

@@ -18,7 +18,7 @@ pub(super) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(&'a [u8], &'a [u
 }
 
 /// A quoted value without its escapes (RFC 9110, section 5.6.4).
-pub(super) fn unescape(value: &[u8]) -> Vec<u8> {
+pub(crate) fn unescape(value: &[u8]) -> Vec<u8> {
     let mut escaped = false;
     let kept = value.iter().filter(|&&b| {
         escaped = b == b'\\' && !escaped;

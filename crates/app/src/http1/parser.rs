@@ -17,7 +17,7 @@ use super::body::Framing;
 use super::chunked::{self, Chunk};
 use super::config::ServerConfig;
 use super::events::Event;
-use super::headers::FieldFlags;
+use super::headers::{FieldFlags, is_token};
 use super::line::{Ending, Line, is_blank, next_line};
 use super::response::is_status;
 use super::tx::Http1Tx;
@@ -108,7 +108,7 @@ pub(super) struct Http1Parser {
     pub resume: bool,
 }
 
-/// What of a method decides how its response is read (RFC 9112 section 6.3).
+/// Methods, as far as they decide where the body of the response ends (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndedMethod {
     Head,
@@ -269,6 +269,18 @@ impl Http1Parser {
         let last = side.last;
         let content = data.get(..line.content).unwrap_or(&[]);
         let mut over = content.is_empty() && line.ending != Ending::Cr;
+        if lenient && !over && line.ending == Ending::CrLf && content.iter().all(|&b| b == b'\r') {
+            // At CR CR LF the fields of a response end for Node.js and curl, not for browsers: what follows tells.
+            let rest = data.get(total..).unwrap_or(&[]);
+            match rest.iter().find(|&&b| !is_token(&[b])) {
+                Some(b':') if rest.first() != Some(&b':') => {}
+                // An empty line follows, behind which the body is for all.
+                Some(b'\r' | b'\n') if matches!(rest, [b'\r', b'\n', ..] | [b'\n', ..]) => {}
+                Some(b'\r') if rest.len() == 1 && !end => return Step::More,
+                None if !end && data.len() <= server.field_limit as usize => return Step::More,
+                _ => over = true,
+            }
+        }
         if over && lenient && last == Ending::LfCr {
             // Lines that end with LF CR: two empty ones are one.
             match data.get(total..total + 2) {
@@ -283,6 +295,15 @@ impl Http1Parser {
                 None if !end => return Step::More,
                 Some(b'\n' | b'\r') => {}
                 _ => over = true,
+            }
+        }
+        let mut another = false;
+        if over && lenient && self.current(dir).is_some_and(|tx| tx.status_line.number == Some(100)) {
+            // Whether the response follows tells whether a length of `100 Continue` counts.
+            let rest = data.get(total..).unwrap_or(&[]);
+            match is_status(rest) {
+                None if !end && data.len() <= server.field_limit as usize => return Step::More,
+                found => another = found == Some(true),
             }
         }
         self.side(dir).last = line.ending;
@@ -303,7 +324,7 @@ impl Http1Parser {
             }
             let outcome = match dir {
                 Direction::ToServer => self.request_fields(cx, server),
-                Direction::ToClient => self.response_fields(cx, server),
+                Direction::ToClient => self.response_fields(cx, server, another),
             };
             if outcome == Outcome::Change(None) {
                 // Empty lines behind the fields are none of what the tunnel carries.
@@ -470,7 +491,7 @@ impl Http1Parser {
         let hopeless = size.len.is_none() && !chunked::blank(known);
         let Some(line) = line.filter(|_| !hopeless) else {
             if hopeless || known.len() > LONGEST {
-                return self.chunk_invalid(dir);
+                return self.chunk_invalid(cx, dir);
             }
             return Step::More;
         };
@@ -491,19 +512,21 @@ impl Http1Parser {
                 side.last = Ending::CrLf;
             }
             Some(n) => self.side(dir).framing = Framing::Chunked(Chunk::Data(n)),
-            None => return self.chunk_invalid(dir),
+            None => return self.chunk_invalid(cx, dir),
         }
         Step::Used(line.total)
     }
 
     /// The size is none: a response's body is taken as it is up to the end, as browsers do; a request's cannot be followed.
-    fn chunk_invalid(&mut self, dir: Direction) -> Step {
+    fn chunk_invalid(&mut self, cx: &mut Parse<'_>, dir: Direction) -> Step {
         let request = dir == Direction::ToServer;
         if let Some(tx) = self.current(dir) {
             tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
             tx.base.touch(dir);
         }
         if request {
+            // Servers hand over the chunks before it.
+            self.finish(cx, dir, true);
             return Step::Stop(0, Outcome::Failed);
         }
         let side = self.side(dir);

@@ -58,16 +58,22 @@ pub(super) struct RequestLine {
     pub invalid: bool,
 }
 
+/// Whether a byte ends a method: white space, also what is white space to Python's `str.split` alone, which `http.server` uses.
+/// No other server has these bytes in a method.
+const fn ends_method(b: u8) -> bool {
+    space(b) || matches!(b, 0x1c..=0x1f | 0x85 | 0xa0)
+}
+
 /// Takes a request line apart. The target goes up to the last white space if a protocol is behind it: targets with spaces are
 /// seen in attacks, and servers that allow them.
 pub(super) fn request_line(line: &[u8]) -> RequestLine {
     let mut out = RequestLine::default();
     let start = line.iter().take_while(|&&b| space(b) || b == 0).count();
     out.leading_space = start > 0;
-    let word = line.get(start..).unwrap_or(&[]).iter().take_while(|&&b| !space(b)).count();
+    let word = line.get(start..).unwrap_or(&[]).iter().take_while(|&&b| !ends_method(b)).count();
     out.method = (start as u32, word as u32);
     out.invalid = !is_token(part(line, out.method));
-    let gap = line.get(start + word..).unwrap_or(&[]).iter().take_while(|&&b| space(b)).count();
+    let gap = line.get(start + word..).unwrap_or(&[]).iter().take_while(|&&b| ends_method(b)).count();
     out.method_delimiter = gap != 0 && line.get(start + word..start + word + gap) != Some(b" ");
     let from = start + word + gap;
     let mut to = line.len();
@@ -142,7 +148,7 @@ pub(super) fn known_method(method: &[u8]) -> bool {
 /// Whether a line can be a request line: a known method, or a protocol at its end, be it that of a cousin (`RTSP/1.0`).
 pub(super) fn plausible(line: &[u8]) -> bool {
     let l = request_line(line);
-    known_method(part(line, l.method)) || (!l.invalid && l.version > Version::V09) || cousin(line)
+    known_method(part(line, l.method)) || (l.protocol.1 > 0 && l.version > Version::V09) || cousin(line)
 }
 
 /// Whether a line is a method, a target, and a protocol in the form `NAME/1.0`.
@@ -163,6 +169,10 @@ fn cousin(line: &[u8]) -> bool {
 /// was something else than digits.
 pub(super) fn content_length(value: &[u8]) -> (Option<u64>, bool) {
     let value = trim(value);
+    if matches!(value, [b'0', b'x' | b'X', d, ..] if d.is_ascii_hexdigit()) {
+        // No client reads a number from it, not even 0.
+        return (None, true);
+    }
     let skip = value.iter().take_while(|b| !b.is_ascii_digit()).count();
     let digits: &[u8] = value.get(skip..).unwrap_or(&[]);
     let n = digits.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -171,7 +181,7 @@ pub(super) fn content_length(value: &[u8]) -> (Option<u64>, bool) {
     for b in digits.iter().take(n) {
         len = len.and_then(|l| l.checked_mul(10)).and_then(|l| l.checked_add(u64::from(b - b'0')));
     }
-    (len.filter(|&l| l <= i64::MAX as u64), odd)
+    (len, odd)
 }
 
 /// Whether `Transfer-Encoding` says `chunked` in any way that somebody may take for it; null bytes do not count.
@@ -199,6 +209,7 @@ mod tests {
             (&b"DESCRIBE rtsp://h/ RTSP/1.0"[..], true),
             (b"FOO /x HTTP/1.1", true),
             (b"GET", true),
+            (b"\xef\xbb\xbfGET /x HTTP/1.1", true),
             (b"junk", false),
             (b"a b c/d", false),
             (b"a\"b x RTSP/1.0", false),
@@ -217,6 +228,8 @@ mod tests {
         assert_eq!(words(b"GET"), w("GET", "", "", Version::V09));
         assert_eq!(words(b"GET / HTTP / 1.1"), w("GET", "/", "HTTP / 1.1", Version::V11));
         assert_eq!(words(b"GET / HTTP/X"), w("GET", "/", "HTTP/X", Version::Unknown));
+        assert_eq!(words(b"GET\x1c/ HTTP/1.1"), w("GET", "/", "HTTP/1.1", Version::V11));
+        assert_eq!(words(b"GET\xa0/x\xa0y HTTP/1.1").0, "GET");
         assert_eq!(words(b""), w("", "", "", Version::V09));
     }
 
@@ -227,6 +240,10 @@ mod tests {
         assert_eq!(content_length(b"68A"), (Some(68), true));
         assert_eq!(content_length(b"-"), (None, true));
         assert_eq!(content_length(b"99999999999999999999"), (None, false));
+        // Node.js takes all of 64 bits.
+        assert_eq!(content_length(b"9223372036854775808"), (Some(1 << 63), false));
+        // The standard library of Python takes this for no length.
+        assert_eq!(content_length(b"0x44"), (None, true));
     }
 
     #[test]

@@ -175,15 +175,17 @@ impl Http1Parser {
         Ok(())
     }
 
-    /// The fields of a response are there.
-    pub(super) fn response_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Outcome {
+    /// The fields of a response are there; whether `another` response follows them at once, which matters for `100 Continue`.
+    pub(super) fn response_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, another: bool) -> Outcome {
         let Some(tx) = self.current(DIR) else { return Outcome::Failed };
         let number = tx.status_line.number;
         let headers = &tx.response.headers;
         let length = headers.first(b"content-length");
         let has_body = headers.first(b"transfer-encoding").is_some()
             || length.is_some_and(|v| request::content_length(v).0.is_some_and(|n| n > 0));
-        if number == Some(100) && !has_body {
+        // Clients ignore a length or a coding of an interim response (RFC 9112 section 6.3). Without a response behind it the body
+        // is looked at all the same.
+        if number == Some(100) && (!has_body || another) {
             return self.interim();
         }
         if tx.method() == b"CONNECT" && number.is_some_and(|n| (200..300).contains(&n)) {
@@ -198,6 +200,9 @@ impl Http1Parser {
                 Outcome::Change(Some(AppProto::Http2))
             } else if upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket")) {
                 Outcome::Change(Some(AppProto::Websocket))
+            } else if tx.request.headers.first(b"upgrade").is_none() {
+                // Nobody asked for another protocol. For Node.js and curl the response is still to come, for others this is it.
+                Outcome::More
             } else {
                 Outcome::Done
             };

@@ -2,6 +2,8 @@
 
 use md5::{Digest, Md5};
 
+use crate::http1::param::unescape;
+
 use super::codec::{Base64, QuotedPrintable};
 use super::name::{parameter, without_words};
 use super::nested::{self, Nested};
@@ -88,7 +90,8 @@ struct Fields {
     message: bool,
     /// It is a text, or does not say what it is.
     text: Option<bool>,
-    encoding: Encoding,
+    /// Where no field says it, or not yet: none.
+    encoding: Option<Encoding>,
     /// Names by `Content-Type` and by `Content-Disposition`.
     names: [Option<Vec<u8>>; 2],
 }
@@ -193,7 +196,7 @@ impl Message {
             return;
         }
         match self.state {
-            State::Header => self.header(settings, piece, first, !ending.is_empty(), sink),
+            State::Header => self.header(settings, piece, first, ending, sink),
             State::Body => self.body(settings, piece, first, ending, sink),
             State::Nested => self.nested(settings, piece, first, ending, sink),
         }
@@ -215,7 +218,7 @@ impl Message {
             }
             if base64 && piece.contains(&b':') {
                 self.state = State::Header;
-                return self.header(settings, piece, first, !ending.is_empty(), sink);
+                return self.header(settings, piece, first, ending, sink);
             }
             self.nested = Some(Box::new(Nested::new(base64, self.depth.saturating_add(1))));
         }
@@ -280,7 +283,11 @@ impl Message {
         let found = self.boundaries.iter().rposition(exact);
         let found = found.or_else(|| self.boundaries.iter().rposition(|b| behind(b).is_some()));
         let Some(depth) = found else { return false };
-        let last = self.boundaries.get(depth).and_then(behind).is_some_and(|r| r.starts_with(b"--"));
+        let last = self
+            .boundaries
+            .get(depth)
+            .and_then(behind)
+            .is_some_and(|r| r.strip_prefix(b"--").is_some_and(|r| r.trim_ascii().is_empty()));
         if self.state == State::Header {
             self.finish_field(settings, sink);
             self.begin_body(settings, sink);
@@ -293,11 +300,18 @@ impl Message {
     }
 
     /// A line of a header.
-    fn header(&mut self, settings: &Settings, piece: &[u8], first: bool, ends: bool, sink: &mut dyn FnMut(Part<'_>)) {
+    fn header(
+        &mut self,
+        settings: &Settings,
+        piece: &[u8],
+        first: bool,
+        ending: &[u8],
+        sink: &mut dyn FnMut(Part<'_>),
+    ) {
         if self.skip {
             return;
         }
-        if first && piece.is_empty() && ends {
+        if first && piece.is_empty() && !ending.is_empty() {
             self.finish_field(settings, sink);
             self.begin_body(settings, sink);
             return;
@@ -307,6 +321,15 @@ impl Message {
             let folded = matches!(piece.first(), Some(b' ' | b'\t'));
             if !folded && piece.contains(&b':') {
                 self.finish_field(settings, sink);
+            } else if !folded && self.names_a_file() {
+                // What is no field ends the header, as in Python, where that has all that makes a file of the part.
+                self.finish_field(settings, sink);
+                self.begin_body(settings, sink);
+                return match self.state {
+                    State::Header => self.header(settings, piece, first, ending, sink),
+                    State::Body => self.body(settings, piece, first, ending, sink),
+                    State::Nested => self.nested(settings, piece, first, ending, sink),
+                };
             } else if self.field.is_empty() {
                 // No field, and none before it that it could be of.
                 self.skip = true;
@@ -321,6 +344,13 @@ impl Message {
             let room = limit(settings).saturating_add(1).saturating_sub(self.field.len());
             self.field.extend_from_slice(text.get(..room).unwrap_or(text));
         }
+    }
+
+    /// Whether the header so far, with the field at hand, names a file and its coding.
+    fn names_a_file(&self) -> bool {
+        let at_hand = |name: &[u8]| self.field.get(..name.len()).is_some_and(|f| f.eq_ignore_ascii_case(name));
+        let named = self.fields.names.iter().any(Option::is_some) || at_hand(b"content-disposition:");
+        named && (self.fields.encoding.is_some() || at_hand(b"content-transfer-encoding:"))
     }
 
     /// The field at hand is whole.
@@ -345,19 +375,21 @@ impl Message {
             f.multipart = kind.starts_with(b"multipart/");
             f.message = matches!(kind.as_slice(), b"message/rfc822" | b"message/global");
             f.text = Some(matches!(kind.as_slice(), b"text/plain" | b"text/html" | b"text/calendar" | b"text"));
-            f.boundary = parameter(value, b"boundary").filter(|b| !b.is_empty());
+            f.boundary = parameter(value, b"boundary").map(|b| unescape(b.trim_ascii_end())).filter(|b| !b.is_empty());
             f.names[0] = parameter(value, b"name").filter(|n| !n.is_empty());
         } else if name.eq_ignore_ascii_case(b"content-disposition") {
-            f.names[1] = parameter(value, b"filename").filter(|n| !n.is_empty());
+            // Of several fields the first one with a name counts, as in Python.
+            f.names[1] = f.names[1].take().or(parameter(value, b"filename").filter(|n| !n.is_empty()));
         } else if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
             let word = value.split(|b| b.is_ascii_whitespace() || *b == b';').next().unwrap_or(value);
-            f.encoding = if word.eq_ignore_ascii_case(b"base64") {
+            let encoding = if word.eq_ignore_ascii_case(b"base64") {
                 Encoding::Base64
             } else if word.eq_ignore_ascii_case(b"quoted-printable") {
                 Encoding::Qp
             } else {
                 Encoding::Identity
             };
+            f.encoding.get_or_insert(encoding);
         }
         field.clear();
         self.field = field;
@@ -368,6 +400,7 @@ impl Message {
         self.status = Status::Body;
         self.held.clear();
         let mut fields = std::mem::take(&mut self.fields);
+        let encoding = fields.encoding.unwrap_or_default();
         let name = fields.names[1].take().or(fields.names[0].take());
         let name = name.map(|n| {
             let mut n = without_words(n);
@@ -382,12 +415,12 @@ impl Message {
             if let Some(name) = &name {
                 sink(Part::Attachment(name));
             }
-            let decodes = match fields.encoding {
+            let decodes = match encoding {
                 Encoding::Base64 => settings.base64,
                 Encoding::Qp => settings.quoted_printable,
                 Encoding::Identity => false,
             };
-            self.nested_in = fields.encoding;
+            self.nested_in = encoding;
             self.state = match decodes {
                 true if self.depth < nested::DEPTH_MAX => State::Nested,
                 true => {
@@ -399,10 +432,13 @@ impl Message {
             return;
         }
         self.state = State::Body;
-        if let Some(boundary) = fields.boundary.filter(|_| fields.multipart) {
+        if let Some(mut boundary) = fields.boundary.filter(|_| fields.multipart) {
             if boundary.len() > MAX_BOUNDARY {
                 sink(Part::Problem(Problem::LongBoundary));
-            } else if self.boundaries.len() < MAX_DEPTH {
+                // Lines that begin like it are taken for delimiters.
+                boundary.truncate(MAX_BOUNDARY);
+            }
+            if self.boundaries.len() < MAX_DEPTH {
                 self.boundaries.push(boundary);
                 (self.text, self.coding) = (true, Coding::Identity);
                 return;
@@ -410,7 +446,7 @@ impl Message {
                 sink(Part::Problem(Problem::ParseFailed));
             }
         }
-        self.coding = match fields.encoding {
+        self.coding = match encoding {
             Encoding::Base64 if settings.base64 => Coding::Base64(Base64::default()),
             Encoding::Qp if settings.quoted_printable => Coding::Qp(QuotedPrintable::default()),
             _ => Coding::Identity,

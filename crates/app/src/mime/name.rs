@@ -24,8 +24,10 @@ pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     // (place, whether it is encoded, value) of each part.
     let mut parts: Vec<(u16, bool, &[u8])> = Vec::new();
     let mut plain = None;
+    let field = &closed(field);
     for (key, value) in param::params(field) {
-        let Some((own, more)) = key.split_at_checked(name.len()).filter(|(own, _)| own.eq_ignore_ascii_case(name))
+        let Some((own, more)) =
+            bare(key).split_at_checked(name.len()).filter(|(own, _)| own.eq_ignore_ascii_case(name))
         else {
             continue;
         };
@@ -49,6 +51,7 @@ pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     if parts.is_empty() {
         return plain.map(<[u8]>::to_vec);
     }
+    let plain = plain.map(<[u8]>::to_vec);
     parts.sort_by_key(|p| p.0);
     let mut out = Vec::new();
     for (n, (_, encoded, value)) in parts.iter().enumerate() {
@@ -66,7 +69,37 @@ pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
         }
         percent(text, &mut out);
     }
-    Some(out)
+    if out.is_empty() && plain.is_some() { plain } else { Some(out) }
+}
+
+/// A field's value in which the first word may be a parameter too, and with a quote at its end where one is open: Python reads such.
+fn closed(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len() + 2);
+    out.push(b';');
+    out.extend_from_slice(field);
+    let (mut open, mut escaped) = (false, false);
+    for &b in field {
+        open ^= b == b'"' && !escaped;
+        escaped = open && b == b'\\' && !escaped;
+    }
+    if open {
+        out.push(b'"');
+    }
+    out
+}
+
+/// The name of a parameter without control characters, blanks and a comment before it.
+fn bare(mut key: &[u8]) -> &[u8] {
+    loop {
+        key = match key {
+            [b, rest @ ..] if *b <= b' ' => rest,
+            [b'(', rest @ ..] => match rest.iter().position(|&b| b == b')') {
+                Some(end) => rest.get(end + 1..).unwrap_or(&[]),
+                None => return key,
+            },
+            _ => return key,
+        }
+    }
 }
 
 fn hex(b: Option<&u8>) -> Option<u8> {
@@ -167,6 +200,12 @@ mod tests {
             ("x; filename*=%zz", Some("%zz")),
             ("x; filename=plain; filename*=utf-8''better", Some("better")),
             ("x; name=f; filenames=g", None),
+            ("filename=first", Some("first")),
+            ("x; filename=\"open", Some("open")),
+            ("x; filename=\"open\\\"", Some("open\\\"")),
+            ("x;\x0bfilename=a", Some("a")),
+            ("x; (c) filename=a", Some("a")),
+            ("x; filename*=\"\"; filename=a", Some("a")),
             ("attachment", None),
         ] {
             let got = parameter(field.as_bytes(), b"filename");

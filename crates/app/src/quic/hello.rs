@@ -16,7 +16,7 @@ pub(super) struct Crypto {
 }
 
 impl Crypto {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity() + self.there.capacity() * size_of::<(usize, usize)>()
     }
@@ -67,7 +67,7 @@ pub(super) struct Chlo {
 }
 
 impl Chlo {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(super) fn held(&self) -> usize {
         let text = |t: &Option<Vec<u8>>| t.as_ref().map_or(0, Vec::capacity);
         self.tags.capacity() + text(&self.sni) + text(&self.ua)

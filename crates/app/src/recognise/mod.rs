@@ -287,15 +287,15 @@ impl Recogniser {
     }
 
     /// Looks at the first bytes of a direction. `data` is all there is from its start (but see
-    /// [`RecogniseState::consumed`]), or of UDP one datagram; `end` says that no more will come, which decides nothing:
-    /// what was too short to tell stays unknown.
+    /// [`RecogniseState::consumed`]), or of UDP one datagram; `end` says that no more will come: a command without a line
+    /// end is one then, and what was too short to tell stays unknown.
     pub fn recognise(
         &self,
         state: &mut RecogniseState,
         flow: &FlowCore,
         dir: Direction,
         data: &[u8],
-        _end: bool,
+        end: bool,
     ) -> Recognised {
         let Some(t) = transport_index(flow.proto) else { return Recognised::Failed };
         if data.is_empty() {
@@ -304,6 +304,7 @@ impl Recogniser {
         let (sets, probes) = (&self.patterns[t], &self.probes[t]);
         let (midstream, was_turned) = (state.midstream, state.turned);
         let likely = state.side(dir.reverse()).found;
+        let answered = state.side(dir.reverse()).begun;
         let side = state.side(dir);
         if !side.begun {
             side.begun = true;
@@ -341,6 +342,25 @@ impl Recogniser {
             (side.probes, side.turned) = (0, 0);
         }
         match best {
+            // A request may have a method that is a command elsewhere: its response tells that it is HTTP.
+            // Not where the server spoke first.
+            Some((_, proto, false)) if flow.proto == TCP && !answered && begins_with_command(proto, dir) => {
+                match request_line(data) {
+                    Probed::Yes { .. } => {
+                        (side.searched, side.probes, side.turned) = (true, 0, 0);
+                        Recognised::Failed
+                    }
+                    Probed::More if !end => {
+                        // The patterns are looked for again in all of it.
+                        side.searched = false;
+                        Recognised::More
+                    }
+                    _ => {
+                        side.found = Some(proto);
+                        Recognised::Known { proto, reverse: false }
+                    }
+                }
+            }
             // The client's beginning is what tells, while there is some hope for it.
             Some((_, proto, _)) if waits_for_client(proto, dir) && likely.is_none() && data.len() < PROBE_MAX => {
                 Recognised::More
@@ -362,6 +382,42 @@ pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
     match proto {
         AppProto::Tls => Some(Direction::ToServer),
         _ => None,
+    }
+}
+
+/// Whether clients of a protocol begin with a line of text whose first word tells the protocol. Servers of HTTP take any word for
+/// a method, so that `EHLO / HTTP/1.1` is a request.
+const fn begins_with_command(proto: AppProto, dir: Direction) -> bool {
+    matches!(dir, Direction::ToServer)
+        && matches!(
+            proto,
+            AppProto::Smtp
+                | AppProto::Ftp
+                | AppProto::Ssh
+                | AppProto::Pop3
+                | AppProto::Imap
+                | AppProto::Sip
+                | AppProto::Irc
+        )
+}
+
+/// Whether the first line is a request of HTTP/1: its last word is `HTTP/1.` and a digit (RFC 9112 section 3).
+fn request_line(data: &[u8]) -> Probed {
+    let first = data.get(..PROBE_MAX).unwrap_or(data);
+    match memchr::memchr(b'\n', first) {
+        Some(end) => {
+            let line = first.get(..end).unwrap_or(first).trim_ascii_end();
+            let word = line.rsplit(|b| matches!(b, b' ' | b'\t')).next().filter(|w| w.len() < line.len());
+            match word {
+                Some([h @ .., b'/', b'1', b'.', b'0'..=b'9']) if h.eq_ignore_ascii_case(b"HTTP") => {
+                    Probed::Yes { reverse: false }
+                }
+                _ => Probed::No,
+            }
+        }
+        None if data.len() < PROBE_MAX => Probed::More,
+        // No command is that long.
+        None => Probed::Yes { reverse: false },
     }
 }
 

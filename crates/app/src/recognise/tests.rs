@@ -331,3 +331,36 @@ proptest! {
         }
     }
 }
+
+/// Servers of HTTP take any word for a method: the request is left to be told by its response, in whatever pieces it comes.
+#[test]
+fn a_request_whose_method_is_a_command_elsewhere() {
+    for (command, proto) in [
+        ("EHLO /x HTTP/1.1\r\n", "EHLO x\r\n"),
+        ("user /x http/1.0\n", "USER x\r\n"),
+        ("SSH-2.0-x /x HTTP/1.1\r\n", "SSH-2.0-x\r\n"),
+    ]
+    .map(|(request, command)| (request, look(&flow(TCP, 40000, 80), TO_SERVER, command.as_bytes())))
+    {
+        assert!(matches!(proto, Recognised::Known { .. }), "{command}");
+        let f = flow(TCP, 40000, 80);
+        assert_eq!(look(&f, TO_SERVER, command.as_bytes()), Recognised::Failed, "{command}");
+        let r = recogniser();
+        let mut state = RecogniseState::default();
+        for n in 1..command.len() {
+            let got = r.recognise(&mut state, &f, TO_SERVER, &command.as_bytes()[..n], false);
+            assert_eq!(got, Recognised::More, "{command} {n}");
+        }
+        assert_eq!(r.recognise(&mut state, &f, TO_SERVER, command.as_bytes(), false), Recognised::Failed);
+        assert_eq!(r.recognise(&mut state, &f, TO_CLIENT, b"HTTP/1.1 200 OK\r\n", false), is(AppProto::Http1));
+    }
+    // Servers of HTTP do not speak first.
+    let (r, mut state, f) = (recogniser(), RecogniseState::default(), flow(TCP, 40000, 25));
+    r.recognise(&mut state, &f, TO_CLIENT, b"220 a\r\n", false);
+    assert_eq!(r.recognise(&mut state, &f, TO_SERVER, b"EHLO x HTTP/1.1\r\n", false), is(AppProto::Smtp));
+    // No command is that long; one that the client ends without a line end is one.
+    let long = [&b"EHLO "[..], &[b'x'; PROBE_MAX]].concat();
+    assert_eq!(look(&flow(TCP, 40000, 80), TO_SERVER, &long), Recognised::Failed);
+    let (r, mut state) = (recogniser(), RecogniseState::default());
+    assert_eq!(r.recognise(&mut state, &flow(TCP, 40000, 25), TO_SERVER, b"EHLO x", true), is(AppProto::Smtp));
+}

@@ -167,14 +167,8 @@ impl SmbParser {
                 return None;
             }
             // The oldest makes room as soon as it was looked at.
-            while let Some(id) = self.txs.next_id(self.oldest) {
-                self.oldest = id;
-                if self.txs.get(id).is_some_and(|t| t.base.progress != [COMPLETE; 2]) {
-                    break;
-                }
-                self.oldest += 1;
-            }
-            let oldest = self.oldest;
+            let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
+            self.oldest = oldest;
             if let Some(tx) = self.get(oldest) {
                 tx.event(Event::TooManyTransactions);
                 self.finish(cx, oldest);

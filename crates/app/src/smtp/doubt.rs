@@ -56,7 +56,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(super) fn memory(&self) -> usize {
         self.list.capacity() * size_of::<(Asked, u64)>()
             + self.doubts.capacity() * size_of::<Asked>()

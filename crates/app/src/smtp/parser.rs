@@ -572,6 +572,11 @@ impl SmtpParser {
 }
 
 impl Parser for SmtpParser {
+    /// Like the peer's, its messages are not looked at in the raw stream one by one.
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     fn proto(&self) -> AppProto {
         AppProto::Smtp
     }

@@ -49,7 +49,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(super) fn held(&self) -> usize {
         let first = |c: &Certificate| {
             let names: usize = c.names.iter().map(|n| size_of::<Vec<u8>>() + n.capacity()).sum();

@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Hello {
-    /// Bytes of memory that it holds beyond its own size.
+    /// Heap memory in bytes, without the size of the value itself.
     pub(crate) fn held(&self) -> usize {
         self.raw.len()
     }
@@ -279,7 +279,7 @@ impl Hello {
     }
 }
 
-/// The first name of a `server_name` extension (RFC 6066 section 3).
+/// The first host name of a `server_name` extension (RFC 6066 section 3).
 fn server_name(r: &mut Reader<'_>, flaws: &mut Flaws) -> Option<Part> {
     if r.left() == 0 {
         return None;
@@ -289,16 +289,17 @@ fn server_name(r: &mut Reader<'_>, flaws: &mut Flaws) -> Option<Part> {
         flaws.sni_length = true;
         return None;
     };
-    let kind = r.u8()?;
-    if kind != 0 {
-        flaws.sni_type = true;
-        return None;
-    }
-    match r.long() {
-        Some(name) if name.len > 0 => Some(name),
-        _ => {
-            flaws.sni_length = true;
-            None
+    // Go passes over names of other types, of which there are none.
+    while let Some(kind) = r.u8() {
+        match r.long() {
+            Some(name) if kind == 0 && name.len > 0 => return Some(name),
+            Some(_) if kind != 0 => flaws.sni_type = true,
+            _ => {
+                flaws.sni_length |= kind == 0;
+                flaws.sni_type |= kind != 0;
+                return None;
+            }
         }
     }
+    None
 }

@@ -191,8 +191,9 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         BufferCheck::ByteJump(x) => (start || !x.relative, end),
         BufferCheck::ByteExtract(x) => (start || !x.relative, end),
         BufferCheck::ByteMath(x) => (start || !x.relative, end),
+        // As the peer does it, `bsize` is asked of each stretch that is looked at: many frames end with their flow.
+        BufferCheck::Bsize(_) => (start, end),
         BufferCheck::Base64 { .. }
-        | BufferCheck::Bsize(_)
         | BufferCheck::Entropy { .. }
         | BufferCheck::Asn1(_)
         | BufferCheck::Dataset(_)

@@ -1,6 +1,5 @@
 //! `pcap:`: which interfaces are captured from with libpcap, and how.
 
-use margay_capture::Filter;
 use margay_capture::af_packet::{Interface, Trust};
 use margay_capture::libpcap::{ANY, SNAPLEN, Settings};
 use margay_config::{Capture, Config, RunOptions};
@@ -23,14 +22,8 @@ pub(super) fn devices(config: &Config, options: &RunOptions, mode: RunMode) -> R
     if names.is_empty() {
         return Err(Failed::new(SECTION, "no interface: name one (--pcap=eth0), or list some under pcap"));
     }
-    if mode == RunMode::Single && names.len() > 1 {
-        return Err(Failed::new("runmodes", "the run mode \"single\" takes one interface; there are several"));
-    }
-    let filter = match (&options.filter, &options.filter_file) {
-        (Some(words), _) => Some(words.clone()),
-        (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new(SECTION, e.to_string()))?,
-        (None, None) => None,
-    };
+    mode.check(&names)?;
+    let filter = crate::settings::filter(options, SECTION)?;
     let mut devices: Vec<Device> = Vec::new();
     for name in names {
         if devices.iter().any(|d| d.name == name) {

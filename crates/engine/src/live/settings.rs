@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use margay_capture::Filter;
 use margay_capture::af_packet::{Agreement, BridgeEnd, Distribution, Fanout, Interface, Settings, Trust};
 use margay_capture::af_xdp::Port;
 use margay_capture::ebpf::XdpMode;
@@ -114,6 +113,15 @@ pub(crate) enum RunMode {
 }
 
 impl RunMode {
+    /// # Errors
+    /// More interfaces than it takes.
+    pub(super) fn check(self, names: &[String]) -> Result<(), Failed> {
+        if self == RunMode::Single && names.len() > 1 {
+            return Err(Failed::new("runmodes", "the run mode \"single\" takes one interface; there are several"));
+        }
+        Ok(())
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             RunMode::Single => "single",
@@ -169,14 +177,8 @@ pub(crate) fn devices(
     if names.is_empty() {
         return Err(Failed::new("af-packet", "no interface: name one (-i eth0), or list some under af-packet"));
     }
-    if mode == RunMode::Single && names.len() > 1 {
-        return Err(Failed::new("runmodes", "the run mode \"single\" takes one interface; there are several"));
-    }
-    let filter = match (&options.filter, &options.filter_file) {
-        (Some(words), _) => Some(words.clone()),
-        (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new("af-packet", e.to_string()))?,
-        (None, None) => None,
-    };
+    mode.check(&names)?;
+    let filter = crate::settings::filter(options, "af-packet")?;
     let mut devices: Vec<Device> = Vec::new();
     for name in names {
         if let Some(known) = devices.iter().find(|d| d.interfaces().any(|i| i == name)) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use margay_capture::Filter;
 use margay_capture::af_packet::{Interface, Trust};
 use margay_capture::af_xdp::{BindMode, BusyPoll, Port, Settings};
 use margay_capture::ebpf::XdpMode;
@@ -30,14 +29,8 @@ pub(super) fn devices(
     if names.is_empty() {
         return Err(Failed::new(SECTION, "no interface: name one (--af-xdp=eth0), or list some under af-xdp"));
     }
-    if mode == RunMode::Single && names.len() > 1 {
-        return Err(Failed::new("runmodes", "the run mode \"single\" takes one interface; there are several"));
-    }
-    let filter = match (&options.filter, &options.filter_file) {
-        (Some(words), _) => Some(words.clone()),
-        (None, Some(file)) => Filter::from_file(file).map_err(|e| Failed::new(SECTION, e.to_string()))?,
-        (None, None) => None,
-    };
+    mode.check(&names)?;
+    let filter = crate::settings::filter(options, SECTION)?;
     let mut devices: Vec<Device> = Vec::new();
     for name in names {
         if devices.iter().any(|d| d.name == name) {

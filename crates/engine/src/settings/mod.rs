@@ -7,6 +7,7 @@ mod decode;
 mod detect;
 mod dns;
 mod files;
+mod filter;
 mod firewall;
 mod flow;
 mod ftp;
@@ -27,6 +28,7 @@ pub(crate) use datasets::{configured_sets, datasets};
 pub(crate) use decode::{decode, host_policies};
 pub(crate) use detect::{custom_groups, detect};
 pub(crate) use files::{check_store, files};
+pub(crate) use filter::filter;
 pub(crate) use firewall::{firewall_files, firewall_folder, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
 pub(crate) use outputs::{

@@ -62,6 +62,8 @@ pub(crate) struct FlowApp {
     pub(crate) events: u8,
     /// What its parsers ask of the engine.
     pub(crate) wishes: Wishes,
+    /// What follows is encrypted: payload and stream are not inspected any more. Of the packet that told so they are.
+    pub(super) encrypted: bool,
     /// Logging left nothing to do with its transactions until they change, and whether rules looked at the flow then.
     quiet: Option<bool>,
     /// Its connection was over when its transactions were last logged.
@@ -87,8 +89,6 @@ pub(crate) enum Checksums {
 pub(crate) struct Heard {
     /// Events of recognition ([`margay_app::session::SessionEvent::bit`]).
     pub(crate) events: u8,
-    /// The protocol of the packet's direction became known, or known not to become so.
-    pub(crate) detected: bool,
     /// The flow is the wrong way round, and nothing was taken: it is to be turned, and fed again.
     pub(crate) turn: bool,
     /// Nothing more of the flow is worth a look.
@@ -397,6 +397,7 @@ impl Feeder<'_> {
 /// Whether a connection is closed, and all that was sent on it was acknowledged: nothing is left for its flow's end.
 pub(super) fn is_over(tcp: &TcpSession) -> bool {
     tcp.state() == TcpState::Closed
+        && !tcp.may_go_on()
         && !tcp.app_unacknowledged(Direction::ToServer)
         && !tcp.app_unacknowledged(Direction::ToClient)
 }
@@ -479,7 +480,6 @@ impl Rest {
         }
         Heard {
             events: app.session.take_events(),
-            detected: app.session.take_news(dir),
             bypass: app.wishes.bypass,
             failed: app.take_failed(),
             ..Heard::default()
@@ -532,7 +532,10 @@ impl Rest {
             Announced::As(carries, reversed) => Some((carries, reversed)),
         };
         let Some(tcp) = flow.ext.tcp.as_deref_mut() else { return Heard::default() };
-        if all || tcp.state() == TcpState::Closed {
+        // Behind a reset nothing is looked at that waits for something before it: nobody will say that it arrived.
+        let reset = all && tcp.may_go_on();
+        let ended = [dir.reverse(), dir].map(|d| (d, reset && !tcp.app_unacknowledged(d)));
+        if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             tcp.finish_streams();
         }
         let app = &mut flow.ext.app;
@@ -548,7 +551,6 @@ impl Rest {
         if !all && announced.is_none() && tcp.state() != TcpState::Closed && DIRECTIONS.into_iter().all(idle) {
             return app.as_deref_mut().map_or_else(Heard::default, |a| Heard {
                 events: std::mem::take(&mut a.events) | a.session.take_events(),
-                detected: a.session.take_news(dir),
                 bypass: a.wishes.bypass,
                 ..Heard::default()
             });
@@ -573,6 +575,13 @@ impl Rest {
                 app.session.data(&mut feeder.cx(false), d, &[]);
             }
         }
+        if let Some(app) = app.as_deref_mut() {
+            for (d, _) in ended.into_iter().filter(|(_, ended)| *ended) {
+                feeder.all = false;
+                feeder.end(tcp, app, d);
+                feeder.all = all;
+            }
+        }
         for _ in 0..2 {
             let mut again = false;
             for d in order {
@@ -588,7 +597,7 @@ impl Rest {
         let Some(app) = app.as_deref_mut() else { return Heard::default() };
         for d in order {
             // Rules that look for bytes of a message should not wait for more than that.
-            if app.completed(d) {
+            if app.completed(d) | std::mem::take(&mut feeder.lane.shared.whole[d.index()]) {
                 tcp.raw_trigger(d);
             }
         }
@@ -598,7 +607,7 @@ impl Rest {
                 app.session.truncate(&mut feeder.cx(false), d);
             }
         }
-        if all || tcp.state() == TcpState::Closed {
+        if all || tcp.state() == TcpState::Closed && !tcp.may_go_on() {
             for d in order {
                 // What nobody acknowledged before a reset is looked at when the flow ends.
                 if all || !tcp.app_unacknowledged(d) {
@@ -622,10 +631,6 @@ impl Rest {
             self.expected.note(&mut self.app.shared.expected, flow.core.vlans, self.now);
         }
         let wishes = self.app.shared.wishes;
-        // Frames show bytes of the stream, encrypted or not.
-        if wishes.no_payload && !app.wishes.no_payload && !self.app.shared.frames.wanted {
-            tcp.raw_finish();
-        }
         if let Some(depth) = wishes.stream_depth
             && app.wishes.stream_depth != wishes.stream_depth
         {
@@ -636,7 +641,6 @@ impl Rest {
         app.events |= app.session.take_events();
         Heard {
             events: std::mem::take(&mut app.events),
-            detected: app.session.take_news(dir),
             bypass: wishes.bypass,
             failed: app.take_failed(),
             full: app.session.is_full(),

@@ -15,6 +15,27 @@ use super::tcp::Seen;
 use super::wire::Wire;
 use super::{DropReason, Fate, FlowExt, Rest};
 
+/// When rules that ask for the flow's protocol alone (`pd_only`) look at it: with the first packet of each direction, and with the
+/// next packet of each direction after the one that told something of the protocol.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ProtocolRules {
+    protocols: AppProtos,
+    /// Whether they looked, by direction.
+    looked: [bool; 2],
+}
+
+impl ProtocolRules {
+    /// Whether they are due with a packet of that direction, and whether it made the protocols what they are now.
+    fn are_due(&mut self, dir: Direction, protocols: AppProtos) -> (bool, bool) {
+        let due = !std::mem::replace(&mut self.looked[dir.index()], true);
+        let told = protocols != self.protocols;
+        if told {
+            *self = ProtocolRules { protocols, looked: [false; 2] };
+        }
+        (due, told)
+    }
+}
+
 impl Rest {
     /// Inspects a packet that has no flow.
     pub(super) fn detect_alone(&mut self, packet: &Packet<'_>, fate: &mut Fate) {
@@ -71,7 +92,7 @@ impl Rest {
             if txs_changed {
                 a.stir();
             }
-            no_payload = a.wishes.no_payload;
+            no_payload = a.encrypted;
             let ended = seen.flush || a.session.is_ended(dir);
             if self.app.shared.frames.watched && !a.frames.of(dir).is_empty() {
                 frames = Some(FrameInput {
@@ -102,6 +123,7 @@ impl Rest {
                 }
             }
         }
+        let (protocol_due, protocol_told) = flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default());
         let mut input = Input {
             flow: Some(&mut flow.core),
             dir: Some(dir),
@@ -110,7 +132,8 @@ impl Rest {
             no_payload,
             chunks: chunks.as_slice(),
             stream_events: events,
-            protocol_detected: seen.heard.detected,
+            protocol_due,
+            protocol_told,
             app: protos.unwrap_or_default(),
             app_events: seen.heard.events,
             txs,
@@ -144,11 +167,29 @@ impl Rest {
             self.frames_unwatched(flow);
         }
         if let Some(s) = flow.ext.tcp.as_deref_mut() {
-            if self.app.shared.frames.watched {
-                s.keep(dir, flow.ext.app.as_ref().and_then(|a| a.frames.needed(dir)));
-            }
             if let Some(end) = end {
                 s.raw_done(dir, end);
+            }
+            let frames = self.app.shared.frames.watched;
+            match flow.ext.app.as_deref_mut() {
+                Some(a) if a.wishes.no_payload => {
+                    // Frames show bytes of the stream, encrypted or not, with a packet that comes after the parser had them.
+                    for d in [Direction::ToServer, Direction::ToClient].into_iter().filter(|_| frames) {
+                        s.keep(d, Some(a.frames.needed(d).map_or(s.app_offset(d), |n| n.min(s.app_offset(d)))));
+                    }
+                    if !std::mem::replace(&mut a.encrypted, true) {
+                        s.raw_finish();
+                    }
+                }
+                a => {
+                    let needed = a.and_then(|a| {
+                        a.encrypted = false;
+                        a.frames.needed(dir)
+                    });
+                    if frames {
+                        s.keep(dir, needed);
+                    }
+                }
             }
             self.stream.account(s);
         }

@@ -56,6 +56,8 @@ pub(crate) struct FlowExt {
     pub(crate) app: Option<Box<app::FlowApp>>,
     /// The rules that last looked at it: what they left is in their numbers.
     rules: RulesMark,
+    /// When rules that ask for its protocol alone are due.
+    protocol_rules: detection::ProtocolRules,
     /// Whose it is.
     tenant: u32,
     /// Whether the session was told what nobody will ask of it.

@@ -54,7 +54,7 @@ impl Lane {
         let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
         let mut before = state(flow);
         let mut resumed = false;
-        if before <= TcpState::SynSent {
+        if before <= TcpState::SynRecv {
             // Its connection may be one that was silent for longer than flows live.
             let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
             if let Some(of_client) = rest.stream.resume(&mut flow.ext.tcp, packet, print) {

@@ -78,7 +78,7 @@ impl Isolation for Container {
         if program("unshare").is_none() {
             return Some("there is no `unshare` (util-linux)".to_owned());
         }
-        if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        if !filter::AVAILABLE {
             return Some("its filter of system calls is for x86-64 and ARM64".to_owned());
         }
         if memory.is_some()

@@ -31,12 +31,14 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "x86_64")] // portable: the number of the kernel's interface
 const ARCHITECTURE: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
+#[cfg(target_arch = "aarch64")] // portable: the number of the kernel's interface
 const ARCHITECTURE: u32 = 0xc000_00b7;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))] // portable: the number of the kernel's interface
 const ARCHITECTURE: u32 = 0;
+/// Whether the filter knows the numbers of this architecture's system calls.
+pub(super) const AVAILABLE: bool = ARCHITECTURE != 0;
 
 /// Of `struct seccomp_data`.
 const NUMBER_AT: u32 = 0;

@@ -36,9 +36,9 @@ impl Accelerator {
     }
 }
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(target_arch = "aarch64")] // portable: the name of another program
 const QEMU: (&str, &[&str], &str) = ("qemu-system-aarch64", &["-M", "virt"], "ttyAMA0");
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(not(target_arch = "aarch64"))] // portable: the name of another program
 const QEMU: (&str, &[&str], &str) = ("qemu-system-x86_64", &["-M", "q35"], "ttyS0");
 
 /// How long a guest may take to say that it is up, with KVM: it takes two seconds.

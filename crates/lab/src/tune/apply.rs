@@ -96,6 +96,7 @@ impl<S: Store> Work<'_, S> {
         self.journal.add(will).map_err(|why| why.to_string())?;
         let link = knob.interface().filter(|_| knob.may_cut_link()).filter(|name| has_link(self.machine, name));
         self.machine.write(knob, &wanted).map_err(|why| format!("{} was refused: {why}", knob.command(want)))?;
+        margay_packet::fault::point("tune.set");
         if let Some(name) = link
             && !wait_for_link(self.machine, name)
         {

@@ -240,7 +240,9 @@ impl<S: Store> Journal<S> {
             |why: String| Problem::Failed(format!("cannot write the journal: {why}; nothing more was changed"));
         let mut line = serde_json::to_vec(&record).map_err(|e| failed(e.to_string()))?;
         line.push(b'\n');
+        margay_packet::fault::point("tune.journal");
         self.store.append(&line).map_err(|e| failed(e.to_string()))?;
+        margay_packet::fault::point("tune.written");
         self.take(record).map_err(failed)
     }
 

@@ -442,12 +442,18 @@ impl Table {
     fn mark_of(&self, f: &Fragment, payload: &[u8], next: u8) -> Mark {
         // What comes behind the fragment header counts in the first one alone.
         let first = u64::from(if f.offset == 0 { next } else { 0 });
-        let hash = payload.chunks(7).fold(first, |h, chunk| {
+        // Seven bytes at a time are below the prime.
+        let step = |h: u64, bytes: [u8; 8]| {
+            reduce(u128::from(h) * u128::from(self.point) + u128::from(u64::from_le_bytes(bytes)))
+        };
+        let (sevens, rest) = payload.as_chunks::<7>();
+        let whole = |h, &[a, b, c, d, e, f, g]: &[u8; 7]| step(h, [a, b, c, d, e, f, g, 0]);
+        let mut hash = sevens.iter().fold(first, whole);
+        if !rest.is_empty() {
             let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            let sum = u128::from(h) * u128::from(self.point) + u128::from(u64::from_le_bytes(bytes));
-            reduce(sum)
-        });
+            bytes[..rest.len()].copy_from_slice(rest);
+            hash = step(hash, bytes);
+        }
         Mark { from: f.offset as u16, len: payload.len() as u16, more: f.more, hash }
     }
 

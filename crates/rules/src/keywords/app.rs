@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 
 use super::number;
-use super::{Buffer, Direction, Keyword, Takes, need_protocol};
-use crate::ast::{Check, Effect, FileCheck, FileHash, FileScope, FileSide, NumberTest, Side, Which};
+use super::{Buffer, Direction, Keyword, Takes, need_protocol, side};
+use crate::ast::{Arrow, Check, Effect, FileCheck, FileHash, FileScope, FileSide, NumberTest, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::compare;
@@ -99,10 +99,10 @@ buffers! {
     FTP_COMMAND_DATA "ftp.command_data" "ftp_command_data" "ftp command data" FTP ToServer false "";
     FTP_REPLY "ftp.reply" "ftp_reply" "ftp reply" FTP ToClient true "";
     FTP_COMPLETION_CODE "ftp.completion_code" "ftp_completion_code" "ftp completion code" FTP ToClient true "";
-    SMB_NAMED_PIPE "smb.named_pipe" "smb_named_pipe" "smb named pipe" SMB Both false "";
+    SMB_NAMED_PIPE "smb.named_pipe" "smb_named_pipe" "smb named pipe" SMB ToServer false "";
     SMB_SHARE "smb.share" "smb_share" "smb share" SMB ToServer false "";
-    SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB Both false "";
-    SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB Both false "";
+    SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB ToServer false "";
+    SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB ToServer false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
     SIP_METHOD "sip.method" "sip_method" "sip method" SIP ToServer false "";
     SIP_URI "sip.uri" "sip_uri" "sip uri" SIP ToServer false "";
@@ -137,27 +137,27 @@ buffers! {
     SDP_MEDIA_BANDWIDTH "sdp.media.bandwidth" "sdp_media_bandwidth" "sdp media bandwidth" SIP Both true "";
     SDP_MEDIA_ATTRIBUTE "sdp.media.attribute" "sdp_media_attribute" "sdp media attribute" SIP Both true "";
     RFB_NAME "rfb.name" "rfb_name" "rfb name" RFB ToClient false "";
-    MQTT_CONNECT_CLIENTID "mqtt.connect.clientid" "mqtt_connect_clientid" "mqtt connect clientid" MQTT Both false "";
-    MQTT_CONNECT_USERNAME "mqtt.connect.username" "mqtt_connect_username" "mqtt connect username" MQTT Both false "";
-    MQTT_CONNECT_PASSWORD "mqtt.connect.password" "mqtt_connect_password" "mqtt connect password" MQTT Both false "";
-    MQTT_CONNECT_WILLTOPIC "mqtt.connect.willtopic" "mqtt_connect_willtopic" "mqtt connect willtopic" MQTT Both false "";
-    MQTT_CONNECT_WILLMESSAGE "mqtt.connect.willmessage" "mqtt_connect_willmessage" "mqtt connect willmessage" MQTT Both false "";
+    MQTT_CONNECT_CLIENTID "mqtt.connect.clientid" "mqtt_connect_clientid" "mqtt connect clientid" MQTT ToServer false "";
+    MQTT_CONNECT_USERNAME "mqtt.connect.username" "mqtt_connect_username" "mqtt connect username" MQTT ToServer false "";
+    MQTT_CONNECT_PASSWORD "mqtt.connect.password" "mqtt_connect_password" "mqtt connect password" MQTT ToServer false "";
+    MQTT_CONNECT_WILLTOPIC "mqtt.connect.willtopic" "mqtt_connect_willtopic" "mqtt connect willtopic" MQTT ToServer false "";
+    MQTT_CONNECT_WILLMESSAGE "mqtt.connect.willmessage" "mqtt_connect_willmessage" "mqtt connect willmessage" MQTT ToServer false "";
     MQTT_PUBLISH_TOPIC "mqtt.publish.topic" "mqtt_publish_topic" "mqtt publish topic" MQTT Both false "";
-    MQTT_PUBLISH_MESSAGE "mqtt.publish.message" "mqtt_publish_message" "mqtt publish message" MQTT Both false "";
+    MQTT_PUBLISH_MESSAGE "mqtt.publish.message" "mqtt_publish_message" "mqtt publish message" MQTT ToServer false "";
     MQTT_SUBSCRIBE_TOPIC "mqtt.subscribe.topic" "mqtt_subscribe_topic" "mqtt subscribe topic" MQTT Both true "";
-    MQTT_UNSUBSCRIBE_TOPIC "mqtt.unsubscribe.topic" "mqtt_unsubscribe_topic" "mqtt unsubscribe topic" MQTT Both true "";
+    MQTT_UNSUBSCRIBE_TOPIC "mqtt.unsubscribe.topic" "mqtt_unsubscribe_topic" "mqtt unsubscribe topic" MQTT ToServer true "";
     QUIC_VERSION "quic.version" "quic_version" "quic version" QUIC Both false "";
-    QUIC_SNI "quic.sni" "quic_sni" "quic sni" QUIC Both false "";
-    QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC Both false "";
-    QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC Both true "";
-    QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC Both true "";
-    IKE_INIT_SPI "ike.init_spi" "ike_init_spi" "ike init spi" IKE Both false "";
-    IKE_RESP_SPI "ike.resp_spi" "ike_resp_spi" "ike resp spi" IKE Both false "";
+    QUIC_SNI "quic.sni" "quic_sni" "quic sni" QUIC ToServer false "";
+    QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
+    QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
+    QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
+    IKE_INIT_SPI "ike.init_spi" "ike_init_spi" "ike init spi" IKE ToServer false "";
+    IKE_RESP_SPI "ike.resp_spi" "ike_resp_spi" "ike resp spi" IKE ToClient false "";
     IKE_NONCE_PAYLOAD "ike.nonce_payload" "ike_nonce_payload" "ike nonce payload" IKE Both false "";
     IKE_KEY_EXCHANGE_PAYLOAD "ike.key_exchange_payload" "ike_key_exchange_payload" "ike key exchange payload" IKE Both false "";
-    IKE_VENDOR "ike.vendor" "ike_vendor" "ike vendor" IKE Both true "";
-    KRB5_CNAME "krb5.cname" "krb5_cname" "krb5 cname" KRB5 Both true "";
-    KRB5_SNAME "krb5.sname" "krb5_sname" "krb5 sname" KRB5 Both true "";
+    IKE_VENDOR "ike.vendor" "ike_vendor" "ike vendor" IKE ToServer true "";
+    KRB5_CNAME "krb5.cname" "krb5_cname" "krb5 cname" KRB5 ToClient true "";
+    KRB5_SNAME "krb5.sname" "krb5_sname" "krb5 sname" KRB5 ToClient true "";
     SNMP_USM "snmp.usm" "snmp_usm" "snmp usm" SNMP Both false "";
     SNMP_COMMUNITY "snmp.community" "snmp_community" "snmp community" SNMP Both false "";
     SNMP_TRAP_OID "snmp.trap_oid" "snmp_trap_oid" "snmp trap oid" SNMP Both false "";
@@ -310,8 +310,8 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::maybe(&["file.data", "file_data"], file_data).needs("file"),
     Keyword::sticky(&["file.name"], &FILE_NAME),
     Keyword::sticky(&["file.magic"], &FILE_MAGIC),
-    Keyword::app(&["nfs_procedure"], Takes::Value, NFS),
-    Keyword::app(&["nfs.version", "nfs_version"], Takes::Value, NFS),
+    Keyword::app(&["nfs_procedure"], Takes::Value, NFS).only(Direction::ToServer),
+    Keyword::app(&["nfs.version", "nfs_version"], Takes::Value, NFS).only(Direction::ToServer),
     Keyword::app(&["modbus"], Takes::Value, MODBUS),
     Keyword::app(&["cip_service"], Takes::Value, ENIP),
     Keyword::app(&["enip_command"], Takes::Value, ENIP),
@@ -337,8 +337,8 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["krb5_err_code"], Takes::Value, KRB5),
     Keyword::app(&["krb5_msg_type"], Takes::Value, KRB5),
     Keyword::app(&["krb5.ticket_encryption"], Takes::Value, KRB5),
-    Keyword::app(&["rfb.secresult"], Takes::Value, RFB),
-    Keyword::app(&["rfb.sectype"], Takes::Value, RFB),
+    Keyword::app(&["rfb.secresult"], Takes::Value, RFB).only(Direction::ToClient),
+    Keyword::app(&["rfb.sectype"], Takes::Value, RFB).only(Direction::ToServer),
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
@@ -350,14 +350,14 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["ntp.mode"], Takes::Value, NTP),
     Keyword::app(&["mqtt.type"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.flags"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.qos"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.qos"], Takes::Value, MQTT).only(Direction::ToServer),
     Keyword::app(&["mqtt.protocol_version"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.reason_code", "mqtt.connack.return_code"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.connect.flags"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.connack.session_present"], Takes::Value, MQTT),
+    Keyword::app(&["mqtt.connack.session_present"], Takes::Value, MQTT).only(Direction::ToClient),
     Keyword::app(&["mqtt.connect.protocol_string"], Takes::Value, MQTT),
     Keyword::app(&["ike.exchtype"], Takes::Value, IKE),
-    Keyword::app(&["ike.chosen_sa_attribute"], Takes::Value, IKE),
+    Keyword::app(&["ike.chosen_sa_attribute"], Takes::Value, IKE).only(Direction::ToClient),
     Keyword::app(&["ike.key_exchange_payload_length"], Takes::Value, IKE),
     Keyword::app(&["ike.nonce_payload_length"], Takes::Value, IKE),
     Keyword::app(&["websocket.opcode"], Takes::Value, WS),
@@ -382,28 +382,8 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 /// `file.data`, with a direction in rules for transactions and in old ones.
 fn file_data(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     need_protocol(b, FILE, i.written);
-    let side = match i.text.trim() {
-        "" => None,
-        "to_client" => {
-            b.to_client = true;
-            Some(Side::ToClient)
-        }
-        "to_server" => {
-            b.to_server = true;
-            Some(Side::ToServer)
-        }
-        t => {
-            return fail(
-                "detect-file-data",
-                format!("unexpected option \"{t}\" to {}: to_server or to_client", i.written),
-            );
-        }
-    };
-    b.select(&FILE_DATA, FILE_DATA.name)?;
-    if let Some(g) = b.current.and_then(|c| b.groups.get_mut(c)) {
-        g.checks.side = side;
-    }
-    Ok(())
+    let side = side(b, i)?;
+    b.select(&FILE_DATA, FILE_DATA.name, side)
 }
 
 fn file_keyword(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
@@ -442,7 +422,16 @@ fn file_hash(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 
 fn filesize(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     file_keyword(b, i)?;
-    let Some(value) = compare(&i.text, u64::MAX) else {
+    let mut text = i.text.as_ref();
+    if b.rule.arrow == Arrow::Transaction {
+        // Files of the response are those that are looked at.
+        let Some(("to_client", size)) = text.split_once(',').map(|(side, size)| (side.trim(), size)) else {
+            return fail("detect-filesize", "filesize in a rule on transactions: write filesize: to_client, SIZE");
+        };
+        b.exists(Direction::ToClient);
+        text = size;
+    }
+    let Some(value) = compare(text, u64::MAX) else {
         return fail("detect-filesize", format!("invalid value for filesize: \"{}\"", i.text));
     };
     b.check(Check::File(FileCheck::Size(value)));
@@ -483,7 +472,7 @@ fn frame(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     } else if b.protocols.is_none() && !matches!(t, "stream") {
         return fail(M, format!("frame \"{t}\" names no protocol: write frame:protocol.{t}"));
     }
-    b.select(&FRAME, &format!("frame:{t}"))
+    b.select(&FRAME, &format!("frame:{t}"), None)
 }
 
 static FRAME: Buffer = Buffer {

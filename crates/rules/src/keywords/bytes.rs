@@ -379,7 +379,8 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     if f.relative && b.current.is_some() {
         let base64 = b.base64.map(|x| x.1);
-        if b.list(group, base64).is_none_or(|l| l.is_empty()) {
+        let follows = |l: &[BufferCheck]| l.iter().any(|c| matches!(c, BufferCheck::Content(_) | BufferCheck::Pcre(_)));
+        if !b.list(group, base64).is_some_and(|l| follows(l)) {
             return fail(M, "relative specified without previous pattern match");
         }
     }

@@ -369,7 +369,7 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
     if spot.base64.is_some() {
         return fail(M, "fast_pattern cannot be used with base64_data");
     }
-    if c.fast_pattern {
+    if c.fast_pattern && i.text.trim().is_empty() {
         return fail(M, "can't use multiple fast_pattern options for the same content");
     }
     let relative = c.distance.is_some() || c.within.is_some() || c.offset.is_some() || c.depth.is_some();

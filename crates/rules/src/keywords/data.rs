@@ -227,6 +227,8 @@ const fn can_prefilter(c: Option<&Check>) -> bool {
                 | Check::GeoIp(_)
                 | Check::Rpc { .. }
                 | Check::SameIp
+                | Check::IpProto(_)
+                | Check::UriLen { .. }
                 | Check::Variable { .. }
                 | Check::Lua(_)
         )

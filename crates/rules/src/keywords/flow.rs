@@ -23,11 +23,16 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 
 fn flow(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-flow";
-    if b.seen.flow {
-        return fail(M, "A signature may have only one flow option.");
-    }
-    b.seen.flow = true;
+    // A second one may add to one that says nothing of the state or of fragments.
+    let before = b.rule.checks.iter().position(|c| matches!(c, Check::Flow(_)));
     let mut f = FlowCheck::default();
+    let mut stands = FlowCheck::default();
+    if let Some(Check::Flow(old)) = before.and_then(|n| b.rule.checks.get(n)) {
+        if old.established || old.not_established || old.stateless || old.frag.is_some() {
+            return fail(M, "A signature may have only one flow option.");
+        }
+        stands = *old;
+    }
     if i.text.split(',').count() > 3 {
         return fail(M, format!("parse error, ret -1, string {}", i.text));
     }
@@ -85,7 +90,20 @@ fn flow(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             _ => return fail(M, format!("invalid flow option \"{w}\"")),
         }
     }
-    b.check(Check::Flow(f));
+    match (stands.side, f.side) {
+        (Some(a), Some(b)) if a != b => return fail(M, "two flow options of different directions"),
+        (side, None) => f.side = side,
+        _ => {}
+    }
+    match (stands.stream, f.stream) {
+        (Some(a), Some(b)) if a != b => return fail(M, "two flow options, one of the stream and one of packets"),
+        (stream, None) => f.stream = stream,
+        _ => {}
+    }
+    match before.and_then(|n| b.rule.checks.get_mut(n)) {
+        Some(check) => *check = Check::Flow(f),
+        None => b.check(Check::Flow(f)),
+    }
     Ok(())
 }
 
@@ -202,7 +220,7 @@ fn app_layer_protocol(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         None => (i.text.trim(), None),
     };
     let mode = match mode {
-        None => AppProtoMode::Direction,
+        None | Some("direction") => AppProtoMode::Direction,
         Some("final") => AppProtoMode::Final,
         Some("either") => AppProtoMode::Either,
         Some("to_server") => AppProtoMode::ToServer,

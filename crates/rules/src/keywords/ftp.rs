@@ -1,7 +1,7 @@
 //! Keywords of FTP that ask for numbers: the data connection's port and mode, whether a reply came, bounce attacks, and what
 //! a data connection is for.
 
-use super::{Keyword, Takes, number};
+use super::{Direction, Keyword, Takes, number};
 use crate::ast::{Compare, NumberTest, Which};
 use crate::builder::Input;
 use crate::error::{Fail, fail};
@@ -14,7 +14,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["ftp.dynamic_port"], Takes::Value, FTP, dynamic_port),
     Keyword::number(&["ftp.mode"], Takes::Value, FTP, mode),
     Keyword::number(&["ftp.reply_received"], Takes::Value, FTP, reply_received),
-    Keyword::number(&["ftpbounce"], Takes::Nothing, FTP, ftpbounce),
+    Keyword::number(&["ftpbounce"], Takes::Nothing, FTP, ftpbounce).only(Direction::ToServer),
 ];
 
 /// What a word asks for, as one value.

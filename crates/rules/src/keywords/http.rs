@@ -1,10 +1,10 @@
 //! HTTP: sticky buffers, the old modifiers of the same buffers, and `urilen`.
 
 use super::{Buffer, Direction, Keyword};
-use crate::ast::Check;
+use crate::ast::{Check, Compare};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
-use crate::number::compare;
+use crate::number::{compare, pair, unsigned};
 
 /// Protocols that have HTTP's buffers.
 pub(super) const HTTP: &[&str] = &["http", "http1", "http2", "doh2"];
@@ -93,7 +93,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::modifier(&["http_stat_msg"], &STAT_MSG),
     Keyword::modifier(&["http_client_body"], &REQUEST_BODY),
     Keyword::modifier(&["http_server_body"], &super::app::FILE_DATA),
-    Keyword::value(&["urilen"], urilen),
+    Keyword::value(&["urilen"], urilen).only(Direction::ToServer),
     Keyword::sticky(&["http2.header_name"], &HTTP2_HEADER_NAME),
 ];
 
@@ -118,7 +118,10 @@ fn urilen(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         Some(_) => return fail(M, format!("invalid value for urilen: \"{}\"", i.text)),
         None => (i.text.as_ref(), false),
     };
-    let Some(value) = compare(n, u64::from(u16::MAX)) else {
+    let most = u64::from(u16::MAX);
+    // Of a range with nothing between its ends the first number counts, as it does for the peer.
+    let first = || pair(n).and_then(|(a, b)| unsigned(a).filter(|&a| a <= most && unsigned(b).is_some()));
+    let Some(value) = compare(n, most).or_else(|| first().map(Compare::Equal)) else {
         return fail(M, format!("invalid value for urilen: \"{}\"", i.text));
     };
     b.check(Check::UriLen { value, raw });

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::ast::{Check, NumberTest, Which};
+use crate::ast::{Check, NumberTest, Side, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::lexer::RawOption;
@@ -102,7 +102,7 @@ pub(crate) enum Does {
     /// A check of a number of a protocol's transactions
     Number(&'static [&'static str], fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>),
     /// A check of a protocol, kept as written
-    App(&'static [&'static str], Direction),
+    App(&'static [&'static str]),
 }
 
 /// One keyword.
@@ -116,6 +116,8 @@ pub(crate) struct Keyword {
     pub(crate) negatable: bool,
     /// Feature that it needs; empty for none.
     pub(crate) feature: &'static str,
+    /// Where what it looks at exists. Of a buffer that is the buffer's own.
+    pub(crate) direction: Direction,
     pub(crate) does: Does,
 }
 
@@ -128,6 +130,7 @@ impl Keyword {
             quotes: Quotes::No,
             negatable: false,
             feature: "",
+            direction: Direction::Both,
             does: Does::Parse(parse),
         }
     }
@@ -145,6 +148,7 @@ impl Keyword {
             quotes: Quotes::No,
             negatable: false,
             feature: "",
+            direction: Direction::Both,
             does: Does::Number(protocols, parse),
         }
     }
@@ -172,6 +176,10 @@ impl Keyword {
         Keyword { negatable: true, ..self }
     }
 
+    pub(crate) const fn only(self, direction: Direction) -> Keyword {
+        Keyword { direction, ..self }
+    }
+
     pub(crate) const fn needs(self, feature: &'static str) -> Keyword {
         Keyword { feature, ..self }
     }
@@ -184,6 +192,7 @@ impl Keyword {
             quotes: Quotes::No,
             negatable: false,
             feature: buffer.feature,
+            direction: Direction::Both,
             does: Does::Select(buffer),
         }
     }
@@ -205,7 +214,8 @@ impl Keyword {
             quotes: Quotes::May,
             negatable: false,
             feature: "",
-            does: Does::App(protocols, Direction::Both),
+            direction: Direction::Both,
+            does: Does::App(protocols),
         }
     }
 }
@@ -288,11 +298,13 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
     if !keyword.feature.is_empty() && !b.ctx.available.contains(keyword.feature) {
         b.missing(&written);
     }
+    b.exists(keyword.direction);
     match keyword.does {
         Does::Parse(p) => p(b, &input),
         Does::Select(buffer) => {
             need_protocol(b, buffer.protocols, &written);
-            b.select(buffer, buffer.name)
+            let side = side(b, &input)?;
+            b.select(buffer, buffer.name, side)
         }
         Does::Modify(buffer) => {
             need_protocol(b, buffer.protocols, &written);
@@ -305,19 +317,33 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
             b.check(Check::Number { keyword: input.name, test, which });
             Ok(())
         }
-        Does::App(protocols, direction) => {
+        Does::App(protocols) => {
             need_protocol(b, protocols, &written);
             b.restrict(protocols)?;
-            match direction {
-                Direction::ToServer => b.to_server = true,
-                Direction::ToClient => b.to_client = true,
-                Direction::Both => {}
-            }
             let argument = input.text.into_owned();
             b.check(Check::Other { keyword: input.name.to_owned(), argument, negated: input.negated });
             Ok(())
         }
     }
+}
+
+/// Whether the keyword selects a buffer of both directions: a rule on transactions (`=>`) names the one that it means.
+fn may_name_side(k: &Keyword) -> bool {
+    matches!(k.does, Does::Select(buffer) if buffer.is_app() && buffer.direction == Direction::Both)
+}
+
+/// The direction that a keyword for a buffer names: `to_server` or `to_client`; none where it has no value.
+fn side(b: &mut Builder<'_>, i: &Input<'_>) -> Result<Option<Side>, Fail> {
+    let (direction, side) = match i.text.trim() {
+        "" => return Ok(None),
+        "to_client" => (Direction::ToClient, Side::ToClient),
+        "to_server" => (Direction::ToServer, Side::ToServer),
+        t => {
+            return fail(MODULE, format!("unexpected option \"{t}\" to {}: to_server or to_client", i.written));
+        }
+    };
+    b.exists(direction);
+    Ok(Some(side))
 }
 
 /// Notes a keyword as missing where none of its protocols is available.
@@ -335,7 +361,7 @@ fn argument<'a>(k: &'static Keyword, written: &'a str, o: &RawOption<'a>) -> Res
     let given = !raw.is_empty();
     let mut negated = false;
     match k.takes {
-        Takes::Nothing if o.value.is_some() => {
+        Takes::Nothing if o.value.is_some() && !may_name_side(k) => {
             return fail(MODULE, format!("unexpected option to {written} keyword: '{written}'"));
         }
         Takes::Value if !given => return Err(malformed()),

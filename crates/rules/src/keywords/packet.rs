@@ -224,7 +224,7 @@ fn ip_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             None => return fail(M, format!("Unknown protocol name: \"{name}\"")),
         }
     };
-    if b.rule.protocol != Protocol::Ip {
+    if !matches!(b.rule.protocol, Protocol::Ip | Protocol::PacketHeader) {
         return fail(
             M,
             "Signature can use ip_proto keyword only when we use alert ip, in which case the _ANY flag is set on the sig \

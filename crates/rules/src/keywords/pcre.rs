@@ -115,20 +115,9 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     };
     if p.relative && b.current.is_none() {
         let base64 = b.base64.map(|x| x.1);
-        let before = b.list(group, base64).is_some_and(|l| {
-            l.iter().any(|c| {
-                !matches!(
-                    c,
-                    BufferCheck::Bsize(_)
-                        | BufferCheck::Entropy { .. }
-                        | BufferCheck::Asn1(_)
-                        | BufferCheck::Dataset(_)
-                        | BufferCheck::DataRep(_)
-                        | BufferCheck::Lua(_)
-                        | BufferCheck::Other { .. }
-                )
-            })
-        });
+        let list = b.list(group, base64);
+        let before =
+            list.is_some_and(|l| l.iter().any(|c| matches!(c, BufferCheck::Content(_) | BufferCheck::Pcre(_))));
         if !before {
             return fail(M, "pcre with /R (relative) needs preceding match in the same buffer");
         }

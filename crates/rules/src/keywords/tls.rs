@@ -1,6 +1,6 @@
 //! Keywords of TLS besides its buffers.
 
-use super::{Buffer, Keyword, Takes, app, need_protocol, number};
+use super::{Buffer, Direction, Keyword, Takes, app, need_protocol, number};
 use crate::ast::{BufferCheck, Compare, Content, Effect, NumberTest, Which};
 use crate::builder::{Builder, Input, Last};
 use crate::error::{Fail, fail};
@@ -11,11 +11,11 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["tls.version"], Takes::Value, TLS, version),
     Keyword::number(&["ssl_version"], Takes::Value, TLS, versions),
     Keyword::number(&["ssl_state"], Takes::Value, TLS, state),
-    Keyword::number(&["tls.cert_chain_len"], Takes::Value, TLS, number::u32),
-    Keyword::number(&["tls_cert_notbefore"], Takes::Value, TLS, date),
-    Keyword::number(&["tls_cert_notafter"], Takes::Value, TLS, date),
-    Keyword::number(&["tls_cert_expired"], Takes::Nothing, TLS, is_so),
-    Keyword::number(&["tls_cert_valid"], Takes::Nothing, TLS, is_so),
+    Keyword::number(&["tls.cert_chain_len"], Takes::Value, TLS, number::u32).only(Direction::ToClient),
+    Keyword::number(&["tls_cert_notbefore"], Takes::Value, TLS, date).only(Direction::ToClient),
+    Keyword::number(&["tls_cert_notafter"], Takes::Value, TLS, date).only(Direction::ToClient),
+    Keyword::number(&["tls_cert_expired"], Takes::Nothing, TLS, is_so).only(Direction::ToClient),
+    Keyword::number(&["tls_cert_valid"], Takes::Nothing, TLS, is_so).only(Direction::ToClient),
     Keyword::quoted(&["tls.subject", "tls_subject"], literal).negatable(),
     Keyword::quoted(&["tls.issuerdn", "tls_issuerdn"], literal).negatable(),
     Keyword::quoted(&["tls.fingerprint", "tls_fingerprint"], literal).negatable(),

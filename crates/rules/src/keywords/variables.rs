@@ -148,6 +148,8 @@ fn xbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             b.rule.force_alert = false;
             return Ok(());
         }
+        // Without a side it is that of the source.
+        [a, n] => (a, n, "track ip_src", None),
         [a, n, t] => (a, n, t, None),
         [a, n, t, e] => (a, n, t, Some(e)),
         _ => return Err(invalid()),

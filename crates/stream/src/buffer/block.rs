@@ -81,6 +81,13 @@ impl Block {
             self.append(next.bytes());
         }
     }
+    /// Takes what is from offset `at` on off its end.
+    pub(super) fn split_off(&mut self, at: u64) -> Block {
+        let end = Block::of(at, self.range(at, self.end()));
+        let left = self.data.len() - end.len();
+        self.data.truncate(left);
+        end
+    }
     /// Frees what is before `floor`; whether that gave memory back.
     pub(super) fn release(&mut self, floor: u64) -> bool {
         let n = floor.saturating_sub(self.start).min(self.len() as u64);

@@ -9,8 +9,11 @@
 //! own.
 //!
 //! Bytes that a receiver has in order are final. Of early bytes a later segment may replace some, as the receiver's system
-//! decides ([`OsPolicy`]): [`owners`] knows which segment brought which. Bytes that came in a segment that the receiver may have
-//! discarded (*weak*) are replaced by those of one that it had no reason to discard, until they are acknowledged or read.
+//! decides ([`OsPolicy`]): [`owners`] knows which segment brought which.
+//!
+//! A segment that the receiver may have discarded comes with a *doubt*, a number: the larger, the more likely that is. Its bytes give
+//! way to those of a segment with less doubt until they are acknowledged, and until then they are not in order, nor is what is behind
+//! them: a receiver that discarded them still waits for them, and has what is behind them as early data.
 //!
 //! There are two kinds of offsets. *Sequence offsets* count every byte from the one after the SYN on; segments and early data are
 //! placed by them. *Stream offsets* leave out the urgent bytes that the receiver takes out; runs and readers use them. Without
@@ -18,6 +21,7 @@
 
 mod block;
 mod owners;
+mod read;
 mod urgent;
 
 use std::collections::BTreeMap;
@@ -32,6 +36,9 @@ use crate::policy::OsPolicy;
 const REGION: u64 = 256 << 10;
 /// Memory of a block of early data besides its bytes: its place in the tree, with what a tree leaves free, and that of an allocation.
 const BLOCK: u64 = 96;
+
+/// The doubt of bytes that the receiver has had no room for: those that come next are it.
+const LACKED: u8 = 200;
 
 /// What became of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +70,16 @@ pub struct StreamBuffer {
     replaces_in_order: bool,
     /// Urgent bytes, where there were any.
     urgent: Option<Box<Urgent>>,
+    /// The receiver has everything before this sequence offset.
+    acked: u64,
+    /// Sequence offsets of what came early and was put in order last, when what was missing before it came: 0 and 0 once that is
+    /// acknowledged.
+    filled: (u64, u64),
+    /// Whether that was with the segment at hand, and where it ends.
+    fills: bool,
+    fills_from: u64,
+    /// What is put in order is read at once.
+    at_once: bool,
     /// Nothing before this stream offset is taken any more.
     floor: u64,
     /// Everything before this stream offset was freed.
@@ -91,12 +108,24 @@ impl StreamBuffer {
         StreamBuffer { floats: true, ..StreamBuffer::default() }
     }
 
+    /// What is put in order is read at once, and cannot give way any more.
+    pub const fn read_at_once(&mut self) {
+        self.at_once = true;
+    }
+
+    /// A buffer in which everything before the sequence offset `next` is in order, and is not held. It is taken where it comes.
+    pub fn behind(next: u64) -> StreamBuffer {
+        StreamBuffer { next, run: Block::at(next), ..StreamBuffer::default() }
+    }
+
     /// Nothing is in order yet: the first byte expected is the one at the sequence offset `start`, and offsets count from there.
     /// Nothing that is held is before it.
     pub fn begin_at(&mut self, start: u64) {
         self.run = Block::default();
         self.floats = false;
         (self.next, self.floor, self.released) = (0, 0, 0);
+        self.acked = self.acked.saturating_sub(start);
+        self.filled = (0, 0);
         self.move_early(|at| at.saturating_sub(start));
         self.far += apart(0, self.early.first_key_value().map(|(k, _)| *k));
         self.absorb(&mut Inserted::default());
@@ -116,7 +145,7 @@ impl StreamBuffer {
             self.early_memory += run.memory() as u64 + BLOCK;
             self.early.insert(run.start, run);
         }
-        (self.next, self.floor) = (0, 0);
+        (self.next, self.floor, self.acked, self.filled) = (0, 0, 0, (0, 0));
         true
     }
 
@@ -210,14 +239,14 @@ impl StreamBuffer {
     }
 
     /// Adds the bytes of a segment at the sequence offset `start`. What is before the floor is left out. Bytes that are there
-    /// already stay, but for those that the receiver replaces: `policy` says which where they are not in order. `weak`: the receiver
-    /// may have discarded the segment.
-    pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OsPolicy, weak: bool) -> Inserted {
+    /// already stay, but for those that the receiver replaces: `policy` says which where they are not in order. `doubt`: how likely it
+    /// is that the receiver discarded the segment, 0 being not at all.
+    pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OsPolicy, doubt: u8) -> Inserted {
         // In order, and nothing came early: all there is to do for most segments.
         if start == self.next
             && self.early.is_empty()
             && self.urgent.is_none()
-            && !weak
+            && doubt == 0
             && !policy.replaces_in_order()
             && !bytes.is_empty()
         {
@@ -228,7 +257,8 @@ impl StreamBuffer {
         }
         let mut done = Inserted::default();
         self.replaces_in_order = policy.replaces_in_order();
-        let segment = Segment { start, end: start + bytes.len() as u64, weak };
+        let segment = Segment { start, end: start + bytes.len() as u64, doubt };
+        (self.fills, self.fills_from) = (false, segment.end);
         let from = start.max(self.sequence_of(self.floor));
         if from >= segment.end {
             return done;
@@ -285,7 +315,8 @@ impl StreamBuffer {
                 done.different = true;
             }
             if !self.owners.is_empty() {
-                self.owners.contest(at + shift, stop + shift, segment, policy, &mut |a, b| {
+                let rules = (policy, self.next);
+                self.owners.contest(at + shift, stop + shift, segment, rules, &mut |a, b| {
                     copy(run.range_mut(a - shift, b - shift), between(bytes, from, a, b));
                 });
                 if !self.replaces_in_order {
@@ -347,7 +378,7 @@ impl StreamBuffer {
         if !self.early.is_empty() {
             self.overlap_early(from, bytes, segment, policy, done);
         }
-        let owned = segment.weak || policy.replaces();
+        let owned = segment.doubt > 0 || policy.replaces();
         let mut at = from;
         while at < end {
             let before = self.early.range(..=at).next_back().map(|(k, b)| (*k, b.end()));
@@ -365,21 +396,23 @@ impl StreamBuffer {
                 Some(b) => b.1,
             };
             self.far = (self.far + apart(ends, Some(at)) + apart(stop, behind)).saturating_sub(apart(ends, behind));
-            if at == self.next {
+            if at == self.next && segment.doubt == 0 {
                 self.append(at, part, done);
-                if segment.weak || policy.replaces_in_order() {
-                    self.owners.note(at, stop, segment);
+                if policy.replaces_in_order() {
+                    self.owners.note(at, stop, segment, self.next);
                 }
                 self.absorb(done);
                 at = stop.max(self.next);
                 continue;
             }
             if owned {
-                self.owners.note(at, stop, segment);
+                self.owners.note(at, stop, segment, self.next);
             }
             self.put_early(at, part, before, behind.filter(|b| *b == stop));
             at = stop;
         }
+        // What was waiting there has no doubt any more, or was acknowledged before it was seen.
+        self.absorb(done);
         self.regions_seen = self.regions_seen.max(u16::try_from(self.far + 1).unwrap_or(u16::MAX));
     }
 
@@ -395,8 +428,8 @@ impl StreamBuffer {
         if !done.overlap || self.owners.is_empty() {
             return;
         }
-        let Self { owners, early, .. } = self;
-        owners.contest(from, end, segment, policy, &mut |a, b| {
+        let Self { owners, early, next, .. } = self;
+        owners.contest(from, end, segment, (policy, *next), &mut |a, b| {
             let mut at = a;
             while at < b
                 && let Some((_, block)) = early.range_mut(..=at).next_back().filter(|(_, b)| b.end() > at)
@@ -447,131 +480,102 @@ impl StreamBuffer {
         self.next = end;
     }
 
-    /// Adds the early data that is in order now.
+    /// Adds the early data that is in order now: up to the first byte that came with a doubt, and was not acknowledged.
     fn absorb(&mut self, done: &mut Inserted) {
         while let Some(entry) = self.early.first_entry().filter(|e| *e.key() == self.next) {
-            let (at, block) = entry.remove_entry();
+            let (at, end) = (*entry.key(), entry.get().end());
+            let stop = self.owners.first_doubtful(at.max(self.acked), end).clamp(at, end);
+            if stop == at {
+                return;
+            }
+            let mut block = entry.remove();
             self.early_memory = self.early_memory.saturating_sub(block.memory() as u64 + BLOCK);
             if !self.replaces_in_order && !self.owners.is_empty() {
-                self.owners.in_order(at, block.end());
+                self.owners.in_order(at, stop);
             }
-            self.append(at, block.bytes(), done);
+            self.append(at, block.range(at, stop), done);
+            // What the segment at hand replaced came with it.
+            let from = at.max(self.fills_from);
+            if from < stop {
+                let begins = if self.fills && self.filled.1 == from { self.filled.0 } else { from };
+                (self.filled, self.fills) = ((begins, stop), true);
+            }
+            if stop < end {
+                block.release(stop);
+                self.early_memory += block.memory() as u64 + BLOCK;
+                self.early.insert(stop, block);
+                return;
+            }
         }
     }
 
-    /// The receiver has everything before the stream offset `acked`: holes before that are given up, and what is behind them is in
-    /// order. Bytes before it cannot be replaced any more. Returns whether weak segments were among those.
+    /// The receiver has everything before the sequence offset `acked`: holes before that are given up, and what is behind them is in
+    /// order. Bytes before it cannot be replaced any more. Returns whether some of those came with a doubt.
     pub fn acknowledge(&mut self, acked: u64) -> bool {
-        while let Some((&at, _)) = self.early.first_key_value()
-            && self.stream_of(at) <= acked
-        {
-            self.skip_to(at);
+        self.acked = self.acked.max(acked);
+        if self.filled.1 > 0 {
+            self.lacks(acked);
         }
-        !self.owners.is_empty() && self.owners.settle(self.sequence_of(acked))
+        let doubtful = !self.owners.is_empty() && self.owners.settle(acked);
+        while let Some((&at, _)) = self.early.first_key_value().filter(|(at, _)| **at <= acked) {
+            if at == self.next && self.owners.first_doubtful(at, at + 1) == at {
+                break;
+            }
+            self.skip_to(at);
+            // What was missing before it did not come here: the receiver had it, and said so when it liked.
+            self.filled = (0, 0);
+        }
+        doubtful
+    }
+
+    /// A receiver acknowledges early data as soon as what was missing before it comes. One that says that it expects a byte of that
+    /// after all had no room for it, and waits for it to come again.
+    #[cold]
+    fn lacks(&mut self, acked: u64) {
+        let (from, to) = std::mem::take(&mut self.filled);
+        if acked < from {
+            self.filled = (from, to);
+        }
+        let place = self.stream_of(acked);
+        if !(from..to).contains(&acked)
+            || self.acked > acked
+            || self.at_once
+            || self.replaces_in_order
+            || self.urgent.is_some()
+            || place < self.run.start.max(self.floor)
+        {
+            return;
+        }
+        let block = self.run.split_off(place);
+        self.owners.settle(to);
+        self.owners.note(acked, to, Segment { start: acked, end: to, doubt: LACKED }, acked);
+        self.early_memory += block.memory() as u64 + BLOCK;
+        self.early.insert(acked, block);
+        self.next = acked;
     }
 
     /// Nothing more will come: what is early counts as in order, holes are given up.
     pub fn finish(&mut self) {
+        self.acked = u64::MAX;
         while let Some((&at, _)) = self.early.first_key_value() {
             self.skip_to(at);
         }
+        self.acked = self.next;
+        self.filled = (0, 0);
     }
 
-    /// Goes on with the early data at `at`, the first there is.
+    /// Goes on with the early data at `at`, the first there is, as far as it is in order but for a hole before it.
     fn skip_to(&mut self, at: u64) {
-        self.far = self.far.saturating_sub(apart(self.next, Some(at)));
-        let start = self.stream_of(at);
-        let before = std::mem::replace(&mut self.run, Block::at(start));
-        if before.len() > 0 {
-            self.older.push(before);
+        if at > self.next {
+            self.far = self.far.saturating_sub(apart(self.next, Some(at)));
+            let start = self.stream_of(at);
+            let before = std::mem::replace(&mut self.run, Block::at(start));
+            if before.len() > 0 {
+                self.older.push(before);
+            }
+            self.next = at;
         }
-        self.next = at;
         self.absorb(&mut Inserted::default());
-    }
-
-    /// The bytes from the stream offset `at` on that are there without a hole, up to `limit`; empty where there are none. Of early
-    /// bytes there may be more behind them.
-    #[inline]
-    pub fn contiguous(&self, at: u64, limit: u64) -> &[u8] {
-        if self.older.is_empty() {
-            if at < self.run.end() {
-                return if self.run.start <= at && at < limit { self.run.range(at, limit) } else { &[] };
-            }
-            if self.early.is_empty() {
-                return &[];
-            }
-        }
-        if at < limit { self.contiguous_elsewhere(at, limit) } else { &[] }
-    }
-
-    fn contiguous_elsewhere(&self, at: u64, limit: u64) -> &[u8] {
-        if at < self.run.end() {
-            let run = self.run_at(self.run_ending_after(at));
-            return if run.start <= at { run.range(at, limit) } else { &[] };
-        }
-        let (from, to) = (self.sequence_of(at), self.sequence_of(limit));
-        match self.early.range(..=from).next_back() {
-            Some((_, b)) if b.end() > from => b.range(from, to),
-            _ => &[],
-        }
-    }
-
-    /// Stream offset of the first byte held at or after `at`.
-    #[inline]
-    pub fn next_at(&self, at: u64) -> Option<u64> {
-        if self.older.is_empty() {
-            if at < self.run.end() && self.run.len() > 0 {
-                return Some(self.run.start.max(at));
-            }
-            if self.early.is_empty() {
-                return None;
-            }
-        }
-        self.next_at_elsewhere(at)
-    }
-
-    fn next_at_elsewhere(&self, at: u64) -> Option<u64> {
-        if at < self.run.end() {
-            let run = self.run_at(self.run_ending_after(at));
-            if run.len() > 0 {
-                return Some(run.start.max(at));
-            }
-        }
-        let from = self.sequence_of(at);
-        let holds = self.early.range(..=from).next_back().is_some_and(|(_, b)| b.end() > from);
-        if holds {
-            return Some(at);
-        }
-        self.early.range(from..).next().map(|(k, _)| self.stream_of(*k))
-    }
-
-    /// Start of the data in order without a hole that holds the byte before the stream offset `at`; `at` where there is none.
-    pub fn start_of(&self, at: u64) -> u64 {
-        let i = self.older.partition_point(|b| b.end() < at);
-        let run = self.run_at(i);
-        if run.start <= at && at <= run.end() { run.start } else { at }
-    }
-
-    /// Appends early bytes to `out`: those from sequence offset `start` to `end`, which are all there, with at most `around` that
-    /// are there without a hole before them, and as many behind. Returns the stream offset of the first.
-    pub fn early_around(&self, start: u64, end: u64, around: u64, out: &mut Vec<u8>) -> u64 {
-        let low = start.saturating_sub(around);
-        let high = end.saturating_add(around);
-        let mut from = start;
-        while from > low
-            && let Some((_, b)) = self.early.range(..from).next_back().filter(|(_, b)| b.end() >= from)
-        {
-            from = b.start.max(low);
-        }
-        let mut at = from;
-        while at < high
-            && let Some((_, b)) = self.early.range(..=at).next_back().filter(|(_, b)| b.end() > at)
-        {
-            let stop = b.end().min(high);
-            out.extend_from_slice(b.range(at, stop));
-            at = stop;
-        }
-        self.stream_of(from)
     }
 
     /// Data of before the stream offset `floor`, and of what is in order, counts as decided: it is not taken any more, nor replaced.
@@ -607,91 +611,6 @@ impl StreamBuffer {
     pub fn shrink(&mut self) {
         self.older.iter_mut().for_each(Block::shrink);
         self.run.shrink();
-    }
-
-    /// Calls `each` with every stretch that is held of the `len` bytes at the sequence offset `start`: where in them it begins, and
-    /// what is held.
-    fn held<'a>(&'a self, start: u64, len: usize, each: &mut dyn FnMut(usize, &'a [u8])) {
-        let end = start + len as u64;
-        let mut at = start;
-        while at < end.min(self.next) {
-            let taken = self.urgent.as_ref().and_then(|u| u.next_taken(at)).filter(|t| *t < end);
-            let stop = taken.unwrap_or(end).min(self.next);
-            let place = self.stream_of(at);
-            let to = place + (stop - at);
-            for i in self.run_ending_after(place)..=self.older.len() {
-                let run = self.run_at(i);
-                let a = run.start.max(place);
-                let bytes = run.range(a, to);
-                if a < to && !bytes.is_empty() {
-                    each((at + (a - place) - start) as usize, bytes);
-                }
-            }
-            at = if taken == Some(stop) { stop + 1 } else { stop };
-        }
-        let from = at.max(self.next);
-        if from >= end || self.early.is_empty() {
-            return;
-        }
-        let first = self.early.range(..=from).next_back().filter(|(_, b)| b.end() > from);
-        for block in first.into_iter().map(|(_, b)| b).chain(self.early.range(from + 1..end).map(|(_, b)| b)) {
-            let a = block.start.max(from);
-            each((a - start) as usize, block.range(a, end));
-        }
-    }
-
-    /// How many of `bytes`, at the sequence offset `start`, are held, and whether all that are held are the same.
-    pub fn compare(&self, start: u64, bytes: &[u8]) -> (usize, bool) {
-        let (mut count, mut same) = (0, true);
-        self.held(start, bytes.len(), &mut |at, held| {
-            count += held.len();
-            same &= bytes.get(at..at + held.len()) == Some(held);
-        });
-        (count, same)
-    }
-
-    /// Replaces `bytes`, at the sequence offset `start`, by what is held of them. Whether that changed some.
-    pub fn rewrite(&self, start: u64, bytes: &mut [u8]) -> bool {
-        let mut changed = false;
-        self.held(start, bytes.len(), &mut |at, held| {
-            if let Some(to) = bytes.get_mut(at..at + held.len())
-                && to != held
-            {
-                to.copy_from_slice(held);
-                changed = true;
-            }
-        });
-        changed
-    }
-
-    /// Appends everything held from the stream offset `from` to `to` to `out`, what was freed left out, holes as `[n bytes missing]`,
-    /// until `out` is `max` long.
-    pub fn with_gaps(&self, from: u64, to: u64, max: usize, out: &mut Vec<u8>) {
-        let mut at = from.max(self.released);
-        let runs = self.older.iter().chain([&self.run]).map(|b| (b.start, b));
-        let early = self.early.values().map(|b| (self.stream_of(b.start), b));
-        for (start, b) in runs.chain(early).filter(|(_, b)| b.len() > 0) {
-            let (a, z) = (start.max(at), (start + b.len() as u64).min(to));
-            if a >= z {
-                continue;
-            }
-            if out.len() >= max {
-                break;
-            }
-            if a > at {
-                out.extend_from_slice(format!("[{} bytes missing]", a - at).as_bytes());
-            }
-            let room = max.saturating_sub(out.len());
-            let shift = b.start - start;
-            let data = b.range(a + shift, z + shift);
-            out.extend_from_slice(data.get(..room).unwrap_or(data));
-            at = z;
-        }
-        // Where something came behind it, what is missing at the end is a hole like any other.
-        if at < to && to <= self.end() && out.len() < max {
-            out.extend_from_slice(format!("[{} bytes missing]", to - at).as_bytes());
-        }
-        out.truncate(max);
     }
 }
 

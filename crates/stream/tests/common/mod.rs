@@ -23,6 +23,8 @@ pub(crate) struct Pkt {
     pub(crate) ttl: u8,
     /// The IPv4 header's checksum is wrong.
     pub(crate) broken: bool,
+    /// Options as they are in the header, which cannot all be read.
+    pub(crate) unreadable: Vec<u8>,
 }
 
 pub(crate) fn pkt(to: Direction, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Pkt {
@@ -39,6 +41,7 @@ pub(crate) fn pkt(to: Direction, flags: u8, seq: u32, ack: u32, payload: &[u8]) 
         time: 1000,
         ttl: 64,
         broken: false,
+        unreadable: Vec::new(),
     }
 }
 
@@ -64,6 +67,16 @@ impl Bench {
     }
 
     pub(crate) fn send(&mut self, p: &Pkt) -> Outcome {
+        self.deliver(p, true).1
+    }
+
+    /// Sends a packet that goes the way `p` says once its connection was resumed, and says whether that is one of the client: a session
+    /// may have been picked up the other way round.
+    pub(crate) fn resumes(&mut self, p: &Pkt) -> Option<bool> {
+        self.deliver(p, false).0
+    }
+
+    fn deliver(&mut self, p: &Pkt, whose: bool) -> (Option<bool>, Outcome) {
         let mut bytes = vec![0u8; 40];
         (bytes[0], bytes[8]) = (0x45, p.ttl);
         bytes[24..28].copy_from_slice(&p.seq.to_be_bytes());
@@ -72,7 +85,9 @@ impl Bench {
         bytes[33] = p.flags;
         bytes[34..36].copy_from_slice(&p.window.to_be_bytes());
         bytes[38..40].copy_from_slice(&p.urgent.to_be_bytes());
+        bytes.extend_from_slice(&p.unreadable);
         bytes.extend_from_slice(&p.payload);
+        let header_len = 20 + p.unreadable.len();
         let frame = Frame {
             data: &bytes,
             wire_len: bytes.len() as u32,
@@ -82,9 +97,10 @@ impl Bench {
         };
         let mut packet = Packet::new(&frame);
         packet.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
-        packet.l4 = L4::Tcp { offset: 20, header_len: 20 };
+        packet.l4 = L4::Tcp { offset: 20, header_len: header_len as u8 };
+        packet.invalid = !p.unreadable.is_empty();
         packet.proto = 6;
-        packet.payload = (40, p.payload.len() as u32);
+        packet.payload = (20 + header_len as u32, p.payload.len() as u32);
         packet.tcp_options = p.options;
         // Of a broken packet only the IPv4 header's checksum is wrong; those of all others count as right.
         let checksum = packet.tcp_checksum().unwrap();
@@ -93,14 +109,13 @@ impl Bench {
         packet.data = &bytes;
         packet.ignore_checksums = !p.broken;
         let print = FlowPrint { hash: 7, second: p.to == ToClient };
-        if let Some(of_client) = self.engine.resume(&mut self.session, &packet, print) {
-            assert_eq!(of_client, p.to == ToServer);
-        }
+        let of_client = self.engine.resume(&mut self.session, &packet, print);
+        assert!(!whose || of_client.is_none_or(|c| c == (p.to == ToServer)));
         let out = self.engine.process(&mut self.session, &packet, p.to, std::mem::take(&mut self.fresh));
         if let Some(s) = &mut self.session {
             self.engine.account(s);
         }
-        out
+        (of_client, out)
     }
 
     /// The flow is silent for longer than flows live.

@@ -1,0 +1,198 @@
+//! What the sender sent in which order, as far as it matters to what a sensor can know of it.
+
+use crate::conversation::{Opt, Segment, flag};
+
+/// A segment of the sender. Places are those of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Where its data begins, and one past its last byte.
+    pub data: (i64, i64),
+    /// Version of its content.
+    pub version: u8,
+    /// Whether data before it was missing, as far as what surely arrived goes.
+    pub early: bool,
+    /// Whether it was early when it came, though what was missing may have come since.
+    pub waited: bool,
+    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, or as
+    /// it came in fragments.
+    pub doubtful: bool,
+    /// Whether it, or a fragment of it, passed the engine and did not arrive.
+    pub lost: bool,
+    /// Whether it came in fragments.
+    pub fragments: bool,
+    /// Whether it reaches beyond all that the host had offered.
+    pub beyond: bool,
+    /// Whether it acknowledges something older than its receiver has.
+    pub old_ack: bool,
+    /// Whether its timestamp is older than another that was sent before.
+    pub old_time: bool,
+    /// The byte that its urgent pointer points at.
+    pub urgent: Option<i64>,
+    /// Whether something was missing before its end.
+    pub fin_early: bool,
+    /// TCP flags.
+    pub flags: u8,
+}
+
+impl Sent {
+    /// Whether it has data at a place.
+    pub const fn covers(&self, place: i64) -> bool {
+        self.data.0 <= place && place < self.data.1
+    }
+}
+
+/// What was sent so far.
+#[derive(Debug, Clone, Default)]
+pub struct Course {
+    /// The segments, oldest first.
+    pub sent: Vec<Sent>,
+    /// Places that are said differently by two segments, where a host may have either: something before them was missing when they
+    /// came, or was discarded.
+    pub contested: Vec<(i64, i64)>,
+    /// One past the furthest byte that the host has offered to take.
+    edge: Option<i64>,
+    /// The furthest byte that the host said it expects.
+    acked: i64,
+    /// The latest timestamp.
+    time: Option<i64>,
+}
+
+impl Course {
+    /// The host says that it expects the byte at this place, and has room for so many from there on.
+    pub fn offered(&mut self, place: i64, window: i64) {
+        self.acked = self.acked.max(place);
+        self.edge = Some(self.edge.map_or(place + window, |e| e.max(place + window)));
+    }
+
+    /// The first byte that is missing, of what surely arrived.
+    fn next(&self) -> i64 {
+        let mut next = 0;
+        let sure = || self.sent.iter().filter(|o| !o.early && !o.lost && !o.doubtful);
+        while let Some(end) = sure().filter(|o| o.data.0 <= next && o.data.1 > next).map(|o| o.data.1).max() {
+            next = end;
+        }
+        next
+    }
+
+    /// Notes a segment that is sent.
+    pub fn note(&mut self, s: &Segment) {
+        let start = s.at + i64::from(s.has(flag::SYN));
+        let end = start + i64::from(s.len);
+        let time = s.options.iter().rev().find_map(|o| if let Opt::Time(n, _) = o { Some(*n) } else { None });
+        let lost = s.lost || s.pieces.iter().any(|p| p.lost);
+        let next = self.next();
+        let early = start > next;
+        let old_time = time.zip(self.time).is_some_and(|(now, before)| now < before);
+        let unreadable = s.options.iter().any(|o| matches!(o, Opt::Raw(_))) || s.offset.is_some();
+        let fragments = !s.pieces.is_empty();
+        let doubtful = s.ack != 0 || !s.has(flag::ACK) || old_time || unreadable || fragments;
+        let urgent = s.has(flag::URG).then(|| s.at + i64::from(s.urgent.saturating_sub(1)));
+        let new = Sent {
+            data: (start, end),
+            version: s.version,
+            early,
+            waited: early,
+            doubtful,
+            lost,
+            fragments,
+            beyond: self.edge.is_some_and(|edge| end > edge),
+            old_ack: s.ack < 0,
+            old_time,
+            urgent,
+            fin_early: start > next,
+            flags: s.flags,
+        };
+        self.time = self.time.max(time);
+        if s.len > 0 {
+            let overlaps = |o: &&Sent| o.data.0 < end && start < o.data.1 && o.data.1 > next && o.version != s.version;
+            for o in self.sent.iter().filter(overlaps).filter(|o| early || o.early) {
+                self.contested.push((o.data.0.max(start), o.data.1.min(end)));
+            }
+            // A host may have had no room for what was early, and has not said that it has it.
+            let waited = |o: &&Sent| o.waited && o.data.0 < end && start < o.data.1 && o.version != s.version;
+            let noted = |o: &&Sent| (early || o.early) && o.data.1 > next;
+            for o in self.sent.iter().filter(waited).filter(|o| o.data.1 > self.acked && !noted(o)) {
+                self.contested.push((o.data.0.max(start).max(self.acked), o.data.1.min(end)));
+            }
+        }
+        self.sent.push(new);
+        // What was early is in place now.
+        let mut next = next.max(if early || lost || doubtful { next } else { end });
+        for _ in 0..self.sent.len() {
+            let waits = |o: &&mut Sent| o.early && !o.lost && !o.doubtful && o.data.0 <= next && o.data.1 > next;
+            let Some(o) = self.sent.iter_mut().find(waits) else { break };
+            (o.early, next) = (false, o.data.1);
+        }
+    }
+
+    /// Whether two segments say a place differently that a host may both discard.
+    pub fn doubtful_at(&self, place: i64) -> bool {
+        let mut versions = self.sent.iter().filter(|s| s.covers(place) && s.doubtful && !s.lost).map(|s| s.version);
+        versions.next().is_some_and(|first| versions.any(|v| v != first))
+    }
+
+    /// Whether one of these segments has data at a place.
+    pub fn any_at(&self, place: i64, which: impl Fn(&Sent) -> bool) -> bool {
+        self.sent.iter().any(|s| s.covers(place) && which(s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(at: i64, len: u16, version: u8) -> Segment {
+        Segment { at, len, version, ..Segment::default() }
+    }
+
+    fn course(all: &[Segment]) -> Course {
+        let mut c = Course::default();
+        c.offered(0, 1000);
+        all.iter().for_each(|s| c.note(s));
+        c
+    }
+
+    #[test]
+    fn what_a_host_may_have_either_way() {
+        // In order, and then again.
+        assert_eq!(course(&[segment(0, 10, 0), segment(5, 10, 1)]).contested, []);
+        // Early, and then again.
+        assert_eq!(course(&[segment(5, 10, 0), segment(0, 10, 1)]).contested, [(5, 10)]);
+        // Behind one that a host discards, or that did not arrive.
+        let at_start = Segment { ack: 1, ..segment(0, 2, 0) };
+        let discarded = || Segment { flags: 0, ..segment(5, 2, 0) };
+        let lost = Segment { lost: true, ..segment(0, 2, 0) };
+        for first in [at_start, lost] {
+            assert_eq!(course(&[first, segment(2, 1, 1), segment(0, 4, 0)]).contested, [(2, 3)]);
+        }
+        // It was early, and is in order when it comes again: the host has said that it has it, or has not.
+        let mut c = course(&[segment(5, 5, 0), segment(0, 5, 0)]);
+        c.offered(10, 1000);
+        c.note(&segment(5, 5, 1));
+        assert_eq!(c.contested, []);
+        assert_eq!(course(&[segment(5, 5, 0), segment(0, 5, 0), segment(5, 5, 1)]).contested, [(5, 10)]);
+        // A doubtful one does not make what is behind it be in order.
+        let mut c = course(&[segment(0, 5, 0), discarded(), segment(7, 2, 0)]);
+        assert_eq!(c.next(), 5);
+        c.note(&segment(5, 2, 0));
+        assert_eq!(c.next(), 9);
+        // One that is in order says otherwise: that is for the engine to know. Two of which either may be taken are not.
+        let mut c = course(&[segment(0, 5, 0), discarded(), segment(5, 2, 1)]);
+        assert_eq!((c.contested.len(), c.doubtful_at(5)), (0, false));
+        c.note(&Segment { ack: -1, ..segment(5, 1, 2) });
+        assert_eq!((c.doubtful_at(5), c.doubtful_at(6)), (true, false));
+    }
+
+    #[test]
+    fn what_is_odd_of_a_segment() {
+        let time = |n| Segment { options: vec![Opt::Time(n, None)], ..segment(0, 1, 0) };
+        let c = course(&[time(5), time(4), time(5)]);
+        assert_eq!(c.sent.iter().map(|s| s.old_time).collect::<Vec<_>>(), [false, true, false]);
+        let c = course(&[segment(990, 10, 0), segment(990, 11, 0)]);
+        assert_eq!(c.sent.iter().map(|s| s.beyond).collect::<Vec<_>>(), [false, true]);
+        let urgent = |urgent| Segment { flags: flag::ACK | flag::URG, urgent, ..segment(7, 1, 0) };
+        let c = course(&[urgent(0), urgent(1), urgent(3)]);
+        assert_eq!(c.sent.iter().map(|s| s.urgent).collect::<Vec<_>>(), [Some(7), Some(7), Some(9)]);
+        assert!(c.any_at(7, |s| s.urgent == Some(9)) && !c.any_at(8, |_| true));
+    }
+}

@@ -1,0 +1,109 @@
+//! What cannot be known beside the wire: the reasons, each with the condition that a conversation has to meet.
+
+use crate::conversation::flag;
+use crate::play::Outcome;
+use crate::seen::{Difference, How, TOGETHER};
+
+/// Which fragments a host has, and had when the others came, by the event that says so.
+const FRAGMENTS: &[(&str, &str)] = &[
+    ("ipv4.frag_again", "fragment lost behind the sensor"),
+    ("ipv6.frag_again", "fragment lost behind the sensor"),
+    ("ipv4.frag_late", "fragment at the time at which others are forgotten"),
+    ("ipv6.frag_late", "fragment at the time at which others are forgotten"),
+    ("ipv4.frag_ignored", "fragments that make no sense"),
+    ("ipv6.frag_ignored", "fragments that make no sense"),
+    ("ipv4.frag_overlap", "fragments that overlap"),
+    ("ipv6.frag_overlap", "fragments that overlap"),
+];
+/// Which of two versions of a segment arrived is not seen where one is lost behind the sensor; nor is whether an urgent pointer did.
+const LOST: &str = "segment lost behind the sensor";
+/// Of two versions that a host may both discard the likelier one is kept.
+const DOUBTFUL: &str = "both versions are doubtful";
+/// Linux looks at how old the acknowledgment of data is only off its fast path, which data takes as memory is there.
+const ACK: &str = "acknowledgment that is too old";
+/// An urgent byte that the next urgent pointer goes past is taken out where its application has read up to it by then.
+const URGENT: &str = "urgent byte that was passed over";
+/// Which of two versions of early data Linux keeps depends on whether it could put the first together with what was beside it, which
+/// its memory decides.
+const EARLY: &str = "early segments that disagree";
+/// Whether a host takes a segment that reaches beyond its window depends on what its application has read, and on its kernel.
+const BEYOND: &str = "segment beyond the window";
+/// The events that say so.
+const OUT_OF_WINDOW: &[&str] = &[
+    "3whs_wrong_seq_wrong_ack",
+    "est_packet_out_of_window",
+    "fin_out_of_window",
+    "closewait_ack_out_of_window",
+    "closewait_fin_out_of_window",
+    "fin1_ack_wrong_seq",
+    "fin1_fin_wrong_seq",
+    "fin2_ack_wrong_seq",
+    "fin2_fin_wrong_seq",
+    "closing_ack_wrong_seq",
+    "lastack_ack_wrong_seq",
+    "timewait_ack_wrong_seq",
+];
+/// Linux reads data behind a FIN that came early as if that took no number, where it could put both together in its memory.
+const FIN: &str = "data behind an early FIN";
+/// Data of the second of two different SYNs is not kept; where the first is lost the host may take it.
+const LOST_SYN: &str = "SYN lost behind the sensor";
+
+/// Why nobody beside the wire can know of a difference, where that is so: an event says so, or the packets themselves.
+pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
+    let has = |e: &str| out.events.contains(&e);
+    let course = &out.course;
+    // Urgent bytes that were taken out before it do not count in what the application reads.
+    let urgent = course.sent.iter().filter(|s| s.urgent.is_some()).count() as i64;
+    let first = d.at as i64 + out.first;
+    let places = || first..=first + urgent;
+    let reached = |place: i64| place <= first + urgent;
+    let at = |which: &dyn Fn(&crate::course::Sent) -> bool| places().any(|p| course.any_at(p, which));
+    let apart = d.how == How::Apart;
+    let other = matches!(d.how, How::Other | How::OtherByParser | How::Apart);
+    let differs = other && has("reassembly_overlap_different_data");
+    let fragmented = out.datagrams || apart || at(&|s| s.fragments);
+    if let Some(f) = FRAGMENTS.iter().find(|f| fragmented && has(f.0)) {
+        return Some(f.1);
+    }
+    let fins = || course.sent.iter().filter(|s| s.flags & flag::FIN != 0 && s.fin_early && !s.lost);
+    if has("data_after_fin") && fins().any(|s| reached(s.data.1)) {
+        return Some(FIN);
+    }
+    let arrived = || course.sent.iter().filter(|s| !s.lost).filter_map(|s| s.urgent);
+    if out.lazy && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
+        return Some(URGENT);
+    }
+    let lost = || course.sent.iter().filter(|s| s.lost);
+    let pointer_lost = lost().any(|s| s.urgent.is_some_and(reached));
+    if pointer_lost || arrived().any(|p| reached(p) && lost().any(|s| s.covers(p))) {
+        return Some(LOST);
+    }
+    if differs && at(&|s| s.lost) {
+        return Some(LOST);
+    }
+    let together = if apart { TOGETHER as i64 } else { 0 };
+    if differs && course.contested.iter().any(|c| places().any(|p| (c.0..c.1 + together).contains(&p))) {
+        return Some(EARLY);
+    }
+    if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs) {
+        return Some(BEYOND);
+    }
+    if differs && places().any(|p| course.doubtful_at(p)) {
+        return Some(DOUBTFUL);
+    }
+    // Its timestamp is noted where its data is taken.
+    let noted = || course.sent.iter().any(|s| s.old_ack && !s.lost) && at(&|s| s.old_time);
+    if at(&|s| s.old_ack) || noted() {
+        return Some(ACK);
+    }
+    // A reset and a SYN were seen that did not arrive: the connection goes on in another flow.
+    let resets = course.sent.iter().position(|s| s.lost && s.flags & flag::RST != 0);
+    let syn = |s: &crate::course::Sent| s.flags & (flag::SYN | flag::RST) == flag::SYN;
+    if resets.is_some_and(|at| course.sent.iter().skip(at).any(syn)) {
+        return Some(LOST);
+    }
+    if lost().any(|s| s.flags & flag::SYN != 0) && has("3whs_synack_with_wrong_ack") {
+        return Some(LOST_SYN);
+    }
+    None
+}

@@ -1,0 +1,524 @@
+//! Segments that a host may discard, and what comes in their place or behind them: conversations that were held with Linux 6.18, and
+//! what it read.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Bench, Pkt, events, pkt};
+use margay_flow::Direction;
+use margay_packet::tcp::flag::*;
+use margay_stream::{FlowPrint, OsPolicy, StreamConfig};
+
+use Direction::{ToClient, ToServer};
+
+/// Data of the client: what it sends next has sequence number 1001.
+fn client(seq: u32, payload: &[u8]) -> Pkt {
+    pkt(ToServer, PSH | ACK, seq, 5001, payload)
+}
+
+/// An acknowledgment of the server.
+fn acks(ack: u32) -> Pkt {
+    pkt(ToClient, ACK, 5001, ack, b"")
+}
+
+fn acking(ack: u32, p: Pkt) -> Pkt {
+    Pkt { ack, ..p }
+}
+
+fn stamped(value: u32, mut p: Pkt) -> Pkt {
+    p.options.timestamp = Some((value, 0));
+    p
+}
+
+fn linux() -> StreamConfig {
+    let mut config = StreamConfig::default();
+    config.os_policies.default = OsPolicy::Linux;
+    config
+}
+
+/// What comes behind a segment that a host discards is early for the host, and what it discarded comes again.
+#[test]
+fn behind_what_a_host_discards() {
+    let odd = |p: Pkt| acking(5101, p);
+    let broken = |p: Pkt| Pkt { broken: true, ..p };
+    let late = |p: Pkt| Pkt { ttl: 3, ..p };
+    for (name, discarded) in
+        [("acknowledgment", &odd as &dyn Fn(Pkt) -> Pkt), ("checksum", &broken), ("fewer hops", &late)]
+    {
+        // One that begins before the early one says what is read.
+        let mut b = Bench::connected(linux());
+        b.send(&discarded(client(1001, b"xx")));
+        b.send(&client(1003, b"Y"));
+        b.send(&client(1001, b"abcd"));
+        b.send(&acks(1005));
+        assert_eq!(b.read(ToServer, false), "abcd", "{name}");
+        // The same, where the one that is discarded is early as well.
+        let mut b = Bench::connected(linux());
+        b.send(&discarded(client(1004, b"xxx")));
+        b.send(&client(1006, b"Y"));
+        b.send(&client(1001, b"abc"));
+        b.send(&client(1004, b"def"));
+        b.send(&acks(1007));
+        assert_eq!(b.read(ToServer, false), "abcdef", "{name}");
+        // It was taken: the host says so.
+        let mut b = Bench::connected(linux());
+        b.send(&discarded(client(1001, b"xx")));
+        b.send(&acks(1003));
+        b.send(&client(1003, b"Y"));
+        b.send(&client(1001, b"abcd"));
+        b.send(&acks(1005));
+        assert_eq!(b.read(ToServer, false), "xxYd", "{name}");
+        // Half of it was, for the rest came before.
+        let mut b = Bench::connected(linux());
+        b.send(&discarded(client(1001, b"xxxx")));
+        b.send(&client(1005, b"yy"));
+        b.send(&acks(1003));
+        assert_eq!(b.read(ToServer, false), "xx", "{name}");
+        b.send(&client(1003, b"ab"));
+        b.send(&acks(1007));
+        assert_eq!(b.read(ToServer, false), "abyy", "{name}");
+        // Nothing else ever comes.
+        let mut b = Bench::connected(linux());
+        b.send(&discarded(client(1001, b"xx")));
+        b.send(&client(1003, b"Y"));
+        assert_eq!(b.read(ToServer, false), "", "{name}");
+        b.session().finish_streams();
+        assert_eq!(b.read(ToServer, true), "xxY", "{name}");
+    }
+}
+
+/// An urgent pointer to a byte of a segment that the host discarded counts: the byte is not there yet.
+#[test]
+fn an_urgent_byte_that_was_discarded_before() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello "));
+    b.send(&acking(5101, client(1007, b"x")));
+    b.send(&Pkt { flags: URG | ACK, ..client(1007, b"ab") });
+    b.send(&acks(1009));
+    assert_eq!(b.read(ToServer, false), "hello b");
+}
+
+/// Of two segments that may both be discarded the one counts for which that is less likely, and of two for the same reason the first.
+#[test]
+fn two_doubts() {
+    let few_hops = |p: Pkt| Pkt { ttl: 3, ..p };
+    let odd = |p: Pkt| acking(5101, p);
+    for first in [true, false] {
+        let mut b = Bench::connected(linux());
+        let both = [few_hops(client(1001, b"ATTACK")), odd(client(1001, b"DECOY-longer"))];
+        let (a, z) = if first { (0, 1) } else { (1, 0) };
+        b.send(&both[a]);
+        b.send(&both[z]);
+        b.send(&acks(1007));
+        assert_eq!(b.read(ToServer, false), "ATTACK", "{first}");
+    }
+    // Whoever takes such segments had the first in order.
+    let mut b = Bench::connected(linux());
+    b.send(&few_hops(client(1001, b"ATT")));
+    b.send(&few_hops(client(1004, b"ACK")));
+    b.send(&few_hops(client(1001, b"DECOY-longer")));
+    b.send(&acks(1007));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+}
+
+/// The byte of a window probe comes again, and says something else: a host that took the first has it.
+#[test]
+fn a_window_probe_that_comes_again() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello "));
+    b.send(&Pkt { window: 0, ..acks(1007) });
+    b.send(&client(1007, b"A"));
+    b.send(&client(1007, b"X"));
+    b.send(&acks(1008));
+    assert_eq!(b.read(ToServer, false), "hello A");
+}
+
+/// A server's timestamps count from its SYN/ACK on, whatever the time is.
+#[test]
+fn old_timestamps_of_a_server() {
+    let at = |p: Pkt| Pkt { time: 1_700_000_000, ..p };
+    for other_syn in [false, true] {
+        let mut b = Bench::new(linux());
+        b.send(&at(stamped(1000, pkt(ToServer, SYN, if other_syn { 77_000 } else { 1000 }, 0, b""))));
+        if other_syn {
+            b.send(&at(stamped(1000, pkt(ToServer, SYN, 1000, 0, b""))));
+        }
+        b.send(&at(stamped(100, pkt(ToClient, SYN | ACK, 5000, 1001, b""))));
+        b.send(&at(stamped(1001, pkt(ToServer, ACK, 1001, 5001, b""))));
+        assert_eq!(events(&b.send(&at(stamped(67, pkt(ToClient, ACK, 5001, 1001, b"X"))))), ["pkt_invalid_timestamp"]);
+        b.send(&at(pkt(ToClient, ACK, 5001, 1001, b"a")));
+        b.send(&at(stamped(1002, pkt(ToServer, ACK, 1001, 5002, b""))));
+        assert_eq!(b.read(ToClient, false), "a");
+        assert_eq!(events(&b.send(&at(stamped(900, client(1001, b"X"))))), ["pkt_invalid_timestamp"]);
+    }
+}
+
+/// An acknowledgment of all there is does not say that a packet arrived which brought nothing new, nor that its timestamp was not noted.
+#[test]
+fn a_timestamp_that_came_with_nothing_new() {
+    let echoing = |echo: u32, mut p: Pkt| {
+        p.options.timestamp = Some((2001, echo));
+        p
+    };
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1001, pkt(ToServer, ACK, 1001, 5001, b"")));
+    b.send(&stamped(1001, client(1001, b"hello ")));
+    b.send(&stamped(1012, client(1003, b"llo ")));
+    // It was on its way already.
+    b.send(&echoing(1001, acks(1007)));
+    b.send(&stamped(1010, client(1007, b"X")));
+    b.send(&client(1005, b"o A"));
+    b.send(&echoing(1012, acks(1008)));
+    assert_eq!(b.read(ToServer, false), "hello A");
+}
+
+/// Linux notes the timestamp of a packet without data on its fast path, however old its acknowledgment is.
+#[test]
+fn a_timestamp_with_an_old_acknowledgment() {
+    let laid_out =
+        |value: u32, p: Pkt| Pkt { unreadable: vec![1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0], ..stamped(value, p) };
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1001, pkt(ToServer, ACK, 1001, 5001, b"")));
+    b.send(&laid_out(1010, acking(4000, client(1001, b""))));
+    b.send(&stamped(1005, client(1001, b"X")));
+    b.send(&client(1001, b"A"));
+    b.send(&acks(1002));
+    assert_eq!(b.read(ToServer, false), "A");
+}
+
+/// Linux looks for a signature as long as there is room for one, and discards a segment where it comes to an option that it cannot read.
+#[test]
+fn options_that_hide_a_signature() {
+    let time = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1];
+    for (options, read) in [
+        ([&[77, 0][..], &time, &time[..10]].concat(), "A"),
+        ([&time[..], &time, &[77, 0, 0, 0]].concat(), "X"),
+        ([&[1; 22][..], &[77, 0]].concat(), "X"),
+        ([&[0, 0][..], &[77; 22]].concat(), "X"),
+        ([&[19, 4, 0, 0][..], &[1; 20]].concat(), "A"),
+    ] {
+        let mut b = Bench::connected(linux());
+        b.send(&Pkt { unreadable: options.clone(), ..client(1001, b"X") });
+        b.send(&client(1001, b"A"));
+        b.send(&acks(1002));
+        assert_eq!(b.read(ToServer, false), read, "{options:?}");
+    }
+}
+
+/// A server answers one SYN, gives that connection up at another one, and answers the third.
+#[test]
+fn a_connection_in_the_place_of_one_that_was_given_up() {
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 77_000, 0, b""));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 77_001, b""));
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, RST | ACK, 0, 1001, b""));
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    // Not any answer.
+    let out = b.send(&pkt(ToClient, SYN | ACK, 9000, 2001, b""));
+    assert_eq!(events(&out), ["3whs_synack_resend_with_different_ack"]);
+    assert!(b.send(&pkt(ToClient, SYN | ACK, 9000, 1001, b"")).accepted);
+    b.send(&pkt(ToServer, ACK, 1001, 9001, b"ATTACK"));
+    b.send(&pkt(ToClient, ACK, 9001, 1007, b""));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+}
+
+/// A FIN that the server did not acknowledge ended nothing for it: a SYN is none that opens a connection, until the server answers it.
+#[test]
+fn a_syn_behind_a_fin_that_was_not_taken() {
+    let mut b = Bench::connected(linux());
+    b.send(&pkt(ToServer, FIN | ACK, 1101, 5001, b""));
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+    assert!(!b.send(&pkt(ToServer, SYN, 90_000, 0, b"")).reuse);
+    b.send(&client(1001, b"ATTACK"));
+    b.send(&pkt(ToClient, ACK, 5002, 1007, b""));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+    assert!(b.send(&pkt(ToClient, SYN | ACK, 70_000, 90_001, b"")).reuse);
+    // One that it did.
+    let mut b = Bench::connected(linux());
+    b.send(&pkt(ToServer, FIN | ACK, 1001, 5001, b""));
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1002, b""));
+    assert!(b.send(&pkt(ToServer, SYN, 90_000, 0, b"")).reuse);
+}
+
+/// Before the handshake is over a server may take more than it said, and does so early.
+#[test]
+fn early_data_beyond_the_window_of_a_handshake() {
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&Pkt { window: 100, ..pkt(ToClient, SYN | ACK, 5000, 1001, b"") });
+    let out = b.send(&client(1121, b"end"));
+    assert_eq!((out.accepted, events(&out)[0]), (true, "3whs_wrong_seq_wrong_ack"));
+    b.send(&client(1001, &[b'a'; 120]));
+    b.send(&acks(1124));
+    assert_eq!(b.read(ToServer, false), "a".repeat(120) + "end");
+    // Not anywhere.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&Pkt { window: 100, ..pkt(ToClient, SYN | ACK, 5000, 1001, b"") });
+    assert!(!b.send(&client(1202, b"end")).accepted);
+}
+
+/// A connection that goes on after silence knows what was seen and not acknowledged.
+#[test]
+fn what_was_not_acknowledged_before_a_silence() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello "));
+    b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"));
+    b.times_out();
+    // It acknowledges the answer, which was sent, and is what the server expects: nothing replaces it.
+    b.send(&acking(5007, client(1007, b"AT")));
+    b.send(&acking(5007, client(1009, b"TACK")));
+    b.send(&acking(5007, client(1007, b"DECOY--")));
+    b.send(&pkt(ToClient, ACK, 5007, 1014, b""));
+    assert_eq!(b.read(ToServer, false), "<6>ATTACK-");
+    // What was lost comes again.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello "));
+    b.times_out();
+    b.send(&client(1007, b"ACK"));
+    b.send(&client(1001, b"hiATT "));
+    b.send(&acks(1010));
+    assert_eq!(b.read(ToServer, false), "hiATT ACK");
+}
+
+/// Servers wait longer for the end of a handshake than flows live.
+#[test]
+fn a_handshake_that_ends_after_silence() {
+    let opening = |b: &mut Bench| {
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    };
+    let mut b = Bench::new(linux());
+    opening(&mut b);
+    b.times_out();
+    b.send(&acking(5002, client(1001, b"x")));
+    assert!(b.session.is_none());
+    b.send(&client(1001, b"ATTACK"));
+    b.send(&acks(1007));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+    // One that nobody answered is over.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.times_out();
+    b.send(&client(1001, b"x"));
+    assert!(b.session.is_none());
+    // However many there are, they take no place from a connection that was established.
+    let mut b = Bench::connected(StreamConfig { remembered: 4, ..linux() });
+    b.times_out();
+    let session = {
+        let mut other = Bench::new(linux());
+        opening(&mut other);
+        other.session.unwrap()
+    };
+    for i in 1..100u64 {
+        b.engine.remember(&session, FlowPrint { hash: i << 40 | 7, second: false }, 2000);
+    }
+    assert_eq!(b.engine.counters.resumable, 4);
+    assert_eq!(b.engine.counters.resumable_forgotten, 96);
+    b.send(&client(1001, b"x"));
+    assert!(b.session.is_some());
+}
+
+/// A FIN that was not acknowledged may not have arrived, and passive a packet behind the window may find room.
+#[test]
+fn what_else_goes_on_after_silence() {
+    let mut b = Bench::connected(linux());
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+    b.send(&pkt(ToServer, FIN | ACK, 1001, 5002, b""));
+    b.times_out();
+    b.send(&acking(5002, client(1001, b"ATTACK")));
+    b.send(&pkt(ToClient, ACK, 5002, 1007, b""));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+    for inline in [false, true] {
+        let mut b = Bench::connected(StreamConfig { inline, ..linux() });
+        b.send(&Pkt { window: 2, ..acks(1001) });
+        b.times_out();
+        b.send(&client(1001 + 8193, b"x"));
+        assert_eq!(b.session.is_some(), !inline);
+    }
+}
+
+/// Inline, a SYN/ACK that nobody asked for does not keep a connection from going on after silence.
+#[test]
+fn a_stray_answer_before_a_connection_goes_on() {
+    for (config, at) in [(true, 1001), (true, 1167), (false, 1001)]
+        .map(|(inline, at)| (StreamConfig { inline, spare_harmless: inline, midstream: true, ..linux() }, at))
+    {
+        let mut b = Bench::connected(config);
+        b.send(&client(1001, b"hello "));
+        b.send(&acks(1007));
+        b.times_out();
+        b.send(&pkt(ToClient, SYN | ACK, at, 5001, b""));
+        // What the server says to that.
+        let p = pkt(ToServer, ACK, 5001, 1007, b"");
+        let of_client = b.resumes(&Pkt { to: ToClient, ..p });
+        assert_eq!(of_client, Some(false));
+        b.send(&client(1007, b"ATTACK"));
+        b.send(&acks(1013));
+        assert_eq!(b.read(ToServer, false), "ATTACK");
+    }
+}
+
+/// A receiver that does not acknowledge early data when what was missing before it comes has thrown it away: what comes next is it.
+#[test]
+fn early_data_that_its_receiver_had_no_room_for() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1005, b"DECOY"));
+    b.send(&client(1001, b"hell"));
+    b.send(&acks(1005));
+    b.send(&client(1005, b"o ATTACK"));
+    b.send(&acks(1013));
+    assert_eq!(b.read(ToServer, false), "hello ATTACK");
+    // It had room for some.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1005, b"o "));
+    b.send(&client(1007, b"DECOY"));
+    b.send(&client(1001, b"hell"));
+    b.send(&client(1012, b"!"));
+    b.send(&acks(1007));
+    b.send(&client(1007, b"DEFENDER"));
+    b.send(&acks(1015));
+    assert_eq!(b.read(ToServer, false), "hello DEFEN!ER");
+    // An acknowledgment that was on its way says nothing, nor does one of what came in order.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"he"));
+    b.send(&client(1007, b"AT"));
+    b.send(&client(1003, b"llo "));
+    b.send(&acks(1003));
+    b.send(&client(1009, b"TACK"));
+    b.send(&client(1007, b"DECOY-"));
+    b.send(&acks(1013));
+    assert_eq!(b.read(ToServer, false), "hello ATTACK");
+    // Inline it was inspected and sent on: what comes next is made to say the same.
+    let mut b = Bench::connected(StreamConfig { inline: true, ..linux() });
+    b.send(&client(1005, b"o A"));
+    b.send(&client(1001, b"hell"));
+    b.send(&acks(1005));
+    assert!(b.send(&client(1005, b"XXX")).rewrite);
+}
+
+/// The second of two SYNs with the same number and other timestamps may be the one that arrived.
+#[test]
+fn a_syn_that_comes_again_with_another_timestamp() {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1007, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1004, client(1001, b"ATTACK")));
+    b.send(&acks(1007));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+}
+
+/// Data that was seen behind a FIN, before it or after it: what a host reads there cannot be known, and an event says so.
+#[test]
+fn data_on_both_sides_of_a_fin() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1011, b"x"));
+    let out = b.send(&pkt(ToServer, FIN | ACK, 1005, 5001, b""));
+    assert_eq!((out.accepted, events(&out)), (true, vec!["data_after_fin"]));
+}
+
+/// A segment that repeats what its receiver has may point at an urgent byte behind that.
+#[test]
+fn an_urgent_pointer_with_what_was_acknowledged() {
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello"));
+    b.send(&acks(1006));
+    b.send(&Pkt { flags: URG | ACK, urgent: 9, ..client(1001, b"hello") });
+    b.send(&client(1006, b"abcXd"));
+    b.send(&acks(1011));
+    assert_eq!(b.read(ToServer, false), "helloabcd");
+    // One whose header is broken does not.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, b"hello"));
+    b.send(&Pkt { flags: URG | ACK, urgent: 4, broken: true, ..client(1006, b"") });
+    b.send(&client(1006, b"abcXd"));
+    b.send(&acks(1011));
+    assert_eq!(b.read(ToServer, false), "helloabcXd");
+}
+
+/// What a host notes timestamps of though it takes nothing of it, and what it does not take before the handshake is over.
+#[test]
+fn timestamps_of_what_does_not_fit() {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1001, pkt(ToServer, ACK, 1001, 5001, b"")));
+    b.send(&stamped(1001, client(1001, b"hello ")));
+    b.send(&stamped(2001, acks(1007)));
+    b.send(&stamped(1012, pkt(ToServer, FIN | ACK, 1006, 5001, b"")));
+    b.send(&stamped(1004, client(1007, b"X")));
+    b.send(&client(1007, b"A"));
+    b.send(&acks(1008));
+    assert_eq!(b.read(ToServer, false), "hello A");
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1003, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1002, client(1001, b"X")));
+    b.send(&client(1001, b"A"));
+    b.send(&acks(1002));
+    assert_eq!(b.read(ToServer, false), "A");
+}
+
+/// An acknowledgment of what was not sent opens no window: others are compared with it.
+#[test]
+fn acknowledgments_far_ahead_open_no_window() {
+    let scaled = |mut p: Pkt| {
+        p.options.window_scale = Some(14);
+        p
+    };
+    let mut b = Bench::new(linux());
+    b.send(&scaled(pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&scaled(pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    let wide = |p: Pkt| Pkt { window: 65_535, ..p };
+    b.send(&wide(pkt(ToServer, ACK, 1001, 5001, b"")));
+    for ack in [500_000_000, 1_000_000_000, 1_500_000_000] {
+        b.send(&wide(acking(5001 + ack, client(1001, b""))));
+    }
+    assert!(events(&b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"))).is_empty());
+    b.send(&wide(acking(5007, client(1001, b""))));
+    assert_eq!(b.read(ToClient, false), "answer");
+}
+
+/// A reset that every host discards ends nothing, and behind one that a host need not have got the application layer goes on.
+#[test]
+fn resets_that_end_nothing() {
+    let reset = || Pkt { flags: RST, ..client(1005, b"") };
+    let signed = |mut p: Pkt| {
+        p.options.signed = true;
+        p
+    };
+    for (name, p, closes) in [
+        ("a broken header", Pkt { broken: true, ..reset() }, false),
+        ("a signature", signed(reset()), false),
+        ("a signature, and an acknowledgment", signed(Pkt { flags: RST | ACK, ..reset() }), false),
+        ("lost", reset(), true),
+    ] {
+        let mut b = Bench::connected(linux());
+        b.send(&client(1001, b"GET "));
+        b.send(&acks(1005));
+        assert_eq!(b.read(ToServer, false), "GET ");
+        b.send(&p);
+        assert_eq!(b.session().may_go_on(), closes, "{name}");
+        let out = b.send(&client(1005, b"/attack"));
+        assert!(out.accepted && !out.restart, "{name}");
+        assert_eq!(events(&out), if p.flags & ACK != 0 { vec!["suspected_rst_inject"] } else { vec![] }, "{name}");
+        b.send(&acks(1012));
+        assert_eq!(b.read(ToServer, false), "/attack", "{name}");
+        assert!(!b.session().is_midstream());
+    }
+    // What comes next is behind the window, and its receiver may have read since.
+    let mut b = Bench::connected(linux());
+    b.send(&client(1001, &[b'a'; 8000]));
+    b.send(&Pkt { window: 0, ..acks(9001) });
+    b.send(&Pkt { flags: RST, ..client(9001, b"") });
+    b.send(&client(9193, b"x"));
+    b.send(&client(9001, &[b'b'; 192]));
+    b.send(&acks(9194));
+    assert_eq!(b.read(ToServer, false), "a".repeat(8000) + &"b".repeat(192) + "x");
+}
