@@ -224,8 +224,8 @@ impl SshParser {
     /// What comes next once nothing more is to be read.
     fn goes_on(&self, cx: &mut Parse<'_>, fresh: bool) -> Outcome {
         if self.sides.iter().all(|s| s.state == State::Encrypted) {
-            // The packet that brought the last message has yet to be inspected.
-            if fresh {
+            // The packet that brought the last message has yet to be inspected, but where nothing of the flow is looked at any more.
+            if fresh && (cx.inline || cx.config.ssh.encryption == EncryptionHandling::TrackOnly) {
                 return Outcome::More;
             }
             match cx.config.ssh.encryption {
