@@ -264,14 +264,33 @@ fn payload_and_stream() {
     if let BufferCheck::Content(c) = &mut anchored.buffers[0].checks[0] {
         c.depth = Some(Value::Number(3));
     }
-    let mut lab = Lab::new(vec![alert(1, b"abc"), anchored, packet_rule, stream_rule]);
+    let mut only_stream = alert(5, b"abc");
+    only_stream.checks.push(Check::Flow(FlowCheck { stream: Some(true), ..FlowCheck::default() }));
+    let mut lab = Lab::new(vec![alert(1, b"abc"), anchored, packet_rule, stream_rule, only_stream]);
     let kinds: Vec<_> = (0..4).map(|i| lab.detect.kind(i).unwrap()).collect();
     assert_eq!(kinds, [RuleKind::Stream, RuleKind::PacketStream, RuleKind::Packet, RuleKind::Stream]);
-    assert_eq!(lab.payload(b"abc").0, [1, 2, 3]);
+    // A packet outside the stream: a `tcp-stream` rule sees its payload, one with `flow:only_stream` does not.
+    assert_eq!(lab.payload(b"abc").0, [1, 2, 3, 4]);
     assert_eq!(lab.send(b"abc", Direction::ToServer, true, &[]).0, [2, 3]);
-    assert_eq!(lab.send(b"x", Direction::ToServer, true, &[b"abcd"]).0, [1, 2, 4]);
-    assert_eq!(lab.send(b"", Direction::ToServer, true, &[b"zabcd"]).0, [1, 4]);
+    assert_eq!(lab.send(b"x", Direction::ToServer, true, &[b"abcd"]).0, [1, 2, 4, 5]);
+    assert_eq!(lab.send(b"", Direction::ToServer, true, &[b"zabcd"]).0, [1, 4, 5]);
     assert!(lab.state.alerts().iter().all(|a| a.stream));
+}
+
+/// With stream data a packet without payload is inspected as well: a content that is not to be there is not, unless the data has it.
+#[test]
+fn a_packet_without_payload_beside_stream_data() {
+    let mut rule = alert(1, b"abc");
+    rule.protocol = Protocol::TcpPacket;
+    if let BufferCheck::Content(c) = &mut rule.buffers[0].checks[0] {
+        c.negated = true;
+    }
+    let mut lab = Lab::new(vec![rule]);
+    assert_eq!(lab.send(b"", Direction::ToServer, false, &[]).0, [0u32; 0]);
+    assert_eq!(lab.send(b"", Direction::ToServer, false, &[b"xyz"]).0, [1]);
+    assert_eq!(lab.send(b"", Direction::ToServer, false, &[b"zabcd"]).0, [0u32; 0]);
+    // The stream ended before data that nobody looked at.
+    assert_eq!(lab.send(b"", Direction::ToServer, false, &[b""]).0, [1]);
 }
 
 #[test]

@@ -200,3 +200,65 @@ fn prefilter_stands_behind_its_check() {
     let r = &l.rules[0];
     assert!(matches!(r.prefilter.and_then(|n| r.checks.get(n)), Some(Check::Ttl(_))));
 }
+
+/// What Suricata 8 takes and refuses, as ../shared/differential has it: `+` before what is taken, `-` before what is refused.
+#[test]
+fn taken_and_refused() {
+    let http = "alert http any any -> any any";
+    let both = "alert http any any => any any";
+    let tls = "alert tls any any -> any any";
+    let tcp = "alert tcp any any -> any any";
+    for (header, options) in [
+        // Directions of keywords, and of the flow.
+        (http, "- flow:to_client; urilen:>5;"),
+        (http, "+ flow:to_server; urilen:>5;"),
+        (tls, "- flow:to_server; tls_cert_notafter:>2015;"),
+        ("alert ike any any -> any any", "- flow:to_server; ike.resp_spi; content:\"a\";"),
+        ("alert smb any any -> any any", "- flow:to_client; smb.named_pipe; content:\"a\";"),
+        (http, "- http.header.raw; content:\"a\";"),
+        (http, "- flow:established; http.uri; content:\"a\"; http.header.raw; content:\"a\";"),
+        (http, "+ flow:to_client; http.header.raw; content:\"a\";"),
+        // Rules on transactions.
+        (both, "- http.uri; content:\"a\";"),
+        (both, "+ http.uri; content:\"a\"; http.stat_code; content:\"200\";"),
+        (both, "- flow:to_server; http.uri; content:\"a\"; http.stat_code; content:\"200\";"),
+        (both, "- http.uri; content:\"a\"; http.stat_code; content:\"200\"; http.connection; content:\"a\";"),
+        (both, "+ http.uri; content:\"a\"; http.connection: to_client; content:\"a\";"),
+        (both, "+ http.connection: to_server; content:\"a\"; http.connection: to_client; content:\"a\";"),
+        (both, "+ http.uri; content:\"a\"; filesize: to_client, <100;"),
+        (both, "- http.uri; content:\"a\"; http.stat_code; content:\"200\"; filesize:<100;"),
+        ("alert tcp any any => any any", "- content:\"a\";"),
+        (http, "- frame:http1.request; content:\"a\"; http.uri; content:\"a\";"),
+        // Numbers.
+        (tcp, "- dsize:>=0;"),
+        (tcp, "- dsize:<=65535;"),
+        (tcp, "+ dsize:<=65534;"),
+        (http, "+ urilen:5-5;"),
+        (http, "+ urilen:9<>4;"),
+        (tcp, "- dsize:5-5;"),
+        // Options that stand twice.
+        (tcp, "+ flow:to_server; flow:to_server;"),
+        (tcp, "+ flow:to_server; flow:established;"),
+        (tcp, "- flow:established; flow:to_server;"),
+        (tcp, "- flow:no_frag; flow:no_frag;"),
+        (tcp, "+ content:\"abc\"; fast_pattern:0,2; fast_pattern:0,2;"),
+        (tcp, "- content:\"abc\"; fast_pattern; fast_pattern;"),
+        // What is relative, and to what.
+        (tcp, "- byte_extract:1,0,x; pcre:\"/a/R\";"),
+        (tcp, "+ content:\"a\"; byte_extract:1,0,x; pcre:\"/a/R\";"),
+        (http, "- http.uri; isdataat:5; byte_math:bytes 1, offset 0, oper +, rvalue 1, result y, relative;"),
+        // The rest.
+        ("alert ip any any -> any any", "- ip_proto:6; prefilter;"),
+        ("alert pkthdr any any -> any any", "+ ip_proto:6;"),
+        (tcp, "+ app-layer-protocol:failed,direction;"),
+        (tcp, "+ xbits:set,a;"),
+        (tls, "- ja3.hash; content:\"077d20c3f8c5a1g091dc937c515b69c1\";"),
+        (tls, "+ ja3.hash; content:\"077d20c3f8c5a1b091dc937c515b69c1\";"),
+    ] {
+        let (taken, options) = options.split_at(2);
+        let rule = format!("{header} ({options} sid:1;)");
+        let loaded = load(&rule);
+        let said: Vec<_> = loaded.errors.iter().flat_map(|e| &e.messages).map(|m| &m.text).collect();
+        assert_eq!(loaded.errors.is_empty(), taken == "+ ", "{rule}: {said:?}");
+    }
+}
