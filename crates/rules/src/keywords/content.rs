@@ -416,9 +416,9 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
             chop = Some((o, l));
         }
     }
-    let other = b
-        .list(spot.group, None)
-        .is_some_and(|l| l.iter().any(|c| matches!(c, BufferCheck::Content(c) if c.fast_pattern)));
+    let is_one =
+        |(i, c): (usize, &BufferCheck)| i != spot.index && matches!(c, BufferCheck::Content(c) if c.fast_pattern);
+    let other = b.list(spot.group, None).is_some_and(|l| l.iter().enumerate().any(is_one));
     // A transaction rule has one for each of its directions.
     if other && !transaction {
         return fail(M, "fast_pattern can be used on only one content in a rule");
