@@ -16,7 +16,7 @@ use super::wire::Wire;
 use super::{DropReason, Fate, FlowExt, Rest};
 
 /// When rules that ask for the flow's protocol alone (`pd_only`) look at it: with the first packet of each direction, and with the
-/// next packet of each direction after the one that told something of the protocol.
+/// next one of a direction after something became known of its protocol, or of the flow's; of datagrams after either.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProtocolRules {
     protocols: AppProtos,
@@ -26,11 +26,15 @@ pub(super) struct ProtocolRules {
 
 impl ProtocolRules {
     /// Whether they are due with a packet of that direction, and whether it made the protocols what they are now.
-    fn are_due(&mut self, dir: Direction, protocols: AppProtos) -> (bool, bool) {
+    fn are_due(&mut self, dir: Direction, protocols: AppProtos, datagrams: bool) -> (bool, bool) {
         let due = !std::mem::replace(&mut self.looked[dir.index()], true);
         let told = protocols != self.protocols;
         if told {
-            *self = ProtocolRules { protocols, looked: [false; 2] };
+            let before = std::mem::replace(&mut self.protocols, protocols);
+            let of_flow = datagrams || (before.flow, before.original) != (protocols.flow, protocols.original);
+            for (looked, (was, is)) in self.looked.iter_mut().zip(before.side.into_iter().zip(protocols.side)) {
+                *looked &= !of_flow && was == is;
+            }
         }
         (due, told)
     }
@@ -123,7 +127,8 @@ impl Rest {
                 }
             }
         }
-        let (protocol_due, protocol_told) = flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default());
+        let (protocol_due, protocol_told) =
+            flow.ext.protocol_rules.are_due(dir, protos.unwrap_or_default(), flow.core.proto == 17);
         let mut input = Input {
             flow: Some(&mut flow.core),
             dir: Some(dir),
