@@ -46,6 +46,7 @@ macro_rules! keywords {
     ($($id:ident $keyword:expr;)*) => {
         /// A keyword.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(clippy::enum_variant_names, reason = "they are named for keywords")]
         enum Id { $($id),* }
 
         impl Id {
