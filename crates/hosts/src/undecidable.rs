@@ -17,10 +17,17 @@ const FRAGMENTS: &[(&str, &str)] = &[
 ];
 /// Which of two versions of a segment arrived is not seen where one is lost behind the sensor; nor is whether an urgent pointer did.
 const LOST: &str = "segment lost behind the sensor";
+/// The events that say that urgent pointers matter, and that one was behind another.
+const URGENT_DATA: &str = "reassembly_urgent_data";
+const PASSED_OVER: &str = "reassembly_urgent_passed_over";
+/// Whether a host has noted the timestamp of a segment depends on whether it had acknowledged what is before that.
+const TIME: &str = "timestamp that may be too old";
+const OLD_TIME: &str = "pkt_invalid_timestamp";
 /// Of two versions that a host may both discard the likelier one is kept.
 const DOUBTFUL: &str = "both versions are doubtful";
 /// Linux looks at how old the acknowledgment of data is only off its fast path, which data takes as memory is there.
 const ACK: &str = "acknowledgment that is too old";
+const INVALID_ACK: &str = "pkt_invalid_ack";
 /// An urgent byte that the next urgent pointer goes past is taken out where its application has read up to it by then.
 const URGENT: &str = "urgent byte that was passed over";
 /// Which of two versions of early data Linux keeps depends on whether it could put the first together with what was beside it, which
@@ -48,6 +55,23 @@ const FIN: &str = "data behind an early FIN";
 /// Data of the second of two different SYNs is not kept; where the first is lost the host may take it.
 const LOST_SYN: &str = "SYN lost behind the sensor";
 
+/// Every reason.
+pub const REASONS: &[&str] = &[
+    "fragment lost behind the sensor",
+    "fragment at the time at which others are forgotten",
+    "fragments that make no sense",
+    "fragments that overlap",
+    LOST,
+    DOUBTFUL,
+    ACK,
+    URGENT,
+    EARLY,
+    BEYOND,
+    FIN,
+    LOST_SYN,
+    TIME,
+];
+
 /// Why nobody beside the wire can know of a difference, where that is so: an event says so, or the packets themselves.
 pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     let has = |e: &str| out.events.contains(&e);
@@ -70,12 +94,14 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
         return Some(FIN);
     }
     let arrived = || course.sent.iter().filter(|s| !s.lost).filter_map(|s| s.urgent);
-    if out.lazy && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
+    if out.lazy && has(PASSED_OVER) && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
         return Some(URGENT);
     }
     let lost = || course.sent.iter().filter(|s| s.lost);
-    let pointer_lost = lost().any(|s| s.urgent.is_some_and(reached));
-    if pointer_lost || arrived().any(|p| reached(p) && lost().any(|s| s.covers(p))) {
+    // A pointer that was lost hides those behind it that point at less.
+    let hidden = |p: i64| lost().any(|s| s.covers(p) || s.urgent.is_some_and(|other| other > p));
+    let pointer_lost = || lost().any(|s| s.urgent.is_some_and(reached)) || arrived().any(|p| reached(p) && hidden(p));
+    if has(URGENT_DATA) && pointer_lost() {
         return Some(LOST);
     }
     if differs && at(&|s| s.lost) {
@@ -85,15 +111,19 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if differs && course.contested.iter().any(|c| places().any(|p| (c.0..c.1 + together).contains(&p))) {
         return Some(EARLY);
     }
-    if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs) {
+    let points = || course.sent.iter().any(|s| s.beyond && s.urgent.is_some_and(reached));
+    if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs || points()) {
         return Some(BEYOND);
+    }
+    if differs && has(OLD_TIME) && at(&|s| s.old_time) {
+        return Some(TIME);
     }
     if differs && places().any(|p| course.doubtful_at(p)) {
         return Some(DOUBTFUL);
     }
     // Its timestamp is noted where its data is taken.
     let noted = || course.sent.iter().any(|s| s.old_ack && !s.lost) && at(&|s| s.old_time);
-    if at(&|s| s.old_ack) || noted() {
+    if has(INVALID_ACK) && (at(&|s| s.old_ack) || noted()) {
         return Some(ACK);
     }
     // A reset and a SYN were seen that did not arrive: the connection goes on in another flow.

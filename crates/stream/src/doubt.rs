@@ -162,6 +162,7 @@ pub(crate) fn is_predicted(session: &TcpSession, s: &Segment<'_>) -> bool {
         && s.flags & !tcp::PSH == tcp::ACK
         && laid_out
         && s.seq == own.expected()
+        && seq::leq(s.ack, other.next_seq)
         && own.data.as_ref().is_none_or(|d| !d.buffer.has_early())
         && u32::from(s.window) << own.wscale == other.window
 }

@@ -29,6 +29,8 @@ pub(crate) mod peer_flag {
     pub(crate) const RAW_ENDED: u16 = 1 << 13;
     /// There was data that it had not looked at then.
     pub(crate) const RAW_LEFT: u16 = 1 << 14;
+    /// The packet that completed its handshake has a timestamp for which its receiver may discard it.
+    pub(crate) const OPENS_DOUBTFULLY: u16 = 1 << 15;
 }
 
 /// Where the stream of a side that is floating begins, so that there is room for what was sent before what was seen first: no

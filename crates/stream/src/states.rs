@@ -219,13 +219,17 @@ impl StreamEngine {
             return false;
         }
         let sender = &mut session.peers[s.from];
-        if sender.has(peer_flag::FIN) && s.len() > 0 && seq::geq(s.end(), sender.next_seq) {
-            // Linux may read it as if the FIN took no number, or was not there.
-            self.event(out, E::DataAfterFin);
-            if self.config.inline {
-                return false;
+        if sender.has(peer_flag::FIN) {
+            let behind = s.len() > 0 && seq::geq(s.end(), sender.next_seq);
+            // Linux may read data behind a FIN as if that took no number, or was not there. Of two FINs at different places one has data
+            // behind it.
+            if behind || !self.config.inline && is_other_fin(sender, s) {
+                self.event(out, E::DataAfterFin);
+                if self.config.inline {
+                    return false;
+                }
+                sender.flags |= peer_flag::PAST_FIN;
             }
-            sender.flags |= peer_flag::PAST_FIN;
         }
         let sender = &session.peers[s.from];
         if self.config.inline
@@ -257,6 +261,10 @@ impl StreamEngine {
                 self.note_refused(session, s);
             }
             return false;
+        }
+        if predicted && s.len() > 0 {
+            // Whether its receiver looks at the acknowledgment depends on its memory.
+            self.event(out, E::PktInvalidAck);
         }
         // Who acknowledges the same twice may have read what went by while the engine was not there: a connection is not cut for that.
         // A host that discards it after all reads what is inspected here, whatever is sent in its place later.
@@ -571,6 +579,9 @@ impl StreamEngine {
         }
         session.queue.clear();
         session.state = TcpState::Established;
+        if out.doubt & doubt::TIME != 0 {
+            session.peers[from].flags |= peer_flag::OPENS_DOUBTFULLY;
+        }
         if from == 0 && session.flags & flag::MIDSTREAM == 0 {
             // The window that counts is this one, not the SYN's, which is never scaled.
             let server = &mut session.peers[1];
@@ -662,11 +673,21 @@ fn heard_of(own: &mut Peer, s: &Segment<'_>) {
     }
 }
 
-/// Whether both sides had sent a SYN, and neither an answer.
+/// Whether a segment has a FIN at another place than the one that was seen, which its receiver has not acknowledged.
+fn is_other_fin(sender: &Peer, s: &Segment<'_>) -> bool {
+    let end = s.end().wrapping_add(1);
+    s.has(tcp::FIN | tcp::ACK)
+        && sender.has(peer_flag::FIN)
+        && end != sender.next_seq
+        && seq::gt(end, sender.last_ack)
+        && seq::lt(sender.last_ack, sender.next_seq)
+}
+
+/// Whether both sides had sent a SYN, and no data since.
 const fn is_opening(session: &TcpSession) -> bool {
     let [client, server] = &session.peers;
     let nothing = server.next_seq == server.isn.wrapping_add(1) && client.next_seq == client.isn.wrapping_add(1);
-    session.flags & flag::FOUR_WAY != 0 && nothing && server.tcp_flags & tcp::ACK == 0
+    session.flags & flag::FOUR_WAY != 0 && nothing
 }
 
 /// Whether a connection is over that nobody but the client ever opened.

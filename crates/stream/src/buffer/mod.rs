@@ -233,6 +233,17 @@ impl StreamBuffer {
         self.urgent.get_or_insert_default().point(at, self.next)
     }
 
+    /// Whether an urgent pointer counted before.
+    pub fn had_urgent(&self) -> bool {
+        self.urgent.as_ref().is_some_and(|u| u.pending().is_some() || u.count() > 0)
+    }
+
+    /// The sequence offset that the latest urgent pointer points at, where its receiver has not come to that. What was put in order
+    /// over a hole at the end ([`StreamBuffer::finish`]) does not count.
+    pub fn pending_urgent(&self) -> Option<u64> {
+        self.urgent.as_ref().and_then(|u| u.pending())
+    }
+
     /// Whether a pointer to the byte at the sequence offset `at` would count.
     pub fn would_point_urgent(&self, at: u64) -> bool {
         at >= self.next && self.urgent.as_ref().is_none_or(|u| u.is_behind(at))
@@ -557,6 +568,9 @@ impl StreamBuffer {
     /// Nothing more will come: what is early counts as in order, holes are given up.
     pub fn finish(&mut self) {
         self.acked = u64::MAX;
+        if let Some(u) = &mut self.urgent {
+            u.finish();
+        }
         while let Some((&at, _)) = self.early.first_key_value() {
             self.skip_to(at);
         }

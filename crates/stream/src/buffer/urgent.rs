@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 pub(super) struct Urgent {
     /// Sequence offset that the latest pointer points at, until that is in order.
     pending: Option<u64>,
+    /// What that was when the stream ended.
+    at_end: Option<u64>,
     /// Sequence offsets of the bytes that were taken out, in order.
     taken: VecDeque<u64>,
     /// How many were taken out before those.
@@ -40,6 +42,16 @@ impl Urgent {
     /// Whether `at` is behind what the latest pointer points at, if that was not reached.
     pub(super) fn is_behind(&self, at: u64) -> bool {
         self.pending.is_none_or(|p| at > p)
+    }
+
+    /// The sequence offset that the latest pointer points at, where that was not in order, or was not before the stream ended.
+    pub(super) fn pending(&self) -> Option<u64> {
+        self.at_end.or(self.pending)
+    }
+
+    /// The stream ends: early data is put in order though something before it is missing.
+    pub(super) fn finish(&mut self) {
+        self.at_end = self.pending();
     }
 
     /// Takes the urgent byte out of what gets in order, from `from` to `to`: its sequence offset, if it is among them.
