@@ -220,7 +220,9 @@ fn slips(w: &Wanted, b: &mut Bench, c: &Conversation) -> bool {
 /// What becomes of a conversation where some reasons do not count.
 fn verdict(w: &Wanted, mode: Mode, out: &Outcome) -> Verdict {
     match (Verdict::of(mode, out), &out.difference) {
-        (Verdict::Undecidable(why), Some(d)) if w.without.iter().any(|reason| reason == why) => Verdict::Slipped(d.clone()),
+        (Verdict::Undecidable(why), Some(d)) if w.without.iter().any(|reason| reason == why) => {
+            Verdict::Slipped(d.clone())
+        }
         (verdict, _) => verdict,
     }
 }

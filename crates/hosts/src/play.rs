@@ -107,6 +107,8 @@ pub struct Outcome {
     pub lazy: bool,
     /// Whether the sender sent fragments of datagrams.
     pub datagrams: bool,
+    /// Whether it was silent for so long that flows time out.
+    pub waits: bool,
     /// Where the stream begins that the application reads.
     pub first: i64,
     /// What the sender sent.
@@ -302,6 +304,7 @@ impl Bench {
         out.events = seen.events;
         out.lazy = c.lazy;
         out.datagrams = c.steps.iter().any(|s| matches!(s, Step::Piece(_)));
+        out.waits = c.steps.iter().any(|s| matches!(s, Step::Wait(_)));
         out.first = first.unwrap_or(0);
         Ok(out)
     }

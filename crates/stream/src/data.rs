@@ -247,8 +247,10 @@ impl StreamEngine {
         let d = self.assembly(peer, s.from, seed, floats);
         if d.buffer.urgent_count() < limit || !d.buffer.would_point_urgent(at) {
             let again = d.buffer.had_urgent();
-            if d.buffer.point_urgent(at) {
-                self.urgent_event(again, out);
+            let counts = d.buffer.point_urgent(at);
+            // What is not acknowledged may not have arrived: then a pointer to it counts.
+            if counts || !seq::lt(byte, session.peers[s.from].last_ack) {
+                self.urgent_event(again && counts, out);
             }
             return true;
         }
@@ -275,7 +277,7 @@ impl StreamEngine {
         }
     }
 
-    /// Tells of an urgent pointer that counts. No packet says whether the byte that it points at is in what the application reads: that
+    /// Tells of an urgent pointer that counts, or may. No packet says whether the byte that it points at is in what the application reads: that
     /// depends on whether the pointer arrives, on `SO_OOBINLINE`, and where another pointer was before (`again`) on whether the application
     /// had read up to that one by then.
     #[cold]

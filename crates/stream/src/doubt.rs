@@ -158,7 +158,8 @@ pub(crate) fn is_predicted(session: &TcpSession, s: &Segment<'_>) -> bool {
         options.is_empty()
     };
     own.policy == OsPolicy::Linux
-        && session.state == TcpState::Established
+        && session.state >= TcpState::Established
+        && session.state != TcpState::Closed
         && s.flags & !tcp::PSH == tcp::ACK
         && laid_out
         && s.seq == own.expected()

@@ -306,17 +306,16 @@ impl StreamEngine {
 
     /// Passive: takes the data of a segment whose FIN does not fit: a receiver that does not have what is behind it believes it.
     fn take_without_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
-        if self.config.inline
-            || s.len() == 0
-            || seq::lt(s.end(), session.peers[s.from].last_ack)
-            || !may_be_taken(session, s)
-        {
+        if self.config.inline || seq::lt(s.end(), session.peers[s.from].last_ack) || !may_be_taken(session, s) {
             return false;
         }
         if out.doubt & doubt::ACK == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
             // What a host reads behind it cannot be known.
             self.event(out, E::DataAfterFin);
             session.peers[s.from].flags |= peer_flag::PAST_FIN;
+        }
+        if s.len() == 0 {
+            return false;
         }
         self.take_data(session, s);
         if out.doubt & doubt::ACK == 0 {
@@ -441,7 +440,11 @@ impl StreamEngine {
         };
         let (own_done, other_done) = (done(from), done(to));
         // A sender repeats what is missing, after its FIN as well, and one whose FIN was not taken goes on.
-        let goes_on = || !other_done || !self.config.inline && !own_done || session.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN));
+        let goes_on = || {
+            !other_done
+                || !self.config.inline && !own_done
+                || session.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN))
+        };
         session.state = match state {
             TimeWait if s.has(tcp::FIN) || s.seq != session.peers[from].next_seq || goes_on() => TimeWait,
             TimeWait => Closed,

@@ -330,7 +330,7 @@ impl StreamEngine {
         let header = packet.tcp()?;
         let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
-            || s.payload.is_empty() && !alone
+            || s.payload.is_empty() && !alone && !s.has(tcp::URG)
             || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
         {
             return None;
@@ -382,14 +382,17 @@ impl StreamEngine {
             || s.payload.is_empty() && !s.has(tcp::URG)
             // The other side may have gone on since.
             || seq::gt(s.ack, seq::max(other.next_seq, other.edge))
-            || seq::leq(s.end(), own.last_ack)
+            || seq::lt(s.end(), own.last_ack)
+            || s.end() == own.last_ack && !s.payload.is_empty()
             || seq::geq(s.seq, if self.config.inline { own.edge } else { own.edge.wrapping_add(own.max_window) })
         {
             return None;
         }
         // What was on its way before the reset says nothing.
         let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
-        if again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true)) {
+        if !s.payload.is_empty()
+            && again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true))
+        {
             return None;
         }
         // What its sender acknowledges was sent since.
