@@ -17,8 +17,8 @@ pub struct Sent {
     pub early: bool,
     /// Whether it was early when it came, though what was missing may have come since.
     pub waited: bool,
-    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, or as
-    /// it came in fragments.
+    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, as it
+    /// came in fragments, or with a SYN.
     pub doubtful: bool,
     /// Whether it, or a fragment of it, passed the engine and did not arrive.
     pub lost: bool,
@@ -36,6 +36,8 @@ pub struct Sent {
     pub fin_early: bool,
     /// TCP flags.
     pub flags: u8,
+    /// Whether all of it was sent before, and may be acknowledged.
+    pub again: bool,
     /// Whether it is no SYN, and the host had offered nothing yet: it discards it.
     pub premature: bool,
 }
@@ -101,7 +103,8 @@ impl Course {
         let fragments = !s.pieces.is_empty();
         let beyond = self.edge.is_some_and(|edge| end > edge);
         let premature = self.edge.is_none() && !s.has(flag::SYN);
-        let doubtful = s.ack != 0 || !s.has(flag::ACK) || old_time || unreadable || fragments;
+        let opens = s.has(flag::SYN) && s.len > 0;
+        let doubtful = opens || s.ack != 0 || !s.has(flag::ACK) || old_time || unreadable || fragments;
         let urgent = s.has(flag::URG).then(|| s.at + i64::from(s.urgent.saturating_sub(1)));
         let new = Sent {
             data: (start, end),
@@ -117,6 +120,7 @@ impl Course {
             urgent,
             fin_early: start > next,
             flags: s.flags,
+            again: end <= next && s.len > 0,
             premature,
         };
         self.time = self.time.max(time);

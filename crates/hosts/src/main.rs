@@ -33,6 +33,8 @@ const USAGE: &str = "usage: margay-hosts [options]\n\
 /// that may be all of them, and there is no room for as many.
 const BATCH: usize = 20_000;
 const BATCH_OF_CLASS: usize = 2000;
+/// How long it is tried to make a conversation small.
+const SHRINKING: std::time::Duration = std::time::Duration::from_secs(20);
 
 struct Wanted {
     modes: Vec<Mode>,
@@ -156,7 +158,7 @@ fn bench(mode: Mode, nth: usize) -> Result<Bench, String> {
 #[derive(Default)]
 struct Found {
     report: Report,
-    kept: Vec<(u64, Conversation)>,
+    kept: Vec<(PathBuf, Conversation)>,
     kept_of: std::collections::BTreeMap<String, usize>,
 }
 
@@ -179,8 +181,11 @@ fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
                         let kept = found.kept_of.entry(c.class.clone()).or_default();
                         if matches!(verdict, Verdict::Slipped(_)) && *kept < w.keep {
                             *kept += 1;
-                            let small = shrink(c, &mut |c| slips(w, &mut b, c));
-                            found.kept.push((*i, small));
+                            // Each attempt of one in which the host's time goes by takes a second.
+                            let until = std::time::Instant::now() + SHRINKING;
+                            let in_time = || std::time::Instant::now() < until;
+                            let small = shrink(c, &mut |c| in_time() && slips(w, &mut b, c));
+                            found.kept.push((keep(&w.out, mode, w.seed, *i, &small)?, small));
                         }
                         past.fetch_add(u64::from(matches!(verdict, Verdict::Slipped(_))), Ordering::Relaxed);
                     }
@@ -205,8 +210,7 @@ fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
     print!("{}", report.table(mode));
     let n = report.conversations();
     println!("{n} conversations, seed {}, {seconds:.1} s, {:.0} a second\n", w.seed, n as f64 / seconds);
-    for (i, c) in &kept {
-        let path = keep(&w.out, mode, w.seed, *i, c)?;
+    for (path, c) in &kept {
         println!("slipped past: {}\n{c}", path.display());
     }
     Ok(report.slipped() == 0)

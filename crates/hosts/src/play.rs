@@ -268,7 +268,10 @@ impl Bench {
             syns: Vec::new(),
             first: None,
             base: c.isn.wrapping_mul(0x9e37_79b1) >> 8,
-            seen: Seen::new(c.steps.iter().any(waits), c.steps.iter().filter(|s| urgent(s)).count()),
+            seen: Seen::new(
+                c.steps.iter().any(waits) || begins_anew(&c.steps),
+                c.steps.iter().filter(|s| urgent(s)).count(),
+            ),
             scale: 0,
             out: Outcome::default(),
         };
@@ -410,7 +413,7 @@ impl Bench {
             self.note(t);
             if self.trace {
                 let seq = a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32;
-                println!("    answer: flags {:#x} acknowledges {seq} passed {passed}", a.flags);
+                println!("    answer: flags {:#x} acknowledges {seq} window {} passed {passed}", a.flags, a.window);
             }
             if (t.first.is_none() || a.flags & flag::SYN != 0 && t.stream.is_none())
                 && a.flags & (flag::ACK | flag::RST) == flag::ACK
@@ -538,6 +541,13 @@ impl Bench {
         while self.host.sent()?.is_some() {}
         Ok(())
     }
+}
+
+/// Whether the engine may take the connection for over, and for another one, that goes on: behind a reset that did not arrive comes a SYN.
+fn begins_anew(steps: &[Step]) -> bool {
+    let has = |s: &Step, bit: u8, lost: bool| matches!(s, Step::Segment(s) if s.has(bit) && (s.lost || !lost));
+    let reset = steps.iter().position(|s| has(s, flag::RST, true));
+    reset.is_some_and(|at| steps[at..].iter().any(|s| has(s, flag::SYN, false)))
 }
 
 impl Talk<'_> {

@@ -20,6 +20,8 @@ const LOST: &str = "segment lost behind the sensor";
 /// The events that say that urgent pointers matter, and that one was behind another.
 const URGENT_DATA: &str = "reassembly_urgent_data";
 const PASSED_OVER: &str = "reassembly_urgent_passed_over";
+/// Whether a host takes the urgent pointer of a segment that it has depends on whether it has acknowledged all of it.
+const AGAIN: &str = "urgent pointer of a segment that came again";
 /// Whether a host has noted the timestamp of a segment depends on whether it had acknowledged what is before that.
 const TIME: &str = "timestamp that may be too old";
 const OLD_TIME: &str = "pkt_invalid_timestamp";
@@ -65,6 +67,7 @@ pub const REASONS: &[&str] = &[
     DOUBTFUL,
     ACK,
     URGENT,
+    AGAIN,
     EARLY,
     BEYOND,
     FIN,
@@ -100,6 +103,10 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
         return Some(URGENT);
     }
     let lost = || course.sent.iter().filter(|s| s.lost);
+    // A host discards a segment that ends before what it has acknowledged, whose acknowledgment passes the sensor later.
+    if has(URGENT_DATA) && course.sent.iter().any(|s| s.again && s.urgent.is_some_and(reached)) {
+        return Some(AGAIN);
+    }
     // A pointer that was lost hides those behind it that point at less.
     let hidden = |p: i64| lost().any(|s| s.covers(p) || s.urgent.is_some_and(|other| other > p));
     let pointer_lost = || lost().any(|s| s.urgent.is_some_and(reached)) || arrived().any(|p| reached(p) && hidden(p));
@@ -127,12 +134,6 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     let noted = || course.sent.iter().any(|s| s.old_ack && !s.lost) && at(&|s| s.old_time);
     if has(INVALID_ACK) && (at(&|s| s.old_ack) || noted()) {
         return Some(ACK);
-    }
-    // A reset and a SYN were seen that did not arrive: the connection goes on in another flow.
-    let resets = course.sent.iter().position(|s| s.lost && s.flags & flag::RST != 0);
-    let syn = |s: &crate::course::Sent| s.flags & (flag::SYN | flag::RST) == flag::SYN;
-    if resets.is_some_and(|at| course.sent.iter().skip(at).any(syn)) {
-        return Some(LOST);
     }
     if lost().any(|s| s.flags & flag::SYN != 0) && has("3whs_synack_with_wrong_ack") {
         return Some(LOST_SYN);

@@ -246,11 +246,11 @@ impl StreamEngine {
         let floats = peer.has(peer_flag::FLOATING) && !at_once;
         let d = self.assembly(peer, s.from, seed, floats);
         if d.buffer.urgent_count() < limit || !d.buffer.would_point_urgent(at) {
-            let again = d.buffer.had_urgent();
+            let again = d.buffer.had_urgent_before(at);
             let counts = d.buffer.point_urgent(at);
             // What is not acknowledged may not have arrived: then a pointer to it counts.
             if counts || !seq::lt(byte, session.peers[s.from].last_ack) {
-                self.urgent_event(again && counts, out);
+                self.urgent_event(again, out);
             }
             return true;
         }

@@ -141,6 +141,10 @@ impl Peer {
         let sent = expected.wrapping_sub(self.last_ack);
         if seq::gt(expected, self.last_ack) { sent - fin } else { 0 }
     }
+    /// Whether its FIN was seen behind all of its data, and was not acknowledged.
+    pub(crate) fn ends_unacknowledged(&self) -> bool {
+        self.has(peer_flag::FIN) && seq::lt(self.last_ack, self.next_seq) && self.expected() == self.next_seq
+    }
     /// What was acknowledged of it, FIN included.
     pub(crate) fn acked_bytes(&self) -> u64 {
         u64::try_from(self.offset(self.last_ack)).unwrap_or(0)

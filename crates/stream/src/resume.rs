@@ -29,11 +29,24 @@ struct Side {
     isn: u32,
     /// What the other side has acknowledged.
     next: u32,
-    /// Bytes that were seen behind that, without a hole.
+    /// Bytes that were seen behind that, without a hole; the highest bit says that a FIN follows them, which was not acknowledged.
     sent: u32,
     edge: u32,
     /// The latest timestamp that the other side may have noted; 0: none.
     ts: u32,
+}
+
+/// The bit of [`Side::sent`] for a FIN. No window is that large.
+const FIN: u32 = 1 << 31;
+
+impl Side {
+    const fn bytes(&self) -> u32 {
+        self.sent & !FIN
+    }
+
+    const fn has_fin(&self) -> bool {
+        self.sent & FIN != 0
+    }
 }
 
 /// A connection that may go on.
@@ -168,7 +181,7 @@ impl Entry {
         Side {
             isn: p.isn,
             next: p.last_ack,
-            sent: p.unacknowledged(),
+            sent: p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 },
             edge: p.edge,
             ts: if p.last_ts == 0 { 0 } else { p.max_ts },
         }
@@ -260,7 +273,7 @@ impl Entry {
         session.flags |= bit::to_session(self.bits) | flag::RESUMED;
         for (n, (p, side)) in session.peers.iter_mut().zip(self.sides).enumerate() {
             p.start(side.next.wrapping_sub(1));
-            p.advance(side.next.wrapping_add(side.sent));
+            p.advance(side.next.wrapping_add(side.bytes()).wrapping_add(side.has_fin().into()));
             p.isn = side.isn;
             p.edge = side.edge;
             (p.window, p.max_window) = (self.max_window(n), self.max_window(n));
@@ -349,18 +362,16 @@ impl StreamEngine {
             std::mem::swap(&mut a.policy, &mut b.policy);
         }
         entry.restore(&mut new);
-        // A FIN is not remembered; nor is what was sent while the connection was not followed.
-        new.peers[1 - from].advance(s.ack);
         let seed = new.peers[0].isn;
         for (from, side) in entry.sides.iter().enumerate() {
             let urgent = entry.pending_urgent(from);
-            if side.sent == 0 && urgent.is_none() {
+            if side.bytes() == 0 && urgent.is_none() {
                 continue;
             }
             // What was seen before is not read again, unless it comes again. It is no gap.
             let d = self.assembly(&mut new.peers[from], from, seed, false);
-            d.buffer = StreamBuffer::behind(side.sent.into());
-            d.gap_seen = side.sent.into();
+            d.buffer = StreamBuffer::behind(side.bytes().into());
+            d.gap_seen = side.bytes().into();
             if let Some(at) = urgent {
                 d.buffer.point_urgent(at.into());
             }
@@ -368,6 +379,20 @@ impl StreamEngine {
         *session = Some(new);
         self.counters.resumed += 1;
         Some(from == 0)
+    }
+
+    /// Passive: the other side of a session that a reset closed sends what comes next. Where it did not get the reset its peer may
+    /// acknowledge that.
+    pub(crate) fn note_behind_reset(&self, session: &mut TcpSession, s: &Segment<'_>) {
+        let next = session.peers[s.from].next_seq;
+        if session.may_go_on()
+            && !session.peers[s.from].has(peer_flag::RESET)
+            && s.flags & (tcp::SYN | tcp::RST | tcp::ACK) == tcp::ACK
+            && s.seq == next
+            && seq::leq(s.ack, session.peers[s.to()].next_seq)
+        {
+            session.peers[s.from].advance(s.end().wrapping_add(s.has(tcp::FIN).into()));
+        }
     }
 
     /// A session was closed by a reset, and goes on all the same: whoever sent the reset, the host did not believe it, or did not get
@@ -395,8 +420,6 @@ impl StreamEngine {
         {
             return None;
         }
-        // What its sender acknowledges was sent since.
-        session.peers[s.to()].advance(s.ack);
         let read_ahead = |p: &Peer| p.data.as_ref().is_some_and(|d| d.app > d.acked);
         let restart = !session.may_go_on() || session.peers.iter().any(read_ahead);
         session.state = TcpState::Established;

@@ -194,7 +194,10 @@ impl StreamEngine {
             if self.config.inline && s.has(tcp::SYN) {
                 self.note_syn(session, s);
             }
-            let Some(restart) = self.goes_on(session, s) else { return false };
+            let Some(restart) = self.goes_on(session, s) else {
+                self.note_behind_reset(session, s);
+                return false;
+            };
             out.restart = restart;
         }
         let late = s.from == 1 && session.state == TcpState::Established && s.flags & (tcp::RST | tcp::FIN) == 0;

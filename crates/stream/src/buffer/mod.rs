@@ -233,9 +233,9 @@ impl StreamBuffer {
         self.urgent.get_or_insert_default().point(at, self.next)
     }
 
-    /// Whether an urgent pointer counted before.
-    pub fn had_urgent(&self) -> bool {
-        self.urgent.as_ref().is_some_and(|u| u.pending().is_some() || u.count() > 0)
+    /// Whether an urgent pointer counted that points before the sequence offset `at`, and none that points further.
+    pub fn had_urgent_before(&self, at: u64) -> bool {
+        self.urgent.as_ref().is_some_and(|u| u.is_behind(at) && u.latest().is_some_and(|last| last < at))
     }
 
     /// The sequence offset that the latest urgent pointer points at, where its receiver has not come to that. What was put in order

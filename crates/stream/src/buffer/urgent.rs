@@ -34,7 +34,7 @@ impl Urgent {
     pub(super) fn point(&mut self, at: u64, next: u64) -> bool {
         let counts = at >= next && self.is_behind(at);
         if counts {
-            self.pending = Some(at);
+            (self.pending, self.at_end) = (Some(at), None);
         }
         counts
     }
@@ -47,6 +47,13 @@ impl Urgent {
     /// The sequence offset that the latest pointer points at, where that was not in order, or was not before the stream ended.
     pub(super) fn pending(&self) -> Option<u64> {
         self.at_end.or(self.pending)
+    }
+
+    /// The sequence offset that the latest pointer pointed at, as far as that is known: the last one before all that is kept where it is
+    /// not.
+    pub(super) fn latest(&self) -> Option<u64> {
+        let forgotten = (self.forgotten > 0).then_some(0);
+        self.pending().or(self.taken.back().copied()).or(forgotten)
     }
 
     /// The stream ends: early data is put in order though something before it is missing.
