@@ -578,6 +578,10 @@ impl Talk<'_> {
     }
 
     fn prepare(&mut self, c: &Conversation) {
+        if let Some(s) = &self.stream {
+            // One that is accepted before its handshake is over would wait for that when the application writes.
+            let _ = s.set_nonblocking(true);
+        }
         if let Some(s) = self.stream.as_ref().filter(|_| c.oob_inline) {
             let _ = sys::set(s.as_fd(), libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);
         }

@@ -99,7 +99,7 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     let arrived = || course.sent.iter().filter(|s| !s.lost).filter_map(|s| s.urgent);
     // Of a flow that timed out in the meantime the engine has forgotten that there was a pointer.
     let passed_over = has(PASSED_OVER) || has(URGENT_DATA) && out.waits;
-    if out.lazy && passed_over && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
+    if (out.lazy || out.waits) && passed_over && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
         return Some(URGENT);
     }
     let lost = || course.sent.iter().filter(|s| s.lost);

@@ -381,8 +381,8 @@ impl StreamEngine {
         Some(from == 0)
     }
 
-    /// Passive: the other side of a session that a reset closed sends what comes next. Where it did not get the reset its peer may
-    /// acknowledge that.
+    /// Passive: the other side of a session that a reset closed sends what comes next. Where the reset did not arrive it goes on: what it
+    /// acknowledges and offers counts, and its peer may acknowledge what it sends.
     pub(crate) fn note_behind_reset(&self, session: &mut TcpSession, s: &Segment<'_>) {
         let next = session.peers[s.from].next_seq;
         if session.may_go_on()
@@ -391,6 +391,8 @@ impl StreamEngine {
             && s.seq == next
             && seq::leq(s.ack, session.peers[s.to()].next_seq)
         {
+            let window = u32::from(s.window) << session.peers[s.from].wscale;
+            session.peers[s.to()].acked(s.ack, window);
             session.peers[s.from].advance(s.end().wrapping_add(s.has(tcp::FIN).into()));
         }
     }

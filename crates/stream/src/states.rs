@@ -217,10 +217,18 @@ impl StreamEngine {
         if s.has(tcp::RST) {
             return self.reset(session, s, out);
         }
-        if s.has(tcp::SYN | tcp::FIN) {
+        let without_fin;
+        let s = if s.has(tcp::SYN | tcp::FIN) {
             self.event(out, E::FinSyn);
-            return false;
-        }
+            if self.config.inline || session.state != TcpState::SynSent || s.from == 0 {
+                return false;
+            }
+            // Who opened the connection takes it as a SYN, or SYN/ACK (RFC 9293 section 3.10.7.3 says nothing of the FIN).
+            without_fin = Segment { flags: s.flags & !tcp::FIN, ..*s };
+            &without_fin
+        } else {
+            s
+        };
         let sender = &mut session.peers[s.from];
         if sender.has(peer_flag::FIN) {
             let behind = s.len() > 0 && seq::geq(s.end(), sender.next_seq);
@@ -511,7 +519,10 @@ impl StreamEngine {
             return self.fin(session, s, out);
         }
         if four_way {
-            if s.seq != session.peers[from].next_seq {
+            let next = session.peers[from].next_seq;
+            // A host takes what is behind its peer's SYN of a segment that begins before it.
+            let reaches = !self.config.inline && seq::lt(s.seq, next) && seq::gt(s.end(), next);
+            if s.seq != next && !reaches {
                 self.event(out, E::Hs4WrongSeq);
                 return false;
             }

@@ -278,3 +278,42 @@ fn an_acknowledgment_that_is_too_old_is_told() {
     p.ack = 5001u32.wrapping_sub(30_000);
     assert!(events(&b.send(&p)).contains(&"pkt_invalid_ack"));
 }
+
+/// Linux opens a connection with a SYN that has a FIN as well, and with such a SYN/ACK.
+#[test]
+fn answers_with_a_fin() {
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK | FIN, 5000, 1001, b""))), ["fin_syn"]);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"data"), pkt(ToServer, ACK, 1001, 5005, b"")]);
+    assert_eq!(b.read(ToClient, false), "data");
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN | FIN, 5000, 0, b""));
+    b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"data"), pkt(ToServer, ACK, 1001, 5005, b"")]);
+    assert_eq!(b.read(ToClient, false), "data");
+    // What begins before its SYN is taken from there on.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN | FIN, 5000, 0, b""));
+    b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 4998, 1001, b"abcde"), pkt(ToServer, ACK, 1001, 5003, b"")]);
+    assert_eq!(b.read(ToClient, false), "de");
+    // Nobody opens a connection with one.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert!(!b.send(&pkt(ToServer, SYN | FIN, 1000, 0, b"")).accepted);
+}
+
+/// The window that a host offers behind a reset that it did not get is one.
+#[test]
+fn windows_behind_a_lost_reset() {
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), pkt(ToServer, RST | ACK, 1004, 5001, b"")]);
+    b.send(&pkt(ToClient, ACK, 5001, 1004, b""));
+    b.send(&client(1004, b"d"));
+    let out = b.send(&client(1005, &[b'e'; 8191]));
+    assert_eq!((events(&out), out.accepted), (vec![], true));
+}
