@@ -357,7 +357,9 @@ impl Bench {
         packet::segment(s, (t.sender, t.host), t.c.isn, t.c.http, t.heard, t.base, &mut |f, arrives| {
             frames.push((f.to_vec(), arrives));
         });
-        if s.has(flag::SYN) && s.flags & (flag::FIN | flag::RST) == 0 && !s.lost {
+        // A host that listens discards a SYN with a FIN; one that opens the connection does not.
+        let other = if t.c.role == Role::Client { flag::RST } else { flag::FIN | flag::RST };
+        if s.has(flag::SYN) && s.flags & other == 0 && !s.lost {
             t.syns.push((s.at + 1, s.len.into()));
         }
         t.out.course.note(s);
