@@ -140,3 +140,75 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{Opt, Segment};
+
+    fn segment(at: i64, len: u16) -> Segment {
+        Segment { at, len, ..Segment::default() }
+    }
+
+    fn urgent(at: i64, urgent: u16, len: u16) -> Segment {
+        Segment { flags: flag::ACK | flag::URG, urgent, ..segment(at, len) }
+    }
+
+    /// What these segments come to, where byte 5 differs, with these events.
+    fn why(all: &[Segment], how: How, events: &[&'static str]) -> Option<&'static str> {
+        let mut out = Outcome { events: events.to_vec(), ..Outcome::default() };
+        out.course.offered(0, 100);
+        all.iter().for_each(|s| out.course.note(s));
+        reason(&Difference { at: 5, how }, &out)
+    }
+
+    #[test]
+    fn each_reason_wants_its_event() {
+        let other = "reassembly_overlap_different_data";
+        let version = |s: Segment| Segment { version: 1, ..s };
+        let stamped = |n, s: Segment| Segment { options: vec![Opt::Time(n, None)], ..s };
+        let lost = |s: Segment| Segment { lost: true, ..s };
+        let fin = |s: Segment| Segment { flags: flag::ACK | flag::FIN, ..s };
+        let cases: &[(&str, Vec<Segment>, How, &[&'static str])] = &[
+            (LOST, vec![lost(segment(0, 9)), version(segment(0, 9))], How::Other, &[other]),
+            (LOST, vec![lost(urgent(0, 90, 0)), urgent(0, 3, 9)], How::Other, &[URGENT_DATA]),
+            (LOST, vec![lost(segment(0, 4)), urgent(0, 3, 9)], How::Unseen, &[URGENT_DATA]),
+            (AGAIN, vec![segment(0, 9), urgent(0, 3, 9)], How::Other, &[URGENT_DATA]),
+            (FIN, vec![fin(segment(5, 0)), segment(6, 9), segment(0, 5)], How::Unseen, &["data_after_fin"]),
+            (EARLY, vec![segment(5, 9), version(segment(5, 9)), segment(0, 5)], How::Other, &[other]),
+            (BEYOND, vec![segment(0, 101)], How::Unseen, &["est_packet_out_of_window"]),
+            (BEYOND, vec![urgent(0, 4, 101)], How::Unseen, &["est_packet_out_of_window"]),
+            (TIME, vec![stamped(9, segment(0, 1)), stamped(5, segment(1, 9))], How::Other, &[other, OLD_TIME]),
+            (ACK, vec![Segment { ack: -1, ..segment(0, 9) }], How::Unseen, &[INVALID_ACK]),
+        ];
+        for (reason, all, how, events) in cases {
+            assert_eq!(why(all, *how, events), Some(*reason));
+            for one in *events {
+                let others: Vec<_> = events.iter().copied().filter(|e| e != one).collect();
+                assert_eq!(why(all, *how, &others), None, "{reason} without {one}");
+            }
+        }
+    }
+
+    #[test]
+    fn urgent_bytes_that_are_passed_over() {
+        let mut out = Outcome { events: vec![URGENT_DATA, PASSED_OVER], lazy: true, ..Outcome::default() };
+        [urgent(0, 3, 9), urgent(9, 3, 9)].iter().for_each(|s| out.course.note(s));
+        let d = Difference { at: 2, how: How::Other };
+        assert_eq!(reason(&d, &out), Some(URGENT));
+        // One that reads at once has read up to it. Whether it has where the flow timed out in between nobody tells.
+        out.lazy = false;
+        assert_eq!(reason(&d, &out), None);
+        out.waits = true;
+        assert_eq!(reason(&d, &out), Some(URGENT));
+        out.events = vec![URGENT_DATA];
+        assert_eq!(reason(&d, &out), Some(URGENT));
+        out.events.clear();
+        assert_eq!(reason(&d, &out), None);
+        // Not what is before the first of them.
+        out.events = vec![URGENT_DATA, PASSED_OVER];
+        out.course = Default::default();
+        [urgent(8, 3, 9), urgent(20, 3, 9)].iter().for_each(|s| out.course.note(s));
+        assert_eq!(reason(&Difference { at: 2, how: How::Other }, &out), None);
+    }
+}

@@ -134,6 +134,13 @@ impl Peer {
         }
         seq::max(self.last_ack, self.next_seq.wrapping_sub(behind as u32))
     }
+    /// The furthest sequence number that the other side may expect next: it may have taken what came with a doubt.
+    pub(crate) fn expected_at_most(&self) -> u32 {
+        match self.data.as_deref() {
+            Some(d) if d.buffer.has_doubtful() => self.next_seq,
+            _ => self.expected(),
+        }
+    }
     /// How many bytes were seen behind what was acknowledged, without a hole.
     pub(crate) fn unacknowledged(&self) -> u32 {
         let expected = self.expected();

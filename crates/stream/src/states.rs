@@ -255,7 +255,7 @@ impl StreamEngine {
             return false;
         }
         let acked_before = session.peers[s.to()].ahead;
-        let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
+        let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected_at_most() } else { 0 };
         out.doubt |= self.doubt(session, s);
         // Before anything of it is noted.
         let predicted = out.doubt & doubt::ACK != 0 && !self.config.inline && doubt::is_predicted(session, s);
@@ -273,7 +273,7 @@ impl StreamEngine {
             }
             return false;
         }
-        if predicted && s.len() > 0 {
+        if out.doubt & doubt::ACK != 0 && !self.config.inline && s.len() > 0 && is_ack_old(session, s) {
             // Whether its receiver looks at the acknowledgment depends on its memory.
             self.event(out, E::PktInvalidAck);
         }
@@ -432,9 +432,7 @@ impl StreamEngine {
             self.event(out, E::Hs4SynackWithWrongSyn);
             return false;
         }
-        if s.options.timestamp.is_none() {
-            session.flags &= !flag::TIMESTAMP;
-        }
+        // Whether there are timestamps the SYNs have said.
         let window = u32::from(s.window);
         session.peers[to].acked(s.ack, window);
         session.state = TcpState::SynRecv;
@@ -695,6 +693,11 @@ fn is_other_fin(sender: &Peer, s: &Segment<'_>) -> bool {
         && end != sender.next_seq
         && seq::gt(end, sender.last_ack)
         && seq::lt(sender.last_ack, sender.next_seq)
+}
+
+/// Whether a segment acknowledges less than was acknowledged.
+fn is_ack_old(session: &TcpSession, s: &Segment<'_>) -> bool {
+    seq::lt(s.ack, session.peers[s.to()].last_ack)
 }
 
 /// Whether both sides had sent a SYN, and no data since.

@@ -277,6 +277,36 @@ fn an_acknowledgment_that_is_too_old_is_told() {
     let mut p = client(1004, b"d");
     p.ack = 5001u32.wrapping_sub(30_000);
     assert!(events(&b.send(&p)).contains(&"pkt_invalid_ack"));
+    // Nor is early data that acknowledges what was not sent a reason to look at it.
+    let mut b = connected();
+    b.send(&Pkt { ack: 9000, ..client(1020, b"z") });
+    assert!(events(&b.send(&Pkt { ack: 5001 - 3000, ..client(1001, b"a") })).contains(&"pkt_invalid_ack"));
+}
+
+/// Where both sides open their SYNs say whether there are timestamps, not the SYN/ACK of one.
+#[test]
+fn timestamps_where_both_open() {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, 0, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(5000, 0, pkt(ToClient, SYN, 5000, 0, b"")));
+    b.send(&stamped(1001, 5000, pkt(ToServer, SYN | ACK, 1000, 5001, b"")));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    b.send(&stamped(4000, 1001, pkt(ToClient, PSH | ACK, 5001, 1001, b"x")));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"y"), stamped(1002, 5000, pkt(ToServer, ACK, 1001, 5002, b""))]);
+    assert_eq!(b.read(ToClient, false), "y");
+}
+
+/// The timestamp of data behind a segment that reaches over the window may be noted: its receiver may have taken that.
+#[test]
+fn timestamps_behind_a_segment_beyond_the_window() {
+    let mut b = with_timestamps();
+    b.send(&stamped(1001, 2000, client(1001, b"")));
+    let out = b.send(&client(1001, &[b'a'; 8200]));
+    assert_eq!(events(&out), ["est_packet_out_of_window"]);
+    b.send(&stamped(1032, 2000, client(1001 + 8200, b"b")));
+    b.send(&stamped(2001, 1032, acks(1001 + 8201)));
+    let out = b.send(&stamped(1013, 2001, client(1001 + 8201, b"x")));
+    assert_eq!((events(&out), out.accepted), (vec!["pkt_invalid_timestamp"], false));
 }
 
 /// Linux opens a connection with a SYN that has a FIN as well, and with such a SYN/ACK.

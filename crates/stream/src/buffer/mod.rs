@@ -204,6 +204,11 @@ impl StreamBuffer {
         !self.early.is_empty()
     }
 
+    /// Whether some of it came with a doubt that was not settled.
+    pub fn has_doubtful(&self) -> bool {
+        self.owners.has_doubtful()
+    }
+
     /// How many urgent bytes were taken out.
     pub fn urgent_count(&self) -> u64 {
         self.urgent.as_ref().map_or(0, |u| u.count())
