@@ -1,5 +1,6 @@
 //! Settings of the application layer, and of what it writes.
 
+use crate::declare::Values;
 use crate::recognise::Recogniser;
 
 /// Settings that all flows share.
@@ -30,6 +31,8 @@ pub struct AppConfig {
     pub tls: crate::tls::Config,
     /// Files.
     pub files: crate::file::FileConfig,
+    /// Settings that protocols declare ([`crate::Protocol::settings`]).
+    pub settings: Values,
 }
 
 impl AppConfig {
@@ -48,6 +51,7 @@ impl AppConfig {
             ssh: Default::default(),
             tls: Default::default(),
             files: Default::default(),
+            settings: Values::settings(),
         }
     }
 }
@@ -84,6 +88,8 @@ pub struct AppLogOptions {
     pub http_body_printable: bool,
     /// Frames: most bytes that are shown of one (`frame: payload-buffer-size`, less one byte, as in Suricata).
     pub frame_payload: usize,
+    /// Options that protocols declare ([`crate::Protocol::eve_options`]).
+    pub options: Values,
 }
 
 impl Default for AppLogOptions {
@@ -100,6 +106,7 @@ impl Default for AppLogOptions {
             http_body: false,
             http_body_printable: false,
             frame_payload: 4095,
+            options: Values::eve_options(),
         }
     }
 }

@@ -10,7 +10,7 @@ use margay_flow::Direction;
 
 use crate::ftp_data::{self, Transfer};
 use crate::parser::Parser;
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 
 /// Which connection is expected: who opens it and where to. The port that it is opened from may be any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,9 +16,12 @@
 #[macro_use]
 mod tables;
 
+pub mod bittorrent_dht;
 pub mod config;
+mod conversation;
 mod datagram;
 pub mod dcerpc;
+pub mod declare;
 pub mod decompress;
 pub mod dhcp;
 pub mod dns;
@@ -31,8 +34,8 @@ pub mod ftp_data;
 pub mod http1;
 pub mod http2;
 pub mod mime;
+pub mod ntp;
 pub mod parser;
-pub mod proto;
 pub mod quic;
 pub mod recognise;
 mod registry;
@@ -41,6 +44,8 @@ pub mod session;
 pub mod smb;
 pub mod smtp;
 pub mod ssh;
+#[cfg(test)]
+mod testing;
 pub mod tftp;
 pub mod tls;
 pub mod tx;
@@ -50,7 +55,6 @@ pub mod window;
 pub use config::{AppConfig, AppLogOptions};
 pub use event::AppEvents;
 pub use parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared, Upgrade, Wishes};
-pub use proto::AppProto;
-pub use registry::{PROTOCOLS, Protocol, protocol};
+pub use registry::{ALL, AppProto, PROTOCOLS, Protocol, protocol};
 pub use session::AppSession;
 pub use tx::{BufferDef, BufferKind, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall};

@@ -10,7 +10,7 @@ use crate::config::AppConfig;
 use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 use crate::session::ParserError;
 use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;

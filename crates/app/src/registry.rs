@@ -1,24 +1,60 @@
-//! What the engine knows of each protocol.
+//! What the engine knows of each protocol, and the one list of them.
+//!
+//! To add a protocol, make its folder with a `static PROTOCOL: Protocol` and add one line to the list below. Everything else
+//! follows from the declaration: its number and names ([`AppProto`]), the names that rules may use, recognition, keywords,
+//! settings, event types, counters, listings, and the generic fuzz target and tests.
 
-use margay_flow::FlowCore;
+use std::ops::Range;
+
+use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
-use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::recognise::Recognition;
-use crate::tx::{BufferDef, NumberDef};
+use crate::declare::{EveOption, Keyword, Setting};
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::recognise::{Mode, Recognition, TCP, UDP, named};
+use crate::tx::{BufferDef, NumberDef, Transaction};
+
+/// How a conversation of a protocol begins, where that matters for its recognition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// Either side, with anything.
+    Any,
+    /// The client speaks first: what a server says first is not taken for the protocol (`applayer_wrong_direction_first_data`),
+    /// and the flow is not recognised.
+    ClientFirst,
+    /// Clients begin with a line of text whose first word tells the protocol.
+    Command,
+    /// Either side may be heard first, and only what clients begin with tells the protocol.
+    ClientTells,
+}
 
 /// A protocol, as the rest of the engine sees it.
 #[derive(Debug)]
 pub struct Protocol {
     /// Which.
     pub proto: AppProto,
-    /// Its key below `app-layer.protocols` in the configuration.
+    /// Name in events and counters (`app_proto`).
+    pub name: &'static str,
+    /// Name in rules; differs from `name` for HTTP/1 alone.
+    pub rule_name: &'static str,
+    /// Names that a rule's header may give it, each with the protocols that such a rule is for; empty for `rule_name` alone.
+    pub headers: &'static [(&'static str, &'static [&'static str])],
+    /// Further names in rules that include it: `http` means HTTP of either version.
+    pub meant_by: &'static [&'static str],
+    /// Its key below `app-layer.protocols` in the configuration; empty where it has none.
     pub config: &'static str,
+    /// What is done with its flows where the configuration says nothing.
+    pub mode: Mode,
+    /// Port of the server that most of its traffic uses. Rules for it are searched together with the rules of that port.
+    pub usual_port: Option<u16>,
     /// How it is recognised.
     pub recognition: Recognition,
+    /// How a conversation begins.
+    pub opening: Opening,
     /// Makes a parser for a flow.
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
+    /// Keywords that are declared here and nowhere else.
+    pub keywords: &'static [Keyword],
     /// Buffers for rules.
     pub buffers: &'static [BufferDef],
     /// Numbers for rules.
@@ -26,28 +62,104 @@ pub struct Protocol {
     /// Names of the states of a transaction, by direction, as hooks have them (`request_line` …); progress is the index, and
     /// the last one is that of a complete transaction.
     pub states: [&'static [&'static str]; 2],
+    /// States that this engine alone tells apart. They are no hooks of the firewall: what is accepted before and after them is
+    /// accepted there.
+    pub inner_states: &'static [&'static str],
     /// Names of events, by number, as rules have them after the dot (`app-layer-event:http.NAME`).
     pub events: &'static [&'static str],
+    /// Whether anomaly events give the names of its events in capitals, as those of the oldest protocols do.
+    pub capital_events: bool,
     /// Names of the types of frames that its parser marks, by number ([`crate::frame`]).
     pub frames: &'static [&'static str],
-    /// Value of `event_type` of its log; empty where it has none.
-    pub log: &'static str,
+    /// Key of its event type in the configuration (`types:` of an `eve-log`); empty where it has none.
+    pub event_key: &'static str,
+    /// Other keys that the configuration may use for its event type.
+    pub event_aliases: &'static [&'static str],
+    /// Value of `event_type`.
+    pub event_type: &'static str,
+    /// The protocol whose event type its transactions are written as; none where they write no events.
+    pub log: Option<AppProto>,
+    /// Whether its events have the transaction's number (`tx_id`) beside their own member, rather than within.
+    pub shows_tx: bool,
+    /// Settings below `app-layer.protocols.KEY`, by place ([`AppConfig::setting`]).
+    pub settings: &'static [Setting],
+    /// Options of its event type, by place ([`crate::AppLogOptions::option`]).
+    pub eve_options: &'static [EveOption],
 }
 
 impl Protocol {
-    /// Whether rules and policies of the firewall have a say about a state. Others are steps in between that only this
-    /// engine tells apart: what is accepted before and behind them is accepted there.
-    pub fn is_hook(&self, state: &str) -> bool {
-        match self.proto {
-            AppProto::Ftp => !matches!(state, "request_line" | "response_line"),
-            AppProto::FtpData => !matches!(state, "request_idle" | "response_idle"),
-            _ => true,
+    /// A protocol without a parser; a declaration says what is different.
+    pub const fn new(proto: AppProto, name: &'static str) -> Protocol {
+        Protocol {
+            proto,
+            name,
+            rule_name: name,
+            headers: &[],
+            meant_by: &[],
+            config: name,
+            mode: Mode::On,
+            usual_port: None,
+            recognition: Recognition { patterns: &[], probes: &[] },
+            opening: Opening::Any,
+            parser: name_only,
+            keywords: &[],
+            buffers: &[],
+            numbers: &[],
+            states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
+            inner_states: &[],
+            events: &[],
+            capital_events: false,
+            frames: &[],
+            event_key: "",
+            event_aliases: &[],
+            event_type: "",
+            log: None,
+            shows_tx: false,
+            settings: &[],
+            eve_options: &[],
         }
+    }
+
+    /// The same, with an event type named like the protocol.
+    pub const fn logged(self) -> Protocol {
+        let name = self.name;
+        self.logged_as(name)
+    }
+
+    /// The same, with an event type of this name.
+    pub const fn logged_as(self, name: &'static str) -> Protocol {
+        Protocol { event_key: name, event_type: name, log: Some(self.proto), ..self }
+    }
+
+    /// The name of an event in anomaly records.
+    pub fn anomaly_name(&self, event: &'static str) -> std::borrow::Cow<'static, str> {
+        if self.capital_events { event.to_ascii_uppercase().into() } else { event.into() }
+    }
+
+    /// Whether rules and policies of the firewall have a say about a state.
+    pub fn is_hook(&self, state: &str) -> bool {
+        !self.inner_states.contains(&state)
     }
 
     /// The progress of a complete transaction, by direction.
     pub const fn complete(&self) -> [u8; 2] {
         [last(self.states[0]), last(self.states[1])]
+    }
+
+    /// Whether it is recognised over TCP, and over UDP. One that is never recognised, since another protocol hands over to it,
+    /// runs over TCP.
+    pub fn transports(&self) -> [bool; 2] {
+        let over = |t: u8| {
+            self.recognition.patterns.iter().any(|p| p.transport == t)
+                || self.recognition.probes.iter().any(|p| p.transport == t)
+        };
+        [over(TCP) || !over(UDP), over(UDP)]
+    }
+
+    /// Names that a rule's header may give it, each with the protocols that such a rule is for.
+    pub fn header_names(&'static self) -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+        let own = (self.rule_name, std::slice::from_ref(&self.rule_name));
+        self.headers.iter().copied().chain(self.headers.is_empty().then_some(own))
     }
 }
 
@@ -55,26 +167,197 @@ const fn last(states: &[&str]) -> u8 {
     states.len().saturating_sub(1) as u8
 }
 
-/// All protocols that have a parser.
-pub static PROTOCOLS: &[&Protocol] = &[
-    &crate::http1::PROTOCOL,
-    &crate::http2::PROTOCOL,
-    &crate::http2::DOH2,
-    &crate::dns::PROTOCOL,
-    &crate::dns::MDNS,
-    &crate::ftp::PROTOCOL,
-    &crate::ftp_data::PROTOCOL,
-    &crate::smb::PROTOCOL,
-    &crate::dcerpc::PROTOCOL,
-    &crate::smtp::PROTOCOL,
-    &crate::ssh::PROTOCOL,
-    &crate::tls::PROTOCOL,
-    &crate::quic::PROTOCOL,
-    &crate::dhcp::PROTOCOL,
-    &crate::tftp::PROTOCOL,
-];
+/// The list: a line for each protocol that has a parser, then one for each that is recognised or named and not parsed.
+macro_rules! protocols {
+    (parsed { $($parsed:ident $parsed_at:path;)* } named { $($named:ident $named_at:path;)* }) => {
+        /// An application protocol, or that there is none.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum AppProto {
+            /// Not known yet.
+            #[default]
+            Unknown,
+            /// Looked for and not found.
+            Failed,
+            $($parsed,)*
+            $($named,)*
+        }
+
+        const VARIANTS: &[AppProto] = &[
+            AppProto::Unknown, AppProto::Failed, $(AppProto::$parsed,)* $(AppProto::$named,)*
+        ];
+
+        /// All protocols that have a parser.
+        pub static PROTOCOLS: &[&Protocol] = &[$(&$parsed_at,)*];
+
+        /// All protocols, those that have a parser first.
+        pub static ALL: &[&Protocol] = &[$(&$parsed_at,)* $(&$named_at,)*];
+    };
+}
+
+protocols! {
+    parsed {
+        Http1 crate::http1::PROTOCOL;
+        Http2 crate::http2::PROTOCOL;
+        Doh2 crate::http2::DOH2;
+        Dns crate::dns::PROTOCOL;
+        Mdns crate::dns::MDNS;
+        Ftp crate::ftp::PROTOCOL;
+        FtpData crate::ftp_data::PROTOCOL;
+        Smb crate::smb::PROTOCOL;
+        Dcerpc crate::dcerpc::PROTOCOL;
+        Smtp crate::smtp::PROTOCOL;
+        Ssh crate::ssh::PROTOCOL;
+        Tls crate::tls::PROTOCOL;
+        Quic crate::quic::PROTOCOL;
+        Dhcp crate::dhcp::PROTOCOL;
+        Tftp crate::tftp::PROTOCOL;
+        Ntp crate::ntp::PROTOCOL;
+        BittorrentDht crate::bittorrent_dht::PROTOCOL;
+    }
+    named {
+        Imap named::IMAP;
+        Pop3 named::POP3;
+        Nfs named::NFS;
+        Ike named::IKE;
+        Krb5 named::KRB5;
+        Snmp named::SNMP;
+        Sip named::SIP;
+        Rfb named::RFB;
+        Mqtt named::MQTT;
+        Telnet named::TELNET;
+        Ldap named::LDAP;
+        Rdp named::RDP;
+        Pgsql named::PGSQL;
+        Modbus named::MODBUS;
+        Dnp3 named::DNP3;
+        Enip named::ENIP;
+        Irc named::IRC;
+        Jabber named::JABBER;
+        Websocket named::WEBSOCKET;
+        Template named::TEMPLATE;
+    }
+}
+
+/// Evaluated by the compiler, used or not: a declaration names its own number, and sets of protocols are words of 64 bits.
+#[expect(dead_code, reason = "it only has to be evaluated")]
+static NUMBERS_FIT: () = {
+    let mut i = 0;
+    while i < ALL.len() {
+        assert!(ALL[i].proto as usize == i + 2, "a protocol's declaration names another protocol");
+        i += 1;
+    }
+    assert!(VARIANTS.len() <= 64, "there are more protocols than bits in a set of them");
+};
 
 /// What is known of a protocol that has a parser.
 pub fn protocol(proto: AppProto) -> Option<&'static Protocol> {
-    PROTOCOLS.iter().copied().find(|p| p.proto == proto)
+    PROTOCOLS.get((proto as usize).checked_sub(2)?).copied()
+}
+
+/// What is known of a protocol, with a parser or without.
+pub(crate) fn declaration(proto: AppProto) -> Option<&'static Protocol> {
+    ALL.get((proto as usize).checked_sub(2)?).copied()
+}
+
+impl AppProto {
+    /// All of them; the number of each (`as u8`) is below 64.
+    pub fn all() -> impl Iterator<Item = AppProto> {
+        VARIANTS.iter().copied()
+    }
+
+    /// Its name in events and counters: HTTP/1 is `http` there.
+    pub fn name(self) -> &'static str {
+        declaration(self).map_or(if self == AppProto::Failed { "failed" } else { "unknown" }, |p| p.name)
+    }
+
+    /// Its name in rules: HTTP/1 is `http1` there.
+    pub fn rule_name(self) -> &'static str {
+        declaration(self).map_or(self.name(), |p| p.rule_name)
+    }
+
+    /// Whether it is a protocol, as opposed to not known or not found.
+    pub const fn is_known(self) -> bool {
+        !matches!(self, AppProto::Unknown | AppProto::Failed)
+    }
+
+    /// Whether a name in a rule means it: `http` means HTTP of either version, `dns` also DNS over HTTP/2, `dcerpc` also
+    /// SMB, which carries it.
+    pub fn is_meant_by(self, name: &str) -> bool {
+        self.rule_name() == name || declaration(self).is_some_and(|p| p.meant_by.contains(&name))
+    }
+
+    /// Port of the server that most of its traffic uses.
+    pub fn usual_port(self) -> Option<u16> {
+        declaration(self)?.usual_port
+    }
+}
+
+fn name_only(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
+    Box::new(NameOnly)
+}
+
+/// The parser of a protocol whose name alone is wanted: it lets the flow go at once.
+#[derive(Debug)]
+struct NameOnly;
+
+impl Parser for NameOnly {
+    fn proto(&self) -> AppProto {
+        AppProto::Unknown
+    }
+
+    fn data(&mut self, _cx: &mut Parse<'_>, _dir: Direction, data: &[u8]) -> Parsed {
+        Parsed { consumed: data.len(), outcome: Outcome::Done }
+    }
+
+    fn gap(&mut self, _cx: &mut Parse<'_>, _dir: Direction, _len: u64) -> Outcome {
+        Outcome::Done
+    }
+
+    fn memory(&mut self) -> u64 {
+        0
+    }
+
+    fn txs(&self) -> Range<u64> {
+        0..0
+    }
+
+    fn tx(&self, _id: u64) -> Option<&dyn Transaction> {
+        None
+    }
+
+    fn tx_mut(&mut self, _id: u64) -> Option<&mut dyn Transaction> {
+        None
+    }
+
+    fn free_tx(&mut self, _shared: &mut Shared, _id: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut seen = std::collections::HashSet::new();
+        for p in ALL {
+            assert!(seen.insert(p.name), "{} is declared twice", p.name);
+        }
+        let mut headers = std::collections::HashSet::new();
+        for (name, _) in ALL.iter().flat_map(|p| p.header_names()) {
+            assert!(headers.insert(name), "{name} is the name of two protocols");
+        }
+        assert_eq!((AppProto::Http1.name(), AppProto::Http1.rule_name()), ("http", "http1"));
+        assert_eq!((AppProto::Failed.name(), AppProto::default().rule_name()), ("failed", "unknown"));
+    }
+
+    #[test]
+    fn a_name_may_mean_several() {
+        let of = |name| AppProto::all().filter(|p| p.is_meant_by(name)).collect::<Vec<_>>();
+        assert_eq!(of("http"), [AppProto::Http1, AppProto::Http2, AppProto::Doh2]);
+        assert_eq!(of("dns"), [AppProto::Doh2, AppProto::Dns]);
+        assert_eq!(of("dcerpc"), [AppProto::Smb, AppProto::Dcerpc]);
+        assert_eq!(of("ssh"), [AppProto::Ssh]);
+    }
 }

@@ -4,9 +4,8 @@ use margay_flow::Direction;
 
 use crate::expect::Carries;
 use crate::parser::{Outcome, Parse, Parser};
-use crate::proto::AppProto;
-use crate::recognise::{RecogniseState, Recognised, is_told_in, speaks_first};
-use crate::registry::{Protocol, protocol};
+use crate::recognise::{RecogniseState, Recognised, is_told_in};
+use crate::registry::{AppProto, Opening, Protocol, declaration, protocol};
 
 /// What is odd about a flow's protocols: events of packets, `app-layer-event:applayer_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,7 +354,8 @@ impl AppSession {
             Recognised::Known { proto, .. } => {
                 self.side[dir.index()] = proto;
                 let other = self.side[dir.reverse().index()];
-                if speaks_first(proto).is_some_and(|d| self.first == Some(d.reverse())) && !other.is_known() {
+                let client_first = declaration(proto).is_some_and(|p| p.opening == Opening::ClientFirst);
+                if client_first && self.first == Some(Direction::ToClient) && !other.is_known() {
                     self.events |= SessionEvent::WrongDirectionFirstData.bit();
                     (self.proto, self.silenced) = (AppProto::Failed, true);
                     return;

@@ -39,3 +39,28 @@ macro_rules! buffers {
         }),*];
     };
 }
+
+/// The keywords of a protocol, each with an identifier: an enum `Id`, and `KEYWORDS`, `BUFFERS` and `NUMBERS` for its declaration.
+/// `Id::of` is the identifier that [`crate::conversation::Content`] is asked for.
+macro_rules! keywords {
+    ($($id:ident $keyword:expr;)*) => {
+        /// A keyword.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(clippy::enum_variant_names, reason = "they are named for keywords")]
+        enum Id { $($id),* }
+
+        impl Id {
+            fn of(number: u8) -> Option<Id> {
+                const IDS: &[Id] = &[$(Id::$id),*];
+                IDS.get(usize::from(number)).copied()
+            }
+        }
+
+        /// Keywords of rules.
+        const KEYWORDS: &[$crate::declare::Keyword] = &[$($keyword),*];
+        #[allow(dead_code, reason = "not every protocol has buffers")]
+        static BUFFERS: [$crate::BufferDef; $crate::declare::count(KEYWORDS, true)] = $crate::declare::buffers(KEYWORDS);
+        #[allow(dead_code, reason = "not every protocol has numbers")]
+        static NUMBERS: [$crate::NumberDef; $crate::declare::count(KEYWORDS, false)] = $crate::declare::numbers(KEYWORDS);
+    };
+}

@@ -8,6 +8,7 @@ use margay_json::Json;
 use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
+use crate::registry::AppProto;
 use crate::script::Answer;
 use crate::tls::store::{CertificateStore, Occasion};
 use crate::window::WindowLimits;
@@ -260,8 +261,8 @@ pub trait Transaction: Debug + Send {
     /// Appends the members of its log to an open object's place: `"http":{...}` with its key.
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor);
 
-    /// A transaction of another protocol within this one, with the type of its event: that is logged beside this one's.
-    fn carried(&self) -> Option<(&'static str, &dyn Transaction)> {
+    /// A transaction of another protocol within this one. Its event is written beside this one's.
+    fn carried(&self) -> Option<(AppProto, &dyn Transaction)> {
         None
     }
 

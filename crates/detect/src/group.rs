@@ -514,20 +514,6 @@ struct PortMap {
     joined: [(GroupId, GroupId); PROTOS],
 }
 
-/// On what port most of a protocol's traffic is.
-const fn usual_port(proto: AppProto) -> Option<u16> {
-    Some(match proto {
-        AppProto::Http1 => 80,
-        AppProto::Tls => 443,
-        AppProto::Dns => 53,
-        AppProto::Smtp => 25,
-        AppProto::Ftp => 21,
-        AppProto::Ssh => 22,
-        AppProto::Smb => 445,
-        _ => return None,
-    })
-}
-
 /// Groups of ports.
 #[derive(Debug, Default)]
 struct Ports {
@@ -643,7 +629,7 @@ impl Groups {
                     list.sort_by_key(|r| r.rule);
                     // The server's port is that which packets to the client come from.
                     let mut of_server = segments.get(usize::from(!to_client)).into_iter().flatten();
-                    let usual = |s: &&Segment<'_>| usual_port(proto).is_some_and(|p| s.0 <= p && p <= s.1);
+                    let usual = |s: &&Segment<'_>| proto.usual_port().is_some_and(|p| s.0 <= p && p <= s.1);
                     if let Some((.., of_port)) = of_server.find(usual) {
                         let mut both: Vec<_> = list.iter().chain(of_port).copied().collect();
                         both.sort_by_key(|r| r.rule);

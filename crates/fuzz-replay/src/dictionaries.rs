@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use margay_app::recognise::others::OTHERS;
-use margay_app::{AppProto, PROTOCOLS, protocol};
+use margay_app::{ALL, AppProto, PROTOCOLS, protocol};
 
 /// libFuzzer takes no longer word.
 const WORD_MAX: usize = 64;
@@ -320,8 +319,7 @@ fn words(target: &str) -> Words {
         "gzip" => w.extend([vec![0x1f, 0x8b, 8, 0], vec![0x1f, 0x8b, 8, 0x1e]]),
         "lzma" => w.extend([vec![0x5d, 0, 0, 0x80, 0], vec![0xff; 8]]),
         "recognise" => {
-            let lists =
-                PROTOCOLS.iter().map(|p| p.recognition.patterns).chain(OTHERS.iter().map(|o| o.recognition.patterns));
+            let lists = ALL.iter().map(|p| p.recognition.patterns);
             w.extend(lists.flatten().map(|p| p.bytes.to_vec()));
         }
         "matcher_cache" => w.extend([b"margay-matcher 1".to_vec(), vec![7; 32]]),

@@ -13,7 +13,7 @@ fn main() {
 }
 
 fn outputs(change: impl FnOnce(&mut EveSettings)) -> Outputs {
-    let mut eve = EveSettings::file("/dev/null", EventType::ALL.iter().copied().collect());
+    let mut eve = EveSettings::file("/dev/null", EventType::all().collect());
     change(&mut eve);
     Outputs::new(vec![OutputSpec::Eve(Box::new(eve))], Time(0), 1).unwrap()
 }

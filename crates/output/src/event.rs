@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use margay_app::{ALL, AppProto, Protocol};
 use margay_packet::{Packet, PacketSource, Time};
 
 use crate::json::Json;
@@ -13,41 +14,28 @@ macro_rules! kinds {
     ($($variant:ident $name:literal),* $(,)?) => {
         /// Types of events, by the names that `event_type` and `types:` of an `eve-log` know them by.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
         #[allow(missing_docs)]
-        pub enum EventType { $($variant),* }
+        pub enum EventType {
+            $($variant,)*
+            /// That of an application protocol.
+            App(AppProto),
+        }
+
+        /// Types that are no protocol's.
+        const OWN: &[(EventType, &str)] = &[$((EventType::$variant, $name)),*];
 
         impl EventType {
-            /// All of them.
-            pub const ALL: &'static [EventType] = &[$(EventType::$variant),*];
-
-            /// Its name in a configuration.
-            const fn key(self) -> &'static str {
-                match self { $(EventType::$variant => $name),* }
-            }
-
-            /// The value of `event_type`. Events of HTTP/2 are those of HTTP, and what it carries of DNS is an event of
-            /// DNS, though they are asked for by names of their own.
-            pub const fn name(self) -> &'static str {
+            /// Its number: those of protocols are behind the others.
+            const fn number(self) -> u32 {
                 match self {
-                    EventType::Http2 => "http",
-                    EventType::Doh2 => "dns",
-                    EventType::Stream => "stream_tcp",
-                    other => other.key(),
-                }
-            }
-
-            /// The type that a configuration means by `name`, and `files` for `fileinfo`.
-            pub fn from_name(name: &str) -> Option<EventType> {
-                match name {
-                    "files" => Some(EventType::Fileinfo),
-                    "bittorrent-dht" => Some(EventType::BittorrentDht),
-                    "pop-3" => Some(EventType::Pop3),
-                    $($name => Some(EventType::$variant),)*
-                    _ => None,
+                    EventType::App(proto) => PROTOCOLS_FROM + proto as u32,
+                    $(EventType::$variant => Number::$variant as u32,)*
                 }
             }
         }
+
+        #[repr(u8)]
+        enum Number { $($variant),* }
     };
 }
 
@@ -63,45 +51,47 @@ kinds! {
     Frame "frame",
     Metadata "metadata",
     Fileinfo "fileinfo",
-    Http "http",
-    Dns "dns",
-    Mdns "mdns",
-    Tls "tls",
-    Smtp "smtp",
-    Ssh "ssh",
-    Ftp "ftp",
-    FtpData "ftp_data",
-    Smb "smb",
-    Nfs "nfs",
-    Tftp "tftp",
-    Ike "ike",
-    Dcerpc "dcerpc",
-    Krb5 "krb5",
-    Snmp "snmp",
-    Rfb "rfb",
-    Sip "sip",
-    Dhcp "dhcp",
-    Mqtt "mqtt",
-    Http2 "http2",
-    Pgsql "pgsql",
-    Ldap "ldap",
-    Pop3 "pop3",
-    Rdp "rdp",
-    Quic "quic",
-    BittorrentDht "bittorrent_dht",
-    Modbus "modbus",
-    Dnp3 "dnp3",
-    Enip "enip",
-    Telnet "telnet",
-    Websocket "websocket",
-    Doh2 "doh2",
-    Ntp "ntp",
-    Stream "stream",
+    Stream "stream_tcp",
+}
+
+/// Number of the type of the first protocol.
+const PROTOCOLS_FROM: u32 = 32;
+
+impl EventType {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = EventType> {
+        let of_protocols = ALL.iter().filter(|p| !p.event_key.is_empty()).map(|p| EventType::App(p.proto));
+        OWN.iter().map(|o| o.0).chain(of_protocols)
+    }
+
+    /// The value of `event_type`. Events of HTTP/2 are those of HTTP, and what it carries of DNS is an event of DNS, though
+    /// they are asked for by names of their own.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventType::App(proto) => ALL.iter().find(|p| p.proto == proto).map_or("", |p| p.event_type),
+            own => OWN.iter().find(|o| o.0 == own).map_or("", |o| o.1),
+        }
+    }
+
+    /// The type that a configuration means by `name`.
+    pub fn from_name(name: &str) -> Option<EventType> {
+        match name {
+            "files" => return Some(EventType::Fileinfo),
+            "stream" => return Some(EventType::Stream),
+            "stream_tcp" => return None,
+            _ => {}
+        }
+        if let Some(own) = OWN.iter().find(|o| o.1 == name) {
+            return Some(own.0);
+        }
+        let of = |p: &&&Protocol| p.event_key == name || p.event_aliases.contains(&name);
+        ALL.iter().find(of).filter(|_| !name.is_empty()).map(|p| EventType::App(p.proto))
+    }
 }
 
 /// A set of event types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EventTypes(u64);
+pub struct EventTypes(u128);
 
 impl EventTypes {
     /// The empty set.
@@ -110,7 +100,7 @@ impl EventTypes {
     /// The set with `kind` added.
     #[must_use]
     pub const fn with(self, kind: EventType) -> Self {
-        EventTypes(self.0 | 1 << kind as u8)
+        EventTypes(self.0 | 1 << kind.number())
     }
     /// Everything in either set.
     #[must_use]
@@ -120,7 +110,7 @@ impl EventTypes {
     /// Whether `kind` is in it.
     #[inline]
     pub const fn contains(self, kind: EventType) -> bool {
-        self.0 & 1 << kind as u8 != 0
+        self.0 & 1 << kind.number() != 0
     }
 }
 

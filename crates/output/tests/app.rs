@@ -2,6 +2,7 @@
 //! of two proxies, with what version 8 adds (`ip_v`).
 #![allow(clippy::unwrap_used)]
 
+use margay_app::AppProto;
 use margay_output::eve::Record;
 use margay_output::event::*;
 use margay_output::json::Json;
@@ -42,7 +43,7 @@ fn xff(mode: XffMode, forward: bool) -> Option<Xff> {
 /// Two outputs, `extra` and `over`, which differ in what they do with the client's address, and `fast`.
 fn outputs(dir: &std::path::Path) -> Outputs {
     let eve = |name: &str, mode, change: &dyn Fn(&mut EveSettings)| {
-        let mut s = EveSettings::file(dir.join(name), EventType::ALL.iter().copied().collect());
+        let mut s = EveSettings::file(dir.join(name), EventType::all().collect());
         s.community_id = true;
         s.xff.alert = xff(mode, false);
         s.xff.http = xff(mode, true);
@@ -176,7 +177,7 @@ fn transactions_and_files() {
         Time::new(1_518_814_152, 686_413),
         |p, o| {
             o.app(&AppEvent {
-                kind: EventType::Http,
+                kind: EventType::App(AppProto::Http1),
                 header: Header { flow_id: Some(88172089860196), ..Header::of(p) },
                 tx_id: Some((0, false)),
                 direction: None,
@@ -186,7 +187,7 @@ fn transactions_and_files() {
             });
             // DNS has no proxies: nothing asks.
             o.app(&AppEvent {
-                kind: EventType::Dns,
+                kind: EventType::App(AppProto::Dns),
                 header: Header::of(p),
                 tx_id: None,
                 direction: None,

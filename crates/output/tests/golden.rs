@@ -2,6 +2,7 @@
 //! `linktype_name`).
 #![allow(clippy::unwrap_used)]
 
+use margay_app::AppProto;
 use margay_output::eve::metadata_json;
 use margay_output::event::*;
 use margay_output::settings::{EveSettings, SinkSettings, StatsOptions, Xff, XffMode};
@@ -31,7 +32,7 @@ struct Run {
 /// Outputs with everything on, which write to `eve.json` and `fast.log`.
 fn run(change: impl FnOnce(&mut EveSettings)) -> Run {
     let dir = tempfile::tempdir().unwrap();
-    let types: EventTypes = EventType::ALL.iter().copied().collect();
+    let types: EventTypes = EventType::all().collect();
     let mut eve = EveSettings::file(dir.path().join("eve.json"), types);
     eve.pcap_file = true;
     eve.community_id = true;
@@ -558,7 +559,7 @@ fn tagged_packets_and_arp_and_protocols() {
             dest_ip: [10, 10, 10, 2].into(),
         });
         r.outputs.app(&AppEvent {
-            kind: EventType::Dns,
+            kind: EventType::App(AppProto::Dns),
             header: Header::of(p),
             tx_id: None,
             direction: None,
@@ -590,7 +591,9 @@ fn options_are_each_outputs_own_and_types_too() {
     let specs = [alerts, flows].map(|s| OutputSpec::Eve(Box::new(s))).to_vec();
     let mut outputs = Outputs::new(specs, Time(0), 1).unwrap();
     assert!(outputs.wants(EventType::Alert) && outputs.wants(EventType::Flow));
-    assert!(!outputs.wants(EventType::Packet) && !outputs.wants(EventType::Dns) && !outputs.wants_pcap());
+    assert!(
+        !outputs.wants(EventType::Packet) && !outputs.wants(EventType::App(AppProto::Dns)) && !outputs.wants_pcap()
+    );
     let mut worker = outputs.share(1, Time(0), 2).unwrap();
     decode("000102", 1, Time(0), |p| {
         let mut e = alert(p, any());

@@ -2,53 +2,14 @@
 
 use crate::ast::Protocol;
 
-/// Application protocols by name: the name that stands for each, and for groups what they consist of.
-const APP: &[(&str, &[&str])] = &[
-    ("http", &["http", "http1", "http2"]),
-    ("http1", &["http1", "http"]),
-    ("http2", &["http2", "http"]),
-    ("doh2", &["doh2"]),
-    ("dns", &["dns", "doh2"]),
-    ("mdns", &["mdns"]),
-    ("tls", &["tls"]),
-    ("ssl", &["tls"]),
-    ("ssh", &["ssh"]),
-    ("smtp", &["smtp"]),
-    ("imap", &["imap"]),
-    ("pop3", &["pop3"]),
-    ("ftp", &["ftp"]),
-    ("ftp-data", &["ftp-data"]),
-    ("smb", &["smb"]),
-    ("dcerpc", &["dcerpc", "smb"]),
-    ("irc", &["irc"]),
-    ("jabber", &["jabber"]),
-    ("modbus", &["modbus"]),
-    ("enip", &["enip"]),
-    ("dnp3", &["dnp3"]),
-    ("nfs", &["nfs"]),
-    ("ntp", &["ntp"]),
-    ("tftp", &["tftp"]),
-    ("ike", &["ike"]),
-    ("ikev2", &["ike"]),
-    ("krb5", &["krb5"]),
-    ("quic", &["quic"]),
-    ("dhcp", &["dhcp"]),
-    ("snmp", &["snmp"]),
-    ("sip", &["sip"]),
-    ("rfb", &["rfb"]),
-    ("mqtt", &["mqtt"]),
-    ("pgsql", &["pgsql"]),
-    ("telnet", &["telnet"]),
-    ("websocket", &["websocket"]),
-    ("ldap", &["ldap"]),
-    ("template", &["template"]),
-    ("rdp", &["rdp"]),
-    ("bittorrent-dht", &["bittorrent-dht"]),
-];
+/// Names of application protocols that a header may have, each with the protocols that such a rule is for.
+fn names() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    margay_app::ALL.iter().flat_map(|p| p.header_names())
+}
 
 /// The application protocols that a name covers.
 pub(crate) fn group(name: &str) -> Option<&'static [&'static str]> {
-    APP.iter().find(|p| p.0 == name).map(|p| p.1)
+    names().find(|p| p.0 == name).map(|p| p.1)
 }
 
 /// A header's protocol, of which case does not matter.
@@ -81,5 +42,5 @@ pub(crate) fn parse(name: &str) -> Option<Protocol> {
 
 /// The names of application protocols that a header may have.
 pub(crate) fn app_names() -> impl Iterator<Item = &'static str> {
-    APP.iter().map(|p| p.0)
+    names().map(|p| p.0)
 }

@@ -21,8 +21,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 pub(crate) use buffers::interface;
 pub use config::Config;
@@ -39,16 +38,14 @@ const DATA_FRAME: u8 = 2;
 
 /// DCE/RPC.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Dcerpc,
-    config: "dcerpc",
+    headers: &[("dcerpc", &["dcerpc", "smb"])],
     recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,
-    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
     events: events::NAMES,
     frames: &["pdu", "hdr", "data"],
-    log: "dcerpc",
+    ..Protocol::new(AppProto::Dcerpc, "dcerpc").logged()
 };
 
 fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {

@@ -9,9 +9,8 @@ use margay_flow::{Direction, FlowCore};
 use crate::config::AppConfig;
 use crate::datagram::DatagramParser;
 use crate::parser::Parser;
-use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 pub use log::LogOptions;
 pub use tx::DhcpTx;
@@ -31,16 +30,11 @@ const COMPLETE: u8 = 1;
 
 /// DHCP.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Dhcp,
-    config: "dhcp",
     recognition: Recognition { patterns: &[], probes: &[Probe { transport: UDP, ports: &[67, 68], probe }] },
     parser,
-    buffers: &[],
     numbers: tx::NUMBERS,
-    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
     events: events::NAMES,
-    frames: &[],
-    log: "dhcp",
+    ..Protocol::new(AppProto::Dhcp, "dhcp").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

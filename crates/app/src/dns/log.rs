@@ -4,7 +4,7 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 use crate::tx::LogFor;
 
 use super::config::{LogOptions, Version};

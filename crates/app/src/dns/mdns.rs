@@ -4,23 +4,19 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 use super::{STATES, buffers, events, parser::DnsParser, recognition};
 
 /// Multicast DNS.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Mdns,
-    config: "mdns",
     recognition: recognition::MDNS,
     parser,
     buffers: buffers::MDNS_BUFFERS,
-    numbers: &[],
     states: STATES,
     events: events::NAMES,
     frames: &["pdu"],
-    log: "mdns",
+    ..Protocol::new(AppProto::Mdns, "mdns").logged()
 };
 
 fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {

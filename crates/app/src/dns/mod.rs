@@ -23,8 +23,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 pub(crate) use buffers::{BUFFERS, NUMBERS};
 pub use config::{Config, LogOptions, Version};
@@ -42,8 +41,8 @@ const STATES: [&[&str]; 2] = [&["request_started", "request_complete"], &["respo
 
 /// DNS.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Dns,
-    config: "dns",
+    headers: &[("dns", &["dns", "doh2"])],
+    usual_port: Some(53),
     recognition: recognition::DNS,
     parser,
     buffers: buffers::BUFFERS,
@@ -51,7 +50,7 @@ pub static PROTOCOL: Protocol = Protocol {
     states: STATES,
     events: events::NAMES,
     frames: &["pdu"],
-    log: "dns",
+    ..Protocol::new(AppProto::Dns, "dns").logged()
 };
 
 fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {

@@ -22,8 +22,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Opening, Protocol};
 use crate::tx::{BufferDef, BufferKind, NumberDef};
 
 pub use config::Config;
@@ -53,8 +52,9 @@ pub const ACTIVE: u64 = 1;
 
 /// FTP.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Ftp,
-    config: "ftp",
+    usual_port: Some(21),
+    opening: Opening::Command,
+    inner_states: &["request_line", "response_line"],
     recognition: recognition::RECOGNITION,
     parser,
     buffers: &[
@@ -84,8 +84,7 @@ pub static PROTOCOL: Protocol = Protocol {
         &["response_started", "response_line", "response_complete"],
     ],
     events: events::NAMES,
-    frames: &[],
-    log: "ftp",
+    ..Protocol::new(AppProto::Ftp, "ftp").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

@@ -11,8 +11,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 use crate::tx::NumberDef;
 
 /// What a transfer does.
@@ -88,19 +87,15 @@ const COMMAND: u8 = 0;
 
 /// FTP's data.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::FtpData,
-    config: "ftp-data",
+    inner_states: &["request_idle", "response_idle"],
     recognition: recognition::RECOGNITION,
     parser: unknown,
-    buffers: &[],
     numbers: &[NumberDef { name: "ftpdata_command", id: COMMAND, progress: [Some(0), Some(0)] }],
     states: [
         &["request_idle", "request_started", "request_complete"],
         &["response_idle", "response_started", "response_complete"],
     ],
-    events: &[],
-    frames: &[],
-    log: "ftp_data",
+    ..Protocol::new(AppProto::FtpData, "ftp-data").logged_as("ftp_data")
 };
 
 /// The parser of a connection that carries `transfer` in direction `dir`.

@@ -27,8 +27,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 pub(crate) use log::forwarded_address;
 
@@ -53,12 +52,15 @@ const RESPONSE_FRAME: u8 = 1;
 
 /// HTTP/1.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Http1,
-    config: "http",
+    rule_name: "http1",
+    headers: &[("http", &["http", "http1", "http2"]), ("http1", &["http1", "http"])],
+    meant_by: &["http"],
+    shows_tx: true,
+    usual_port: Some(80),
+    capital_events: true,
     recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
-    numbers: &[],
     states: [
         &["request_started", "request_line", "request_headers", "request_body", "request_trailer", "request_complete"],
         &[
@@ -72,7 +74,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ],
     events: events::NAMES,
     frames: &["request", "response"],
-    log: "http",
+    ..Protocol::new(AppProto::Http1, "http").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

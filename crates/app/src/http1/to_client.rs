@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Upgrade};
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 
 use super::body::{FileWish, Framing};
 use super::chunked::Chunk;

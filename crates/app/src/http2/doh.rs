@@ -7,7 +7,7 @@ use margay_flow::Direction;
 
 use crate::dns::DnsTx;
 use crate::dns::message::Message as Dns;
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 
 use super::tx::{Http2Tx, Message};
 

@@ -25,10 +25,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::recognise::Recognition;
-use crate::registry::Protocol;
-use crate::tx::{BufferDef, NumberDef};
+use crate::registry::{AppProto, Opening, Protocol};
 
 pub use config::Config;
 pub use tx::Http2Tx;
@@ -48,34 +45,40 @@ const DATA_FRAME: u8 = 1;
 const PDU_FRAME: u8 = 2;
 
 /// HTTP/2.
-pub static PROTOCOL: Protocol =
-    protocol(AppProto::Http2, "http2", recognition::RECOGNITION, buffers::BUFFERS, buffers::NUMBERS);
+pub static PROTOCOL: Protocol = Protocol {
+    headers: &[("http2", &["http2", "http"])],
+    meant_by: &["http"],
+    recognition: recognition::RECOGNITION,
+    opening: Opening::ClientTells,
+    buffers: buffers::BUFFERS,
+    numbers: buffers::NUMBERS,
+    event_key: "http2",
+    ..of_http2(AppProto::Http2, "http2")
+};
 
 /// DNS in HTTP/2. A flow becomes it with the first message that is seen.
-pub static DOH2: Protocol =
-    protocol(AppProto::Doh2, "doh2", recognition::NONE, buffers::DOH_BUFFERS, buffers::DOH_NUMBERS);
+pub static DOH2: Protocol = Protocol {
+    meant_by: &["http", "http2", "dns"],
+    buffers: buffers::DOH_BUFFERS,
+    numbers: buffers::DOH_NUMBERS,
+    event_key: "doh2",
+    event_type: "dns",
+    ..of_http2(AppProto::Doh2, "doh2")
+};
 
-const fn protocol(
-    proto: AppProto,
-    config: &'static str,
-    recognition: Recognition,
-    buffers: &'static [BufferDef],
-    numbers: &'static [NumberDef],
-) -> Protocol {
+const fn of_http2(proto: AppProto, name: &'static str) -> Protocol {
     Protocol {
-        proto,
-        config,
-        recognition,
         parser,
-        buffers,
-        numbers,
         states: [
             &["request_started", "request_headers", "request_body", "request_complete"],
             &["response_started", "response_headers", "response_body", "response_complete"],
         ],
         events: events::NAMES,
         frames: &["hdr", "data", "pdu"],
-        log: "http2",
+        event_type: "http",
+        shows_tx: true,
+        log: Some(AppProto::Http2),
+        ..Protocol::new(proto, name)
     }
 }
 

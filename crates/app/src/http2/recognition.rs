@@ -31,9 +31,6 @@ pub(super) const RECOGNITION: Recognition = Recognition {
     probes: &[Probe { transport: TCP, ports: &[], probe: settings }],
 };
 
-/// DNS in HTTP/2 is recognised by its requests.
-pub(super) const NONE: Recognition = Recognition { patterns: &[], probes: &[] };
-
 #[cfg(test)]
 mod tests {
     use super::*;

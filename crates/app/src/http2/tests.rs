@@ -11,7 +11,7 @@ use crate::config::{AppConfig, AppLogOptions};
 use crate::http2::events::NAMES;
 use crate::http2::frame::PREFACE;
 use crate::parser::{Outcome, Parse, Parser, Shared, Upgrade};
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 use crate::tx::LogFor;
 
 use super::PROTOCOL;
@@ -226,7 +226,7 @@ fn dns_in_a_target_and_in_a_body() {
     assert_eq!(t.outcome, Outcome::More);
     assert_eq!(t.buffer(1, "dns.query", ToServer, 0).as_deref(), Some("www.example.com"));
     let (kind, dns) = t.parser.tx(1).unwrap().carried().unwrap();
-    assert_eq!((kind, dns.records(&AppLogOptions::default())), ("doh2", 1));
+    assert_eq!((kind, dns.records(&AppLogOptions::default())), (AppProto::Doh2, 1));
     // More than a message can have.
     t.feed(ToClient, &frame(1, 4, 3, &fields(&[(":status", "200"), ("content-type", "application/dns-message")])));
     for _ in 0..5 {

@@ -12,6 +12,7 @@ use crate::http1::host::normalise_host;
 use crate::http1::param::{content_range, disposition_filename};
 use crate::http1::uri;
 use crate::parser::Parse;
+use crate::registry::AppProto;
 use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
@@ -370,8 +371,8 @@ impl Transaction for Http2Tx {
         }
     }
 
-    fn carried(&self) -> Option<(&'static str, &dyn Transaction)> {
-        self.dns().map(|d| ("doh2", d as &dyn Transaction))
+    fn carried(&self) -> Option<(AppProto, &dyn Transaction)> {
+        self.dns().map(|d| (AppProto::Doh2, d as &dyn Transaction))
     }
 
     fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<script::Answer> {

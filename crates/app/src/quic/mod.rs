@@ -21,8 +21,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 pub use log::LogOptions;
 pub use tx::QuicTx;
@@ -32,16 +31,11 @@ const COMPLETE: u8 = 1;
 
 /// QUIC.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Quic,
-    config: "quic",
     recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
-    numbers: &[],
-    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
     events: events::NAMES,
-    frames: &[],
-    log: "quic",
+    ..Protocol::new(AppProto::Quic, "quic").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

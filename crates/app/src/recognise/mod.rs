@@ -9,17 +9,16 @@
 //! A direction is given up ([`Recognised::Failed`]) when it is longer than any pattern and no probe is left. Fewer bytes,
 //! even at the stream's end, leave it open.
 //!
-//! Protocols with a parser are in [`crate::PROTOCOLS`]; those in [`others`] are named in events and rules, and no more.
+//! The protocols are those of [`crate::ALL`]: some have a parser ([`crate::PROTOCOLS`]), the others a name in events and rules.
 
-pub mod others;
+pub(crate) mod named;
 mod patterns;
 pub mod probes;
 mod settings;
 
 use margay_flow::{Direction, FlowCore};
 
-use crate::proto::AppProto;
-use crate::registry::PROTOCOLS;
+use crate::registry::{ALL, AppProto, Opening, PROTOCOLS, declaration};
 use patterns::PatternSets;
 
 pub use settings::{Mode, Ports, ProtocolSettings, RecogniseSettings};
@@ -43,13 +42,8 @@ static PROBES_FIT: () = {
 /// How many probes a transport has.
 const fn probes_of(transport: u8) -> usize {
     let (mut n, mut i) = (0, 0);
-    while i < PROTOCOLS.len() {
-        n += probes_in(PROTOCOLS[i].recognition.probes, transport);
-        i += 1;
-    }
-    i = 0;
-    while i < others::OTHERS.len() {
-        n += probes_in(others::OTHERS[i].recognition.probes, transport);
+    while i < ALL.len() {
+        n += probes_in(ALL[i].recognition.probes, transport);
         i += 1;
     }
     n
@@ -246,7 +240,7 @@ impl Recogniser {
     pub fn new(settings: &RecogniseSettings) -> Self {
         let mut modes = [Mode::Off; 64];
         let (mut patterns, mut probes) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        for known in known() {
+        for known in ALL.iter() {
             for (index, transport) in [TCP, UDP].into_iter().enumerate() {
                 let uses = known.recognition.patterns.iter().any(|p| p.transport == transport)
                     || known.recognition.probes.iter().any(|p| p.transport == transport);
@@ -376,29 +370,10 @@ impl Recogniser {
     }
 }
 
-/// The side that must speak first where a protocol has one: what the other side says first is not taken for it
-/// (`applayer_wrong_direction_first_data`), and the flow is not recognised.
-pub const fn speaks_first(proto: AppProto) -> Option<Direction> {
-    match proto {
-        AppProto::Tls => Some(Direction::ToServer),
-        _ => None,
-    }
-}
-
 /// Whether clients of a protocol begin with a line of text whose first word tells the protocol. Servers of HTTP take any word for
 /// a method, so that `EHLO / HTTP/1.1` is a request.
-const fn begins_with_command(proto: AppProto, dir: Direction) -> bool {
-    matches!(dir, Direction::ToServer)
-        && matches!(
-            proto,
-            AppProto::Smtp
-                | AppProto::Ftp
-                | AppProto::Ssh
-                | AppProto::Pop3
-                | AppProto::Imap
-                | AppProto::Sip
-                | AppProto::Irc
-        )
+fn begins_with_command(proto: AppProto, dir: Direction) -> bool {
+    dir == Direction::ToServer && declaration(proto).is_some_and(|p| p.opening == Opening::Command)
 }
 
 /// Whether the first line is a request of HTTP/1: its last word is `HTTP/1.` and a digit (RFC 9112 section 3).
@@ -423,15 +398,14 @@ fn request_line(data: &[u8]) -> Probed {
 
 /// Whether anything tells a protocol in a direction: what clients of IMAP say begins with anything.
 pub fn is_told_in(proto: AppProto, dir: Direction) -> bool {
-    known()
+    ALL.iter()
         .filter(|k| k.proto == proto)
         .any(|k| !k.recognition.probes.is_empty() || k.recognition.patterns.iter().any(|p| p.dir == dir))
 }
 
-/// Whether what the sender of a direction begins with says too little by itself: of HTTP/2 either side may be heard first,
-/// and a client begins with something that nobody else does.
-const fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
-    matches!((proto, dir), (AppProto::Http2, Direction::ToClient))
+/// Whether what the sender of a direction begins with says too little by itself.
+fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
+    dir == Direction::ToClient && declaration(proto).is_some_and(|p| p.opening == Opening::ClientTells)
 }
 
 /// The probes to ask for a flow's ports, and those to ask as if the flow were the other way round.
@@ -498,32 +472,9 @@ fn needs(probe: fn(Direction, &[u8]) -> Probed, dir: Direction, data: &[u8]) -> 
     low
 }
 
-/// A protocol that can be recognised, with a parser or without.
-struct Known {
-    proto: AppProto,
-    recognition: Recognition,
-    /// What is done with it where the configuration says nothing.
-    mode: Mode,
-}
-
-fn known() -> impl Iterator<Item = Known> {
-    let parsed = PROTOCOLS.iter().map(|p| Known { proto: p.proto, recognition: p.recognition, mode: Mode::On });
-    // One that has got its parser is not looked for twice.
-    let others = others::OTHERS.iter().filter(|o| PROTOCOLS.iter().all(|p| p.proto != o.proto)).map(|o| Known {
-        proto: o.proto,
-        recognition: o.recognition,
-        mode: if o.on { Mode::On } else { Mode::Off },
-    });
-    parsed.chain(others)
-}
-
-/// What the configuration may say something of: each protocol that can be recognised, with its key below
-/// `app-layer.protocols`.
+/// What the configuration may say something of: each protocol that has a key below `app-layer.protocols`, with that key.
 pub fn configurable() -> impl Iterator<Item = (AppProto, &'static str)> {
-    let parsed = PROTOCOLS.iter().map(|p| (p.proto, p.config));
-    let others =
-        others::OTHERS.iter().filter(|o| PROTOCOLS.iter().all(|p| p.proto != o.proto)).map(|o| (o.proto, o.config));
-    parsed.chain(others)
+    ALL.iter().filter(|p| !p.config.is_empty()).map(|p| (p.proto, p.config))
 }
 
 #[cfg(test)]

@@ -57,12 +57,6 @@ pub(super) fn rdp(_: Direction, data: &[u8]) -> Probed {
     yes_if(head[1] == 0 && length >= 7 && matches!(head[5] & 0xf0, 0xd0..=0xf0))
 }
 
-/// NTP (RFC 5905 section 7.3), versions 3 and 4.
-pub(super) fn ntp(_: Direction, data: &[u8]) -> Probed {
-    let Some(&first) = data.first() else { return Probed::More };
-    yes_if(matches!(first >> 3 & 7, 3 | 4) && data.len() >= 48)
-}
-
 /// SNMP (RFC 1157 section 4, RFC 3416, RFC 3412 section 6): a sequence that begins with the version.
 pub(super) fn snmp(_: Direction, data: &[u8]) -> Probed {
     if data.first() != Some(&0x30) {

@@ -1,6 +1,6 @@
 //! What the configuration says about recognition.
 
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 
 /// What is done about a protocol (`enabled`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -102,7 +102,7 @@ fn tls_by_a_greeting_in_odd_records() {
 #[test]
 fn every_probe_is_asked() {
     let mut settings = RecogniseSettings::default();
-    for k in known() {
+    for k in ALL {
         for transport in [TCP, UDP] {
             settings.set(k.proto, transport, ProtocolSettings { mode: Some(Mode::On), ..Default::default() });
         }
@@ -319,7 +319,7 @@ proptest! {
     fn probes_stand_by_what_they_said(
         start in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), Just(3), Just(5), Just(0x30), any::<u8>()], 0..40),
     ) {
-        for p in known().flat_map(|k| k.recognition.probes).filter(|p| p.transport == TCP) {
+        for p in ALL.iter().flat_map(|k| k.recognition.probes).filter(|p| p.transport == TCP) {
             for dir in [TO_SERVER, TO_CLIENT] {
                 let mut said = Probed::More;
                 for n in 0..=start.len() {

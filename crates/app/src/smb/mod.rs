@@ -32,8 +32,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 pub use config::{Config, LogOptions, kinds};
 
@@ -50,13 +49,13 @@ mod frame {
 
 /// SMB.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Smb,
-    config: "smb",
+    meant_by: &["dcerpc"],
+    shows_tx: true,
+    usual_port: Some(445),
     recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,
-    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
     events: events::NAMES,
     frames: &[
         "nbss.pdu",
@@ -72,7 +71,7 @@ pub static PROTOCOL: Protocol = Protocol {
         "smb3.hdr",
         "smb3.data",
     ],
-    log: "smb",
+    ..Protocol::new(AppProto::Smb, "smb").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

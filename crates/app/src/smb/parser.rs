@@ -11,7 +11,7 @@ use margay_flow::Direction;
 
 use crate::file::Files;
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 use crate::tx::{Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
 

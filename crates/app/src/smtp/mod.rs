@@ -21,8 +21,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Opening, Protocol};
 
 pub use config::{Config, LogOptions, MailField};
 pub use tx::SmtpTx;
@@ -45,19 +44,20 @@ const RESPONSE_FRAME: u8 = 2;
 
 /// SMTP.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Smtp,
-    config: "smtp",
+    shows_tx: true,
+    usual_port: Some(25),
+    opening: Opening::Command,
+    capital_events: true,
     recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
-    numbers: &[],
     states: [
         &["request_started", "request_data", "request_header", "request_body", "request_complete"],
         &["response_started", "response_complete"],
     ],
     events: events::NAMES,
     frames: &["command_line", "data", "response_line"],
-    log: "smtp",
+    ..Protocol::new(AppProto::Smtp, "smtp").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

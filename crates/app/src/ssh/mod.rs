@@ -14,8 +14,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Opening, Protocol};
 use crate::tx::NumberDef;
 
 pub use tx::SshTx;
@@ -67,8 +66,8 @@ pub struct Config {
 
 /// SSH.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Ssh,
-    config: "ssh",
+    usual_port: Some(22),
+    opening: Opening::Command,
     recognition: recognition::RECOGNITION,
     parser,
     buffers: tx::BUFFERS,
@@ -79,7 +78,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ],
     events: &["invalid_banner", "long_banner", "invalid_record", "long_kex_record"],
     frames: &["record.hdr", "record.data", "record.pdu"],
-    log: "ssh",
+    ..Protocol::new(AppProto::Ssh, "ssh").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

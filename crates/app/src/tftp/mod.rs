@@ -7,9 +7,8 @@ use margay_flow::{Direction, FlowCore};
 use crate::config::AppConfig;
 use crate::datagram::DatagramParser;
 use crate::parser::Parser;
-use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Protocol};
 
 pub use tx::{Request, TftpTx};
 
@@ -18,16 +17,9 @@ const COMPLETE: u8 = 1;
 
 /// TFTP.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Tftp,
-    config: "tftp",
     recognition: Recognition { patterns: &[], probes: &[Probe { transport: UDP, ports: &[69], probe }] },
     parser,
-    buffers: &[],
-    numbers: &[],
-    states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
-    events: &[],
-    frames: &[],
-    log: "tftp",
+    ..Protocol::new(AppProto::Tftp, "tftp").logged()
 };
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

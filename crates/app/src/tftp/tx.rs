@@ -5,7 +5,7 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::datagram::Datagram;
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
 use super::COMPLETE;

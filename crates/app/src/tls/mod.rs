@@ -29,8 +29,7 @@ use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
 use crate::parser::Parser;
-use crate::proto::AppProto;
-use crate::registry::Protocol;
+use crate::registry::{AppProto, Opening, Protocol};
 
 pub use config::{Config, Encryption, Field, Fields, LogOptions};
 pub use tx::{Side, TlsTx};
@@ -71,8 +70,10 @@ const SSLV2_PDU_FRAME: u8 = 6;
 
 /// TLS.
 pub static PROTOCOL: Protocol = Protocol {
-    proto: AppProto::Tls,
-    config: "tls",
+    headers: &[("tls", &["tls"]), ("ssl", &["tls"])],
+    usual_port: Some(443),
+    capital_events: true,
+    opening: Opening::ClientFirst,
     recognition: recognition::RECOGNITION,
     parser,
     buffers: buffers::BUFFERS,
@@ -90,7 +91,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ],
     events: events::NAMES,
     frames: &["pdu", "hdr", "data", "alert", "heartbeat", "ssl2.hdr", "ssl2.pdu"],
-    log: "tls",
+    ..Protocol::new(AppProto::Tls, "tls").logged()
 };
 
 fn parser(config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {

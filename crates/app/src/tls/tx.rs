@@ -6,7 +6,7 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
-use crate::proto::AppProto;
+use crate::registry::AppProto;
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 

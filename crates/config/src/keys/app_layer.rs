@@ -1,47 +1,10 @@
 //! `app-layer`, but for HTTP/1.
 
-use super::reasons::{NO_PARSER, REMOVED};
+use super::reasons::REMOVED;
 use super::{Key, U32, flag, flag_or, list, number, section, size, text, word};
 
 pub(super) const ABOUT: &str = "`enabled` is yes, no or detection-only: the protocol is recognised and not parsed. \
                                 Protocols without a parser are recognised at most.";
-
-/// Keys below `app-layer.protocols`.
-pub(super) const PROTOCOLS: &[&str] = &[
-    "bittorrent-dht",
-    "dcerpc",
-    "dhcp",
-    "dnp3",
-    "dns",
-    "doh2",
-    "enip",
-    "ftp",
-    "ftp-data",
-    "http",
-    "http2",
-    "ike",
-    "imap",
-    "krb5",
-    "ldap",
-    "mdns",
-    "modbus",
-    "mqtt",
-    "nfs",
-    "ntp",
-    "pgsql",
-    "pop3",
-    "quic",
-    "rdp",
-    "rfb",
-    "sip",
-    "smb",
-    "smtp",
-    "snmp",
-    "ssh",
-    "telnet",
-    "tftp",
-    "tls",
-];
 
 /// What a parser may do with a flow whose content is encrypted.
 const ENCRYPTION: &[&str] = &["track-only", "bypass", "full"];
@@ -114,26 +77,6 @@ pub(super) const KEYS: &[Key] = &[
     number("app-layer.protocols.dns.request-flood", "*", (0, U32), "requests", "Requests without a response.").ignored("requests do not wait for their responses"),
     size("app-layer.protocols.dns.state-memcap", "*", "Memory of a flow's messages.").ignored("messages are freed as soon as they are inspected and logged"),
     size("app-layer.protocols.dns.global-memcap", "*", "Memory of all messages.").ignored("messages are freed as soon as they are inspected and logged"),
-    size("app-layer.protocols.mqtt.max-msg-length", "1mb", "Longest message that is parsed.").ignored(NO_PARSER),
-    number("app-layer.protocols.mqtt.subscribe-topic-match-limit", "100", (0, U32), "topics", "Topics that rules look at.").ignored(NO_PARSER),
-    number("app-layer.protocols.mqtt.unsubscribe-topic-match-limit", "100", (0, U32), "topics", "Topics that rules look at.").ignored(NO_PARSER),
-    number("app-layer.protocols.mqtt.max-tx", "4096", (0, U32), "transactions", "Most of a flow.").ignored(NO_PARSER),
-    number("app-layer.protocols.krb5.max-tx", "1024", (0, U32), "transactions", "Most of a flow.").ignored(NO_PARSER),
-    number("app-layer.protocols.pgsql.max-tx", "1024", (0, U32), "transactions", "Most of a flow.").ignored(NO_PARSER),
-    size("app-layer.protocols.pgsql.stream-depth", "0", "How much of a stream is followed.").ignored(NO_PARSER),
-    number("app-layer.protocols.pop3.max-tx", "256", (0, U32), "transactions", "Most of a flow.").ignored(NO_PARSER),
-    size("app-layer.protocols.pop3.stream-depth", "0", "How much of a stream is followed.").ignored(NO_PARSER),
-    number("app-layer.protocols.nfs.max-tx", "1024", (0, U32), "transactions", "Most of a flow.").ignored(NO_PARSER),
-    size("app-layer.protocols.nfs.max-write-queue-size", "64mb", "What waits of files.").ignored(NO_PARSER),
-    number("app-layer.protocols.nfs.max-write-queue-cnt", "64", (0, U32), "pieces", "In how many pieces.").ignored(NO_PARSER),
-    size("app-layer.protocols.nfs.max-read-queue-size", "64mb", "What waits of files.").ignored(NO_PARSER),
-    number("app-layer.protocols.nfs.max-read-queue-cnt", "64", (0, U32), "pieces", "In how many pieces.").ignored(NO_PARSER),
-    number("app-layer.protocols.modbus.request-flood", "500", (0, U32), "requests", "Requests without a response.").ignored(NO_PARSER),
-    size("app-layer.protocols.modbus.stream-depth", "0", "How much of a stream is followed.").ignored(NO_PARSER),
-    number("app-layer.protocols.dnp3.max-tx", "32", (0, U32), "transactions", "Most of a flow.").ignored(NO_PARSER),
-    number("app-layer.protocols.dnp3.max-points", "16384", (0, U32), "points", "Most of a message.").ignored(NO_PARSER),
-    number("app-layer.protocols.dnp3.max-objects", "*", (0, U32), "objects", "Most of a message.").ignored(NO_PARSER),
-    number("app-layer.protocols.ldap.max-tx", "1024", (0, U32), "transactions", "Most of a flow.").ignored(NO_PARSER),
     section("app-layer.protocols.websocket", "WebSocket.").ignored("this release does not know the protocol"),
     section("app-layer.protocols.sdp", "SDP.").ignored("this release does not know the protocol"),
     section("app-layer.protocols.template", "An example for developers of Suricata.").ignored("this release does not know the protocol"),

@@ -6,35 +6,6 @@ use super::{Key, flag, list, number, section, size, text, word};
 pub(super) const ABOUT: &str = "What happened, one JSON object a line. There may be several of it, each with types and \
                                 options of its own. A type that is not listed is not written.";
 
-/// Types that something writes.
-pub(super) const TYPES: &[&str] = &[
-    "alert", "anomaly", "arp", "dcerpc", "dhcp", "dns", "doh2", "drop", "files", "flow", "frame", "ftp", "http",
-    "http2", "mdns", "metadata", "netflow", "quic", "smb", "smtp", "ssh", "stats", "stream", "tftp", "tls",
-];
-
-/// Types of protocols that are not parsed.
-pub(super) const UNWRITTEN: &[&str] = &[
-    "bittorrent-dht",
-    "dnp3",
-    "enip",
-    "ike",
-    "ikev2",
-    "krb5",
-    "ldap",
-    "modbus",
-    "mqtt",
-    "nfs",
-    "ntp",
-    "pgsql",
-    "pop3",
-    "rdp",
-    "rfb",
-    "sip",
-    "snmp",
-    "telnet",
-    "websocket",
-];
-
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.enabled", "no", "Whether it writes."),

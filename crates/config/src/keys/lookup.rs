@@ -1,6 +1,6 @@
 //! Finding the row of a setting.
 
-use super::{Key, Kind, SETS, all};
+use super::{Key, Kind, all, sets};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -31,9 +31,9 @@ impl Level {
             return;
         };
         let set = first.strip_prefix('<').and_then(|name| name.strip_suffix('>'));
-        match set.and_then(|name| SETS.iter().find(|s| s.0 == name)) {
+        match set.and_then(|name| sets().iter().find(|s| s.0 == name)) {
             Some((_, names)) => {
-                for name in *names {
+                for name in names {
                     self.below.entry(name).or_default().add(rest, row);
                 }
             }
@@ -161,7 +161,7 @@ mod tests {
         for row in all() {
             for part in row.path.split('.').filter(|p| p.starts_with('<')) {
                 let name = part.trim_matches(['<', '>']);
-                assert!(SETS.iter().any(|s| s.0 == name), "{}", row.path);
+                assert!(sets().iter().any(|s| s.0 == name), "{}", row.path);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Every setting: its path, its type, its default and what it does. The one table that start, tests and the reference share.
 //!
 //! A row of the table is a [`Key`]. Its path has parts separated by dots; `#` is any item of a list, `*` any one name, `**`
-//! everything from there on, and a word in angle brackets (`<protocol>`) one of a named list ([`SETS`]).
+//! everything from there on, and a word in angle brackets (`<protocol>`) one of a named list ([`sets`]).
 //!
 //! Start walks the configuration with [`crate::Config::unknown_keys`] and [`crate::Config::ignored_keys`]: what no row knows is
 //! a warning, what a row says has no effect is a notice. `docs/configuration.md` is [`reference()`]. The tests of the engine
@@ -10,6 +10,7 @@
 
 mod app_layer;
 mod capture;
+mod declared;
 mod eve;
 mod flow;
 mod general;
@@ -20,6 +21,8 @@ mod process;
 mod reasons;
 mod reference;
 mod rules;
+
+use std::sync::LazyLock;
 
 pub use lookup::{is_known, row};
 pub use reference::reference;
@@ -205,31 +208,36 @@ const fn section(path: &'static str, text: &'static str) -> Key {
 const U32: i64 = u32::MAX as i64;
 
 /// Names that a part of a path in angle brackets stands for.
-pub const SETS: &[(&str, &[&str])] = &[
-    ("protocol", app_layer::PROTOCOLS),
-    ("transport", &["tcp", "udp"]),
-    ("timeouts", &["default", "tcp", "udp", "icmp"]),
-    ("os", flow::SYSTEMS),
-    ("cpu-set", &["management-cpu-set", "worker-cpu-set"]),
-    (
-        "other-cpu-set",
-        &[
-            "receive-cpu-set",
-            "verdict-cpu-set",
-            "detect-cpu-set",
-            "stream-cpu-set",
-            "decode-cpu-set",
-            "output-cpu-set",
-            "reject-cpu-set",
-        ],
-    ),
-    ("written", &["fast", "eve-log", "stats"]),
-    ("type", eve::TYPES),
-    ("unwritten-type", eve::UNWRITTEN),
-];
+pub fn sets() -> &'static [(&'static str, Vec<&'static str>)] {
+    static SETS: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| {
+        vec![
+            ("protocol", declared::protocols()),
+            ("transport", vec!["tcp", "udp"]),
+            ("timeouts", vec!["default", "tcp", "udp", "icmp"]),
+            ("os", flow::SYSTEMS.to_vec()),
+            ("cpu-set", vec!["management-cpu-set", "worker-cpu-set"]),
+            (
+                "other-cpu-set",
+                vec![
+                    "receive-cpu-set",
+                    "verdict-cpu-set",
+                    "detect-cpu-set",
+                    "stream-cpu-set",
+                    "decode-cpu-set",
+                    "output-cpu-set",
+                    "reject-cpu-set",
+                ],
+            ),
+            ("written", vec!["fast", "eve-log", "stats"]),
+            ("type", declared::written_types()),
+            ("unwritten-type", declared::unwritten_types()),
+        ]
+    });
+    &SETS
+}
 
 /// The table, a part for each chapter of the reference: its name, a few words on it, its settings.
-pub const CHAPTERS: &[(&str, &str, &[Key])] = &[
+const TABLES: &[(&str, &str, &[Key])] = &[
     ("Networks and folders", general::ABOUT, general::KEYS),
     ("Outputs", outputs::ABOUT, outputs::KEYS),
     ("EVE", eve::ABOUT, eve::KEYS),
@@ -241,7 +249,20 @@ pub const CHAPTERS: &[(&str, &str, &[Key])] = &[
     ("The process", process::ABOUT, process::KEYS),
 ];
 
+/// The table with what protocols declare.
+pub fn chapters() -> &'static [(&'static str, &'static str, Vec<Key>)] {
+    static CHAPTERS: LazyLock<Vec<(&str, &str, Vec<Key>)>> = LazyLock::new(|| {
+        let with = |title: &str, keys: &[Key]| match title {
+            "EVE" => keys.iter().copied().chain(declared::eve_options()).collect(),
+            "Protocols" => keys.iter().copied().chain(declared::settings()).collect(),
+            _ => keys.to_vec(),
+        };
+        TABLES.iter().map(|(title, about, keys)| (*title, *about, with(title, keys))).collect()
+    });
+    &CHAPTERS
+}
+
 /// Every setting.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    CHAPTERS.iter().flat_map(|c| c.2)
+    chapters().iter().flat_map(|c| &c.2)
 }

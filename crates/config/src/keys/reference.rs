@@ -1,6 +1,6 @@
 //! The reference of all settings, as Markdown: `docs/configuration.md`.
 
-use super::{CHAPTERS, Effect, Key, Kind, SETS};
+use super::{Effect, Key, Kind, chapters, sets};
 use crate::options;
 use std::fmt::Write;
 
@@ -16,11 +16,11 @@ pub fn reference() -> String {
          in one line why they have none, unless their value is the one that needs no notice.\n\n\
          `#` is any item of a list, `*` any name. A word in angle brackets is one of a list:\n\n",
     );
-    for (name, words) in SETS {
+    for (name, words) in sets() {
         let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
         let _ = writeln!(out, "- `<{name}>`: {}", words.join(", "));
     }
-    for (title, about, keys) in CHAPTERS {
+    for (title, about, keys) in chapters() {
         let _ = writeln!(out, "\n## {title}\n\n{about}\n");
         table(&mut out, keys);
         let (ignored, refused): (Vec<&Key>, Vec<&Key>) =

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use margay_app::file::{FileConfig, FileEngine};
-use margay_app::recognise::Recognition;
 use margay_app::{
     AppLogOptions, AppProto, BufferDef, BufferKind, Found, LogFor, Outcome, Parse, Parsed, Parser, Protocol, Shared,
     Transaction, TxBase,
@@ -32,11 +31,9 @@ const fn def(name: &'static str, id: u8, progress: [Option<u8>; 2], kind: Buffer
 }
 
 static FAKE: Protocol = Protocol {
-    proto: AppProto::Http1,
-    config: "http",
-    recognition: Recognition { patterns: &[], probes: &[] },
+    rule_name: "http1",
+    meant_by: &["http"],
     parser: |_, _| Box::new(Fake::default()),
-    numbers: &[],
     buffers: &[
         def("http.uri", URI, [Some(1), None], BufferKind::Single),
         def("http.method", METHOD, [Some(1), None], BufferKind::Single),
@@ -59,8 +56,7 @@ static FAKE: Protocol = Protocol {
         ],
     ],
     events: &["odd", "even"],
-    frames: &[],
-    log: "http",
+    ..Protocol::new(AppProto::Http1, "http").logged()
 };
 
 static PROTOCOLS: &[&Protocol] = &[&FAKE];

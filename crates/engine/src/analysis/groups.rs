@@ -3,6 +3,7 @@
 //! For each transport and direction the ports are divided where the set of rules changes. Groups of ports that many rules
 //! or much traffic go to come first; as many as the configuration grants are kept, and the others are one group.
 
+use margay_app::ALL;
 use std::collections::HashMap;
 
 use margay_config::{Config, ConfigError};
@@ -70,11 +71,8 @@ impl GroupSettings {
 
 /// The transports of an application protocol: TCP, UDP.
 pub(super) fn transports(app: &str) -> [bool; 2] {
-    match app {
-        "dns" | "krb5" | "sip" | "nfs" | "enip" | "ldap" => [true, true],
-        "mdns" | "ntp" | "tftp" | "ike" | "quic" | "dhcp" | "snmp" | "bittorrent-dht" => [false, true],
-        _ => [true, false],
-    }
+    let of = |p: &&'static margay_app::Protocol| p.header_names().any(|(name, _)| name == app);
+    ALL.iter().copied().find(of).map_or([true, false], |p| p.transports())
 }
 
 /// Which of TCP, UDP, ICMPv4 and ICMPv6 a rule is for.

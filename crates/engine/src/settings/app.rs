@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use margay_app::AppConfig;
+use margay_app::declare::Values;
 use margay_app::decompress::Limits;
 use margay_app::http1::{Config as HttpConfig, InvalidEncoding, PathConfig, Personality, ServerConfig, SwfConfig};
 use margay_app::recognise::Recogniser;
@@ -21,7 +22,10 @@ const HTTP: &str = "app-layer.protocols.http";
 /// A value that cannot be read, a personality or network that is none.
 pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
     let http1 = http(config)?;
+    let mut declared = Values::settings();
+    super::declared::settings(config, &mut declared)?;
     Ok(AppConfig {
+        settings: declared,
         memcap: super::size(config, "app-layer.memcap", MEMCAP)?,
         http2: super::http2::http2(config, &http1.default)?,
         http1,

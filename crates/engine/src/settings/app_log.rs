@@ -1,7 +1,7 @@
 //! What an `eve-log` shows of the application layer: `http`, bodies of alerts, `xff`.
 
-use margay_app::AppLogOptions;
 use margay_app::http1::LogOptions;
+use margay_app::{AppLogOptions, AppProto};
 use margay_config::{ConfigError, Node};
 use margay_output::event::EventType;
 use margay_output::settings::{Xff, XffMode, XffSettings};
@@ -86,7 +86,7 @@ impl AppLog {
     ) -> Result<(), ConfigError> {
         let xff = match kind {
             EventType::Alert => Some(&mut self.xff.alert),
-            EventType::Http => Some(&mut self.xff.http),
+            EventType::App(AppProto::Http1) => Some(&mut self.xff.http),
             EventType::Fileinfo => Some(&mut self.xff.files),
             _ => None,
         };
@@ -97,26 +97,29 @@ impl AppLog {
                 None => None,
             };
         }
-        if kind == EventType::Dns {
+        if kind == EventType::App(AppProto::Dns) {
             self.options.dns = super::dns::log(node, warnings)?;
         }
         let Some(node) = node else { return Ok(()) };
+        if let EventType::App(proto) = kind {
+            super::declared::eve_options(proto, node, &mut self.options.options)?;
+        }
         match kind {
             EventType::Alert => {
                 self.options.http_body = node.bool("http-body")?.unwrap_or(false);
                 self.options.http_body_printable = node.bool("http-body-printable")?.unwrap_or(false);
             }
-            EventType::Http => self.options.http = http(node, warnings)?,
+            EventType::App(AppProto::Http1) => self.options.http = http(node, warnings)?,
             EventType::Frame => {
                 if let Some(bytes) = node.size("payload-buffer-size")? {
                     self.options.frame_payload = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(1);
                 }
             }
-            EventType::Tls => self.options.tls = super::tls::log(node, warnings)?,
-            EventType::Dhcp => self.options.dhcp.extended = node.bool("extended")?.unwrap_or(false),
-            EventType::Quic => self.options.quic.ja4 = node.bool("ja4")?.unwrap_or(true),
-            EventType::Smb => self.options.smb = super::smb::log(node, warnings),
-            EventType::Smtp => self.options.smtp = super::smtp::log(node, warnings)?,
+            EventType::App(AppProto::Tls) => self.options.tls = super::tls::log(node, warnings)?,
+            EventType::App(AppProto::Dhcp) => self.options.dhcp.extended = node.bool("extended")?.unwrap_or(false),
+            EventType::App(AppProto::Quic) => self.options.quic.ja4 = node.bool("ja4")?.unwrap_or(true),
+            EventType::App(AppProto::Smb) => self.options.smb = super::smb::log(node, warnings),
+            EventType::App(AppProto::Smtp) => self.options.smtp = super::smtp::log(node, warnings)?,
             // What is found out of files is one for all outputs: see `files`.
             _ => {}
         }

@@ -3,6 +3,7 @@
 mod app;
 mod app_log;
 mod datasets;
+mod declared;
 mod decode;
 mod detect;
 mod dns;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use margay_app::AppLogOptions;
+use margay_app::{AppLogOptions, AppProto};
 use margay_config::{Config, ConfigError, Node};
 use margay_output::event::{EventType, EventTypes};
 use margay_output::pcaplog::{Compression, Conditional, MIN_LIMIT, PcapLogSettings, PcapMode};
@@ -362,9 +362,9 @@ fn eve(
             ));
         }
         eve.types = eve.types.with(kind);
-        if kind == EventType::Ftp {
+        if kind == EventType::App(AppProto::Ftp) {
             // What the data connections carry is a part of it.
-            eve.types = eve.types.with(EventType::FtpData);
+            eve.types = eve.types.with(EventType::App(AppProto::FtpData));
         }
         app.read(kind, node, options, warnings)?;
         match kind {

@@ -192,7 +192,7 @@ fn places(path: &str) -> Vec<String> {
     for part in path.split('.') {
         let names: Vec<String> = match part.strip_prefix('<').and_then(|p| p.strip_suffix('>')) {
             Some(set) => {
-                let names = keys::SETS.iter().find(|s| s.0 == set).map_or(&[][..], |s| s.1);
+                let names = keys::sets().iter().find(|s| s.0 == set).map_or(&[][..], |s| &s.1);
                 names.iter().map(|n| (*n).to_owned()).collect()
             }
             None if part == "*" => vec!["SOME".into()],

@@ -813,7 +813,7 @@ impl Rest {
             self.outputs.anomaly(&AnomalyEvent {
                 header,
                 anomaly: Anomaly::AppLayer {
-                    event: &protocol.proto.anomaly_name(name),
+                    event: &protocol.anomaly_name(name),
                     app_proto: about.names.proto.unwrap_or_default(),
                     layer: "proto_parser",
                 },
@@ -837,15 +837,24 @@ impl Rest {
         if self.scripts.any() && !tx.base().no_log {
             self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.scene(), tx);
         }
-        self.log_as(about, protocol.log, protocol.proto.shows_tx(), tx, tx);
+        if let Some(kind) = protocol.log {
+            self.log_as(about, kind, protocol.shows_tx, tx, tx);
+        }
         if let Some((kind, carried)) = tx.carried() {
             self.log_as(about, kind, false, tx, carried);
         }
     }
 
-    /// Logs what `of` has, a transaction or what it carries, as an event of type `kind`.
-    fn log_as(&mut self, about: &About<'_>, kind: &str, shows_tx: bool, tx: &dyn Transaction, of: &dyn Transaction) {
-        let Some(kind) = EventType::from_name(kind) else { return };
+    /// Logs what `of` has, a transaction or what it carries, as an event of the protocol `kind`.
+    fn log_as(
+        &mut self,
+        about: &About<'_>,
+        kind: AppProto,
+        shows_tx: bool,
+        tx: &dyn Transaction,
+        of: &dyn Transaction,
+    ) {
+        let kind = EventType::App(kind);
         if tx.base().no_log || !self.outputs.wants(kind) {
             return;
         }

@@ -1,5 +1,6 @@
 //! `xff`: the client's address as a proxy gives it.
 
+use margay_app::AppProto;
 use std::net::IpAddr;
 
 use crate::event::{Direction, EventType, Forwarded, Header};
@@ -19,7 +20,7 @@ impl Out<'_> {
         let settings = &self.settings.xff;
         let wanted = match kind {
             EventType::Alert => &settings.alert,
-            EventType::Http => &settings.http,
+            EventType::App(AppProto::Http1) => &settings.http,
             EventType::Fileinfo => &settings.files,
             _ => &None,
         };

@@ -27,7 +27,6 @@ const QUIC: &[&str] = &["quic"];
 const IKE: &[&str] = &["ike"];
 const KRB5: &[&str] = &["krb5"];
 const SNMP: &[&str] = &["snmp"];
-const NTP: &[&str] = &["ntp"];
 const DNP3: &[&str] = &["dnp3"];
 const PGSQL: &[&str] = &["pgsql"];
 const WS: &[&str] = &["websocket"];
@@ -162,7 +161,6 @@ buffers! {
     SNMP_COMMUNITY "snmp.community" "snmp_community" "snmp community" SNMP Both false "";
     SNMP_TRAP_OID "snmp.trap_oid" "snmp_trap_oid" "snmp trap oid" SNMP Both false "";
     SNMP_TRAP_ADDRESS "snmp.trap_address" "snmp_trap_address" "snmp trap address" SNMP Both false "";
-    NTP_REFERENCE_ID "ntp.reference_id" "ntp_reference_id" "ntp reference id" NTP Both false "";
     DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
     PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
     WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
@@ -294,7 +292,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["snmp.community"], &SNMP_COMMUNITY),
     Keyword::sticky(&["snmp.trap_oid"], &SNMP_TRAP_OID),
     Keyword::sticky(&["snmp.trap_address"], &SNMP_TRAP_ADDRESS),
-    Keyword::sticky(&["ntp.reference_id"], &NTP_REFERENCE_ID),
     Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
     Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
     Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
@@ -345,9 +342,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["snmp.version"], Takes::Value, SNMP),
     Keyword::app(&["snmp.pdu_type"], Takes::Value, SNMP),
     Keyword::app(&["snmp.trap_type"], Takes::Value, SNMP),
-    Keyword::app(&["ntp.version"], Takes::Value, NTP),
-    Keyword::app(&["ntp.stratum"], Takes::Value, NTP),
-    Keyword::app(&["ntp.mode"], Takes::Value, NTP),
     Keyword::app(&["mqtt.type"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.flags"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.qos"], Takes::Value, MQTT).only(Direction::ToServer),

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use margay_app::declare::KeywordKind;
+
 use crate::ast::{Check, NumberTest, Side, Which};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
@@ -16,6 +18,7 @@ mod bytes;
 mod content;
 mod data;
 mod dataset;
+mod declared;
 mod dns;
 mod events;
 mod flow;
@@ -101,6 +104,8 @@ pub(crate) enum Does {
     Modify(&'static Buffer),
     /// A check of a number of a protocol's transactions
     Number(&'static [&'static str], fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>),
+    /// A check of a number that a protocol declares
+    Declared(&'static [&'static str], KeywordKind),
     /// A check of a protocol, kept as written
     App(&'static [&'static str]),
 }
@@ -244,9 +249,14 @@ static FAMILIES: &[(&[Keyword], &str)] = &[
     (smb::KEYWORDS, "rules/smb-keywords.html"),
 ];
 
+/// The families, and behind them the keywords that protocols declare.
+fn families() -> impl Iterator<Item = (&'static [Keyword], &'static str)> {
+    FAMILIES.iter().copied().chain([(declared::keywords(), "rules/index.html")])
+}
+
 /// Every keyword.
 fn keywords() -> impl Iterator<Item = &'static Keyword> {
-    FAMILIES.iter().flat_map(|family| family.0)
+    families().flat_map(|family| family.0)
 }
 
 static REGISTRY: LazyLock<HashMap<&'static str, &'static Keyword>> = LazyLock::new(|| {
@@ -274,7 +284,7 @@ pub fn is_known(name: &str) -> bool {
 /// All keywords, family by family, each with the page of Suricata's manual that describes it.
 pub(crate) fn all() -> impl Iterator<Item = (&'static Keyword, &'static str)> {
     let page = |k: &Keyword, family| manual::page(k.names.first().copied().unwrap_or_default(), family);
-    FAMILIES.iter().flat_map(move |(table, family)| table.iter().map(move |k| (k, page(k, family))))
+    families().flat_map(move |(table, family)| table.iter().map(move |k| (k, page(k, family))))
 }
 
 /// The keyword of a name, in any case.
@@ -314,6 +324,13 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
             need_protocol(b, protocols, &written);
             b.restrict(protocols)?;
             let (test, which) = parse(&input)?;
+            b.check(Check::Number { keyword: input.name, test, which });
+            Ok(())
+        }
+        Does::Declared(protocols, kind) => {
+            need_protocol(b, protocols, &written);
+            b.restrict(protocols)?;
+            let (test, which) = declared::test(&input, kind)?;
             b.check(Check::Number { keyword: input.name, test, which });
             Ok(())
         }

@@ -1,0 +1,380 @@
+//! Parsers of protocols that speak in messages.
+//!
+//! A protocol implements [`Conversation`]: how long a message is ([`Conversation::framing`], for streams alone; a datagram is one
+//! message) and what a message means ([`Conversation::message`]). What it keeps of a request and its answer is its [`Content`].
+//! [`MessageParser`] does the rest: it puts messages together, keeps and frees transactions, holds the limit of open ones, counts
+//! their memory, and offers them to rules and logs.
+
+use std::fmt::Debug;
+
+use margay_flow::{Direction, FlowCore};
+use margay_json::Json;
+
+use crate::config::{AppConfig, AppLogOptions};
+use crate::parser::{Outcome, Parse, Parsed, Parser, Shared, Upgrade};
+use crate::registry::{AppProto, protocol};
+use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::tx_list::{TxList, transactions_in_list};
+
+/// Most transactions of a flow that are not complete, where a protocol has no setting for it.
+const TXS_MAX: usize = 256;
+
+/// What the bytes at the beginning of a stream's data are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// A message of this many bytes, at least one. It is handled once all of them are there.
+    Message(usize),
+    /// The beginning of a message whose length cannot be told yet.
+    More,
+    /// So many bytes that are no message.
+    Skip(usize),
+    /// Not this protocol.
+    Broken,
+}
+
+/// The parser's state of one flow of a protocol.
+pub(crate) trait Conversation: Debug + Send + Sized + 'static {
+    /// What is kept of a transaction.
+    type Tx: Content;
+
+    /// Which protocol.
+    const PROTO: AppProto;
+
+    /// The state of a new flow.
+    fn new(config: &AppConfig, flow: &FlowCore) -> Self;
+
+    /// What `data`, which is not empty, begins with. With `end` nothing will follow it.
+    fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
+        let _ = (dir, end);
+        Framing::Message(data.len())
+    }
+
+    /// A whole message, or a datagram. Anything but [`Outcome::More`] ends the round: [`Outcome::Change`] and
+    /// [`Outcome::Done`] leave what is behind the message to others.
+    fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
+
+    /// `len` bytes are missing: whether the protocol can find its way behind them. The default gives the flow up.
+    fn gap(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, len: u64) -> Outcome {
+        let _ = (turn, dir, len);
+        Outcome::Failed
+    }
+
+    /// The flow changed to this protocol with a request of HTTP/1.
+    fn take_over(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, from: Upgrade) {
+        let _ = (turn, from);
+    }
+
+    /// The flow was of another protocol before, and changed to this one.
+    fn comes_after(&mut self, original: AppProto) {
+        let _ = original;
+    }
+
+    /// Most transactions that may be open at once.
+    fn max_txs(&self) -> usize {
+        TXS_MAX
+    }
+
+    /// Event of a transaction that was given up because too many were open; none where the protocol has no name for it.
+    const TOO_MANY: Option<u8> = None;
+
+    /// Heap memory of the state itself, in bytes.
+    fn held(&self) -> u64 {
+        0
+    }
+}
+
+/// What a protocol keeps of a transaction.
+pub(crate) trait Content: Debug + Send + 'static {
+    /// Heap memory in bytes, without the size of the value itself.
+    fn held(&self) -> u64;
+
+    /// As [`Transaction::buffer`].
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        let _ = (id, dir, index, scratch);
+        None
+    }
+
+    /// As [`Transaction::number`].
+    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
+        let _ = (id, dir, index);
+        None
+    }
+
+    /// Whether its event can be written: `complete` says that both directions are.
+    fn is_loggable(&self, complete: bool) -> bool {
+        complete
+    }
+
+    /// How many events an output makes of it.
+    fn records(&self, options: &AppLogOptions) -> usize {
+        let _ = options;
+        1
+    }
+
+    /// Which way the addresses of its event go; `only` is the only direction that there is something in.
+    fn direction(&self, only: Option<Direction>) -> Direction {
+        let _ = only;
+        Direction::ToServer
+    }
+
+    /// Whether it counts among the transactions of its protocol (`app_layer.tx.*`).
+    fn is_counted(&self) -> bool {
+        true
+    }
+
+    /// Appends the members of its event: `"sip":{...}` with its key. `base` has its number and files.
+    fn log(&self, base: &TxBase, json: &mut Json, options: &AppLogOptions, what: LogFor);
+}
+
+/// A transaction: what all have, and what the protocol keeps.
+#[derive(Debug)]
+pub(crate) struct Tx<C> {
+    pub(crate) base: TxBase,
+    pub(crate) content: C,
+    /// Progress of a complete transaction, by direction.
+    complete: [u8; 2],
+}
+
+impl<C: Content> Tx<C> {
+    /// Nothing more comes in a direction.
+    pub(crate) fn finish(&mut self, dir: Direction) {
+        self.base.advance(dir, self.complete[dir.index()]);
+    }
+
+    /// Nothing will ever come but in `dir`, where all of it is there now.
+    pub(crate) fn finish_one_way(&mut self, dir: Direction) {
+        self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
+        self.finish(dir);
+    }
+
+    /// Something new came in a direction that rules may look at.
+    pub(crate) fn touch(&mut self, dir: Direction) {
+        self.base.touch(dir);
+    }
+
+    /// Whether nothing more comes in a direction.
+    pub(crate) fn is_finished(&self, dir: Direction) -> bool {
+        self.base.progress[dir.index()] >= self.complete[dir.index()]
+    }
+
+    /// Adds an event.
+    pub(crate) fn event(&mut self, event: u8) {
+        self.base.events.add(event);
+    }
+}
+
+/// What a parser may do while it handles a message.
+#[derive(Debug)]
+pub(crate) struct Turn<'a, 'b, C> {
+    /// The flow, the settings, and what parsers share.
+    pub(crate) cx: &'a mut Parse<'b>,
+    txs: &'a mut TxList<Tx<C>>,
+    /// Where the message begins in what the parser was given, and how long it is.
+    at: usize,
+    len: usize,
+    complete: [u8; 2],
+}
+
+impl<C: Content> Turn<'_, '_, C> {
+    /// Begins a transaction.
+    pub(crate) fn open(&mut self, content: C) -> &mut Tx<C> {
+        let complete = self.complete;
+        let id = self.txs.push(|id| Tx { base: TxBase { id, ..TxBase::default() }, content, complete });
+        self.txs.get_mut(id).unwrap_or_else(|| unreachable!("it was added"))
+    }
+
+    /// A transaction of one message that has no answer.
+    pub(crate) fn one_way(&mut self, dir: Direction, content: C) -> &mut Tx<C> {
+        let tx = self.open(content);
+        tx.finish_one_way(dir);
+        tx
+    }
+
+    /// The transaction of that number, unless it was freed.
+    pub(crate) fn tx(&mut self, id: u64) -> Option<&mut Tx<C>> {
+        self.txs.get_mut(id)
+    }
+
+    /// The latest transaction.
+    pub(crate) fn latest(&mut self) -> Option<&mut Tx<C>> {
+        let id = self.txs.next().checked_sub(1)?;
+        self.txs.get_mut(id)
+    }
+
+    /// The oldest transaction, of those that were not freed, that `is` holds for.
+    pub(crate) fn find(&mut self, mut is: impl FnMut(&Tx<C>) -> bool) -> Option<&mut Tx<C>> {
+        let mut from = 0;
+        while let Some(id) = self.txs.next_id(from) {
+            if self.txs.get(id).is_some_and(&mut is) {
+                return self.txs.get_mut(id);
+            }
+            from = id + 1;
+        }
+        None
+    }
+
+    /// Marks a frame of the message: `len` bytes from `from` on.
+    pub(crate) fn frame(&mut self, dir: Direction, kind: u8, from: usize, len: usize, tx: Option<u64>) {
+        let frames = &mut self.cx.shared.frames;
+        if frames.wanted && from <= self.len {
+            frames.begin(dir, kind, self.at + from, tx);
+            frames.end(dir, (self.at + from + len) as u64);
+        }
+    }
+}
+
+/// A flow's parser.
+#[derive(Debug)]
+pub(crate) struct MessageParser<S: Conversation> {
+    state: S,
+    txs: TxList<Tx<S::Tx>>,
+    complete: [u8; 2],
+}
+
+/// Makes the parser of a flow; for a protocol's declaration.
+pub(crate) fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
+    let complete = protocol(S::PROTO).map_or([1; 2], |p| p.complete());
+    Box::new(MessageParser { state: S::new(config, flow), txs: TxList::default(), complete })
+}
+
+impl<S: Conversation> MessageParser<S> {
+    /// Makes room for a transaction: the oldest open ones are complete as they are, with an event. Whether there was none.
+    fn is_full(&mut self, cx: &mut Parse<'_>) -> bool {
+        if self.txs.len() < self.state.max_txs().max(1) {
+            return false;
+        }
+        cx.shared.counters.tx_limit(S::PROTO);
+        let mut from = 0;
+        while let Some(id) = self.txs.next_id(from) {
+            from = id + 1;
+            let Some(tx) = self.txs.get_mut(id) else { continue };
+            let open = [Direction::ToServer, Direction::ToClient].into_iter().any(|d| !tx.is_finished(d));
+            if open {
+                if let Some(event) = S::TOO_MANY {
+                    tx.event(event);
+                }
+                tx.finish(Direction::ToServer);
+                tx.finish(Direction::ToClient);
+            }
+        }
+        true
+    }
+
+    fn turn<'a, 'b>(&'a mut self, cx: &'a mut Parse<'b>, at: usize, len: usize) -> (&'a mut S, Turn<'a, 'b, S::Tx>) {
+        (&mut self.state, Turn { cx, txs: &mut self.txs, at, len, complete: self.complete })
+    }
+
+    fn datagram(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        if !data.is_empty() && !self.is_full(cx) {
+            let (state, mut turn) = self.turn(cx, 0, data.len());
+            let outcome = state.message(&mut turn, dir, data);
+            return Parsed { consumed: data.len(), outcome };
+        }
+        Parsed::used(data.len())
+    }
+}
+
+impl<S: Conversation> Parser for MessageParser<S> {
+    fn proto(&self) -> AppProto {
+        S::PROTO
+    }
+
+    fn comes_after(&mut self, original: AppProto) {
+        self.state.comes_after(original);
+    }
+
+    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        if cx.flow.proto != 6 {
+            return self.datagram(cx, dir, data);
+        }
+        let mut at = 0;
+        while let Some(rest) = data.get(at..).filter(|r| !r.is_empty()) {
+            let len = match self.state.framing(dir, rest, cx.end) {
+                Framing::Message(len) if len > rest.len() && !cx.end => break,
+                // What was cut off is a message as far as it goes.
+                Framing::Message(len) => len.clamp(1, rest.len()),
+                Framing::More => break,
+                Framing::Skip(len) => {
+                    at += len.clamp(1, rest.len());
+                    continue;
+                }
+                Framing::Broken => return Parsed { consumed: at, outcome: Outcome::Failed },
+            };
+            if self.is_full(cx) {
+                return Parsed { consumed: at, outcome: Outcome::Full };
+            }
+            let message = rest.get(..len).unwrap_or(rest);
+            let (state, mut turn) = self.turn(cx, at, len);
+            let outcome = state.message(&mut turn, dir, message);
+            at += len;
+            if outcome != Outcome::More {
+                return Parsed { consumed: at, outcome };
+            }
+        }
+        Parsed::used(if cx.end { data.len() } else { at })
+    }
+
+    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+        let (state, mut turn) = self.turn(cx, 0, 0);
+        state.gap(&mut turn, dir, len)
+    }
+
+    fn take_over(&mut self, cx: &mut Parse<'_>, from: Upgrade) {
+        let (state, mut turn) = self.turn(cx, 0, 0);
+        state.take_over(&mut turn, from);
+    }
+
+    fn memory(&mut self) -> u64 {
+        self.txs.memory() + self.state.held()
+    }
+
+    transactions_in_list!();
+
+    fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
+        self.txs.remove(id);
+    }
+}
+
+impl<C: Content> Transaction for Tx<C> {
+    fn base(&self) -> &TxBase {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut TxBase {
+        &mut self.base
+    }
+
+    fn held(&self) -> u64 {
+        self.base.held() + self.content.held()
+    }
+
+    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        self.content.buffer(id, dir, index, scratch)
+    }
+
+    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
+        self.content.number(id, dir, index)
+    }
+
+    fn is_loggable(&self, complete: bool) -> bool {
+        self.content.is_loggable(complete)
+    }
+
+    fn direction(&self, _options: &AppLogOptions) -> Direction {
+        self.content.direction(self.base.only)
+    }
+
+    fn is_counted(&self) -> bool {
+        self.content.is_counted()
+    }
+
+    fn records(&self, options: &AppLogOptions) -> usize {
+        self.content.records(options)
+    }
+
+    fn inspected(&mut self, _dir: Direction) {}
+
+    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+        self.content.log(&self.base, json, options, what);
+    }
+}

@@ -1,0 +1,218 @@
+//! Protocols that are recognised, or only named in rules, and not parsed.
+
+use margay_flow::Direction;
+
+use super::{Mode, Pattern, Probe, Probed, Recognition, TCP, UDP, probes};
+use crate::declare::{Setting, Unit};
+use crate::registry::{AppProto, Opening, Protocol};
+
+/// A literal to the server.
+const fn ts(bytes: &'static [u8]) -> Pattern {
+    Pattern::tcp(Direction::ToServer, bytes)
+}
+
+/// A literal to the client.
+const fn tc(bytes: &'static [u8]) -> Pattern {
+    Pattern::tcp(Direction::ToClient, bytes)
+}
+
+const fn udp(pattern: Pattern) -> Pattern {
+    Pattern { transport: UDP, ..pattern }
+}
+
+const fn on_tcp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
+    Probe { transport: TCP, ports, probe }
+}
+
+const fn on_udp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
+    Probe { transport: UDP, ports, probe }
+}
+
+/// A protocol that is recognised.
+const fn named(
+    proto: AppProto,
+    name: &'static str,
+    patterns: &'static [Pattern],
+    probes: &'static [Probe],
+) -> Protocol {
+    Protocol {
+        recognition: Recognition { patterns, probes },
+        event_key: name,
+        event_type: name,
+        ..Protocol::new(proto, name)
+    }
+}
+
+/// The same, not looked for unless the configuration says so.
+const fn off(proto: Protocol) -> Protocol {
+    Protocol { mode: Mode::Off, ..proto }
+}
+
+/// A protocol that has a name in rules alone.
+const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
+    Protocol { config: "", mode: Mode::Off, ..Protocol::new(proto, name) }
+}
+
+/// Each literal of SIP, over both transports and in both directions: either end may be asked.
+const SIP_LITERALS: &[Pattern] = &{
+    const WORDS: [&[u8]; 15] = [
+        b"REGISTER ",
+        b"INVITE ",
+        b"ACK ",
+        b"BYE ",
+        b"CANCEL ",
+        b"UPDATE ",
+        b"REFER ",
+        b"PRACK ",
+        b"SUBSCRIBE ",
+        b"NOTIFY ",
+        b"PUBLISH ",
+        b"MESSAGE ",
+        b"INFO ",
+        b"OPTIONS ",
+        b"SIP/2.0 ",
+    ];
+    let mut all = [ts(b""); WORDS.len() * 4];
+    let mut i = 0;
+    while i < WORDS.len() {
+        all[4 * i] = ts(WORDS[i]);
+        all[4 * i + 1] = tc(WORDS[i]);
+        all[4 * i + 2] = udp(ts(WORDS[i]));
+        all[4 * i + 3] = udp(tc(WORDS[i]));
+        i += 1;
+    }
+    all
+};
+
+/// The greeting of either side.
+const RFB_LITERALS: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
+
+/// IMAP (RFC 9051 section 7.1).
+pub(crate) static IMAP: Protocol = Protocol {
+    opening: Opening::Command,
+    event_key: "",
+    ..named(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[])
+};
+/// POP3 (RFC 1939 section 3).
+pub(crate) static POP3: Protocol = Protocol {
+    settings: &[
+        Setting { key: "max-tx", unit: Unit::Count, default: 256, about: "Most of a flow." },
+        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
+    ],
+    opening: Opening::Command,
+    ..named(
+        AppProto::Pop3,
+        "pop3",
+        &[
+            tc(b"+OK "),
+            tc(b"-ERR "),
+            ts(b"USER ").nocase(),
+            ts(b"PASS ").nocase(),
+            ts(b"QUIT").nocase(),
+            ts(b"CAPA").nocase(),
+            ts(b"APOP ").nocase(),
+            ts(b"STLS").nocase(),
+        ],
+        &[],
+    )
+};
+/// NFS (RFC 7530), over RPC.
+pub(crate) static NFS: Protocol = Protocol {
+    settings: &[
+        Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." },
+        Setting { key: "max-write-queue-size", unit: Unit::Bytes, default: 64 << 20, about: "What waits of files." },
+        Setting { key: "max-write-queue-cnt", unit: Unit::Count, default: 64, about: "In how many pieces." },
+        Setting { key: "max-read-queue-size", unit: Unit::Bytes, default: 64 << 20, about: "What waits of files." },
+        Setting { key: "max-read-queue-cnt", unit: Unit::Count, default: 64, about: "In how many pieces." },
+    ],
+    ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
+};
+/// IKE (RFC 7296).
+pub(crate) static IKE: Protocol = Protocol {
+    headers: &[("ike", &["ike"]), ("ikev2", &["ike"])],
+    event_aliases: &["ikev2"],
+    ..named(AppProto::Ike, "ike", &[], &[on_udp(&[500], probes::ike)])
+};
+/// Kerberos 5 (RFC 4120).
+pub(crate) static KRB5: Protocol = Protocol {
+    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
+    ..named(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)])
+};
+/// SNMP (RFC 3416).
+pub(crate) static SNMP: Protocol = named(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]);
+/// SIP (RFC 3261 section 7), and the methods of its extensions.
+pub(crate) static SIP: Protocol =
+    Protocol { opening: Opening::Command, ..named(AppProto::Sip, "sip", SIP_LITERALS, &[]) };
+/// RFB (RFC 6143 section 7.1.1).
+pub(crate) static RFB: Protocol = named(AppProto::Rfb, "rfb", RFB_LITERALS, &[]);
+/// MQTT.
+pub(crate) static MQTT: Protocol = Protocol {
+    settings: &[
+        Setting {
+            key: "max-msg-length",
+            unit: Unit::Bytes,
+            default: 1 << 20,
+            about: "Longest message that is parsed.",
+        },
+        Setting {
+            key: "subscribe-topic-match-limit",
+            unit: Unit::Count,
+            default: 100,
+            about: "Topics that rules look at.",
+        },
+        Setting {
+            key: "unsubscribe-topic-match-limit",
+            unit: Unit::Count,
+            default: 100,
+            about: "Topics that rules look at.",
+        },
+        Setting { key: "max-tx", unit: Unit::Count, default: 4096, about: "Most of a flow." },
+    ],
+    ..named(AppProto::Mqtt, "mqtt", &[], &[on_tcp(&[1883], probes::mqtt)])
+};
+/// Telnet (RFC 854).
+pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
+/// LDAP (RFC 4511).
+pub(crate) static LDAP: Protocol = Protocol {
+    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
+    ..named(AppProto::Ldap, "ldap", &[], &[on_tcp(&[389, 3268], probes::ldap), on_udp(&[389], probes::ldap)])
+};
+/// RDP (MS-RDPBCGR).
+pub(crate) static RDP: Protocol = named(AppProto::Rdp, "rdp", &[], &[on_tcp(&[3389], probes::rdp)]);
+/// PostgreSQL's protocol, version 3.
+pub(crate) static PGSQL: Protocol = Protocol {
+    settings: &[
+        Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." },
+        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
+    ],
+    ..off(named(AppProto::Pgsql, "pgsql", &[], &[on_tcp(&[5432], probes::pgsql)]))
+};
+/// Modbus over TCP.
+pub(crate) static MODBUS: Protocol = Protocol {
+    settings: &[
+        Setting { key: "request-flood", unit: Unit::Count, default: 500, about: "Requests without a response." },
+        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
+    ],
+    ..off(named(AppProto::Modbus, "modbus", &[], &[on_tcp(&[502], probes::modbus)]))
+};
+/// DNP3 (IEEE 1815).
+pub(crate) static DNP3: Protocol = Protocol {
+    settings: &[
+        Setting { key: "max-tx", unit: Unit::Count, default: 32, about: "Most of a flow." },
+        Setting { key: "max-points", unit: Unit::Count, default: 16384, about: "Most of a message." },
+        Setting { key: "max-objects", unit: Unit::Count, default: 0, about: "Most of a message." },
+    ],
+    ..off(named(AppProto::Dnp3, "dnp3", &[], &[on_tcp(&[20000], probes::dnp3)]))
+};
+/// EtherNet/IP.
+pub(crate) static ENIP: Protocol =
+    off(named(AppProto::Enip, "enip", &[], &[on_tcp(&[44818], probes::enip), on_udp(&[44818], probes::enip)]));
+/// IRC.
+pub(crate) static IRC: Protocol = Protocol { opening: Opening::Command, ..unknown(AppProto::Irc, "irc") };
+/// Jabber.
+pub(crate) static JABBER: Protocol = unknown(AppProto::Jabber, "jabber");
+/// WebSocket (RFC 6455).
+pub(crate) static WEBSOCKET: Protocol =
+    Protocol { event_key: "websocket", event_type: "websocket", ..unknown(AppProto::Websocket, "websocket") };
+/// Suricata's example of a protocol.
+pub(crate) static TEMPLATE: Protocol = unknown(AppProto::Template, "template");

@@ -1,0 +1,45 @@
+//! Settings and options of event types that protocols declare ([`margay_app::declare`]).
+
+use margay_app::declare::{Unit, Values};
+use margay_app::{ALL, AppProto};
+use margay_config::{Config, ConfigError, Node};
+
+/// Reads what is below `app-layer.protocols`.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(super) fn settings(config: &Config, values: &mut Values) -> Result<(), ConfigError> {
+    for p in ALL.iter().filter(|p| !p.settings.is_empty()) {
+        let Some(node) = config.node(&format!("app-layer.protocols.{}", p.config)) else { continue };
+        for (place, setting) in p.settings.iter().enumerate() {
+            if let Some(value) = value(node, setting.key, setting.unit)? {
+                values.set(p.proto, place, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the options of a protocol's event type.
+///
+/// # Errors
+/// A value that cannot be read.
+pub(super) fn eve_options(proto: AppProto, node: Node<'_>, values: &mut Values) -> Result<(), ConfigError> {
+    for (place, option) in ALL.iter().filter(|p| p.proto == proto).flat_map(|p| p.eve_options).enumerate() {
+        if let Some(value) = value(node, option.key, option.unit)? {
+            values.set(proto, place, value);
+        }
+    }
+    Ok(())
+}
+
+fn value(node: Node<'_>, key: &str, unit: Unit) -> Result<Option<u64>, ConfigError> {
+    Ok(match unit {
+        Unit::Flag => node.bool(key)?.map(u64::from),
+        Unit::Bytes => node.size(key)?,
+        Unit::Count => match node.int(key)? {
+            Some(n) => Some(u64::try_from(n).map_err(|_| node.error(format!("{key}: {n} is negative")))?),
+            None => None,
+        },
+    })
+}

@@ -1,0 +1,137 @@
+//! Keywords that protocols declare in their folders ([`margay_app::Protocol::keywords`]).
+
+use std::sync::LazyLock;
+
+use margay_app::declare::{KeywordDirection, KeywordKind, NumberCondition};
+
+use super::number;
+use super::{Buffer, Direction, Does, Keyword, Quotes, Takes};
+use crate::ast::{Compare, NumberTest, Which};
+use crate::builder::Input;
+use crate::error::{Fail, fail};
+use crate::number::compare;
+
+/// All of them, in the order of the protocols.
+pub(super) fn keywords() -> &'static [Keyword] {
+    static ALL: LazyLock<Vec<Keyword>> =
+        LazyLock::new(|| margay_app::ALL.iter().flat_map(|p| p.keywords.iter().map(|k| keyword(p, k))).collect());
+    &ALL
+}
+
+fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Keyword) -> Keyword {
+    let protocols = std::slice::from_ref(&p.rule_name);
+    let direction = match k.direction {
+        KeywordDirection::ToServer => Direction::ToServer,
+        KeywordDirection::ToClient => Direction::ToClient,
+        KeywordDirection::Both => Direction::Both,
+    };
+    match k.kind {
+        KeywordKind::Buffer { multi } => {
+            let name = k.names.first().copied().unwrap_or_default();
+            // Buffers live as long as the process, as those of the tables do.
+            Keyword::sticky(
+                k.names,
+                Box::leak(Box::new(Buffer {
+                    name,
+                    internal: name.replace('.', "_").leak(),
+                    description: name.replace(['.', '_'], " ").leak(),
+                    protocols,
+                    direction,
+                    multi,
+                    feature: "",
+                })),
+            )
+        }
+        kind => Keyword {
+            names: k.names,
+            takes: Takes::Value,
+            quotes: Quotes::No,
+            negatable: false,
+            feature: "",
+            direction,
+            does: Does::Declared(protocols, kind),
+        },
+    }
+}
+
+/// What a rule asks of a declared number.
+pub(super) fn test(i: &Input<'_>, kind: KeywordKind) -> Result<(NumberTest, Which), Fail> {
+    match kind {
+        KeywordKind::Number { max, words } => {
+            number::integer(i, max, &|name| words.iter().find(|w| w.0 == name).map(|w| w.1))
+        }
+        KeywordKind::Flags { max, words } => flags(i, max, words).map(|c| (NumberTest::Compare(c), Which::Any)),
+        KeywordKind::Own(read) => {
+            let condition = read(&i.text).or_else(|why| fail("detect", format!("{}: {why}", i.written)))?;
+            Ok((own(i, condition)?, Which::Any))
+        }
+        KeywordKind::Buffer { .. } => fail("detect", format!("{} is a buffer and takes no value", i.written)),
+    }
+}
+
+fn own(i: &Input<'_>, condition: NumberCondition) -> Result<NumberTest, Fail> {
+    let number = |text: &str, max| match compare(text, max) {
+        Some(c) => Ok(c),
+        None => fail("detect", format!("invalid value for {}: \"{text}\"", i.written)),
+    };
+    Ok(match condition {
+        NumberCondition::Compare { text, max } => NumberTest::Compare(number(&text, max)?),
+        NumberCondition::OneOf { values, negated } => NumberTest::OneOf { values, negated },
+        NumberCondition::Tagged { tag, text } => NumberTest::Tagged { tag, value: number(&text, u64::from(u32::MAX))? },
+        NumberCondition::Bits { any, none } => NumberTest::Bits { any, none },
+    })
+}
+
+/// Names of bits that must be set, or with `!` clear; or a comparison of the whole number.
+fn flags(i: &Input<'_>, max: u64, words: &[(&str, u64)]) -> Result<Compare, Fail> {
+    if let Some(c) = compare(&i.text, max) {
+        return Ok(c);
+    }
+    let (mut mask, mut value) = (0, 0);
+    for word in i.text.split(',').map(str::trim) {
+        let (name, set) = word.strip_prefix('!').map_or((word, true), |n| (n.trim(), false));
+        let Some((_, bit)) = words.iter().find(|w| name.eq_ignore_ascii_case(w.0)) else {
+            let known = words.iter().map(|w| w.0).collect::<Vec<_>>().join(", ");
+            return fail("detect", format!("{}: \"{word}\" is none of {known}", i.written));
+        };
+        mask |= bit;
+        value |= if set { *bit } else { 0 };
+    }
+    Ok(Compare::BitsEqual(mask, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(text: &str) -> Input<'_> {
+        Input {
+            written: "x.flags",
+            name: "x.flags",
+            raw: text.as_bytes(),
+            text: text.into(),
+            negated: false,
+            given: true,
+        }
+    }
+
+    #[test]
+    fn flags_are_set_or_clear() {
+        let words = &[("dup", 8), ("retain", 1)];
+        let of = |text| flags(&input(text), 255, words).ok();
+        assert_eq!(of("dup, !Retain"), Some(Compare::BitsEqual(9, 8)));
+        assert_eq!(of("7"), Some(Compare::Equal(7)));
+        assert_eq!(of("dup,other"), None);
+        assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn conditions_become_tests() {
+        let own = |c| own(&input(""), c).ok();
+        let tagged = |text: &str| own(NumberCondition::Tagged { tag: 2, text: text.into() });
+        assert_eq!(tagged(">3"), Some(NumberTest::Tagged { tag: 2, value: Compare::Greater(3) }));
+        assert_eq!(tagged("x"), None);
+        let compare = |text: &str, max| own(NumberCondition::Compare { text: text.into(), max });
+        assert_eq!((compare("256", 255), compare("2", 255)), (None, Some(NumberTest::Compare(Compare::Equal(2)))));
+    }
+}
