@@ -40,6 +40,7 @@ pub mod recognise;
 mod registry;
 pub mod script;
 pub mod session;
+pub mod sip;
 pub mod smb;
 pub mod smtp;
 pub mod ssh;

@@ -214,6 +214,7 @@ protocols! {
         Dhcp crate::dhcp::PROTOCOL;
         Tftp crate::tftp::PROTOCOL;
         Ntp crate::ntp::PROTOCOL;
+        Sip crate::sip::PROTOCOL;
     }
     named {
         Imap named::IMAP;
@@ -222,7 +223,6 @@ protocols! {
         Ike named::IKE;
         Krb5 named::KRB5;
         Snmp named::SNMP;
-        Sip named::SIP;
         Rfb named::RFB;
         Mqtt named::MQTT;
         Telnet named::TELNET;

@@ -53,37 +53,6 @@ const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
     Protocol { config: "", mode: Mode::Off, ..Protocol::new(proto, name) }
 }
 
-/// Each literal of SIP, over both transports and in both directions: either end may be asked.
-const SIP_LITERALS: &[Pattern] = &{
-    const WORDS: [&[u8]; 15] = [
-        b"REGISTER ",
-        b"INVITE ",
-        b"ACK ",
-        b"BYE ",
-        b"CANCEL ",
-        b"UPDATE ",
-        b"REFER ",
-        b"PRACK ",
-        b"SUBSCRIBE ",
-        b"NOTIFY ",
-        b"PUBLISH ",
-        b"MESSAGE ",
-        b"INFO ",
-        b"OPTIONS ",
-        b"SIP/2.0 ",
-    ];
-    let mut all = [ts(b""); WORDS.len() * 4];
-    let mut i = 0;
-    while i < WORDS.len() {
-        all[4 * i] = ts(WORDS[i]);
-        all[4 * i + 1] = tc(WORDS[i]);
-        all[4 * i + 2] = udp(ts(WORDS[i]));
-        all[4 * i + 3] = udp(tc(WORDS[i]));
-        i += 1;
-    }
-    all
-};
-
 /// The greeting of either side.
 const RFB_LITERALS: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
 
@@ -140,9 +109,6 @@ pub(crate) static KRB5: Protocol = Protocol {
 };
 /// SNMP (RFC 3416).
 pub(crate) static SNMP: Protocol = named(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]);
-/// SIP (RFC 3261 section 7), and the methods of its extensions.
-pub(crate) static SIP: Protocol =
-    Protocol { opening: Opening::Command, ..named(AppProto::Sip, "sip", SIP_LITERALS, &[]) };
 /// RFB (RFC 6143 section 7.1.1).
 pub(crate) static RFB: Protocol = named(AppProto::Rfb, "rfb", RFB_LITERALS, &[]);
 /// MQTT.
