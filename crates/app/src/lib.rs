@@ -35,6 +35,7 @@ pub mod http2;
 pub mod mime;
 pub mod ntp;
 pub mod parser;
+pub mod pop3;
 pub mod quic;
 pub mod recognise;
 mod registry;

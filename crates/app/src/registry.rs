@@ -215,10 +215,10 @@ protocols! {
         Tftp crate::tftp::PROTOCOL;
         Ntp crate::ntp::PROTOCOL;
         Sip crate::sip::PROTOCOL;
+        Pop3 crate::pop3::PROTOCOL;
     }
     named {
         Imap named::IMAP;
-        Pop3 named::POP3;
         Nfs named::NFS;
         Ike named::IKE;
         Krb5 named::KRB5;

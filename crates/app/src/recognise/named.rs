@@ -62,29 +62,6 @@ pub(crate) static IMAP: Protocol = Protocol {
     event_key: "",
     ..named(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[])
 };
-/// POP3 (RFC 1939 section 3).
-pub(crate) static POP3: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 256, about: "Most of a flow." },
-        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
-    ],
-    opening: Opening::Command,
-    ..named(
-        AppProto::Pop3,
-        "pop3",
-        &[
-            tc(b"+OK "),
-            tc(b"-ERR "),
-            ts(b"USER ").nocase(),
-            ts(b"PASS ").nocase(),
-            ts(b"QUIT").nocase(),
-            ts(b"CAPA").nocase(),
-            ts(b"APOP ").nocase(),
-            ts(b"STLS").nocase(),
-        ],
-        &[],
-    )
-};
 /// NFS (RFC 7530), over RPC.
 pub(crate) static NFS: Protocol = Protocol {
     settings: &[

@@ -89,7 +89,10 @@ impl Head {
         let parts = if request {
             let second = first + 1 + line.get(first + 1..)?.iter().position(|b| *b == b' ')?;
             let (method, uri) = (line.get(..first)?, line.get(first + 1..second)?);
-            if method.is_empty() || !method.iter().copied().all(is_token) || uri.is_empty() || !is_version(&line[second + 1..])
+            if method.is_empty()
+                || !method.iter().copied().all(is_token)
+                || uri.is_empty()
+                || !is_version(&line[second + 1..])
             {
                 return None;
             }

@@ -70,15 +70,8 @@ keywords! {
 }
 
 /// Types of frames, by number.
-const FRAMES: &[&str] = &[
-    "pdu",
-    "request.line",
-    "request.headers",
-    "request.body",
-    "response.line",
-    "response.headers",
-    "response.body",
-];
+const FRAMES: &[&str] =
+    &["pdu", "request.line", "request.headers", "request.body", "response.line", "response.headers", "response.body"];
 const PDU_FRAME: u8 = 0;
 /// The first of the three parts of a request; those of a response follow.
 const REQUEST_LINE_FRAME: u8 = 1;

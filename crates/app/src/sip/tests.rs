@@ -40,10 +40,7 @@ fn datagrams() {
     assert_eq!(talk.buffers("sip.stat_code", ToClient), ["183"]);
     assert_eq!(talk.buffers("sip.via", ToServer), ["SIP/2.0/UDP 192.168.1.2;branch=z9"]);
     assert_eq!(talk.buffers("sip.via", ToClient), ["SIP/2.0/UDP a", "SIP/2.0/UDP b"]);
-    assert_eq!(
-        talk.buffers("sip.to", ToServer),
-        ["<sip:voi18062@sip.cybercity.dk>", "<sip:other@sip.cybercity.dk>"]
-    );
+    assert_eq!(talk.buffers("sip.to", ToServer), ["<sip:voi18062@sip.cybercity.dk>", "<sip:other@sip.cybercity.dk>"]);
     assert_eq!(talk.buffers("sip.user_agent", ToServer), ["Nero SIPPS\\r\\n IP Phone"]);
     assert_eq!(talk.buffers("sip.content_length", ToServer), ["0"]);
     assert_eq!(talk.buffers("sdp.attribute", ToClient), ["sendrecv"]);
@@ -116,11 +113,18 @@ fn what_is_no_message() {
         (ToServer, "     "),
     ] {
         let mut talk = Talk::udp(AppProto::Sip, 5060);
-        if dir == ToServer { talk.client(bytes.as_bytes()) } else { talk.server(bytes.as_bytes()) };
+        if dir == ToServer {
+            talk.client(bytes.as_bytes())
+        } else {
+            talk.server(bytes.as_bytes())
+        };
         assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, 0), "{bytes}");
         // The next one is read all the same, and the event is that of the last one.
         talk.client(REGISTER.as_bytes()).client(bytes.as_bytes());
-        assert_eq!((talk.logs().len(), talk.events().len()), (1 + usize::from(bytes == REGISTER), usize::from(bytes != REGISTER)));
+        assert_eq!(
+            (talk.logs().len(), talk.events().len()),
+            (1 + usize::from(bytes == REGISTER), usize::from(bytes != REGISTER))
+        );
     }
 }
 
