@@ -194,7 +194,7 @@ pub enum Outcome {
     /// The flow has as many transactions as the limit allows. The caller inspects, logs and frees what is complete, and then offers
     /// the data that was not consumed again.
     Full,
-    /// It cannot make sense of it; the flow goes on without a parser.
+    /// It cannot make sense of it. Over TCP the flow goes on without a parser; over UDP the parser goes on with the next datagram.
     Failed,
     /// Another protocol follows, known or to be recognised (`None`), from the bytes that are left on.
     Change(Option<AppProto>),

@@ -215,15 +215,15 @@ protocols! {
         Tftp crate::tftp::PROTOCOL;
         Ntp crate::ntp::PROTOCOL;
         BittorrentDht crate::bittorrent_dht::PROTOCOL;
+        Sip crate::sip::PROTOCOL;
+        Pop3 crate::pop3::PROTOCOL;
     }
     named {
         Imap named::IMAP;
-        Pop3 named::POP3;
         Nfs named::NFS;
         Ike named::IKE;
         Krb5 named::KRB5;
         Snmp named::SNMP;
-        Sip named::SIP;
         Rfb named::RFB;
         Mqtt named::MQTT;
         Telnet named::TELNET;

@@ -307,6 +307,12 @@ impl AppSession {
                 (self.off, self.parsing) = (true, false);
                 Fed { consumed, again: false }
             }
+            // A datagram stands for itself: the next one may be read again.
+            Outcome::Failed if cx.flow.proto == 17 => {
+                self.error = Some(ParserError::Parser);
+                cx.shared.counters.failed(cx.flow.proto, self.proto, ParserError::Parser);
+                Fed { consumed, again: false }
+            }
             Outcome::Failed => {
                 self.parser_failed(cx, ParserError::Parser);
                 Fed { consumed, again: false }

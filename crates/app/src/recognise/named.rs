@@ -53,37 +53,6 @@ const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
     Protocol { config: "", mode: Mode::Off, ..Protocol::new(proto, name) }
 }
 
-/// Each literal of SIP, over both transports and in both directions: either end may be asked.
-const SIP_LITERALS: &[Pattern] = &{
-    const WORDS: [&[u8]; 15] = [
-        b"REGISTER ",
-        b"INVITE ",
-        b"ACK ",
-        b"BYE ",
-        b"CANCEL ",
-        b"UPDATE ",
-        b"REFER ",
-        b"PRACK ",
-        b"SUBSCRIBE ",
-        b"NOTIFY ",
-        b"PUBLISH ",
-        b"MESSAGE ",
-        b"INFO ",
-        b"OPTIONS ",
-        b"SIP/2.0 ",
-    ];
-    let mut all = [ts(b""); WORDS.len() * 4];
-    let mut i = 0;
-    while i < WORDS.len() {
-        all[4 * i] = ts(WORDS[i]);
-        all[4 * i + 1] = tc(WORDS[i]);
-        all[4 * i + 2] = udp(ts(WORDS[i]));
-        all[4 * i + 3] = udp(tc(WORDS[i]));
-        i += 1;
-    }
-    all
-};
-
 /// The greeting of either side.
 const RFB_LITERALS: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
 
@@ -92,29 +61,6 @@ pub(crate) static IMAP: Protocol = Protocol {
     opening: Opening::Command,
     event_key: "",
     ..named(AppProto::Imap, "imap", &[tc(b"* OK ").nocase(), tc(b"* PREAUTH ").nocase(), tc(b"* BYE ").nocase()], &[])
-};
-/// POP3 (RFC 1939 section 3).
-pub(crate) static POP3: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 256, about: "Most of a flow." },
-        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
-    ],
-    opening: Opening::Command,
-    ..named(
-        AppProto::Pop3,
-        "pop3",
-        &[
-            tc(b"+OK "),
-            tc(b"-ERR "),
-            ts(b"USER ").nocase(),
-            ts(b"PASS ").nocase(),
-            ts(b"QUIT").nocase(),
-            ts(b"CAPA").nocase(),
-            ts(b"APOP ").nocase(),
-            ts(b"STLS").nocase(),
-        ],
-        &[],
-    )
 };
 /// NFS (RFC 7530), over RPC.
 pub(crate) static NFS: Protocol = Protocol {
@@ -140,9 +86,6 @@ pub(crate) static KRB5: Protocol = Protocol {
 };
 /// SNMP (RFC 3416).
 pub(crate) static SNMP: Protocol = named(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]);
-/// SIP (RFC 3261 section 7), and the methods of its extensions.
-pub(crate) static SIP: Protocol =
-    Protocol { opening: Opening::Command, ..named(AppProto::Sip, "sip", SIP_LITERALS, &[]) };
 /// RFB (RFC 6143 section 7.1.1).
 pub(crate) static RFB: Protocol = named(AppProto::Rfb, "rfb", RFB_LITERALS, &[]);
 /// MQTT.

@@ -20,7 +20,6 @@ const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
-const SIP: &[&str] = &["sip"];
 const RFB: &[&str] = &["rfb"];
 const MQTT: &[&str] = &["mqtt"];
 const QUIC: &[&str] = &["quic"];
@@ -103,38 +102,6 @@ buffers! {
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB ToServer false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB ToServer false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
-    SIP_METHOD "sip.method" "sip_method" "sip method" SIP ToServer false "";
-    SIP_URI "sip.uri" "sip_uri" "sip uri" SIP ToServer false "";
-    SIP_STAT_CODE "sip.stat_code" "sip_stat_code" "sip stat code" SIP ToClient false "";
-    SIP_STAT_MSG "sip.stat_msg" "sip_stat_msg" "sip stat msg" SIP ToClient false "";
-    SIP_REQUEST_LINE "sip.request_line" "sip_request_line" "sip request line" SIP ToServer false "";
-    SIP_RESPONSE_LINE "sip.response_line" "sip_response_line" "sip response line" SIP ToClient false "";
-    SIP_PROTOCOL "sip.protocol" "sip_protocol" "sip protocol" SIP Both false "";
-    SIP_FROM "sip.from" "sip_from" "sip from" SIP Both true "";
-    SIP_TO "sip.to" "sip_to" "sip to" SIP Both true "";
-    SIP_VIA "sip.via" "sip_via" "sip via" SIP Both true "";
-    SIP_USER_AGENT "sip.user_agent" "sip_user_agent" "sip user agent" SIP Both true "";
-    SIP_CONTENT_TYPE "sip.content_type" "sip_content_type" "sip content type" SIP Both true "";
-    SIP_CONTENT_LENGTH "sip.content_length" "sip_content_length" "sip content length" SIP Both true "";
-    SDP_SESSION_NAME "sdp.session_name" "sdp_session_name" "sdp session name" SIP Both true "";
-    SDP_SESSION_INFO "sdp.session_info" "sdp_session_info" "sdp session info" SIP Both true "";
-    SDP_ORIGIN "sdp.origin" "sdp_origin" "sdp origin" SIP Both true "";
-    SDP_URI "sdp.uri" "sdp_uri" "sdp uri" SIP Both true "";
-    SDP_EMAIL "sdp.email" "sdp_email" "sdp email" SIP Both true "";
-    SDP_PHONE_NUMBER "sdp.phone_number" "sdp_phone_number" "sdp phone number" SIP Both true "";
-    SDP_CONNECTION_DATA "sdp.connection_data" "sdp_connection_data" "sdp connection data" SIP Both true "";
-    SDP_BANDWIDTH "sdp.bandwidth" "sdp_bandwidth" "sdp bandwidth" SIP Both true "";
-    SDP_TIME "sdp.time" "sdp_time" "sdp time" SIP Both true "";
-    SDP_REPEAT_TIME "sdp.repeat_time" "sdp_repeat_time" "sdp repeat time" SIP Both true "";
-    SDP_TIMEZONE "sdp.timezone" "sdp_timezone" "sdp timezone" SIP Both true "";
-    SDP_ENCRYPTION_KEY "sdp.encryption_key" "sdp_encryption_key" "sdp encryption key" SIP Both true "";
-    SDP_ATTRIBUTE "sdp.attribute" "sdp_attribute" "sdp attribute" SIP Both true "";
-    SDP_MEDIA_MEDIA "sdp.media.media" "sdp_media_media" "sdp media media" SIP Both true "";
-    SDP_MEDIA_MEDIA_INFO "sdp.media.media_info" "sdp_media_media_info" "sdp media media info" SIP Both true "";
-    SDP_MEDIA_CONNECTION_DATA "sdp.media.connection_data" "sdp_media_connection_data" "sdp media connection data" SIP Both true "";
-    SDP_MEDIA_ENCRYPTION_KEY "sdp.media.encryption_key" "sdp_media_encryption_key" "sdp media encryption key" SIP Both true "";
-    SDP_MEDIA_BANDWIDTH "sdp.media.bandwidth" "sdp_media_bandwidth" "sdp media bandwidth" SIP Both true "";
-    SDP_MEDIA_ATTRIBUTE "sdp.media.attribute" "sdp_media_attribute" "sdp media attribute" SIP Both true "";
     RFB_NAME "rfb.name" "rfb_name" "rfb name" RFB ToClient false "";
     MQTT_CONNECT_CLIENTID "mqtt.connect.clientid" "mqtt_connect_clientid" "mqtt connect clientid" MQTT ToServer false "";
     MQTT_CONNECT_USERNAME "mqtt.connect.username" "mqtt_connect_username" "mqtt connect username" MQTT ToServer false "";
@@ -234,38 +201,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["smb.ntlmssp_user"], &SMB_NTLMSSP_USER),
     Keyword::sticky(&["smb.ntlmssp_domain"], &SMB_NTLMSSP_DOMAIN),
     Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
-    Keyword::sticky(&["sip.method"], &SIP_METHOD),
-    Keyword::sticky(&["sip.uri"], &SIP_URI),
-    Keyword::sticky(&["sip.stat_code"], &SIP_STAT_CODE),
-    Keyword::sticky(&["sip.stat_msg"], &SIP_STAT_MSG),
-    Keyword::sticky(&["sip.request_line"], &SIP_REQUEST_LINE),
-    Keyword::sticky(&["sip.response_line"], &SIP_RESPONSE_LINE),
-    Keyword::sticky(&["sip.protocol"], &SIP_PROTOCOL),
-    Keyword::sticky(&["sip.from"], &SIP_FROM),
-    Keyword::sticky(&["sip.to"], &SIP_TO),
-    Keyword::sticky(&["sip.via"], &SIP_VIA),
-    Keyword::sticky(&["sip.user_agent"], &SIP_USER_AGENT),
-    Keyword::sticky(&["sip.content_type"], &SIP_CONTENT_TYPE),
-    Keyword::sticky(&["sip.content_length"], &SIP_CONTENT_LENGTH),
-    Keyword::sticky(&["sdp.session_name"], &SDP_SESSION_NAME),
-    Keyword::sticky(&["sdp.session_info"], &SDP_SESSION_INFO),
-    Keyword::sticky(&["sdp.origin"], &SDP_ORIGIN),
-    Keyword::sticky(&["sdp.uri"], &SDP_URI),
-    Keyword::sticky(&["sdp.email"], &SDP_EMAIL),
-    Keyword::sticky(&["sdp.phone_number"], &SDP_PHONE_NUMBER),
-    Keyword::sticky(&["sdp.connection_data"], &SDP_CONNECTION_DATA),
-    Keyword::sticky(&["sdp.bandwidth"], &SDP_BANDWIDTH),
-    Keyword::sticky(&["sdp.time"], &SDP_TIME),
-    Keyword::sticky(&["sdp.repeat_time"], &SDP_REPEAT_TIME),
-    Keyword::sticky(&["sdp.timezone"], &SDP_TIMEZONE),
-    Keyword::sticky(&["sdp.encryption_key"], &SDP_ENCRYPTION_KEY),
-    Keyword::sticky(&["sdp.attribute"], &SDP_ATTRIBUTE),
-    Keyword::sticky(&["sdp.media.media"], &SDP_MEDIA_MEDIA),
-    Keyword::sticky(&["sdp.media.media_info"], &SDP_MEDIA_MEDIA_INFO),
-    Keyword::sticky(&["sdp.media.connection_data"], &SDP_MEDIA_CONNECTION_DATA),
-    Keyword::sticky(&["sdp.media.encryption_key"], &SDP_MEDIA_ENCRYPTION_KEY),
-    Keyword::sticky(&["sdp.media.bandwidth"], &SDP_MEDIA_BANDWIDTH),
-    Keyword::sticky(&["sdp.media.attribute"], &SDP_MEDIA_ATTRIBUTE),
     Keyword::sticky(&["rfb.name"], &RFB_NAME),
     Keyword::sticky(&["mqtt.connect.clientid"], &MQTT_CONNECT_CLIENTID),
     Keyword::sticky(&["mqtt.connect.username"], &MQTT_CONNECT_USERNAME),
