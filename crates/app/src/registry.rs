@@ -216,11 +216,11 @@ protocols! {
         Ntp crate::ntp::PROTOCOL;
         Sip crate::sip::PROTOCOL;
         Pop3 crate::pop3::PROTOCOL;
+        Ike crate::ike::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
-        Ike named::IKE;
         Krb5 named::KRB5;
         Snmp named::SNMP;
         Rfb named::RFB;

@@ -73,12 +73,6 @@ pub(crate) static NFS: Protocol = Protocol {
     ],
     ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
 };
-/// IKE (RFC 7296).
-pub(crate) static IKE: Protocol = Protocol {
-    headers: &[("ike", &["ike"]), ("ikev2", &["ike"])],
-    event_aliases: &["ikev2"],
-    ..named(AppProto::Ike, "ike", &[], &[on_udp(&[500], probes::ike)])
-};
 /// Kerberos 5 (RFC 4120).
 pub(crate) static KRB5: Protocol = Protocol {
     settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
