@@ -40,6 +40,7 @@ lint: ## formatting and lints, of the fuzz targets too
 	@tools/setup lints
 	$(CARGO) fmt --all --check
 	@tools/check-portable
+	@tools/check-house
 	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 

@@ -16,6 +16,7 @@
 #[macro_use]
 mod tables;
 
+pub mod bittorrent_dht;
 pub mod config;
 mod conversation;
 mod datagram;

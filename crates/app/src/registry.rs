@@ -214,6 +214,7 @@ protocols! {
         Dhcp crate::dhcp::PROTOCOL;
         Tftp crate::tftp::PROTOCOL;
         Ntp crate::ntp::PROTOCOL;
+        BittorrentDht crate::bittorrent_dht::PROTOCOL;
         Sip crate::sip::PROTOCOL;
         Pop3 crate::pop3::PROTOCOL;
         Ike crate::ike::PROTOCOL;
@@ -228,7 +229,6 @@ protocols! {
         Telnet named::TELNET;
         Ldap named::LDAP;
         Rdp named::RDP;
-        BittorrentDht named::BITTORRENT_DHT;
         Pgsql named::PGSQL;
         Modbus named::MODBUS;
         Dnp3 named::DNP3;

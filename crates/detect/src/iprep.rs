@@ -53,7 +53,9 @@ fn place(file: &Arc<str>, line: usize, column: usize) -> Place {
 
 /// The lines of `text` that say something, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    (1..).zip(text.lines()).map(|(n, l)| (n, l.trim())).filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
+    // Some editors end lines with a carriage return alone.
+    let end = if text.contains('\n') { '\n' } else { '\r' };
+    (1..).zip(text.split(end)).map(|(n, l)| (n, l.trim())).filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
 }
 
 /// Makes disjoint ranges of nested prefixes: what is innermost wins, of equal ones the last.
@@ -277,6 +279,14 @@ mod tests {
         assert_eq!(score(2, "10.1.2.4"), None);
         assert_eq!(score(1, "2001:db8::1"), Some(3));
         assert_eq!(score(1, "2001:db9::1"), None);
+    }
+
+    #[test]
+    fn lines_may_end_with_a_carriage_return() {
+        let (r, e) = rep("1.2.3.4,1,101\r1.2.3.5,1,102\r# no entry\r1.1.1.0/24,2,88\r");
+        assert!(e.is_empty(), "{e:?}");
+        assert_eq!(r.entries(), 3);
+        assert_eq!(rep("1.2.3.4,1,1\r1.2.3.4,1\r").1[0].0.line, 2);
     }
 
     #[test]

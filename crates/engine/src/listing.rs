@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use margay_app::{AppProto, PROTOCOLS};
+use margay_app::PROTOCOLS;
 use margay_config::Keywords;
 use margay_rules::info::{self, KeywordInfo, KeywordKind};
 
@@ -96,8 +96,7 @@ pub(crate) fn rule_protocols() -> String {
 pub(crate) fn hooks() -> String {
     let mut out = "=========Supported App Layer Hooks=========\n".to_owned();
     for p in PROTOCOLS {
-        let name = if p.proto == AppProto::Http1 { "http1" } else { p.proto.rule_name() };
-        let _ = writeln!(out, "{name}");
+        let _ = writeln!(out, "{}", p.rule_name);
         let ends = [["request_started", "request_complete"], ["response_started", "response_complete"]];
         for (side, (states, ends)) in ["toserver", "toclient"].into_iter().zip(p.states.iter().zip(ends)) {
             let _ = writeln!(out, "\t{side}");

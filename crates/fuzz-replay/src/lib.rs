@@ -14,6 +14,7 @@ mod http2;
 mod json;
 mod live;
 mod lua;
+mod messages;
 mod mime;
 mod packets;
 mod quic;
@@ -41,6 +42,7 @@ pub use http2::{hpack, http2};
 pub use json::json;
 pub use live::{nfqueue, ring};
 pub use lua::{lua, lua_pattern};
+pub use messages::messages;
 pub use mime::mime;
 pub use packets::{capture, decode, defrag, filter, fragments};
 pub use quic::quic;
@@ -89,6 +91,7 @@ pub const TARGETS: &[Target] = &[
     ("quic", quic),
     ("dhcp", dhcp),
     ("tftp", tftp),
+    ("messages", messages),
     ("datasets", datasets),
     ("fragments", fragments),
     ("filter", filter),

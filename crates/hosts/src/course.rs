@@ -1,6 +1,10 @@
 //! What the sender sent in which order, as far as it matters to what a sensor can know of it.
 
 use crate::conversation::{Opt, Segment, flag};
+use crate::packet;
+
+/// The version of content that is not at its place.
+const MOVED: u8 = u8::MAX;
 
 /// A segment of the sender. Places are those of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +17,8 @@ pub struct Sent {
     pub early: bool,
     /// Whether it was early when it came, though what was missing may have come since.
     pub waited: bool,
-    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, or as
-    /// it came in fragments.
+    /// Whether a host may discard it: for its acknowledgment, or that it has none, its timestamp, an option that cannot be read, as it
+    /// came in fragments, or with a SYN.
     pub doubtful: bool,
     /// Whether it, or a fragment of it, passed the engine and did not arrive.
     pub lost: bool,
@@ -32,9 +36,18 @@ pub struct Sent {
     pub fin_early: bool,
     /// TCP flags.
     pub flags: u8,
+    /// Whether all of it was sent before, and may be acknowledged.
+    pub again: bool,
+    /// Whether it is no SYN, and the host had offered nothing yet: it discards it.
+    pub premature: bool,
 }
 
 impl Sent {
+    /// Whether a host surely takes it, as far as it has memory.
+    const fn is_sure(&self) -> bool {
+        !(self.lost || self.doubtful || self.premature || self.beyond)
+    }
+
     /// Whether it has data at a place.
     pub const fn covers(&self, place: i64) -> bool {
         self.data.0 <= place && place < self.data.1
@@ -66,8 +79,8 @@ impl Course {
 
     /// The first byte that is missing, of what surely arrived.
     fn next(&self) -> i64 {
-        let mut next = 0;
-        let sure = || self.sent.iter().filter(|o| !o.early && !o.lost && !o.doubtful);
+        let mut next = self.acked;
+        let sure = || self.sent.iter().filter(|o| !o.early && o.is_sure());
         while let Some(end) = sure().filter(|o| o.data.0 <= next && o.data.1 > next).map(|o| o.data.1).max() {
             next = end;
         }
@@ -77,7 +90,10 @@ impl Course {
     /// Notes a segment that is sent.
     pub fn note(&mut self, s: &Segment) {
         let start = s.at + i64::from(s.has(flag::SYN));
-        let end = start + i64::from(s.len);
+        // Another offset than the right one makes data of the header, or takes some away, and moves what follows.
+        let left = s.offset.map_or(0, |words| packet::header_len(s) as i64 - i64::from(words) * 4);
+        let end = (start + i64::from(s.len) + left).max(start);
+        let version = if left == 0 { s.version } else { MOVED };
         let time = s.options.iter().rev().find_map(|o| if let Opt::Time(n, _) = o { Some(*n) } else { None });
         let lost = s.lost || s.pieces.iter().any(|p| p.lost);
         let next = self.next();
@@ -85,41 +101,46 @@ impl Course {
         let old_time = time.zip(self.time).is_some_and(|(now, before)| now < before);
         let unreadable = s.options.iter().any(|o| matches!(o, Opt::Raw(_))) || s.offset.is_some();
         let fragments = !s.pieces.is_empty();
-        let doubtful = s.ack != 0 || !s.has(flag::ACK) || old_time || unreadable || fragments;
+        let beyond = self.edge.is_some_and(|edge| end > edge);
+        let premature = self.edge.is_none() && !s.has(flag::SYN);
+        let opens = s.has(flag::SYN) && s.len > 0;
+        let doubtful = opens || s.ack != 0 || !s.has(flag::ACK) || old_time || unreadable || fragments;
         let urgent = s.has(flag::URG).then(|| s.at + i64::from(s.urgent.saturating_sub(1)));
         let new = Sent {
             data: (start, end),
-            version: s.version,
+            version,
             early,
             waited: early,
             doubtful,
             lost,
             fragments,
-            beyond: self.edge.is_some_and(|edge| end > edge),
+            beyond,
             old_ack: s.ack < 0,
             old_time,
             urgent,
             fin_early: start > next,
             flags: s.flags,
+            again: end <= next && s.len > 0,
+            premature,
         };
         self.time = self.time.max(time);
-        if s.len > 0 {
-            let overlaps = |o: &&Sent| o.data.0 < end && start < o.data.1 && o.data.1 > next && o.version != s.version;
+        if end > start {
+            let overlaps = |o: &&Sent| o.data.0 < end && start < o.data.1 && o.data.1 > next && o.version != version;
             for o in self.sent.iter().filter(overlaps).filter(|o| early || o.early) {
                 self.contested.push((o.data.0.max(start), o.data.1.min(end)));
             }
             // A host may have had no room for what was early, and has not said that it has it.
-            let waited = |o: &&Sent| o.waited && o.data.0 < end && start < o.data.1 && o.version != s.version;
+            let waited = |o: &&Sent| o.waited && o.data.0 < end && start < o.data.1 && o.version != version;
             let noted = |o: &&Sent| (early || o.early) && o.data.1 > next;
             for o in self.sent.iter().filter(waited).filter(|o| o.data.1 > self.acked && !noted(o)) {
                 self.contested.push((o.data.0.max(start).max(self.acked), o.data.1.min(end)));
             }
         }
-        self.sent.push(new);
         // What was early is in place now.
-        let mut next = next.max(if early || lost || doubtful { next } else { end });
+        let mut next = if early || !new.is_sure() { next } else { next.max(end) };
+        self.sent.push(new);
         for _ in 0..self.sent.len() {
-            let waits = |o: &&mut Sent| o.early && !o.lost && !o.doubtful && o.data.0 <= next && o.data.1 > next;
+            let waits = |o: &&mut Sent| o.early && o.is_sure() && o.data.0 <= next && o.data.1 > next;
             let Some(o) = self.sent.iter_mut().find(waits) else { break };
             (o.early, next) = (false, o.data.1);
         }
@@ -171,6 +192,10 @@ mod tests {
         c.note(&segment(5, 5, 1));
         assert_eq!(c.contested, []);
         assert_eq!(course(&[segment(5, 5, 0), segment(0, 5, 0), segment(5, 5, 1)]).contested, [(5, 10)]);
+        // What came before there was a connection.
+        let mut c = Course::default();
+        c.note(&segment(0, 5, 0));
+        assert_eq!(c.next(), 0);
         // A doubtful one does not make what is behind it be in order.
         let mut c = course(&[segment(0, 5, 0), discarded(), segment(7, 2, 0)]);
         assert_eq!(c.next(), 5);

@@ -10,6 +10,7 @@ use margay_hosts::host::Host;
 use margay_hosts::play::{Bench, Mode, Outcome};
 use margay_hosts::report::{Report, Verdict};
 use margay_hosts::shrink::shrink;
+use margay_hosts::undecidable;
 
 const USAGE: &str = "usage: margay-hosts [options]\n\
     \n\
@@ -21,6 +22,7 @@ const USAGE: &str = "usage: margay-hosts [options]\n\
       --from N                  the number of the first (0)\n\
       --class NAME              of one class\n\
       --jobs N                  threads, each with a host of its own (as many as processors)\n\
+      --without REASON          what cannot be decided for this reason counts as slipped past; repeatable\n\
       --keep N                  conversations of a class that get past and are made small, at most (3)\n\
       -o DIR                    where these are written (out/hosts)\n\
       --replay FILE             holds the conversation of a file, and tells what happens; repeatable\n\
@@ -31,6 +33,8 @@ const USAGE: &str = "usage: margay-hosts [options]\n\
 /// that may be all of them, and there is no room for as many.
 const BATCH: usize = 20_000;
 const BATCH_OF_CLASS: usize = 2000;
+/// How long it is tried to make a conversation small.
+const SHRINKING: std::time::Duration = std::time::Duration::from_secs(20);
 
 struct Wanted {
     modes: Vec<Mode>,
@@ -39,6 +43,7 @@ struct Wanted {
     from: u64,
     class: Option<String>,
     jobs: usize,
+    without: Vec<String>,
     keep: usize,
     out: PathBuf,
     replay: Vec<PathBuf>,
@@ -54,6 +59,7 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Result<Option<Wanted>, Stri
         from: 0,
         class: None,
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        without: Vec::new(),
         keep: 3,
         out: PathBuf::from("out/hosts"),
         replay: Vec::new(),
@@ -82,6 +88,13 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Result<Option<Wanted>, Stri
                 w.class = Some(name);
             }
             "--jobs" => w.jobs = usize::try_from(number(value()?)?).unwrap_or(1).clamp(1, 64),
+            "--without" => {
+                let reason = value()?;
+                if !undecidable::REASONS.contains(&reason.as_str()) {
+                    return Err(format!("\"{reason}\" is no reason: {}", undecidable::REASONS.join(", ")));
+                }
+                w.without.push(reason);
+            }
             "--keep" => w.keep = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
             "-o" => w.out = PathBuf::from(value()?),
             "--replay" => w.replay.push(PathBuf::from(value()?)),
@@ -145,7 +158,7 @@ fn bench(mode: Mode, nth: usize) -> Result<Bench, String> {
 #[derive(Default)]
 struct Found {
     report: Report,
-    kept: Vec<(u64, Conversation)>,
+    kept: Vec<(PathBuf, Conversation)>,
     kept_of: std::collections::BTreeMap<String, usize>,
 }
 
@@ -163,13 +176,16 @@ fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
                     let all: Vec<Conversation> =
                         numbers.iter().map(|i| generate::conversation(w.seed, *i, w.class.as_deref())).collect();
                     for ((i, c), out) in numbers.iter().zip(&all).zip(b.play_all(&all).map_err(|e| e.to_string())?) {
-                        let verdict = Verdict::of(mode, &out);
+                        let verdict = verdict(w, mode, &out);
                         found.report.add(&c.class, &out, &verdict);
                         let kept = found.kept_of.entry(c.class.clone()).or_default();
                         if matches!(verdict, Verdict::Slipped(_)) && *kept < w.keep {
                             *kept += 1;
-                            let small = shrink(c, &mut |c| slips(&mut b, c));
-                            found.kept.push((*i, small));
+                            // Each attempt of one in which the host's time goes by takes a second.
+                            let until = std::time::Instant::now() + SHRINKING;
+                            let in_time = || std::time::Instant::now() < until;
+                            let small = shrink(c, &mut |c| in_time() && slips(w, &mut b, c));
+                            found.kept.push((keep(&w.out, mode, w.seed, *i, &small)?, small));
                         }
                         past.fetch_add(u64::from(matches!(verdict, Verdict::Slipped(_))), Ordering::Relaxed);
                     }
@@ -194,16 +210,25 @@ fn hold(w: &Wanted, mode: Mode) -> Result<bool, String> {
     print!("{}", report.table(mode));
     let n = report.conversations();
     println!("{n} conversations, seed {}, {seconds:.1} s, {:.0} a second\n", w.seed, n as f64 / seconds);
-    for (i, c) in &kept {
-        let path = keep(&w.out, mode, w.seed, *i, c)?;
+    for (path, c) in &kept {
         println!("slipped past: {}\n{c}", path.display());
     }
     Ok(report.slipped() == 0)
 }
 
-fn slips(b: &mut Bench, c: &Conversation) -> bool {
+fn slips(w: &Wanted, b: &mut Bench, c: &Conversation) -> bool {
     let mode = b.mode();
-    b.play(c).is_ok_and(|out| matches!(Verdict::of(mode, &out), Verdict::Slipped(_)))
+    b.play(c).is_ok_and(|out| matches!(verdict(w, mode, &out), Verdict::Slipped(_)))
+}
+
+/// What becomes of a conversation where some reasons do not count.
+fn verdict(w: &Wanted, mode: Mode, out: &Outcome) -> Verdict {
+    match (Verdict::of(mode, out), &out.difference) {
+        (Verdict::Undecidable(why), Some(d)) if w.without.iter().any(|reason| reason == why) => {
+            Verdict::Slipped(d.clone())
+        }
+        (verdict, _) => verdict,
+    }
 }
 
 fn keep(dir: &Path, mode: Mode, seed: u64, n: u64, c: &Conversation) -> Result<PathBuf, String> {
@@ -222,7 +247,7 @@ fn replay(w: &Wanted, mode: Mode) -> Result<bool, String> {
         let c = Conversation::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
         b.trace = true;
         let out = b.play(&c).map_err(|e| e.to_string())?;
-        let verdict = Verdict::of(mode, &out);
+        let verdict = verdict(w, mode, &out);
         tell(&c, mode, &out, &verdict);
         fine &= !matches!(verdict, Verdict::Slipped(_));
     }

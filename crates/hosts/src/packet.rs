@@ -157,6 +157,13 @@ fn options(all: &[Opt], heard: Heard, out: &mut Vec<u8>) {
     }
 }
 
+/// Bytes of the header of a segment, as it is made.
+pub fn header_len(s: &Segment) -> usize {
+    let mut all = Vec::new();
+    options(&s.options, Heard::default(), &mut all);
+    20 + all.len()
+}
+
 /// The TCP header and payload of a segment.
 fn tcp(s: &Segment, (from, to): (End, End), isn: u32, http: bool, heard: Heard) -> Vec<u8> {
     let mut opts = Vec::with_capacity(40);

@@ -107,6 +107,8 @@ pub struct Outcome {
     pub lazy: bool,
     /// Whether the sender sent fragments of datagrams.
     pub datagrams: bool,
+    /// Whether it was silent for so long that flows time out.
+    pub waits: bool,
     /// Where the stream begins that the application reads.
     pub first: i64,
     /// What the sender sent.
@@ -266,7 +268,10 @@ impl Bench {
             syns: Vec::new(),
             first: None,
             base: c.isn.wrapping_mul(0x9e37_79b1) >> 8,
-            seen: Seen::new(c.steps.iter().any(waits), c.steps.iter().filter(|s| urgent(s)).count()),
+            seen: Seen::new(
+                c.steps.iter().any(waits) || begins_anew(&c.steps),
+                c.steps.iter().filter(|s| urgent(s)).count(),
+            ),
             scale: 0,
             out: Outcome::default(),
         };
@@ -302,6 +307,7 @@ impl Bench {
         out.events = seen.events;
         out.lazy = c.lazy;
         out.datagrams = c.steps.iter().any(|s| matches!(s, Step::Piece(_)));
+        out.waits = c.steps.iter().any(|s| matches!(s, Step::Wait(_)));
         out.first = first.unwrap_or(0);
         Ok(out)
     }
@@ -351,7 +357,9 @@ impl Bench {
         packet::segment(s, (t.sender, t.host), t.c.isn, t.c.http, t.heard, t.base, &mut |f, arrives| {
             frames.push((f.to_vec(), arrives));
         });
-        if s.has(flag::SYN) && s.flags & (flag::FIN | flag::RST) == 0 && !s.lost {
+        // A host that listens discards a SYN with a FIN; one that opens the connection does not.
+        let other = if t.c.role == Role::Client { flag::RST } else { flag::FIN | flag::RST };
+        if s.has(flag::SYN) && s.flags & other == 0 && !s.lost {
             t.syns.push((s.at + 1, s.len.into()));
         }
         t.out.course.note(s);
@@ -407,7 +415,7 @@ impl Bench {
             self.note(t);
             if self.trace {
                 let seq = a.ack.wrapping_sub(t.c.isn.wrapping_add(1)) as i32;
-                println!("    answer: flags {:#x} acknowledges {seq} passed {passed}", a.flags);
+                println!("    answer: flags {:#x} acknowledges {seq} window {} passed {passed}", a.flags, a.window);
             }
             if (t.first.is_none() || a.flags & flag::SYN != 0 && t.stream.is_none())
                 && a.flags & (flag::ACK | flag::RST) == flag::ACK
@@ -537,6 +545,13 @@ impl Bench {
     }
 }
 
+/// Whether the engine may take the connection for over, and for another one, that goes on: behind a reset that did not arrive comes a SYN.
+fn begins_anew(steps: &[Step]) -> bool {
+    let has = |s: &Step, bit: u8, lost: bool| matches!(s, Step::Segment(s) if s.has(bit) && (s.lost || !lost));
+    let reset = steps.iter().position(|s| has(s, flag::RST, true));
+    reset.is_some_and(|at| steps[at..].iter().any(|s| has(s, flag::SYN, false)))
+}
+
 impl Talk<'_> {
     /// Seconds that go by with the next step, where they do for the host as well: it forgets its fragments.
     fn waits(&self) -> Option<u32> {
@@ -565,6 +580,10 @@ impl Talk<'_> {
     }
 
     fn prepare(&mut self, c: &Conversation) {
+        if let Some(s) = &self.stream {
+            // One that is accepted before its handshake is over would wait for that when the application writes.
+            let _ = s.set_nonblocking(true);
+        }
         if let Some(s) = self.stream.as_ref().filter(|_| c.oob_inline) {
             let _ = sys::set(s.as_fd(), libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);
         }

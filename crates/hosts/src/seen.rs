@@ -216,7 +216,8 @@ impl Seen {
         for t in &self.tracks {
             match t.check(read, from, first, parsed) {
                 Ok(()) => return Ok(()),
-                Err(d) if d.at >= best.at => best = d,
+                // Of two flows that fit as well the one that has something there.
+                Err(d) if d.at > best.at || d.at == best.at && best.how == How::Unseen => best = d,
                 Err(_) => {}
             }
         }

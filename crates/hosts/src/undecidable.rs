@@ -17,10 +17,19 @@ const FRAGMENTS: &[(&str, &str)] = &[
 ];
 /// Which of two versions of a segment arrived is not seen where one is lost behind the sensor; nor is whether an urgent pointer did.
 const LOST: &str = "segment lost behind the sensor";
+/// The events that say that urgent pointers matter, and that one was behind another.
+const URGENT_DATA: &str = "reassembly_urgent_data";
+const PASSED_OVER: &str = "reassembly_urgent_passed_over";
+/// Whether a host takes the urgent pointer of a segment that it has depends on whether it has acknowledged all of it.
+const AGAIN: &str = "urgent pointer of a segment that came again";
+/// Whether a host has noted the timestamp of a segment depends on whether it had acknowledged what is before that.
+const TIME: &str = "timestamp that may be too old";
+const OLD_TIME: &str = "pkt_invalid_timestamp";
 /// Of two versions that a host may both discard the likelier one is kept.
 const DOUBTFUL: &str = "both versions are doubtful";
 /// Linux looks at how old the acknowledgment of data is only off its fast path, which data takes as memory is there.
 const ACK: &str = "acknowledgment that is too old";
+const INVALID_ACK: &str = "pkt_invalid_ack";
 /// An urgent byte that the next urgent pointer goes past is taken out where its application has read up to it by then.
 const URGENT: &str = "urgent byte that was passed over";
 /// Which of two versions of early data Linux keeps depends on whether it could put the first together with what was beside it, which
@@ -48,6 +57,24 @@ const FIN: &str = "data behind an early FIN";
 /// Data of the second of two different SYNs is not kept; where the first is lost the host may take it.
 const LOST_SYN: &str = "SYN lost behind the sensor";
 
+/// Every reason.
+pub const REASONS: &[&str] = &[
+    "fragment lost behind the sensor",
+    "fragment at the time at which others are forgotten",
+    "fragments that make no sense",
+    "fragments that overlap",
+    LOST,
+    DOUBTFUL,
+    ACK,
+    URGENT,
+    AGAIN,
+    EARLY,
+    BEYOND,
+    FIN,
+    LOST_SYN,
+    TIME,
+];
+
 /// Why nobody beside the wire can know of a difference, where that is so: an event says so, or the packets themselves.
 pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     let has = |e: &str| out.events.contains(&e);
@@ -70,12 +97,20 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
         return Some(FIN);
     }
     let arrived = || course.sent.iter().filter(|s| !s.lost).filter_map(|s| s.urgent);
-    if out.lazy && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
+    // Of a flow that timed out in the meantime the engine has forgotten that there was a pointer.
+    let passed_over = has(PASSED_OVER) || has(URGENT_DATA) && out.waits;
+    if (out.lazy || out.waits) && passed_over && arrived().any(|p| reached(p) && arrived().any(|later| later > p)) {
         return Some(URGENT);
     }
     let lost = || course.sent.iter().filter(|s| s.lost);
-    let pointer_lost = lost().any(|s| s.urgent.is_some_and(reached));
-    if pointer_lost || arrived().any(|p| reached(p) && lost().any(|s| s.covers(p))) {
+    // A host discards a segment that ends before what it has acknowledged, whose acknowledgment passes the sensor later.
+    if has(URGENT_DATA) && course.sent.iter().any(|s| s.again && s.urgent.is_some_and(reached)) {
+        return Some(AGAIN);
+    }
+    // A pointer that was lost hides those behind it that point at less.
+    let hidden = |p: i64| lost().any(|s| s.covers(p) || s.urgent.is_some_and(|other| other > p));
+    let pointer_lost = || lost().any(|s| s.urgent.is_some_and(reached)) || arrived().any(|p| reached(p) && hidden(p));
+    if has(URGENT_DATA) && pointer_lost() {
         return Some(LOST);
     }
     if differs && at(&|s| s.lost) {
@@ -85,25 +120,95 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if differs && course.contested.iter().any(|c| places().any(|p| (c.0..c.1 + together).contains(&p))) {
         return Some(EARLY);
     }
-    if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs) {
+    let points = || course.sent.iter().any(|s| s.beyond && s.urgent.is_some_and(reached));
+    if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs || points()) {
         return Some(BEYOND);
+    }
+    if differs && has(OLD_TIME) && at(&|s| s.old_time) {
+        return Some(TIME);
     }
     if differs && places().any(|p| course.doubtful_at(p)) {
         return Some(DOUBTFUL);
     }
     // Its timestamp is noted where its data is taken.
     let noted = || course.sent.iter().any(|s| s.old_ack && !s.lost) && at(&|s| s.old_time);
-    if at(&|s| s.old_ack) || noted() {
+    if has(INVALID_ACK) && (at(&|s| s.old_ack) || noted()) {
         return Some(ACK);
-    }
-    // A reset and a SYN were seen that did not arrive: the connection goes on in another flow.
-    let resets = course.sent.iter().position(|s| s.lost && s.flags & flag::RST != 0);
-    let syn = |s: &crate::course::Sent| s.flags & (flag::SYN | flag::RST) == flag::SYN;
-    if resets.is_some_and(|at| course.sent.iter().skip(at).any(syn)) {
-        return Some(LOST);
     }
     if lost().any(|s| s.flags & flag::SYN != 0) && has("3whs_synack_with_wrong_ack") {
         return Some(LOST_SYN);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{Opt, Segment};
+
+    fn segment(at: i64, len: u16) -> Segment {
+        Segment { at, len, ..Segment::default() }
+    }
+
+    fn urgent(at: i64, urgent: u16, len: u16) -> Segment {
+        Segment { flags: flag::ACK | flag::URG, urgent, ..segment(at, len) }
+    }
+
+    /// What these segments come to, where byte 5 differs, with these events.
+    fn why(all: &[Segment], how: How, events: &[&'static str]) -> Option<&'static str> {
+        let mut out = Outcome { events: events.to_vec(), ..Outcome::default() };
+        out.course.offered(0, 100);
+        all.iter().for_each(|s| out.course.note(s));
+        reason(&Difference { at: 5, how }, &out)
+    }
+
+    #[test]
+    fn each_reason_wants_its_event() {
+        let other = "reassembly_overlap_different_data";
+        let version = |s: Segment| Segment { version: 1, ..s };
+        let stamped = |n, s: Segment| Segment { options: vec![Opt::Time(n, None)], ..s };
+        let lost = |s: Segment| Segment { lost: true, ..s };
+        let fin = |s: Segment| Segment { flags: flag::ACK | flag::FIN, ..s };
+        let cases: &[(&str, Vec<Segment>, How, &[&'static str])] = &[
+            (LOST, vec![lost(segment(0, 9)), version(segment(0, 9))], How::Other, &[other]),
+            (LOST, vec![lost(urgent(0, 90, 0)), urgent(0, 3, 9)], How::Other, &[URGENT_DATA]),
+            (LOST, vec![lost(segment(0, 4)), urgent(0, 3, 9)], How::Unseen, &[URGENT_DATA]),
+            (AGAIN, vec![segment(0, 9), urgent(0, 3, 9)], How::Other, &[URGENT_DATA]),
+            (FIN, vec![fin(segment(5, 0)), segment(6, 9), segment(0, 5)], How::Unseen, &["data_after_fin"]),
+            (EARLY, vec![segment(5, 9), version(segment(5, 9)), segment(0, 5)], How::Other, &[other]),
+            (BEYOND, vec![segment(0, 101)], How::Unseen, &["est_packet_out_of_window"]),
+            (BEYOND, vec![urgent(0, 4, 101)], How::Unseen, &["est_packet_out_of_window"]),
+            (TIME, vec![stamped(9, segment(0, 1)), stamped(5, segment(1, 9))], How::Other, &[other, OLD_TIME]),
+            (ACK, vec![Segment { ack: -1, ..segment(0, 9) }], How::Unseen, &[INVALID_ACK]),
+        ];
+        for (reason, all, how, events) in cases {
+            assert_eq!(why(all, *how, events), Some(*reason));
+            for one in *events {
+                let others: Vec<_> = events.iter().copied().filter(|e| e != one).collect();
+                assert_eq!(why(all, *how, &others), None, "{reason} without {one}");
+            }
+        }
+    }
+
+    #[test]
+    fn urgent_bytes_that_are_passed_over() {
+        let mut out = Outcome { events: vec![URGENT_DATA, PASSED_OVER], lazy: true, ..Outcome::default() };
+        [urgent(0, 3, 9), urgent(9, 3, 9)].iter().for_each(|s| out.course.note(s));
+        let d = Difference { at: 2, how: How::Other };
+        assert_eq!(reason(&d, &out), Some(URGENT));
+        // One that reads at once has read up to it. Whether it has where the flow timed out in between nobody tells.
+        out.lazy = false;
+        assert_eq!(reason(&d, &out), None);
+        out.waits = true;
+        assert_eq!(reason(&d, &out), Some(URGENT));
+        out.events = vec![URGENT_DATA];
+        assert_eq!(reason(&d, &out), Some(URGENT));
+        out.events.clear();
+        assert_eq!(reason(&d, &out), None);
+        // Not what is before the first of them.
+        out.events = vec![URGENT_DATA, PASSED_OVER];
+        out.course = Default::default();
+        [urgent(8, 3, 9), urgent(20, 3, 9)].iter().for_each(|s| out.course.note(s));
+        assert_eq!(reason(&Difference { at: 2, how: How::Other }, &out), None);
+    }
 }

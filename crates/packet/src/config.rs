@@ -51,7 +51,7 @@ impl Default for DecodeConfig {
             vxlan: UdpTunnel::on(4789),
             geneve: UdpTunnel::on(6081),
             teredo: UdpTunnel::on(3544),
-            vntag: false,
+            vntag: true,
             erspan_type1: true,
             ignore_checksums: false,
             defrag: DefragConfig::default(),

@@ -230,11 +230,15 @@ impl StreamEngine {
             UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {}
         }
         let at_once = session.at_once();
+        let resumed = session.flags & flag::RESUMED != 0;
         let peer = &mut session.peers[s.from];
         // The pointer names the byte behind the urgent one (RFC 6093 section 2.1, as hosts do it); none before the first.
-        let Ok(at) = u64::try_from(peer.offset(s.seq.wrapping_add(u32::from(s.urgent.saturating_sub(1))))) else {
+        let byte = s.seq.wrapping_add(u32::from(s.urgent.saturating_sub(1)));
+        if resumed && seq::lt(byte, peer.last_ack) {
+            // Its receiver had this byte before the connection went on here: such a pointer says nothing.
             return true;
-        };
+        }
+        let Ok(at) = u64::try_from(peer.offset(byte)) else { return true };
         if peer.has(peer_flag::DEPTH) {
             return true;
         }
@@ -242,7 +246,12 @@ impl StreamEngine {
         let floats = peer.has(peer_flag::FLOATING) && !at_once;
         let d = self.assembly(peer, s.from, seed, floats);
         if d.buffer.urgent_count() < limit || !d.buffer.would_point_urgent(at) {
-            d.buffer.point_urgent(at);
+            let again = d.buffer.had_urgent_before(at);
+            let counts = d.buffer.point_urgent(at);
+            // What is not acknowledged may not have arrived: then a pointer to it counts.
+            if counts || !seq::lt(byte, session.peers[s.from].last_ack) {
+                self.urgent_event(again, out);
+            }
             return true;
         }
         if peer.flags & peer_flag::OOB_LIMIT == 0 {
@@ -258,11 +267,24 @@ impl StreamEngine {
             }
             // Nothing is dropped here: the host takes it out all the same.
             UrgentPolicy::Drop | UrgentPolicy::Oob | UrgentPolicy::Clear => {
-                if let Some(d) = &mut session.peers[s.from].data {
-                    d.buffer.point_urgent(at);
+                if let Some(d) = &mut session.peers[s.from].data
+                    && d.buffer.point_urgent(at)
+                {
+                    self.urgent_event(true, out);
                 }
                 true
             }
+        }
+    }
+
+    /// Tells of an urgent pointer that counts, or may. No packet says whether the byte that it points at is in what the application reads: that
+    /// depends on whether the pointer arrives, on `SO_OOBINLINE`, and where another pointer was before (`again`) on whether the application
+    /// had read up to that one by then.
+    #[cold]
+    fn urgent_event(&mut self, again: bool, out: &mut Outcome) {
+        self.event(out, StreamEvent::ReassemblyUrgentData);
+        if again {
+            self.event(out, StreamEvent::ReassemblyUrgentPassedOver);
         }
     }
 }

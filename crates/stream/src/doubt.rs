@@ -158,10 +158,12 @@ pub(crate) fn is_predicted(session: &TcpSession, s: &Segment<'_>) -> bool {
         options.is_empty()
     };
     own.policy == OsPolicy::Linux
-        && session.state == TcpState::Established
+        && session.state >= TcpState::Established
+        && session.state != TcpState::Closed
         && s.flags & !tcp::PSH == tcp::ACK
         && laid_out
         && s.seq == own.expected()
+        && seq::leq(s.ack, other.next_seq)
         && own.data.as_ref().is_none_or(|d| !d.buffer.has_early())
         && u32::from(s.window) << own.wscale == other.window
 }

@@ -43,16 +43,20 @@ impl StreamEngine {
 
     /// Protection against old segments (RFC 7323 section 5).
     pub(crate) fn timestamp_ok(&mut self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
-        let Some((value, _)) = s.options.timestamp else { return true };
+        let Some((value, echo)) = s.options.timestamp else { return true };
         let p = &session.peers[s.from];
         if session.flags & flag::TIMESTAMP == 0 || self.config.liberal_timestamps || p.last_ts == 0 {
             return true;
         }
         // Hosts with several clocks are one off now and then.
         let old = |noted: u32| noted.wrapping_sub(value) as i32 > 1;
-        if session.state == TcpState::SynRecv && !self.config.inline && p.max_ts.wrapping_sub(value) == 1 {
-            // Linux does not allow for that before the handshake is over.
-            out.doubt |= doubt::TIME;
+        if may_be_opening(session, p) && !self.config.inline {
+            let server = &session.peers[1];
+            let answers = echo == 0 || seq::geq(echo, server.last_ts) && seq::leq(echo, server.max_ts);
+            // Linux does not allow for that before the handshake is over, nor for an echo of what the SYN/ACK did not say.
+            if p.max_ts.wrapping_sub(value) == 1 || s.from == 0 && server.last_ts != 0 && !answers {
+                out.doubt |= doubt::TIME;
+            }
         }
         if !old(p.max_ts) {
             return true;
@@ -82,8 +86,9 @@ impl StreamEngine {
         let secs = s.time.secs() as u32;
         let own = &mut session.peers[s.from];
         // The receiver may note one that comes with what it expects, or has. Whether it did is certain once it echoes it: it discards
-        // packets for reasons that are not seen here, and some never arrive. The first one counts until then.
-        if seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack) {
+        // packets for reasons that are not seen here, and some never arrive. The first one counts until then. One that ends before what
+        // is acknowledged is discarded.
+        if (seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack)) && seq::geq(s.end(), own.last_ack) {
             let latest = own.max_ts;
             own.note_timestamp(value, secs, own.last_ts == 0 && seq::leq(s.seq, own.last_ack));
             if own.max_ts != latest && seq::leq(s.end(), expected) {
@@ -206,6 +211,11 @@ impl StreamEngine {
             return false;
         }
         if self.bad_window_update(session, s, out) {
+            // Its receiver takes the data, whatever the sensor has seen of what it acknowledges.
+            if !self.config.inline && s.len() > 0 {
+                self.take_data(session, s);
+                return true;
+            }
             return false;
         }
         self.take_data(session, s);
@@ -285,6 +295,10 @@ impl StreamEngine {
             self.event(out, E::DataAfterFin);
             session.peers[s.from].flags |= peer_flag::PAST_FIN;
         }
+        if out.doubt & doubt::BEYOND != 0 {
+            // Its receiver may take it, and may not.
+            self.event(out, E::FinOutOfWindow);
+        }
         self.take_fin(session, s, out);
         session.state = if s.from == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };
         true
@@ -292,15 +306,21 @@ impl StreamEngine {
 
     /// Passive: takes the data of a segment whose FIN does not fit: a receiver that does not have what is behind it believes it.
     fn take_without_fin(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
-        if self.config.inline
-            || s.len() == 0
-            || seq::lt(s.end(), session.peers[s.from].last_ack)
-            || !may_be_taken(session, s)
-        {
+        if self.config.inline || seq::lt(s.end(), session.peers[s.from].last_ack) || !may_be_taken(session, s) {
+            return false;
+        }
+        if out.doubt & doubt::ACK == 0 && seq::lt(s.end(), session.peers[s.from].next_seq) {
+            // What a host reads behind it cannot be known.
+            self.event(out, E::DataAfterFin);
+            session.peers[s.from].flags |= peer_flag::PAST_FIN;
+        }
+        if s.len() == 0 {
             return false;
         }
         self.take_data(session, s);
-        self.take_ack(session, s, out);
+        if out.doubt & doubt::ACK == 0 {
+            self.take_ack(session, s, out);
+        }
         true
     }
 
@@ -352,7 +372,11 @@ impl StreamEngine {
             let client = &session.peers[0];
             let news = seq::gt(s.ack, client.last_ack) && seq::lt(s.ack, client.next_seq);
             if from == 0 || s.seq != session.peers[1].next_seq || !news {
-                return from == 1 && s.seq == session.peers[1].next_seq && s.ack == client.next_seq;
+                let last = from == 1 && s.seq == session.peers[1].next_seq && s.ack == client.next_seq;
+                if last && seq::lt(client.last_ack, client.next_seq) {
+                    self.take_last_ack(session, s, out);
+                }
+                return last;
             }
         }
         let (invalid_ack, wrong_seq, wrong_fin, before) = match state {
@@ -416,7 +440,11 @@ impl StreamEngine {
         };
         let (own_done, other_done) = (done(from), done(to));
         // A sender repeats what is missing, after its FIN as well, and one whose FIN was not taken goes on.
-        let goes_on = || !other_done || session.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN));
+        let goes_on = || {
+            !other_done
+                || !self.config.inline && !own_done
+                || session.peers.iter().any(|p| waits(p) || p.has(peer_flag::PAST_FIN))
+        };
         session.state = match state {
             TimeWait if s.has(tcp::FIN) || s.seq != session.peers[from].next_seq || goes_on() => TimeWait,
             TimeWait => Closed,
@@ -441,6 +469,15 @@ impl StreamEngine {
             state => state,
         };
         true
+    }
+
+    /// The server acknowledges the client's FIN: with that the connection is over, where the client has acknowledged that of the server.
+    fn take_last_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        self.take_ack(session, s, out);
+        let ended = |p: &Peer| p.has(peer_flag::FIN) && !p.has(peer_flag::PAST_FIN) && seq::geq(p.last_ack, p.next_seq);
+        if session.peers.iter().all(|p| ended(p) && !waits(p)) {
+            session.state = TcpState::Closed;
+        }
     }
 
     /// Whether the receiver of a reset discards it for its headers, passive. The data that comes behind it says what was believed where
@@ -505,6 +542,13 @@ fn land(session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         }
         other.flags &= !peer_flag::FLOATING;
     }
+}
+
+/// Whether the handshake is not over for the server, as far as is certain: nothing came that it does not discard for its timestamp, and
+/// it has acknowledged nothing.
+fn may_be_opening(session: &TcpSession, client: &Peer) -> bool {
+    session.state == TcpState::SynRecv
+        || client.has(peer_flag::OPENS_DOUBTFULLY) && client.last_ack == client.isn.wrapping_add(1)
 }
 
 /// Whether a reset is in place, as the receiver's system sees it.

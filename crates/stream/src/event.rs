@@ -107,6 +107,8 @@ events! {
     ReassemblyInsertLimit "reassembly_insert_limit" "stream.reassembly_insert_limit",
     ReassemblyInsertInvalid "reassembly_insert_invalid" "stream.reassembly_insert_invalid",
     ReassemblyUrgentOobLimitReached "reassembly_urgent_oob_limit_reached" "stream.reassembly_urgent_oob_limit_reached",
+    ReassemblyUrgentData "reassembly_urgent_data" "stream.reassembly_urgent_data",
+    ReassemblyUrgentPassedOver "reassembly_urgent_passed_over" "stream.reassembly_urgent_passed_over",
 }
 
 /// Most events that one packet keeps.

@@ -29,6 +29,8 @@ pub(crate) mod peer_flag {
     pub(crate) const RAW_ENDED: u16 = 1 << 13;
     /// There was data that it had not looked at then.
     pub(crate) const RAW_LEFT: u16 = 1 << 14;
+    /// The packet that completed its handshake has a timestamp for which its receiver may discard it.
+    pub(crate) const OPENS_DOUBTFULLY: u16 = 1 << 15;
 }
 
 /// Where the stream of a side that is floating begins, so that there is room for what was sent before what was seen first: no
@@ -132,12 +134,23 @@ impl Peer {
         }
         seq::max(self.last_ack, self.next_seq.wrapping_sub(behind as u32))
     }
+    /// The furthest sequence number that the other side may expect next: it may have taken what came with a doubt.
+    pub(crate) fn expected_at_most(&self) -> u32 {
+        match self.data.as_deref() {
+            Some(d) if d.buffer.has_doubtful() => self.next_seq,
+            _ => self.expected(),
+        }
+    }
     /// How many bytes were seen behind what was acknowledged, without a hole.
     pub(crate) fn unacknowledged(&self) -> u32 {
         let expected = self.expected();
         let fin = u32::from(self.has(peer_flag::FIN) && expected == self.next_seq);
         let sent = expected.wrapping_sub(self.last_ack);
         if seq::gt(expected, self.last_ack) { sent - fin } else { 0 }
+    }
+    /// Whether its FIN was seen behind all of its data, and was not acknowledged.
+    pub(crate) fn ends_unacknowledged(&self) -> bool {
+        self.has(peer_flag::FIN) && seq::lt(self.last_ack, self.next_seq) && self.expected() == self.next_seq
     }
     /// What was acknowledged of it, FIN included.
     pub(crate) fn acked_bytes(&self) -> u64 {

@@ -20,7 +20,7 @@ use crate::session::{TcpSession, TcpState, flag};
 
 /// Entries of a set.
 const WAYS: usize = 4;
-/// What of [`TcpSession::flags`] goes on.
+/// What of [`TcpSession::flags`] is kept.
 const KEPT: u16 = flag::TIMESTAMP | flag::SACK | flag::SIGNED | flag::SCALED;
 
 /// One side, as a sender.
@@ -29,11 +29,24 @@ struct Side {
     isn: u32,
     /// What the other side has acknowledged.
     next: u32,
-    /// Bytes that were seen behind that, without a hole.
+    /// Bytes that were seen behind that, without a hole; the highest bit says that a FIN follows them, which was not acknowledged.
     sent: u32,
     edge: u32,
-    max_window: u32,
-    last_ts: u32,
+    /// The latest timestamp that the other side may have noted; 0: none.
+    ts: u32,
+}
+
+/// The bit of [`Side::sent`] for a FIN. No window is that large.
+const FIN: u32 = 1 << 31;
+
+impl Side {
+    const fn bytes(&self) -> u32 {
+        self.sent & !FIN
+    }
+
+    const fn has_fin(&self) -> bool {
+        self.sent & FIN != 0
+    }
 }
 
 /// A connection that may go on.
@@ -45,18 +58,46 @@ struct Entry {
     secs: u32,
     /// When the older of both sides' timestamps was sent, in seconds.
     last_ts_time: u32,
-    flags: u16,
-    wscale: [u8; 2],
+    bits: u16,
+    /// Of each side as a sender the largest window that the other one offered, as it stands in the header, rounded up.
+    max_window: [u16; 2],
+    /// Of each side as a sender how far behind [`Side::next`] the byte is that a pending urgent pointer points at, plus 1; 0: none, or
+    /// too far.
+    urgent: [[u8; 3]; 2],
     sides: [Side; 2],
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// Whether the client is the one of both ends that a flow's key has first: the other bits of [`Entry::flags`] are those of a session.
-const CLIENT_SECOND: u16 = 1 << 15;
-/// The server has answered the SYN, and the client was not heard since.
-const OPENING: u16 = 1 << 14;
-const _: () = assert!(KEPT & (CLIENT_SECOND | OPENING) == 0);
+/// Bits of [`Entry::bits`]. The lowest four are what is kept of [`TcpSession::flags`], the highest eight the shifts of the windows that
+/// client and server offer.
+mod bit {
+    use super::flag;
+
+    /// The server has answered the SYN, and the client was not heard since.
+    pub(super) const OPENING: u16 = 1 << 4;
+    /// The client is the end that a flow's key has second.
+    pub(super) const CLIENT_SECOND: u16 = 1 << 5;
+    /// Whether the other side noted [`super::Side::ts`] is not certain; of the client, and shifted by 1 of the server.
+    pub(super) const TS_DOUBTFUL: u16 = 1 << 6;
+    /// Where the shift of the client's windows begins; that of the server's follows.
+    pub(super) const SCALE: u32 = 8;
+
+    const LOW: u16 = flag::TIMESTAMP | flag::SACK;
+    const HIGH: u16 = flag::SIGNED | flag::SCALED;
+    const _: () = assert!(LOW == 0b11 << 3 && HIGH == 0b11 << 11 && super::KEPT == LOW | HIGH);
+
+    pub(super) const fn of_session(flags: u16) -> u16 {
+        (flags & LOW) >> 3 | (flags & HIGH) >> 9
+    }
+
+    pub(super) const fn to_session(bits: u16) -> u16 {
+        (bits & 0b11) << 3 | (bits & 0b1100) << 9
+    }
+}
+
+/// How far before a timestamp that is not certain one is that surely is noted, or older: as far as timestamps can be compared, and half.
+const TS_SPAN: u32 = 1 << 30;
 
 /// Connections that may go on, by the hash of their addresses and ports. It is to be seeded: who knows it can choose which are
 /// forgotten.
@@ -140,34 +181,72 @@ impl Entry {
         Side {
             isn: p.isn,
             next: p.last_ack,
-            sent: p.unacknowledged(),
+            sent: p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 },
             edge: p.edge,
-            max_window: p.max_window,
-            last_ts: p.last_ts,
+            ts: if p.last_ts == 0 { 0 } else { p.max_ts },
+        }
+    }
+
+    /// How far behind what is acknowledged the byte is that a pending urgent pointer of a side points at, plus 1; 0: there is none, or it
+    /// is more than 16 MiB.
+    fn urgent(p: &Peer) -> [u8; 3] {
+        let pending = p.data.as_deref().and_then(|d| d.buffer.pending_urgent()).and_then(|at| i64::try_from(at).ok());
+        let behind = pending.map_or(0, |at| at - p.offset(p.last_ack) + 1);
+        match u32::try_from(behind).unwrap_or(0).to_be_bytes() {
+            [0, rest @ ..] => rest,
+            _ => [0; 3],
         }
     }
 
     fn of(session: &TcpSession, print: FlowPrint, secs: u32) -> Entry {
         let [client, server] = &session.peers;
-        let second = if print.second { CLIENT_SECOND } else { 0 };
-        let opening = if session.state == TcpState::SynRecv { OPENING } else { 0 };
+        let second = if print.second { bit::CLIENT_SECOND } else { 0 };
+        let opening = if session.state == TcpState::SynRecv { bit::OPENING } else { 0 };
+        let doubtful = |n: u16, p: &Peer| u16::from(p.max_ts != p.last_ts) * bit::TS_DOUBTFUL << n;
+        let scale = |n: u32, p: &Peer| u16::from(p.wscale & 15) << (bit::SCALE + 4 * n);
+        let window = |p: &Peer, other: &Peer| {
+            u16::try_from(p.max_window.div_ceil(1 << other.wscale.min(31))).unwrap_or(u16::MAX)
+        };
         Entry {
             tag: tag(print.print()),
             secs,
             last_ts_time: client.last_ts_time.min(server.last_ts_time),
-            flags: session.flags & KEPT | second | opening,
-            wscale: [client.wscale, server.wscale],
+            bits: bit::of_session(session.flags)
+                | second
+                | opening
+                | doubtful(0, client)
+                | doubtful(1, server)
+                | scale(0, client)
+                | scale(1, server),
+            max_window: [window(client, server), window(server, client)],
+            urgent: [Self::urgent(client), Self::urgent(server)],
             sides: [Self::side(client), Self::side(server)],
         }
     }
 
     const fn is_opening(&self) -> bool {
-        self.flags & OPENING != 0
+        self.bits & bit::OPENING != 0
+    }
+
+    /// Shift of the windows that a side offers.
+    const fn wscale(&self, side: usize) -> u8 {
+        (self.bits >> (bit::SCALE + 4 * side as u32) & 15) as u8
+    }
+
+    /// The largest window that a side was offered.
+    fn max_window(&self, side: usize) -> u32 {
+        u32::from(self.max_window[side]) << self.wscale(1 - side)
+    }
+
+    /// How far behind [`Side::next`] of a side the byte is that its urgent pointer points at.
+    fn pending_urgent(&self, side: usize) -> Option<u32> {
+        let [a, b, c] = self.urgent[side];
+        u32::from_be_bytes([0, a, b, c]).checked_sub(1)
     }
 
     /// Index of the sender of a packet.
     const fn from(&self, second: bool) -> usize {
-        if second == (self.flags & CLIENT_SECOND != 0) { 0 } else { 1 }
+        if second == (self.bits & bit::CLIENT_SECOND != 0) { 0 } else { 1 }
     }
 
     /// Whether a packet may be the connection's next: new data in the window, or passive one window behind that, or an acknowledgment of
@@ -177,29 +256,32 @@ impl Entry {
         if self.is_opening() && (from == 1 || s.ack != self.sides[1].next) {
             return false;
         }
-        let [own, other] = if from == 0 { self.sides } else { [self.sides[1], self.sides[0]] };
+        let (own, other) = (self.sides[from], self.sides[1 - from]);
         let ack_back = u64::from(other.next.wrapping_sub(s.ack));
         let ack = if seq::gt(s.ack, other.next) {
             seq::leq(s.ack, other.edge)
         } else {
-            ack_back <= u64::from(other.max_window.max(u32::from(u16::MAX)))
+            ack_back <= u64::from(self.max_window(1 - from).max(u32::from(u16::MAX)))
         };
         // Its receiver may have room for more than it said, and keeps what is in its window.
-        let edge = if inline { own.edge } else { own.edge.wrapping_add(own.max_window) };
+        let edge = if inline { own.edge } else { own.edge.wrapping_add(self.max_window(from)) };
         ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, edge)
     }
 
     fn restore(&self, session: &mut TcpSession) {
         session.state = TcpState::Established;
-        session.flags |= self.flags & KEPT | flag::RESUMED;
-        for ((p, side), wscale) in session.peers.iter_mut().zip(self.sides).zip(self.wscale) {
+        session.flags |= bit::to_session(self.bits) | flag::RESUMED;
+        for (n, (p, side)) in session.peers.iter_mut().zip(self.sides).enumerate() {
             p.start(side.next.wrapping_sub(1));
-            p.advance(side.next.wrapping_add(side.sent));
+            p.advance(side.next.wrapping_add(side.bytes()).wrapping_add(side.has_fin().into()));
             p.isn = side.isn;
             p.edge = side.edge;
-            (p.window, p.max_window) = (side.max_window, side.max_window);
-            (p.last_ts, p.max_ts, p.last_ts_time) = (side.last_ts, side.last_ts, self.last_ts_time);
-            p.wscale = wscale;
+            (p.window, p.max_window) = (self.max_window(n), self.max_window(n));
+            (p.last_ts, p.max_ts, p.last_ts_time) = (side.ts, side.ts, self.last_ts_time);
+            if self.bits & bit::TS_DOUBTFUL << n != 0 && side.ts != 0 {
+                p.last_ts = side.ts.wrapping_sub(TS_SPAN).max(1);
+            }
+            p.wscale = self.wscale(n);
         }
     }
 }
@@ -261,7 +343,7 @@ impl StreamEngine {
         let header = packet.tcp()?;
         let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
-            || s.payload.is_empty() && !alone
+            || s.payload.is_empty() && !alone && !s.has(tcp::URG)
             || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
         {
             return None;
@@ -281,15 +363,38 @@ impl StreamEngine {
         }
         entry.restore(&mut new);
         let seed = new.peers[0].isn;
-        for (from, side) in entry.sides.iter().enumerate().filter(|(_, side)| side.sent > 0) {
+        for (from, side) in entry.sides.iter().enumerate() {
+            let urgent = entry.pending_urgent(from);
+            if side.bytes() == 0 && urgent.is_none() {
+                continue;
+            }
             // What was seen before is not read again, unless it comes again. It is no gap.
             let d = self.assembly(&mut new.peers[from], from, seed, false);
-            d.buffer = StreamBuffer::behind(side.sent.into());
-            d.gap_seen = side.sent.into();
+            d.buffer = StreamBuffer::behind(side.bytes().into());
+            d.gap_seen = side.bytes().into();
+            if let Some(at) = urgent {
+                d.buffer.point_urgent(at.into());
+            }
         }
         *session = Some(new);
         self.counters.resumed += 1;
         Some(from == 0)
+    }
+
+    /// Passive: the other side of a session that a reset closed sends what comes next. Where the reset did not arrive it goes on: what it
+    /// acknowledges and offers counts, and its peer may acknowledge what it sends.
+    pub(crate) fn note_behind_reset(&self, session: &mut TcpSession, s: &Segment<'_>) {
+        let next = session.peers[s.from].next_seq;
+        if session.may_go_on()
+            && !session.peers[s.from].has(peer_flag::RESET)
+            && s.flags & (tcp::SYN | tcp::RST | tcp::ACK) == tcp::ACK
+            && s.seq == next
+            && seq::leq(s.ack, session.peers[s.to()].next_seq)
+        {
+            let window = u32::from(s.window) << session.peers[s.from].wscale;
+            session.peers[s.to()].acked(s.ack, window);
+            session.peers[s.from].advance(s.end().wrapping_add(s.has(tcp::FIN).into()));
+        }
     }
 
     /// A session was closed by a reset, and goes on all the same: whoever sent the reset, the host did not believe it, or did not get
@@ -301,17 +406,20 @@ impl StreamEngine {
         if self.config.inline && self.config.spare_harmless
             || !own.has(peer_flag::RESET)
             || s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
-            || s.payload.is_empty()
+            || s.payload.is_empty() && !s.has(tcp::URG)
             // The other side may have gone on since.
             || seq::gt(s.ack, seq::max(other.next_seq, other.edge))
-            || seq::leq(s.end(), own.last_ack)
+            || seq::lt(s.end(), own.last_ack)
+            || s.end() == own.last_ack && !s.payload.is_empty()
             || seq::geq(s.seq, if self.config.inline { own.edge } else { own.edge.wrapping_add(own.max_window) })
         {
             return None;
         }
         // What was on its way before the reset says nothing.
         let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
-        if again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true)) {
+        if !s.payload.is_empty()
+            && again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true))
+        {
             return None;
         }
         let read_ahead = |p: &Peer| p.data.as_ref().is_some_and(|d| d.app > d.acked);

@@ -222,7 +222,12 @@ impl TcpSession {
     pub const fn is_fast_open(&self) -> bool {
         self.flags & (flag::FAST_OPEN | flag::SYN_DATA) != 0
     }
-    /// Whether one side only was seen.
+    /// Whether a side reset the connection.
+    pub fn was_reset(&self) -> bool {
+        self.peers.iter().any(|p| p.has(peer_flag::RESET))
+    }
+
+    /// Whether only one side of the connection is seen.
     pub const fn is_async(&self) -> bool {
         self.flags & flag::ASYNC != 0
     }

@@ -194,7 +194,10 @@ impl StreamEngine {
             if self.config.inline && s.has(tcp::SYN) {
                 self.note_syn(session, s);
             }
-            let Some(restart) = self.goes_on(session, s) else { return false };
+            let Some(restart) = self.goes_on(session, s) else {
+                self.note_behind_reset(session, s);
+                return false;
+            };
             out.restart = restart;
         }
         let late = s.from == 1 && session.state == TcpState::Established && s.flags & (tcp::RST | tcp::FIN) == 0;
@@ -214,18 +217,30 @@ impl StreamEngine {
         if s.has(tcp::RST) {
             return self.reset(session, s, out);
         }
-        if s.has(tcp::SYN | tcp::FIN) {
+        let without_fin;
+        let s = if s.has(tcp::SYN | tcp::FIN) {
             self.event(out, E::FinSyn);
-            return false;
-        }
-        let sender = &mut session.peers[s.from];
-        if sender.has(peer_flag::FIN) && s.len() > 0 && seq::geq(s.end(), sender.next_seq) {
-            // Linux may read it as if the FIN took no number, or was not there.
-            self.event(out, E::DataAfterFin);
-            if self.config.inline {
+            if self.config.inline || session.state != TcpState::SynSent || s.from == 0 {
                 return false;
             }
-            sender.flags |= peer_flag::PAST_FIN;
+            // Who opened the connection takes it as a SYN, or SYN/ACK (RFC 9293 section 3.10.7.3 says nothing of the FIN).
+            without_fin = Segment { flags: s.flags & !tcp::FIN, ..*s };
+            &without_fin
+        } else {
+            s
+        };
+        let sender = &mut session.peers[s.from];
+        if sender.has(peer_flag::FIN) {
+            let behind = s.len() > 0 && seq::geq(s.end(), sender.next_seq);
+            // Linux may read data behind a FIN as if that took no number, or was not there. Of two FINs at different places one has data
+            // behind it.
+            if behind || !self.config.inline && is_other_fin(sender, s) {
+                self.event(out, E::DataAfterFin);
+                if self.config.inline {
+                    return false;
+                }
+                sender.flags |= peer_flag::PAST_FIN;
+            }
         }
         let sender = &session.peers[s.from];
         if self.config.inline
@@ -240,7 +255,7 @@ impl StreamEngine {
             return false;
         }
         let acked_before = session.peers[s.to()].ahead;
-        let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected() } else { 0 };
+        let expected = if s.options.timestamp.is_some() { session.peers[s.from].expected_at_most() } else { 0 };
         out.doubt |= self.doubt(session, s);
         // Before anything of it is noted.
         let predicted = out.doubt & doubt::ACK != 0 && !self.config.inline && doubt::is_predicted(session, s);
@@ -257,6 +272,10 @@ impl StreamEngine {
                 self.note_refused(session, s);
             }
             return false;
+        }
+        if out.doubt & doubt::ACK != 0 && !self.config.inline && s.len() > 0 && is_ack_old(session, s) {
+            // Whether its receiver looks at the acknowledgment depends on its memory.
+            self.event(out, E::PktInvalidAck);
         }
         // Who acknowledges the same twice may have read what went by while the engine was not there: a connection is not cut for that.
         // A host that discards it after all reads what is inspected here, whatever is sent in its place later.
@@ -413,9 +432,7 @@ impl StreamEngine {
             self.event(out, E::Hs4SynackWithWrongSyn);
             return false;
         }
-        if s.options.timestamp.is_none() {
-            session.flags &= !flag::TIMESTAMP;
-        }
+        // Whether there are timestamps the SYNs have said.
         let window = u32::from(s.window);
         session.peers[to].acked(s.ack, window);
         session.state = TcpState::SynRecv;
@@ -500,7 +517,10 @@ impl StreamEngine {
             return self.fin(session, s, out);
         }
         if four_way {
-            if s.seq != session.peers[from].next_seq {
+            let next = session.peers[from].next_seq;
+            // A host takes what is behind its peer's SYN of a segment that begins before it.
+            let reaches = !self.config.inline && seq::lt(s.seq, next) && seq::gt(s.end(), next);
+            if s.seq != next && !reaches {
                 self.event(out, E::Hs4WrongSeq);
                 return false;
             }
@@ -571,6 +591,9 @@ impl StreamEngine {
         }
         session.queue.clear();
         session.state = TcpState::Established;
+        if out.doubt & doubt::TIME != 0 {
+            session.peers[from].flags |= peer_flag::OPENS_DOUBTFULLY;
+        }
         if from == 0 && session.flags & flag::MIDSTREAM == 0 {
             // The window that counts is this one, not the SYN's, which is never scaled.
             let server = &mut session.peers[1];
@@ -662,11 +685,26 @@ fn heard_of(own: &mut Peer, s: &Segment<'_>) {
     }
 }
 
-/// Whether both sides had sent a SYN, and neither an answer.
+/// Whether a segment has a FIN at another place than the one that was seen, which its receiver has not acknowledged.
+fn is_other_fin(sender: &Peer, s: &Segment<'_>) -> bool {
+    let end = s.end().wrapping_add(1);
+    s.has(tcp::FIN | tcp::ACK)
+        && sender.has(peer_flag::FIN)
+        && end != sender.next_seq
+        && seq::gt(end, sender.last_ack)
+        && seq::lt(sender.last_ack, sender.next_seq)
+}
+
+/// Whether a segment acknowledges less than was acknowledged.
+fn is_ack_old(session: &TcpSession, s: &Segment<'_>) -> bool {
+    seq::lt(s.ack, session.peers[s.to()].last_ack)
+}
+
+/// Whether both sides had sent a SYN, and no data since.
 const fn is_opening(session: &TcpSession) -> bool {
     let [client, server] = &session.peers;
     let nothing = server.next_seq == server.isn.wrapping_add(1) && client.next_seq == client.isn.wrapping_add(1);
-    session.flags & flag::FOUR_WAY != 0 && nothing && server.tcp_flags & tcp::ACK == 0
+    session.flags & flag::FOUR_WAY != 0 && nothing
 }
 
 /// Whether a connection is over that nobody but the client ever opened.

@@ -116,13 +116,6 @@ pub(crate) static LDAP: Protocol = Protocol {
 };
 /// RDP (MS-RDPBCGR).
 pub(crate) static RDP: Protocol = named(AppProto::Rdp, "rdp", &[], &[on_tcp(&[3389], probes::rdp)]);
-/// BitTorrent's DHT (BEP 5): a query.
-pub(crate) static BITTORRENT_DHT: Protocol = Protocol {
-    event_key: "bittorrent_dht",
-    event_aliases: &["bittorrent-dht"],
-    event_type: "bittorrent_dht",
-    ..named(AppProto::BittorrentDht, "bittorrent-dht", &[udp(ts(b"d1:ad2:id20:")), udp(tc(b"d1:ad2:id20:"))], &[])
-};
 /// PostgreSQL's protocol, version 3.
 pub(crate) static PGSQL: Protocol = Protocol {
     settings: &[

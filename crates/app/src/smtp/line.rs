@@ -2,7 +2,7 @@
 
 /// Longest line, with its line break, that is read; what is behind that is passed over. Lines of a mail come in pieces of that
 /// length. RFC 5321, section 4.5.3.1 allows 512 bytes, extensions more.
-pub(super) const MAX_LINE: usize = 4095;
+pub(super) const MAX_LINE: usize = 4096;
 
 /// A line of a direction, or what there is of one that is too long.
 pub(super) struct Line<'a> {

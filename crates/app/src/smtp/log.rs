@@ -60,7 +60,7 @@ fn own(mail: &Mail, json: &mut Json, options: &AppLogOptions) {
         match field {
             MailField::From | MailField::To | MailField::Cc => {}
             MailField::Bcc => list(json, "bcc", addresses(value)),
-            MailField::Received => list(json, "received", mail.all(field).rev()),
+            MailField::Received => list(json, "received", mail.all(field)),
             MailField::Relays => list(json, "relays", mail.all(field)),
             f => {
                 json.name(&f.name().replace('-', "_"));

@@ -42,7 +42,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("decoder.vxlan.reserved-bits-check", "*", "Whether reserved bits must be 0.").ignored(NO_OFFLOAD),
     flag("decoder.geneve.enabled", "yes", "Whether Geneve is looked for."),
     text("decoder.geneve.ports", "ports", "6081", "Its ports, or `any`.").like("6082"),
-    flag("decoder.vntag.enabled", "no", "Whether VN-Tags are followed."),
+    flag("decoder.vntag.enabled", "yes", "Whether VN-Tags are followed."),
     flag("decoder.erspan.typeI.enabled", "", "Whether ERSPAN type I is followed.").ignored("ERSPAN Type I is no longer configurable and always enabled"),
     flag("decoder.recursion-level.use-for-tracking", "yes", "Whether a flow inside a tunnel is another one than outside."),
     flag("decoder.arp.enabled", "*", "Whether ARP is decoded.").ignored(ALWAYS),

@@ -241,7 +241,8 @@ impl<'p> DatasetsBuilder<'p> {
             }
             Err(text) => {
                 self.failed.insert(name.to_owned());
-                self.error(M, text);
+                // Suricata's log has this error under another module.
+                self.error(if text.starts_with(file::BAD_BASE64) { "debug" } else { M }, text);
                 false
             }
         }

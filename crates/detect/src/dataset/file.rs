@@ -48,6 +48,9 @@ impl Problems {
     }
 }
 
+/// How a message on an entry that cannot be decoded begins.
+pub(super) const BAD_BASE64: &str = "bad base64 encoding";
+
 /// Reads `text`, as files have it, to the bytes that a set holds; what would be right where it is not.
 pub(super) fn decode(kind: SetKind, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     out.clear();
@@ -185,7 +188,11 @@ pub(super) fn load(
         };
         if let Err(what) = decode(kind, text, &mut data) {
             let text = String::from_utf8_lossy(text.get(..text.len().min(64)).unwrap_or(&[]));
-            problems.bad(format!("dataset {name}: \"{text}\" {} is not {what}", at()))?;
+            problems.bad(match what {
+                // In the words that tools look for.
+                "base64" => format!("{BAD_BASE64} {name}: \"{text}\" {}", at()),
+                _ => format!("dataset {name}: \"{text}\" {} is not {what}", at()),
+            })?;
             continue;
         }
         table.insert(&data, value);

@@ -123,7 +123,7 @@ pub(super) fn check_engine(c: &Check) -> &str {
         Check::Number { keyword, .. } => match *keyword {
             "tls.version" | "ssl_version" | "ssl_state" => "tls_generic",
             "tls_cert_notbefore" | "tls_cert_notafter" | "tls_cert_expired" | "tls_cert_valid" => "tls_validity",
-            "ftpbounce" => "ftp_request",
+            "ftpbounce" => "ftp:request_complete:generic",
             k => k,
         },
         Check::Lua(_) => "lua",

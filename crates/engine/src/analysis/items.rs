@@ -50,12 +50,9 @@ fn compare(j: &mut Json, c: &Compare) {
         j.end_object();
     };
     let mask = |j: &mut Json, m: u64, v: u64, negated: bool| {
-        j.object("bitmask");
+        j.object(if negated { "negated_bitmask" } else { "bitmask" });
         j.uint("mask", m);
         j.uint("value", v);
-        if negated {
-            j.bool("negated", true);
-        }
         j.end_object();
     };
     match *c {

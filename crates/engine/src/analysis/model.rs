@@ -325,7 +325,9 @@ impl Analysed {
             let place = |e: &Engine| written.iter().position(|o| names(o, e)).unwrap_or(usize::MAX);
             others.sort_by_cached_key(|e| (e.place.progress, place(e)));
         }
-        self.engines.append(&mut stream);
+        // The engine of the fast pattern comes first.
+        let at = if stream.iter().any(|e| e.is_mpm) { 0 } else { self.engines.len() };
+        self.engines.splice(at..at, stream);
         if !payload.is_empty() {
             self.lists.push(("payload", payload));
         }

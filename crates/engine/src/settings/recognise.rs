@@ -1,6 +1,5 @@
 //! `app-layer.protocols`: which protocols are looked for, and on which ports.
 
-use margay_app::AppProto;
 use margay_app::recognise::{Mode, Ports, ProtocolSettings, RecogniseSettings, TCP, UDP, configurable};
 use margay_config::{Config, ConfigError};
 
@@ -66,7 +65,7 @@ pub(crate) fn list_app_protos(settings: &RecogniseSettings) -> String {
     let recogniser = margay_app::recognise::Recogniser::new(settings);
     let mut out = String::from("=========Supported App Layer Protocols=========\n");
     for (proto, _) in configurable().filter(|(p, _)| recogniser.mode(*p) != Mode::Off) {
-        out.push_str(if proto == AppProto::Http1 { "http" } else { proto.rule_name() });
+        out.push_str(proto.name());
         out.push('\n');
     }
     out
@@ -75,6 +74,7 @@ pub(crate) fn list_app_protos(settings: &RecogniseSettings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use margay_app::AppProto;
 
     fn read(text: &str) -> Result<RecogniseSettings, ConfigError> {
         recogniser(&Config::from_str(&format!("%YAML 1.1\n---\napp-layer:\n  protocols:\n{text}"), "t").unwrap())

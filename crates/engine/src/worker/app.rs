@@ -682,6 +682,7 @@ impl Rest {
         let detects = self.detect.is_some() && !passed;
         // Nothing more will come that its files could be logged with.
         let over = end || flow.ext.tcp.as_deref().is_some_and(is_over);
+        let closed = end || (over && flow.ext.tcp.as_deref().is_some_and(|t| !t.was_reset()));
         if over != std::mem::replace(&mut app.over, over) {
             app.session.wake();
         }
@@ -720,7 +721,8 @@ impl Rest {
                 }
                 let base = tx.base();
                 let certificates = base.store_certificates != [false; 2];
-                let logs = !base.logged && (end || tx.is_loggable(whole));
+                // Behind both FINs nothing comes that an incomplete one waits for. After a reset it is logged at the flow's end.
+                let logs = !base.logged && (closed || tx.is_loggable(whole));
                 if base.events.has_new() {
                     self.log_tx_events(&about(), protocol, tx);
                 }

@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 use margay_app::{LogFor, protocol};
 use margay_detect::inspect::HITS_MAX;
 use margay_detect::{Detect, Reject, RuleFacts};
-use margay_flow::{CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState};
+use margay_flow::{
+    CapturedVars, Direction, Flow, FlowAction, FlowCore, FlowState, icmpv4_counterpart, icmpv6_counterpart,
+};
 use margay_output::eve::{metadata_json, signature_json};
 use margay_output::event::{
     self, Addresses, AlertEvent, Anomaly, AnomalyEvent, AppEvent, ArpEvent, DropEvent, Ether, EventType, FlowEvent,
@@ -359,7 +361,7 @@ impl Rest {
             vlans: core.vlans.as_slice(),
             addresses: Some(addresses(core)),
             icmp: icmp.then_some((core.sport as u8, core.dport as u8)),
-            icmp_response: None,
+            icmp_response: icmp_response(core),
             spi: (core.proto == 50).then_some(core.spi),
             ether: match &flow.ext.macs {
                 Some(m) => Ether::Flow { src: &m[0].src, dst: &m[1].src },
@@ -498,4 +500,15 @@ fn verdict(fate: Fate, firewall: bool) -> VerdictInfo<'static> {
         Reject::Both => (RejectTarget::Both, fate.answers),
     });
     VerdictInfo { action, reject }
+}
+
+/// Type and code of the answers in a flow of ICMP that has some. Messages that answer have the code 0 (RFC 792, RFC 4443).
+fn icmp_response(core: &FlowCore) -> Option<(u8, u8)> {
+    let asked = core.sport as u8;
+    let answer = match core.proto {
+        1 => icmpv4_counterpart(asked),
+        58 => icmpv6_counterpart(asked),
+        _ => None,
+    };
+    answer.filter(|_| core.pkts[1] > 0).map(|kind| (kind, 0))
 }

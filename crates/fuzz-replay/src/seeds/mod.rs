@@ -83,7 +83,10 @@ fn conversation(c: &Conversation, turn: usize, out: &mut Vec<Seed>) {
         AppProto::Quic => out.push(("quic", whole(&[]))),
         AppProto::Dhcp => out.extend(datagrams(&c.acts).map(|d| ("dhcp", d.to_vec()))),
         AppProto::Tftp => out.extend(datagrams(&c.acts).take(1).map(|d| ("tftp", d.to_vec()))),
-        _ => {}
+        proto => {
+            let options = [u8::from(udp), pieces];
+            out.push(("messages", whole(&[proto.rule_name().as_bytes(), b"\n", &options].concat())));
+        }
     }
     if c.proto != AppProto::Unknown && !udp && !c.acts.iter().any(|a| matches!(a, Act::Gap(..))) {
         let port = segments::PORTS.iter().position(|&p| p == c.ports[1]).unwrap_or(segments::PORTS.len() - 1);

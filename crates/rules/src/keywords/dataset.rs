@@ -82,6 +82,12 @@ fn dataset(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             return fail(M, format!("set {name}: only sets in the format csv can have 'save' or 'state'"));
         }
     }
+    if options.format == SetFormat::Csv && (options.context_key.is_some() || options.value_key.is_some()) {
+        return fail(
+            M,
+            format!("set {name}: context_key and value_key are for files in JSON: add format json or ndjson"),
+        );
+    }
     if options.format != SetFormat::Json && options.array_key.is_some() {
         b.warn(M, "array_key is only of use with the format json");
     }
@@ -178,6 +184,7 @@ mod tests {
             ("dataset:isset,a,type ip,load x,format json", "set a: files in JSON need value_key"),
             ("dataset:isset,a,type ip,state x,format json,value_key k", "set a: only sets in the format csv"),
             ("dataset:isset,a,type ip,format xml", "unknown format xml"),
+            ("dataset:isset,a,type ip,load x,context_key k", "context_key and value_key are for files in JSON"),
             ("datarep:n, =, 1", "datarep operation \"=\" is not supported."),
             ("datarep:n, >", "missing values"),
             ("datarep:n, >, 65536", "invalid datarep value n"),

@@ -204,6 +204,11 @@ impl StreamBuffer {
         !self.early.is_empty()
     }
 
+    /// Whether some of it came with a doubt that was not settled.
+    pub fn has_doubtful(&self) -> bool {
+        self.owners.has_doubtful()
+    }
+
     /// How many urgent bytes were taken out.
     pub fn urgent_count(&self) -> u64 {
         self.urgent.as_ref().map_or(0, |u| u.count())
@@ -231,6 +236,17 @@ impl StreamBuffer {
     /// behind what is in order, and behind what the last one pointed at.
     pub fn point_urgent(&mut self, at: u64) -> bool {
         self.urgent.get_or_insert_default().point(at, self.next)
+    }
+
+    /// Whether an urgent pointer counted that points before the sequence offset `at`, and none that points further.
+    pub fn had_urgent_before(&self, at: u64) -> bool {
+        self.urgent.as_ref().is_some_and(|u| u.is_behind(at) && u.latest().is_some_and(|last| last < at))
+    }
+
+    /// The sequence offset that the latest urgent pointer points at, where its receiver has not come to that. What was put in order
+    /// over a hole at the end ([`StreamBuffer::finish`]) does not count.
+    pub fn pending_urgent(&self) -> Option<u64> {
+        self.urgent.as_ref().and_then(|u| u.pending())
     }
 
     /// Whether a pointer to the byte at the sequence offset `at` would count.
@@ -557,6 +573,9 @@ impl StreamBuffer {
     /// Nothing more will come: what is early counts as in order, holes are given up.
     pub fn finish(&mut self) {
         self.acked = u64::MAX;
+        if let Some(u) = &mut self.urgent {
+            u.finish();
+        }
         while let Some((&at, _)) = self.early.first_key_value() {
             self.skip_to(at);
         }

@@ -55,6 +55,11 @@ impl Owners {
         self.stretches.is_empty()
     }
 
+    /// Whether some of them came in segments with a doubt.
+    pub(super) const fn has_doubtful(&self) -> bool {
+        self.doubtful > 0
+    }
+
     /// Bytes of memory that it holds.
     pub(super) fn memory(&self) -> u64 {
         self.stretches.len() as u64 * ENTRY

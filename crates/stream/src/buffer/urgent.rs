@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 pub(super) struct Urgent {
     /// Sequence offset that the latest pointer points at, until that is in order.
     pending: Option<u64>,
+    /// What that was when the stream ended.
+    at_end: Option<u64>,
     /// Sequence offsets of the bytes that were taken out, in order.
     taken: VecDeque<u64>,
     /// How many were taken out before those.
@@ -32,7 +34,7 @@ impl Urgent {
     pub(super) fn point(&mut self, at: u64, next: u64) -> bool {
         let counts = at >= next && self.is_behind(at);
         if counts {
-            self.pending = Some(at);
+            (self.pending, self.at_end) = (Some(at), None);
         }
         counts
     }
@@ -40,6 +42,23 @@ impl Urgent {
     /// Whether `at` is behind what the latest pointer points at, if that was not reached.
     pub(super) fn is_behind(&self, at: u64) -> bool {
         self.pending.is_none_or(|p| at > p)
+    }
+
+    /// The sequence offset that the latest pointer points at, where that was not in order, or was not before the stream ended.
+    pub(super) fn pending(&self) -> Option<u64> {
+        self.at_end.or(self.pending)
+    }
+
+    /// The sequence offset that the latest pointer pointed at, as far as that is known: the last one before all that is kept where it is
+    /// not.
+    pub(super) fn latest(&self) -> Option<u64> {
+        let forgotten = (self.forgotten > 0).then_some(0);
+        self.pending().or(self.taken.back().copied()).or(forgotten)
+    }
+
+    /// The stream ends: early data is put in order though something before it is missing.
+    pub(super) fn finish(&mut self) {
+        self.at_end = self.pending();
     }
 
     /// Takes the urgent byte out of what gets in order, from `from` to `to`: its sequence offset, if it is among them.

@@ -1,0 +1,349 @@
+//! Conversations that `make hosts` made small: what Linux reads of each, and what a passive sensor has to have or to tell.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Bench, Pkt, events, pkt};
+use margay_flow::Direction;
+use margay_packet::tcp::flag::*;
+use margay_stream::{OsPolicy, StreamConfig, TcpState};
+
+use Direction::{ToClient, ToServer};
+
+/// Data of the client: what it sends next has sequence number 1001.
+fn client(seq: u32, payload: &[u8]) -> Pkt {
+    pkt(ToServer, PSH | ACK, seq, 5001, payload)
+}
+
+/// An acknowledgment of the server.
+fn acks(ack: u32) -> Pkt {
+    pkt(ToClient, ACK, 5001, ack, b"")
+}
+
+fn flags(flags: u8, p: Pkt) -> Pkt {
+    Pkt { flags, ..p }
+}
+
+fn stamped(value: u32, echo: u32, mut p: Pkt) -> Pkt {
+    p.options.timestamp = Some((value, echo));
+    p
+}
+
+fn linux() -> StreamConfig {
+    let mut config = StreamConfig::default();
+    config.os_policies.default = OsPolicy::Linux;
+    config
+}
+
+fn connected() -> Bench {
+    Bench::connected(linux())
+}
+
+/// The client of a connection sends timestamps from 1000 on, the server 2000.
+fn with_timestamps() -> Bench {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, 0, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(2000, 1000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b
+}
+
+/// A sensor that has not seen what is acknowledged takes data that comes with a window which has become smaller.
+#[test]
+fn data_with_a_bad_window_update() {
+    let mut b = connected();
+    let mut p = pkt(ToServer, PSH | ACK, 1001, 5101, b"data");
+    p.window = 10;
+    let out = b.send(&p);
+    assert_eq!((events(&out), out.accepted), (vec!["pkt_bad_window_update"], true));
+    b.send(&acks(1005));
+    assert_eq!(b.read(ToServer, false), "data");
+}
+
+/// A FIN at another place than the first one: data that is behind it and before the other is told of.
+#[test]
+fn two_fins() {
+    // Further back; further on; without data and with.
+    for (first, second, data) in [(1149, 1122, &b""[..]), (1010, 1020, b""), (1149, 1100, b"abcdef")] {
+        let mut b = connected();
+        assert_eq!(events(&b.send(&pkt(ToServer, FIN | ACK, first, 5001, b""))), [""; 0]);
+        let out = b.send(&pkt(ToServer, FIN | ACK, second, 5001, data));
+        assert!(events(&out).contains(&"data_after_fin"), "{first} {second}: {:?}", events(&out));
+    }
+    // The same one again is none, nor is one that its receiver had before.
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), acks(1004), pkt(ToServer, FIN | ACK, 1010, 5001, b"")]);
+    assert!(!events(&b.send(&pkt(ToServer, FIN | ACK, 1010, 5001, b""))).contains(&"data_after_fin"));
+    assert!(!events(&b.send(&pkt(ToServer, FIN | ACK, 1002, 5001, b""))).contains(&"data_after_fin"));
+}
+
+/// A FIN of a side whose other side has closed, before early data: its receiver believes it, for it does not have that data.
+#[test]
+fn a_fin_before_early_data_of_a_half_closed_connection() {
+    for data in [&b""[..], b"xyz"] {
+        let mut b = connected();
+        b.send(&client(1233, b"z"));
+        b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+        let out = b.send(&pkt(ToServer, FIN | ACK, 1068, 5001, data));
+        assert_eq!(events(&out)[..].last(), Some(&"data_after_fin"), "{:?}", events(&out));
+    }
+}
+
+/// A FIN that reaches beyond the window may be taken, or not.
+#[test]
+fn a_fin_beyond_the_window() {
+    let mut b = connected();
+    let out = b.send(&pkt(ToServer, FIN | ACK, 1001 + 8190, 5001, b"abcd"));
+    assert_eq!((events(&out), out.accepted), (vec!["fin_out_of_window"], true));
+}
+
+/// A FIN that acknowledges what was not sent, and is not in place, says nothing of what was.
+#[test]
+fn the_acknowledgment_of_a_fin_that_is_not_taken() {
+    let mut b = connected();
+    b.send(&client(5664, b"z"));
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+    b.send(&pkt(ToServer, ACK, 1011, 5002, b""));
+    b.send(&pkt(ToServer, FIN | ACK, 1036, 5002u32.wrapping_add(1 << 31), b"x"));
+    b.send(&pkt(ToServer, PSH | ACK, 1001, 5002, b"a"));
+    b.send(&pkt(ToClient, ACK, 5002, 1002, b""));
+    assert_eq!(b.read(ToServer, false), "a");
+}
+
+/// The client has closed, but its FIN need not have arrived: the connection is over once it was acknowledged.
+#[test]
+fn the_last_acknowledgment_is_that_of_the_clients_fin() {
+    let crossing = |b: &mut Bench| {
+        b.send(&pkt(ToServer, FIN | ACK, 1001, 5001, b""));
+        b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+        b.send(&pkt(ToServer, ACK, 1002, 5002, b""));
+        assert_ne!(b.state(), TcpState::Closed);
+    };
+    let mut b = connected();
+    crossing(&mut b);
+    b.send(&pkt(ToClient, ACK, 5002, 1002, b""));
+    assert_eq!(b.state(), TcpState::Closed);
+    // It was lost, and the client goes on.
+    let mut b = connected();
+    crossing(&mut b);
+    b.send(&pkt(ToServer, PSH | ACK, 1001, 5002, b"a"));
+    b.send(&pkt(ToClient, ACK, 5002, 1002, b""));
+    assert_eq!(b.read(ToServer, false), "a");
+}
+
+/// Of a segment with a pointer to `at`, counted from the first byte of the stream.
+fn urgent(seq: u32, at: u16, payload: &[u8]) -> Pkt {
+    let mut p = flags(ACK | URG, client(seq, payload));
+    p.urgent = at + 1 - (seq - 1001) as u16;
+    p
+}
+
+/// An urgent pointer is told, and one that may make the byte of another one be read.
+#[test]
+fn events_of_urgent_pointers() {
+    let mut b = connected();
+    assert_eq!(events(&b.send(&urgent(1001, 2, b"abX"))), ["reassembly_urgent_data"]);
+    // Its byte has arrived, and the application may have read it or not.
+    b.send(&acks(1004));
+    assert_eq!(events(&b.send(&urgent(1004, 9, b"de"))), ["reassembly_urgent_data", "reassembly_urgent_passed_over"]);
+    // What points before that, and at what was acknowledged, says nothing.
+    assert!(!events(&b.send(&urgent(1002, 1, b"b"))).contains(&"reassembly_urgent_data"));
+    // What was not acknowledged may not have arrived.
+    let mut b = connected();
+    b.send(&client(1001, b"a"));
+    assert_eq!(events(&b.send(&urgent(1001, 0, b"ab"))), ["reassembly_urgent_data"]);
+    b.send(&acks(1003));
+    assert_eq!(b.read(ToServer, false), "ab");
+}
+
+/// An urgent pointer that was pending when the flow timed out: of those that come later one that points at less says nothing, and its own
+/// byte is taken out.
+#[test]
+fn an_urgent_pointer_that_waits_while_the_flow_times_out() {
+    for early in [false, true] {
+        let mut b = connected();
+        b.send_all(&[client(1001, b"abc"), acks(1004), urgent(1004, 5, b"")]);
+        if early {
+            b.send(&client(1006, b"Xg"));
+        }
+        b.times_out();
+        let out = b.send(&urgent(1004, 3, b"de"));
+        assert!(!events(&out).contains(&"reassembly_urgent_passed_over"));
+        b.send_all(&[acks(1006), client(1006, b"Xg"), acks(1008)]);
+        assert_eq!(b.read(ToServer, false), "deg", "{early}");
+    }
+    // One without data makes a connection go on as well.
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), acks(1004)]);
+    b.times_out();
+    b.send_all(&[urgent(1004, 4, b""), client(1004, b"dXf"), acks(1007)]);
+    assert_eq!(b.read(ToServer, false), "df");
+}
+
+/// A pointer to what the receiver had before the flow timed out says nothing.
+#[test]
+fn a_pointer_to_what_came_before_the_flow_timed_out() {
+    let mut b = connected();
+    b.send(&client(1054, b"z"));
+    b.times_out();
+    b.send_all(&[client(1001, &[b'a'; 53]), acks(1055), urgent(1054, 53, b"zb"), acks(1056)]);
+    assert!(b.read(ToServer, false).ends_with("azb"));
+}
+
+/// Behind a reset that did not arrive an urgent pointer without data counts, and what the other side has sent since is no reason to
+/// doubt the sender.
+#[test]
+fn urgent_pointers_behind_a_lost_reset() {
+    let mut b = connected();
+    b.send(&pkt(ToServer, RST | ACK, 1001, 5001, b""));
+    b.send(&urgent(1001, 3, b""));
+    b.send_all(&[urgent(1001, 1, b"abcXd"), acks(1006)]);
+    assert_eq!(b.read(ToServer, false), "abcd");
+    let mut b = connected();
+    b.send(&pkt(ToServer, RST | ACK, 1001, 5001, b""));
+    b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
+    b.send(&pkt(ToServer, PSH | ACK, 1001, 5002, b"ab"));
+    let mut p = urgent(1003, 2, b"Xd");
+    p.ack = 5002;
+    b.send_all(&[p, acks(1005)]);
+    assert_eq!(b.read(ToServer, false), "abd");
+}
+
+/// Before the handshake is over Linux discards timestamps that are one too old, and answers to what the SYN/ACK did not say.
+#[test]
+fn timestamps_of_the_last_packet_of_a_handshake() {
+    let mut b = with_timestamps();
+    b.send(&stamped(999, 2000, client(1001, b"")));
+    b.send_all(&[stamped(999, 2000, client(1001, b"x")), client(1001, b"y"), acks(1002)]);
+    assert_eq!(b.read(ToServer, false), "y");
+    let mut b = with_timestamps();
+    b.send_all(&[stamped(1001, 77, client(1001, b"x")), client(1001, b"y"), acks(1002)]);
+    assert_eq!(b.read(ToServer, false), "y");
+    // Once it is over one is not too old.
+    let mut b = with_timestamps();
+    b.send(&stamped(1000, 2000, client(1001, b"")));
+    b.send_all(&[stamped(999, 2000, client(1001, b"x")), client(1001, b"y"), acks(1002)]);
+    assert_eq!(b.read(ToServer, false), "x");
+}
+
+/// Timestamps of packets that a host discards are not noted: one that ends before what is acknowledged, one that acknowledges what was not
+/// sent.
+#[test]
+fn timestamps_that_are_not_noted() {
+    let mut b = with_timestamps();
+    b.send_all(&[stamped(1001, 2000, client(1001, b"abc")), stamped(2001, 1001, acks(1004))]);
+    b.send(&pkt(ToServer, FIN | ACK, 1017, 5001, b""));
+    b.send(&stamped(1500, 2001, pkt(ToServer, ACK, 900, 5001, b"")));
+    assert!(events(&b.send(&stamped(1100, 2001, client(1004, b"d")))).iter().all(|e| *e != "pkt_invalid_timestamp"));
+    let mut b = with_timestamps();
+    b.send_all(&[stamped(1001, 2000, client(1001, b"abc")), stamped(2001, 1001, acks(1004))]);
+    let mut p = stamped(1500, 2001, client(1004, b""));
+    (p.flags, p.ack) = (ACK, 5002);
+    b.send(&p);
+    assert!(events(&b.send(&stamped(1100, 2001, client(1004, b"d")))).is_empty());
+}
+
+/// A timestamp that the receiver may have noted is remembered with a connection that times out.
+#[test]
+fn timestamps_of_connections_that_time_out() {
+    let mut b = with_timestamps();
+    b.send_all(&[stamped(1001, 2000, client(1001, b"a")), stamped(2001, 1001, acks(1002))]);
+    b.send(&stamped(1009, 2001, client(1001, b"ab")));
+    b.times_out();
+    let out = b.send(&Pkt { time: 100_000, ..stamped(1003, 2001, client(1002, b"xy")) });
+    assert_eq!((events(&out), out.accepted), (vec!["pkt_invalid_timestamp"], true));
+    b.send_all(&[client(1002, b"bc"), acks(1004)]);
+    assert!(b.read(ToServer, false).ends_with('c'));
+}
+
+/// The client resets what it did not ask for, though the server had opened as well, and sent an acknowledgment.
+#[test]
+fn a_reset_while_both_open() {
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN, 5000, 0, b""));
+    b.send(&pkt(ToClient, ACK, 5000, 1000, b""));
+    b.send(&pkt(ToServer, RST, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"data"), pkt(ToServer, ACK, 1001, 5005, b"")]);
+    assert_eq!(b.read(ToClient, false), "data");
+}
+
+/// Linux may take data whose acknowledgment is too old, also while a FIN waits for what is missing before it.
+#[test]
+fn an_acknowledgment_that_is_too_old_is_told() {
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), acks(1004), pkt(ToServer, FIN | ACK, 1020, 5001, b"")]);
+    let mut p = client(1004, b"d");
+    p.ack = 5001u32.wrapping_sub(30_000);
+    assert!(events(&b.send(&p)).contains(&"pkt_invalid_ack"));
+    // Nor is early data that acknowledges what was not sent a reason to look at it.
+    let mut b = connected();
+    b.send(&Pkt { ack: 9000, ..client(1020, b"z") });
+    assert!(events(&b.send(&Pkt { ack: 5001 - 3000, ..client(1001, b"a") })).contains(&"pkt_invalid_ack"));
+}
+
+/// Where both sides open their SYNs say whether there are timestamps, not the SYN/ACK of one.
+#[test]
+fn timestamps_where_both_open() {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, 0, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&stamped(5000, 0, pkt(ToClient, SYN, 5000, 0, b"")));
+    b.send(&stamped(1001, 5000, pkt(ToServer, SYN | ACK, 1000, 5001, b"")));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    b.send(&stamped(4000, 1001, pkt(ToClient, PSH | ACK, 5001, 1001, b"x")));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"y"), stamped(1002, 5000, pkt(ToServer, ACK, 1001, 5002, b""))]);
+    assert_eq!(b.read(ToClient, false), "y");
+}
+
+/// The timestamp of data behind a segment that reaches over the window may be noted: its receiver may have taken that.
+#[test]
+fn timestamps_behind_a_segment_beyond_the_window() {
+    let mut b = with_timestamps();
+    b.send(&stamped(1001, 2000, client(1001, b"")));
+    let out = b.send(&client(1001, &[b'a'; 8200]));
+    assert_eq!(events(&out), ["est_packet_out_of_window"]);
+    b.send(&stamped(1032, 2000, client(1001 + 8200, b"b")));
+    b.send(&stamped(2001, 1032, acks(1001 + 8201)));
+    let out = b.send(&stamped(1013, 2001, client(1001 + 8201, b"x")));
+    assert_eq!((events(&out), out.accepted), (vec!["pkt_invalid_timestamp"], false));
+}
+
+/// Linux opens a connection with a SYN that has a FIN as well, and with such a SYN/ACK.
+#[test]
+fn answers_with_a_fin() {
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK | FIN, 5000, 1001, b""))), ["fin_syn"]);
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"data"), pkt(ToServer, ACK, 1001, 5005, b"")]);
+    assert_eq!(b.read(ToClient, false), "data");
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN | FIN, 5000, 0, b""));
+    b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 5001, 1001, b"data"), pkt(ToServer, ACK, 1001, 5005, b"")]);
+    assert_eq!(b.read(ToClient, false), "data");
+    // What begins before its SYN is taken from there on.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN | FIN, 5000, 0, b""));
+    b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+    b.send_all(&[pkt(ToClient, PSH | ACK, 4998, 1001, b"abcde"), pkt(ToServer, ACK, 1001, 5003, b"")]);
+    assert_eq!(b.read(ToClient, false), "de");
+    // Nobody opens a connection with one.
+    let mut b = Bench::new(linux());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    assert!(!b.send(&pkt(ToServer, SYN | FIN, 1000, 0, b"")).accepted);
+}
+
+/// The window that a host offers behind a reset that it did not get is one.
+#[test]
+fn windows_behind_a_lost_reset() {
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), pkt(ToServer, RST | ACK, 1004, 5001, b"")]);
+    b.send(&pkt(ToClient, ACK, 5001, 1004, b""));
+    b.send(&client(1004, b"d"));
+    let out = b.send(&client(1005, &[b'e'; 8191]));
+    assert_eq!((events(&out), out.accepted), (vec![], true));
+}
