@@ -16,10 +16,6 @@ const fn tc(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToClient, bytes)
 }
 
-const fn udp(pattern: Pattern) -> Pattern {
-    Pattern { transport: UDP, ..pattern }
-}
-
 const fn on_tcp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
     Probe { transport: TCP, ports, probe }
 }
