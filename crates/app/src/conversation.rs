@@ -147,11 +147,6 @@ impl<C: Content> Tx<C> {
         self.finish(dir);
     }
 
-    /// Something new came in a direction that rules may look at.
-    pub(crate) fn touch(&mut self, dir: Direction) {
-        self.base.touch(dir);
-    }
-
     /// Whether nothing more comes in a direction.
     pub(crate) fn is_finished(&self, dir: Direction) -> bool {
         self.base.progress[dir.index()] >= self.complete[dir.index()]
@@ -199,18 +194,6 @@ impl<C: Content> Turn<'_, '_, C> {
     pub(crate) fn latest(&mut self) -> Option<&mut Tx<C>> {
         let id = self.txs.next().checked_sub(1)?;
         self.txs.get_mut(id)
-    }
-
-    /// The oldest transaction, of those that were not freed, that `is` holds for.
-    pub(crate) fn find(&mut self, mut is: impl FnMut(&Tx<C>) -> bool) -> Option<&mut Tx<C>> {
-        let mut from = 0;
-        while let Some(id) = self.txs.next_id(from) {
-            if self.txs.get(id).is_some_and(&mut is) {
-                return self.txs.get_mut(id);
-            }
-            from = id + 1;
-        }
-        None
     }
 
     /// Marks a frame of the message: `len` bytes from `from` on.

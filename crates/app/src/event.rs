@@ -1,6 +1,6 @@
 //! What was wrong with a transaction, for rules (`app-layer-event`) and the anomaly log.
 
-/// Events of a transaction, in the order in which they were met; each at most once. The numbers are those of
+/// Events of a transaction, in the order in which they were met; each once, unless it is added with [`AppEvents::repeat`]. The numbers are those of
 /// [`crate::Protocol::events`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppEvents {
@@ -18,6 +18,19 @@ impl AppEvents {
             self.list.push(number);
         }
     }
+
+    /// Adds event `number`, below 128, met or not: of a protocol that counts each time. What is beyond
+    /// [`AppEvents::MOST`] is left out.
+    pub fn repeat(&mut self, number: u8) {
+        if self.has(number) && self.list.len() < Self::MOST {
+            self.list.push(number);
+        } else {
+            self.add(number);
+        }
+    }
+
+    /// Most events of a transaction for [`AppEvents::repeat`] to add one that it has already.
+    pub const MOST: usize = 128;
 
     /// Whether event `number` was met.
     pub fn has(&self, number: u8) -> bool {

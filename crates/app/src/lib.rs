@@ -33,6 +33,7 @@ pub mod ftp;
 pub mod ftp_data;
 pub mod http1;
 pub mod http2;
+pub mod ike;
 pub mod mime;
 pub mod ntp;
 pub mod parser;

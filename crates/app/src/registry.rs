@@ -217,11 +217,11 @@ protocols! {
         BittorrentDht crate::bittorrent_dht::PROTOCOL;
         Sip crate::sip::PROTOCOL;
         Pop3 crate::pop3::PROTOCOL;
+        Ike crate::ike::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
-        Ike named::IKE;
         Krb5 named::KRB5;
         Snmp named::SNMP;
         Rfb named::RFB;

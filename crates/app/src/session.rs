@@ -354,8 +354,10 @@ impl AppSession {
         }
         match cx.config.recogniser.recognise(&mut self.state, cx.flow, dir, data, cx.end) {
             Recognised::More => {}
-            Recognised::Known { reverse: true, .. }
-                if self.side == [AppProto::Unknown; 2] && self.parsers.is_empty() =>
+            // Datagrams of the other side may have been recognised before this one told who is the client.
+            Recognised::Known { proto, reverse: true }
+                if self.side == [AppProto::Unknown; 2] && self.parsers.is_empty()
+                    || cx.flow.proto == 17 && self.side[dir.reverse().index()] == proto =>
             {
                 self.turn = true;
             }

@@ -63,13 +63,6 @@ impl Talk {
         self
     }
 
-    /// Sets an option of the protocol's event type by its key.
-    pub(crate) fn show(mut self, key: &str, value: u64) -> Talk {
-        let place = self.protocol.eve_options.iter().position(|s| s.key == key).expect("the option is declared");
-        self.options.options.set(self.protocol.proto, place, value);
-        self
-    }
-
     /// The client sends bytes.
     pub(crate) fn client(&mut self, data: &[u8]) -> &mut Talk {
         self.send(ToServer, data, false)

@@ -16,10 +16,6 @@ const fn tc(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToClient, bytes)
 }
 
-const fn udp(pattern: Pattern) -> Pattern {
-    Pattern { transport: UDP, ..pattern }
-}
-
 const fn on_tcp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
     Probe { transport: TCP, ports, probe }
 }
@@ -72,12 +68,6 @@ pub(crate) static NFS: Protocol = Protocol {
         Setting { key: "max-read-queue-cnt", unit: Unit::Count, default: 64, about: "In how many pieces." },
     ],
     ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
-};
-/// IKE (RFC 7296).
-pub(crate) static IKE: Protocol = Protocol {
-    headers: &[("ike", &["ike"]), ("ikev2", &["ike"])],
-    event_aliases: &["ikev2"],
-    ..named(AppProto::Ike, "ike", &[], &[on_udp(&[500], probes::ike)])
 };
 /// Kerberos 5 (RFC 4120).
 pub(crate) static KRB5: Protocol = Protocol {

@@ -69,18 +69,6 @@ pub(super) fn snmp(_: Direction, data: &[u8]) -> Probed {
     })
 }
 
-/// IKE (RFC 2408 section 3.1, RFC 7296 section 3.1): version 1.0 or 2.0, and the length that the datagram has.
-///
-/// What is recognised by an answer is turned round.
-pub(super) fn ike(dir: Direction, data: &[u8]) -> Probed {
-    let version = data.get(17).copied().unwrap_or(0);
-    let fits = be32(data, 24).is_some_and(|n| n as usize == data.len() && n >= 28);
-    if matches!(version, 0x10 | 0x20) && fits {
-        return Probed::Yes { reverse: dir == Direction::ToClient };
-    }
-    Probed::No
-}
-
 /// Kerberos (RFC 4120 section 5): an application tag with a sequence in it.
 fn krb5_message(data: &[u8]) -> Probed {
     let Some(&tag) = data.first() else { return Probed::More };

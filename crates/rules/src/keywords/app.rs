@@ -23,7 +23,6 @@ pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const RFB: &[&str] = &["rfb"];
 const MQTT: &[&str] = &["mqtt"];
 const QUIC: &[&str] = &["quic"];
-const IKE: &[&str] = &["ike"];
 const KRB5: &[&str] = &["krb5"];
 const SNMP: &[&str] = &["snmp"];
 const DNP3: &[&str] = &["dnp3"];
@@ -117,11 +116,6 @@ buffers! {
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
-    IKE_INIT_SPI "ike.init_spi" "ike_init_spi" "ike init spi" IKE ToServer false "";
-    IKE_RESP_SPI "ike.resp_spi" "ike_resp_spi" "ike resp spi" IKE ToClient false "";
-    IKE_NONCE_PAYLOAD "ike.nonce_payload" "ike_nonce_payload" "ike nonce payload" IKE Both false "";
-    IKE_KEY_EXCHANGE_PAYLOAD "ike.key_exchange_payload" "ike_key_exchange_payload" "ike key exchange payload" IKE Both false "";
-    IKE_VENDOR "ike.vendor" "ike_vendor" "ike vendor" IKE ToServer true "";
     KRB5_CNAME "krb5.cname" "krb5_cname" "krb5 cname" KRB5 ToClient true "";
     KRB5_SNAME "krb5.sname" "krb5_sname" "krb5 sname" KRB5 ToClient true "";
     SNMP_USM "snmp.usm" "snmp_usm" "snmp usm" SNMP Both false "";
@@ -216,11 +210,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
-    Keyword::sticky(&["ike.init_spi"], &IKE_INIT_SPI),
-    Keyword::sticky(&["ike.resp_spi"], &IKE_RESP_SPI),
-    Keyword::sticky(&["ike.nonce_payload"], &IKE_NONCE_PAYLOAD),
-    Keyword::sticky(&["ike.key_exchange_payload"], &IKE_KEY_EXCHANGE_PAYLOAD),
-    Keyword::sticky(&["ike.vendor"], &IKE_VENDOR),
     Keyword::sticky(&["krb5.cname", "krb5_cname"], &KRB5_CNAME),
     Keyword::sticky(&["krb5.sname", "krb5_sname"], &KRB5_SNAME),
     Keyword::sticky(&["snmp.usm"], &SNMP_USM),
@@ -285,10 +274,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["mqtt.connect.flags"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.connack.session_present"], Takes::Value, MQTT).only(Direction::ToClient),
     Keyword::app(&["mqtt.connect.protocol_string"], Takes::Value, MQTT),
-    Keyword::app(&["ike.exchtype"], Takes::Value, IKE),
-    Keyword::app(&["ike.chosen_sa_attribute"], Takes::Value, IKE).only(Direction::ToClient),
-    Keyword::app(&["ike.key_exchange_payload_length"], Takes::Value, IKE),
-    Keyword::app(&["ike.nonce_payload_length"], Takes::Value, IKE),
     Keyword::app(&["websocket.opcode"], Takes::Value, WS),
     Keyword::app(&["websocket.mask"], Takes::Value, WS),
     Keyword::app(&["websocket.flags"], Takes::Value, WS),
