@@ -105,7 +105,7 @@ impl Protocol {
             keywords: &[],
             buffers: &[],
             numbers: &[],
-            states: [&["request_started", "request_complete"], &["response_started", "response_complete"]],
+            states: PLAIN_STATES,
             inner_states: &[],
             events: &[],
             capital_events: false,
@@ -136,6 +136,12 @@ impl Protocol {
         if self.capital_events { event.to_ascii_uppercase().into() } else { event.into() }
     }
 
+    /// Names of the states that a transaction has reached, for events. A protocol that has only begun and complete shows none.
+    pub fn shown_progress(&self, progress: [u8; 2]) -> Option<(&'static str, &'static str)> {
+        let [ts, tc] = [0, 1].map(|d| self.states[d].get(usize::from(progress[d])).copied());
+        if self.states == PLAIN_STATES { None } else { ts.zip(tc) }
+    }
+
     /// Whether rules and policies of the firewall have a say about a state.
     pub fn is_hook(&self, state: &str) -> bool {
         !self.inner_states.contains(&state)
@@ -162,6 +168,10 @@ impl Protocol {
         self.headers.iter().copied().chain(self.headers.is_empty().then_some(own))
     }
 }
+
+/// States of a transaction that has only a beginning and an end.
+const PLAIN_STATES: [&[&str]; 2] =
+    [&["request_started", "request_complete"], &["response_started", "response_complete"]];
 
 const fn last(states: &[&str]) -> u8 {
     states.len().saturating_sub(1) as u8

@@ -95,6 +95,8 @@ pub struct AppSession {
     silenced: bool,
     /// The flow is the wrong way round.
     turn: bool,
+    /// It was turned round: the client is who sent the second packet.
+    turned: bool,
     /// This direction waits: the other one, which spoke before it, is to be parsed first.
     waits: Option<Direction>,
     /// What it was before it last changed.
@@ -111,6 +113,8 @@ pub struct AppSession {
     error: Option<ParserError>,
     /// Transactions of parsers that are gone.
     past_txs: u64,
+    /// Those of the last of them.
+    last_txs: u64,
     told: Told,
 }
 
@@ -213,8 +217,9 @@ impl AppSession {
 
     /// The flow was turned round.
     pub fn turn_round(&mut self) {
-        self.turn = false;
+        (self.turn, self.turned) = (false, !self.turned);
         self.side.swap(0, 1);
+        self.refuted.swap(0, 1);
         self.ended.swap(0, 1);
         self.truncated.swap(0, 1);
         self.first = self.first.map(Direction::reverse);
@@ -387,20 +392,28 @@ impl AppSession {
         match self.side[dir.reverse().index()] {
             AppProto::Failed => self.proto = AppProto::Failed,
             // Of datagrams one side that says nothing known is enough to call it that.
-            AppProto::Unknown if udp => self.proto = AppProto::Failed,
+            AppProto::Unknown if udp => {
+                self.proto = AppProto::Failed;
+                self.refuted[dir.index()] = self.opened(dir);
+            }
             AppProto::Unknown => {}
-            _ if udp => self.refuted[dir.index()] = dir == Direction::ToServer,
+            _ if udp => self.refuted[dir.index()] = self.opened(dir),
             other => {
-                self.refuted[dir.index()] = true;
-                if is_told_in(other, dir) {
+                self.refuted[dir.index()] = is_told_in(other, dir);
+                if self.refuted[dir.index()] {
                     self.events |= SessionEvent::OnlyOneDirection.bit();
                 }
             }
         }
     }
 
-    /// The protocols of the directions as events show them: one that was given up before anything was known of the flow is not shown as
-    /// failed, nor is a server that answers over UDP.
+    /// Whether a direction is that of the flow's first packet.
+    fn opened(&self, dir: Direction) -> bool {
+        (dir == Direction::ToServer) != self.turned
+    }
+
+    /// The protocols of the directions as events show them: over TCP one is shown as failed that was given up when the other was known
+    /// already to be of a protocol that can be recognised in both, and over UDP only the direction of the first packet is, unless the flow was turned round.
     pub fn sides_shown(&self) -> [AppProto; 2] {
         let [to_server, to_client] = self.side;
         let shown = |side, refuted: bool| if side == AppProto::Failed && !refuted { AppProto::Unknown } else { side };
@@ -473,9 +486,14 @@ impl AppSession {
         }
     }
 
+    /// Whether the protocol changed, and nothing came of what follows yet.
+    pub fn is_changing(&self) -> bool {
+        self.fresh || (self.proto == AppProto::Unknown && self.changes > 0)
+    }
+
     /// The flow's protocol as rules see it: until something came of what follows, it is what it was.
     pub fn for_rules(&self) -> AppProto {
-        if self.fresh || (self.proto == AppProto::Unknown && self.changes > 0) { self.before } else { self.proto }
+        if self.is_changing() { self.before } else { self.proto }
     }
 
     /// The protocol of both directions as rules see it.
@@ -565,7 +583,12 @@ impl AppSession {
         self.parsers.iter().any(|p| !p.txs().is_empty())
     }
 
-    /// Transactions of the flow so far (`tx_cnt`).
+    /// Transactions of the protocol that is spoken now (`tx_cnt`): those from before a change of protocol do not count.
+    pub fn tx_shown(&self) -> u64 {
+        self.parsers.last().map_or(self.last_txs, |p| p.txs().end)
+    }
+
+    /// Transactions of the flow so far.
     pub fn tx_count(&self) -> u64 {
         self.past_txs + self.parsers.iter().map(|p| p.txs().end).sum::<u64>()
     }
@@ -575,7 +598,8 @@ impl AppSession {
         let before = self.parsers.len();
         let keep = usize::from(self.parsing && self.ended != [true; 2]);
         while self.parsers.len() > keep && self.parsers.first().is_some_and(|p| p.txs().is_empty()) {
-            self.past_txs += self.parsers.remove(0).txs().end;
+            self.last_txs = self.parsers.remove(0).txs().end;
+            self.past_txs += self.last_txs;
         }
         self.parsers.len() < before
     }

@@ -55,7 +55,7 @@ impl<W: Watch> State<W> {
             } else {
                 let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
                 let guessed = guess.filter(|_| m.tx_id.is_none() && !rule.payload.is_empty());
-                let own = if m.tx_id.is_none() && rule.of_protocol { tx_of_datagram(input) } else { None };
+                let own = self.datagram_tx.filter(|_| m.tx_id.is_none() && rule.of_protocol);
                 self.alerts.push(Alert {
                     rule: m.rule,
                     action,
@@ -133,7 +133,7 @@ fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
 
 /// The transaction that a datagram brought, where it brought one: its parser's place, and its number. A rule whose header names the
 /// protocol alerts with it though it looks at the payload alone.
-fn tx_of_datagram(input: &Input<'_>) -> Option<(u8, u64)> {
+pub(crate) fn tx_of_datagram(input: &Input<'_>) -> Option<(u8, u64)> {
     if input.packet.proto != 17 {
         return None;
     }

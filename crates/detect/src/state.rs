@@ -13,6 +13,7 @@ use crate::buffer::PacketBuffer;
 use crate::checks::{CheckInput, header};
 use crate::counters::DetectCounters;
 use crate::dataset::SetHit;
+use crate::decide::tx_of_datagram;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
 use crate::firewall::FirewallState;
@@ -67,6 +68,8 @@ pub(crate) struct State<W = Off> {
     /// Whether the packet is the first of its flow's direction.
     pub(crate) flow_start: bool,
     pub(crate) matches: Vec<Match>,
+    /// The transaction that the packet, a datagram that rules matched in, brought: its parser's place, and its number.
+    pub(crate) datagram_tx: Option<(u8, u64)>,
     pub(crate) alerts: Vec<Alert>,
     pub(crate) replacements: Vec<(u32, Arc<[u8]>)>,
     contexts: Vec<SetHit>,
@@ -100,6 +103,7 @@ impl<W: Watch> State<W> {
             candidates: Vec::with_capacity(1024),
             flow_start: false,
             matches: Vec::with_capacity(256),
+            datagram_tx: None,
             alerts: Vec::with_capacity(c.alert_max()),
             replacements: Vec::new(),
             contexts: Vec::new(),
@@ -225,6 +229,8 @@ impl<W: Watch> State<W> {
         self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
         self.context.watch.packet(input, &key, self.flow_start);
         self.inspect_packet(detect, input, &key, &mut verdict);
+        // Asked before the transactions are inspected, since that clears what says which of them are new.
+        self.datagram_tx = if self.matches.is_empty() { None } else { tx_of_datagram(input) };
         self.inspect_app(detect, input, &key, &mut verdict);
         let verdict = self.decide(detect, input, verdict);
         self.context.watch.packet_done();

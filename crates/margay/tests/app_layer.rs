@@ -325,3 +325,28 @@ fn memory_of_parsers_that_are_gone_is_given_back() {
     assert_eq!(ran.counter("app_layer.memcap"), u64::from(FLOWS));
     assert_eq!(ran.sids(), [1]);
 }
+
+/// A rule that names the protocol and looks at the payload tells the transaction of the datagram, whatever rules look at the transaction.
+#[test]
+fn a_rule_on_the_payload_of_a_protocol_tells_the_transaction() {
+    let data = ["one", "two"].map(query);
+    let mut capture = Capture::new();
+    for q in &data {
+        let whole =
+            Datagram { from: Client, client_port: 4001, server_port: 53, data: q, wrong_by: Some(0), length: None };
+        capture.datagram(whole);
+    }
+    let payload = "alert dns any any -> any any (content:\"|00 07 01|\"; sid:1;)\n";
+    let query = "alert dns any any -> any any (dns.query; content:\"none\"; sid:2;)\n";
+    for rules in [payload, &[payload, query].concat()] {
+        let ran = run("payload-tx", &capture, rules, &[]);
+        let told: Vec<_> = ran
+            .events("alert")
+            .iter()
+            .map(|e| (e["tx_id"].as_u64(), e["dns"]["queries"][0]["rrname"].clone()))
+            .collect();
+        assert_eq!(told, [(Some(0), "one".into()), (Some(1), "two".into())]);
+        // DNS has no states but begun and complete.
+        assert!(ran.events("alert").iter().all(|e| e.get("ts_progress").or(e.get("tc_progress")).is_none()));
+    }
+}

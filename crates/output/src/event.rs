@@ -265,6 +265,11 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
+    /// The same for what is logged before a flow changes its protocol: as if a packet of its own came between this one and the next.
+    pub fn flushed(self) -> Self {
+        Header { pcap_cnt: None, pkt_src: Some(PacketSource::StreamFlush), ..self }
+    }
+
     /// The header of an event about `packet`; flow, interface, file and variables are for the caller to add.
     ///
     /// The number in the capture is there for captured frames only, as with Suricata: what was taken out of a tunnel

@@ -109,7 +109,7 @@ pub enum PacketSource {
     EtherTunnel,
     /// Made by the stream engine at the end of a flow: `stream (flow timeout)`.
     StreamFlowTimeout,
-    /// Made when protocol detection ran dry: `stream (detect/log flush)`.
+    /// Made to inspect and log what is known before the stream goes on: `stream (detect/log)`.
     StreamFlush,
 }
 
@@ -128,7 +128,7 @@ impl PacketSource {
             PacketSource::Erspan => "erspan tunnel",
             PacketSource::EtherTunnel => "ether tunnel",
             PacketSource::StreamFlowTimeout => "stream (flow timeout)",
-            PacketSource::StreamFlush => "stream (detect/log flush)",
+            PacketSource::StreamFlush => "stream (detect/log)",
         }
     }
 }

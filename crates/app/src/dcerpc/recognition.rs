@@ -4,7 +4,7 @@ use margay_flow::Direction;
 
 use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
 
-use super::pdu::{Datagram, is_response};
+use super::pdu::{Datagram, HEADER, is_response};
 
 pub(super) const RECOGNITION: Recognition = Recognition {
     patterns: &[],
@@ -19,12 +19,15 @@ fn tcp(dir: Direction, data: &[u8]) -> Probed {
         _ => return Probed::No,
     }
     // Integers big or little endian, text ASCII or EBCDIC; one of four floating-point formats.
-    match data.first_chunk::<8>() {
-        Some(head) if head[4] & 0xee == 0 && head[5] <= 3 => {
-            Probed::Yes { reverse: is_response(head[2]) == (dir == Direction::ToServer) }
+    if data.get(4).is_some_and(|b| b & 0xee != 0) || data.get(5).is_some_and(|b| *b > 3) {
+        return Probed::No;
+    }
+    // The header that all messages have is to be whole.
+    match data.get(2) {
+        Some(&kind) if data.len() >= HEADER => {
+            Probed::Yes { reverse: is_response(kind) == (dir == Direction::ToServer) }
         }
-        Some(_) => Probed::No,
-        None => Probed::More,
+        _ => Probed::More,
     }
 }
 

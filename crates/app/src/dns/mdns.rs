@@ -6,14 +6,13 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::registry::{AppProto, Protocol};
 
-use super::{STATES, buffers, events, parser::DnsParser, recognition};
+use super::{buffers, events, parser::DnsParser, recognition};
 
 /// Multicast DNS.
 pub static PROTOCOL: Protocol = Protocol {
     recognition: recognition::MDNS,
     parser,
     buffers: buffers::MDNS_BUFFERS,
-    states: STATES,
     events: events::NAMES,
     frames: &["pdu"],
     ..Protocol::new(AppProto::Mdns, "mdns").logged()

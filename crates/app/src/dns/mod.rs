@@ -36,9 +36,6 @@ const COMPLETE: u8 = 1;
 /// Type of frames: place in the frames of [`PROTOCOL`].
 const PDU_FRAME: u8 = 0;
 
-/// Names of states, of DNS and of multicast DNS.
-const STATES: [&[&str]; 2] = [&["request_started", "request_complete"], &["response_started", "response_complete"]];
-
 /// DNS.
 pub static PROTOCOL: Protocol = Protocol {
     headers: &[("dns", &["dns", "doh2"])],
@@ -47,7 +44,6 @@ pub static PROTOCOL: Protocol = Protocol {
     parser,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,
-    states: STATES,
     events: events::NAMES,
     frames: &["pdu"],
     ..Protocol::new(AppProto::Dns, "dns").logged()

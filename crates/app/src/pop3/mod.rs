@@ -67,6 +67,7 @@ pub static PROTOCOL: Protocol = Protocol {
             Pattern::tcp(TS, b"CAPA").nocase(),
             Pattern::tcp(TS, b"APOP ").nocase(),
             Pattern::tcp(TS, b"STLS").nocase(),
+            Pattern::tcp(TS, b"AUTH\r\n").nocase(),
         ],
         probes: &[],
     },

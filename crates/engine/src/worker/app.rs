@@ -171,15 +171,27 @@ impl FlowApp {
 
     /// The flow's protocols, as events name them.
     pub(crate) fn names(&self) -> AppProtos<'static> {
-        let protocols = scripts::protocols(self);
-        names(&margay_detect::checks::AppProtos { side: self.session.sides_shown(), ..protocols })
+        names(self.shown())
+    }
+
+    /// The flow's protocols as events show them, and the one that is expected.
+    fn shown(&self) -> (margay_detect::checks::AppProtos, AppProto) {
+        let s = &self.session;
+        // Until something came of the protocol that follows, the flow has the one before, and is expected to have the other.
+        if s.is_changing() {
+            let original = if s.changes() > 1 { s.original } else { AppProto::Unknown };
+            let side = [AppProto::Unknown; 2];
+            return (margay_detect::checks::AppProtos { side, flow: s.before(), original }, s.proto);
+        }
+        let side = s.sides_shown();
+        (margay_detect::checks::AppProtos { side, flow: s.proto, original: s.original }, AppProto::Unknown)
     }
 }
 
-/// A flow's protocols, as events name them.
-fn names(protocols: &margay_detect::checks::AppProtos) -> AppProtos<'static> {
+/// A flow's protocols, and the one that is expected, as events name them.
+fn names((protocols, expected): (margay_detect::checks::AppProtos, AppProto)) -> AppProtos<'static> {
     let name = |p: AppProto| (p != AppProto::Unknown).then(|| p.name());
-    AppProtos::new(name(protocols.flow), protocols.side.map(name), name(protocols.original), None)
+    AppProtos::new(name(protocols.flow), protocols.side.map(name), name(protocols.original), name(expected))
 }
 
 /// The transactions of a parser that were not freed.
@@ -699,7 +711,9 @@ impl Rest {
         let mut quiet = self.app.config.files.store.is_none() && self.app.shared.certificates.dir.is_none();
         let (core, parent, protocols) = (&flow.core, flow.ext.parent, scripts::protocols(app));
         // Most packets come without anything to log.
-        let about = || About { core, parent, packet: p, inspected, names: names(&protocols), protocols };
+        let shown = app.shown();
+        let flushed = app.session.is_changing() && !end;
+        let about = || About { core, parent, packet: p, inspected, flushed, names: names(shown), protocols };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -906,6 +920,8 @@ struct About<'a> {
     packet: &'a Packet<'a>,
     /// Rules looked at the packet.
     inspected: bool,
+    /// The flow changes its protocol: what it has is logged before, as if with a packet of its own.
+    flushed: bool,
     names: AppProtos<'static>,
     /// The same, for scripts.
     protocols: margay_detect::checks::AppProtos,
@@ -930,13 +946,14 @@ impl About<'_> {
 
     /// The header of an event of a transaction: with the addresses of the flow.
     fn header<'s>(&'s self, vars: &'s HeldVars<'_>, file: Option<&'s str>) -> Header<'s> {
-        Header {
+        let header = Header {
             flow_id: Some(self.core.id),
             parent_id: self.parent,
             pcap_filename: file,
             vars: vars.vars(),
             addresses: Some(addresses(self.core)),
             ..Header::of(self.packet)
-        }
+        };
+        if self.flushed { header.flushed() } else { header }
     }
 }

@@ -204,10 +204,9 @@ impl Rest {
             self.file_alerts += 1;
             let parser = app.and_then(|app| app.session.parsers().get(usize::from(a.parser)));
             let tx = a.tx_id.and_then(|id| parser?.tx(id));
-            let progress = tx.zip(parser.and_then(|p| protocol(p.proto()))).and_then(|(tx, protocol)| {
-                let [ts, tc] = tx.base().progress.map(usize::from);
-                Some((*protocol.states[0].get(ts)?, *protocol.states[1].get(tc)?))
-            });
+            let progress = tx
+                .zip(parser.and_then(|p| protocol(p.proto())))
+                .and_then(|(tx, protocol)| protocol.shown_progress(tx.base().progress));
             // An alert that is about no transaction may be about any.
             let find = |header: &str, forward: bool| match tx {
                 Some(tx) => tx.forwarded_for(header, forward),
@@ -240,8 +239,9 @@ impl Rest {
                 }
             };
             let has_context = state.contexts(a).next().is_some();
+            let flushed = tx.is_some() && !a.tx_guessed && app.is_some_and(|app| app.session.is_changing());
             let event = AlertEvent {
-                header,
+                header: if flushed { header.flushed() } else { header },
                 packet: p,
                 signature: self.texts.signature(detect, a.rule),
                 blocked: a.blocked,
@@ -396,7 +396,7 @@ impl Rest {
             },
             bypassed: (core.state == FlowState::CaptureBypassed).then_some(core.bypassed),
             exception_policies: &exceptions,
-            tx_cnt: flow.ext.app.as_ref().map_or(0, |a| a.session.tx_count()),
+            tx_cnt: flow.ext.app.as_ref().map_or(0, |a| a.session.tx_shown()),
             elephant: core.elephant.contains(&true),
             ttl: core.ttl,
             tcp: (core.proto == 6).then(|| self.tcp_summary(flow)),
