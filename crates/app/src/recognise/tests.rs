@@ -239,7 +239,7 @@ fn protocols_on_their_ports() {
             b"\x00\x00\x00\x40\xfeSMB\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00",
             AppProto::Smb,
         ),
-        (TCP, 135, TO_SERVER, b"\x05\x00\x0b\x03\x10\x00\x00\x00\x48\x00", AppProto::Dcerpc),
+        (TCP, 135, TO_SERVER, b"\x05\x00\x0b\x03\x10\x00\x00\x00\x48\x00\x00\x00\x01\x00\x00\x00", AppProto::Dcerpc),
         (TCP, 53, TO_SERVER, &over_tcp, AppProto::Dns),
         (UDP, 53, TO_SERVER, query, AppProto::Dns),
         (UDP, 5353, TO_SERVER, query, AppProto::Mdns),
