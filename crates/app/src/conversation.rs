@@ -201,18 +201,6 @@ impl<C: Content> Turn<'_, '_, C> {
         self.txs.get_mut(id)
     }
 
-    /// The oldest transaction, of those that were not freed, that `is` holds for.
-    pub(crate) fn find(&mut self, mut is: impl FnMut(&Tx<C>) -> bool) -> Option<&mut Tx<C>> {
-        let mut from = 0;
-        while let Some(id) = self.txs.next_id(from) {
-            if self.txs.get(id).is_some_and(&mut is) {
-                return self.txs.get_mut(id);
-            }
-            from = id + 1;
-        }
-        None
-    }
-
     /// Marks a frame of the message: `len` bytes from `from` on.
     pub(crate) fn frame(&mut self, dir: Direction, kind: u8, from: usize, len: usize, tx: Option<u64>) {
         let frames = &mut self.cx.shared.frames;

@@ -16,6 +16,7 @@
 #[macro_use]
 mod tables;
 
+mod ber;
 pub mod bittorrent_dht;
 pub mod config;
 mod conversation;
@@ -41,11 +42,13 @@ pub mod pop3;
 pub mod quic;
 pub mod recognise;
 mod registry;
+pub mod rfb;
 pub mod script;
 pub mod session;
 pub mod sip;
 pub mod smb;
 pub mod smtp;
+pub mod snmp;
 pub mod ssh;
 #[cfg(test)]
 mod testing;

@@ -218,13 +218,13 @@ protocols! {
         Sip crate::sip::PROTOCOL;
         Pop3 crate::pop3::PROTOCOL;
         Ike crate::ike::PROTOCOL;
+        Rfb crate::rfb::PROTOCOL;
+        Snmp crate::snmp::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
         Krb5 named::KRB5;
-        Snmp named::SNMP;
-        Rfb named::RFB;
         Mqtt named::MQTT;
         Telnet named::TELNET;
         Ldap named::LDAP;

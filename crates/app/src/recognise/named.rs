@@ -6,18 +6,9 @@ use super::{Mode, Pattern, Probe, Probed, Recognition, TCP, UDP, probes};
 use crate::declare::{Setting, Unit};
 use crate::registry::{AppProto, Opening, Protocol};
 
-/// A literal to the server.
-const fn ts(bytes: &'static [u8]) -> Pattern {
-    Pattern::tcp(Direction::ToServer, bytes)
-}
-
 /// A literal to the client.
 const fn tc(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToClient, bytes)
-}
-
-const fn udp(pattern: Pattern) -> Pattern {
-    Pattern { transport: UDP, ..pattern }
 }
 
 const fn on_tcp(ports: &'static [u16], probe: fn(Direction, &[u8]) -> Probed) -> Probe {
@@ -53,9 +44,6 @@ const fn unknown(proto: AppProto, name: &'static str) -> Protocol {
     Protocol { config: "", mode: Mode::Off, ..Protocol::new(proto, name) }
 }
 
-/// The greeting of either side.
-const RFB_LITERALS: &[Pattern] = &[ts(b"RFB "), tc(b"RFB ")];
-
 /// IMAP (RFC 9051 section 7.1).
 pub(crate) static IMAP: Protocol = Protocol {
     opening: Opening::Command,
@@ -78,10 +66,6 @@ pub(crate) static KRB5: Protocol = Protocol {
     settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
     ..named(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)])
 };
-/// SNMP (RFC 3416).
-pub(crate) static SNMP: Protocol = named(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]);
-/// RFB (RFC 6143 section 7.1.1).
-pub(crate) static RFB: Protocol = named(AppProto::Rfb, "rfb", RFB_LITERALS, &[]);
 /// MQTT.
 pub(crate) static MQTT: Protocol = Protocol {
     settings: &[

@@ -7,6 +7,7 @@
 use margay_flow::Direction;
 
 use super::Probed;
+use crate::ber;
 
 const YES: Probed = Probed::Yes { reverse: false };
 
@@ -20,21 +21,6 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
 
 fn be32(data: &[u8], at: usize) -> Option<u32> {
     data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
-}
-
-/// A length as BER writes it (X.690 section 8.1.3), definite, of at most four bytes: it and how many bytes it takes.
-/// `Err(true)` where more bytes are needed.
-fn ber_length(data: &[u8]) -> Result<(u32, usize), bool> {
-    let first = *data.first().ok_or(true)?;
-    if first < 0x80 {
-        return Ok((u32::from(first), 1));
-    }
-    let count = usize::from(first & 0x7f);
-    if !(1..=4).contains(&count) {
-        return Err(false);
-    }
-    let bytes = data.get(1..=count).ok_or(true)?;
-    Ok((bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b)), 1 + count))
 }
 
 fn unless<T>(result: Result<T, bool>, then: impl FnOnce(T) -> Probed) -> Probed {
@@ -57,25 +43,13 @@ pub(super) fn rdp(_: Direction, data: &[u8]) -> Probed {
     yes_if(head[1] == 0 && length >= 7 && matches!(head[5] & 0xf0, 0xd0..=0xf0))
 }
 
-/// SNMP (RFC 1157 section 4, RFC 3416, RFC 3412 section 6): a sequence that begins with the version.
-pub(super) fn snmp(_: Direction, data: &[u8]) -> Probed {
-    if data.first() != Some(&0x30) {
-        return Probed::No;
-    }
-    unless(ber_length(data.get(1..).unwrap_or(&[])), |(_, n)| match data.get(1 + n..) {
-        // A community; or the header of version 3.
-        Some([2, 1, 0 | 1, 4, ..] | [2, 1, 3, 0x30, ..]) => YES,
-        _ => Probed::No,
-    })
-}
-
 /// Kerberos (RFC 4120 section 5): an application tag with a sequence in it.
 fn krb5_message(data: &[u8]) -> Probed {
     let Some(&tag) = data.first() else { return Probed::More };
     if tag & 0xe0 != 0x60 {
         return Probed::No;
     }
-    unless(ber_length(data.get(1..).unwrap_or(&[])), |(_, n)| match data.get(1 + n) {
+    unless(ber::length(data.get(1..).unwrap_or(&[])), |(_, n)| match data.get(1 + n) {
         Some(b) => yes_if(*b == 0x30),
         None => Probed::More,
     })
@@ -161,7 +135,7 @@ pub(super) fn ldap(_: Direction, data: &[u8]) -> Probed {
         Some(0x30) => {}
         Some(_) => return Probed::No,
     }
-    unless(ber_length(data.get(1..).unwrap_or(&[])), |(_, n)| {
+    unless(ber::length(data.get(1..).unwrap_or(&[])), |(_, n)| {
         let Some(message) = data.get(1 + n..) else { return Probed::More };
         match message {
             [] | [2] => Probed::More,

@@ -20,11 +20,9 @@ const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
-const RFB: &[&str] = &["rfb"];
 const MQTT: &[&str] = &["mqtt"];
 const QUIC: &[&str] = &["quic"];
 const KRB5: &[&str] = &["krb5"];
-const SNMP: &[&str] = &["snmp"];
 const DNP3: &[&str] = &["dnp3"];
 const PGSQL: &[&str] = &["pgsql"];
 const WS: &[&str] = &["websocket"];
@@ -101,7 +99,6 @@ buffers! {
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB ToServer false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB ToServer false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
-    RFB_NAME "rfb.name" "rfb_name" "rfb name" RFB ToClient false "";
     MQTT_CONNECT_CLIENTID "mqtt.connect.clientid" "mqtt_connect_clientid" "mqtt connect clientid" MQTT ToServer false "";
     MQTT_CONNECT_USERNAME "mqtt.connect.username" "mqtt_connect_username" "mqtt connect username" MQTT ToServer false "";
     MQTT_CONNECT_PASSWORD "mqtt.connect.password" "mqtt_connect_password" "mqtt connect password" MQTT ToServer false "";
@@ -118,10 +115,6 @@ buffers! {
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
     KRB5_CNAME "krb5.cname" "krb5_cname" "krb5 cname" KRB5 ToClient true "";
     KRB5_SNAME "krb5.sname" "krb5_sname" "krb5 sname" KRB5 ToClient true "";
-    SNMP_USM "snmp.usm" "snmp_usm" "snmp usm" SNMP Both false "";
-    SNMP_COMMUNITY "snmp.community" "snmp_community" "snmp community" SNMP Both false "";
-    SNMP_TRAP_OID "snmp.trap_oid" "snmp_trap_oid" "snmp trap oid" SNMP Both false "";
-    SNMP_TRAP_ADDRESS "snmp.trap_address" "snmp_trap_address" "snmp trap address" SNMP Both false "";
     DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
     PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
     WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
@@ -195,7 +188,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["smb.ntlmssp_user"], &SMB_NTLMSSP_USER),
     Keyword::sticky(&["smb.ntlmssp_domain"], &SMB_NTLMSSP_DOMAIN),
     Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
-    Keyword::sticky(&["rfb.name"], &RFB_NAME),
     Keyword::sticky(&["mqtt.connect.clientid"], &MQTT_CONNECT_CLIENTID),
     Keyword::sticky(&["mqtt.connect.username"], &MQTT_CONNECT_USERNAME),
     Keyword::sticky(&["mqtt.connect.password"], &MQTT_CONNECT_PASSWORD),
@@ -212,10 +204,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
     Keyword::sticky(&["krb5.cname", "krb5_cname"], &KRB5_CNAME),
     Keyword::sticky(&["krb5.sname", "krb5_sname"], &KRB5_SNAME),
-    Keyword::sticky(&["snmp.usm"], &SNMP_USM),
-    Keyword::sticky(&["snmp.community"], &SNMP_COMMUNITY),
-    Keyword::sticky(&["snmp.trap_oid"], &SNMP_TRAP_OID),
-    Keyword::sticky(&["snmp.trap_address"], &SNMP_TRAP_ADDRESS),
     Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
     Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
     Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
@@ -258,14 +246,9 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["krb5_err_code"], Takes::Value, KRB5),
     Keyword::app(&["krb5_msg_type"], Takes::Value, KRB5),
     Keyword::app(&["krb5.ticket_encryption"], Takes::Value, KRB5),
-    Keyword::app(&["rfb.secresult"], Takes::Value, RFB).only(Direction::ToClient),
-    Keyword::app(&["rfb.sectype"], Takes::Value, RFB).only(Direction::ToServer),
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
-    Keyword::app(&["snmp.version"], Takes::Value, SNMP),
-    Keyword::app(&["snmp.pdu_type"], Takes::Value, SNMP),
-    Keyword::app(&["snmp.trap_type"], Takes::Value, SNMP),
     Keyword::app(&["mqtt.type"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.flags"], Takes::Value, MQTT),
     Keyword::app(&["mqtt.qos"], Takes::Value, MQTT).only(Direction::ToServer),
