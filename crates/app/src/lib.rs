@@ -35,6 +35,7 @@ pub mod ftp_data;
 pub mod http1;
 pub mod http2;
 pub mod ike;
+pub mod krb5;
 pub mod mime;
 pub mod ntp;
 pub mod parser;

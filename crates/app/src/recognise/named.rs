@@ -61,11 +61,6 @@ pub(crate) static NFS: Protocol = Protocol {
     ],
     ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
 };
-/// Kerberos 5 (RFC 4120).
-pub(crate) static KRB5: Protocol = Protocol {
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
-    ..named(AppProto::Krb5, "krb5", &[], &[on_tcp(&[88], probes::krb5_tcp), on_udp(&[88], probes::krb5_udp)])
-};
 /// MQTT.
 pub(crate) static MQTT: Protocol = Protocol {
     settings: &[

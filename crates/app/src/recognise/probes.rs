@@ -43,32 +43,6 @@ pub(super) fn rdp(_: Direction, data: &[u8]) -> Probed {
     yes_if(head[1] == 0 && length >= 7 && matches!(head[5] & 0xf0, 0xd0..=0xf0))
 }
 
-/// Kerberos (RFC 4120 section 5): an application tag with a sequence in it.
-fn krb5_message(data: &[u8]) -> Probed {
-    let Some(&tag) = data.first() else { return Probed::More };
-    if tag & 0xe0 != 0x60 {
-        return Probed::No;
-    }
-    unless(ber::length(data.get(1..).unwrap_or(&[])), |(_, n)| match data.get(1 + n) {
-        Some(b) => yes_if(*b == 0x30),
-        None => Probed::More,
-    })
-}
-
-/// Kerberos over UDP.
-pub(super) fn krb5_udp(_: Direction, data: &[u8]) -> Probed {
-    krb5_message(data)
-}
-
-/// Kerberos over TCP (RFC 4120 section 7.2.2): a length, and the message.
-pub(super) fn krb5_tcp(_: Direction, data: &[u8]) -> Probed {
-    match be32(data, 0) {
-        None => Probed::More,
-        Some(n) if !(10..=16384).contains(&n) => Probed::No,
-        Some(_) => krb5_message(data.get(4..).unwrap_or(&[])),
-    }
-}
-
 /// ONC RPC (RFC 5531 section 9): a call of NFS, or a reply.
 fn rpc(message: &[u8]) -> Probed {
     let Some(kind) = be32(message, 4) else { return Probed::More };

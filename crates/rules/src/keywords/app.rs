@@ -22,7 +22,6 @@ pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const MQTT: &[&str] = &["mqtt"];
 const QUIC: &[&str] = &["quic"];
-const KRB5: &[&str] = &["krb5"];
 const DNP3: &[&str] = &["dnp3"];
 const PGSQL: &[&str] = &["pgsql"];
 const WS: &[&str] = &["websocket"];
@@ -113,8 +112,6 @@ buffers! {
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
-    KRB5_CNAME "krb5.cname" "krb5_cname" "krb5 cname" KRB5 ToClient true "";
-    KRB5_SNAME "krb5.sname" "krb5_sname" "krb5 sname" KRB5 ToClient true "";
     DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
     PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
     WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
@@ -202,8 +199,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
-    Keyword::sticky(&["krb5.cname", "krb5_cname"], &KRB5_CNAME),
-    Keyword::sticky(&["krb5.sname", "krb5_sname"], &KRB5_SNAME),
     Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
     Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
     Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
@@ -243,9 +238,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["dnp3_func"], Takes::Value, DNP3),
     Keyword::app(&["dnp3_ind"], Takes::Value, DNP3),
     Keyword::app(&["dnp3_obj"], Takes::Value, DNP3),
-    Keyword::app(&["krb5_err_code"], Takes::Value, KRB5),
-    Keyword::app(&["krb5_msg_type"], Takes::Value, KRB5),
-    Keyword::app(&["krb5.ticket_encryption"], Takes::Value, KRB5),
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
