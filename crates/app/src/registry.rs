@@ -225,13 +225,13 @@ protocols! {
         Rfb crate::rfb::PROTOCOL;
         Snmp crate::snmp::PROTOCOL;
         Krb5 crate::krb5::PROTOCOL;
+        Ldap crate::ldap::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
         Mqtt named::MQTT;
         Telnet named::TELNET;
-        Ldap named::LDAP;
         Rdp named::RDP;
         Pgsql named::PGSQL;
         Modbus named::MODBUS;

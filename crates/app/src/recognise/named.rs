@@ -88,11 +88,6 @@ pub(crate) static MQTT: Protocol = Protocol {
 };
 /// Telnet (RFC 854).
 pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
-/// LDAP (RFC 4511).
-pub(crate) static LDAP: Protocol = Protocol {
-    settings: &[Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." }],
-    ..named(AppProto::Ldap, "ldap", &[], &[on_tcp(&[389, 3268], probes::ldap), on_udp(&[389], probes::ldap)])
-};
 /// RDP (MS-RDPBCGR).
 pub(crate) static RDP: Protocol = named(AppProto::Rdp, "rdp", &[], &[on_tcp(&[3389], probes::rdp)]);
 /// PostgreSQL's protocol, version 3.

@@ -7,7 +7,6 @@
 use margay_flow::Direction;
 
 use super::Probed;
-use crate::ber;
 
 const YES: Probed = Probed::Yes { reverse: false };
 
@@ -21,14 +20,6 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
 
 fn be32(data: &[u8], at: usize) -> Option<u32> {
     data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
-}
-
-fn unless<T>(result: Result<T, bool>, then: impl FnOnce(T) -> Probed) -> Probed {
-    match result {
-        Ok(t) => then(t),
-        Err(true) => Probed::More,
-        Err(false) => Probed::No,
-    }
 }
 
 /// TPKT (RFC 1006 section 6) with a connection-oriented transport unit (X.224) in it.
@@ -100,26 +91,6 @@ pub(super) fn telnet(_: Direction, data: &[u8]) -> Probed {
         d if d.len() > 32 => YES,
         _ => Probed::More,
     }
-}
-
-/// LDAP (RFC 4511 section 4.1.1): a sequence of message number and operation.
-pub(super) fn ldap(_: Direction, data: &[u8]) -> Probed {
-    match data.first() {
-        None => return Probed::More,
-        Some(0x30) => {}
-        Some(_) => return Probed::No,
-    }
-    unless(ber::length(data.get(1..).unwrap_or(&[])), |(_, n)| {
-        let Some(message) = data.get(1 + n..) else { return Probed::More };
-        match message {
-            [] | [2] => Probed::More,
-            [2, len @ 1..=4, rest @ ..] => match rest.get(usize::from(*len)) {
-                None => Probed::More,
-                Some(op) => yes_if(matches!(op, 0x60..=0x79 | 0x42 | 0x4a | 0x50)),
-            },
-            _ => Probed::No,
-        }
-    })
 }
 
 /// PostgreSQL (protocol 3.0, section 55.7): the greeting; or a message with type and length.

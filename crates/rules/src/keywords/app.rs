@@ -25,7 +25,6 @@ const QUIC: &[&str] = &["quic"];
 const DNP3: &[&str] = &["dnp3"];
 const PGSQL: &[&str] = &["pgsql"];
 const WS: &[&str] = &["websocket"];
-const LDAP: &[&str] = &["ldap"];
 const ENIP: &[&str] = &["enip"];
 const TEMPLATE: &[&str] = &["template"];
 const NFS: &[&str] = &["nfs"];
@@ -115,11 +114,6 @@ buffers! {
     DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
     PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
     WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
-    LDAP_REQUEST_DN "ldap.request.dn" "ldap_request_dn" "ldap request dn" LDAP ToServer true "";
-    LDAP_REQUEST_ATTRIBUTE_TYPE "ldap.request.attribute_type" "ldap_request_attribute_type" "ldap request attribute type" LDAP ToServer true "";
-    LDAP_RESPONSES_DN "ldap.responses.dn" "ldap_responses_dn" "ldap responses dn" LDAP ToClient true "";
-    LDAP_RESPONSES_MESSAGE "ldap.responses.message" "ldap_responses_message" "ldap responses message" LDAP ToClient true "";
-    LDAP_RESPONSES_ATTRIBUTE_TYPE "ldap.responses.attribute_type" "ldap_responses_attribute_type" "ldap responses attribute type" LDAP ToClient true "";
     ENIP_PRODUCT_NAME "enip.product_name" "enip_product_name" "enip product name" ENIP Both false "";
     ENIP_SERVICE_NAME "enip.service_name" "enip_service_name" "enip service name" ENIP Both false "";
     TEMPLATE_BUFFER "template.buffer" "template_buffer" "template buffer" TEMPLATE Both false "";
@@ -202,11 +196,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
     Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
     Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
-    Keyword::sticky(&["ldap.request.dn"], &LDAP_REQUEST_DN),
-    Keyword::sticky(&["ldap.request.attribute_type"], &LDAP_REQUEST_ATTRIBUTE_TYPE),
-    Keyword::sticky(&["ldap.responses.dn"], &LDAP_RESPONSES_DN),
-    Keyword::sticky(&["ldap.responses.message"], &LDAP_RESPONSES_MESSAGE),
-    Keyword::sticky(&["ldap.responses.attribute_type"], &LDAP_RESPONSES_ATTRIBUTE_TYPE),
     Keyword::sticky(&["enip.product_name"], &ENIP_PRODUCT_NAME),
     Keyword::sticky(&["enip.service_name"], &ENIP_SERVICE_NAME),
     Keyword::sticky(&["template.buffer"], &TEMPLATE_BUFFER),
@@ -252,10 +241,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["websocket.opcode"], Takes::Value, WS),
     Keyword::app(&["websocket.mask"], Takes::Value, WS),
     Keyword::app(&["websocket.flags"], Takes::Value, WS),
-    Keyword::app(&["ldap.request.operation"], Takes::Value, LDAP),
-    Keyword::app(&["ldap.responses.operation"], Takes::Value, LDAP),
-    Keyword::app(&["ldap.responses.count"], Takes::Value, LDAP),
-    Keyword::app(&["ldap.responses.result_code"], Takes::Value, LDAP),
     Keyword::value(&["filesize"], filesize).or_unquoted().needs("file"),
     Keyword::value(&["fileext"], file_text).or_unquoted().negatable().needs("file"),
     Keyword::value(&["filename"], file_text).or_unquoted().negatable().needs("file"),
