@@ -42,6 +42,7 @@ pub mod ntp;
 pub mod parser;
 pub mod pop3;
 pub mod quic;
+pub mod rdp;
 pub mod recognise;
 mod registry;
 pub mod rfb;

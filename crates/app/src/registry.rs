@@ -226,13 +226,13 @@ protocols! {
         Snmp crate::snmp::PROTOCOL;
         Krb5 crate::krb5::PROTOCOL;
         Ldap crate::ldap::PROTOCOL;
+        Rdp crate::rdp::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
         Mqtt named::MQTT;
         Telnet named::TELNET;
-        Rdp named::RDP;
         Pgsql named::PGSQL;
         Modbus named::MODBUS;
         Dnp3 named::DNP3;

@@ -88,8 +88,6 @@ pub(crate) static MQTT: Protocol = Protocol {
 };
 /// Telnet (RFC 854).
 pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
-/// RDP (MS-RDPBCGR).
-pub(crate) static RDP: Protocol = named(AppProto::Rdp, "rdp", &[], &[on_tcp(&[3389], probes::rdp)]);
 /// PostgreSQL's protocol, version 3.
 pub(crate) static PGSQL: Protocol = Protocol {
     settings: &[

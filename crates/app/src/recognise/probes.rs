@@ -22,18 +22,6 @@ fn be32(data: &[u8], at: usize) -> Option<u32> {
     data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
 }
 
-/// TPKT (RFC 1006 section 6) with a connection-oriented transport unit (X.224) in it.
-pub(super) fn rdp(_: Direction, data: &[u8]) -> Probed {
-    if let Some(b) = data.first()
-        && *b != 3
-    {
-        return Probed::No;
-    }
-    let Some(head) = data.first_chunk::<6>() else { return Probed::More };
-    let length = u16::from_be_bytes([head[2], head[3]]);
-    yes_if(head[1] == 0 && length >= 7 && matches!(head[5] & 0xf0, 0xd0..=0xf0))
-}
-
 /// ONC RPC (RFC 5531 section 9): a call of NFS, or a reply.
 fn rpc(message: &[u8]) -> Probed {
     let Some(kind) = be32(message, 4) else { return Probed::More };
