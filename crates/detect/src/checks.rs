@@ -335,11 +335,11 @@ impl CompiledCheck {
             Kind::L3Proto(v) => header::version(p) == Some(*v),
             Kind::IpOption(o) => header::ip_option(p, *o),
             Kind::FragBits { bits, mode } => {
-                header::frag_word(p).is_some_and(|w| header::flags((w & 0xe000).into(), (*bits).into(), *mode))
+                header::frag_word(p).is_some_and(|w| header::frag_bits(w & 0xe000, *bits, *mode))
             }
             Kind::FragOffset(c) => header::frag_offset(p).is_some_and(|v| c.holds(v.into())),
             Kind::TcpFlags { bits, ignore, mode } => {
-                p.tcp().is_some_and(|t| header::flags((t.flags() & !ignore).into(), (*bits).into(), *mode))
+                p.tcp().is_some_and(|t| header::tcp_flags(t.flags(), *bits, *ignore, *mode))
             }
             Kind::TcpSeq(c) => p.tcp().is_some_and(|t| c.holds(t.seq().into())),
             Kind::TcpAck(c) => p.tcp().is_some_and(|t| c.holds(t.ack().into())),
@@ -355,8 +355,7 @@ impl CompiledCheck {
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len() as u64;
                 // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
-                !input.no_payload
-                    && !header::is_pseudo(p)
+                !header::is_pseudo(p)
                     && c.holds(len)
                     && (len > 0 || !matches!(c, Compare::NotEqual(_)))
             }

@@ -202,7 +202,7 @@ impl Entry {
         let [client, server] = &session.peers;
         let second = if print.second { bit::CLIENT_SECOND } else { 0 };
         let opening = if session.state == TcpState::SynRecv { bit::OPENING } else { 0 };
-        let doubtful = |n: u16, p: &Peer| u16::from(p.max_ts != p.last_ts) * bit::TS_DOUBTFUL << n;
+        let doubtful = |n: u16, p: &Peer| (u16::from(p.max_ts != p.last_ts) * bit::TS_DOUBTFUL) << n;
         let scale = |n: u32, p: &Peer| u16::from(p.wscale & 15) << (bit::SCALE + 4 * n);
         let window = |p: &Peer, other: &Peer| {
             u16::try_from(p.max_window.div_ceil(1 << other.wscale.min(31))).unwrap_or(u16::MAX)
