@@ -120,11 +120,18 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if differs && course.contested.iter().any(|c| places().any(|p| (c.0..c.1 + together).contains(&p))) {
         return Some(EARLY);
     }
-    let points = || course.sent.iter().any(|s| s.beyond && s.urgent.is_some_and(reached));
+    // A pointer of a segment that is taken makes those void that come later and point at less.
+    let voids = |u: i64| has(URGENT_DATA) && arrived().any(|p| reached(p) && p < u);
+    let points = || course.sent.iter().any(|s| s.beyond && s.urgent.is_some_and(|u| reached(u) || voids(u)));
     if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs || points()) {
         return Some(BEYOND);
     }
     if differs && has(OLD_TIME) && at(&|s| s.old_time) {
+        return Some(TIME);
+    }
+    // A pointer at a byte that the host has, and has given to its application, says nothing.
+    let given = |p: i64| reached(p) && course.any_at(p, |s| s.old_time);
+    if has(URGENT_DATA) && has(OLD_TIME) && arrived().any(given) {
         return Some(TIME);
     }
     if differs && places().any(|p| course.doubtful_at(p)) {
@@ -178,6 +185,18 @@ mod tests {
             (EARLY, vec![segment(5, 9), version(segment(5, 9)), segment(0, 5)], How::Other, &[other]),
             (BEYOND, vec![segment(0, 101)], How::Unseen, &["est_packet_out_of_window"]),
             (BEYOND, vec![urgent(0, 4, 101)], How::Unseen, &["est_packet_out_of_window"]),
+            (
+                BEYOND,
+                vec![urgent(50, 90, 101), urgent(5, 0, 1)],
+                How::Unseen,
+                &["est_packet_out_of_window", URGENT_DATA],
+            ),
+            (
+                TIME,
+                vec![stamped(9, segment(0, 1)), stamped(5, segment(1, 9)), urgent(5, 0, 0)],
+                How::Other,
+                &[URGENT_DATA, OLD_TIME],
+            ),
             (TIME, vec![stamped(9, segment(0, 1)), stamped(5, segment(1, 9))], How::Other, &[other, OLD_TIME]),
             (ACK, vec![Segment { ack: -1, ..segment(0, 9) }], How::Unseen, &[INVALID_ACK]),
         ];

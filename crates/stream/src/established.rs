@@ -404,6 +404,9 @@ impl StreamEngine {
         let again = seq::leq(s.end(), p.next_seq) && p.has(peer_flag::FIN);
         if s.has(tcp::FIN) && !again {
             if !self.fin_in_place(session, s, wrong_fin, out) {
+                // Inline, as in `fin`: a host that believes a FIN with data behind it reads other bytes than one that does not.
+                out.drop |=
+                    self.config.inline && self.config.drop_invalid && seq::lt(s.end(), session.peers[from].next_seq);
                 return self.take_without_fin(session, s, out);
             }
         } else if state == TcpState::CloseWait && s.len() > 0 && seq::lt(s.end(), p.last_ack) {

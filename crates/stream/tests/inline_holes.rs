@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use margay_flow::Direction;
-use margay_packet::tcp::flag::{ACK, SYN};
+use margay_packet::tcp::flag::{ACK, FIN, SYN};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
-use margay_stream::{StreamConfig, StreamEngine, TcpSession};
+use margay_stream::{Outcome, StreamConfig, StreamEngine, TcpSession};
 
 use Direction::{ToClient, ToServer};
 
@@ -19,6 +19,7 @@ impl Inline {
     fn connected() -> Inline {
         let config = StreamConfig {
             inline: true,
+            spare_harmless: true,
             checksum_validation: false,
             toserver_chunk_size: 100,
             ..StreamConfig::default()
@@ -31,7 +32,7 @@ impl Inline {
     }
 
     /// A packet; the other side has what was acknowledged before.
-    fn send(&mut self, to: Direction, flags: u8, number: u32, payload: &[u8]) {
+    fn send(&mut self, to: Direction, flags: u8, number: u32, payload: &[u8]) -> Outcome {
         let (seq, ack) =
             if to == ToServer { (number, 5001) } else { (if flags & SYN == 0 { 5001 } else { 5000 }, 1000 + number) };
         let mut bytes = vec![0u8; 20];
@@ -48,7 +49,7 @@ impl Inline {
         packet.proto = 6;
         packet.payload = (20, payload.len() as u32);
         let fresh = self.session.is_none();
-        self.engine.process(&mut self.session, &packet, to, fresh);
+        self.engine.process(&mut self.session, &packet, to, fresh)
     }
 
     fn session(&mut self) -> &mut TcpSession {
@@ -117,4 +118,16 @@ fn a_long_segment_that_begins_before_all_that_is_kept() {
     b.acknowledged(1001);
     let seen = b.data(0, &[&[b'a'; 1000][..], b"bATTACK"].concat());
     assert!(seen.ends_with(b"aabATTACK"), "{}", seen.escape_ascii());
+}
+
+/// A FIN with data behind it: Linux reads that data as if the FIN had no number. Neither is sent on, whoever closed first.
+#[test]
+fn a_fin_with_data_behind_it_on_a_closing_connection() {
+    let mut b = Inline::connected();
+    b.send(ToClient, FIN | ACK, 0, b"");
+    b.data(8, b"ij");
+    assert!(b.send(ToServer, FIN | ACK, 1009, b"").drop);
+    assert!(!b.send(ToServer, FIN | ACK, 1010, b"").drop);
+    b.data(0, b"abcdefgh");
+    assert!(!b.send(ToServer, ACK, 1010, b"k").accepted);
 }
