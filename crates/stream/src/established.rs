@@ -88,10 +88,11 @@ impl StreamEngine {
         // The receiver may note one that comes with what it expects, or has. Whether it did is certain once it echoes it: it discards
         // packets for reasons that are not seen here, and some never arrive. The first one counts until then. One that ends before what
         // is acknowledged is discarded.
-        if (seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack)) && seq::geq(s.end(), own.last_ack) {
+        let end = s.end().wrapping_add(s.has(tcp::FIN).into());
+        if (seq::leq(s.seq, expected) || seq::leq(s.seq, own.last_ack)) && seq::geq(end, own.last_ack) {
             let latest = own.max_ts;
             own.note_timestamp(value, secs, own.last_ts == 0 && seq::leq(s.seq, own.last_ack));
-            if own.max_ts != latest && seq::leq(s.end(), expected) {
+            if own.max_ts != latest && seq::leq(end, expected) {
                 own.flags |= peer_flag::TIMESTAMP_ALONE;
             }
         }
