@@ -2,6 +2,7 @@
 
 use margay_packet::tcp::flag as tcp;
 
+use crate::data::FLOAT_KEPT;
 use crate::engine::{Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::peer::{FLOAT, Peer, peer_flag};
@@ -132,6 +133,20 @@ impl StreamEngine {
         true
     }
 
+    /// Inline: the other side of a connection that was picked up acknowledges more than was sent since. What made the session is not
+    /// what it has: its stream begins here, so that neither a hole nor the depth is counted from a number that somebody made up.
+    #[cold]
+    fn begin_at_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        let one_sided = session.flags & flag::ASYNC != 0;
+        let other = &mut session.peers[s.to()];
+        let ahead = s.ack.wrapping_sub(other.next_seq) as i32;
+        if !self.config.inline || one_sided || ahead <= 0 || other.data.is_some() && ahead as u64 <= FLOAT_KEPT {
+            return;
+        }
+        other.isn = s.ack.wrapping_sub(1);
+        out.restart |= self.not_taken(other);
+    }
+
     /// Notes an acknowledgment and the window that comes with it.
     fn take_ack(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         if !s.has(tcp::ACK) {
@@ -139,6 +154,7 @@ impl StreamEngine {
         }
         let window = u32::from(s.window) << session.peers[s.from].wscale;
         if session.peers[s.to()].has(peer_flag::FLOATING) {
+            self.begin_at_ack(session, s, out);
             land(session, s, out);
         }
         let other = &mut session.peers[s.to()];

@@ -14,6 +14,7 @@ use margay_packet::tcp::flag as tcp;
 
 use crate::buffer::StreamBuffer;
 use crate::engine::{Outcome, Segment, StreamEngine};
+use crate::established::waits;
 use crate::peer::{Peer, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
@@ -29,7 +30,8 @@ struct Side {
     isn: u32,
     /// What the other side has acknowledged.
     next: u32,
-    /// Bytes that were seen behind that, without a hole; the highest bit says that a FIN follows them, which was not acknowledged.
+    /// Bytes that were seen behind that, without a hole; the highest bit says that a FIN follows them, which was not acknowledged. With
+    /// the bit [`EARLY_FIN`] as many numbers as there are before a FIN that something is missing before.
     sent: u32,
     edge: u32,
     /// The latest timestamp that the other side may have noted; 0: none.
@@ -39,9 +41,17 @@ struct Side {
 /// The bit of [`Side::sent`] for a FIN. No window is that large.
 const FIN: u32 = 1 << 31;
 
+/// The bit of [`Side::sent`] for a FIN that came early. Inline alone: data behind it is refused, however late it comes.
+const EARLY_FIN: u32 = 1 << 30;
+
 impl Side {
+    /// Bytes that were seen behind what is acknowledged, without a hole.
     const fn bytes(&self) -> u32 {
-        self.sent & !FIN
+        if self.has_early_fin() { 0 } else { self.sent & !FIN }
+    }
+
+    const fn has_early_fin(&self) -> bool {
+        self.sent & EARLY_FIN != 0
     }
 
     const fn has_fin(&self) -> bool {
@@ -177,14 +187,16 @@ impl FlowPrint {
 }
 
 impl Entry {
-    fn side(p: &Peer) -> Side {
-        Side {
-            isn: p.isn,
-            next: p.last_ack,
-            sent: p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 },
-            edge: p.edge,
-            ts: if p.last_ts == 0 { 0 } else { p.max_ts },
-        }
+    fn side(p: &Peer, inline: bool) -> Side {
+        let ahead = p.next_seq.wrapping_sub(p.last_ack).wrapping_sub(1);
+        // Where there is no data, all that is before a FIN is missing.
+        let missing = || if p.data.is_none() { ahead > 0 } else { waits(p) };
+        let sent = if inline && p.has(peer_flag::FIN) && ahead < EARLY_FIN && missing() {
+            ahead | EARLY_FIN
+        } else {
+            p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 }
+        };
+        Side { isn: p.isn, next: p.last_ack, sent, edge: p.edge, ts: if p.last_ts == 0 { 0 } else { p.max_ts } }
     }
 
     /// How far behind what is acknowledged the byte is that a pending urgent pointer of a side points at, plus 1; 0: there is none, or it
@@ -220,7 +232,7 @@ impl Entry {
                 | scale(1, server),
             max_window: [window(client, server), window(server, client)],
             urgent: [Self::urgent(client), Self::urgent(server)],
-            sides: [Self::side(client), Self::side(server)],
+            sides: [Self::side(client, session.inline()), Self::side(server, session.inline())],
         }
     }
 
@@ -274,6 +286,11 @@ impl Entry {
         for (n, (p, side)) in session.peers.iter_mut().zip(self.sides).enumerate() {
             p.start(side.next.wrapping_sub(1));
             p.advance(side.next.wrapping_add(side.bytes()).wrapping_add(side.has_fin().into()));
+            if side.has_early_fin() {
+                p.advance(side.next.wrapping_add(side.sent & !EARLY_FIN).wrapping_add(1));
+                p.flags |= peer_flag::FIN;
+                session.state = if n == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };
+            }
             p.isn = side.isn;
             p.edge = side.edge;
             (p.window, p.max_window) = (self.max_window(n), self.max_window(n));

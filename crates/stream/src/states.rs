@@ -409,7 +409,7 @@ impl StreamEngine {
     }
 
     /// The data that came with a side's SYN was not taken by the other: its stream begins with what comes next. Whether there was any.
-    fn not_taken(&mut self, p: &mut Peer) -> bool {
+    pub(crate) fn not_taken(&mut self, p: &mut Peer) -> bool {
         let data = p.data.take();
         if let Some(d) = &data {
             self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
