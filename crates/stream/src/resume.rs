@@ -189,9 +189,7 @@ impl FlowPrint {
 impl Entry {
     fn side(p: &Peer, inline: bool) -> Side {
         let ahead = p.next_seq.wrapping_sub(p.last_ack).wrapping_sub(1);
-        // Where there is no data, all that is before a FIN is missing.
-        let missing = || if p.data.is_none() { ahead > 0 } else { waits(p) };
-        let sent = if inline && p.has(peer_flag::FIN) && ahead < EARLY_FIN && missing() {
+        let sent = if inline && ahead < EARLY_FIN && ends_early(p) {
             ahead | EARLY_FIN
         } else {
             p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 }
@@ -283,13 +281,20 @@ impl Entry {
     fn restore(&self, session: &mut TcpSession) {
         session.state = TcpState::Established;
         session.flags |= bit::to_session(self.bits) | flag::RESUMED;
+        let inline = session.inline();
         for (n, (p, side)) in session.peers.iter_mut().zip(self.sides).enumerate() {
             p.start(side.next.wrapping_sub(1));
             p.advance(side.next.wrapping_add(side.bytes()).wrapping_add(side.has_fin().into()));
             if side.has_early_fin() {
                 p.advance(side.next.wrapping_add(side.sent & !EARLY_FIN).wrapping_add(1));
+            }
+            if inline && (side.has_fin() || side.has_early_fin()) {
                 p.flags |= peer_flag::FIN;
-                session.state = if n == 0 { TcpState::CloseWait } else { TcpState::FinWait1 };
+                session.state = match (n, session.state) {
+                    (0, _) => TcpState::CloseWait,
+                    (_, TcpState::CloseWait) => TcpState::Closing,
+                    _ => TcpState::FinWait1,
+                };
             }
             p.isn = side.isn;
             p.edge = side.edge;
@@ -303,6 +308,13 @@ impl Entry {
     }
 }
 
+/// Whether a side's FIN was seen, and something before it is missing.
+fn ends_early(p: &Peer) -> bool {
+    let pending = p.has(peer_flag::FIN) && seq::lt(p.last_ack, p.next_seq);
+    // Where there is no data, all that is before the FIN is missing.
+    pending && if p.data.is_none() { p.last_ack.wrapping_add(1) != p.next_seq } else { waits(p) }
+}
+
 impl TcpSession {
     /// Whether a reset closed it that its receiver need not have believed, or got: what comes behind it is followed as if there had been
     /// none, and the end is an end when the flow is over. Inline it does not get through.
@@ -314,11 +326,11 @@ impl TcpSession {
     fn may_be_resumed(&self) -> bool {
         let over = match self.state {
             TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
-            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken. Inline what
-            // it sends then is picked up as anything in the middle, by `stream.midstream-policy`.
+            // A sender goes on whose FIN did not arrive, for it was lost or something before it is missing, or was not taken. Inline, unless
+            // its FIN came early, what it sends then is picked up as anything in the middle, by `stream.midstream-policy`.
+            TcpState::TimeWait | TcpState::LastAck if self.inline() => !self.peers.iter().any(ends_early),
             TcpState::TimeWait | TcpState::LastAck => {
-                self.inline()
-                    || !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
+                !self.peers.iter().any(|p| seq::lt(p.last_ack, p.next_seq) || p.has(peer_flag::PAST_FIN))
             }
             TcpState::SynRecv => self.flags & (flag::MIDSTREAM | flag::FOUR_WAY) != 0,
             state => state < TcpState::Established,

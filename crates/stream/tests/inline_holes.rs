@@ -152,14 +152,20 @@ fn a_fin_with_data_behind_it_on_a_closing_connection() {
 /// A FIN that something is missing before, when the flow times out: data behind it is refused as before that.
 #[test]
 fn data_behind_an_early_fin_when_the_flow_has_timed_out() {
-    let mut b = Inline::connected();
-    b.send(ToServer, FIN | ACK, 1003, b"");
-    b.times_out();
-    assert!(b.send(ToServer, ACK, 1004, b"ef").drop);
-    assert_eq!(b.data(0, b"abc"), b"abc");
-    // The FIN comes again, and is let through; another one is not.
-    assert!(!b.send(ToServer, FIN | ACK, 1003, b"").drop);
-    assert!(b.send(ToServer, FIN | ACK, 1002, b"").drop);
+    for closed in [false, true] {
+        let mut b = Inline::connected();
+        b.send(ToServer, FIN | ACK, 1003, b"");
+        if closed {
+            b.send(ToClient, FIN | ACK, 0, b"");
+        }
+        b.times_out();
+        assert!(b.send(ToServer, ACK, 1004, b"ef").drop);
+        assert_eq!(b.data(0, b"abc"), b"abc");
+        // Both FINs come again, and are let through; another one is not.
+        assert!(!b.send(ToServer, FIN | ACK, 1003, b"").drop);
+        assert!(b.send(ToServer, FIN | ACK, 1002, b"").drop);
+        assert!(!b.send(ToClient, FIN | ACK, 3, b"").drop);
+    }
 }
 
 /// A connection is picked up by a packet whose number is none of it. What is sent where the other side says it is, is looked at.
