@@ -124,7 +124,7 @@ impl Course {
             urgent,
             fin_early: start > next,
             flags: s.flags,
-            again: end <= next && s.len > 0,
+            again: end <= next && (s.len > 0 || end < next),
             premature,
         };
         self.time = self.time.max(time);

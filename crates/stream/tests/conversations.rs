@@ -382,3 +382,16 @@ fn the_timestamp_of_a_fin_that_repeats_what_is_there() {
     b.send_all(&[client(1001, b"a"), acks(1002)]);
     assert_eq!(b.read(ToServer, false), "a");
 }
+
+/// An acknowledgment that is too old on a connection that timed out: its data may be taken all the same, which is told.
+#[test]
+fn an_acknowledgment_that_is_too_old_where_the_flow_timed_out() {
+    let mut b = connected();
+    b.send_all(&[client(1001, b"abc"), acks(1004)]);
+    b.times_out();
+    let mut p = client(1004, b"d");
+    p.ack = 5001u32.wrapping_sub(188_941_365);
+    assert!(events(&b.send(&p)).contains(&"pkt_invalid_ack"));
+    b.send_all(&[acks(1005), client(1005, b"e"), acks(1006)]);
+    assert!(b.read(ToServer, false).ends_with('e'));
+}
