@@ -35,6 +35,7 @@ pub mod http1;
 pub mod http2;
 pub mod ike;
 pub mod mime;
+pub mod mqtt;
 pub mod ntp;
 pub mod parser;
 pub mod pop3;

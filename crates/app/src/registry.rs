@@ -218,6 +218,7 @@ protocols! {
         Sip crate::sip::PROTOCOL;
         Pop3 crate::pop3::PROTOCOL;
         Ike crate::ike::PROTOCOL;
+        Mqtt crate::mqtt::PROTOCOL;
     }
     named {
         Imap named::IMAP;
@@ -225,7 +226,6 @@ protocols! {
         Krb5 named::KRB5;
         Snmp named::SNMP;
         Rfb named::RFB;
-        Mqtt named::MQTT;
         Telnet named::TELNET;
         Ldap named::LDAP;
         Rdp named::RDP;

@@ -78,31 +78,6 @@ pub(crate) static KRB5: Protocol = Protocol {
 pub(crate) static SNMP: Protocol = named(AppProto::Snmp, "snmp", &[], &[on_udp(&[161, 162], probes::snmp)]);
 /// RFB (RFC 6143 section 7.1.1).
 pub(crate) static RFB: Protocol = named(AppProto::Rfb, "rfb", RFB_LITERALS, &[]);
-/// MQTT.
-pub(crate) static MQTT: Protocol = Protocol {
-    settings: &[
-        Setting {
-            key: "max-msg-length",
-            unit: Unit::Bytes,
-            default: 1 << 20,
-            about: "Longest message that is parsed.",
-        },
-        Setting {
-            key: "subscribe-topic-match-limit",
-            unit: Unit::Count,
-            default: 100,
-            about: "Topics that rules look at.",
-        },
-        Setting {
-            key: "unsubscribe-topic-match-limit",
-            unit: Unit::Count,
-            default: 100,
-            about: "Topics that rules look at.",
-        },
-        Setting { key: "max-tx", unit: Unit::Count, default: 4096, about: "Most of a flow." },
-    ],
-    ..named(AppProto::Mqtt, "mqtt", &[], &[on_tcp(&[1883], probes::mqtt)])
-};
 /// Telnet (RFC 854).
 pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
 /// LDAP (RFC 4511).
