@@ -141,9 +141,14 @@ impl<C: Content> Tx<C> {
         self.base.advance(dir, self.complete[dir.index()]);
     }
 
+    /// It is of one direction: whichever side sends what belongs to it, rules look at it with what goes in `dir`.
+    pub(crate) fn only(&mut self, dir: Direction) {
+        self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
+    }
+
     /// Nothing will ever come but in `dir`, where all of it is there now.
     pub(crate) fn finish_one_way(&mut self, dir: Direction) {
-        self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
+        self.only(dir);
         self.finish(dir);
     }
 

@@ -38,6 +38,7 @@ pub mod ike;
 pub mod krb5;
 pub mod ldap;
 pub mod mime;
+pub mod mqtt;
 pub mod ntp;
 pub mod parser;
 pub mod pop3;

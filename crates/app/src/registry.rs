@@ -227,11 +227,11 @@ protocols! {
         Krb5 crate::krb5::PROTOCOL;
         Ldap crate::ldap::PROTOCOL;
         Rdp crate::rdp::PROTOCOL;
+        Mqtt crate::mqtt::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
-        Mqtt named::MQTT;
         Telnet named::TELNET;
         Pgsql named::PGSQL;
         Modbus named::MODBUS;

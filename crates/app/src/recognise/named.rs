@@ -61,31 +61,6 @@ pub(crate) static NFS: Protocol = Protocol {
     ],
     ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
 };
-/// MQTT.
-pub(crate) static MQTT: Protocol = Protocol {
-    settings: &[
-        Setting {
-            key: "max-msg-length",
-            unit: Unit::Bytes,
-            default: 1 << 20,
-            about: "Longest message that is parsed.",
-        },
-        Setting {
-            key: "subscribe-topic-match-limit",
-            unit: Unit::Count,
-            default: 100,
-            about: "Topics that rules look at.",
-        },
-        Setting {
-            key: "unsubscribe-topic-match-limit",
-            unit: Unit::Count,
-            default: 100,
-            about: "Topics that rules look at.",
-        },
-        Setting { key: "max-tx", unit: Unit::Count, default: 4096, about: "Most of a flow." },
-    ],
-    ..named(AppProto::Mqtt, "mqtt", &[], &[on_tcp(&[1883], probes::mqtt)])
-};
 /// Telnet (RFC 854).
 pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
 /// PostgreSQL's protocol, version 3.

@@ -55,22 +55,6 @@ pub(super) fn nfs_tcp(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// MQTT (MQTT 5.0 section 2.1): a type, and a length in at most four bytes.
-pub(super) fn mqtt(_: Direction, data: &[u8]) -> Probed {
-    let Some((&first, rest)) = data.split_first() else { return Probed::More };
-    if first >> 4 == 0 || first & 0x06 == 0x06 {
-        return Probed::No;
-    }
-    for i in 0..4 {
-        match rest.get(i) {
-            None => return Probed::More,
-            Some(b) if b & 0x80 == 0 => return YES,
-            Some(_) => {}
-        }
-    }
-    Probed::No
-}
-
 /// Telnet (RFC 854): on its port anything; what begins with no command only where it is longer than any other
 /// protocol's pattern.
 pub(super) fn telnet(_: Direction, data: &[u8]) -> Probed {

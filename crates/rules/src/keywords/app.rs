@@ -20,7 +20,6 @@ const SMTP: &[&str] = &["smtp"];
 const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
-const MQTT: &[&str] = &["mqtt"];
 const QUIC: &[&str] = &["quic"];
 const DNP3: &[&str] = &["dnp3"];
 const PGSQL: &[&str] = &["pgsql"];
@@ -97,15 +96,6 @@ buffers! {
     SMB_NTLMSSP_USER "smb.ntlmssp_user" "smb_ntlmssp_user" "smb ntlmssp user" SMB ToServer false "";
     SMB_NTLMSSP_DOMAIN "smb.ntlmssp_domain" "smb_ntlmssp_domain" "smb ntlmssp domain" SMB ToServer false "";
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
-    MQTT_CONNECT_CLIENTID "mqtt.connect.clientid" "mqtt_connect_clientid" "mqtt connect clientid" MQTT ToServer false "";
-    MQTT_CONNECT_USERNAME "mqtt.connect.username" "mqtt_connect_username" "mqtt connect username" MQTT ToServer false "";
-    MQTT_CONNECT_PASSWORD "mqtt.connect.password" "mqtt_connect_password" "mqtt connect password" MQTT ToServer false "";
-    MQTT_CONNECT_WILLTOPIC "mqtt.connect.willtopic" "mqtt_connect_willtopic" "mqtt connect willtopic" MQTT ToServer false "";
-    MQTT_CONNECT_WILLMESSAGE "mqtt.connect.willmessage" "mqtt_connect_willmessage" "mqtt connect willmessage" MQTT ToServer false "";
-    MQTT_PUBLISH_TOPIC "mqtt.publish.topic" "mqtt_publish_topic" "mqtt publish topic" MQTT Both false "";
-    MQTT_PUBLISH_MESSAGE "mqtt.publish.message" "mqtt_publish_message" "mqtt publish message" MQTT ToServer false "";
-    MQTT_SUBSCRIBE_TOPIC "mqtt.subscribe.topic" "mqtt_subscribe_topic" "mqtt subscribe topic" MQTT Both true "";
-    MQTT_UNSUBSCRIBE_TOPIC "mqtt.unsubscribe.topic" "mqtt_unsubscribe_topic" "mqtt unsubscribe topic" MQTT ToServer true "";
     QUIC_VERSION "quic.version" "quic_version" "quic version" QUIC Both false "";
     QUIC_SNI "quic.sni" "quic_sni" "quic sni" QUIC ToServer false "";
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
@@ -179,15 +169,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["smb.ntlmssp_user"], &SMB_NTLMSSP_USER),
     Keyword::sticky(&["smb.ntlmssp_domain"], &SMB_NTLMSSP_DOMAIN),
     Keyword::sticky(&["dcerpc.stub_data", "dce_stub_data"], &DCERPC_STUB_DATA),
-    Keyword::sticky(&["mqtt.connect.clientid"], &MQTT_CONNECT_CLIENTID),
-    Keyword::sticky(&["mqtt.connect.username"], &MQTT_CONNECT_USERNAME),
-    Keyword::sticky(&["mqtt.connect.password"], &MQTT_CONNECT_PASSWORD),
-    Keyword::sticky(&["mqtt.connect.willtopic"], &MQTT_CONNECT_WILLTOPIC),
-    Keyword::sticky(&["mqtt.connect.willmessage"], &MQTT_CONNECT_WILLMESSAGE),
-    Keyword::sticky(&["mqtt.publish.topic"], &MQTT_PUBLISH_TOPIC),
-    Keyword::sticky(&["mqtt.publish.message"], &MQTT_PUBLISH_MESSAGE),
-    Keyword::sticky(&["mqtt.subscribe.topic"], &MQTT_SUBSCRIBE_TOPIC),
-    Keyword::sticky(&["mqtt.unsubscribe.topic"], &MQTT_UNSUBSCRIBE_TOPIC),
     Keyword::sticky(&["quic.version"], &QUIC_VERSION),
     Keyword::sticky(&["quic.sni"], &QUIC_SNI),
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
@@ -230,14 +211,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
-    Keyword::app(&["mqtt.type"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.flags"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.qos"], Takes::Value, MQTT).only(Direction::ToServer),
-    Keyword::app(&["mqtt.protocol_version"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.reason_code", "mqtt.connack.return_code"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.connect.flags"], Takes::Value, MQTT),
-    Keyword::app(&["mqtt.connack.session_present"], Takes::Value, MQTT).only(Direction::ToClient),
-    Keyword::app(&["mqtt.connect.protocol_string"], Takes::Value, MQTT),
     Keyword::app(&["websocket.opcode"], Takes::Value, WS),
     Keyword::app(&["websocket.mask"], Takes::Value, WS),
     Keyword::app(&["websocket.flags"], Takes::Value, WS),
