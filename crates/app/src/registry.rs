@@ -227,12 +227,12 @@ protocols! {
         Krb5 crate::krb5::PROTOCOL;
         Ldap crate::ldap::PROTOCOL;
         Rdp crate::rdp::PROTOCOL;
+        Telnet crate::telnet::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
         Mqtt named::MQTT;
-        Telnet named::TELNET;
         Pgsql named::PGSQL;
         Modbus named::MODBUS;
         Dnp3 named::DNP3;

@@ -86,8 +86,6 @@ pub(crate) static MQTT: Protocol = Protocol {
     ],
     ..named(AppProto::Mqtt, "mqtt", &[], &[on_tcp(&[1883], probes::mqtt)])
 };
-/// Telnet (RFC 854).
-pub(crate) static TELNET: Protocol = named(AppProto::Telnet, "telnet", &[], &[on_tcp(&[23], probes::telnet)]);
 /// PostgreSQL's protocol, version 3.
 pub(crate) static PGSQL: Protocol = Protocol {
     settings: &[
