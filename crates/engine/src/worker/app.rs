@@ -171,7 +171,8 @@ impl FlowApp {
 
     /// The flow's protocols, as events name them.
     pub(crate) fn names(&self) -> AppProtos<'static> {
-        names(&scripts::protocols(self))
+        let protocols = scripts::protocols(self);
+        names(&margay_detect::checks::AppProtos { side: self.session.sides_shown(), ..protocols })
     }
 }
 

@@ -314,8 +314,6 @@ fn flag_letters(text: &str) -> (FlagMode, String) {
 
 fn fragbits(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let (mode, letters) = flag_letters(&i.text);
-    // Suricata looks for `+`, `*` and `!` before the letters only (observed).
-    let mode = if i.text.trim_start().starts_with(['+', '*', '!']) { mode } else { FlagMode::Exact };
     let mut bits = 0;
     for c in letters.chars() {
         bits |= match c {
