@@ -228,11 +228,11 @@ protocols! {
         Ldap crate::ldap::PROTOCOL;
         Rdp crate::rdp::PROTOCOL;
         Mqtt crate::mqtt::PROTOCOL;
+        Telnet crate::telnet::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
-        Telnet named::TELNET;
         Pgsql named::PGSQL;
         Modbus named::MODBUS;
         Dnp3 named::DNP3;

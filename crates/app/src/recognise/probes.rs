@@ -55,16 +55,6 @@ pub(super) fn nfs_tcp(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// Telnet (RFC 854): on its port anything; what begins with no command only where it is longer than any other
-/// protocol's pattern.
-pub(super) fn telnet(_: Direction, data: &[u8]) -> Probed {
-    match data {
-        [0xff, 0xf0..=0xff, ..] => YES,
-        d if d.len() > 32 => YES,
-        _ => Probed::More,
-    }
-}
-
 /// PostgreSQL (protocol 3.0, section 55.7): the greeting; or a message with type and length.
 pub(super) fn pgsql(dir: Direction, data: &[u8]) -> Probed {
     if dir == Direction::ToServer {
