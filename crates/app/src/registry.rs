@@ -219,6 +219,8 @@ protocols! {
         Pop3 crate::pop3::PROTOCOL;
         Ike crate::ike::PROTOCOL;
         Mqtt crate::mqtt::PROTOCOL;
+        Pgsql crate::pgsql::PROTOCOL;
+        Dnp3 crate::dnp3::PROTOCOL;
     }
     named {
         Imap named::IMAP;
@@ -229,9 +231,7 @@ protocols! {
         Telnet named::TELNET;
         Ldap named::LDAP;
         Rdp named::RDP;
-        Pgsql named::PGSQL;
         Modbus named::MODBUS;
-        Dnp3 named::DNP3;
         Enip named::ENIP;
         Irc named::IRC;
         Jabber named::JABBER;

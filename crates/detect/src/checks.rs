@@ -355,9 +355,7 @@ impl CompiledCheck {
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len() as u64;
                 // A negated size asks for a payload of another size, not for none (Suricata 8, `dsize:!9`).
-                !header::is_pseudo(p)
-                    && c.holds(len)
-                    && (len > 0 || !matches!(c, Compare::NotEqual(_)))
+                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !matches!(c, Compare::NotEqual(_)))
             }
             Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),
             Kind::StreamSize { side, value } => input.stream_sizes.is_some_and(|s| {

@@ -302,9 +302,7 @@ impl Mqtt {
                 let tx = self.pending.remove(&(dir.reverse(), request.0, *id));
                 self.answer(turn, dir, tx, message, true, event);
             }
-            (Type(0), _) => turn
-                .one_way(dir, self.exchange(dir, Some(message)))
-                .event(Event::UnassignedMsgType as u8),
+            (Type(0), _) => turn.one_way(dir, self.exchange(dir, Some(message))).event(Event::UnassignedMsgType as u8),
             // AUTH is part of how a connection is established.
             _ => self.alone(turn, dir, message, self.connected || of == Type::AUTH && self.connect.is_some()),
         }
@@ -319,12 +317,7 @@ impl Mqtt {
     }
 
     /// A message that has an answer.
-    fn open<'t>(
-        &self,
-        turn: &'t mut Turn<'_, '_, Exchange>,
-        dir: Direction,
-        message: Message,
-    ) -> &'t mut Tx<Exchange> {
+    fn open<'t>(&self, turn: &'t mut Turn<'_, '_, Exchange>, dir: Direction, message: Message) -> &'t mut Tx<Exchange> {
         let tx = turn.open(self.exchange(dir, Some(message)));
         tx.only(dir);
         tx

@@ -6,7 +6,8 @@ use super::*;
 use crate::testing::Talk;
 
 /// CONNECT and CONNACK of version 5, from a capture.
-const CONNECT5: &[u8] = b"\x10\x2f\x00\x04MQTT\x05\xc2\x00\x3c\x03\x21\x00\x14\x00\x13myvoiceismypassport\x00\x04user\x00\x04pass";
+const CONNECT5: &[u8] =
+    b"\x10\x2f\x00\x04MQTT\x05\xc2\x00\x3c\x03\x21\x00\x14\x00\x13myvoiceismypassport\x00\x04user\x00\x04pass";
 const CONNACK5: &[u8] = b"\x20\x06\x00\x00\x03\x22\x00\x0a";
 /// The same of version 3.1.
 const CONNECT3: &[u8] = b"\x10\x2d\x00\x06MQIsdp\x03\xc2\x00\x3c\x00\x13myvoiceismypassport\x00\x04user\x00\x04pass";
@@ -128,7 +129,11 @@ fn subscriptions() {
     assert_eq!(talk.numbers("mqtt.reason_code", ToServer), [0, 0, 1, 17]);
 
     talk.options.options.set(AppProto::Mqtt, 1, 10);
-    assert!(talk.logs()[1].contains(r#"{"topic":"topi[truncated 2 additional bytes]","qos":0}]"#), "{}", talk.logs()[1]);
+    assert!(
+        talk.logs()[1].contains(r#"{"topic":"topi[truncated 2 additional bytes]","qos":0}]"#),
+        "{}",
+        talk.logs()[1]
+    );
 }
 
 #[test]
@@ -148,6 +153,8 @@ fn properties() {
     talk.server(b"\x40\x03\x00\x01\x10");
     // A user's property that would be the second of a name.
     talk.client(b"\xe0\x0e\x00\x0c\x23\x00\x05&\x00\x01a\x00\x01b\x0b\x01");
+    talk.client(b"\xe0\x01\x04").client(b"\xf0\x01\x18");
+    assert_eq!(talk.numbers("mqtt.reason_code", ToServer), [0, 16, 0, 0, 0x18]);
     let logs = talk.logs();
     assert!(logs[1].contains(concat!(
         r#""properties":{"content_type":"mytype","correlation_data":"12345","message_expiry_interval":77,"#,
@@ -183,6 +190,8 @@ fn what_is_out_of_order() {
     let mut talk = talk3();
     talk.client(b"\x36\x05\x00\x01a\x00\x07");
     assert_eq!(talk.events(), ["invalid_qos_level"]);
+    // Rules look at the event though the transaction is not complete.
+    assert_eq!((talk.complete()[1], talk.txs()[1].base().updated), ([false, true], [true, false]));
 }
 
 #[test]
@@ -200,7 +209,10 @@ fn malformed() {
         let mut talk = talk5();
         talk.client(bad).client(b"\xc0\x00");
         assert_eq!(talk.events(), ["malformed_traffic"], "{bad:x?}");
-        assert_eq!(talk.logs()[1..], [r#"{"mqtt":{}}"#, r#"{"mqtt":{"pingreq":{"qos":0,"retain":false,"dup":false}}}"#]);
+        assert_eq!(
+            talk.logs()[1..],
+            [r#"{"mqtt":{}}"#, r#"{"mqtt":{"pingreq":{"qos":0,"retain":false,"dup":false}}}"#]
+        );
     }
     let mut talk = talk5();
     talk.client(b"\x30\xff\xff\xff\xff\x01");

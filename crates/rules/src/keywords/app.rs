@@ -24,8 +24,6 @@ const RFB: &[&str] = &["rfb"];
 const QUIC: &[&str] = &["quic"];
 const KRB5: &[&str] = &["krb5"];
 const SNMP: &[&str] = &["snmp"];
-const DNP3: &[&str] = &["dnp3"];
-const PGSQL: &[&str] = &["pgsql"];
 const WS: &[&str] = &["websocket"];
 const LDAP: &[&str] = &["ldap"];
 const ENIP: &[&str] = &["enip"];
@@ -112,8 +110,6 @@ buffers! {
     SNMP_COMMUNITY "snmp.community" "snmp_community" "snmp community" SNMP Both false "";
     SNMP_TRAP_OID "snmp.trap_oid" "snmp_trap_oid" "snmp trap oid" SNMP Both false "";
     SNMP_TRAP_ADDRESS "snmp.trap_address" "snmp_trap_address" "snmp trap address" SNMP Both false "";
-    DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
-    PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
     WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
     LDAP_REQUEST_DN "ldap.request.dn" "ldap_request_dn" "ldap request dn" LDAP ToServer true "";
     LDAP_REQUEST_ATTRIBUTE_TYPE "ldap.request.attribute_type" "ldap_request_attribute_type" "ldap request attribute type" LDAP ToServer true "";
@@ -197,8 +193,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["snmp.community"], &SNMP_COMMUNITY),
     Keyword::sticky(&["snmp.trap_oid"], &SNMP_TRAP_OID),
     Keyword::sticky(&["snmp.trap_address"], &SNMP_TRAP_ADDRESS),
-    Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
-    Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
     Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
     Keyword::sticky(&["ldap.request.dn"], &LDAP_REQUEST_DN),
     Keyword::sticky(&["ldap.request.attribute_type"], &LDAP_REQUEST_ATTRIBUTE_TYPE),
@@ -233,9 +227,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["enip.cip_instance"], Takes::Value, ENIP),
     Keyword::app(&["enip.cip_status"], Takes::Value, ENIP),
     Keyword::app(&["enip.cip_extendedstatus"], Takes::Value, ENIP),
-    Keyword::app(&["dnp3_func"], Takes::Value, DNP3),
-    Keyword::app(&["dnp3_ind"], Takes::Value, DNP3),
-    Keyword::app(&["dnp3_obj"], Takes::Value, DNP3),
     Keyword::app(&["krb5_err_code"], Takes::Value, KRB5),
     Keyword::app(&["krb5_msg_type"], Takes::Value, KRB5),
     Keyword::app(&["krb5.ticket_encryption"], Takes::Value, KRB5),
