@@ -1,7 +1,7 @@
 //! PostgreSQL's protocol, version 3 ("Frontend/Backend Protocol" of its documentation): a request with what answers it is a
 //! transaction.
 //!
-//! Messages of extended queries (Parse, Bind, Execute …) are passed over; what answers them is a transaction without a request.
+//! Messages of extended queries (Parse, Bind, Execute …) are passed over, and so is what answers them.
 
 mod tx;
 
@@ -357,15 +357,10 @@ impl Pgsql {
         tx.base.id
     }
 
-    /// The same for a response. One to nothing that is known begins a transaction, unless it comes at any time.
+    /// The same for a response. What answers nothing that is known is passed over.
     fn response(&mut self, turn: &mut Turn<'_, '_, Exchange>, of: u8, body: &[u8], len: usize) -> Outcome {
         if self.pending.is_empty() {
-            if b"SNAZ".contains(&of) {
-                return Outcome::More;
-            }
-            let tx = turn.open(Exchange::default());
-            tx.only(TC);
-            self.pending.push_back(tx.base.id);
+            return Outcome::More;
         }
         let mut ends = of == b'Z';
         if let (b'R', Some(kind)) = (of, be32(body, 0)) {

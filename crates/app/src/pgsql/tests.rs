@@ -182,17 +182,15 @@ fn encryption() {
 #[test]
 fn what_nobody_asked_for() {
     let mut talk = session();
-    // An extended query: what answers it is there.
+    // An extended query, and its answer; a notice.
     talk.client(
         &[msg(b'P', b"\0select 1\0\0\0"), msg(b'B', b"\0\0\0\0\0\0"), msg(b'E', b"\0\0\0\0\0"), msg(b'S', b"")]
             .concat(),
     );
     talk.server(&[msg(b'1', b""), msg(b'2', b""), msg(b'D', b"\0\x01\0\0\0\x011"), msg(b'C', b"SELECT 1\0")].concat());
     talk.server(&msg(b'Z', b"I")).server(&msg(b'N', b"SWARNING\0\0"));
-    assert_eq!(
-        talk.logs()[3..],
-        [r#"{"pgsql":{"tx_id":4,"response":{"data_rows":1,"data_size":1,"command_completed":"SELECT 1"}}}"#]
-    );
+    talk.client(&msg(b'Q', b"select 2\0")).server(&msg(b'Z', b"I"));
+    assert_eq!(talk.logs()[3..], [r#"{"pgsql":{"tx_id":4,"request":{"simple_query":"select 2"}}}"#]);
     assert_eq!(talk.complete(), [[true, true]; 4]);
 }
 

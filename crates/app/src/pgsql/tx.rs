@@ -193,10 +193,6 @@ impl Content for Exchange {
         }
     }
 
-    fn direction(&self, only: Option<Direction>) -> Direction {
-        only.unwrap_or(Direction::ToServer)
-    }
-
     fn log(&self, base: &TxBase, json: &mut Json, options: &AppLogOptions, _what: LogFor) {
         json.object("pgsql");
         json.uint("tx_id", base.id + 1);
