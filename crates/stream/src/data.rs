@@ -15,7 +15,7 @@ use crate::session::{TcpSession, flag};
 
 /// So much of what was read at once of a session that was picked up in its middle is kept, to be read again where data comes that was
 /// sent before it.
-const FLOAT_KEPT: u64 = 64 << 10;
+pub(crate) const FLOAT_KEPT: u64 = 64 << 10;
 
 impl StreamEngine {
     /// A packet that passed the checks: takes its data, and looks what its acknowledgment makes available.

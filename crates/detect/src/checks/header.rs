@@ -99,17 +99,12 @@ pub(super) fn flags(have: u32, want: u32, mode: FlagMode) -> bool {
     }
 }
 
-/// Compares the flags of a TCP header as Suricata does (observed of 7 and 8). A rule that asks for SYN, FIN or RST, in whatever
-/// mode, holds only for packets with one of them, and one that asks for URG, ECE or CWR likewise: `flags:!S` is not for data.
-/// `flags:0` is about all flags, whatever is to be ignored.
+/// Compares the flags of a TCP header. `flags:0` and `flags:!0` are about all flags, whatever is to be ignored (observed).
 pub(super) fn tcp_flags(have: u8, want: u8, ignore: u8, mode: FlagMode) -> bool {
-    const OPEN_CLOSE: u8 = 0x07;
-    const UNUSUAL: u8 = 0xe0;
     if want == 0 {
         return (have == 0) != (mode == FlagMode::Not);
     }
-    [OPEN_CLOSE, UNUSUAL].iter().all(|group| want & group == 0 || have & group != 0)
-        && flags((have & !ignore).into(), want.into(), mode)
+    flags((have & !ignore).into(), want.into(), mode)
 }
 
 pub(super) fn is_icmp(p: &Packet<'_>) -> bool {
