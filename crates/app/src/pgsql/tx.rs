@@ -64,6 +64,9 @@ pub(super) enum Request {
     Terminate,
 }
 
+/// A parameter's name and value.
+type Parameter = (Box<[u8]>, Box<[u8]>);
+
 /// What a server says.
 #[derive(Debug, Default)]
 pub(super) struct Response {
@@ -72,7 +75,7 @@ pub(super) struct Response {
     message: Option<&'static str>,
     salt: Option<[u8; 4]>,
     sasl_final: Option<Box<[u8]>>,
-    parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+    parameters: Vec<Parameter>,
     /// Process and secret key.
     key: Option<(u32, u32)>,
     columns: Option<u16>,
@@ -166,7 +169,7 @@ impl Response {
 
     fn held(&self) -> usize {
         let of = |b: &Option<Box<[u8]>>| b.as_ref().map_or(0, |b| b.len());
-        let own = self.parameters.capacity() * size_of::<(Box<[u8]>, Box<[u8]>)>();
+        let own = self.parameters.capacity() * size_of::<Parameter>();
         own + self.parameters.iter().map(|p| p.0.len() + p.1.len()).sum::<usize>()
             + of(&self.sasl_final)
             + of(&self.completed)
