@@ -162,9 +162,14 @@ impl<C: Content> Tx<C> {
         self.base.progress[dir.index()] >= self.complete[dir.index()]
     }
 
-    /// Adds an event.
+    /// Adds an event, which rules look at, complete or not.
     pub(crate) fn event(&mut self, event: u8) {
         self.base.events.add(event);
+        for dir in [Direction::ToServer, Direction::ToClient] {
+            if self.base.only.is_none_or(|only| only == dir) {
+                self.base.touch(dir);
+            }
+        }
     }
 }
 

@@ -229,13 +229,13 @@ protocols! {
         Rdp crate::rdp::PROTOCOL;
         Mqtt crate::mqtt::PROTOCOL;
         Telnet crate::telnet::PROTOCOL;
+        Pgsql crate::pgsql::PROTOCOL;
+        Dnp3 crate::dnp3::PROTOCOL;
     }
     named {
         Imap named::IMAP;
         Nfs named::NFS;
-        Pgsql named::PGSQL;
         Modbus named::MODBUS;
-        Dnp3 named::DNP3;
         Enip named::ENIP;
         Irc named::IRC;
         Jabber named::JABBER;

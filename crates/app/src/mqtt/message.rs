@@ -209,8 +209,10 @@ impl Message {
                 let has = of == Type::SUBACK || r.v5;
                 Kind::Codes { id, properties, codes: has.then(|| r.rest()) }
             }
+            // A DISCONNECT without properties counts as one without a reason code, as Suricata has it.
+            Type::DISCONNECT if r.v5 && body.len() < 2 => Kind::Reason { reason: Some(0), properties: 0..0 },
             Type::DISCONNECT | Type::AUTH => {
-                // What is left out is 0 (section 3.14.2.1).
+                // What is left out is 0 (section 3.15.2.1).
                 let reason = r.reason().or(r.v5.then_some(0));
                 Kind::Reason { reason, properties: r.properties_if_any()? }
             }

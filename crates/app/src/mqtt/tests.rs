@@ -153,6 +153,8 @@ fn properties() {
     talk.server(b"\x40\x03\x00\x01\x10");
     // A user's property that would be the second of a name.
     talk.client(b"\xe0\x0e\x00\x0c\x23\x00\x05&\x00\x01a\x00\x01b\x0b\x01");
+    talk.client(b"\xe0\x01\x04").client(b"\xf0\x01\x18");
+    assert_eq!(talk.numbers("mqtt.reason_code", ToServer), [0, 16, 0, 0, 0x18]);
     let logs = talk.logs();
     assert!(logs[1].contains(concat!(
         r#""properties":{"content_type":"mytype","correlation_data":"12345","message_expiry_interval":77,"#,
@@ -188,6 +190,8 @@ fn what_is_out_of_order() {
     let mut talk = talk3();
     talk.client(b"\x36\x05\x00\x01a\x00\x07");
     assert_eq!(talk.events(), ["invalid_qos_level"]);
+    // Rules look at the event though the transaction is not complete.
+    assert_eq!((talk.complete()[1], talk.txs()[1].base().updated), ([false, true], [true, false]));
 }
 
 #[test]

@@ -61,14 +61,6 @@ pub(crate) static NFS: Protocol = Protocol {
     ],
     ..named(AppProto::Nfs, "nfs", &[], &[on_tcp(&[2049], probes::nfs_tcp), on_udp(&[2049], probes::nfs_udp)])
 };
-/// PostgreSQL's protocol, version 3.
-pub(crate) static PGSQL: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 1024, about: "Most of a flow." },
-        Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
-    ],
-    ..off(named(AppProto::Pgsql, "pgsql", &[], &[on_tcp(&[5432], probes::pgsql)]))
-};
 /// Modbus over TCP.
 pub(crate) static MODBUS: Protocol = Protocol {
     settings: &[
@@ -76,15 +68,6 @@ pub(crate) static MODBUS: Protocol = Protocol {
         Setting { key: "stream-depth", unit: Unit::Bytes, default: 0, about: "How much of a stream is followed." },
     ],
     ..off(named(AppProto::Modbus, "modbus", &[], &[on_tcp(&[502], probes::modbus)]))
-};
-/// DNP3 (IEEE 1815).
-pub(crate) static DNP3: Protocol = Protocol {
-    settings: &[
-        Setting { key: "max-tx", unit: Unit::Count, default: 32, about: "Most of a flow." },
-        Setting { key: "max-points", unit: Unit::Count, default: 16384, about: "Most of a message." },
-        Setting { key: "max-objects", unit: Unit::Count, default: 0, about: "Most of a message." },
-    ],
-    ..off(named(AppProto::Dnp3, "dnp3", &[], &[on_tcp(&[20000], probes::dnp3)]))
 };
 /// EtherNet/IP.
 pub(crate) static ENIP: Protocol =

@@ -55,42 +55,11 @@ pub(super) fn nfs_tcp(_: Direction, data: &[u8]) -> Probed {
     }
 }
 
-/// PostgreSQL (protocol 3.0, section 55.7): the greeting; or a message with type and length.
-pub(super) fn pgsql(dir: Direction, data: &[u8]) -> Probed {
-    if dir == Direction::ToServer {
-        return match (be32(data, 0), be32(data, 4)) {
-            // 3.0, CancelRequest, SSLRequest, GSSENCRequest.
-            (Some(n), Some(code)) => {
-                yes_if((8..10_000).contains(&n) && matches!(code, 0x0003_0000 | 0x04d2_162e..=0x04d2_1630))
-            }
-            _ => Probed::More,
-        };
-    }
-    match data.first() {
-        None => Probed::More,
-        Some(b'S' | b'N') if data.len() == 1 => Probed::More,
-        Some(b'R' | b'E') => match be32(data, 1) {
-            None => Probed::More,
-            Some(n) => yes_if((8..0x1_0000).contains(&n)),
-        },
-        Some(_) => Probed::No,
-    }
-}
-
 /// Modbus over TCP (Modbus messaging guide 1.0b section 3.1.3): protocol 0, and a length.
 pub(super) fn modbus(_: Direction, data: &[u8]) -> Probed {
     match (be16(data, 2), be16(data, 4)) {
         (Some(proto), Some(len)) => yes_if(proto == 0 && (2..=254).contains(&len)),
         _ => Probed::More,
-    }
-}
-
-/// DNP3 (IEEE 1815 section 9.2.4): start bytes, and a length.
-pub(super) fn dnp3(_: Direction, data: &[u8]) -> Probed {
-    match data {
-        [5, 0x64, len, ..] => yes_if(*len >= 5),
-        [] | [5] | [5, 0x64] => Probed::More,
-        _ => Probed::No,
     }
 }
 

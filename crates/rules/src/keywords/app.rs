@@ -21,8 +21,6 @@ const FTP: &[&str] = &["ftp"];
 pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const QUIC: &[&str] = &["quic"];
-const DNP3: &[&str] = &["dnp3"];
-const PGSQL: &[&str] = &["pgsql"];
 const WS: &[&str] = &["websocket"];
 const ENIP: &[&str] = &["enip"];
 const TEMPLATE: &[&str] = &["template"];
@@ -101,8 +99,6 @@ buffers! {
     QUIC_UA "quic.ua" "quic_ua" "quic ua" QUIC ToServer false "";
     QUIC_CYU_HASH "quic.cyu.hash" "quic_cyu_hash" "quic cyu hash" QUIC ToServer true "";
     QUIC_CYU_STRING "quic.cyu.string" "quic_cyu_string" "quic cyu string" QUIC ToServer true "";
-    DNP3_DATA "dnp3.data" "dnp3_data" "dnp3 data" DNP3 Both false "";
-    PGSQL_QUERY "pgsql.query" "pgsql_query" "pgsql query" PGSQL ToServer false "";
     WEBSOCKET_PAYLOAD "websocket.payload" "websocket_payload" "websocket payload" WS Both false "";
     ENIP_PRODUCT_NAME "enip.product_name" "enip_product_name" "enip product name" ENIP Both false "";
     ENIP_SERVICE_NAME "enip.service_name" "enip_service_name" "enip service name" ENIP Both false "";
@@ -174,8 +170,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::sticky(&["quic.ua"], &QUIC_UA),
     Keyword::sticky(&["quic.cyu.hash"], &QUIC_CYU_HASH),
     Keyword::sticky(&["quic.cyu.string"], &QUIC_CYU_STRING),
-    Keyword::sticky(&["dnp3.data", "dnp3_data"], &DNP3_DATA),
-    Keyword::sticky(&["pgsql.query"], &PGSQL_QUERY),
     Keyword::sticky(&["websocket.payload"], &WEBSOCKET_PAYLOAD),
     Keyword::sticky(&["enip.product_name"], &ENIP_PRODUCT_NAME),
     Keyword::sticky(&["enip.service_name"], &ENIP_SERVICE_NAME),
@@ -205,9 +199,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::app(&["enip.cip_instance"], Takes::Value, ENIP),
     Keyword::app(&["enip.cip_status"], Takes::Value, ENIP),
     Keyword::app(&["enip.cip_extendedstatus"], Takes::Value, ENIP),
-    Keyword::app(&["dnp3_func"], Takes::Value, DNP3),
-    Keyword::app(&["dnp3_ind"], Takes::Value, DNP3),
-    Keyword::app(&["dnp3_obj"], Takes::Value, DNP3),
     Keyword::number(&["dhcp.leasetime"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.rebinding_time"], Takes::Value, DHCP, seconds),
     Keyword::number(&["dhcp.renewal_time"], Takes::Value, DHCP, seconds),
