@@ -261,3 +261,87 @@ macro_rules! transactions_in_list {
     };
 }
 pub(crate) use transactions_in_list;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use margay_flow::Direction;
+
+    use super::*;
+    use crate::tx::{Found, TxBase};
+
+    #[derive(Debug, Default)]
+    struct Tx {
+        base: TxBase,
+        size: u64,
+    }
+
+    impl Transaction for Tx {
+        fn base(&self) -> &TxBase {
+            &self.base
+        }
+        fn base_mut(&mut self) -> &mut TxBase {
+            &mut self.base
+        }
+        fn buffer<'a>(&'a self, _: u8, _: Direction, _: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
+            None
+        }
+        fn held(&self) -> u64 {
+            self.size
+        }
+        fn inspected(&mut self, _: Direction) {}
+        fn log(&self, _: &mut margay_json::Json, _: &crate::AppLogOptions, _: crate::LogFor) {}
+    }
+
+    /// Whatever order they are made, changed, put to rest and freed in, the list says what plain sets say.
+    #[test]
+    fn what_is_there_and_awake() {
+        let mut random = 1u64;
+        let mut draw = |n: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % n
+        };
+        let mut list = TxList::<Tx>::default();
+        let (mut there, mut awake) = (BTreeSet::new(), BTreeSet::new());
+        let one = (size_of::<Entry<Tx>>() + size_of::<Tx>()) as u64;
+        for _ in 0..20_000 {
+            let first = there.first().copied().unwrap_or(0);
+            let id = if draw(2) == 0 { first } else { first + draw(40) };
+            match draw(6) {
+                0 | 1 if there.len() < 30 => {
+                    let new = list.push(|_| Tx { size: 7, ..Tx::default() });
+                    there.insert(new);
+                    awake.insert(new);
+                }
+                2 => {
+                    let found = list.get_mut(id).is_some();
+                    assert_eq!(found, there.contains(&id));
+                    if found {
+                        awake.insert(id);
+                    }
+                }
+                3 => {
+                    list.rest(id);
+                    awake.remove(&id);
+                }
+                4 => {
+                    awake.remove(&id);
+                    assert_eq!(list.remove(id).is_some(), there.remove(&id));
+                }
+                _ if draw(50) == 0 => {
+                    list.wake_all();
+                    awake.clone_from(&there);
+                }
+                _ => {}
+            }
+            assert_eq!(list.next_awake(id), awake.range(id..).next().copied());
+            assert_eq!(list.next_id(id), there.range(id..).next().copied());
+            assert_eq!(
+                (list.get(id).is_some(), list.look_mut(id).is_some()),
+                (there.contains(&id), there.contains(&id))
+            );
+            assert_eq!(list.memory(), there.len() as u64 * (one + 7));
+        }
+    }
+}
